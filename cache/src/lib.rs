@@ -1,0 +1,1 @@
+//! Verified, size-bounded storage of compiled kernels by content key.

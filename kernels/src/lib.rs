@@ -1,0 +1,1 @@
+//! Workloads, oracles and kernels as data.
