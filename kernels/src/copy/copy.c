@@ -1,0 +1,11 @@
+// out = x, `PIECE` elements a block.
+#include "cpu.h"
+
+KERNEL(copy_f32, args, block) {
+    const float *restrict x = ARG_READ(args, 0, float);
+    float *restrict out = ARG_WRITE(args, 1, float);
+    const int64_t n = ARG_INT(args, 2);
+    const int64_t first = (int64_t)block * PIECE;
+    const int64_t end = first + PIECE < n ? first + PIECE : n;
+    for (int64_t i = first; i < end; i++) out[i] = x[i];
+}

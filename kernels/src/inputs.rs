@@ -1,0 +1,180 @@
+//! Inputs from a counter-based generator: element `i` of a tensor is a function of the problem, the
+//! tensor's name and `i` alone, so every backend, phase, device and thread count gets the same bytes.
+//!
+//! The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+//! SC 2011). Normal values come from whole-number arithmetic, so that no platform's `ln` or `cos`
+//! can change a bit.
+
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+
+/// Identifies a problem: everything its inputs depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputKey(pub [u8; 32]);
+
+impl InputKey {
+    /// The stream of values of the tensor called `name`.
+    pub fn stream(&self, name: &str) -> Stream {
+        let mut hasher = Sha256::new();
+        hasher.update(self.0);
+        hasher.update(name.as_bytes());
+        let digest = hasher.finalize();
+        let word = |at: usize| {
+            u32::from_le_bytes([digest[at], digest[at + 1], digest[at + 2], digest[at + 3]])
+        };
+        Stream {
+            key: [word(0), word(4)],
+        }
+    }
+}
+
+/// A stream of random values that can be entered anywhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    key: [u32; 2],
+}
+
+/// Blocks are generated in parallel in pieces of this many elements.
+const PIECE: usize = 1 << 14;
+
+impl Stream {
+    /// Four random words: block `counter` of the stream.
+    pub fn block(&self, counter: u64) -> [u32; 4] {
+        philox4x32_10([counter as u32, (counter >> 32) as u32, 0, 0], self.key)
+    }
+
+    /// `len` values that are about normal with mean 0 and variance `deviation` squared: sums of four
+    /// uniform 16-bit numbers (Irwin-Hall), which lie within 3.46 deviations.
+    pub fn normal(&self, len: usize, deviation: f32) -> Vec<f32> {
+        // Variance of one uniform 16-bit number is (2^32 - 1) / 12; of four, a third of 2^32 - 1.
+        let scale = f64::from(deviation) / ((f64::from(u32::MAX)) / 3.0).sqrt();
+        self.fill(len, move |[low, high]| {
+            let halves = [low & 0xffff, low >> 16, high & 0xffff, high >> 16];
+            let sum = halves.iter().sum::<u32>() as i32 - 2 * 0xffff;
+            (f64::from(sum) * scale) as f32
+        })
+    }
+
+    /// `len` values that are uniform in `[low, high)`.
+    pub fn uniform(&self, len: usize, low: f32, high: f32) -> Vec<f32> {
+        self.fill(len, move |[word, _]| {
+            let unit = f64::from(word >> 8) / f64::from(1u32 << 24);
+            (f64::from(low) + unit * (f64::from(high) - f64::from(low))) as f32
+        })
+    }
+
+    /// `len` whole numbers from `low` to `high`, both inclusive, without visible bias.
+    pub fn integers(&self, len: usize, low: i64, high: i64) -> Vec<i64> {
+        let count = (high - low) as u128 + 1;
+        self.fill(len, move |[word, next]| {
+            let random = u128::from(word) << 32 | u128::from(next);
+            low + ((random * count) >> 64) as i64
+        })
+    }
+
+    /// Element `i` is `value` of the two words at position `i`.
+    fn fill<T: Default + Copy + Send>(
+        &self,
+        len: usize,
+        value: impl Fn([u32; 2]) -> T + Sync,
+    ) -> Vec<T> {
+        let mut values = vec![T::default(); len];
+        values
+            .par_chunks_mut(PIECE)
+            .enumerate()
+            .for_each(|(piece, chunk)| {
+                let first = (piece * PIECE / 2) as u64;
+                for (pair, slots) in chunk.chunks_mut(2).enumerate() {
+                    let [a, b, c, d] = self.block(first + pair as u64);
+                    slots[0] = value([a, b]);
+                    if let Some(slot) = slots.get_mut(1) {
+                        *slot = value([c, d]);
+                    }
+                }
+            });
+        values
+    }
+}
+
+fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+    const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+    for _ in 0..10 {
+        let product = [
+            u64::from(MULTIPLIERS[0]) * u64::from(counter[0]),
+            u64::from(MULTIPLIERS[1]) * u64::from(counter[2]),
+        ];
+        counter = [
+            (product[1] >> 32) as u32 ^ counter[1] ^ key[0],
+            product[1] as u32,
+            (product[0] >> 32) as u32 ^ counter[3] ^ key[1],
+            product[0] as u32,
+        ];
+        key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
+    }
+    counter
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Known answers from the reference implementation, Random123 1.14, `kat_vectors`.
+    #[test]
+    fn philox_gives_the_published_answers() {
+        assert_eq!(
+            philox4x32_10([0; 4], [0; 2]),
+            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
+        );
+        assert_eq!(
+            philox4x32_10([u32::MAX; 4], [u32::MAX; 2]),
+            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
+        );
+    }
+
+    #[test]
+    fn tensors_and_problems_have_streams_of_their_own() {
+        let key = InputKey([7; 32]);
+        assert_eq!(
+            key.stream("x").normal(100, 1.0),
+            key.stream("x").normal(100, 1.0)
+        );
+        assert_ne!(
+            key.stream("x").normal(100, 1.0),
+            key.stream("y").normal(100, 1.0)
+        );
+        assert_ne!(
+            key.stream("x").normal(100, 1.0),
+            InputKey([8; 32]).stream("x").normal(100, 1.0)
+        );
+    }
+
+    #[test]
+    fn a_longer_tensor_begins_like_a_shorter_one() {
+        let stream = InputKey([1; 32]).stream("x");
+        assert_eq!(
+            stream.normal(PIECE * 2 + 5, 1.0)[..PIECE + 3],
+            stream.normal(PIECE + 3, 1.0)
+        );
+    }
+
+    #[test]
+    fn moments_are_those_of_the_distributions() {
+        let stream = InputKey([3; 32]).stream("x");
+        let n = 200_000;
+        let normal = stream.normal(n, 2.0);
+        let mean = normal.iter().map(|&x| f64::from(x)).sum::<f64>() / n as f64;
+        let variance = normal.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / n as f64;
+        assert!(mean.abs() < 0.02, "{mean}");
+        assert!((variance - 4.0).abs() < 0.05, "{variance}");
+        let uniform = stream.uniform(n, -1.0, 3.0);
+        assert!(uniform.iter().all(|x| (-1.0..3.0).contains(x)));
+        let mean = uniform.iter().map(|&x| f64::from(x)).sum::<f64>() / n as f64;
+        assert!((mean - 1.0).abs() < 0.02, "{mean}");
+        let integers = stream.integers(n, 1, 6);
+        for face in 1..=6 {
+            let share = integers.iter().filter(|&&x| x == face).count() as f64 / n as f64;
+            assert!((share - 1.0 / 6.0).abs() < 0.005, "{face}: {share}");
+        }
+    }
+}

@@ -1,0 +1,661 @@
+//! The central idea: an implementation yields a [`Program`], a device runs it.
+//!
+//! A program is plain data. Launches per iteration, bytes moved, memory by category, the kernels to
+//! compile: all of it follows without running anything, and without expanding a loop.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::builtin::Builtin;
+use crate::tensor::Dtype;
+
+/// What a buffer's memory is for, as memory reports group it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Given data that is not a potential or a parameter.
+    Input,
+    /// Results of a forward pass.
+    Output,
+    /// Results of a backward pass.
+    Gradient,
+    /// Scores of edges, given or materialised on the way.
+    Potentials,
+    /// State of a dynamic programme.
+    DpState,
+    /// Kept by the forward pass for the backward pass.
+    Saved,
+    /// Temporary.
+    Workspace,
+    /// Weights of a model.
+    Parameter,
+    /// State of an optimizer.
+    Optimizer,
+}
+
+impl Role {
+    /// All roles, in the order in which they are listed.
+    pub const ALL: [Role; 9] = [
+        Role::Input,
+        Role::Output,
+        Role::Gradient,
+        Role::Potentials,
+        Role::DpState,
+        Role::Saved,
+        Role::Workspace,
+        Role::Parameter,
+        Role::Optimizer,
+    ];
+
+    /// The word of files and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Input => "input",
+            Role::Output => "output",
+            Role::Gradient => "gradient",
+            Role::Potentials => "potentials",
+            Role::DpState => "dp_state",
+            Role::Saved => "saved",
+            Role::Workspace => "workspace",
+            Role::Parameter => "parameter",
+            Role::Optimizer => "optimizer",
+        }
+    }
+}
+
+/// Where the contents of a buffer come from and go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Binding {
+    /// Filled before the program runs with the problem's input tensor of the same name; not written.
+    Given,
+    /// Read after the program ran, as the result of the same name; poisoned before.
+    Result,
+    /// The program's own; its contents before the program runs are undefined.
+    Scratch,
+}
+
+/// A stretch of device memory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Buffer {
+    /// Name; for given buffers and results the tensor's.
+    pub name: String,
+    /// Type of the elements.
+    pub dtype: Dtype,
+    /// Number of elements.
+    pub len: usize,
+    /// What it is for.
+    pub role: Role,
+    /// Where its contents come from and go to.
+    pub binding: Binding,
+}
+
+impl Buffer {
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.len as u64 * self.dtype.size_bytes() as u64
+    }
+}
+
+/// A buffer of a program, by position in [`Program::buffers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct BufferId(pub usize);
+
+/// A kernel of a program, by position in [`Program::kernels`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct KernelId(pub usize);
+
+/// What a kernel is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Language {
+    /// C11 with GNU vector extensions, for the host's compiler.
+    C,
+    /// CUDA C++ without headers, for NVRTC.
+    Cuda,
+}
+
+/// A file of a kernel's source, by the name under which others include it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SourceFile {
+    /// Logical name; no directories.
+    pub name: Cow<'static, str>,
+    /// The text.
+    pub text: Cow<'static, str>,
+}
+
+impl SourceFile {
+    /// A file that is part of this binary.
+    pub const fn embedded(name: &'static str, text: &'static str) -> Self {
+        SourceFile {
+            name: Cow::Borrowed(name),
+            text: Cow::Borrowed(text),
+        }
+    }
+}
+
+/// A kernel that must be compiled: all that the compiler is asked, but for the machine's part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KernelSource {
+    /// What it is written in.
+    pub language: Language,
+    /// The source closure: the file to compile first, then every file it includes.
+    pub files: Cow<'static, [SourceFile]>,
+    /// Name of the function to call.
+    pub entry: Cow<'static, str>,
+    /// Macros, in the order given to the compiler. They derive from the canonical shape and from
+    /// parameters that are words, never from a run-time size.
+    pub defines: Vec<(Cow<'static, str>, String)>,
+}
+
+impl KernelSource {
+    /// A macro to define; for building [`KernelSource::defines`].
+    pub fn define(name: &'static str, value: impl ToString) -> (Cow<'static, str>, String) {
+        (Cow::Borrowed(name), value.to_string())
+    }
+}
+
+/// How a step's work is done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kernel {
+    /// A named function of this crate: nothing to compile or cache.
+    Builtin(Builtin),
+    /// Compiled ahead, through the kernel cache.
+    Compiled(KernelSource),
+}
+
+impl Kernel {
+    /// The name under which the kernel is shown.
+    pub fn name(&self) -> &str {
+        match self {
+            Kernel::Builtin(builtin) => builtin.name,
+            Kernel::Compiled(source) => &source.entry,
+        }
+    }
+}
+
+/// The part of an [`Index`] that one enclosing loop contributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Term {
+    /// The loop: 0 is the outermost [`Step::Repeat`].
+    pub depth: usize,
+    /// Factor of the loop's iteration (after `shift` and `modulus`).
+    pub stride: i64,
+    /// Added to the iteration first.
+    pub shift: i64,
+    /// The shifted iteration is taken modulo this (the result is never negative), for rings.
+    pub modulus: Option<i64>,
+}
+
+/// A whole number that may depend on the iterations of enclosing loops:
+/// `clamp(base + sum of stride ((iteration + shift) mod modulus), least, most)`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Index {
+    base: i64,
+    terms: Vec<Term>,
+    least: i64,
+    most: i64,
+}
+
+impl Index {
+    /// The same in every iteration.
+    pub const fn fixed(base: i64) -> Self {
+        Index {
+            base,
+            terms: Vec::new(),
+            least: i64::MIN,
+            most: i64::MAX,
+        }
+    }
+
+    /// `base + stride * iteration` of the loop at `depth`.
+    pub fn affine(base: i64, depth: usize, stride: i64) -> Self {
+        Index::fixed(base).plus(Term {
+            depth,
+            stride,
+            shift: 0,
+            modulus: None,
+        })
+    }
+
+    /// Adds a term.
+    pub fn plus(mut self, term: Term) -> Self {
+        self.terms.push(term);
+        self
+    }
+
+    /// Bounds the value, both ends inclusive.
+    pub fn clamped(mut self, least: i64, most: i64) -> Self {
+        (self.least, self.most) = (least, most);
+        self
+    }
+
+    /// The value at the given iterations, outermost loop first.
+    ///
+    /// # Panics
+    /// If a term names a loop that does not enclose the step: [`Program::validate`] finds that.
+    pub fn at(&self, iterations: &[i64]) -> i64 {
+        let mut value = self.base;
+        for term in &self.terms {
+            let iteration = iterations[term.depth] + term.shift;
+            let iteration = match term.modulus {
+                Some(modulus) => iteration.rem_euclid(modulus),
+                None => iteration,
+            };
+            value += term.stride * iteration;
+        }
+        value.clamp(self.least, self.most)
+    }
+
+    /// How many enclosing loops it needs.
+    fn depth(&self) -> usize {
+        self.terms
+            .iter()
+            .map(|term| term.depth + 1)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+impl From<usize> for Index {
+    fn from(value: usize) -> Self {
+        Index::fixed(value as i64)
+    }
+}
+
+/// A contiguous part of a buffer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct View {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// First element.
+    pub offset: Index,
+    /// Number of elements.
+    pub len: usize,
+}
+
+/// An argument of a launch.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Arg {
+    /// Memory that is only read.
+    Read(View),
+    /// Memory that is written, and may be read. It overlaps no other argument of the launch.
+    Write(View),
+    /// A whole number.
+    Int(Index),
+    /// A real number.
+    Float(f32),
+}
+
+/// The shape of a launch. A CPU runs `grid[0]` independent blocks and ignores the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Geometry {
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+    /// Blocks of a cluster along x; 1 for none.
+    pub cluster: u32,
+}
+
+impl Geometry {
+    /// `blocks` independent pieces of work, for a CPU.
+    pub const fn blocks(blocks: u32) -> Self {
+        Geometry {
+            grid: [blocks, 1, 1],
+            block: [1, 1, 1],
+            shared_bytes: 0,
+            cluster: 1,
+        }
+    }
+
+    /// `blocks` blocks of `threads` threads along x.
+    pub const fn linear(blocks: u32, threads: u32) -> Self {
+        Geometry {
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            shared_bytes: 0,
+            cluster: 1,
+        }
+    }
+}
+
+/// One thing a device does.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Step {
+    /// Runs a kernel.
+    Launch {
+        /// The kernel.
+        kernel: KernelId,
+        /// Its geometry.
+        geometry: Geometry,
+        /// Its arguments.
+        args: Vec<Arg>,
+    },
+    /// Copies elements; the views have equal lengths and types and do not overlap.
+    Copy {
+        /// Source.
+        from: View,
+        /// Destination.
+        to: View,
+    },
+    /// Sets every element to one value.
+    Fill {
+        /// Destination.
+        view: View,
+        /// The value, converted to the buffer's type.
+        value: f64,
+    },
+    /// Runs `body` `count` times.
+    Repeat {
+        /// Iterations.
+        count: u64,
+        /// What to run.
+        body: Vec<Step>,
+    },
+}
+
+/// How one phase of one problem is computed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    /// All memory that is used.
+    pub buffers: Vec<Buffer>,
+    /// All kernels that are launched.
+    pub kernels: Vec<Kernel>,
+    /// Run untimed before each sample: restores what steps change, or a forward pass.
+    pub prologue: Vec<Step>,
+    /// What is timed.
+    pub steps: Vec<Step>,
+}
+
+/// What a program does, added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Kernels launched, copies and fills included.
+    pub launches: u64,
+    /// Bytes of all read views.
+    pub read_bytes: u64,
+    /// Bytes of all written views.
+    pub written_bytes: u64,
+}
+
+impl Program {
+    /// Adds a buffer.
+    pub fn buffer(
+        &mut self,
+        name: impl Into<String>,
+        dtype: Dtype,
+        len: usize,
+        role: Role,
+        binding: Binding,
+    ) -> BufferId {
+        self.buffers.push(Buffer {
+            name: name.into(),
+            dtype,
+            len,
+            role,
+            binding,
+        });
+        BufferId(self.buffers.len() - 1)
+    }
+
+    /// Adds a kernel.
+    pub fn kernel(&mut self, kernel: Kernel) -> KernelId {
+        self.kernels.push(kernel);
+        KernelId(self.kernels.len() - 1)
+    }
+
+    /// The whole of a buffer.
+    pub fn all(&self, buffer: BufferId) -> View {
+        View {
+            buffer,
+            offset: Index::fixed(0),
+            len: self.buffers[buffer.0].len,
+        }
+    }
+
+    /// Bytes of all buffers, by role.
+    pub fn memory_by_role(&self) -> BTreeMap<Role, u64> {
+        let mut bytes = BTreeMap::new();
+        for buffer in &self.buffers {
+            *bytes.entry(buffer.role).or_insert(0) += buffer.size_bytes();
+        }
+        bytes
+    }
+
+    /// Bytes of all buffers.
+    pub fn memory_bytes(&self) -> u64 {
+        self.buffers.iter().map(Buffer::size_bytes).sum()
+    }
+
+    /// The kernels that need a compiler.
+    pub fn compiled(&self) -> impl Iterator<Item = &KernelSource> {
+        self.kernels.iter().filter_map(|kernel| match kernel {
+            Kernel::Compiled(source) => Some(source),
+            Kernel::Builtin(_) => None,
+        })
+    }
+
+    /// What the timed steps do.
+    pub fn totals(&self) -> Totals {
+        self.totals_of(&self.steps)
+    }
+
+    /// What `steps` do, by multiplication: loops are not run.
+    pub fn totals_of(&self, steps: &[Step]) -> Totals {
+        let mut totals = Totals::default();
+        for step in steps {
+            let (count, once) = match step {
+                Step::Repeat { count, body } => (*count, self.totals_of(body)),
+                Step::Launch { args, .. } => (1, self.launch_totals(args)),
+                Step::Copy { from, to } => (
+                    1,
+                    Totals {
+                        launches: 1,
+                        read_bytes: self.view_bytes(from),
+                        written_bytes: self.view_bytes(to),
+                    },
+                ),
+                Step::Fill { view, .. } => (
+                    1,
+                    Totals {
+                        launches: 1,
+                        read_bytes: 0,
+                        written_bytes: self.view_bytes(view),
+                    },
+                ),
+            };
+            totals.launches += count * once.launches;
+            totals.read_bytes += count * once.read_bytes;
+            totals.written_bytes += count * once.written_bytes;
+        }
+        totals
+    }
+
+    fn launch_totals(&self, args: &[Arg]) -> Totals {
+        let mut totals = Totals {
+            launches: 1,
+            ..Totals::default()
+        };
+        for arg in args {
+            match arg {
+                Arg::Read(view) => totals.read_bytes += self.view_bytes(view),
+                Arg::Write(view) => totals.written_bytes += self.view_bytes(view),
+                Arg::Int(_) | Arg::Float(_) => {}
+            }
+        }
+        totals
+    }
+
+    fn view_bytes(&self, view: &View) -> u64 {
+        view.len as u64 * self.buffers[view.buffer.0].dtype.size_bytes() as u64
+    }
+
+    /// Looks for mistakes of the backend that made the program.
+    ///
+    /// # Errors
+    /// The first mistake: a view outside its buffer, a loop that does not exist, a given buffer that
+    /// is written, arguments of one launch that overlap.
+    pub fn validate(&self) -> Result<(), String> {
+        self.validate_steps(&self.prologue, &mut Vec::new())?;
+        self.validate_steps(&self.steps, &mut Vec::new())
+    }
+
+    fn validate_steps(&self, steps: &[Step], counts: &mut Vec<u64>) -> Result<(), String> {
+        for step in steps {
+            match step {
+                Step::Repeat { count, body } => {
+                    counts.push(*count);
+                    self.validate_steps(body, counts)?;
+                    counts.pop();
+                }
+                Step::Launch { kernel, args, .. } => {
+                    if kernel.0 >= self.kernels.len() {
+                        return Err(format!("there is no kernel {}", kernel.0));
+                    }
+                    for arg in args {
+                        match arg {
+                            Arg::Read(view) => self.validate_view(view, false, counts)?,
+                            Arg::Write(view) => self.validate_view(view, true, counts)?,
+                            Arg::Int(index) => validate_depth(index, counts)?,
+                            Arg::Float(_) => {}
+                        }
+                    }
+                }
+                Step::Copy { from, to } => {
+                    self.validate_view(from, false, counts)?;
+                    self.validate_view(to, true, counts)?;
+                    if from.len != to.len {
+                        return Err(format!("a copy of {} elements to {}", from.len, to.len));
+                    }
+                }
+                Step::Fill { view, .. } => self.validate_view(view, true, counts)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a view at the corners of its loops, where an affine index is extreme; an index with
+    /// a modulus is checked in every iteration of a period by the device that runs it.
+    fn validate_view(&self, view: &View, written: bool, counts: &[u64]) -> Result<(), String> {
+        let Some(buffer) = self.buffers.get(view.buffer.0) else {
+            return Err(format!("there is no buffer {}", view.buffer.0));
+        };
+        if written && buffer.binding == Binding::Given {
+            return Err(format!("`{}` is given, and written", buffer.name));
+        }
+        validate_depth(&view.offset, counts)?;
+        if counts.contains(&0) {
+            return Ok(());
+        }
+        for corner in 0..1u32 << counts.len().min(16) {
+            let iterations: Vec<i64> = counts
+                .iter()
+                .enumerate()
+                .map(|(depth, &count)| {
+                    if corner >> depth & 1 == 1 {
+                        count as i64 - 1
+                    } else {
+                        0
+                    }
+                })
+                .collect();
+            let first = view.offset.at(&iterations);
+            if first < 0 || first as usize + view.len > buffer.len {
+                return Err(format!(
+                    "elements {first}..{} of `{}`, which has {}, at {iterations:?}",
+                    first + view.len as i64,
+                    buffer.name,
+                    buffer.len
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn validate_depth(index: &Index, counts: &[u64]) -> Result<(), String> {
+    if index.depth() > counts.len() {
+        return Err(format!(
+            "an index needs {} loops, there are {}",
+            index.depth(),
+            counts.len()
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looped(count: u64, offset: Index) -> Program {
+        let mut program = Program::default();
+        let state = program.buffer("state", Dtype::F32, 12, Role::DpState, Binding::Scratch);
+        let view = View {
+            buffer: state,
+            offset,
+            len: 4,
+        };
+        let body = vec![Step::Fill { view, value: 0.0 }];
+        program.steps = vec![Step::Repeat { count, body }];
+        program
+    }
+
+    #[test]
+    fn totals_multiply_loops() {
+        let program = looped(1000, Index::fixed(8));
+        let totals = program.totals();
+        assert_eq!((totals.launches, totals.written_bytes), (1000, 16_000));
+        assert_eq!(program.memory_bytes(), 48);
+        assert_eq!(program.memory_by_role(), [(Role::DpState, 48)].into());
+    }
+
+    #[test]
+    fn validation_finds_the_iteration_that_leaves_the_buffer() {
+        assert_eq!(looped(3, Index::affine(0, 0, 4)).validate(), Ok(()));
+        let complaint = looped(4, Index::affine(0, 0, 4)).validate().unwrap_err();
+        assert_eq!(
+            complaint,
+            "elements 12..16 of `state`, which has 12, at [3]"
+        );
+        assert!(
+            looped(3, Index::affine(0, 1, 4))
+                .validate()
+                .unwrap_err()
+                .contains("needs 2 loops")
+        );
+    }
+
+    #[test]
+    fn a_ring_index_wraps_and_is_never_negative() {
+        let term = Term {
+            depth: 0,
+            stride: 4,
+            shift: -1,
+            modulus: Some(3),
+        };
+        let index = Index::fixed(0).plus(term);
+        let offsets: Vec<i64> = (0..4).map(|iteration| index.at(&[iteration])).collect();
+        assert_eq!(offsets, [8, 0, 4, 8]);
+        assert_eq!(Index::affine(0, 0, 1).clamped(1, 2).at(&[5]), 2);
+    }
+
+    #[test]
+    fn given_buffers_are_not_written() {
+        let mut program = Program::default();
+        let edge = program.buffer("edge", Dtype::F32, 4, Role::Potentials, Binding::Given);
+        program.steps = vec![Step::Fill {
+            view: program.all(edge),
+            value: 0.0,
+        }];
+        assert_eq!(
+            program.validate().unwrap_err(),
+            "`edge` is given, and written"
+        );
+    }
+}

@@ -1,0 +1,373 @@
+//! The contract between a workload and the engine.
+//!
+//! The engine knows workloads only through these types: what parameters they take, what a problem's
+//! tensors are, what the right answer is, and which [`Program`] a backend yields for it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::Check;
+use crate::inputs::InputKey;
+use crate::parameters::{Parameters, Value};
+use crate::program::Program;
+use crate::tensor::{Dtype, Tensors};
+
+/// Which part of a computation is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// The forward pass alone.
+    Forward,
+    /// The backward pass alone, after an untimed forward pass.
+    Backward,
+    /// Forward and backward in one timed span.
+    Both,
+}
+
+impl Phase {
+    /// All phases, in the order in which they are listed everywhere.
+    pub const ALL: [Phase; 3] = [Phase::Forward, Phase::Backward, Phase::Both];
+
+    /// The word of manifests and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Phase::Forward => "forward",
+            Phase::Backward => "backward",
+            Phase::Both => "both",
+        }
+    }
+
+    /// True where gradients are computed.
+    pub const fn has_gradients(self) -> bool {
+        !matches!(self, Phase::Forward)
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// What a program is made for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// The host's processors: kernels in C, builtins in Rust.
+    Cpu,
+    /// A CUDA device of an exact architecture, such as `sm_90a`.
+    Cuda {
+        /// The architecture.
+        arch: String,
+    },
+}
+
+/// The vector of bucket values of one problem: each at least as large as the problem's own value.
+///
+/// A dimension without a bucket is absent: kernels must then take it at run time, whatever it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CanonicalShape {
+    bounds: Vec<(String, u64)>,
+}
+
+impl CanonicalShape {
+    /// A shape from named bounds, sorted by name.
+    pub fn new(bounds: impl IntoIterator<Item = (String, u64)>) -> Self {
+        let mut bounds: Vec<_> = bounds.into_iter().collect();
+        bounds.sort();
+        CanonicalShape { bounds }
+    }
+
+    /// The bound of the dimension or derived value `name`, such as `T` or `KC`.
+    pub fn bound(&self, name: &str) -> Option<u64> {
+        let (_, bound) = self.bounds.iter().find(|(held, _)| held == name)?;
+        Some(*bound)
+    }
+
+    /// All bounds, by name in ascending order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
+        self.bounds
+            .iter()
+            .map(|(name, bound)| (name.as_str(), *bound))
+    }
+}
+
+impl fmt::Display for CanonicalShape {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (name, bound) in self.iter() {
+            write!(out, "{separator}{name}<={bound}")?;
+            separator = " ";
+        }
+        if self.bounds.is_empty() {
+            out.write_str("any")?;
+        }
+        Ok(())
+    }
+}
+
+/// What values a parameter takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ParameterKind {
+    /// A whole number within bounds, both inclusive.
+    Int {
+        /// Least value.
+        min: i64,
+        /// Greatest value.
+        max: i64,
+    },
+    /// A real number within bounds, both inclusive.
+    Float {
+        /// Least value.
+        min: f64,
+        /// Greatest value.
+        max: f64,
+    },
+    /// True or false.
+    Bool,
+    /// One of some words. Each choice is `(word, other spellings of it)`; spellings are compared
+    /// without regard to case and turned into the word.
+    Choice(&'static [(&'static str, &'static [&'static str])]),
+}
+
+/// A parameter of a workload.
+#[derive(Clone, Copy, Debug)]
+pub struct ParameterInfo {
+    /// Name, which is also the name of the axis in manifests.
+    pub name: &'static str,
+    /// What values it takes.
+    pub kind: ParameterKind,
+    /// Used where a manifest says nothing; without one the axis is required.
+    pub default: Option<DefaultValue>,
+    /// Meaning and unit, one line.
+    pub about: &'static str,
+}
+
+/// A default of a parameter (a `const`-friendly [`Value`]).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DefaultValue {
+    /// A whole number.
+    Int(i64),
+    /// A real number.
+    Float(f64),
+    /// True or false.
+    Bool(bool),
+    /// A word.
+    Text(&'static str),
+}
+
+impl From<DefaultValue> for Value {
+    fn from(value: DefaultValue) -> Self {
+        match value {
+            DefaultValue::Int(value) => Value::Int(value),
+            DefaultValue::Float(value) => Value::Float(value),
+            DefaultValue::Bool(value) => Value::Bool(value),
+            DefaultValue::Text(value) => Value::from(value),
+        }
+    }
+}
+
+/// A backend of a workload.
+#[derive(Clone, Copy, Debug)]
+pub struct BackendInfo {
+    /// Name in manifests and rows.
+    pub name: &'static str,
+    /// Other names that manifests may use; rows never do.
+    pub aliases: &'static [&'static str],
+    /// How it computes, one line.
+    pub about: &'static str,
+}
+
+/// A tensor of a workload, for people.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorInfo {
+    /// Name in files of inputs and outputs.
+    pub name: &'static str,
+    /// Shape in terms of the parameters, such as `(B, T-1, K, C, C)`.
+    pub shape: &'static str,
+    /// Type of the elements.
+    pub dtype: Dtype,
+    /// When it exists and what it holds, one line.
+    pub about: &'static str,
+}
+
+/// Everything that is known of a workload without a problem.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkloadInfo {
+    /// Name in manifests and rows.
+    pub name: &'static str,
+    /// One line: what it computes.
+    pub about: &'static str,
+    /// The definition, several lines of plain text.
+    pub formula: &'static str,
+    /// Parameters, in the order people list them.
+    pub parameters: &'static [ParameterInfo],
+    /// Backends, the plain one first.
+    pub backends: &'static [BackendInfo],
+    /// Phases it has.
+    pub phases: &'static [Phase],
+    /// Types it is defined for; the first is the default.
+    pub dtypes: &'static [Dtype],
+    /// Inputs.
+    pub inputs: &'static [TensorInfo],
+    /// Outputs and gradients.
+    pub outputs: &'static [TensorInfo],
+    /// Buckets used where a manifest gives none: parameter, ascending values.
+    pub buckets: &'static [(&'static str, &'static [u64])],
+}
+
+impl WorkloadInfo {
+    /// The backend called `name`, or of which `name` is an alias.
+    pub fn backend(&self, name: &str) -> Option<&'static BackendInfo> {
+        self.backends
+            .iter()
+            .find(|backend| backend.name == name || backend.aliases.contains(&name))
+    }
+
+    /// The parameter called `name`.
+    pub fn parameter(&self, name: &str) -> Option<&'static ParameterInfo> {
+        self.parameters
+            .iter()
+            .find(|parameter| parameter.name == name)
+    }
+}
+
+/// Why a problem can't be made from parameters.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ParameterError {
+    /// The workload has no such parameter.
+    #[error("workload `{workload}` has no parameter `{name}`")]
+    Unknown {
+        /// Name of the workload.
+        workload: &'static str,
+        /// The name that was given.
+        name: String,
+    },
+    /// A parameter without a default was not given.
+    #[error("workload `{workload}` needs the parameter `{name}`")]
+    Missing {
+        /// Name of the workload.
+        workload: &'static str,
+        /// The parameter's name.
+        name: &'static str,
+    },
+    /// The value is of another kind or outside the bounds.
+    #[error("`{name}` = {value}: {expected}")]
+    Value {
+        /// The parameter's name.
+        name: String,
+        /// The value that was given.
+        value: String,
+        /// What is accepted, in words.
+        expected: String,
+    },
+    /// Each value is fine, but not together.
+    #[error("{reason}")]
+    Together {
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+/// Why a backend yields no program for a problem.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The mathematics does not allow it: the point is `skipped`.
+    #[error("{0}")]
+    Undefined(String),
+    /// It can't run on this target: the point is `unavailable`.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// Name, type and shape of a tensor of a problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// Name, as in files.
+    pub name: String,
+    /// Type of the elements.
+    pub dtype: Dtype,
+    /// Extents, outermost first.
+    pub shape: Vec<usize>,
+}
+
+impl TensorSpec {
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.shape
+            .iter()
+            .map(|&extent| extent as u64)
+            .product::<u64>()
+            * self.dtype.size_bytes() as u64
+    }
+}
+
+/// The least work that any implementation of a phase must do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work {
+    /// Useful floating-point operations, an exponential counted as one.
+    pub flops: f64,
+    /// Each input read once, each output written once, in bytes.
+    pub compulsory_bytes: f64,
+}
+
+/// A workload: makes problems from parameters.
+pub trait Workload: Sync {
+    /// What is known of it without a problem.
+    fn info(&self) -> &'static WorkloadInfo;
+
+    /// The problem of these parameters. Parameters that are not given have their defaults.
+    ///
+    /// # Errors
+    /// The first parameter that is unknown, missing or out of bounds.
+    fn problem(
+        &self,
+        parameters: &Parameters,
+        dtype: Dtype,
+    ) -> Result<Box<dyn Problem>, ParameterError>;
+}
+
+/// One problem: a workload with all its parameters given.
+pub trait Problem: Send + Sync {
+    /// The tensors it reads.
+    fn inputs(&self) -> Vec<TensorSpec>;
+
+    /// The tensors that `phase` yields: outputs, and gradients where it has them.
+    fn outputs(&self, phase: Phase) -> Vec<TensorSpec>;
+
+    /// Input tensors made from `key`: the same bytes for every backend, phase and device.
+    fn generate(&self, key: &InputKey) -> Tensors;
+
+    /// Checks inputs that were read from a file, beyond names, shapes and types.
+    ///
+    /// # Errors
+    /// A sentence that says which value of which tensor is not allowed.
+    fn validate(&self, inputs: &Tensors) -> Result<(), String>;
+
+    /// The right answer for `phase` in f64, by code that shares nothing with any backend.
+    ///
+    /// The answer for [`Phase::Both`] holds that of the other two; it is evaluated once a problem.
+    fn oracle(&self, inputs: &Tensors, phase: Phase) -> Tensors;
+
+    /// About how many f64 exponentials (or operations of that cost) [`Problem::oracle`] takes.
+    fn oracle_operations(&self, phase: Phase) -> f64;
+
+    /// Judges `outputs` of `phase` against the oracle's `expected`.
+    fn check(&self, inputs: &Tensors, outputs: &Tensors, expected: &Tensors, phase: Phase)
+    -> Check;
+
+    /// The least work of `phase`.
+    fn work(&self, phase: Phase) -> Work;
+
+    /// The program by which `backend` computes `phase`, with kernels made for `canonical`.
+    ///
+    /// # Errors
+    /// A [`Refusal`] where the mathematics or the target does not allow it.
+    fn program(
+        &self,
+        backend: &str,
+        phase: Phase,
+        canonical: &CanonicalShape,
+        target: &Target,
+    ) -> Result<Program, Refusal>;
+}
