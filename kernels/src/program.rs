@@ -630,7 +630,7 @@ mod tests {
         let complaint = looped(4, Index::affine(0, 0, 4)).validate().unwrap_err();
         assert_eq!(
             complaint,
-            "elements 12..16 of `state`, which has 12, at [3]"
+            "views of 4 elements from 0 to 12 of `state`, which has 12"
         );
         assert!(
             looped(3, Index::affine(0, 1, 4))
