@@ -4,3 +4,4 @@
 
 pub mod compile;
 pub mod device;
+pub mod stats;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sweeper_kernels::{Program, Target, Tensors};
 
+pub mod null;
 pub mod cpu;
 
 /// What kind of device it is.
@@ -81,6 +82,29 @@ pub enum DeviceError {
     Unavailable(String),
 }
 
+/// What the null device pretends.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Script {
+    /// Time of one iteration, in nanoseconds.
+    pub time_ns: f64,
+    /// Greatest relative deviation of a sample from `time_ns`; deviations follow from `seed`.
+    pub noise: f64,
+    /// Seed of the deviations.
+    pub seed: u64,
+    /// Memory that the device accounts for; the program's own where absent.
+    pub memory_bytes: Option<u64>,
+}
+
+/// A program to prepare, and what it needs.
+pub struct Job<'a> {
+    /// The program.
+    pub program: Program,
+    /// Its compiled kernels, in the order of [`Program::compiled`].
+    pub artifacts: &'a [Artifact],
+    /// What the null device pretends; other devices do not look at it.
+    pub script: Option<Script>,
+}
+
 /// A program that was prepared, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prepared(pub usize);
@@ -130,16 +154,11 @@ pub trait Device {
     /// [`DeviceError::OutOfMemory`], or a lost device.
     fn bind(&mut self, inputs: &Tensors) -> Result<(), DeviceError>;
 
-    /// Loads a program's kernels (artifacts are in the order of [`Program::compiled`]) and allocates
-    /// its memory.
+    /// Loads a program's kernels and allocates its memory.
     ///
     /// # Errors
     /// Out of memory, kernels that can't be loaded, a program that asks for what the device refuses.
-    fn prepare(
-        &mut self,
-        program: Program,
-        artifacts: &[Artifact],
-    ) -> Result<Prepared, DeviceError>;
+    fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError>;
 
     /// Overwrites all results and scratch memory of a program, so that what is never written shows.
     ///

@@ -10,7 +10,7 @@ use sweeper_kernels::program::{Binding, Kernel, KernelSource};
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Program, Target, Tensors};
 
-use super::{Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Prepared, Sample};
+use super::{Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample};
 
 pub mod arena;
 pub mod identity;
@@ -154,15 +154,12 @@ impl Device for Cpu {
         Ok(())
     }
 
-    fn prepare(
-        &mut self,
-        program: Program,
-        artifacts: &[Artifact],
-    ) -> Result<Prepared, DeviceError> {
+    fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError> {
+        let program = job.program;
         program.validate().map_err(DeviceError::Launch)?;
         self.check_given(&program)?;
         run::check_writes_are_exclusive(&program).map_err(DeviceError::Launch)?;
-        let entries = self.entries(&program, artifacts)?;
+        let entries = self.entries(&program, job.artifacts)?;
         let layout = Layout::of(&program);
         self.arena.reserve(layout.bytes)?;
         self.programs.push(Loaded {
