@@ -4,4 +4,5 @@
 
 pub mod compile;
 pub mod device;
+pub mod execute;
 pub mod stats;
