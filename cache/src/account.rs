@@ -27,9 +27,6 @@ const MAGIC: &[u8; 8] = b"SWPACCT1";
 /// What a file costs beyond its blocks: an inode and a name, rounded up.
 const INODE_BYTES: u64 = 512;
 
-/// How long to wait for another process that updates the record, which takes it microseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// Byte of the lock file that is held by whoever evicts.
 const GC_BYTE: u64 = 0;
 /// Byte of the lock file that is shared by all who have reserved and not yet published, and held alone to settle.
@@ -145,19 +142,22 @@ pub(crate) struct Account {
     file: Mutex<File>,
     path: PathBuf,
     lock_file: PathBuf,
+    /// How long to wait for whoever updates the record or settles it.
+    patience: Duration,
     /// What stands in for a lost record: nothing is known but the allocation unit.
     blank: Record,
 }
 
 impl Account {
     /// Opens the record. A new cache starts at nothing, one that lost its record at "unknown".
-    pub(crate) fn open(layout: &Layout) -> Result<Self, Failure> {
+    pub(crate) fn open(layout: &Layout, patience: Duration) -> Result<Self, Failure> {
         let path = layout.account();
         let file = sys::open_shared(&path).map_err(Failure::at("open", &path))?;
         let mut account = Self {
             file: Mutex::new(file),
             path,
             lock_file: layout.gc_lock(),
+            patience,
             blank: Record {
                 unit: sys::allocation_unit(layout.root()),
                 ..UNKNOWN
@@ -239,6 +239,11 @@ impl Account {
         self.update_or(self.blank, |record| record.settle(before, seen))
     }
 
+    /// How long administrative operations wait for a lock.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// The right to evict, which one has at a time.
     pub(crate) fn lock_gc(&self, wait: Duration) -> Result<Option<RangeLock<File>>, Failure> {
         lock::lock_path(&self.lock_file, GC_BYTE, Mode::Exclusive, wait)
@@ -247,7 +252,7 @@ impl Account {
 
     /// Held from reserving to publishing.
     pub(crate) fn join_ledger(&self) -> Result<RangeLock<File>, Failure> {
-        let lock = lock::lock_path(&self.lock_file, LEDGER_BYTE, Mode::Shared, PATIENCE);
+        let lock = lock::lock_path(&self.lock_file, LEDGER_BYTE, Mode::Shared, self.patience);
         lock.and_then(|held| held.ok_or_else(timed_out))
             .map_err(Failure::at("lock", &self.lock_file))
     }
@@ -266,7 +271,7 @@ impl Account {
     ) -> Result<T, Failure> {
         let file = self.file();
         let update = || -> io::Result<T> {
-            let held = lock::lock_within(&*file, 0, Mode::Exclusive, PATIENCE)?;
+            let held = lock::lock_within(&*file, 0, Mode::Exclusive, self.patience)?;
             let _held = held.ok_or_else(timed_out)?;
             let before = newest(&file)?;
             let mut record = before.unwrap_or(first);
@@ -326,11 +331,13 @@ mod tests {
 
     use super::*;
 
+    const PATIENCE: Duration = Duration::from_secs(5);
+
     fn account(dir: &tempfile::TempDir) -> (Layout, Account) {
         let layout = Layout::new(dir.path());
         layout.prepare().unwrap();
         layout.complete().unwrap();
-        let account = Account::open(&layout).unwrap();
+        let account = Account::open(&layout, PATIENCE).unwrap();
         (layout, account)
     }
 
@@ -349,7 +356,7 @@ mod tests {
         ));
         account.reserve(usage(40, 1), 100).unwrap();
         account.release(usage(60, 1)).unwrap();
-        let again = Account::open(&layout).unwrap();
+        let again = Account::open(&layout, PATIENCE).unwrap();
         assert_eq!(again.record().unwrap().usage(), Some(usage(40, 1)));
     }
 
@@ -377,10 +384,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (layout, _) = account(&dir);
         std::fs::remove_file(layout.account()).unwrap();
-        assert!(Account::open(&layout).unwrap().record().unwrap().known);
+        assert!(
+            Account::open(&layout, PATIENCE)
+                .unwrap()
+                .record()
+                .unwrap()
+                .known
+        );
         std::fs::remove_file(layout.account()).unwrap();
         std::fs::create_dir(layout.objects().join("ab")).unwrap();
-        assert!(!Account::open(&layout).unwrap().record().unwrap().known);
+        assert!(
+            !Account::open(&layout, PATIENCE)
+                .unwrap()
+                .record()
+                .unwrap()
+                .known
+        );
     }
 
     #[test]
@@ -390,7 +409,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let account = Account::open(&layout).unwrap();
+                    let account = Account::open(&layout, PATIENCE).unwrap();
                     for _ in 0..25 {
                         account.reserve(usage(3, 1), 1000).unwrap();
                         account.release(usage(2, 0)).unwrap();
@@ -398,7 +417,7 @@ mod tests {
                 });
             }
         });
-        let record = Account::open(&layout).unwrap().record().unwrap();
+        let record = Account::open(&layout, PATIENCE).unwrap().record().unwrap();
         assert_eq!(record.usage(), Some(usage(100, 100)));
         assert_eq!(
             (record.reserved, record.released),

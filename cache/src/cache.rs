@@ -33,10 +33,14 @@ pub struct CacheConfig {
     pub flight_wait: Duration,
     /// How long one publication may spend on making room.
     pub eviction_time: Duration,
+    /// How long to wait for another process that changes the account, which normally takes it microseconds. After
+    /// that a publication stops storing for good, and an administrative operation ends as busy.
+    pub lock_wait: Duration,
 }
 
 impl CacheConfig {
-    /// A cache in `dir` of at most `capacity_bytes` bytes: two minutes of patience for others, 50 ms for eviction.
+    /// A cache in `dir` of at most `capacity_bytes` bytes: two minutes of patience for a
+    /// compile elsewhere, 50 ms for eviction, 5 seconds for locks.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, capacity_bytes: u64) -> Self {
         Self {
@@ -44,6 +48,7 @@ impl CacheConfig {
             capacity_bytes,
             flight_wait: Duration::from_mins(2),
             eviction_time: Duration::from_millis(50),
+            lock_wait: Duration::from_secs(5),
         }
     }
 }
@@ -111,7 +116,9 @@ impl Cache {
         let layout = Layout::new(&config.dir);
         layout.prepare()?;
         let session = Arc::new(Session::default());
-        let account = layout.complete().and_then(|()| Account::open(&layout));
+        let account = layout
+            .complete()
+            .and_then(|()| Account::open(&layout, config.lock_wait));
         let evictor = account.map(|account| {
             let (layout, session) = (layout.clone(), Arc::clone(&session));
             Evictor::new(

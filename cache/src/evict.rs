@@ -34,9 +34,6 @@ const QUEUE_FLOOR: usize = 1024;
 /// How long a scan waits for the quiet moment that lets it settle the account.
 const QUIET_WAIT: Duration = Duration::from_millis(20);
 
-/// How long an administrative operation waits for other processes.
-pub(crate) const ADMIN_WAIT: Duration = Duration::from_secs(10);
-
 /// Where eviction ends, from a capacity in bytes.
 pub(crate) fn low_watermark(capacity: u64) -> u64 {
     capacity - capacity / 10
@@ -183,6 +180,8 @@ impl Evictor {
         let Some(_gc) = self.account.lock_gc(self.pass_time)? else {
             return Ok(());
         };
+        // What the dead left goes before what the living may want.
+        self.reap()?;
         let low = low_watermark(self.capacity);
         let limit = if need.bytes <= low {
             low
@@ -210,6 +209,7 @@ impl Evictor {
     pub(crate) fn collect(&self) -> Result<(Usage, Usage), CacheError> {
         let mut state = lock(&self.state);
         let _gc = self.lock_gc_for_admin()?;
+        self.reap()?;
         state.scan = None;
         self.scan(&mut state, Budget::UNBOUNDED)?;
         let evicted = self.run(&mut state, self.goal_bytes(), Budget::UNBOUNDED)?;
@@ -249,7 +249,7 @@ impl Evictor {
     ) -> Result<(T, Usage), CacheError> {
         let mut state = lock(&self.state);
         let _gc = self.lock_gc_for_admin()?;
-        let ledger = self.account.close_ledger(ADMIN_WAIT)?;
+        let ledger = self.account.close_ledger(self.account.patience())?;
         let _ledger = ledger.ok_or_else(|| self.busy())?;
         let result = change()?;
         let record = self.account.record()?;
@@ -259,26 +259,32 @@ impl Evictor {
         Ok((result, census.seen))
     }
 
-    /// Deletes temporary files that nobody can still be writing. Call it with the right to evict.
-    pub(crate) fn reap(&self) -> Result<Usage, Failure> {
-        let files =
-            scan::temporary_files(&self.layout).map_err(Failure::at("list", self.layout.tmp()))?;
+    /// Deletes temporary files of dead writers. Call it with the right to evict.
+    ///
+    /// Who writes one shares the ledger, so once that is closed they are all dead, and otherwise those of an hour ago.
+    pub(crate) fn reap(&self) -> Result<(), Failure> {
+        let list =
+            || scan::temporary_files(&self.layout).map_err(Failure::at("list", self.layout.tmp()));
+        if list()?.is_empty() {
+            return Ok(());
+        }
+        let quiet = self.account.close_ledger(QUIET_WAIT)?;
         let mut reaped = Usage::default();
-        for (path, metadata) in files
-            .iter()
-            .filter(|(_, metadata)| scan::is_abandoned(metadata))
-        {
+        for (path, metadata) in list()? {
+            if quiet.is_none() && !scan::is_abandoned(&metadata) {
+                continue;
+            }
             let unlinked =
-                absent_is_none(fs::remove_file(path)).map_err(Failure::at("delete", path))?;
+                absent_is_none(fs::remove_file(&path)).map_err(Failure::at("delete", path))?;
             // With a second name it was published, and is still there.
             if unlinked.is_some() && metadata.nlink() == 1 {
                 reaped += self.account.charge(metadata.size());
             }
         }
-        if reaped != Usage::default() {
+        if reaped.entries > 0 {
             self.account.release(reaped)?;
         }
-        Ok(reaped)
+        Ok(())
     }
 
     fn budget(&self) -> Budget {
@@ -329,10 +335,12 @@ impl Evictor {
         let mut trouble = Ok(());
         while let Some(candidate) = queue.pop() {
             match self.evict(&candidate) {
-                Ok(charge) => freed += charge,
+                Ok(charge) => {
+                    freed += charge;
+                    budget.victims = budget.victims.saturating_sub(charge.entries);
+                }
                 Err(failure) => trouble = Err(failure),
             }
-            budget.victims = budget.victims.saturating_sub(1);
             if freed.bytes >= excess || trouble.is_err() || budget.is_spent() {
                 break;
             }
@@ -394,7 +402,6 @@ impl Evictor {
     }
 
     fn begin_scan(&self) -> Result<Scan, Failure> {
-        self.reap()?;
         let quiet = self.account.close_ledger(QUIET_WAIT)?;
         let record = self.account.record()?;
         Scan::begin(&self.layout, quiet.map(|_| record)).map_err(self.scan_failed())
@@ -420,13 +427,15 @@ impl Evictor {
     }
 
     fn lock_gc_for_admin(&self) -> Result<RangeLock<File>, CacheError> {
-        self.account.lock_gc(ADMIN_WAIT)?.ok_or_else(|| self.busy())
+        self.account
+            .lock_gc(self.account.patience())?
+            .ok_or_else(|| self.busy())
     }
 
     fn busy(&self) -> CacheError {
         CacheError::Busy {
             path: self.layout.root().to_owned(),
-            waited: ADMIN_WAIT,
+            waited: self.account.patience(),
         }
     }
 }

@@ -49,9 +49,11 @@ impl Layout {
             return Err(CacheError::Create { path, source });
         }
         check_trust(&self.root, fs::metadata(&self.root))?;
-        // `v1` comes before all else: it is what tells a cache from a directory full of other things.
-        let exists = fs::symlink_metadata(&self.v1).is_ok();
-        if !exists && !is_empty(&self.root).map_err(Failure::at("list", &self.root))? {
+        // `v1` comes before all else: it is what tells a cache from a directory full of other things. Another process
+        // may make it just now, hence the second look.
+        let has_v1 = || fs::symlink_metadata(&self.v1).is_ok();
+        if !has_v1() && !is_empty(&self.root).map_err(Failure::at("list", &self.root))? && !has_v1()
+        {
             let path = self.root.clone();
             return Err(CacheError::NotACache { path });
         }
