@@ -1,25 +1,23 @@
 //! How much the cache holds, as a number that is never under the truth, whoever is killed when.
 //!
-//! Whoever publishes reserves first and writes then. Whoever deletes unlinks first and releases then. A death in
-//! between leaves the number too high, which the next complete scan settles. The record has two copies that are
-//! written in turn, so that one is always whole.
+//! Whoever publishes reserves first and writes then. Whoever deletes unlinks first and releases
+//! then. A death in between leaves the number too high, which the next complete scan settles. The
+//! record has two copies that are written in turn, so that one is always whole.
 
 use std::{
     fs::File,
     io,
-    ops::{Add, AddAssign},
     path::PathBuf,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-
-use serde::Serialize;
 
 use crate::{
     error::Failure,
     layout::Layout,
     lock::{self, Mode, RangeLock},
     record, sys,
+    usage::{Record, Usage},
 };
 
 const MAGIC: &[u8; 8] = b"SWPACCT1";
@@ -29,104 +27,9 @@ const INODE_BYTES: u64 = 512;
 
 /// Byte of the lock file that is held by whoever evicts.
 const GC_BYTE: u64 = 0;
-/// Byte of the lock file that is shared by all who have reserved and not yet published, and held alone to settle.
+/// Byte of the lock file that is shared by all who have reserved and not yet published, and held
+/// alone to settle.
 const LEDGER_BYTE: u64 = 1;
-
-/// An amount of disk space and the number of entries that take it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Usage {
-    /// Space in bytes: whole allocation units, and 512 bytes for each inode and name.
-    pub bytes: u64,
-    /// How many files.
-    pub entries: u64,
-}
-
-impl Usage {
-    pub(crate) fn saturating_sub(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes.saturating_sub(other.bytes),
-            entries: self.entries.saturating_sub(other.entries),
-        }
-    }
-}
-
-impl Add for Usage {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes.saturating_add(other.bytes),
-            entries: self.entries.saturating_add(other.entries),
-        }
-    }
-}
-
-impl AddAssign for Usage {
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
-    }
-}
-
-/// The record. `reserved` and `released` only grow; they say what happened while somebody scanned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    sequence: u64,
-    /// Allocation unit in bytes, the same for all processes and for ever.
-    unit: u64,
-    /// False until a scan has counted what was there before the record.
-    known: bool,
-    current: Usage,
-    reserved: Usage,
-    released: Usage,
-}
-
-impl Record {
-    /// What the cache holds at most, or `None` if that has to be found out by a scan.
-    pub(crate) fn usage(&self) -> Option<Usage> {
-        self.known.then_some(self.current)
-    }
-
-    fn encode(&self) -> [u64; 9] {
-        let Self {
-            sequence,
-            unit,
-            known,
-            current,
-            reserved,
-            released,
-        } = *self;
-        let pair = |usage: Usage| [usage.bytes, usage.entries];
-        let ([a, b], [c, d], [e, f]) = (pair(current), pair(reserved), pair(released));
-        [sequence, unit, u64::from(known), a, b, c, d, e, f]
-    }
-
-    fn decode([sequence, unit, known, a, b, c, d, e, f]: [u64; 9]) -> Self {
-        let usage = |bytes, entries| Usage { bytes, entries };
-        Self {
-            sequence,
-            unit: unit.max(1),
-            known: known != 0,
-            current: usage(a, b),
-            reserved: usage(c, d),
-            released: usage(e, f),
-        }
-    }
-
-    /// Puts in what a scan has `seen` since the record was `before`.
-    ///
-    /// Every file that was there all the time was seen, so the truth lies between what was seen less all that was
-    /// released meanwhile, and what was seen and all that was reserved meanwhile.
-    fn settle(&mut self, before: &Self, seen: Usage) {
-        let most = seen + self.reserved.saturating_sub(before.reserved);
-        let least = seen.saturating_sub(self.released.saturating_sub(before.released));
-        let plausible = (least.bytes..=most.bytes).contains(&self.current.bytes)
-            && (least.entries..=most.entries).contains(&self.current.entries);
-        if !(self.known && plausible) {
-            self.current = most;
-        }
-        self.known = true;
-    }
-}
 
 /// Why nothing could be reserved.
 #[derive(Debug)]
@@ -160,7 +63,7 @@ impl Account {
             patience,
             blank: Record {
                 unit: sys::allocation_unit(layout.root()),
-                ..UNKNOWN
+                ..Record::UNKNOWN
             },
         };
         if let Some(record) = account.peek()? {
@@ -182,8 +85,8 @@ impl Account {
         Ok(account)
     }
 
-    /// What a file of this length counts for. A function of the length alone, so that exactly what was reserved is
-    /// released, however long ago that was.
+    /// What a file of this length counts for. A function of the length alone, so that exactly what
+    /// was reserved is released, however long ago that was.
     pub(crate) fn charge(&self, file_bytes: u64) -> Usage {
         let unit = self.blank.unit;
         Usage {
@@ -205,7 +108,8 @@ impl Account {
         Ok(self.peek()?.unwrap_or(self.blank))
     }
 
-    /// Adds `charge` if that leaves the sum at `capacity` or under it, and makes sure that it is on disk.
+    /// Adds `charge` if that leaves the sum at `capacity` or under it, and makes sure that it is on
+    /// disk.
     pub(crate) fn reserve(&self, charge: Usage, capacity: u64) -> Result<(), NotReserved> {
         let fits = self
             .update_or(self.blank, |record| {
@@ -234,7 +138,8 @@ impl Account {
         })
     }
 
-    /// Makes the record agree with a scan that began when it was `before`. Call it with the ledger held alone.
+    /// Makes the record agree with a scan that began when it was `before`. Call it with the ledger
+    /// held alone.
     pub(crate) fn settle(&self, before: &Record, seen: Usage) -> Result<(), Failure> {
         self.update_or(self.blank, |record| record.settle(before, seen))
     }
@@ -290,24 +195,6 @@ impl Account {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-const UNKNOWN: Record = Record {
-    sequence: 0,
-    unit: 4096,
-    known: false,
-    current: Usage {
-        bytes: 0,
-        entries: 0,
-    },
-    reserved: Usage {
-        bytes: 0,
-        entries: 0,
-    },
-    released: Usage {
-        bytes: 0,
-        entries: 0,
-    },
-};
 
 fn newest(file: &File) -> io::Result<Option<Record>> {
     let copies = [record::read(file, 0, MAGIC)?, record::read(file, 1, MAGIC)?];
@@ -423,46 +310,6 @@ mod tests {
             (record.reserved, record.released),
             (usage(300, 100), usage(200, 0))
         );
-    }
-
-    #[test]
-    fn settling_believes_the_record_within_what_the_scan_can_vouch_for() {
-        let before = Record {
-            known: true,
-            current: usage(500, 5),
-            ..UNKNOWN
-        };
-        let settled = |now: Record, seen| {
-            let mut record = now;
-            record.settle(&before, seen);
-            record.usage().unwrap()
-        };
-        // Nothing happened: the scan is the truth, in both directions.
-        assert_eq!(settled(before, usage(300, 3)), usage(300, 3));
-        assert_eq!(settled(before, usage(700, 7)), usage(700, 7));
-        // 100 were reserved meanwhile and may have been seen or not.
-        let grown = Record {
-            current: usage(600, 6),
-            reserved: usage(100, 1),
-            ..before
-        };
-        assert_eq!(settled(grown, usage(500, 5)), usage(600, 6));
-        assert_eq!(settled(grown, usage(600, 6)), usage(600, 6));
-        assert_eq!(settled(grown, usage(300, 3)), usage(400, 4));
-        // 100 were released meanwhile and may have been seen before that or not.
-        let shrunk = Record {
-            current: usage(400, 4),
-            released: usage(100, 1),
-            ..before
-        };
-        assert_eq!(settled(shrunk, usage(500, 5)), usage(400, 4));
-        assert_eq!(settled(shrunk, usage(400, 4)), usage(400, 4));
-        // Nothing was known before.
-        let unknown = Record {
-            known: false,
-            ..before
-        };
-        assert_eq!(settled(unknown, usage(700, 7)), usage(700, 7));
     }
 
     #[test]

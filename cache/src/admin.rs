@@ -5,7 +5,6 @@ use std::{fs, os::unix::fs::MetadataExt as _, path::PathBuf};
 use serde::Serialize;
 
 use crate::{
-    account::Usage,
     cache::Cache,
     counters::{self, Counters},
     error::{CacheError, Failure, Warning},
@@ -14,6 +13,7 @@ use crate::{
     layout::absent_is_none,
     listing, scan,
     sys::ReadError,
+    usage::Usage,
 };
 
 /// How full a cache is, and what happened in it.
@@ -27,7 +27,8 @@ pub struct Stats {
     pub disk_bytes: u64,
     /// The most they may take, in bytes.
     pub capacity_bytes: u64,
-    /// What happened since the cache was made, this session included, as far as processes came to their end.
+    /// What happened since the cache was made, this session included, as far as processes came to
+    /// their end.
     pub total: Counters,
     /// What happened through this open cache.
     pub session: Counters,
@@ -127,11 +128,13 @@ impl Cache {
         })
     }
 
-    /// Reads and checks every entry. With `repair`, bad ones are set aside and the account is made anew.
+    /// Reads and checks every entry. With `repair`, bad ones are set aside and the account is made
+    /// anew.
     ///
     /// # Errors
     ///
-    /// When the directory can't be listed; with `repair`, also when it can't be changed or others are at work in it.
+    /// When the directory can't be listed; with `repair`, also when it can't be changed or others
+    /// are at work in it.
     pub fn verify(&self, repair: bool) -> Result<VerifyReport, CacheError> {
         let store = &self.inner.store;
         let evictor = if repair { Some(self.evictor()?) } else { None };
@@ -185,7 +188,8 @@ impl Cache {
         report.checked += 1;
     }
 
-    /// Deletes the least recently used entries until the cache is at most 90 % full, and whatever broken writes left.
+    /// Deletes the least recently used entries until the cache is at most 90 % full, and whatever
+    /// broken writes left.
     ///
     /// # Errors
     ///
@@ -205,7 +209,8 @@ impl Cache {
         })
     }
 
-    /// Deletes all entries, whatever broken writes left, and the quarantine. Foreign files and the counters stay.
+    /// Deletes all entries, whatever broken writes left, and the quarantine. Foreign files and the
+    /// counters stay.
     ///
     /// # Errors
     ///

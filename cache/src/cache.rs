@@ -28,13 +28,14 @@ pub struct CacheConfig {
     pub dir: PathBuf,
     /// The most that entries may take on disk, in bytes, rounded up to allocation units.
     pub capacity_bytes: u64,
-    /// How long [`Cache::lookup`] waits for another thread or process that makes the same entry, before the work is
-    /// done twice.
+    /// How long [`Cache::lookup`] waits for another thread or process that makes the same entry,
+    /// before the work is done twice.
     pub flight_wait: Duration,
     /// How long one publication may spend on making room.
     pub eviction_time: Duration,
-    /// How long to wait for another process that changes the account, which normally takes it microseconds. After
-    /// that a publication stops storing for good, and an administrative operation ends as busy.
+    /// How long to wait for another process that changes the account, which normally takes it
+    /// microseconds. After that a publication stops storing for good, and an administrative
+    /// operation ends as busy.
     pub lock_wait: Duration,
 }
 
@@ -53,7 +54,8 @@ impl CacheConfig {
     }
 }
 
-/// A cache directory in use. Clones share it; the last one to go adds its counters to those on disk.
+/// A cache directory in use. Clones share it; the last one to go adds its counters to those on
+/// disk.
 ///
 /// What was used or stored through one `Cache` is never evicted through it.
 #[derive(Clone, Debug)]
@@ -88,7 +90,8 @@ pub enum Lookup {
 pub struct Slot {
     inner: Arc<Inner>,
     key: Key,
-    /// `None` if locks don't work here or waiting took too long: somebody else may do the same work.
+    /// `None` if locks don't work here or waiting took too long: somebody else may do the same
+    /// work.
     right: Option<Right>,
 }
 
@@ -110,8 +113,8 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// When the directory can't be made, isn't a cache, or isn't to be trusted: it belongs to another user, or
-    /// everybody may write to it.
+    /// When the directory can't be made, isn't a cache, or isn't to be trusted: it belongs to
+    /// another user, or everybody may write to it.
     pub fn open(config: CacheConfig) -> Result<Self, CacheError> {
         let layout = Layout::new(&config.dir);
         layout.prepare()?;
@@ -154,8 +157,9 @@ impl Cache {
 
     /// Finds the entry for `key`, or hands out the right to make it.
     ///
-    /// While another thread or process makes it, this waits, at most for [`CacheConfig::flight_wait`]; after that the
-    /// caller may make it all the same. Trouble with the cache is a miss, never an error.
+    /// While another thread or process makes it, this waits, at most for
+    /// [`CacheConfig::flight_wait`]; after that the caller may make it all the same. Trouble with
+    /// the cache is a miss, never an error.
     pub fn lookup(&self, key: &Key) -> Lookup {
         let mut backoff = Backoff::new(self.inner.config.flight_wait);
         loop {
@@ -168,7 +172,8 @@ impl Cache {
         }
     }
 
-    /// As [`lookup`](Self::lookup), but `None` instead of waiting: someone else is making the entry.
+    /// As [`lookup`](Self::lookup), but `None` instead of waiting: someone else is making the
+    /// entry.
     pub fn try_lookup(&self, key: &Key) -> Option<Lookup> {
         let name = key.name();
         let hit = |entry| {
@@ -210,8 +215,8 @@ impl Cache {
         Some(entry)
     }
 
-    /// The most recently used entry that agrees with `key` in everything but the compiler, for a machine that has
-    /// none. Its metadata says which compiler made it.
+    /// The most recently used entry that agrees with `key` in everything but the compiler, for a
+    /// machine that has none. Its metadata says which compiler made it.
     #[must_use]
     pub fn lookup_any_compiler(&self, key: &Key) -> Option<Entry> {
         let name = key.name();
@@ -256,7 +261,8 @@ impl Slot {
         self.right.is_some()
     }
 
-    /// Stores what was made and gives the right back. Never fails: at worst the caller has its bytes and a warning.
+    /// Stores what was made and gives the right back. Never fails: at worst the caller has its
+    /// bytes and a warning.
     pub fn publish(self, artifact: Artifact) -> Published {
         let entry = Entry::new(&self.key, artifact, crate::clock::now_ns());
         let warning = self.inner.store.put(&entry).err();

@@ -1,4 +1,5 @@
-//! The time of day, made strictly increasing within a process, so that the order of uses is the order of their times.
+//! The time of day, made strictly increasing within a process, so that the order of uses is the
+//! order of their times.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},

@@ -1,4 +1,5 @@
-//! What happened in the cache, counted in memory and added to the file `stats` at the end of a process.
+//! What happened in the cache, counted in memory and added to the file `stats` at the end of a
+//! process.
 
 use std::{
     io,

@@ -1,76 +1,14 @@
-//! The bytes of an entry: what is written once, and everything a reader demands before believing it.
-//!
-//! Format 1, all integers little-endian:
-//!
-//! ```text
-//! offset  bytes
-//!      0      8  magic "SWPCACHE"
-//!      8      2  format version
-//!     10      1  kind: 1 cubin, 2 ptx, 3 shared object, 4 failure
-//!     11      1  codec: 0 stored as it is
-//!     12      4  zero
-//!     16      8  length of the metadata
-//!     24      8  length of the payload as stored
-//!     32      8  length of the payload when decoded
-//!     40     32  key echo: content digest
-//!     72     32  key echo: compiler digest
-//!    104     32  SHA-256 of the decoded payload
-//!    136      8  creation time, ns since 1970
-//!    144      8  compile time, ns
-//!    152         metadata, JSON
-//!                payload
-//!            32  SHA-256 of everything before
-//! ```
+//! An entry: an artifact, what is known about it, and the bytes that hold both.
 
 use std::{collections::BTreeMap, ops::Range};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
-use crate::key::{Digest, EntryName, FieldDigest, Key, digest_fields};
-
-const MAGIC: [u8; 8] = *b"SWPCACHE";
-const FORMAT: u16 = 1;
-const CODEC_STORED: u8 = 0;
-const HEAD_BYTES: usize = 152;
-const CHECKSUM_BYTES: usize = 32;
-
-/// Longest entry that is written or read: 256 MiB, far beyond any kernel, and little enough to read at once.
-pub const MAX_ENTRY_BYTES: u64 = 256 << 20;
-
-/// Longest metadata that is written or read: 4 MiB.
-pub const MAX_METADATA_BYTES: u64 = 4 << 20;
-
-/// What the payload of an entry is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Machine code for one GPU architecture.
-    Cubin,
-    /// GPU code that the driver still has to compile.
-    Ptx,
-    /// A shared object for the CPU.
-    SharedObject,
-    /// A compile that fails every time. The payload says how.
-    Failure,
-}
-
-impl Kind {
-    fn code(self) -> u8 {
-        match self {
-            Self::Cubin => 1,
-            Self::Ptx => 2,
-            Self::SharedObject => 3,
-            Self::Failure => 4,
-        }
-    }
-
-    fn from_code(code: u8) -> Option<Self> {
-        [Self::Cubin, Self::Ptx, Self::SharedObject, Self::Failure]
-            .into_iter()
-            .find(|kind| kind.code() == code)
-    }
-}
+use crate::{
+    format::{CHECKSUM_BYTES, Defect, HEAD_BYTES, Head, Kind},
+    key::{Digest, EntryName, FieldDigest, Key, digest_fields},
+};
 
 /// What is known about an artifact besides its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -93,6 +31,19 @@ pub struct Metadata {
     pub log_tail: String,
     /// The digest of each field of the key. Set by the cache.
     pub key_fields: Vec<FieldDigest>,
+}
+
+impl Metadata {
+    /// Reads the metadata of the file with `head` out of `bytes`, which must reach to the start of
+    /// the payload.
+    pub(crate) fn read(head: &Head, bytes: &[u8]) -> Result<Self, Defect> {
+        let json = bytes
+            .get(HEAD_BYTES..head.payload_start())
+            .ok_or(Defect::Lengths)?;
+        let wire: WireMetadata =
+            serde_json::from_slice(json).map_err(|error| Defect::Metadata(error.to_string()))?;
+        Ok(wire.with_times(head.compile_ns, head.created_ns))
+    }
 }
 
 /// [`Metadata`] as JSON in the file; the times are in the head.
@@ -146,44 +97,6 @@ pub struct Artifact {
     pub payload: Vec<u8>,
     /// What is known about them.
     pub metadata: Metadata,
-}
-
-/// Why a file isn't the entry that its name promises.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Defect {
-    /// Less than a head and a checksum, or more than any entry may have.
-    #[error("a length of {0} bytes, which no entry has")]
-    Length(u64),
-    /// Not written by this crate.
-    #[error("no magic number")]
-    Magic,
-    /// A format that this version doesn't read.
-    #[error("format version {0}")]
-    Format(u16),
-    /// A kind that this version doesn't know.
-    #[error("kind {0}")]
-    Kind(u8),
-    /// A codec that this version doesn't know.
-    #[error("codec {0}")]
-    Codec(u8),
-    /// The lengths in the head don't add up to the length of the file.
-    #[error("lengths that disagree with the file")]
-    Lengths,
-    /// Something was changed after writing.
-    #[error("a wrong checksum")]
-    Checksum,
-    /// A sound entry under the name of another.
-    #[error("the key of another entry")]
-    WrongKey,
-    /// Sound bytes that don't say what they must.
-    #[error("metadata that can't be read: {0}")]
-    Metadata(String),
-    /// A folder, symbolic link, pipe or device where an entry belongs.
-    #[error("not a regular file")]
-    NotAFile,
-    /// The file can't be opened or read.
-    #[error("unreadable: {0}")]
-    Unreadable(String),
 }
 
 /// An artifact as the cache hands it out: its bytes were verified, or made a moment ago.
@@ -252,7 +165,7 @@ impl Entry {
         if head.name() != *name {
             return Err(Defect::WrongKey);
         }
-        let metadata = head.metadata(&bytes)?;
+        let metadata = Metadata::read(&head, &bytes)?;
         let payload = head.payload_start()..body;
         Ok(Self {
             head,
@@ -262,7 +175,8 @@ impl Entry {
         })
     }
 
-    /// What [`decode`](Self::decode) may leave out because the checksum covers it: that the writer was right.
+    /// What [`decode`](Self::decode) may leave out because the checksum covers it: that the writer
+    /// was right.
     pub(crate) fn check_writer(&self) -> Result<(), Defect> {
         if Digest::of(self.payload()) != self.head.payload_digest {
             return Err(Defect::Checksum);
@@ -310,113 +224,6 @@ impl Entry {
 
     pub(crate) fn metadata_bytes(&self) -> u64 {
         self.head.metadata_bytes
-    }
-}
-
-/// The fixed part of an entry.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Head {
-    pub(crate) kind: Kind,
-    metadata_bytes: u64,
-    pub(crate) payload_bytes: u64,
-    pub(crate) content: Digest,
-    pub(crate) compiler: Digest,
-    pub(crate) payload_digest: Digest,
-    created_ns: u64,
-    compile_ns: u64,
-}
-
-impl Head {
-    /// Reads the head of a file of `file_bytes` bytes and checks what it says against that length.
-    pub(crate) fn parse(bytes: &[u8], file_bytes: u64) -> Result<Self, Defect> {
-        if !(HEAD_BYTES as u64 + CHECKSUM_BYTES as u64..=MAX_ENTRY_BYTES).contains(&file_bytes) {
-            return Err(Defect::Length(file_bytes));
-        }
-        let mut fields = Fields(bytes.get(..HEAD_BYTES).ok_or(Defect::Length(file_bytes))?);
-        if fields.take() != MAGIC {
-            return Err(Defect::Magic);
-        }
-        let format = u16::from_le_bytes(fields.take());
-        if format != FORMAT {
-            return Err(Defect::Format(format));
-        }
-        let [kind, codec, ..]: [u8; 6] = fields.take();
-        if codec != CODEC_STORED {
-            return Err(Defect::Codec(codec));
-        }
-        let kind = Kind::from_code(kind).ok_or(Defect::Kind(kind))?;
-        let (metadata_bytes, stored, decoded) = (fields.int(), fields.int(), fields.int());
-        let sum = [
-            HEAD_BYTES as u64,
-            metadata_bytes,
-            stored,
-            CHECKSUM_BYTES as u64,
-        ]
-        .iter()
-        .try_fold(0_u64, |sum, &length| sum.checked_add(length));
-        if sum != Some(file_bytes) || stored != decoded || metadata_bytes > MAX_METADATA_BYTES {
-            return Err(Defect::Lengths);
-        }
-        Ok(Self {
-            kind,
-            metadata_bytes,
-            payload_bytes: decoded,
-            content: Digest(fields.take()),
-            compiler: Digest(fields.take()),
-            payload_digest: Digest(fields.take()),
-            created_ns: fields.int(),
-            compile_ns: fields.int(),
-        })
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        out.extend(MAGIC);
-        out.extend(FORMAT.to_le_bytes());
-        out.extend([self.kind.code(), CODEC_STORED, 0, 0, 0, 0]);
-        for length in [self.metadata_bytes, self.payload_bytes, self.payload_bytes] {
-            out.extend(length.to_le_bytes());
-        }
-        for digest in [self.content, self.compiler, self.payload_digest] {
-            out.extend(digest.0);
-        }
-        out.extend(self.created_ns.to_le_bytes());
-        out.extend(self.compile_ns.to_le_bytes());
-    }
-
-    pub(crate) fn name(&self) -> EntryName {
-        EntryName::new(self.content, self.compiler)
-    }
-
-    /// Where the payload begins, in bytes from the start of the file. Checked by `parse` to lie within it.
-    pub(crate) fn payload_start(&self) -> usize {
-        HEAD_BYTES + usize::try_from(self.metadata_bytes).unwrap_or(usize::MAX)
-    }
-
-    /// Reads the metadata out of `bytes`, which must reach to the start of the payload.
-    pub(crate) fn metadata(&self, bytes: &[u8]) -> Result<Metadata, Defect> {
-        let json = bytes
-            .get(HEAD_BYTES..self.payload_start())
-            .ok_or(Defect::Lengths)?;
-        let wire: WireMetadata =
-            serde_json::from_slice(json).map_err(|error| Defect::Metadata(error.to_string()))?;
-        Ok(wire.with_times(self.compile_ns, self.created_ns))
-    }
-}
-
-/// Takes fixed-size fields off a head that is known to be long enough.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        let Some((field, rest)) = self.0.split_first_chunk() else {
-            unreachable!("the fields add up to the head")
-        };
-        self.0 = rest;
-        *field
-    }
-
-    fn int(&mut self) -> u64 {
-        u64::from_le_bytes(self.take())
     }
 }
 
@@ -567,7 +374,8 @@ mod tests {
             prop_assert!(Entry::decode(&key(1).name(), bytes).is_err());
         }
 
-        /// The same behind a valid prefix and a right checksum, where more of the parser is reached.
+        /// The same behind a valid prefix and a right checksum, where more of the parser is
+        /// reached.
         #[test]
         fn forged_bytes_never_panic(at in 0..HEAD_BYTES, patch in any::<u64>()) {
             let _ = forge(at, patch);

@@ -1,6 +1,6 @@
 //! What can go wrong: errors end an operation, warnings don't.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{fmt, io, path::PathBuf, time::Duration};
 
 use serde::Serialize;
 
@@ -35,7 +35,8 @@ pub enum CacheError {
     },
     /// Code from there would be under the control of another user.
     #[error(
-        "{path} belongs to user {owner}, not to user {user} who runs this; name a directory of your own for the cache"
+        "{path} belongs to user {owner}, not to user {user} who runs this; \
+         name a directory of your own for the cache"
     )]
     ForeignOwner {
         /// The directory.
@@ -47,7 +48,8 @@ pub enum CacheError {
     },
     /// Anybody could replace what is in the directory.
     #[error(
-        "everybody may write to {path}; run `chmod o-w` on it, or name another directory for the cache"
+        "everybody may write to {path}; \
+         run `chmod o-w` on it, or name another directory for the cache"
     )]
     WorldWritable {
         /// The directory.
@@ -76,7 +78,8 @@ pub enum CacheError {
     },
 }
 
-/// A system call that failed, before it is decided whether that ends an operation or is only worth a warning.
+/// A system call that failed, before it is decided whether that ends an operation or is only worth
+/// a warning.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) action: &'static str,
@@ -128,7 +131,8 @@ impl From<Failure> for CacheError {
 pub enum FindError {
     /// Not the beginning of an entry's name.
     #[error(
-        "`{prefix}` is not the beginning of an entry's name, which is hexadecimal digits with a dot after 64"
+        "`{prefix}` is not the beginning of an entry's name, \
+         which is hexadecimal digits with a dot after 64"
     )]
     NotAPrefix {
         /// What was asked for.
@@ -141,7 +145,11 @@ pub enum FindError {
         prefix: String,
     },
     /// Several entries begin like that.
-    #[error("`{prefix}` begins {count} entries, `{first}` for one; give more digits", count = candidates.len(), first = candidates[0])]
+    #[error(
+        "`{prefix}` begins {count} entries, `{first}` for one; give more digits",
+        count = candidates.len(),
+        first = candidates[0]
+    )]
     Ambiguous {
         /// What was asked for.
         prefix: String,
@@ -158,7 +166,10 @@ pub enum FindError {
 #[serde(tag = "warning", rename_all = "snake_case")]
 pub enum Warning {
     /// Writing failed. This [`Cache`](crate::Cache) writes no more.
-    #[error("the cache stores nothing more: can't {action} {path}: {reason}", path = path.display())]
+    #[error(
+        "the cache stores nothing more: can't {action} {path}: {reason}",
+        path = path.display()
+    )]
     WritingStopped {
         /// What was tried, as a verb.
         action: &'static str,
@@ -167,9 +178,12 @@ pub enum Warning {
         /// What the system said.
         reason: String,
     },
-    /// What this run used fills the cache. Storing more would only throw out what it will want again.
+    /// What this run used fills the cache. Storing more would only throw out what it will want
+    /// again.
     #[error(
-        "working set {working_set_bytes} bytes > cap {capacity_bytes} bytes: what doesn't fit is compiled each time; raise the cap"
+        "working set {} > cap {}: what doesn't fit is compiled each time; raise the cap",
+        Size(*working_set_bytes),
+        Size(*capacity_bytes)
     )]
     OverCapacity {
         /// What this run used, stored and wanted to store, in bytes on disk.
@@ -177,9 +191,12 @@ pub enum Warning {
         /// The most that the cache may hold, in bytes on disk.
         capacity_bytes: u64,
     },
-    /// The cache is full and making room takes longer than a publication may. The next ones go on with it.
+    /// The cache is full and making room takes longer than a publication may. The next ones go on
+    /// with it.
     #[error(
-        "no room yet for {bytes} bytes in a cache of {capacity_bytes} bytes; more is made with each kernel"
+        "no room yet for {} in a cache of {}; more is made with each kernel",
+        Size(*bytes),
+        Size(*capacity_bytes)
     )]
     NoRoomYet {
         /// What it would take, in bytes on disk.
@@ -188,11 +205,62 @@ pub enum Warning {
         capacity_bytes: u64,
     },
     /// Longer than any entry may be.
-    #[error("{bytes} bytes are too long for an entry, which has at most {limit}")]
+    #[error("{} are too long: at most {} go into an entry", Size(*bytes), Size(*limit))]
     TooLong {
         /// The length of the entry or of its metadata.
         bytes: u64,
         /// The longest it may have.
         limit: u64,
     },
+}
+
+/// A number of bytes as people read it.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+        if self.0 < 1024 {
+            return write!(f, "{} bytes", self.0);
+        }
+        let mut scaled = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        while scaled >= 1024.0 && unit + 1 < UNITS.len() {
+            scaled /= 1024.0;
+            unit += 1;
+        }
+        write!(f, "{scaled:.2} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_for_people() {
+        let sizes = [1023, 1024, 1536 << 10, (1 << 30) + (1 << 24), u64::MAX];
+        let texts = sizes.map(|bytes| Size(bytes).to_string());
+        let expected = [
+            "1023 bytes",
+            "1.00 KiB",
+            "1.50 MiB",
+            "1.02 GiB",
+            "16777216.00 TiB",
+        ];
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn warnings_say_what_to_do() {
+        let warning = Warning::OverCapacity {
+            working_set_bytes: 3 << 20,
+            capacity_bytes: 2 << 20,
+        };
+        assert_eq!(
+            warning.to_string(),
+            "working set 3.00 MiB > cap 2.00 MiB: what doesn't fit is compiled each time; \
+             raise the cap"
+        );
+    }
 }

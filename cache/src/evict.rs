@@ -1,38 +1,27 @@
-//! Keeping the cache under its capacity: who is let in, and who has to go.
+//! Keeping the cache under its capacity: who is let in, and when others have to go for that.
 //!
-//! The least recently used go first, down to 90 % of the capacity once that is exceeded. What this process used or
-//! stored itself never goes: under LRU a sweep that is one percent larger than the cache would find nothing on its
-//! next run, but if the last percent isn't let in, the rest is there.
+//! The least recently used go first, down to 90 % of the capacity once that is exceeded. What this
+//! process used or stored itself never goes: under LRU a sweep that is one percent larger than the
+//! cache would find nothing on its next run, but if the last percent isn't let in, the rest is
+//! there.
 
 use std::{
-    fs::{self, File},
-    io,
-    os::unix::fs::MetadataExt as _,
-    path::PathBuf,
+    fs::File,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::{
-    account::{Account, NotReserved, Usage},
-    counters::{Event, Session},
+    account::{Account, NotReserved},
+    counters::Session,
     error::{CacheError, Failure, Warning},
     key::EntryName,
-    layout::{Layout, absent_is_none},
+    layout::Layout,
     lock::RangeLock,
+    pass::{Budget, State},
     pins::Pins,
-    queue::{Candidate, Queue},
-    scan::{self, Census, Scan},
+    usage::Usage,
 };
-
-/// Most entries that one publication evicts.
-const VICTIMS: u64 = 256;
-
-/// Fewest entries that a scan puts into the queue, if there are so many. More if a quarter of all is more.
-const QUEUE_FLOOR: usize = 1024;
-
-/// How long a scan waits for the quiet moment that lets it settle the account.
-const QUIET_WAIT: Duration = Duration::from_millis(20);
 
 /// Where eviction ends, from a capacity in bytes.
 pub(crate) fn low_watermark(capacity: u64) -> u64 {
@@ -61,48 +50,21 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// How much one pass may do.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
-    deadline: Option<Instant>,
-    victims: u64,
-}
-
-impl Budget {
-    pub(crate) const UNBOUNDED: Self = Self {
-        deadline: None,
-        victims: u64::MAX,
-    };
-
-    fn is_spent(&self) -> bool {
-        self.victims == 0
-            || self
-                .deadline
-                .is_some_and(|deadline| Instant::now() >= deadline)
-    }
-}
-
-/// What is left over from the pass before.
-#[derive(Debug, Default)]
-struct State {
-    queue: Queue,
-    scan: Option<Scan>,
-}
-
 /// Decides what stays.
 #[derive(Debug)]
 pub(crate) struct Evictor {
-    layout: Layout,
+    pub(crate) layout: Layout,
     pub(crate) account: Account,
     capacity: u64,
     pass_time: Duration,
-    session: Arc<Session>,
-    pins: Mutex<Pins>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) pins: Mutex<Pins>,
     state: Mutex<State>,
 }
 
 impl Evictor {
-    /// An evictor for a cache of `capacity` bytes, of which a publication takes at most `pass_time`.
+    /// An evictor for a cache of `capacity` bytes, of which a publication takes at most
+    /// `pass_time`.
     pub(crate) fn new(
         layout: Layout,
         account: Account,
@@ -188,7 +150,11 @@ impl Evictor {
         } else {
             self.capacity
         };
-        self.run(&mut state, limit.saturating_sub(need.bytes), self.budget())?;
+        self.run(
+            &mut state,
+            limit.saturating_sub(need.bytes),
+            Budget::for_publication(self.pass_time),
+        )?;
         Ok(())
     }
 
@@ -200,17 +166,21 @@ impl Evictor {
         };
         self.reap()?;
         let held = self.account.record()?.usage().unwrap_or_default();
-        self.run(&mut state, low_watermark(held.bytes), self.budget())?;
+        self.run(
+            &mut state,
+            low_watermark(held.bytes),
+            Budget::for_publication(self.pass_time),
+        )?;
         Ok(())
     }
 
-    /// Evicts down to the low watermark, however long that takes, and settles the account. Yields what went and what
-    /// is left.
+    /// Evicts down to the low watermark, however long that takes, and settles the account. Yields
+    /// what went and what is left.
     pub(crate) fn collect(&self) -> Result<(Usage, Usage), CacheError> {
         let mut state = lock(&self.state);
         let _gc = self.lock_gc_for_admin()?;
         self.reap()?;
-        state.scan = None;
+        *state = State::default();
         self.scan(&mut state, Budget::UNBOUNDED)?;
         let evicted = self.run(&mut state, self.goal_bytes(), Budget::UNBOUNDED)?;
         let left = self.account.record()?.usage();
@@ -242,7 +212,8 @@ impl Evictor {
         Ok(self.census()?.seen)
     }
 
-    /// Counts everything while nobody publishes or evicts, runs `change` on it, and makes what is left the account.
+    /// Counts everything while nobody publishes or evicts, runs `change` on it, and makes what is
+    /// left the account.
     pub(crate) fn rebuild<T>(
         &self,
         change: impl FnOnce() -> Result<T, CacheError>,
@@ -259,173 +230,6 @@ impl Evictor {
         Ok((result, census.seen))
     }
 
-    /// Deletes temporary files of dead writers. Call it with the right to evict.
-    ///
-    /// Who writes one shares the ledger, so once that is closed they are all dead, and otherwise those of an hour ago.
-    pub(crate) fn reap(&self) -> Result<(), Failure> {
-        let list =
-            || scan::temporary_files(&self.layout).map_err(Failure::at("list", self.layout.tmp()));
-        if list()?.is_empty() {
-            return Ok(());
-        }
-        let quiet = self.account.close_ledger(QUIET_WAIT)?;
-        let mut reaped = Usage::default();
-        for (path, metadata) in list()? {
-            if quiet.is_none() && !scan::is_abandoned(&metadata) {
-                continue;
-            }
-            let unlinked =
-                absent_is_none(fs::remove_file(&path)).map_err(Failure::at("delete", path))?;
-            // With a second name it was published, and is still there.
-            if unlinked.is_some() && metadata.nlink() == 1 {
-                reaped += self.account.charge(metadata.size());
-            }
-        }
-        if reaped.entries > 0 {
-            self.account.release(reaped)?;
-        }
-        Ok(())
-    }
-
-    fn budget(&self) -> Budget {
-        Budget {
-            deadline: Some(Instant::now() + self.pass_time),
-            victims: VICTIMS,
-        }
-    }
-
-    /// One pass: empties the queue from its head until `goal` bytes are left, and scans when there is no queue. Yields
-    /// what it evicted.
-    fn run(&self, state: &mut State, goal: u64, mut budget: Budget) -> Result<Usage, Failure> {
-        let mut evicted = Usage::default();
-        // The queue is fresh from a scan and nothing was evicted from it: there is nothing left that may go.
-        let mut fruitless = false;
-        let mut round = 0;
-        loop {
-            let held = self.account.record()?.usage();
-            if let Some(held) = held {
-                if held.bytes <= goal {
-                    return Ok(evicted);
-                }
-                let freed = self.drain(&mut state.queue, held.bytes - goal, &mut budget)?;
-                evicted += freed;
-                fruitless &= freed.entries == 0;
-            }
-            // Every pass gets something done, however little time it has.
-            if round > 0 && budget.is_spent() {
-                return Ok(evicted);
-            }
-            round += 1;
-            if held.is_some() && !state.queue.is_empty() {
-                continue;
-            }
-            if fruitless || !self.scan(state, budget)? {
-                return Ok(evicted);
-            }
-            fruitless = true;
-        }
-    }
-
-    /// Evicts from the head of the queue until `excess` bytes are free, then releases them in one go.
-    fn drain(&self, queue: &mut Queue, excess: u64, budget: &mut Budget) -> Result<Usage, Failure> {
-        if queue.is_empty() {
-            *queue = Queue::load(&self.layout);
-        }
-        let mut freed = Usage::default();
-        let mut trouble = Ok(());
-        while let Some(candidate) = queue.pop() {
-            match self.evict(&candidate) {
-                Ok(charge) => {
-                    freed += charge;
-                    budget.victims = budget.victims.saturating_sub(charge.entries);
-                }
-                Err(failure) => trouble = Err(failure),
-            }
-            if freed.bytes >= excess || trouble.is_err() || budget.is_spent() {
-                break;
-            }
-        }
-        if freed.entries > 0 {
-            self.session.count(Event::Eviction, freed.entries);
-            self.account.release(freed)?;
-        }
-        queue.note(&self.layout);
-        trouble.map(|()| freed)
-    }
-
-    fn evict(&self, candidate: &Candidate) -> Result<Usage, Failure> {
-        let Some((path, charge)) = self.victim(candidate)? else {
-            return Ok(Usage::default());
-        };
-        let unlinked =
-            absent_is_none(fs::remove_file(&path)).map_err(Failure::at("delete", path))?;
-        Ok(unlinked.map_or(Usage::default(), |()| charge))
-    }
-
-    /// The file behind a candidate, if nobody used it since, and what it counts for.
-    fn victim(&self, candidate: &Candidate) -> Result<Option<(PathBuf, Usage)>, Failure> {
-        if lock(&self.pins).holds(&candidate.name) {
-            return Ok(None);
-        }
-        let path = self.layout.entry(&candidate.name);
-        let metadata =
-            absent_is_none(fs::symlink_metadata(&path)).map_err(Failure::at("look at", &path))?;
-        let unused = |metadata: &fs::Metadata| {
-            metadata.is_file() && scan::last_use_ns(metadata) == candidate.last_use_ns
-        };
-        Ok(metadata
-            .filter(unused)
-            .map(|metadata| (path, self.account.charge(metadata.size()))))
-    }
-
-    /// Goes on with a scan. True when it is complete, and the queue made from it.
-    fn scan(&self, state: &mut State, budget: Budget) -> Result<bool, Failure> {
-        let mut scan = match state.scan.take() {
-            Some(scan) => scan,
-            None => self.begin_scan()?,
-        };
-        if !scan
-            .step(&self.layout, &self.account, budget.deadline)
-            .map_err(self.scan_failed())?
-        {
-            state.scan = Some(scan);
-            return Ok(false);
-        }
-        let census = scan.finish();
-        if let Some(before) = census.before
-            && let Some(_quiet) = self.account.close_ledger(QUIET_WAIT)?
-        {
-            self.account.settle(&before, census.seen)?;
-        }
-        state.queue = Queue::replace(&self.layout, self.oldest_unused(census.oldest));
-        Ok(true)
-    }
-
-    fn begin_scan(&self) -> Result<Scan, Failure> {
-        let quiet = self.account.close_ledger(QUIET_WAIT)?;
-        let record = self.account.record()?;
-        Scan::begin(&self.layout, quiet.map(|_| record)).map_err(self.scan_failed())
-    }
-
-    fn census(&self) -> Result<Census, Failure> {
-        let mut scan = Scan::begin(&self.layout, None).map_err(self.scan_failed())?;
-        scan.step(&self.layout, &self.account, None)
-            .map_err(self.scan_failed())?;
-        Ok(scan.finish())
-    }
-
-    fn oldest_unused(&self, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
-        let length = QUEUE_FLOOR.max(candidates.len() / 4);
-        let pins = lock(&self.pins);
-        candidates.retain(|candidate| !pins.holds(&candidate.name));
-        candidates.truncate(length);
-        candidates
-    }
-
-    fn scan_failed(&self) -> impl FnOnce(io::Error) -> Failure {
-        Failure::at("list", self.layout.objects())
-    }
-
     fn lock_gc_for_admin(&self) -> Result<RangeLock<File>, CacheError> {
         self.account
             .lock_gc(self.account.patience())?
@@ -440,6 +244,6 @@ impl Evictor {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

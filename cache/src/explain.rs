@@ -17,7 +17,8 @@ use crate::{
 pub struct Explanation {
     /// The name the key asks for.
     pub name: EntryName,
-    /// Whether there is an entry of that name. It isn't read to the end here, so it may still be bad.
+    /// Whether there is an entry of that name. It isn't read to the end here, so it may still be
+    /// bad.
     pub present: bool,
     /// How many entries the key was compared with.
     pub compared: u64,
@@ -30,7 +31,8 @@ pub struct Explanation {
 pub struct Nearest {
     /// Its name.
     pub name: EntryName,
-    /// In what it differs: fields in the order of the key, then those only the entry has, then the compiler.
+    /// In what it differs: fields in the order of the key, then those only the entry has, then the
+    /// compiler.
     pub differences: Vec<Difference>,
 }
 
@@ -51,8 +53,8 @@ pub enum Difference {
 }
 
 impl Cache {
-    /// Says whether `key` is there, and otherwise in which fields the nearest entry differs. Reads the metadata of
-    /// every entry.
+    /// Says whether `key` is there, and otherwise in which fields the nearest entry differs. Reads
+    /// the metadata of every entry.
     ///
     /// # Errors
     ///
@@ -100,7 +102,8 @@ fn differences(key: &Key, entry: &Summary) -> Vec<Difference> {
     differences
 }
 
-/// Compares field by field under the same tag. Of a tag that repeats, the values are compared as a list.
+/// Compares field by field under the same tag. Of a tag that repeats, the values are compared as a
+/// list.
 fn field_differences(key: &[FieldDigest], entry: &[FieldDigest]) -> Vec<Difference> {
     let (in_key, mut in_entry) = (by_tag(key), by_tag(entry));
     let mut differences = Vec::new();

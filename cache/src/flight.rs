@@ -1,7 +1,8 @@
-//! One build per key: the right to fill a missing entry, held by one thread of one process at a time.
+//! One build per key: the right to fill a missing entry, held by one thread of one process at a
+//! time.
 //!
-//! It is a lock on one byte of a file that stays empty. The byte is picked by the name of the entry out of 2^62, so
-//! two names that share one only wait for each other needlessly.
+//! It is a lock on one byte of a file that stays empty. The byte is picked by the name of the entry
+//! out of 2^62, so two names that share one only wait for each other needlessly.
 
 use std::{fs::File, path::PathBuf, time::Duration};
 
@@ -39,7 +40,8 @@ impl Flight {
 
     /// Asks for the right to fill `name`, without waiting.
     pub(crate) fn claim(&self, name: &EntryName) -> Claim {
-        // Each right has an open file of its own, because threads that share one would share the lock.
+        // Each right has an open file of its own, because threads that share one would share the
+        // lock.
         match lock::lock_path(&self.path, offset(name), Mode::Exclusive, Duration::ZERO) {
             Ok(Some(lock)) => Claim::Mine(Right { _lock: lock }),
             Ok(None) => Claim::Theirs,

@@ -9,8 +9,9 @@
 //!            SHA-256( "sweeper-cache compiler 1\0" || 0x01 || u64le(length) || identity )
 //! ```
 //!
-//! The first field is always `schema`. A value enters by its digest, so an entry that keeps the digest of each field
-//! can be checked against its own name, and `explain` can say which field differs.
+//! The first field is always `schema`. A value enters by its digest, so an entry that keeps the
+//! digest of each field can be checked against its own name, and `explain` can say which field
+//! differs.
 
 use std::fmt;
 
@@ -140,8 +141,8 @@ impl KeyBuilder {
         self
     }
 
-    /// Sets the identity of the compiler, apart from the other fields, so that a machine without one can still find
-    /// what was compiled elsewhere. A second call replaces the first.
+    /// Sets the identity of the compiler, apart from the other fields, so that a machine without
+    /// one can still find what was compiled elsewhere. A second call replaces the first.
     #[must_use]
     pub fn compiler(mut self, identity: impl AsRef<[u8]>) -> Self {
         self.compiler = Some(identity.as_ref().to_vec());
@@ -183,7 +184,8 @@ fn digest_compiler(identity: Option<&[u8]>) -> Digest {
     Digest(hasher.finalize().into())
 }
 
-/// The name of an entry on disk: 64 hex digits of the content digest, a dot, and 16 of the compiler's.
+/// The name of an entry on disk: 64 hex digits of the content digest, a dot, and 16 of the
+/// compiler's.
 ///
 /// Ordered as its text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -232,7 +234,8 @@ impl EntryName {
         )
     }
 
-    /// The inverse of [`shard`](Self::shard) and [`file`](Self::file). Anything they wouldn't write is `None`.
+    /// The inverse of [`shard`](Self::shard) and [`file`](Self::file). Anything they wouldn't write
+    /// is `None`.
     pub(crate) fn parse(shard: &str, file: &str) -> Option<Self> {
         let (rest, compiler) = file.split_once('.')?;
         let mut name = Self {

@@ -17,7 +17,7 @@ use crate::{
 
 /// Marks the tree as one that backups may leave out (<https://bford.info/cachedir/>).
 const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
-    # Compiled kernels, kept by sweeper. Everything in here can be deleted and is made again when needed.\n";
+    # Compiled kernels, kept by sweeper. Everything in here can be deleted, and is made again.\n";
 
 /// The paths of one cache.
 #[derive(Clone, Debug)]
@@ -42,15 +42,16 @@ impl Layout {
         }
     }
 
-    /// Makes the root and `v1` if they are missing and checks that they can be trusted. Lists nothing but a new root.
+    /// Makes the root and `v1` if they are missing and checks that they can be trusted. Lists
+    /// nothing but a new root.
     pub(crate) fn prepare(&self) -> Result<(), CacheError> {
         if let Err(source) = make_dir(&self.root, true) {
             let path = self.root.clone();
             return Err(CacheError::Create { path, source });
         }
         check_trust(&self.root, fs::metadata(&self.root))?;
-        // `v1` comes before all else: it is what tells a cache from a directory full of other things. Another process
-        // may make it just now, hence the second look.
+        // `v1` comes before all else: it is what tells a cache from a directory full of other
+        // things. Another process may make it just now, hence the second look.
         let has_v1 = || fs::symlink_metadata(&self.v1).is_ok();
         if !has_v1() && !is_empty(&self.root).map_err(Failure::at("list", &self.root))? && !has_v1()
         {

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use crate::{
     cache::Cache,
-    entry::{Defect, Head, Kind, Metadata},
+    entry::Metadata,
     error::{CacheError, Failure, FindError},
+    format::{Defect, Head, Kind},
     key::{Digest, EntryName},
     layout::{Found, Layout},
     scan,
@@ -53,7 +54,8 @@ pub(crate) struct Listed {
     pub(crate) metadata: fs::Metadata,
 }
 
-/// Lists the shards whose names pass `wanted`: all names of entries, and everything else, each sorted by name.
+/// Lists the shards whose names pass `wanted`: all names of entries, and everything else, each
+/// sorted by name.
 pub(crate) fn list(
     layout: &Layout,
     wanted: impl Fn(&str) -> bool,
@@ -105,7 +107,7 @@ pub(crate) fn summary(layout: &Layout, name: &EntryName) -> Result<Summary, Read
         payload_digest: head.payload_digest,
         content: head.content,
         compiler: head.compiler,
-        metadata: head.metadata(&bytes).map_err(ReadError::Bad)?,
+        metadata: Metadata::read(&head, &bytes).map_err(ReadError::Bad)?,
     })
 }
 
@@ -126,7 +128,8 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// When the prefix isn't one, no entry or more than one begins with it, or the directory can't be listed.
+    /// When the prefix isn't one, no entry or more than one begins with it, or the directory can't
+    /// be listed.
     pub fn find(&self, prefix: &str) -> Result<EntryInfo, FindError> {
         let layout = &self.inner.store.layout;
         let lower = prefix.to_ascii_lowercase();

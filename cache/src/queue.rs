@@ -1,16 +1,27 @@
 //! The oldest entries in order, kept between processes so that few of them ever have to scan.
 //!
-//! The file is advice: a record counts only while the entry it names still has the time of last use it had, so a
-//! stale or damaged queue costs a scan at worst. Head: magic, number of records, records already used up. Records:
-//! time of last use in ns since 1970, 32 bytes content digest, 8 bytes of the compiler's digest.
+//! The file is advice: a record counts only while the entry it names still has the time of last use
+//! it had, so a stale or damaged queue costs a scan at worst. It is changed only by whoever has the
+//! right to evict.
+//!
+//! ```text
+//! head    8 magic "SWPQUEU1", 8 stamp that tells one queue from the next, 8 number of records, 8 used up of these
+//! record  8 time of last use in ns since 1970, 32 content digest, 8 of the compiler's digest
+//! ```
 
 use std::{collections::VecDeque, fs, io, os::unix::fs::FileExt as _};
 
-use crate::{clock, entry::MAX_ENTRY_BYTES, key::EntryName, layout::Layout, sys};
+use crate::{
+    clock,
+    format::MAX_ENTRY_BYTES,
+    key::EntryName,
+    layout::{Layout, absent_is_none},
+    sys,
+};
 
 const MAGIC: [u8; 8] = *b"SWPQUEU1";
-const HEAD_BYTES: usize = 24;
-const USED_OFFSET: u64 = 16;
+const HEAD_BYTES: usize = 32;
+const USED_OFFSET: u64 = 24;
 const RECORD_BYTES: usize = 8 + EntryName::BYTES;
 
 /// An entry as a scan saw it. Ordered by age, ties by name.
@@ -25,6 +36,7 @@ pub(crate) struct Candidate {
 pub(crate) struct Queue {
     ahead: VecDeque<Candidate>,
     used: u64,
+    stamp: u64,
 }
 
 impl Queue {
@@ -33,9 +45,12 @@ impl Queue {
         let queue = Self {
             ahead: candidates.into(),
             used: 0,
+            stamp: clock::now_ns(),
         };
-        // Only the next process misses it.
-        let _ = queue.store(layout);
+        if queue.store(layout).is_err() {
+            // Only the next process misses it, but an older one would tell it what isn't so.
+            let _ = fs::remove_file(layout.queue());
+        }
         queue
     }
 
@@ -57,27 +72,38 @@ impl Queue {
         self.ahead.is_empty()
     }
 
-    /// Notes in the file how far it is used up.
+    /// Notes in the file how far it is used up, unless another process has used up more or put
+    /// another queue there.
     pub(crate) fn note(&self, layout: &Layout) {
-        if let Ok(file) = fs::OpenOptions::new().write(true).open(layout.queue()) {
-            let _ = file.write_all_at(&self.used.to_le_bytes(), USED_OFFSET);
+        // What isn't noted is looked at once more.
+        let _ = self.try_note(layout);
+    }
+
+    fn try_note(&self, layout: &Layout) -> io::Result<()> {
+        let file = sys::open_existing(&layout.queue())?;
+        let mut head = [0; HEAD_BYTES];
+        file.read_exact_at(&mut head, 0)?;
+        match Head::decode(&head) {
+            Some(head) if head.stamp == self.stamp && head.used < self.used => {
+                file.write_all_at(&self.used.to_le_bytes(), USED_OFFSET)
+            }
+            _ => Ok(()),
         }
     }
 
     fn store(&self, layout: &Layout) -> io::Result<()> {
-        let tmp = layout.fresh_tmp();
-        let stored = sys::write_new(&tmp, &self.encode(), clock::now_ns())
-            .and_then(|()| fs::rename(&tmp, layout.queue()));
-        if stored.is_err() {
-            let _ = fs::remove_file(&tmp);
-        }
-        stored
+        // Not in `tmp/`, where everything has reserved its room.
+        let draft = layout.queue().with_extension("draft");
+        absent_is_none(fs::remove_file(&draft))?;
+        sys::write_new(&draft, &self.encode(), clock::now_ns())?;
+        fs::rename(&draft, layout.queue())
     }
 
     fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        bytes.extend((self.ahead.len() as u64).to_le_bytes());
-        bytes.extend(0_u64.to_le_bytes());
+        for value in [self.stamp, self.ahead.len() as u64, self.used] {
+            bytes.extend(value.to_le_bytes());
+        }
         for candidate in &self.ahead {
             bytes.extend(candidate.last_use_ns.to_le_bytes());
             bytes.extend(candidate.name.to_bytes());
@@ -87,30 +113,46 @@ impl Queue {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, records) = bytes.split_at_checked(HEAD_BYTES)?;
-        let [magic, count, used] = *head.as_chunks().0 else {
-            return None;
-        };
+        let head = Head::decode(head)?;
         let (records, rest) = records.as_chunks::<RECORD_BYTES>();
-        let used = u64::from_le_bytes(used);
-        if magic != MAGIC || u64::from_le_bytes(count) != records.len() as u64 || !rest.is_empty() {
+        if head.count != records.len() as u64 || !rest.is_empty() {
             return None;
         }
-        let ahead = records
-            .iter()
-            .skip(usize::try_from(used).ok()?)
-            .map(|record| {
-                let (mut last_use, mut name) = ([0; 8], [0; EntryName::BYTES]);
-                last_use.copy_from_slice(&record[..8]);
-                name.copy_from_slice(&record[8..]);
-                Candidate {
-                    last_use_ns: u64::from_le_bytes(last_use),
-                    name: EntryName::from_bytes(name),
-                }
-            });
+        let used = usize::try_from(head.used).ok()?;
         Some(Self {
-            ahead: ahead.collect(),
-            used,
+            ahead: records.iter().skip(used).map(decode_record).collect(),
+            used: head.used,
+            stamp: head.stamp,
         })
+    }
+}
+
+struct Head {
+    stamp: u64,
+    count: u64,
+    used: u64,
+}
+
+impl Head {
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let [magic, stamp, count, used] = *bytes.as_chunks().0 else {
+            return None;
+        };
+        (magic == MAGIC).then_some(Self {
+            stamp: u64::from_le_bytes(stamp),
+            count: u64::from_le_bytes(count),
+            used: u64::from_le_bytes(used),
+        })
+    }
+}
+
+fn decode_record(record: &[u8; RECORD_BYTES]) -> Candidate {
+    let (mut last_use, mut name) = ([0; 8], [0; EntryName::BYTES]);
+    last_use.copy_from_slice(&record[..8]);
+    name.copy_from_slice(&record[8..]);
+    Candidate {
+        last_use_ns: u64::from_le_bytes(last_use),
+        name: EntryName::from_bytes(name),
     }
 }
 
@@ -143,6 +185,14 @@ mod tests {
         queue.note(&layout);
         let mut later = Queue::load(&layout);
         assert_eq!(later.pop(), Some(candidates[2]));
+        later.note(&layout);
+        // The first has used up less of it, and says nothing about a queue that isn't its own.
+        queue.note(&layout);
+        assert_eq!(Queue::load(&layout).pop(), Some(candidates[3]));
+        let mut newer = Queue::replace(&layout, candidates.clone());
+        queue.note(&layout);
+        assert_eq!(newer.pop(), Some(candidates[0]));
+        assert_eq!(Queue::load(&layout).pop(), Some(candidates[0]));
 
         let whole = fs::read(layout.queue()).unwrap();
         for length in 0..whole.len() {

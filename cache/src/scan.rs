@@ -8,11 +8,12 @@ use std::{
 };
 
 use crate::{
-    account::{Account, Record, Usage},
+    account::Account,
     clock,
     key::EntryName,
     layout::{Found, Layout, absent_is_none},
     queue::Candidate,
+    usage::{Record, Usage},
 };
 
 /// A temporary file is thought to be abandoned when it is this old, in nanoseconds: an hour.
@@ -43,7 +44,8 @@ pub(crate) struct Census {
 }
 
 impl Scan {
-    /// Starts a scan. `before` is the record at a moment when nobody was between reserving and publishing.
+    /// Starts a scan. `before` is the record at a moment when nobody was between reserving and
+    /// publishing.
     pub(crate) fn begin(layout: &Layout, before: Option<Record>) -> io::Result<Self> {
         let (mut shards, _) = layout.shards()?;
         shards.reverse();
@@ -92,7 +94,8 @@ impl Scan {
     }
 
     pub(crate) fn finish(mut self) -> Census {
-        // Over several steps, an entry that was used after the beginning may be younger than one that nobody saw.
+        // Over several steps, an entry that was used after the beginning may be younger than one
+        // that nobody saw.
         if self.steps > 1
             && self
                 .found

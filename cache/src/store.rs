@@ -1,4 +1,5 @@
-//! Entries by name on disk: read and verified, published without ever replacing one, set aside when bad.
+//! Entries by name on disk: read and verified, published without ever replacing one, set aside when
+//! bad.
 
 use std::{
     fs::{self, File},
@@ -15,9 +16,10 @@ use std::{
 use crate::{
     clock,
     counters::{Event, Session},
-    entry::{Defect, Entry, MAX_ENTRY_BYTES, MAX_METADATA_BYTES},
+    entry::Entry,
     error::{Failure, Warning},
     evict::{Evictor, Refusal},
+    format::{Defect, MAX_ENTRY_BYTES, MAX_METADATA_BYTES},
     key::EntryName,
     layout::{Layout, absent_is_none, make_dir},
     scan,
@@ -93,7 +95,8 @@ impl Store {
         let (file, entry) = match self.read(name) {
             Ok(found) => found,
             Err(ReadError::Bad(_)) => {
-                // Looked at again, because another process may have put a good one in its place meanwhile.
+                // Looked at again, because another process may have put a good one in its place
+                // meanwhile.
                 match self.read(name) {
                     Ok(found) => found,
                     Err(ReadError::Bad(_)) => {
@@ -128,7 +131,8 @@ impl Store {
         }
     }
 
-    /// Moves what is under a name to `bad/`, whatever it is. The account isn't told: it errs high until the next scan.
+    /// Moves what is under a name to `bad/`, whatever it is. The account isn't told: it errs high
+    /// until the next scan.
     pub(crate) fn quarantine(&self, name: &EntryName) -> bool {
         let target = self
             .layout
@@ -151,7 +155,8 @@ impl Store {
         bound_quarantine(&self.layout.bad(), 0, 0)
     }
 
-    /// Publishes an entry, unless there is no room or writing fails. One that is there already is as good.
+    /// Publishes an entry, unless there is no room or writing fails. One that is there already is
+    /// as good.
     pub(crate) fn put(&self, entry: &Entry) -> Result<(), Warning> {
         let put = self.try_put(entry);
         match &put {
@@ -227,7 +232,8 @@ fn is_out_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// Deletes the oldest files in `bad` until at most `files` with at most `bytes` bytes are left. Yields how many went.
+/// Deletes the oldest files in `bad` until at most `files` with at most `bytes` bytes are left.
+/// Yields how many went.
 fn bound_quarantine(bad: &Path, files: usize, bytes: u64) -> io::Result<u64> {
     let mut found = Vec::new();
     for item in fs::read_dir(bad)? {

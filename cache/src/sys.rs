@@ -1,6 +1,7 @@
 //! The calls to the file system that std lacks or does too trustingly.
 //!
-//! `nix` provides them: it is the one crate that has open-file-description locks and a checked close without `unsafe`.
+//! `nix` provides them: it is the one crate that has open-file-description locks and a checked
+//! close without `unsafe`.
 
 use std::{
     fs::{File, OpenOptions},
@@ -13,7 +14,7 @@ use nix::{errno::Errno, libc, sys::statfs};
 
 use crate::{
     clock,
-    entry::{Defect, MAX_ENTRY_BYTES},
+    format::{Defect, MAX_ENTRY_BYTES},
 };
 
 /// The effective user.
@@ -79,7 +80,8 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<(File, Vec<u8>, u64), Read
     }
 }
 
-/// Writes a new file with the given time of last use and makes sure of its content. On failure it may be left there.
+/// Writes a new file with the given time of last use and makes sure of its content. On failure it
+/// may be left there.
 pub(crate) fn write_new(path: &Path, bytes: &[u8], last_use_ns: u64) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
@@ -103,6 +105,16 @@ pub(crate) fn open_shared(path: &Path) -> io::Result<File> {
         .truncate(false)
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+}
+
+/// Opens a small file for reading and writing in place.
+pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(flags)
         .open(path)
 }
 
@@ -145,7 +157,8 @@ fn rename_exclusive(_from: &Path, _to: &Path) -> nix::Result<()> {
 
 /// Whether `path` lies on a file system where every call may be a round trip.
 pub(crate) fn is_network(path: &Path) -> bool {
-    /// `f_type` of nfs, smb, cifs, smb2, lustre, gpfs, ceph, afs, beegfs, fuse, 9p. See `statfs(2)`.
+    /// `f_type` of nfs, smb, cifs, smb2, lustre, gpfs, ceph, afs, beegfs, fuse, 9p. See
+    /// `statfs(2)`.
     const NETWORK: [u32; 11] = [
         0x6969,
         0x517b,

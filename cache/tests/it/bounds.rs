@@ -17,7 +17,8 @@ use crate::support::{
     artifact, config, disk_usage, files, is_hit, key, open, payload, publish, store,
 };
 
-/// What an entry with a payload of one of these lengths takes: one, two or three units of 4096 and an inode each.
+/// What an entry with a payload of one of these lengths takes: one, two or three units of 4096 and
+/// an inode each.
 const SIZES: [(usize, u64); 3] = [(1000, 4608), (5000, 8704), (9000, 12800)];
 
 /// The rules in their plainest form.
@@ -173,7 +174,8 @@ fn nothing_is_evicted_for_what_could_never_fit() {
     assert!(is_hit(&cache, &key(1)));
 }
 
-/// Fills a cache with `count` entries of the smallest size and closes it. Yields what they take on disk.
+/// Fills a cache with `count` entries of the smallest size and closes it. Yields what they take on
+/// disk.
 fn fill(dir: &Path, count: u64) -> u64 {
     let cache = open(dir, u64::MAX);
     for n in 0..count {
@@ -211,7 +213,8 @@ fn one_publication_evicts_256_entries_at_most() {
     assert!((0..600).all(|n| cache.peek(&key(n)).is_some() == (n >= 600 - survivors)));
 }
 
-/// With no time at all, each publication still gets a step further with the scan and then with evicting.
+/// With no time at all, each publication still gets a step further with the scan and then with
+/// evicting.
 #[test]
 fn room_is_made_in_small_steps_too() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Processes that are killed at any moment leave no wrong entry, no held right, and an account that is high enough.
+//! Processes that are killed at any moment leave no wrong entry, no held right, and an account that
+//! is high enough.
 
 use std::{
     fs,

@@ -14,7 +14,8 @@ use sweeper_cache::Cache;
 
 use crate::support::{MIB, entry_path, files, is_hit, key, open, payload, store};
 
-/// Puts something in the place of a stored entry, and expects a miss, its removal to `bad/`, and a cache that works.
+/// Puts something in the place of a stored entry, and expects a miss, its removal to `bad/`, and a
+/// cache that works.
 fn replaced_by(replace: impl FnOnce(&Path)) {
     let dir = tempfile::tempdir().unwrap();
     let cache = open(dir.path(), MIB);

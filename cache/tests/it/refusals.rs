@@ -258,7 +258,8 @@ fn full_file_system() {
     fill_until_full(&child_dir().join("cache"), 100_000, 5);
 }
 
-/// Publishes until there is no space. At least `at_least` small entries must have been stored before.
+/// Publishes until there is no space. At least `at_least` small entries must have been stored
+/// before.
 fn fill_until_full(root: &Path, bytes: usize, at_least: u64) {
     let cache = open(root, 1 << 40);
     for n in 0..at_least {

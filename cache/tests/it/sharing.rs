@@ -123,7 +123,8 @@ fn hold_for_ever() {
     thread::sleep(Duration::from_secs(60));
 }
 
-/// Hammers a cache that is far too small from many threads, each with a cache of its own as processes have.
+/// Hammers a cache that is far too small from many threads, each with a cache of its own as
+/// processes have.
 #[test]
 fn the_capacity_holds_against_many_writers() {
     const CAPACITY: u64 = 200_000;

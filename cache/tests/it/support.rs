@@ -1,4 +1,5 @@
-//! Small entries to store, counting what is on disk, and running this binary again as another process.
+//! Small entries to store, counting what is on disk, and running this binary again as another
+//! process.
 
 use std::{
     collections::BTreeSet,
@@ -6,6 +7,7 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::Command,
+    thread,
     time::Duration,
 };
 
@@ -147,7 +149,16 @@ pub(crate) fn child_dir() -> PathBuf {
 
 /// Runs a child to its end, which must be a good one.
 pub(crate) fn run(mut command: Command) {
-    let output = command.output().unwrap();
+    let output = loop {
+        match command.output() {
+            // A copy of the binary is busy while another test's child, just forked, still has it
+            // open for writing.
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            output => break output.unwrap(),
+        }
+    };
     let text = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{text}", output.status);
@@ -163,7 +174,7 @@ pub(crate) fn await_file(path: &Path) {
         if path.exists() {
             return;
         }
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
     panic!("{} never came", path.display());
 }
