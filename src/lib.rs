@@ -2,7 +2,9 @@
 //!
 //! Modules are listed in the order of the journey. Data flows one way; verbs meet only through files.
 
+pub mod identity;
 pub mod compile;
 pub mod device;
 pub mod execute;
+pub mod record;
 pub mod stats;

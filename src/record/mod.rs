@@ -1,0 +1,4 @@
+//! What is written down: the journal first, and every other file made from it.
+
+pub mod row;
+pub mod journal;
