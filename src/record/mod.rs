@@ -2,3 +2,5 @@
 
 pub mod row;
 pub mod journal;
+pub mod tables;
+pub mod exports;
