@@ -163,6 +163,7 @@ impl Cache {
     /// While another thread or process makes it, this waits, at most for
     /// [`CacheConfig::flight_wait`]; after that the caller may make it all the same. Trouble with
     /// the cache is a miss, never an error.
+    /// A thread that still holds the slot for the same key waits for itself.
     pub fn lookup(&self, key: &Key) -> Lookup {
         let mut backoff = Backoff::new(self.inner.config.flight_wait);
         loop {
