@@ -1,1 +1,8 @@
-//! sweeper
+//! The journey of a sweep: manifest, grid, plan, compile, execute, record, report.
+//!
+//! Modules are listed in the order of the journey. Data flows one way; verbs meet only through files.
+
+pub mod identity;
+pub mod manifest;
+pub mod grid;
+pub mod plan;
