@@ -3,6 +3,9 @@
 //! Modules are listed in the order of the journey. Data flows one way; verbs meet only through files.
 
 pub mod identity;
+pub mod manifest;
+pub mod grid;
+pub mod plan;
 pub mod compile;
 pub mod device;
 pub mod execute;

@@ -1,0 +1,429 @@
+//! The axes of one case: which shared ones it takes, whether their values are what the workload's
+//! parameters can be, and what is multiplied.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sweeper_kernels::Value;
+use sweeper_kernels::workload::{ParameterInfo, ParameterKind, WorkloadInfo};
+
+use super::axis::WireAxis;
+use super::build::{Shared, Usage};
+use super::case::{Conditional, Dimension, ParameterSource, Variable};
+use super::diagnostics::Code;
+use super::expression::{Kind, Scope};
+use super::rules::{self, Applicable};
+use super::section::{Context, Spanned};
+use super::suggest;
+use super::text::At;
+use super::wire::{WireCase, WireText, WireTie};
+
+/// The ties of a case, plain axes being ties of one column.
+pub(super) struct Columns {
+    ties: Vec<WireTie>,
+}
+
+impl Columns {
+    /// Collects what a case walks over: plain axes first, then zips and tables.
+    pub(super) fn collect(
+        cx: &mut Context<'_>,
+        wire: &WireCase,
+        own_keys: Vec<WireAxis>,
+        info: &'static WorkloadInfo,
+        shared: &Shared<'_>,
+        expressions: &Applicable,
+        usage: &mut Usage,
+    ) -> Self {
+        let own: Vec<&WireAxis> = wire.scope.axes.iter().chain(&own_keys).collect();
+        let mut ties = Vec::new();
+        let mut taken = Vec::new();
+        for axis in &shared.scope.axes {
+            let name = &axis.name.value;
+            let mut overriding = own.iter().filter(|own| own.name.value == *name);
+            if let Some(axis) = overriding.next() {
+                usage.axes.insert(name.clone());
+                taken.push(name.clone());
+                ties.push(tie_of(axis));
+            } else if expressions.wants(name, info) && !shared.is_foreign(name, info) {
+                usage.axes.insert(name.clone());
+                ties.push(tie_of(axis));
+            }
+        }
+        for axis in own {
+            let name = &axis.name.value;
+            if taken.contains(name) {
+                continue;
+            }
+            if expressions.wants(name, info) {
+                ties.push(tie_of(axis));
+            } else {
+                unused(cx, name, axis.name.at, info);
+            }
+        }
+        for (tie, is_own) in all_ties(wire, shared) {
+            let names = tie.columns.iter().map(|column| column.value.as_str());
+            if { names }.any(|name| expressions.wants(name, info) && !shared.is_foreign(name, info))
+            {
+                usage
+                    .axes
+                    .extend(tie.columns.iter().map(|column| column.value.clone()));
+                ties.push(tie.clone());
+            } else if is_own {
+                unused(cx, &tie.columns[0].value, tie.columns[0].at, info);
+            }
+        }
+        let mut columns = Columns { ties };
+        columns.refuse_twice(cx);
+        columns
+    }
+
+    /// Reports names that are defined twice; the first definition stays.
+    fn refuse_twice(&mut self, cx: &mut Context<'_>) {
+        let mut seen: Vec<Spanned<String>> = Vec::new();
+        self.ties.retain(|tie| {
+            let mut fresh = true;
+            for column in &tie.columns {
+                let held = seen.iter().find(|held| held.value == column.value);
+                if let Some(held) = held.cloned() {
+                    fresh = false;
+                    let message = format!("the axis `{}` is defined twice", column.value);
+                    let before = cx.name_of(held.at);
+                    cx.report(Code::AxisTwice, column.at, message)
+                        .label(format!("first at {before}"))
+                        .help("an axis is either free or tied to others");
+                }
+            }
+            seen.extend(tie.columns.iter().cloned());
+            fresh
+        });
+    }
+}
+
+fn all_ties<'a>(
+    wire: &'a WireCase,
+    shared: &'a Shared<'_>,
+) -> impl Iterator<Item = (&'a WireTie, bool)> {
+    let theirs = shared.scope.ties.iter().map(|tie| (tie, false));
+    theirs.chain(wire.scope.ties.iter().map(|tie| (tie, true)))
+}
+
+pub(super) fn unused(cx: &mut Context<'_>, name: &str, at: At, info: &WorkloadInfo) {
+    let known: Vec<&str> = info
+        .parameters
+        .iter()
+        .map(|parameter| parameter.name)
+        .collect();
+    cx.report(
+        Code::UnusedAxis,
+        at,
+        format!("nothing uses the axis `{name}`"),
+    )
+    .label(format!(
+        "no parameter of `{}`, and in no expression",
+        info.name
+    ))
+    .help(suggest::among(name, "parameters", &known));
+}
+
+fn tie_of(axis: &WireAxis) -> WireTie {
+    WireTie {
+        columns: vec![axis.name.clone()],
+        rows: axis
+            .values
+            .iter()
+            .map(|value| vec![value.clone()])
+            .collect(),
+        when: axis.when.clone(),
+        otherwise: axis.otherwise.clone().map(|value| vec![value]),
+        at: axis.at,
+    }
+}
+
+type Built = (Vec<Variable>, Vec<Dimension>, Vec<ParameterSource>);
+
+/// Builds variables and dimensions, and finds where each parameter comes from.
+pub(super) fn build(
+    cx: &mut Context<'_>,
+    wire: &WireCase,
+    info: &'static WorkloadInfo,
+    columns: Columns,
+    expressions: &Applicable,
+) -> Option<Built> {
+    let mut variables: Vec<Variable> = Vec::new();
+    let mut dimensions: Vec<Dimension> = Vec::new();
+    let mut conditions: Vec<Option<(WireText, Option<Vec<Value>>)>> = Vec::new();
+    let mut sound = true;
+    for tie in columns.ties {
+        let Some(rows) = fit_rows(cx, &tie.columns, &tie.rows, info) else {
+            sound = false;
+            continue;
+        };
+        let otherwise = match &tie.otherwise {
+            Some(row) => fit_rows(cx, &tie.columns, std::slice::from_ref(row), info),
+            None => Some(Vec::new()),
+        };
+        let dimension = dimensions.len();
+        let first = variables.len();
+        for (column, name) in tie.columns.iter().enumerate() {
+            let name = name.value.as_str().into();
+            variables.push(variable(name, dimension, column, true));
+        }
+        conditions.push(
+            tie.when
+                .map(|when| (when, otherwise.and_then(|mut rows| rows.pop()))),
+        );
+        let rows = distinct(cx, &tie.columns, rows, &tie.rows);
+        dimensions.push(Dimension {
+            columns: (first..variables.len()).collect(),
+            swept: rows.len(),
+            rows,
+            when: None,
+        });
+    }
+    let sources = sources(cx, wire, info, expressions, &mut variables, &mut dimensions);
+    if !sound {
+        return None;
+    }
+    let sources = sources?;
+    for (index, condition) in conditions.iter().enumerate() {
+        let Some((when, otherwise)) = condition else {
+            continue;
+        };
+        let mut scope = rules::scope(info, &variables, &dimensions);
+        for (variable, known) in variables.iter().zip(&mut scope.names[rules::VARIANTS..]) {
+            let at = variable.dimension;
+            if at == index || (at > index && conditions.get(at).is_some_and(Option::is_some)) {
+                // Slots must stay where they are, so a name out of reach is made unspeakable.
+                known.name = "".into();
+            }
+        }
+        let condition = rules::condition(cx, when, &scope)?;
+        let otherwise = otherwise.clone();
+        let otherwise = otherwise.or_else(|| defaults(info, &variables, &dimensions[index]));
+        let Some(otherwise) = otherwise else {
+            return no_else(cx, when, &variables[dimensions[index].columns[0]].name);
+        };
+        dimensions[index].when = Some(Conditional {
+            condition,
+            otherwise,
+        });
+    }
+    Some((variables, dimensions, sources))
+}
+
+fn variable(name: Arc<str>, dimension: usize, column: usize, given: bool) -> Variable {
+    Variable {
+        name,
+        dimension,
+        column,
+        given,
+    }
+}
+
+/// Drops rows that were there before.
+fn distinct(
+    cx: &mut Context<'_>,
+    columns: &[Spanned<String>],
+    rows: Vec<Vec<Value>>,
+    places: &[Vec<Spanned<Value>>],
+) -> Vec<Vec<Value>> {
+    let mut seen = BTreeSet::new();
+    let mut kept = Vec::with_capacity(rows.len());
+    for (row, place) in rows.into_iter().zip(places) {
+        if seen.insert(format!("{row:?}")) {
+            kept.push(row);
+            continue;
+        }
+        let names: Vec<&str> = columns.iter().map(|column| column.value.as_str()).collect();
+        let values: Vec<String> = row.iter().map(Value::to_string).collect();
+        let message = format!("`{}` is ({}) twice", names.join(", "), values.join(", "));
+        cx.report(Code::Merged, place[0].at, message)
+            .label("measured once");
+    }
+    kept
+}
+
+/// Values as the parameters want them; `None` if one can't be, which was reported.
+fn fit_rows(
+    cx: &mut Context<'_>,
+    columns: &[Spanned<String>],
+    rows: &[Vec<Spanned<Value>>],
+    info: &'static WorkloadInfo,
+) -> Option<Vec<Vec<Value>>> {
+    let parameters: Vec<Option<&ParameterInfo>> = columns
+        .iter()
+        .map(|column| info.parameter(&column.value))
+        .collect();
+    let mut sound = true;
+    let mut fitted = Vec::with_capacity(rows.len());
+    for row in rows {
+        let cells = row
+            .iter()
+            .zip(&parameters)
+            .map(|(cell, parameter)| match parameter {
+                Some(parameter) => fit(cx, cell, parameter),
+                None => Some(cell.value.clone()),
+            });
+        match cells.collect::<Option<Vec<Value>>>() {
+            Some(row) => fitted.push(row),
+            None => sound = false,
+        }
+    }
+    sound.then_some(fitted)
+}
+
+/// A value as the parameter wants it: words spelt its way, integers as floats where it is one.
+pub(super) fn fit(
+    cx: &mut Context<'_>,
+    cell: &Spanned<Value>,
+    parameter: &ParameterInfo,
+) -> Option<Value> {
+    match fitted(&cell.value, &parameter.kind) {
+        Ok(value) => Some(value),
+        Err(Misfit::Kind(wanted)) => {
+            let message = format!("`{}` takes {wanted}", parameter.name);
+            cx.report(Code::WrongType, cell.at, message).label(format!(
+                "{} is a {}",
+                cell.value,
+                cell.value.kind()
+            ));
+            None
+        }
+        Err(Misfit::Bounds(wanted)) => {
+            let message = format!("`{}` can't be {}", parameter.name, cell.value);
+            cx.report(Code::ParameterBounds, cell.at, message)
+                .label(wanted)
+                .help(format!("`{}`: {}", parameter.name, parameter.about));
+            None
+        }
+        Err(Misfit::Word(words)) => {
+            let word = cell.value.to_string();
+            let message = format!("`{}` can't be `{word}`", parameter.name);
+            cx.report(Code::UnknownChoice, cell.at, message)
+                .label("no value of this parameter")
+                .help(suggest::among(&word, "values", &words));
+            None
+        }
+    }
+}
+
+/// Why a value can't be that of a parameter.
+pub(crate) enum Misfit {
+    Kind(&'static str),
+    Bounds(String),
+    Word(Vec<&'static str>),
+}
+
+/// The value as a parameter of this kind holds it.
+pub(crate) fn fitted(value: &Value, kind: &ParameterKind) -> Result<Value, Misfit> {
+    match (*kind, value) {
+        (ParameterKind::Int { min, max }, Value::Int(held)) => {
+            if (min..=max).contains(held) {
+                return Ok(value.clone());
+            }
+            Err(Misfit::Bounds(format!("from {min} to {max}")))
+        }
+        (ParameterKind::Float { min, max }, Value::Int(_) | Value::Float(_)) => {
+            let held = match value {
+                Value::Int(held) => *held as f64,
+                Value::Float(held) => *held,
+                _ => f64::NAN,
+            };
+            if (min..=max).contains(&held) {
+                return Ok(Value::Float(held));
+            }
+            Err(Misfit::Bounds(format!("from {min} to {max}")))
+        }
+        (ParameterKind::Bool, Value::Bool(_)) => Ok(value.clone()),
+        (ParameterKind::Choice(words), Value::Text(held)) => {
+            let spelt = |(word, others): &&(&'static str, &'static [&'static str])| {
+                let mut spellings = std::iter::once(word).chain(others.iter());
+                spellings.any(|spelling| spelling.eq_ignore_ascii_case(held))
+            };
+            match words.iter().find(spelt) {
+                Some((word, _)) => Ok(Value::from(*word)),
+                None => Err(Misfit::Word(words.iter().map(|(word, _)| *word).collect())),
+            }
+        }
+        (ParameterKind::Int { .. }, _) => Err(Misfit::Kind("an integer")),
+        (ParameterKind::Float { .. }, _) => Err(Misfit::Kind("a number")),
+        (ParameterKind::Bool, _) => Err(Misfit::Kind("true or false")),
+        (ParameterKind::Choice(_), _) => Err(Misfit::Kind("a word")),
+    }
+}
+
+/// Where each parameter comes from: an axis, a derived value, or a default, which becomes an axis of
+/// one value.
+fn sources(
+    cx: &mut Context<'_>,
+    wire: &WireCase,
+    info: &'static WorkloadInfo,
+    expressions: &Applicable,
+    variables: &mut Vec<Variable>,
+    dimensions: &mut Vec<Dimension>,
+) -> Option<Vec<ParameterSource>> {
+    let mut found = Vec::new();
+    let mut sound = true;
+    for parameter in info.parameters {
+        let held = variables
+            .iter()
+            .position(|variable| &*variable.name == parameter.name);
+        if let Some(index) = held {
+            found.push(ParameterSource::Variable(index));
+        } else if let Some(index) = expressions.derived_index(parameter.name) {
+            found.push(ParameterSource::Derived(index));
+        } else if let Some(default) = parameter.default {
+            found.push(ParameterSource::Variable(variables.len()));
+            let dimension = dimensions.len();
+            dimensions.push(Dimension {
+                columns: vec![variables.len()],
+                rows: vec![vec![Value::from(default)]],
+                swept: 1,
+                when: None,
+            });
+            variables.push(variable(parameter.name.into(), dimension, 0, false));
+        } else {
+            sound = false;
+            let name = &wire.name.value;
+            let message = format!("`{}` needs the axis `{}`", info.name, parameter.name);
+            cx.report(Code::MissingParameter, wire.at, message)
+                .label(format!("case `{name}` has no `{}`", parameter.name))
+                .help(format!("`{}`: {}", parameter.name, parameter.about));
+        }
+    }
+    sound.then_some(found)
+}
+
+/// What a dimension's columns are where it does not exist, if the workload has defaults for them.
+fn defaults(
+    info: &WorkloadInfo,
+    variables: &[Variable],
+    dimension: &Dimension,
+) -> Option<Vec<Value>> {
+    let columns = dimension.columns.iter();
+    columns
+        .map(|column| {
+            let parameter = info.parameter(&variables[*column].name)?;
+            parameter.default.map(Value::from)
+        })
+        .collect()
+}
+
+fn no_else<T>(cx: &mut Context<'_>, when: &WireText, name: &str) -> Option<T> {
+    let message = format!("`{name}` has no value where it does not exist");
+    cx.report(Code::MissingKey, when.at, message)
+        .label("not everywhere")
+        .help("add `else = VALUE`: the workload has no default for it");
+    None
+}
+
+/// The kind of a variable's values.
+pub(super) fn kind_of(variable: &Variable, dimensions: &[Dimension]) -> Kind {
+    Kind::of(&dimensions[variable.dimension].rows[0][variable.column])
+}
+
+/// Names as a scope shows them, in the order in which they are listed for people.
+pub(super) fn names(scope: &Scope) -> Vec<&str> {
+    let names = scope.names.iter().map(|known| &*known.name);
+    names.filter(|name| !name.is_empty()).collect()
+}
