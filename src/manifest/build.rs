@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use sweeper_kernels::workload::WorkloadInfo;
 use sweeper_kernels::{Dtype, Phase};
 
+use super::applicable::Applicable;
 use super::case::{Case, InputFile, KnownBackend, KnownWorkload};
 use super::diagnostics::Code;
 use super::dimensions::{self, Columns};
@@ -33,6 +34,19 @@ pub(super) struct Usage {
     pub(super) axes: BTreeSet<String>,
     pub(super) expressions: BTreeSet<At>,
     pub(super) includes: BTreeSet<At>,
+}
+
+/// Where the parts of a case were written.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    pub(super) name: At,
+    pub(super) rows: Vec<Vec<At>>,
+    pub(super) when: Vec<Option<WireText>>,
+    pub(super) derived: Vec<WireText>,
+    pub(super) restrict: Vec<(At, Option<WireText>)>,
+    pub(super) require: Vec<WireText>,
+    pub(super) exclude: Vec<WireText>,
+    pub(super) include: Vec<At>,
 }
 
 impl Shared<'_> {
@@ -75,7 +89,7 @@ pub(super) fn case(
     info: &'static WorkloadInfo,
     shared: &Shared<'_>,
     usage: &mut Usage,
-) -> Option<Case> {
+) -> Option<(Case, Places)> {
     let backends = backends(cx, wire, info);
     let phases = phases(cx, wire.phases.as_deref(), info);
     let dtype = dtype(cx, wire, info);
@@ -83,10 +97,19 @@ pub(super) fn case(
     let needs = needs(cx, wire, shared);
     let own = own_axes(cx, wire, info);
     note_origins(cx, wire, shared);
-    let expressions = rules::Applicable::new(cx, wire, info, shared);
+    let expressions = Applicable::new(cx, wire, info, shared);
     let columns = Columns::collect(cx, wire, own, info, shared, &expressions, usage);
-    let (variables, dimensions, sources) =
-        dimensions::build(cx, wire, info, columns, &expressions)?;
+    let built = dimensions::build(cx, wire, info, columns, &expressions)?;
+    let mut places = Places {
+        name: wire.name.at,
+        rows: built.rows,
+        when: built.when,
+        derived: Vec::new(),
+        restrict: Vec::new(),
+        require: Vec::new(),
+        exclude: Vec::new(),
+        include: Vec::new(),
+    };
     let mut case = Case {
         name: wire.name.value.as_str().into(),
         workload: KnownWorkload(info),
@@ -95,18 +118,19 @@ pub(super) fn case(
         dtype: dtype?,
         inputs,
         needs: needs?,
-        variables,
-        dimensions,
+        variables: built.variables,
+        dimensions: built.dimensions,
         derived: Vec::new(),
         restrict: Vec::new(),
         require: Vec::new(),
         exclude: Vec::new(),
         include: Vec::new(),
-        parameters: sources,
+        parameters: built.parameters,
         null: None,
     };
-    rules::complete(cx, &mut case, wire, &expressions, shared, usage);
-    Some(case)
+    let notes = (usage, &mut places);
+    rules::complete(cx, &mut case, wire, &expressions, shared, notes);
+    Some((case, places))
 }
 
 /// Backends by name or alias; without a list all of the workload.

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use sweeper_kernels::Value;
 use sweeper_kernels::workload::{ParameterInfo, ParameterKind, WorkloadInfo};
 
+use super::applicable::Applicable;
 use super::axis::WireAxis;
 use super::build::{Shared, Usage};
 use super::case::{Conditional, Dimension, ParameterSource, Variable};
 use super::diagnostics::Code;
 use super::expression::{Kind, Scope};
-use super::rules::{self, Applicable};
+use super::rules;
 use super::section::{Context, Spanned};
 use super::suggest;
 use super::text::At;
@@ -139,7 +140,16 @@ fn tie_of(axis: &WireAxis) -> WireTie {
     }
 }
 
-type Built = (Vec<Variable>, Vec<Dimension>, Vec<ParameterSource>);
+/// What the axes of a case became.
+pub(super) struct Built {
+    pub(super) variables: Vec<Variable>,
+    pub(super) dimensions: Vec<Dimension>,
+    pub(super) parameters: Vec<ParameterSource>,
+    /// Where the rows of each dimension were written; none for defaults.
+    pub(super) rows: Vec<Vec<At>>,
+    /// The conditions of dimensions.
+    pub(super) when: Vec<Option<WireText>>,
+}
 
 /// Builds variables and dimensions, and finds where each parameter comes from.
 pub(super) fn build(
@@ -152,6 +162,7 @@ pub(super) fn build(
     let mut variables: Vec<Variable> = Vec::new();
     let mut dimensions: Vec<Dimension> = Vec::new();
     let mut conditions: Vec<Option<(WireText, Option<Vec<Value>>)>> = Vec::new();
+    let mut places: Vec<Vec<At>> = Vec::new();
     let mut sound = true;
     for tie in columns.ties {
         let Some(rows) = fit_rows(cx, &tie.columns, &tie.rows, info) else {
@@ -172,7 +183,8 @@ pub(super) fn build(
             tie.when
                 .map(|when| (when, otherwise.and_then(|mut rows| rows.pop()))),
         );
-        let rows = distinct(cx, &tie.columns, rows, &tie.rows);
+        let (rows, row_places) = distinct(cx, &tie.columns, rows, &tie.rows);
+        places.push(row_places);
         dimensions.push(Dimension {
             columns: (first..variables.len()).collect(),
             swept: rows.len(),
@@ -180,35 +192,57 @@ pub(super) fn build(
             when: None,
         });
     }
-    let sources = sources(cx, wire, info, expressions, &mut variables, &mut dimensions);
+    let parameters = sources(cx, wire, info, expressions, &mut variables, &mut dimensions);
     if !sound {
         return None;
     }
-    let sources = sources?;
-    for (index, condition) in conditions.iter().enumerate() {
-        let Some((when, otherwise)) = condition else {
-            continue;
-        };
-        let mut scope = rules::scope(info, &variables, &dimensions);
-        for (variable, known) in variables.iter().zip(&mut scope.names[rules::VARIANTS..]) {
-            let at = variable.dimension;
-            if at == index || (at > index && conditions.get(at).is_some_and(Option::is_some)) {
-                // Slots must stay where they are, so a name out of reach is made unspeakable.
-                known.name = "".into();
-            }
+    let mut built = Built {
+        variables,
+        dimensions,
+        parameters: parameters?,
+        rows: places,
+        when: conditions
+            .iter()
+            .map(|condition| condition.as_ref().map(|(when, _)| when.clone()))
+            .collect(),
+    };
+    for (index, condition) in conditions.into_iter().enumerate() {
+        if let Some((when, otherwise)) = condition {
+            let conditional = conditional(cx, info, &built, index, &when, otherwise)?;
+            built.dimensions[index].when = Some(conditional);
         }
-        let condition = rules::condition(cx, when, &scope)?;
-        let otherwise = otherwise.clone();
-        let otherwise = otherwise.or_else(|| defaults(info, &variables, &dimensions[index]));
-        let Some(otherwise) = otherwise else {
-            return no_else(cx, when, &variables[dimensions[index].columns[0]].name);
-        };
-        dimensions[index].when = Some(Conditional {
-            condition,
-            otherwise,
-        });
     }
-    Some((variables, dimensions, sources))
+    Some(built)
+}
+
+/// The condition of dimension `index`, over variants and what it can depend on.
+fn conditional(
+    cx: &mut Context<'_>,
+    info: &'static WorkloadInfo,
+    built: &Built,
+    index: usize,
+    when: &WireText,
+    otherwise: Option<Vec<Value>>,
+) -> Option<Conditional> {
+    let mut scope = rules::scope(info, &built.variables, &built.dimensions);
+    let known = &mut scope.names[rules::VARIANTS..];
+    for (variable, known) in built.variables.iter().zip(known) {
+        let at = variable.dimension;
+        if at == index || (at > index && matches!(built.when.get(at), Some(Some(_)))) {
+            // Slots must stay where they are, so a name out of reach is made unspeakable.
+            known.name = "".into();
+        }
+    }
+    let condition = rules::condition(cx, when, &scope)?;
+    let dimension = &built.dimensions[index];
+    let otherwise = otherwise.or_else(|| defaults(info, &built.variables, dimension));
+    let Some(otherwise) = otherwise else {
+        return no_else(cx, when, &built.variables[dimension.columns[0]].name);
+    };
+    Some(Conditional {
+        condition,
+        otherwise,
+    })
 }
 
 fn variable(name: Arc<str>, dimension: usize, column: usize, given: bool) -> Variable {
@@ -226,12 +260,13 @@ fn distinct(
     columns: &[Spanned<String>],
     rows: Vec<Vec<Value>>,
     places: &[Vec<Spanned<Value>>],
-) -> Vec<Vec<Value>> {
+) -> (Vec<Vec<Value>>, Vec<At>) {
     let mut seen = BTreeSet::new();
-    let mut kept = Vec::with_capacity(rows.len());
+    let mut kept = (Vec::with_capacity(rows.len()), Vec::new());
     for (row, place) in rows.into_iter().zip(places) {
         if seen.insert(format!("{row:?}")) {
-            kept.push(row);
+            kept.0.push(row);
+            kept.1.push(place[0].at);
             continue;
         }
         let names: Vec<&str> = columns.iter().map(|column| column.value.as_str()).collect();

@@ -32,15 +32,17 @@ mod forms;
 mod null;
 mod build;
 mod dimensions;
+mod applicable;
 pub(crate) mod rules;
+mod relate;
+mod check;
 mod resolve;
-
-use std::sync::Arc;
 
 use sweeper_kernels::workload::WorkloadInfo;
 
 pub use case::Case;
 pub use diagnostics::{Diagnostic, Diagnostics};
+pub(crate) use dimensions::fitted;
 pub use null::NullDevice;
 pub use overrides::{OverrideOrigin, Overrides};
 pub use provenance::{Origin, Provenance};
@@ -154,16 +156,4 @@ impl PartialEq for Manifest {
 pub fn registry() -> Vec<&'static WorkloadInfo> {
     let workloads = sweeper_kernels::registry::workloads().iter();
     workloads.map(|workload| workload.info()).collect()
-}
-
-/// A list of names for people, such as `T, K and C`.
-pub(crate) fn listed(names: &[Arc<str>]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => one.to_string(),
-        [rest @ .., last] => {
-            let rest: Vec<&str> = rest.iter().map(AsRef::as_ref).collect();
-            format!("{} and {last}", rest.join(", "))
-        }
-    }
 }

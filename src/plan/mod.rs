@@ -15,13 +15,15 @@ use crate::device::DeviceKind;
 use crate::grid::{Grid, Point};
 use crate::identity::{Conditions, PointId, ProblemId, point_id};
 use crate::manifest::Manifest;
-use crate::manifest::settings::{Canonical, L2};
+use crate::manifest::settings::{self, L2};
 
 pub mod canonical;
 pub mod published;
 pub mod graph;
+pub mod describe;
 
-use canonical::Buckets;
+use canonical::Canonical;
+use published::Sampling;
 
 /// What a plan is made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +41,7 @@ pub struct Planned {
     pub point: Point,
     /// Identity of its row.
     pub id: PointId,
-    /// Its canonical shape, by position in [`Plan::shapes`].
+    /// Its canonical shape, by position in [`Canonical::shapes`].
     pub shape: u32,
     /// Its compiled kernels, by position in [`Plan::kernels`], in the order of its program.
     pub kernels: Vec<u32>,
@@ -70,8 +72,8 @@ pub struct Plan<'m> {
     pub device: PlanDevice,
     /// Points to measure, in the order of the grid.
     pub points: Vec<Planned>,
-    /// Canonical shapes, in the order in which they first appear.
-    pub shapes: Vec<CanonicalShape>,
+    /// Canonical shapes of all points of the grid.
+    pub canonical: Canonical,
     /// Kernels to compile, each once, in the order in which they first appear.
     pub kernels: Vec<KernelSource>,
     /// Blocks, in the order in which they are measured.
@@ -84,9 +86,8 @@ impl<'m> Plan<'m> {
     /// Plans a manifest for a device.
     pub fn new(manifest: &'m Manifest, device: PlanDevice) -> Self {
         let grid = Grid::new(manifest);
-        let mut shapes = Interner::default();
-        let (all, shape_of) = grid_shapes(&grid, &mut shapes);
-        let chosen = choose(&grid, all);
+        let canonical = Canonical::of(&grid);
+        let chosen = choose(&grid);
         let sampled_out = (grid.points().len() - chosen.len()) as u64;
         let blocks = blocks(&grid, &chosen);
         let position: HashMap<u32, u32> = chosen
@@ -94,16 +95,15 @@ impl<'m> Plan<'m> {
             .zip(0..)
             .map(|(&index, new)| (index, new))
             .collect();
-        let shapes = shapes.into_items();
         let drafts: Vec<Vec<Draft>> = blocks
             .par_iter()
-            .map(|block| draft_block(&grid, &device, &shapes, &shape_of, block))
+            .map(|block| draft_block(&grid, &device, &canonical, block))
             .collect();
         let mut plan = Plan {
             grid,
             device,
             points: Vec::with_capacity(chosen.len()),
-            shapes,
+            canonical,
             kernels: Vec::new(),
             blocks,
             sampled_out,
@@ -139,7 +139,7 @@ impl<'m> Plan<'m> {
 
     /// The canonical shape of a point.
     pub fn shape(&self, point: &Planned) -> &CanonicalShape {
-        &self.shapes[point.shape as usize]
+        &self.canonical.shapes()[point.shape as usize]
     }
 
     /// The problem of a point, made anew.
@@ -174,70 +174,18 @@ fn problem(grid: &Grid<'_>, point: Point) -> Result<Box<dyn Problem>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The bucket lists of each case: the manifest's where the case has one of their names, else the
-/// workload's own.
-fn buckets_of_cases(manifest: &Manifest) -> Vec<Buckets> {
-    manifest
-        .cases
-        .iter()
-        .map(|case| {
-            let known = |name: &str| {
-                case.variable(name).is_some()
-                    || case.derived.iter().any(|derived| &*derived.name == name)
-            };
-            let given: Vec<_> = manifest
-                .plan
-                .buckets
-                .iter()
-                .filter(|(name, _)| known(name))
-                .cloned()
-                .collect();
-            if given.is_empty() {
-                let own = case.workload.buckets.iter();
-                Buckets::new(
-                    own.map(|(name, values)| ((*name).into(), values.to_vec()))
-                        .collect(),
-                )
-            } else {
-                Buckets::new(given)
-            }
-        })
-        .collect()
-}
-
-/// The canonical shape of every point of the grid, by number.
-fn grid_shapes(grid: &Grid<'_>, shapes: &mut Interner) -> (Vec<u32>, Vec<u32>) {
-    let buckets = buckets_of_cases(grid.manifest());
-    let mut of = Vec::with_capacity(grid.points().len());
-    let mut last: Option<(usize, u16, u32)> = None;
-    for (index, &point) in grid.points().iter().enumerate() {
-        let problem = grid.problem_number(index);
-        let shape = match last {
-            // Variants of one problem have one shape.
-            Some((held, case, shape)) if held == problem && case == point.case => shape,
-            _ => {
-                let buckets = &buckets[usize::from(point.case)];
-                shapes.intern(buckets.shape(|name| grid.value(point, name)))
-            }
-        };
-        last = Some((problem, point.case, shape));
-        of.push(shape);
-    }
-    ((0..grid.points().len() as u32).collect(), of)
-}
-
 /// The points that are measured, ascending.
-fn choose(grid: &Grid<'_>, all: Vec<u32>) -> Vec<u32> {
-    let mut chosen = match grid.manifest().plan.canonical {
-        Canonical::Dominating => all,
-        Canonical::Published {
+fn choose(grid: &Grid<'_>) -> Vec<u32> {
+    let all = 0..grid.points().len() as u32;
+    let mut chosen: Vec<u32> = match grid.manifest().plan.canonical {
+        settings::Canonical::Dominating => all.collect(),
+        settings::Canonical::Published {
             max_canonical_shapes,
             samples_per_shape,
-        } => published::sample(
-            grid,
-            max_canonical_shapes as usize,
-            samples_per_shape as usize,
-        ),
+        } => {
+            let sampling = Sampling::of(grid, max_canonical_shapes, samples_per_shape);
+            all.filter(|&index| sampling.kept[index as usize]).collect()
+        }
     };
     if let Some(budget) = grid.manifest().limits.max_points {
         chosen.truncate(usize::try_from(budget).unwrap_or(usize::MAX));
@@ -274,8 +222,7 @@ struct Draft {
 fn draft_block(
     grid: &Grid<'_>,
     device: &PlanDevice,
-    shapes: &[CanonicalShape],
-    shape_of: &[u32],
+    canonical: &Canonical,
     block: &PlannedBlock,
 ) -> Vec<Draft> {
     let conditions = conditions(grid.manifest(), device.kind);
@@ -285,8 +232,8 @@ fn draft_block(
     };
     let draft = |&index: &u32| {
         let point = grid.points()[index as usize];
-        let shape = shape_of[index as usize];
-        let canonical = &shapes[shape as usize];
+        let shape = canonical.number(index as usize) as u32;
+        let canonical = canonical.shape(index as usize);
         let backend = grid.backend(point).name;
         let id = point_id(block.problem, backend, point.phase, canonical, conditions);
         let planned = Planned {
@@ -329,26 +276,6 @@ fn draft_block(
         }
     };
     block.points.iter().map(draft).collect()
-}
-
-/// Gives equal shapes one number.
-#[derive(Default)]
-struct Interner {
-    numbers: HashMap<CanonicalShape, u32>,
-    items: Vec<CanonicalShape>,
-}
-
-impl Interner {
-    fn intern(&mut self, shape: CanonicalShape) -> u32 {
-        *self.numbers.entry(shape).or_insert_with_key(|shape| {
-            self.items.push(shape.clone());
-            self.items.len() as u32 - 1
-        })
-    }
-
-    fn into_items(self) -> Vec<CanonicalShape> {
-        self.items
-    }
 }
 
 /// Gives equal kernels one number. Texts are long and shared, so they are compared last.

@@ -25,16 +25,17 @@ pub fn open_cache(manifest: &Manifest, request: &Request) -> Result<Option<Cache
 
 /// A kernel's entry point and what it was specialised for.
 pub fn name(source: &KernelSource) -> String {
-    let defines: Vec<String> =
-        source.defines.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let defines: Vec<String> = source
+        .defines
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     format!("{} {}", source.entry, defines.join(" "))
 }
 
 /// How many kernels were compiled now.
 pub fn count_built(results: &[Result<Built, CompileError>]) -> usize {
-    let is_built = |result: &&Result<Built, CompileError>| {
-        matches!(result, Ok(built) if built.origin == Origin::Built)
-    };
+    let is_built = |result: &&Result<Built, CompileError>| matches!(result, Ok(built) if built.origin == Origin::Built);
     results.iter().filter(is_built).count()
 }
 

@@ -156,12 +156,19 @@ pub fn device_request(manifest: &Manifest) -> Result<DeviceRequest, RunError> {
             ));
         }
     };
-    Ok(DeviceRequest { kind, ordinal: 0, threads: manifest.device.threads })
+    Ok(DeviceRequest {
+        kind,
+        ordinal: 0,
+        threads: manifest.device.threads,
+    })
 }
 
 /// What a plan for that device is made for.
 pub fn plan_device(request: &DeviceRequest) -> PlanDevice {
-    PlanDevice { kind: request.kind, target: Target::Cpu }
+    PlanDevice {
+        kind: request.kind,
+        target: Target::Cpu,
+    }
 }
 
 /// Runs a manifest.
@@ -175,15 +182,20 @@ pub fn run(
     progress: &dyn Progress,
 ) -> Result<Ended, RunError> {
     let device = device_request(manifest)?;
-    let supervisor =
-        Supervisor::start(request.worker.clone(), device.clone(), manifest.limits.point_timeout)?;
+    let supervisor = Supervisor::start(
+        request.worker.clone(),
+        device.clone(),
+        manifest.limits.point_timeout,
+    )?;
     let toolchain = match device.kind {
-        DeviceKind::Null => Toolchain { cc: Err("the null device compiles nothing".to_owned()) },
+        DeviceKind::Null => Toolchain {
+            cc: Err("the null device compiles nothing".to_owned()),
+        },
         _ => Toolchain::find(std::env::var_os("CC").map(PathBuf::from)),
     };
     let plan = Plan::new(manifest, plan_device(&device));
     let identity = RunIdentity::new(
-        crate::identity::manifest_hash(manifest),
+        manifest.hash(),
         vec![supervisor.identity().clone()],
         &toolchain,
     );
@@ -191,7 +203,10 @@ pub fn run(
     let folder = open_folder(manifest, run, request.fresh)?;
     let (journal, contents) = folder.journal(run)?;
     if contents.torn_bytes > 0 {
-        let torn = format!("the journal's last line was torn; {} bytes dropped", contents.torn_bytes);
+        let torn = format!(
+            "the journal's last line was torn; {} bytes dropped",
+            contents.torn_bytes
+        );
         progress.event(&Event::Warning(&torn));
     }
     let finished: HashSet<PointId> = contents.points().collect();
@@ -227,7 +242,10 @@ pub fn run(
 
 /// The run's folder, or for a fresh run the first `attempt-N` beside it that does not exist.
 fn open_folder(manifest: &Manifest, run: RunId, fresh: bool) -> Result<RunFolder, FolderError> {
-    let path = manifest.output.dir.join(RunFolder::name(&manifest.name, run));
+    let path = manifest
+        .output
+        .dir
+        .join(RunFolder::name(&manifest.name, run));
     if !fresh {
         return RunFolder::open(&path);
     }
@@ -264,8 +282,16 @@ fn write_description(
         })
     };
     folder.write("manifest.toml", request.resolved.as_bytes())?;
-    folder.write("plan.json", &json(serde_json::to_vec_pretty(&crate::plan::describe::json(plan)))?)?;
-    folder.write("environment.json", &json(serde_json::to_vec_pretty(&environment))?)
+    folder.write(
+        "plan.json",
+        &json(serde_json::to_vec_pretty(&crate::plan::describe::json(
+            plan,
+        )))?,
+    )?;
+    folder.write(
+        "environment.json",
+        &json(serde_json::to_vec_pretty(&environment))?,
+    )
 }
 
 /// Everything that a run holds while it goes on.
@@ -305,11 +331,18 @@ impl Session<'_> {
     }
 
     fn reused(&self) -> usize {
-        self.plan.points.iter().filter(|point| self.finished.contains(&point.id)).count()
+        self.plan
+            .points
+            .iter()
+            .filter(|point| self.finished.contains(&point.id))
+            .count()
     }
 
     fn is_complete(&self) -> bool {
-        self.plan.points.iter().all(|point| self.finished.contains(&point.id))
+        self.plan
+            .points
+            .iter()
+            .all(|point| self.finished.contains(&point.id))
     }
 
     fn announce(&self, run: RunId, folder: &RunFolder, finished: usize) {
@@ -345,14 +378,18 @@ impl Session<'_> {
             .blocks
             .iter()
             .filter(|block| {
-                let mut ids = block.points.iter().map(|&point| plan.points[point as usize].id);
+                let mut ids = block
+                    .points
+                    .iter()
+                    .map(|&point| plan.points[point as usize].id);
                 ids.any(|id| !self.finished.contains(&id))
             })
             .collect();
         if !self.request.skip_precompile {
             let points = left.iter().flat_map(|block| &block.points);
-            let wanted: Vec<u32> =
-                points.flat_map(|&point| plan.points[point as usize].kernels.clone()).collect();
+            let wanted: Vec<u32> = points
+                .flat_map(|&point| plan.points[point as usize].kernels.clone())
+                .collect();
             self.compile(wanted);
         }
         for block in left {
@@ -373,7 +410,9 @@ impl Session<'_> {
         if wanted.is_empty() || self.plan.device.kind == DeviceKind::Null {
             return;
         }
-        self.progress.event(&Event::Compiling { kernels: wanted.len() });
+        self.progress.event(&Event::Compiling {
+            kernels: wanted.len(),
+        });
         let kernels = Kernels {
             toolchain: self.toolchain,
             cache: self.cache.as_ref(),
@@ -381,12 +420,17 @@ impl Session<'_> {
             limit: self.manifest.limits.compile_timeout,
             require_cached: self.request.require_cached,
         };
-        let sources: Vec<_> =
-            wanted.iter().map(|&number| &self.plan.kernels[number as usize]).collect();
+        let sources: Vec<_> = wanted
+            .iter()
+            .map(|&number| &self.plan.kernels[number as usize])
+            .collect();
         let progress = self.progress;
         let done = |position: usize, result: &Result<Built, CompileError>| {
             let name = compiling::name(sources[position]);
-            progress.event(&Event::Compiled { name: &name, result: result.as_ref() });
+            progress.event(&Event::Compiled {
+                name: &name,
+                result: result.as_ref(),
+            });
         };
         let results = kernels.get_all(&sources, self.request.compile_threads, &done);
         self.compiled += compiling::count_built(&results);
@@ -401,7 +445,9 @@ impl Session<'_> {
         let plan = self.plan;
         let left = |number: &&u32| !self.finished.contains(&plan.points[**number as usize].id);
         let left: Vec<u32> = planned.points.iter().filter(left).copied().collect();
-        let kernels = left.iter().flat_map(|&number| plan.points[number as usize].kernels.clone());
+        let kernels = left
+            .iter()
+            .flat_map(|&number| plan.points[number as usize].kernels.clone());
         self.compile(kernels.collect());
         let mut admitted = Vec::new();
         for &number in &left {
@@ -415,7 +461,12 @@ impl Session<'_> {
         };
         let block = self.block(planned, first, &admitted);
         let artifacts = self.artifacts(&admitted);
-        let mut listener = Listener { stop: self.stop, progress: self.progress, plan, finished: Vec::new() };
+        let mut listener = Listener {
+            stop: self.stop,
+            progress: self.progress,
+            plan,
+            finished: Vec::new(),
+        };
         let result = self.supervisor.measure(&block, &artifacts, &mut listener);
         for (number, outcome) in listener.finished {
             self.finish(number, outcome)?;
@@ -436,17 +487,22 @@ impl Session<'_> {
         if let Some(limit) = self.manifest.limits.max_memory_bytes
             && point.memory_bytes > limit
         {
-            let reason =
-                format!("needs {} bytes, max_memory_gb allows {limit}", point.memory_bytes);
+            let reason = format!(
+                "needs {} bytes, max_memory_gb allows {limit}",
+                point.memory_bytes
+            );
             return left_out(Status::PredictedOom, reason);
         }
         if let Some(id) = self.pruner.covers(&self.maker.describe(point)) {
             return left_out(Status::Pruned, format!("the smaller point {id} failed"));
         }
-        let failed = point.kernels.iter().find_map(|number| match self.built.get(number) {
-            Some(Err(error)) => Some(error),
-            _ => None,
-        });
+        let failed = point
+            .kernels
+            .iter()
+            .find_map(|number| match self.built.get(number) {
+                Some(Err(error)) => Some(error),
+                _ => None,
+            });
         failed.map(|error| {
             let status = match error {
                 CompileError::Rejected { .. } => Status::CompileError,
@@ -467,7 +523,11 @@ impl Session<'_> {
         self.written += 1;
         let label = self.plan.grid.label(point.point);
         let done = self.finished.len().min(self.plan.points.len());
-        self.progress.event(&Event::Row { row: &row, label: &label, done });
+        self.progress.event(&Event::Row {
+            row: &row,
+            label: &label,
+            done,
+        });
         Ok(())
     }
 
@@ -494,7 +554,10 @@ impl Session<'_> {
                 verify: measure.verify,
                 order: self.manifest.plan.order,
             },
-            points: numbers.iter().map(|&number| self.block_point(number)).collect(),
+            points: numbers
+                .iter()
+                .map(|&number| self.block_point(number))
+                .collect(),
             artifacts: Vec::new(),
         }
     }
@@ -511,7 +574,11 @@ impl Session<'_> {
             number,
             backend: plan.grid.backend(point.point).name.to_owned(),
             phase: point.point.phase,
-            canonical: plan.shape(point).iter().map(|(name, bound)| (name.to_owned(), bound)).collect(),
+            canonical: plan
+                .shape(point)
+                .iter()
+                .map(|(name, bound)| (name.to_owned(), bound))
+                .collect(),
             kernels: point.kernels.iter().filter_map(key).collect(),
             folder: point.id.to_string(),
             script,
@@ -545,7 +612,8 @@ impl Session<'_> {
         let stopped = !self.is_complete();
         if write_tables || self.written > 0 {
             let path = folder.path().join("journal.jsonl");
-            let contents = crate::record::journal::Contents::read(&path).map_err(FolderError::from)?;
+            let contents =
+                crate::record::journal::Contents::read(&path).map_err(FolderError::from)?;
             let rows = contents
                 .rows()
                 .map_err(|reason| FolderError::Foreign { path, reason })?;
@@ -577,8 +645,14 @@ struct Listener<'a> {
 impl Observer for Listener<'_> {
     fn working(&mut self, number: u32, stage: Stage) {
         if stage != Stage::Sample {
-            let label = self.plan.grid.label(self.plan.points[number as usize].point);
-            self.progress.event(&Event::Working { label: &label, stage });
+            let label = self
+                .plan
+                .grid
+                .label(self.plan.points[number as usize].point);
+            self.progress.event(&Event::Working {
+                label: &label,
+                stage,
+            });
         }
     }
 

@@ -31,12 +31,20 @@ impl Pruner {
         let words = rule.map(|rule| &rule.on[..]).unwrap_or_default();
         let on = words
             .iter()
-            .filter_map(|status| Status::ALL.into_iter().find(|own| own.name() == status.word()))
+            .filter_map(|status| {
+                Status::ALL
+                    .into_iter()
+                    .find(|own| own.name() == status.word())
+            })
             .collect();
         let along = rule
             .map(|rule| rule.along.iter().map(ToString::to_string).collect())
             .unwrap_or_default();
-        Pruner { on, along, failed: HashMap::new() }
+        Pruner {
+            on,
+            along,
+            failed: HashMap::new(),
+        }
     }
 
     /// False if it prunes nothing.
@@ -57,14 +65,20 @@ impl Pruner {
             Some(Value::Float(value)) => *value,
             _ => 0.0,
         };
-        Place { same, sizes: self.along.iter().map(size).collect() }
+        Place {
+            same,
+            sizes: self.along.iter().map(size).collect(),
+        }
     }
 
     /// Remembers a row, if it failed in a way that larger points would too.
     pub fn learn(&mut self, row: &Row) {
         if self.is_active() && self.on.contains(&row.outcome.status) {
             let place = self.place(row);
-            self.failed.entry(place.same).or_default().push((place.sizes, row.point));
+            self.failed
+                .entry(place.same)
+                .or_default()
+                .push((place.sizes, row.point));
         }
     }
 
@@ -76,9 +90,15 @@ impl Pruner {
         let place = self.place(row);
         let failed = self.failed.get(&place.same)?;
         let is_covered = |sizes: &[f64]| {
-            sizes.iter().zip(&place.sizes).all(|(failed, size)| size >= failed)
+            sizes
+                .iter()
+                .zip(&place.sizes)
+                .all(|(failed, size)| size >= failed)
         };
-        failed.iter().find(|(sizes, _)| is_covered(sizes)).map(|(_, id)| *id)
+        failed
+            .iter()
+            .find(|(sizes, _)| is_covered(sizes))
+            .map(|(_, id)| *id)
     }
 }
 

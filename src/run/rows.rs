@@ -36,7 +36,11 @@ impl<'a> RowMaker<'a> {
             .flat_map(|block| block.points.iter().map(|&point| (point, block.problem)))
             .map(|(point, problem)| (plan.points[point as usize].id, problem))
             .collect();
-        RowMaker { plan, device_name, problems }
+        RowMaker {
+            plan,
+            device_name,
+            problems,
+        }
     }
 
     /// The row of a finished point.
@@ -49,7 +53,10 @@ impl<'a> RowMaker<'a> {
         let mut row = self.describe(point);
         row.outcome = outcome;
         row.unix_time_s = now_unix_s(self.plan.device.kind);
-        let used = point.kernels.iter().filter_map(|kernel| built.get(kernel)?.as_ref().ok());
+        let used = point
+            .kernels
+            .iter()
+            .filter_map(|kernel| built.get(kernel)?.as_ref().ok());
         for kernel in used {
             row.compile.kernels += 1;
             row.compile.hits += u32::from(kernel.origin == Origin::Hit);
@@ -61,7 +68,9 @@ impl<'a> RowMaker<'a> {
     /// A point's row before anything became of it.
     pub fn describe(&self, point: &Planned) -> Row {
         let canonical = self.plan.shape(point).iter();
-        let canonical = canonical.map(|(name, bound)| (name.to_owned(), bound)).collect();
+        let canonical = canonical
+            .map(|(name, bound)| (name.to_owned(), bound))
+            .collect();
         let problem = self.problems[&point.id];
         self.blank(point.point, point.id, problem, canonical)
     }
@@ -92,7 +101,11 @@ impl<'a> RowMaker<'a> {
             threads: self.plan.manifest().device.threads,
             unix_time_s: 0.0,
             compile: CompileUse::default(),
-            outcome: Outcome { status: Status::Skipped, reason: None, measurement: None },
+            outcome: Outcome {
+                status: Status::Skipped,
+                reason: None,
+                measurement: None,
+            },
         }
     }
 
@@ -133,7 +146,9 @@ impl<'a> RowMaker<'a> {
         let status = match answer.status {
             settings::Status::Ok => None,
             settings::Status::Hang => Some(Status::Timeout),
-            other => Status::ALL.into_iter().find(|own| own.name() == other.word()),
+            other => Status::ALL
+                .into_iter()
+                .find(|own| own.name() == other.word()),
         };
         let bytes = point.id.0.bytes();
         let seed = u64::from_le_bytes([
@@ -159,9 +174,17 @@ fn named_values(
         .iter()
         .map(|(name, value)| (name.to_string(), value.clone()))
         .collect();
-    let axes = grid.axes(point).map(|(name, value)| (name.to_string(), value.clone()));
-    let derived = grid.derived(point).into_iter().map(|(name, value)| (name.to_string(), value));
-    let values = axes.chain(derived).filter(|(name, _)| !parameters.contains_key(name)).collect();
+    let axes = grid
+        .axes(point)
+        .map(|(name, value)| (name.to_string(), value.clone()));
+    let derived = grid
+        .derived(point)
+        .into_iter()
+        .map(|(name, value)| (name.to_string(), value));
+    let values = axes
+        .chain(derived)
+        .filter(|(name, _)| !parameters.contains_key(name))
+        .collect();
     (parameters, values)
 }
 
