@@ -195,7 +195,7 @@ pub fn run(
     };
     let plan = Plan::new(manifest, plan_device(&device));
     let identity = RunIdentity::new(
-        manifest.hash(),
+        crate::identity::ManifestHash(crate::identity::Digest::from_bytes([0; 32])),
         vec![supervisor.identity().clone()],
         &toolchain,
     );
