@@ -92,6 +92,7 @@ impl Applicable {
                 let message = format!("derived values use each other: {}", all.join(", "));
                 cx.report(Code::DerivedCycle, waiting[0].0.at, message)
                     .label("has no beginning");
+                cx.broken.extend(pending);
                 return;
             }
         }

@@ -229,7 +229,8 @@ impl<'m> Survey<'m> {
     }
 
     fn count(&self, tally: &mut Tally) {
-        for (part, fired) in &self.fired {
+        let rules = self.fired.iter().filter(|_| self.failures.is_empty());
+        for (part, fired) in rules {
             let at = match part {
                 Part::Restrict(index) => Some(self.places.restrict[*index].0),
                 other => self.places.text(*other).map(|text| text.at),

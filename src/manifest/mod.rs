@@ -37,6 +37,8 @@ pub(crate) mod rules;
 mod relate;
 mod check;
 mod resolve;
+mod hash;
+mod print;
 
 use sweeper_kernels::workload::WorkloadInfo;
 
@@ -50,6 +52,8 @@ pub use settings::{
     CacheSettings, Canonical, DeviceSettings, Limits, Measure, Output, PlanSettings, Report,
 };
 pub use sources::Sources;
+
+use crate::identity::ManifestHash;
 
 /// Version of the format.
 pub const SCHEMA: i64 = 1;
@@ -98,6 +102,21 @@ impl Manifest {
         registry: &[&'static WorkloadInfo],
     ) -> Result<Self, Diagnostics> {
         resolve::resolve(sources, overrides, registry)
+    }
+
+    /// The identity of what this manifest means.
+    pub fn hash(&self) -> ManifestHash {
+        hash::hash(self)
+    }
+
+    /// The full manifest as TOML, which resolves to an equal manifest.
+    pub fn resolved_toml(&self) -> String {
+        print::toml(self, false)
+    }
+
+    /// [`Manifest::resolved_toml`] with the origin of each value as a comment.
+    pub fn resolved_toml_with_origins(&self) -> String {
+        print::toml(self, true)
     }
 
     /// Where values came from.
@@ -156,4 +175,10 @@ impl PartialEq for Manifest {
 pub fn registry() -> Vec<&'static WorkloadInfo> {
     let workloads = sweeper_kernels::registry::workloads().iter();
     workloads.map(|workload| workload.info()).collect()
+}
+
+/// A noun with its article: `an integer`.
+pub(crate) fn article(noun: &str) -> String {
+    let vowel = noun.starts_with(['a', 'e', 'i', 'o', 'u']);
+    format!("{} {noun}", if vowel { "an" } else { "a" })
 }

@@ -20,12 +20,7 @@ pub(super) fn resolve(
     overrides: &Overrides,
     registry: &[&'static WorkloadInfo],
 ) -> Result<Manifest, Diagnostics> {
-    let mut cx = Context {
-        sources,
-        texts: sources.texts.clone(),
-        diagnostics: Diagnostics::default(),
-        provenance: Provenance::default(),
-    };
+    let mut cx = Context::new(sources, sources.texts.clone());
     let root = document(&mut cx, overrides);
     let read = root.and_then(|root| read(&mut cx, &root, registry));
     if let Some((manifest, places)) = &read
@@ -227,12 +222,7 @@ fn cases_as_written(cx: &mut Context<'_>, section: &mut Section<'_>) -> (WireSco
         .and_then(|entry| entry.value.table())
     {
         for entry in &grid.entries {
-            let mut quiet = Context {
-                sources: cx.sources,
-                texts: cx.texts.clone(),
-                diagnostics: Diagnostics::default(),
-                provenance: Provenance::default(),
-            };
+            let mut quiet = Context::new(cx.sources, cx.texts.clone());
             if let Some(axis) = super::axis::axis(&mut quiet, entry, &BTreeMap::new()) {
                 named.insert(entry.key.clone(), axis);
             }
@@ -277,20 +267,16 @@ fn cases(
         mentioned,
     };
     let mut usage = Usage::default();
-    let mut built: Vec<Option<(Case, Places)>> = Vec::new();
-    for (wire, info) in wires.iter().zip(&workloads) {
-        built.push(info.and_then(|info| build::case(cx, wire, info, &shared, &mut usage)));
+    let known = wires.iter().zip(&workloads);
+    let known = known.filter_map(|(wire, info)| Some((wire, (*info)?)));
+    let (cases, places): (Vec<Case>, Vec<Places>) = known
+        .map(|(wire, info)| build::case(cx, wire, info, &shared, &mut usage))
+        .unzip();
+    if cx.diagnostics.errors() > 0 {
+        return (cases, places);
     }
-    if built.iter().all(Option::is_some) {
-        unused(cx, scope, wires, &workloads, &usage);
-    }
-    let complete = built.iter().all(Option::is_some);
-    let (cases, places): (Vec<Case>, Vec<Places>) = built.into_iter().flatten().unzip();
-    if complete {
-        in_order(cx, cases, places, wires)
-    } else {
-        (cases, places)
-    }
+    unused(cx, scope, wires, &workloads, &usage);
+    in_order(cx, cases, places, wires)
 }
 
 /// Warns of shared things that no case has a use for.

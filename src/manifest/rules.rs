@@ -84,6 +84,14 @@ pub(super) fn compile(cx: &mut Context<'_>, wire: &WireText, scope: &Scope) -> O
             return None;
         }
     };
+    let mut names = Vec::new();
+    tree.names(&mut |name, _| names.push(name.to_owned()));
+    if names
+        .iter()
+        .any(|name| cx.broken.contains(name) && scope.find(name).is_none())
+    {
+        return None;
+    }
     match Expression::compile(text, &tree, scope) {
         Ok(expression) => {
             for span in expression.float_equalities() {
@@ -146,7 +154,7 @@ pub(super) fn condition(
         wire.at,
         format!("`{}` is neither true nor false", wire.key),
     )
-    .label(format!("this is a {}", expression.kind().name()))
+    .label(format!("this is {}", expression.kind().noun()))
     .help("compare it with something");
     None
 }
@@ -385,9 +393,9 @@ fn row_of(
     let kinds = row.iter().zip(&dimension.rows[0]);
     if let Some((cell, held)) = { kinds }.find(|(a, b)| a.kind() != b.kind()) {
         let message = format!(
-            "the extra point has a {} where the axis has a {}",
-            cell.kind(),
-            held.kind()
+            "the extra point has {} where the axis has {}",
+            super::article(cell.kind()),
+            super::article(held.kind())
         );
         cx.report(Code::MixedKinds, wire.at, message);
         return None;
@@ -428,6 +436,6 @@ fn number(cx: &mut Context<'_>, wire: &WireText, scope: &Scope) -> Option<Expres
         wire.at,
         format!("`{}` is not a number", wire.key),
     )
-    .label(format!("this is a {}", expression.kind().name()));
+    .label(format!("this is {}", expression.kind().noun()));
     None
 }
