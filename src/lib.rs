@@ -12,3 +12,5 @@ pub mod execute;
 pub mod record;
 pub mod run;
 pub mod stats;
+pub mod quantity;
+pub mod cli;

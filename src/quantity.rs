@@ -30,7 +30,11 @@ pub fn bytes(count: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    if unit == 0 { format!("{count} B") } else { format!("{} {}", short(value), UNITS[unit]) }
+    if unit == 0 {
+        format!("{count} B")
+    } else {
+        format!("{} {}", short(value), UNITS[unit])
+    }
 }
 
 /// A share as a percentage.

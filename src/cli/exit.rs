@@ -51,7 +51,9 @@ impl From<Exit> for ExitCode {
 impl From<&RunError> for Exit {
     fn from(error: &RunError) -> Self {
         match error {
-            RunError::Impossible(_) | RunError::Worker(WorkerError::NoDevice(_)) => Exit::Impossible,
+            RunError::Impossible(_) | RunError::Worker(WorkerError::NoDevice(_)) => {
+                Exit::Impossible
+            }
             RunError::Folder(_) | RunError::Worker(WorkerError::Io(_)) => Exit::Files,
         }
     }

@@ -90,7 +90,11 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Help and version are no errors and go to standard output.
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Fine.into() };
+            return if error.use_stderr() {
+                Exit::Usage.into()
+            } else {
+                Exit::Fine.into()
+            };
         }
     };
     let screen = screen::Screen::new(&cli.screen);

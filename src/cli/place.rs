@@ -11,7 +11,15 @@ use crate::manifest::settings::Threads;
 /// Processors of the job: the scheduler's allocation first, because visible processors lie on
 /// clusters that do not confine their jobs; then affinity and control group.
 pub fn processors() -> (usize, &'static str) {
-    let number = |name: &str| env::var(name).ok()?.split(['(', ',']).next()?.trim().parse().ok();
+    let number = |name: &str| {
+        env::var(name)
+            .ok()?
+            .split(['(', ','])
+            .next()?
+            .trim()
+            .parse()
+            .ok()
+    };
     let alone = number("SLURM_NTASKS").is_none_or(|tasks: usize| tasks == 1);
     let variables = [
         ("SLURM_CPUS_PER_TASK", true),
@@ -26,7 +34,10 @@ pub fn processors() -> (usize, &'static str) {
             return (count, name);
         }
     }
-    (std::thread::available_parallelism().map_or(1, usize::from), "affinity and control group")
+    (
+        std::thread::available_parallelism().map_or(1, usize::from),
+        "affinity and control group",
+    )
 }
 
 /// Threads that compile.
@@ -55,7 +66,10 @@ pub fn cache_dir(manifest: Option<&Manifest>) -> (PathBuf, &'static str) {
                 .map(PathBuf::from)
                 .find(|dir| dir.is_dir() && !is_network(dir));
             let base = scratch.unwrap_or_else(|| PathBuf::from("/tmp"));
-            (base.join("sweeper"), "scratch, because the home folder is on a network")
+            (
+                base.join("sweeper"),
+                "scratch, because the home folder is on a network",
+            )
         }
     }
 }

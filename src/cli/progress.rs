@@ -35,13 +35,22 @@ impl<'a> Shown<'a> {
     /// A run that begins now.
     pub fn new(screen: &'a Screen) -> Self {
         let shown = screen.interactive && !screen.quiet && !screen.json;
-        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target = if shown {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
         let bar = ProgressBar::with_draw_target(None, target);
         let style = "{bar:24} {pos}/{len} points  {per_sec}  {eta} left  {wide_msg}";
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style.progress_chars("=> "));
         }
-        Shown { screen, bar, started: Instant::now(), state: Mutex::new(State::default()) }
+        Shown {
+            screen,
+            bar,
+            started: Instant::now(),
+            state: Mutex::new(State::default()),
+        }
     }
 
     /// Takes the bar away.
@@ -51,8 +60,11 @@ impl<'a> Shown<'a> {
 
     /// How the run ended.
     pub fn summary(&self, ended: &Ended) {
-        let counts: Vec<String> =
-            ended.statuses.iter().map(|(status, count)| format!("{count} {status}")).collect();
+        let counts: Vec<String> = ended
+            .statuses
+            .iter()
+            .map(|(status, count)| format!("{count} {status}"))
+            .collect();
         if self.screen.json {
             self.screen.line(
                 &json!({
@@ -75,16 +87,27 @@ impl<'a> Shown<'a> {
         }
         let seconds = self.started.elapsed().as_secs_f64();
         let did = match (ended.written, ended.reused) {
-            (0, reused) if !ended.stopped => format!("nothing to do, {reused} points measured before"),
+            (0, reused) if !ended.stopped => {
+                format!("nothing to do, {reused} points measured before")
+            }
             (written, 0) => format!("{written} points in {seconds:.1} s"),
             (written, reused) => {
                 format!("{written} points in {seconds:.1} s, {reused} measured before")
             }
         };
-        let stopped = if ended.stopped { "stopped early, run again to go on: " } else { "" };
-        let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
+        let stopped = if ended.stopped {
+            "stopped early, run again to go on: "
+        } else {
+            ""
+        };
+        let counts = if counts.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", counts.join(", "))
+        };
         self.screen.line(&format!("{stopped}{did}{counts}"));
-        self.screen.line(&format!("results: {}", ended.folder.display()));
+        self.screen
+            .line(&format!("results: {}", ended.folder.display()));
     }
 
     fn say(&self, text: &str) {
@@ -95,15 +118,23 @@ impl<'a> Shown<'a> {
         self.state.lock().ok().map(|mut state| change(&mut state))
     }
 
-    fn compiled(&self, name: &str, result: &Result<&crate::compile::kernels::Built, &crate::compile::CompileError>) {
+    fn compiled(
+        &self,
+        name: &str,
+        result: &Result<&crate::compile::kernels::Built, &crate::compile::CompileError>,
+    ) {
         let progress = self.with_state(|state| {
             state.compiled += 1;
             format!("kernel {}/{}", state.compiled, state.kernels)
         });
-        self.bar.set_message(format!("{} {name}", progress.unwrap_or_default()));
+        self.bar
+            .set_message(format!("{} {name}", progress.unwrap_or_default()));
         match result {
             Ok(built) if built.origin == Origin::Built && self.screen.verbose => {
-                self.say(&format!("compiled {name} in {}", quantity::time_ns(built.compile_ns as f64)));
+                self.say(&format!(
+                    "compiled {name} in {}",
+                    quantity::time_ns(built.compile_ns as f64)
+                ));
             }
             Ok(_) => {}
             Err(error) => {
@@ -118,8 +149,13 @@ impl<'a> Shown<'a> {
         let status = row.outcome.status;
         let reason = row.outcome.reason.as_deref().unwrap_or_default();
         if self.screen.verbose {
-            let time = row.summary().map(|summary| quantity::time_ns(summary.median));
-            self.say(&format!("{label}: {}", time.unwrap_or_else(|| format!("{status}: {reason}"))));
+            let time = row
+                .summary()
+                .map(|summary| quantity::time_ns(summary.median));
+            self.say(&format!(
+                "{label}: {}",
+                time.unwrap_or_else(|| format!("{status}: {reason}"))
+            ));
         } else if !matches!(status, Status::Ok | Status::Skipped | Status::Pruned) {
             let warning = self.screen.paint("33;1", status.name());
             self.say(&format!("{label}: {warning}: {reason}"));
@@ -128,7 +164,9 @@ impl<'a> Shown<'a> {
             return;
         }
         let due = self.with_state(|state| {
-            let due = state.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL);
+            let due = state
+                .logged
+                .is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL);
             if due {
                 state.logged = Some(Instant::now());
             }
@@ -136,13 +174,21 @@ impl<'a> Shown<'a> {
         });
         if let Some(Some(points)) = due {
             let seconds = self.started.elapsed().as_secs_f64();
-            self.say(&format!("{done}/{points} points after {seconds:.0} s, last: {label}"));
+            self.say(&format!(
+                "{done}/{points} points after {seconds:.0} s, last: {label}"
+            ));
         }
     }
 
     fn event_json(&self, event: &Event<'_>) {
         let line = match event {
-            Event::Started { run, folder, points, finished, device } => json!({
+            Event::Started {
+                run,
+                folder,
+                points,
+                finished,
+                device,
+            } => json!({
                 "event": "started", "run": run, "folder": folder, "points": points,
                 "finished": finished, "device": device,
             }),
@@ -152,7 +198,9 @@ impl<'a> Shown<'a> {
                     "event": "compiled", "kernel": name, "key": built.artifact.key,
                     "hit": built.origin == Origin::Hit, "compile_ns": built.compile_ns,
                 }),
-                Err(error) => json!({ "event": "compiled", "kernel": name, "error": error.to_string() }),
+                Err(error) => {
+                    json!({ "event": "compiled", "kernel": name, "error": error.to_string() })
+                }
             },
             Event::Working { .. } => return,
             Event::Row { row, label, done } => json!({
@@ -172,7 +220,13 @@ impl Progress for Shown<'_> {
             return self.event_json(event);
         }
         match event {
-            Event::Started { run, points, finished, device, .. } => {
+            Event::Started {
+                run,
+                points,
+                finished,
+                device,
+                ..
+            } => {
                 self.with_state(|state| state.points = *points);
                 self.bar.set_length(*points as u64);
                 self.bar.set_position(*finished as u64);

@@ -97,7 +97,9 @@ pub fn execute(manifest: &Manifest, request: &Request, screen: &Screen) -> Resul
         let ended = signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)));
         if let Err(error) = ended {
-            screen.warning(&format!("signal {signal} will end the run at once: {error}"));
+            screen.warning(&format!(
+                "signal {signal} will end the run at once: {error}"
+            ));
         }
     }
     let shown = Shown::new(screen);
@@ -166,16 +168,23 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
         require_cached: false,
     };
     let sources: Vec<_> = plan.kernels.iter().collect();
-    let results = kernels.get_all(&sources, place::compile_threads(&manifest), &|position, result| {
-        let name = compiling::name(sources[position]);
-        match result {
-            Ok(built) if built.origin == Origin::Built => {
-                screen.note(&format!("compiled {name} in {:.0} ms", built.compile_ns as f64 / 1e6));
+    let results = kernels.get_all(
+        &sources,
+        place::compile_threads(&manifest),
+        &|position, result| {
+            let name = compiling::name(sources[position]);
+            match result {
+                Ok(built) if built.origin == Origin::Built => {
+                    screen.note(&format!(
+                        "compiled {name} in {:.0} ms",
+                        built.compile_ns as f64 / 1e6
+                    ));
+                }
+                Ok(_) => {}
+                Err(error) => screen.error(&format!("{name}: {error}")),
             }
-            Ok(_) => {}
-            Err(error) => screen.error(&format!("{name}: {error}")),
-        }
-    });
+        },
+    );
     let built = compiling::count_built(&results);
     let failed = results.iter().filter(|result| result.is_err()).count();
     screen.line(&format!(
@@ -184,5 +193,9 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
         results.len() - built - failed,
         dir.display()
     ));
-    if failed > 0 { Exit::Failures } else { Exit::Fine }
+    if failed > 0 {
+        Exit::Failures
+    } else {
+        Exit::Fine
+    }
 }

@@ -65,7 +65,9 @@ impl Screen {
     /// Writes to standard output. A reader that went away ends the program, as it would end `cat`.
     pub fn out(&self, text: &str) {
         let mut stdout = io::stdout().lock();
-        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        let written = stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| stdout.flush());
         if written.is_err() {
             std::process::exit(0);
         }
@@ -111,6 +113,10 @@ impl Screen {
 
     /// `text` in a colour, by its ANSI code, where colours are wanted.
     pub fn paint(&self, code: &str, text: &str) -> String {
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::exit::Exit;
 use super::screen::Screen;
 use crate::manifest::overrides::{FLAGS, FlagInfo};
 use crate::manifest::render::{Colour, render};
-use crate::manifest::{Manifest, Overrides, Sources, registry};
+use crate::manifest::{Diagnostics, Manifest, Overrides, Sources, registry};
 
 /// A manifest, and settings that are laid over it.
 #[derive(Args)]
@@ -64,7 +64,12 @@ impl Args for Settings {
 
 impl FromArgMatches for Settings {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let sets = matches.get_many::<String>("set").into_iter().flatten().cloned().collect();
+        let sets = matches
+            .get_many::<String>("set")
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect();
         let mut flags = Vec::new();
         for known in FLAGS {
             let id = name(known.flags[0]);
@@ -95,7 +100,7 @@ impl ManifestArgs {
         overrides.deny_lints = self.deny_warnings;
         for assignment in &self.settings.sets {
             if let Err(diagnostic) = overrides.set(assignment) {
-                screen.to_stderr(&diagnostic.to_string());
+                screen.to_stderr(&Diagnostics::from(diagnostic).to_string());
                 return Err(Exit::Usage);
             }
         }
@@ -111,7 +116,11 @@ impl ManifestArgs {
 /// # Errors
 /// [`Exit::Manifest`], after everything that is wrong was shown.
 pub fn load(path: &Path, overrides: &Overrides, screen: &Screen) -> Result<Manifest, Exit> {
-    let colour = if screen.colour { Colour::Always } else { Colour::Never };
+    let colour = if screen.colour {
+        Colour::Always
+    } else {
+        Colour::Never
+    };
     let mut sources = Sources::read(path).map_err(|wrong| {
         screen.to_stderr(&render(&wrong, colour));
         Exit::Manifest

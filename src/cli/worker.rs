@@ -30,5 +30,8 @@ pub fn worker() -> Exit {
 /// # Errors
 /// If the program's own file can't be found.
 pub fn command() -> io::Result<WorkerCommand> {
-    Ok(WorkerCommand { program: std::env::current_exe()?, args: vec!["worker".to_owned()] })
+    Ok(WorkerCommand {
+        program: std::env::current_exe()?,
+        args: vec!["worker".to_owned()],
+    })
 }

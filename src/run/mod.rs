@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use sweeper_cache::Cache;
 use sweeper_kernels::{Refusal, Target};
 
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels, Toolchain};
-use crate::device::{Artifact, DeviceKind};
+use crate::device::null::Null;
+use crate::device::{Artifact, Device, DeviceIdentity, DeviceKind, cpu};
 use crate::execute::outcome::{Outcome, Status};
 use crate::execute::protocol::{Block, BlockPoint, DeviceRequest, Settings, Stage};
 use crate::execute::supervisor::{Observer, Supervisor, WorkerCommand, WorkerError};
@@ -171,6 +171,28 @@ pub fn plan_device(request: &DeviceRequest) -> PlanDevice {
     }
 }
 
+fn no_toolchain() -> Toolchain {
+    Toolchain {
+        cc: Err("the null device compiles nothing".to_owned()),
+    }
+}
+
+/// The compilers that count for a device.
+pub fn toolchain_for(kind: DeviceKind, found: &Toolchain) -> Toolchain {
+    match kind {
+        DeviceKind::Null => no_toolchain(),
+        DeviceKind::Cpu | DeviceKind::Cuda => found.clone(),
+    }
+}
+
+/// The identity of this machine's device of a kind, without a worker.
+pub fn local_device(kind: DeviceKind) -> DeviceIdentity {
+    match kind {
+        DeviceKind::Null => Null::default().identity().clone(),
+        DeviceKind::Cpu | DeviceKind::Cuda => cpu::identity::host(),
+    }
+}
+
 /// Runs a manifest.
 ///
 /// # Errors
@@ -195,7 +217,7 @@ pub fn run(
     };
     let plan = Plan::new(manifest, plan_device(&device));
     let identity = RunIdentity::new(
-        crate::identity::ManifestHash(crate::identity::Digest::from_bytes([0; 32])),
+        manifest.hash(),
         vec![supervisor.identity().clone()],
         &toolchain,
     );
@@ -663,9 +685,4 @@ impl Observer for Listener<'_> {
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
-}
-
-/// How long something took, for people.
-pub fn elapsed_s(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64()
 }
