@@ -2,7 +2,15 @@
 //!
 //! Modules are listed in the order of the journey. Data flows one way; verbs meet only through files.
 
+pub mod identity;
+pub mod manifest;
+pub mod grid;
+pub mod plan;
 pub mod compile;
 pub mod device;
 pub mod execute;
+pub mod record;
+pub mod run;
 pub mod stats;
+pub mod quantity;
+pub mod cli;

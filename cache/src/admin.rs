@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::{
     cache::Cache,
     counters::{self, Counters},
+    entry::Entry,
     error::{CacheError, Failure, Warning},
     evict::Evictor,
     key::EntryName,
@@ -150,13 +151,7 @@ impl Cache {
             report.accounted = evictor.account.record()?.usage();
         }
         if let Some(evictor) = evictor {
-            let quarantine = || {
-                Ok(report
-                    .bad
-                    .iter()
-                    .filter(|bad| store.quarantine(&bad.name))
-                    .count() as u64)
-            };
+            let quarantine = || Ok(self.quarantine_all(&report.bad));
             (report.quarantined, report.actual) = evictor.rebuild(quarantine)?;
             report.account_rebuilt = true;
         } else if let Some(evictor) = &store.evictor {
@@ -168,24 +163,32 @@ impl Cache {
     }
 
     fn verify_entry(&self, name: EntryName, report: &mut VerifyReport) {
-        let checked = self.inner.store.read(&name).and_then(|(_, entry)| {
-            entry.check_writer().map_err(ReadError::Bad)?;
-            Ok(entry)
-        });
-        match checked {
+        let mut bad = |reason: String| report.bad.push(BadEntry { name, reason });
+        match self.check(name) {
             Ok(entry) => report.payload_bytes += entry.payload().len() as u64,
             // Evicted since it was listed.
             Err(ReadError::Absent) => return,
-            Err(ReadError::Bad(defect)) => report.bad.push(BadEntry {
-                name,
-                reason: defect.to_string(),
-            }),
-            Err(ReadError::Unavailable) => report.bad.push(BadEntry {
-                name,
-                reason: "the system can't read it now".to_owned(),
-            }),
+            Err(ReadError::Bad(defect)) => bad(defect.to_string()),
+            Err(ReadError::Unavailable) => bad("the system can't read it now".to_owned()),
         }
         report.checked += 1;
+    }
+
+    /// Reads an entry and checks all that a lookup does, and that its writer was right.
+    fn check(&self, name: EntryName) -> Result<Entry, ReadError> {
+        let (_, entry) = self.inner.store.read(&name)?;
+        entry.check_writer().map_err(ReadError::Bad)?;
+        Ok(entry)
+    }
+
+    /// Sets aside what is still bad now that nobody publishes. Yields how many that were.
+    fn quarantine_all(&self, bad: &[BadEntry]) -> u64 {
+        let still_bad = |bad: &&BadEntry| matches!(self.check(bad.name), Err(ReadError::Bad(_)));
+        let moved = bad
+            .iter()
+            .filter(still_bad)
+            .filter(|bad| self.inner.store.quarantine(&bad.name));
+        moved.count() as u64
     }
 
     /// Deletes the least recently used entries until the cache is at most 90 % full, and whatever

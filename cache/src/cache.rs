@@ -11,7 +11,7 @@ use crate::{
     account::Account,
     counters::{Event, Session},
     entry::{Artifact, Entry},
-    error::{CacheError, Warning},
+    error::{CacheError, Failure, Warning},
     evict::Evictor,
     flight::{Claim, Flight, Right},
     key::Key,
@@ -116,6 +116,9 @@ impl Cache {
     /// When the directory can't be made, isn't a cache, or isn't to be trusted: it belongs to
     /// another user, or everybody may write to it.
     pub fn open(config: CacheConfig) -> Result<Self, CacheError> {
+        let mut config = config;
+        // The process may change its directory later on.
+        config.dir = std::path::absolute(&config.dir).map_err(Failure::at("find", &config.dir))?;
         let layout = Layout::new(&config.dir);
         layout.prepare()?;
         let session = Arc::new(Session::default());
@@ -160,6 +163,7 @@ impl Cache {
     /// While another thread or process makes it, this waits, at most for
     /// [`CacheConfig::flight_wait`]; after that the caller may make it all the same. Trouble with
     /// the cache is a miss, never an error.
+    /// A thread that still holds the slot for the same key waits for itself.
     pub fn lookup(&self, key: &Key) -> Lookup {
         let mut backoff = Backoff::new(self.inner.config.flight_wait);
         loop {

@@ -5,7 +5,7 @@
 //! ```text
 //! content  = SHA-256( "sweeper-cache key 1\0"      || field* )
 //! field    = u64le(length of tag) || tag || SHA-256(value)
-//! compiler = SHA-256( "sweeper-cache compiler 1\0" || 0x00 )                          no compiler given
+//! compiler = SHA-256( "sweeper-cache compiler 1\0" || 0x00 )  if there is none
 //!            SHA-256( "sweeper-cache compiler 1\0" || 0x01 || u64le(length) || identity )
 //! ```
 //!
@@ -359,7 +359,11 @@ mod tests {
 
         /// Whatever single thing is changed, the key changes, and undoing it brings the key back.
         #[test]
-        fn every_mutation_counts(original in fields(), at in any::<prop::sample::Index>(), how in 0..6) {
+        fn every_mutation_counts(
+            original in fields(),
+            at in any::<prop::sample::Index>(),
+            how in 0..6,
+        ) {
             let before = key("s", &original, Some(b"cc"));
             let at = at.index(original.len());
             let mut mutated = original.clone();

@@ -5,7 +5,7 @@
 //! right to evict.
 //!
 //! ```text
-//! head    8 magic "SWPQUEU1", 8 stamp that tells one queue from the next, 8 number of records, 8 used up of these
+//! head    8 magic "SWPQUEU1", 8 stamp unlike that of any other, 8 number of records, 8 used up
 //! record  8 time of last use in ns since 1970, 32 content digest, 8 of the compiler's digest
 //! ```
 

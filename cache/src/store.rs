@@ -92,24 +92,22 @@ impl Store {
 
     /// Reads an entry in order to use it: it counts as used now, and a bad one is set aside.
     pub(crate) fn get(&self, name: &EntryName) -> Option<Entry> {
-        let (file, entry) = match self.read(name) {
-            Ok(found) => found,
-            Err(ReadError::Bad(_)) => {
-                // Looked at again, because another process may have put a good one in its place
-                // meanwhile.
-                match self.read(name) {
-                    Ok(found) => found,
-                    Err(ReadError::Bad(_)) => {
-                        self.quarantine(name);
-                        return None;
-                    }
-                    Err(_) => return None,
-                }
-            }
-            Err(_) => return None,
+        let found = match self.read(name) {
+            // Another process may have put a good one in its place meanwhile.
+            Err(ReadError::Bad(_)) => self.read(name),
+            found => found,
         };
-        self.note_use(&file, &entry);
-        Some(entry)
+        match found {
+            Ok((file, entry)) => {
+                self.note_use(&file, &entry);
+                Some(entry)
+            }
+            Err(ReadError::Bad(_)) => {
+                self.quarantine(name);
+                None
+            }
+            Err(ReadError::Absent | ReadError::Unavailable) => None,
+        }
     }
 
     fn note_use(&self, file: &File, entry: &Entry) {
@@ -134,11 +132,12 @@ impl Store {
     /// Moves what is under a name to `bad/`, whatever it is. The account isn't told: it errs high
     /// until the next scan.
     pub(crate) fn quarantine(&self, name: &EntryName) -> bool {
-        let target = self
-            .layout
-            .bad()
-            .join(format!("{name}.{}", clock::now_ns()));
-        if fs::rename(self.layout.entry(name), target).is_err() {
+        let (path, bad) = (self.layout.entry(name), self.layout.bad());
+        let target = bad.join(format!("{name}.{}", clock::now_ns()));
+        let set_aside = || fs::rename(&path, &target);
+        // Somebody may have tidied up the folder. Without it the entry would be in the way for good.
+        let moved = set_aside().or_else(|_| make_dir(&bad, false).and_then(|()| set_aside()));
+        if moved.is_err() {
             return false;
         }
         self.session.count(Event::Quarantine, 1);
@@ -146,7 +145,7 @@ impl Store {
             evictor.unpin(name);
         }
         // Should this fail, the next one tries again.
-        let _ = bound_quarantine(&self.layout.bad(), BAD_FILES, BAD_BYTES);
+        let _ = bound_quarantine(&bad, BAD_FILES, BAD_BYTES);
         true
     }
 

@@ -15,7 +15,7 @@ use super::process::{first_line, output, run};
 /// How every kernel is compiled. Not `-ffast-math`: gcc then switches the thread that loads the
 /// kernel to flush-to-zero, and assumes that there are no infinities. No build id, so that the same
 /// source gives the same bytes.
-const OPTIONS: &[&str] = &[
+pub const OPTIONS: &[&str] = &[
     "-std=gnu11",
     "-O3",
     "-march=native",

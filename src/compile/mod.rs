@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub mod kernels;
 pub mod cc;
 pub mod process;
 

@@ -10,4 +10,5 @@ pub mod rounds;
 pub mod sampling;
 pub mod tensors;
 pub mod verify;
+pub mod supervisor;
 pub mod worker;

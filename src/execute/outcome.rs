@@ -101,6 +101,16 @@ pub enum Checked {
     None,
 }
 
+impl Checked {
+    /// The word of rows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Checked::Full => "full",
+            Checked::None => "none",
+        }
+    }
+}
+
 /// Something to know about a row that does not make it a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -111,6 +121,17 @@ pub enum Flag {
     WideInterval,
     /// One sample is shorter than a thousand ticks of the clock.
     CoarseClock,
+}
+
+impl Flag {
+    /// The word of rows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Flag::Unsteady => "unsteady",
+            Flag::WideInterval => "wide_interval",
+            Flag::CoarseClock => "coarse_clock",
+        }
+    }
 }
 
 /// A kernel that a program launched.

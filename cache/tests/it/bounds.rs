@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use sweeper_cache::{Cache, CacheConfig, Lookup, Warning};
 
 use crate::support::{
-    artifact, config, disk_usage, files, is_hit, key, open, payload, publish, store,
+    artifact, config, disk_usage, entry_path, files, is_hit, key, open, payload, publish, store,
 };
 
 /// What an entry with a payload of one of these lengths takes: one, two or three units of 4096 and
@@ -267,6 +267,26 @@ fn a_use_saves_an_entry_from_an_older_queue() {
     }
     assert!(next.peek(&key(survivors[0])).is_some());
     assert!(next.peek(&key(survivors[1])).is_none());
+}
+
+/// On a network file system a use isn't written down each time, but this process knows of it.
+#[test]
+fn what_this_process_uses_stays_even_if_it_looks_old() {
+    let dir = tempfile::tempdir().unwrap();
+    let capacity = fill(dir.path(), 50);
+    store(&open(dir.path(), capacity), 1000, 10);
+    let cache = open(dir.path(), capacity);
+    let oldest = (0..50).find(|&n| cache.peek(&key(n)).is_some()).unwrap();
+    let path = entry_path(dir.path(), key(oldest).name());
+    let before = fs::metadata(&path).unwrap().modified().unwrap();
+    assert!(is_hit(&cache, &key(oldest)));
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(before).unwrap();
+    for n in 2000..2010 {
+        store(&cache, n, 10);
+    }
+    assert!(cache.stats().unwrap().session.evictions > 0);
+    assert!(path.exists() && cache.peek(&key(oldest + 1)).is_none());
 }
 
 #[test]

@@ -118,13 +118,17 @@ fn every_truncation_and_a_flipped_bit_in_every_byte_on_disk() {
 }
 
 #[test]
-fn a_quarantine_that_is_not_there_is_still_only_a_miss() {
+fn folders_that_somebody_tidied_away_come_back() {
     let dir = tempfile::tempdir().unwrap();
     let cache = open(dir.path(), MIB);
     let path = entry_path(dir.path(), store(&cache, 1, 20).name());
-    fs::remove_dir_all(dir.path().join("v1/bad")).unwrap();
+    fs::remove_dir(dir.path().join("v1/bad")).unwrap();
     fs::write(&path, "broken").unwrap();
     assert!(!is_hit(&cache, &key(1)));
+    assert_eq!(files(dir.path(), "bad").len(), 1);
+    fs::remove_dir_all(dir.path().join("v1/o")).unwrap();
+    fs::create_dir(dir.path().join("v1/o")).unwrap();
+    works(&cache);
 }
 
 #[test]

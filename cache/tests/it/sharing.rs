@@ -5,6 +5,7 @@ use std::{
     fs::{self, OpenOptions},
     io::Write as _,
     path::Path,
+    sync::Barrier,
     thread,
     time::{Duration, Instant},
 };
@@ -62,6 +63,32 @@ fn eight_threads_build_each_key_once() {
     assert_eq!(
         (stats.session.misses, stats.session.hits, stats.entries),
         (KEYS, 7 * KEYS, KEYS)
+    );
+}
+
+/// Builds that take no time, so that some publication falls between another's look and its claim.
+#[test]
+fn instant_builds_are_done_once_too() {
+    const MANY: u64 = 400;
+    let dir = tempfile::tempdir().unwrap();
+    let cache = open(dir.path(), 64 * MIB);
+    let start = Barrier::new(4);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for n in 0..MANY {
+                    start.wait();
+                    if let Lookup::Miss(slot) = cache.lookup(&key(n)) {
+                        assert!(slot.publish(artifact(payload(n, 10))).stored);
+                    }
+                }
+            });
+        }
+    });
+    let counted = cache.stats().unwrap().session;
+    assert_eq!(
+        (counted.misses, counted.stores, counted.hits),
+        (MANY, MANY, 3 * MANY)
     );
 }
 

@@ -1,0 +1,454 @@
+//! Axes as they are written: a value, a list, one of the forms, a zip, a table of rows.
+
+use std::collections::BTreeMap;
+
+use sweeper_kernels::Value;
+
+use super::diagnostics::Code;
+use super::forms;
+use super::section::{Context, Section, Spanned};
+use super::text::At;
+use super::tree::{Entry, Node, Raw};
+use super::wire::{self, WireText, WireTie};
+use super::{article, suggest, tree};
+
+/// No axis has more values than this.
+pub(super) const MAX_VALUES: usize = 1_000_000;
+
+/// An axis, its values written out.
+#[derive(Clone, Debug)]
+pub(super) struct WireAxis {
+    pub(super) name: Spanned<String>,
+    pub(super) values: Vec<Spanned<Value>>,
+    pub(super) when: Option<WireText>,
+    pub(super) otherwise: Option<Spanned<Value>>,
+    /// The shared axis that its values are those of.
+    pub(super) refers_to: Option<String>,
+    pub(super) at: At,
+}
+
+/// Reads an axis; `shared` are those that `"@name"` can refer to.
+pub(super) fn axis(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+    shared: &BTreeMap<String, WireAxis>,
+) -> Option<WireAxis> {
+    let axis = read(cx, entry, shared);
+    if axis.is_none() {
+        cx.broken.insert(entry.key.clone());
+    }
+    axis
+}
+
+fn read(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+    shared: &BTreeMap<String, WireAxis>,
+) -> Option<WireAxis> {
+    if !wire::name(cx, entry) {
+        return None;
+    }
+    let node = &entry.value;
+    let mut axis = WireAxis {
+        name: Spanned {
+            value: entry.key.clone(),
+            at: entry.key_at,
+        },
+        values: Vec::new(),
+        when: None,
+        otherwise: None,
+        refers_to: None,
+        at: node.at,
+    };
+    let Some(table) = node.table() else {
+        (axis.values, axis.refers_to) = plain(cx, node, &entry.key, shared)?;
+        return checked(cx, axis);
+    };
+    let mut section = Section::new(table, node.at, &entry.key);
+    axis.when = section
+        .take(cx, "when")
+        .and_then(|node| wire::expression(cx, node, "when"));
+    axis.otherwise = section
+        .take(cx, "else")
+        .and_then(|node| scalar(cx, node, "else"));
+    let found = form(cx, &mut section, &entry.key, shared);
+    section.finish(cx, &[]);
+    (axis.values, axis.refers_to) = found?;
+    checked(cx, axis)
+}
+
+type Values = (Vec<Spanned<Value>>, Option<String>);
+
+/// Reads the one form that a table of an axis has.
+fn form(
+    cx: &mut Context<'_>,
+    section: &mut Section<'_>,
+    name: &str,
+    shared: &BTreeMap<String, WireAxis>,
+) -> Option<Values> {
+    let mut given = Vec::new();
+    for key in forms::FORMS.iter().copied() {
+        if let Some(node) = section.take(cx, key) {
+            given.push((key, node));
+        }
+    }
+    let (form, node) = match *given {
+        [one] => one,
+        [] => {
+            let message = format!("the axis `{name}` has no values");
+            cx.report(Code::AxisForm, section.at, message)
+                .label("no form of an axis")
+                .help(format!(
+                    "write a list, or a table with one of: {}",
+                    forms::FORMS.join(" ")
+                ));
+            take_options(cx, section);
+            return None;
+        }
+        [(first, _), (second, node), ..] => {
+            let message = format!("the axis `{name}` has two forms");
+            cx.report(Code::AxisForm, node.at, message)
+                .label(format!("`{second}` besides `{first}`"))
+                .help("an axis has one form; another axis or a zip can have the other");
+            take_options(cx, section);
+            return None;
+        }
+    };
+    match form {
+        "values" => plain(cx, node, name, shared),
+        "csv" => Some((forms::csv(cx, section, node)?, None)),
+        _ => Some((forms::numbers(cx, section, form, node)?, None)),
+    }
+}
+
+/// Takes the options of all forms, so that only what no form has is unknown.
+fn take_options(cx: &mut Context<'_>, section: &mut Section<'_>) {
+    for key in forms::OPTIONS.iter().copied() {
+        section.take(cx, key);
+    }
+}
+
+/// A list, a single value, or `"@name"`.
+fn plain(
+    cx: &mut Context<'_>,
+    node: &Node,
+    name: &str,
+    shared: &BTreeMap<String, WireAxis>,
+) -> Option<Values> {
+    let Some(reference) = node.text().and_then(|text| text.strip_prefix('@')) else {
+        return Some((values(cx, node, name)?, None));
+    };
+    match shared.get(reference) {
+        Some(axis) => {
+            let at = node.at;
+            let values = axis.values.iter();
+            let values = values.map(|held| Spanned {
+                value: held.value.clone(),
+                at,
+            });
+            Some((values.collect(), Some(reference.to_owned())))
+        }
+        None => {
+            let known: Vec<&str> = shared.keys().map(String::as_str).collect();
+            let message = format!("unknown axis `{reference}` in `{name}`");
+            cx.report(Code::UnknownAxis, node.at, message)
+                .label("no shared axis that is written above")
+                .help(suggest::among(reference, "shared axes", &known));
+            None
+        }
+    }
+}
+
+/// A list of values or a single one.
+pub(super) fn values(cx: &mut Context<'_>, node: &Node, name: &str) -> Option<Vec<Spanned<Value>>> {
+    let items = match &node.raw {
+        Raw::Array(items) => items.as_slice(),
+        _ => std::slice::from_ref(node),
+    };
+    let found: Vec<_> = items
+        .iter()
+        .filter_map(|item| scalar(cx, item, name))
+        .collect();
+    (found.len() == items.len()).then_some(found)
+}
+
+/// A single value.
+pub(super) fn scalar(cx: &mut Context<'_>, node: &Node, name: &str) -> Option<Spanned<Value>> {
+    let value = match &node.raw {
+        Raw::Bool(value) => Value::Bool(*value),
+        Raw::Int(value) => Value::Int(*value),
+        Raw::Float(value) => Value::Float(*value),
+        Raw::Text(value) => Value::from(value.as_str()),
+        Raw::Date | Raw::Array(_) | Raw::Table(_) => {
+            cx.wrong_type(node, name, "numbers, strings and booleans");
+            return None;
+        }
+    };
+    Some(Spanned { value, at: node.at })
+}
+
+/// Checks that there are values, all of one kind. Repetitions are dropped, and said.
+fn checked(cx: &mut Context<'_>, mut axis: WireAxis) -> Option<WireAxis> {
+    let name = axis.name.value.clone();
+    if axis.values.is_empty() {
+        cx.report(
+            Code::EmptyAxis,
+            axis.at,
+            format!("the axis `{name}` has no values"),
+        )
+        .label("needs at least one");
+        return None;
+    }
+    let mut column: Vec<&mut Spanned<Value>> = axis.values.iter_mut().collect();
+    unify(cx, &name, &mut column)?;
+    let mut seen: std::collections::HashSet<String> = std::collections::HashSet::new();
+    axis.values.retain(|held| {
+        let fresh = seen.insert(format!("{:?}", held.value));
+        if !fresh {
+            let message = format!("the axis `{name}` has the value {} twice", held.value);
+            cx.report(Code::Merged, held.at, message)
+                .label("measured once");
+        }
+        fresh
+    });
+    Some(axis)
+}
+
+/// Makes the values of one column one kind: integers among floats become floats.
+fn unify(cx: &mut Context<'_>, name: &str, column: &mut [&mut Spanned<Value>]) -> Option<()> {
+    let is_number = |value: &Value| matches!(value, Value::Int(_) | Value::Float(_));
+    let any_float = column
+        .iter()
+        .any(|held| matches!(held.value, Value::Float(_)));
+    let Some(first) = column.first().map(|held| held.value.clone()) else {
+        return Some(());
+    };
+    for held in column {
+        if let (Value::Int(value), true) = (&held.value, any_float) {
+            held.value = Value::Float(*value as f64);
+        }
+        let same = held.value.kind() == first.kind();
+        if !same && !(is_number(&held.value) && is_number(&first)) {
+            let message = format!("the values of `{name}` are of several kinds");
+            let label = format!(
+                "{} after {}",
+                article(held.value.kind()),
+                article(first.kind()),
+            );
+            cx.report(Code::MixedKinds, held.at, message).label(label);
+            return None;
+        }
+    }
+    Some(())
+}
+
+/// Reads `[[zip]]`: axes that walk together.
+pub(super) fn zip(
+    cx: &mut Context<'_>,
+    section: &mut Section<'_>,
+    shared: &BTreeMap<String, WireAxis>,
+) -> Option<WireTie> {
+    let when = section
+        .take(cx, "when")
+        .and_then(|node| wire::expression(cx, node, "when"));
+    let otherwise = section.take(cx, "else");
+    let node = section.need(cx, "axes")?;
+    let inner = cx.section(node, "axes")?;
+    let names = inner.table.entries.iter().map(|entry| entry.key.clone());
+    let tie = zipped(cx, node, &inner, when, otherwise, shared);
+    if tie.is_none() {
+        cx.broken.extend(names);
+    }
+    tie
+}
+
+fn zipped(
+    cx: &mut Context<'_>,
+    node: &Node,
+    inner: &Section<'_>,
+    when: Option<WireText>,
+    otherwise: Option<&Node>,
+    shared: &BTreeMap<String, WireAxis>,
+) -> Option<WireTie> {
+    let entries = &inner.table.entries;
+    let axes: Vec<_> = entries
+        .iter()
+        .filter_map(|entry| tied(cx, entry, shared))
+        .collect();
+    if axes.len() < entries.len() {
+        return None;
+    }
+    let Some(first) = axes.first() else {
+        cx.report(Code::EmptyAxis, node.at, "a zip without axes")
+            .label("needs at least one");
+        return None;
+    };
+    let length = first.values.len();
+    for axis in &axes {
+        if axis.values.len() != length {
+            let message = format!(
+                "tied axes have different lengths: `{}` {length}, `{}` {}",
+                first.name.value,
+                axis.name.value,
+                axis.values.len(),
+            );
+            cx.report(Code::UnequalZip, axis.at, message)
+                .label(format!("{} values, not {length}", axis.values.len()))
+                .help("axes of a zip walk together, first with first; `[grid]` multiplies");
+            return None;
+        }
+    }
+    let rows = (0..length)
+        .map(|row| axes.iter().map(|axis| axis.values[row].clone()).collect())
+        .collect();
+    let columns: Vec<_> = axes.into_iter().map(|axis| axis.name).collect();
+    let otherwise = match otherwise {
+        Some(node) => Some(tied_otherwise(cx, node, &columns)?),
+        None => None,
+    };
+    Some(WireTie {
+        columns,
+        rows,
+        when,
+        otherwise,
+        at: node.at,
+    })
+}
+
+/// An axis of a zip: any form, but no condition of its own, and values may repeat.
+fn tied(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+    shared: &BTreeMap<String, WireAxis>,
+) -> Option<WireAxis> {
+    if let Raw::Array(_) = entry.value.raw {
+        if !wire::name(cx, entry) {
+            return None;
+        }
+        let mut found = values(cx, &entry.value, &entry.key)?;
+        let mut column: Vec<&mut Spanned<Value>> = found.iter_mut().collect();
+        unify(cx, &entry.key, &mut column)?;
+        return Some(WireAxis {
+            name: Spanned {
+                value: entry.key.clone(),
+                at: entry.key_at,
+            },
+            values: found,
+            when: None,
+            otherwise: None,
+            refers_to: None,
+            at: entry.value.at,
+        });
+    }
+    let axis = axis(cx, entry, shared)?;
+    if let Some(when) = &axis.when {
+        cx.report(
+            Code::Conflict,
+            when.at,
+            "an axis of a zip has no condition of its own",
+        )
+        .help("write `when` beside `axes`: it holds for all of them");
+    }
+    Some(axis)
+}
+
+fn tied_otherwise(
+    cx: &mut Context<'_>,
+    node: &Node,
+    columns: &[Spanned<String>],
+) -> Option<Vec<Spanned<Value>>> {
+    let section = cx.section(node, "else")?;
+    let mut found = Vec::new();
+    for column in columns {
+        let Some(entry) = section.table.get(&column.value) else {
+            let message = format!("`else` has no value for `{}`", column.value);
+            cx.report(Code::MissingKey, node.at, message);
+            return None;
+        };
+        found.push(scalar(cx, &entry.value, &entry.key)?);
+    }
+    Some(found)
+}
+
+/// Reads `[[table]]`: rows of values under names.
+pub(super) fn table(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<WireTie> {
+    let when = section
+        .take(cx, "when")
+        .and_then(|node| wire::expression(cx, node, "when"));
+    let otherwise = section.take(cx, "else");
+    let cols = section.need(cx, "cols");
+    let node = section.need(cx, "rows")?;
+    let cols = cols?;
+    let columns = cx.words(cols, "cols")?;
+    let tie = tabled(cx, node, columns.clone(), when, otherwise);
+    if tie.is_none() {
+        cx.broken
+            .extend(columns.into_iter().map(|column| column.value));
+    }
+    tie
+}
+
+fn tabled(
+    cx: &mut Context<'_>,
+    node: &Node,
+    columns: Vec<Spanned<String>>,
+    when: Option<WireText>,
+    otherwise: Option<&Node>,
+) -> Option<WireTie> {
+    for column in &columns {
+        let entry = Entry {
+            key: column.value.clone(),
+            key_at: column.at,
+            value: tree::Node {
+                at: column.at,
+                raw: Raw::Date,
+            },
+        };
+        if !wire::name(cx, &entry) {
+            return None;
+        }
+    }
+    let Raw::Array(items) = &node.raw else {
+        cx.wrong_type(node, "rows", "a list of rows");
+        return None;
+    };
+    if items.is_empty() {
+        cx.report(Code::EmptyAxis, node.at, "the table has no rows")
+            .label("needs at least one");
+        return None;
+    }
+    let mut rows: Vec<Vec<Spanned<Value>>> = Vec::new();
+    for item in items {
+        let cells = row(cx, item, columns.len())?;
+        rows.push(cells);
+    }
+    for (index, column) in columns.iter().enumerate() {
+        let mut cells: Vec<_> = rows.iter_mut().map(|row| &mut row[index]).collect();
+        unify(cx, &column.value, &mut cells)?;
+    }
+    let otherwise = match otherwise {
+        Some(node) => Some(tied_otherwise(cx, node, &columns)?),
+        None => None,
+    };
+    Some(WireTie {
+        columns,
+        rows,
+        when,
+        otherwise,
+        at: node.at,
+    })
+}
+
+fn row(cx: &mut Context<'_>, node: &Node, columns: usize) -> Option<Vec<Spanned<Value>>> {
+    let Raw::Array(cells) = &node.raw else {
+        cx.wrong_type(node, "rows", "a list of rows");
+        return None;
+    };
+    if cells.len() != columns {
+        let message = format!("a row has {} cells for {columns} columns", cells.len());
+        cx.report(Code::RaggedTable, node.at, message)
+            .label(format!("needs {columns} cells"));
+        return None;
+    }
+    cells.iter().map(|cell| scalar(cx, cell, "rows")).collect()
+}

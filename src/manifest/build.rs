@@ -1,0 +1,321 @@
+//! From a case as it was written to a [`Case`]: workload and variants looked up, shared things taken
+//! over, everything checked against what the workload is.
+
+use std::collections::BTreeSet;
+
+use sweeper_kernels::workload::WorkloadInfo;
+use sweeper_kernels::{Dtype, Phase};
+
+use super::applicable::Applicable;
+use super::case::{Case, InputFile, KnownBackend, KnownWorkload};
+use super::diagnostics::Code;
+use super::dimensions::{self, Columns};
+use super::rules;
+use super::section::{Context, Spanned, unknown_key};
+use super::suggest;
+use super::text::At;
+use super::wire::{WireCase, WireScope, WireText};
+use super::{axis, null};
+
+/// What the cases of a manifest share.
+pub(super) struct Shared<'a> {
+    pub(super) scope: &'a WireScope,
+    pub(super) cases: &'a [WireCase],
+    /// The workload of each case, where it is known.
+    pub(super) workloads: &'a [Option<&'static WorkloadInfo>],
+    pub(super) null: Option<&'a null::WireNull>,
+    /// Names that settings refer to: buckets, axes along which points are pruned.
+    pub(super) mentioned: &'a [String],
+}
+
+/// Which of the shared things were of use to some case.
+#[derive(Debug, Default)]
+pub(super) struct Usage {
+    pub(super) axes: BTreeSet<String>,
+    pub(super) expressions: BTreeSet<At>,
+    pub(super) includes: BTreeSet<At>,
+}
+
+/// Where the parts of a case were written.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    pub(super) name: At,
+    pub(super) rows: Vec<Vec<At>>,
+    pub(super) when: Vec<Option<WireText>>,
+    pub(super) derived: Vec<WireText>,
+    pub(super) restrict: Vec<(At, Option<WireText>)>,
+    pub(super) require: Vec<WireText>,
+    pub(super) exclude: Vec<WireText>,
+    pub(super) include: Vec<At>,
+}
+
+impl Shared<'_> {
+    /// True if `name` belongs to the workload of another case, so that this one has no use for it.
+    pub(super) fn is_foreign(&self, name: &str, info: &WorkloadInfo) -> bool {
+        info.parameter(name).is_none()
+            && self
+                .workloads
+                .iter()
+                .flatten()
+                .any(|other| other.name != info.name && other.parameter(name).is_some())
+    }
+}
+
+/// The workload that a case names.
+pub(super) fn workload(
+    cx: &mut Context<'_>,
+    wire: &WireCase,
+    registry: &[&'static WorkloadInfo],
+) -> Option<&'static WorkloadInfo> {
+    let wanted = wire.workload.as_ref()?;
+    let found = registry.iter().find(|info| info.name == wanted.value);
+    if found.is_none() {
+        let known: Vec<&str> = registry.iter().map(|info| info.name).collect();
+        cx.report(
+            Code::UnknownWorkload,
+            wanted.at,
+            format!("unknown workload `{}`", wanted.value),
+        )
+        .label("not in this build")
+        .help(suggest::among(&wanted.value, "workloads", &known));
+    }
+    found.copied()
+}
+
+/// Builds a case. What is wrong is reported, and something sound put in its place, so that the rest
+/// can be judged too.
+pub(super) fn case(
+    cx: &mut Context<'_>,
+    wire: &WireCase,
+    info: &'static WorkloadInfo,
+    shared: &Shared<'_>,
+    usage: &mut Usage,
+) -> (Case, Places) {
+    let backends = backends(cx, wire, info);
+    let phases = phases(cx, wire.phases.as_deref(), info);
+    let dtype = dtype(cx, wire, info);
+    let inputs = inputs(cx, wire);
+    let needs = needs(cx, wire, shared);
+    let own = own_axes(cx, wire, info);
+    note_origins(cx, wire, shared);
+    let expressions = Applicable::new(cx, wire, info, shared);
+    let columns = Columns::collect(cx, wire, own, info, shared, &expressions, usage);
+    let built = dimensions::build(cx, wire, info, columns, &expressions);
+    let mut places = Places {
+        name: wire.name.at,
+        rows: built.rows,
+        when: built.when,
+        derived: Vec::new(),
+        restrict: Vec::new(),
+        require: Vec::new(),
+        exclude: Vec::new(),
+        include: Vec::new(),
+    };
+    let mut case = Case {
+        name: wire.name.value.as_str().into(),
+        workload: KnownWorkload(info),
+        backends: backends.unwrap_or_else(|| info.backends.iter().map(KnownBackend).collect()),
+        phases: phases.unwrap_or_else(|| info.phases.to_vec()),
+        dtype: dtype.unwrap_or(Dtype::F32),
+        inputs,
+        needs,
+        variables: built.variables,
+        dimensions: built.dimensions,
+        derived: Vec::new(),
+        restrict: Vec::new(),
+        require: Vec::new(),
+        exclude: Vec::new(),
+        include: Vec::new(),
+        parameters: built.parameters,
+        null: None,
+    };
+    let notes = (usage, &mut places);
+    rules::complete(cx, &mut case, wire, &expressions, shared, notes);
+    (case, places)
+}
+
+/// Backends by name or alias; without a list all of the workload.
+fn backends(
+    cx: &mut Context<'_>,
+    wire: &WireCase,
+    info: &'static WorkloadInfo,
+) -> Option<Vec<KnownBackend>> {
+    let Some(words) = &wire.backends else {
+        return Some(info.backends.iter().map(KnownBackend).collect());
+    };
+    backend_list(cx, words, info)
+}
+
+pub(super) fn backend_list(
+    cx: &mut Context<'_>,
+    words: &[Spanned<String>],
+    info: &'static WorkloadInfo,
+) -> Option<Vec<KnownBackend>> {
+    let mut found: Vec<KnownBackend> = Vec::new();
+    let mut sound = true;
+    for word in words {
+        match info.backend(&word.value).map(KnownBackend) {
+            Some(backend) if found.contains(&backend) => {
+                cx.twice(word.at, "backends", backend.name)
+            }
+            Some(backend) => found.push(backend),
+            None => {
+                sound = false;
+                let message = format!("`{}` has no backend `{}`", info.name, word.value);
+                let names: Vec<&str> = info.backends.iter().map(|each| each.name).collect();
+                cx.report(Code::UnknownBackend, word.at, message)
+                    .label("no backend of this workload")
+                    .help(suggest::among(&word.value, "backends", &names));
+            }
+        }
+    }
+    sound.then_some(found)
+}
+
+/// Phases by name; without a list all of the workload.
+pub(super) fn phases(
+    cx: &mut Context<'_>,
+    words: Option<&[Spanned<String>]>,
+    info: &'static WorkloadInfo,
+) -> Option<Vec<Phase>> {
+    let Some(words) = words else {
+        return Some(info.phases.to_vec());
+    };
+    let mut found = Vec::new();
+    let mut sound = true;
+    for word in words {
+        match info.phases.iter().find(|phase| phase.name() == word.value) {
+            Some(phase) if found.contains(phase) => cx.twice(word.at, "phases", phase.name()),
+            Some(phase) => found.push(*phase),
+            None => {
+                sound = false;
+                let message = format!("`{}` has no phase `{}`", info.name, word.value);
+                let names: Vec<&str> = info.phases.iter().map(|phase| phase.name()).collect();
+                cx.report(Code::UnknownPhase, word.at, message)
+                    .label("no phase of this workload")
+                    .help(suggest::among(&word.value, "phases", &names));
+            }
+        }
+    }
+    sound.then_some(found)
+}
+
+fn dtype(cx: &mut Context<'_>, wire: &WireCase, info: &'static WorkloadInfo) -> Option<Dtype> {
+    let Some(word) = &wire.dtype else {
+        return info.dtypes.first().copied();
+    };
+    let found = info.dtypes.iter().find(|dtype| dtype.name() == word.value);
+    if found.is_none() {
+        let message = format!("`{}` is not defined for `{}`", info.name, word.value);
+        let names: Vec<&str> = info.dtypes.iter().map(|dtype| dtype.name()).collect();
+        cx.report(Code::UnknownDtype, word.at, message)
+            .help(suggest::among(&word.value, "types", &names));
+    }
+    found.copied()
+}
+
+fn inputs(cx: &mut Context<'_>, wire: &WireCase) -> Option<InputFile> {
+    let wanted = wire.inputs.as_ref()?;
+    let path = cx.in_folder(wanted.at, &wanted.value);
+    let why = match cx.sources.inputs.get(&path) {
+        Some(Ok(file)) => return Some(file.clone()),
+        Some(Err(why)) => why.clone(),
+        None => "it was not read".to_owned(),
+    };
+    let message = format!("can't use the inputs `{}`: {why}", path.display());
+    cx.report(Code::InputFile, wanted.at, message)
+        .help("paths are relative to the manifest");
+    None
+}
+
+/// Cases that must have finished first, by index.
+fn needs(cx: &mut Context<'_>, wire: &WireCase, shared: &Shared<'_>) -> Vec<usize> {
+    let mut found = Vec::new();
+    for word in &wire.needs {
+        let mut cases = shared.cases.iter();
+        match cases.position(|case| case.name.value == word.value) {
+            Some(index) if found.contains(&index) => cx.twice(word.at, "needs", &word.value),
+            Some(index) => found.push(index),
+            None => {
+                let known: Vec<&str> = shared.cases.iter().map(|c| c.name.value.as_str()).collect();
+                cx.report(
+                    Code::UnknownCase,
+                    word.at,
+                    format!("unknown case `{}`", word.value),
+                )
+                .help(suggest::among(&word.value, "cases", &known));
+            }
+        }
+    }
+    found
+}
+
+/// Axes that are keys of the case itself, such as `lengths = "full"`.
+fn own_axes(
+    cx: &mut Context<'_>,
+    wire: &WireCase,
+    info: &'static WorkloadInfo,
+) -> Vec<axis::WireAxis> {
+    let path = format!("case.{}", wire.name.value);
+    let mut known = wire.known.clone();
+    known.extend(info.parameters.iter().map(|parameter| parameter.name));
+    let shared_axes = Default::default();
+    let mut found = Vec::new();
+    for entry in &wire.others {
+        if info.parameter(&entry.key).is_none() {
+            unknown_key(cx, &path, entry, &known);
+            continue;
+        }
+        cx.provenance.note(
+            &cx.texts,
+            format!("{path}.grid.{}", entry.key),
+            entry.value.at,
+        );
+        found.extend(axis::axis(cx, entry, &shared_axes));
+    }
+    found
+}
+
+/// Keeps where shared things that the case takes over were written.
+fn note_origins(cx: &mut Context<'_>, wire: &WireCase, shared: &Shared<'_>) {
+    let path = format!("case.{}", wire.name.value);
+    let mut note = |key: String, at: At| {
+        let full = format!("{path}.{key}");
+        if !cx.provenance.has(&full) {
+            cx.provenance.note(&cx.texts, full, at);
+        }
+    };
+    for axis in &shared.scope.axes {
+        note(format!("grid.{}", axis.name.value), axis.at);
+    }
+    for (name, text) in &shared.scope.derive {
+        note(format!("derive.{}", name.value), text.at);
+    }
+    for scope in [shared.scope, &wire.scope] {
+        for tie in &scope.ties {
+            for column in &tie.columns {
+                note(format!("grid.{}", column.value), tie.at);
+            }
+        }
+        let rules = scope.require.iter().chain(&scope.exclude);
+        for rule in rules {
+            note(format!("rule.{}", rule.when.text), rule.when.at);
+        }
+    }
+}
+
+/// The texts of all expressions of a scope.
+pub(super) fn texts_of(scope: &WireScope) -> impl Iterator<Item = &WireText> {
+    let rules = scope
+        .require
+        .iter()
+        .chain(&scope.exclude)
+        .map(|rule| &rule.when);
+    let axes = scope.axes.iter().filter_map(|axis| axis.when.as_ref());
+    let ties = scope.ties.iter().filter_map(|tie| tie.when.as_ref());
+    let restrict = scope
+        .restrict
+        .iter()
+        .filter_map(|restrict| restrict.when.as_ref());
+    rules.chain(axes).chain(ties).chain(restrict)
+}

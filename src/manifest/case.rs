@@ -1,0 +1,228 @@
+//! A case of a sweep: a workload, its variants, and the axes they are walked over.
+//!
+//! A case is self-contained: shared axes, rules and derived values were resolved into it. Its axes
+//! are held as *dimensions*, which are multiplied; a dimension has one column (a plain axis) or
+//! several that walk together (a zip, a table of rows).
+
+use std::fmt;
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sweeper_kernels::workload::{BackendInfo, WorkloadInfo};
+use sweeper_kernels::{Dtype, Phase, Value};
+
+use super::expression::Expression;
+use super::settings::Status;
+use crate::identity::Digest;
+
+/// A named case: workload x backends x phases over a grid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// Name in the manifest; in rows, but in no identity.
+    pub name: Arc<str>,
+    /// What is computed.
+    pub workload: KnownWorkload,
+    /// How, each once, at least one.
+    pub backends: Vec<KnownBackend>,
+    /// What is timed, each once, at least one.
+    pub phases: Vec<Phase>,
+    /// Type of the elements.
+    pub dtype: Dtype,
+    /// Tensors from a file instead of generated ones.
+    pub inputs: Option<InputFile>,
+    /// Cases that must have finished first, as indices into `Manifest::cases`.
+    pub needs: Vec<usize>,
+    /// Columns of all dimensions, in order.
+    pub variables: Vec<Variable>,
+    /// What is multiplied, slowest first.
+    pub dimensions: Vec<Dimension>,
+    /// Named expressions, each after those that it uses.
+    pub derived: Vec<Derived>,
+    /// Narrowed axes: points outside are not in the sweep at all.
+    pub restrict: Vec<Restrict>,
+    /// Conditions that a point must satisfy, else it is skipped.
+    pub require: Vec<Rule>,
+    /// Conditions under which a point is skipped.
+    pub exclude: Vec<Rule>,
+    /// Extra points, not subject to the rules above.
+    pub include: Vec<Include>,
+    /// Where each parameter of the workload comes from, in the workload's order.
+    pub parameters: Vec<ParameterSource>,
+    /// What the scripted test device answers, where the manifest has a `[null]` table.
+    pub null: Option<NullScript>,
+}
+
+/// A workload of the registry; equal by name.
+#[derive(Clone, Copy)]
+pub struct KnownWorkload(pub &'static WorkloadInfo);
+
+/// A backend of a workload; equal by name.
+#[derive(Clone, Copy)]
+pub struct KnownBackend(pub &'static BackendInfo);
+
+/// Tensors that were given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputFile {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// SHA-256 of the file.
+    pub digest: Digest,
+}
+
+/// One column of a dimension.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variable {
+    /// Name of the axis.
+    pub name: Arc<str>,
+    /// Index into `Case::dimensions`.
+    pub dimension: usize,
+    /// Column of that dimension.
+    pub column: usize,
+    /// Given by the manifest, not a default of the workload.
+    pub given: bool,
+}
+
+/// Something that is walked: rows of values for one or more variables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dimension {
+    /// Indices into `Case::variables`.
+    pub columns: Vec<usize>,
+    /// Rows, no two alike; those from `swept` on are reached by [`Include`] alone.
+    pub rows: Vec<Vec<Value>>,
+    /// How many rows are walked, at least one.
+    pub swept: usize,
+    /// The dimension exists only where this holds.
+    pub when: Option<Conditional>,
+}
+
+/// When a dimension exists.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conditional {
+    /// Condition over variants and dimensions that come before.
+    pub condition: Expression,
+    /// Values of the columns where the dimension does not exist.
+    pub otherwise: Vec<Value>,
+}
+
+/// A named expression.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Derived {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its value.
+    pub expression: Expression,
+}
+
+/// A condition with a reason.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// The condition.
+    pub when: Expression,
+    /// Why, for people; part of no identity.
+    pub reason: Arc<str>,
+}
+
+/// An axis narrowed to some of its values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Restrict {
+    /// Where the restriction holds; everywhere if absent.
+    pub when: Option<Expression>,
+    /// Index into `Case::variables`.
+    pub variable: usize,
+    /// Values that stay.
+    pub values: Vec<Value>,
+}
+
+/// An extra point, for some variants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Include {
+    /// One row of each dimension, as an index into its `rows`.
+    pub rows: Vec<usize>,
+    /// Indices into `Case::backends`.
+    pub backends: Vec<usize>,
+    /// Phases.
+    pub phases: Vec<Phase>,
+}
+
+/// Where a parameter's value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterSource {
+    /// A variable, by index.
+    Variable(usize),
+    /// A derived value, by index.
+    Derived(usize),
+}
+
+/// What the scripted test device answers for the points of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NullScript {
+    /// Median time in nanoseconds, a positive number.
+    pub time_ns: Expression,
+    /// Peak memory in bytes; where absent the program's own account stands.
+    pub memory_bytes: Option<Expression>,
+    /// Relative standard deviation of samples.
+    pub noise: f64,
+    /// The first that holds decides the status; `ok` where none does.
+    pub outcomes: Vec<(Expression, Status)>,
+}
+
+impl Case {
+    /// The index of the variable called `name`.
+    pub fn variable(&self, name: &str) -> Option<usize> {
+        self.variables
+            .iter()
+            .position(|variable| &*variable.name == name)
+    }
+
+    /// Values of a variable that are walked, in order, with repetitions where it is tied to others.
+    pub fn values(&self, variable: usize) -> impl Iterator<Item = &Value> {
+        let Variable {
+            dimension, column, ..
+        } = self.variables[variable];
+        let dimension = &self.dimensions[dimension];
+        dimension.rows[..dimension.swept]
+            .iter()
+            .map(move |row| &row[column])
+    }
+}
+
+impl Deref for KnownWorkload {
+    type Target = WorkloadInfo;
+
+    fn deref(&self) -> &WorkloadInfo {
+        self.0
+    }
+}
+
+impl PartialEq for KnownWorkload {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl fmt::Debug for KnownWorkload {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name)
+    }
+}
+
+impl Deref for KnownBackend {
+    type Target = BackendInfo;
+
+    fn deref(&self) -> &BackendInfo {
+        self.0
+    }
+}
+
+impl PartialEq for KnownBackend {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl fmt::Debug for KnownBackend {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name)
+    }
+}

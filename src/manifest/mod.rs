@@ -1,0 +1,184 @@
+//! The manifest: what a sweep is, as data.
+//!
+//! [`Sources`] reads files at the edge; [`Manifest::resolve`] is pure. It lays settings from outside
+//! over the text, reads it, checks everything against the workloads that there are, and reports all
+//! that is wrong at once. What comes out is plain typed data that cannot be wrong.
+//!
+//! Reading order: [`settings`] and [`case`] are what comes out. On the way there: `text`, `tree` (TOML
+//! with places), `merge` and [`overrides`], `section` (typed access), `decode` (settings), `wire`,
+//! `axis` and `forms` (cases as written), `build`, `dimensions` and `rules` (cases as meant), `check`
+//! (what can be judged on all points only). [`expression`] is the language of conditions;
+//! [`diagnostics`], [`codes`] and [`render`] are how errors look.
+
+pub mod settings;
+pub mod case;
+pub mod sources;
+pub mod overrides;
+pub mod expression;
+pub mod diagnostics;
+pub mod codes;
+pub mod render;
+pub mod provenance;
+mod text;
+mod tree;
+mod merge;
+mod variables;
+mod suggest;
+mod section;
+mod decode;
+mod wire;
+mod axis;
+mod forms;
+mod null;
+mod build;
+mod dimensions;
+mod applicable;
+pub(crate) mod rules;
+mod relate;
+mod check;
+mod resolve;
+mod hash;
+mod print;
+
+use sweeper_kernels::workload::WorkloadInfo;
+
+pub use case::Case;
+pub use diagnostics::{Diagnostic, Diagnostics};
+pub(crate) use dimensions::fitted;
+pub use null::NullDevice;
+pub use overrides::{OverrideOrigin, Overrides};
+pub use provenance::{Origin, Provenance};
+pub use settings::{
+    CacheSettings, Canonical, DeviceSettings, Limits, Measure, Output, PlanSettings, Report,
+};
+pub use sources::Sources;
+
+use crate::identity::ManifestHash;
+
+/// Version of the format.
+pub const SCHEMA: i64 = 1;
+
+/// A sweep, checked against the workloads that there are.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    /// Name, which names folders.
+    pub name: String,
+    /// The question that the sweep answers.
+    pub about: String,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// Seed of generated inputs and of orders.
+    pub seed: u64,
+    /// Cases in the order in which they are run: each after those it needs.
+    pub cases: Vec<Case>,
+    /// `[plan]`
+    pub plan: PlanSettings,
+    /// `[device]`
+    pub device: DeviceSettings,
+    /// `[cache]`
+    pub cache: CacheSettings,
+    /// `[measure]`
+    pub measure: Measure,
+    /// `[limits]`
+    pub limits: Limits,
+    /// `[output]`
+    pub output: Output,
+    /// `[report]`
+    pub report: Report,
+    /// `[null]`
+    pub null: Option<NullDevice>,
+    provenance: Provenance,
+    warnings: Diagnostics,
+}
+
+impl Manifest {
+    /// Turns sources into a manifest.
+    ///
+    /// # Errors
+    /// Everything that is wrong, in the order of the text; warnings too.
+    pub fn resolve(
+        sources: &Sources,
+        overrides: &Overrides,
+        registry: &[&'static WorkloadInfo],
+    ) -> Result<Self, Diagnostics> {
+        resolve::resolve(sources, overrides, registry)
+    }
+
+    /// The identity of what this manifest means.
+    pub fn hash(&self) -> ManifestHash {
+        hash::hash(self)
+    }
+
+    /// The full manifest as TOML, which resolves to an equal manifest.
+    pub fn resolved_toml(&self) -> String {
+        print::toml(self, false)
+    }
+
+    /// [`Manifest::resolved_toml`] with the origin of each value as a comment.
+    pub fn resolved_toml_with_origins(&self) -> String {
+        print::toml(self, true)
+    }
+
+    /// Where values came from.
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
+    /// What is probably not meant.
+    pub fn warnings(&self) -> &Diagnostics {
+        &self.warnings
+    }
+
+    /// The case called `name`.
+    pub fn case(&self, name: &str) -> Option<&Case> {
+        self.cases.iter().find(|case| &*case.name == name)
+    }
+}
+
+/// Equal if they say the same, wherever it was written.
+impl PartialEq for Manifest {
+    fn eq(&self, other: &Self) -> bool {
+        let Manifest {
+            name,
+            about,
+            tags,
+            seed,
+            cases,
+            plan,
+            device,
+            cache,
+            measure,
+            limits,
+            output,
+            report,
+            null,
+            provenance: _,
+            warnings: _,
+        } = self;
+        *name == other.name
+            && *about == other.about
+            && *tags == other.tags
+            && *seed == other.seed
+            && *cases == other.cases
+            && *plan == other.plan
+            && *device == other.device
+            && *cache == other.cache
+            && *measure == other.measure
+            && *limits == other.limits
+            && *output == other.output
+            && *report == other.report
+            && *null == other.null
+    }
+}
+
+/// The workloads of this build, as [`Manifest::resolve`] wants them.
+pub fn registry() -> Vec<&'static WorkloadInfo> {
+    let workloads = sweeper_kernels::registry::workloads().iter();
+    workloads.map(|workload| workload.info()).collect()
+}
+
+/// A noun with its article: `an integer`.
+pub(crate) fn article(noun: &str) -> String {
+    let vowel = noun.starts_with(['a', 'e', 'i', 'o', 'u']);
+    format!("{} {noun}", if vowel { "an" } else { "a" })
+}

@@ -1,0 +1,421 @@
+//! Settings from outside the manifest: flags, `--set`, environment variables.
+//!
+//! Each is a key path with raw text. Texts are TOML values, and also what is easier to type in a
+//! shell: `256,512` is a list, and a bare word is a string.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::diagnostics::{Code, Diagnostic, Diagnostics};
+use super::merge;
+use super::text::{At, Text, Texts};
+use super::tree::{self, Entry, Node, Raw, Table};
+
+/// Settings from outside the manifest, and how strictly it is judged.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    settings: Vec<Override>,
+    /// Warnings are errors.
+    pub deny_lints: bool,
+}
+
+/// One setting from outside the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    /// Key path such as `grid.T`; `*` stands for every key, as in `case.*.phases`.
+    pub path: String,
+    /// The value as it was typed.
+    pub text: String,
+    /// Where it was typed.
+    pub origin: OverrideOrigin,
+}
+
+/// Where a setting was typed; later ones win over earlier ones.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OverrideOrigin {
+    /// An environment variable, by name.
+    Environment(String),
+    /// `--set`.
+    Set,
+    /// A flag of its own, such as `--T`.
+    Flag(String),
+}
+
+impl Overrides {
+    /// No settings.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a setting. Among settings of one origin the last wins.
+    pub fn push(
+        &mut self,
+        path: impl Into<String>,
+        text: impl Into<String>,
+        origin: OverrideOrigin,
+    ) {
+        self.settings.push(Override {
+            path: path.into(),
+            text: text.into(),
+            origin,
+        });
+    }
+
+    /// Adds `key=value`, as `--set` takes it.
+    ///
+    /// # Errors
+    /// Text without `=` or without a key.
+    pub fn set(&mut self, assignment: &str) -> Result<(), Diagnostic> {
+        match assignment.split_once('=') {
+            Some((path, text)) if !path.trim().is_empty() => {
+                self.push(path.trim(), text.trim(), OverrideOrigin::Set);
+                Ok(())
+            }
+            _ => {
+                let message = format!("`--set {assignment}` is no assignment");
+                Err(Diagnostic::new(Code::Override, message)
+                    .help("write `--set KEY=VALUE`, such as `--set grid.T=256,512`"))
+            }
+        }
+    }
+
+    /// Adds a flag of guide 000 with its value, if it is one: `--T`, `--backends`, ...
+    pub fn flag(&mut self, flag: &str, value: Option<&str>) -> bool {
+        let Some(known) = FLAGS.iter().find(|known| known.flags.contains(&flag)) else {
+            return false;
+        };
+        let text = known.value.or(value).unwrap_or_default();
+        self.push(known.path, text, OverrideOrigin::Flag(flag.to_owned()));
+        true
+    }
+
+    /// All settings in the order in which they were added.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Override> {
+        self.settings.iter()
+    }
+}
+
+/// A flag that stands for a key.
+#[derive(Clone, Copy, Debug)]
+pub struct FlagInfo {
+    /// The flag and its other spellings.
+    pub flags: &'static [&'static str],
+    /// The key path it sets.
+    pub path: &'static str,
+    /// The text it sets, if it takes no value.
+    pub value: Option<&'static str>,
+    /// Meaning, one line.
+    pub about: &'static str,
+}
+
+const fn flag(
+    flags: &'static [&'static str],
+    path: &'static str,
+    value: Option<&'static str>,
+    about: &'static str,
+) -> FlagInfo {
+    FlagInfo {
+        flags,
+        path,
+        value,
+        about,
+    }
+}
+
+/// The flags of guide 000 and the keys they set.
+pub const FLAGS: &[FlagInfo] = &[
+    flag(
+        &["--device"],
+        "device.use",
+        None,
+        "where to run: auto, cpu, cuda:0, cuda:all",
+    ),
+    flag(&["--T"], "grid.T", None, "sequence lengths"),
+    flag(&["--K"], "grid.K", None, "maximum segment lengths"),
+    flag(&["--C"], "grid.C", None, "numbers of labels"),
+    flag(&["--B"], "grid.B", None, "batch sizes"),
+    flag(
+        &["--semirings"],
+        "grid.semiring",
+        None,
+        "semirings: Log, Max, Entropy",
+    ),
+    flag(
+        &["--phases"],
+        "case.*.phases",
+        None,
+        "phases: forward, backward, both",
+    ),
+    flag(&["--backends"], "case.*.backends", None, "backends"),
+    flag(
+        &["--compile-friendly"],
+        "plan.canonical",
+        Some("published"),
+        "sample configurations by canonical shape, as published",
+    ),
+    flag(
+        &["--max-canonical-shapes"],
+        "plan.max_canonical_shapes",
+        None,
+        "canonical shapes to sample",
+    ),
+    flag(
+        &["--samples-per-shape"],
+        "plan.samples_per_shape",
+        None,
+        "configurations of each canonical shape",
+    ),
+    flag(
+        &["--cache-dir", "--compile-cache-dir"],
+        "cache.dir",
+        None,
+        "folder of the kernel cache",
+    ),
+    flag(
+        &["--cache-size-gb", "--compile-cache-size-gb"],
+        "cache.size_gb",
+        None,
+        "size of the kernel cache in units of 2^30 bytes",
+    ),
+    flag(
+        &["--cache-upstream"],
+        "cache.upstream",
+        None,
+        "shared caches that are only read",
+    ),
+    flag(
+        &["--compile-threads"],
+        "cache.compile_threads",
+        None,
+        "threads that compile",
+    ),
+    flag(&["--output-dir"], "output.dir", None, "folder of results"),
+    flag(
+        &["--repeats"],
+        "measure.repeats",
+        None,
+        "samples of each point",
+    ),
+    flag(
+        &["--use-compile"],
+        "case.*.backends",
+        Some("fused_checkpointing->fused"),
+        "use the fused backend instead of the checkpointing one",
+    ),
+    flag(
+        &["--no-use-compile"],
+        "case.*.backends",
+        Some("fused->fused_checkpointing"),
+        "use the checkpointing backend instead of the fused one",
+    ),
+];
+
+impl fmt::Display for Override {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            OverrideOrigin::Environment(name) => write!(out, "environment variable {name}"),
+            OverrideOrigin::Set => write!(out, "--set {}", self.path),
+            OverrideOrigin::Flag(flag) => out.write_str(flag),
+        }
+    }
+}
+
+/// Applies all settings to the manifest `root`, adding each as a text of its own to `texts`.
+pub(super) fn apply(
+    root: &mut Node,
+    overrides: &Overrides,
+    texts: &mut Texts,
+    diagnostics: &mut Diagnostics,
+) {
+    let mut ordered: Vec<&Override> = overrides.iter().collect();
+    let rank = |origin: &OverrideOrigin| match origin {
+        OverrideOrigin::Environment(_) => 1,
+        OverrideOrigin::Set => 2,
+        OverrideOrigin::Flag(_) => 3,
+    };
+    ordered.sort_by_key(|setting| rank(&setting.origin));
+    let mut first = texts.0.len();
+    let mut last_rank = 0;
+    for setting in ordered {
+        let source = texts.0.len();
+        if rank(&setting.origin) != last_rank {
+            last_rank = rank(&setting.origin);
+            first = source;
+        }
+        texts.0.push(Text {
+            name: setting.to_string().into(),
+            text: setting.text.clone().into(),
+            is_file: false,
+        });
+        let whole = At::new(source, 0..setting.text.len());
+        let applied = match value(&setting.text, source) {
+            Ok(value) => Target {
+                setting,
+                value,
+                first,
+            }
+            .apply(root),
+            Err(message) => Err(message),
+        };
+        if let Err(message) = applied {
+            let message = format!("`{setting}` can't be applied: {message}");
+            diagnostics.push(Diagnostic::new(Code::Override, message).at(texts.place(whole)));
+        }
+    }
+}
+
+/// A setting that is being applied; settings from `first` on have the same rank.
+struct Target<'a> {
+    setting: &'a Override,
+    value: Node,
+    first: usize,
+}
+
+impl Target<'_> {
+    fn apply(&self, root: &mut Node) -> Result<(), String> {
+        let segments: Vec<&str> = self.setting.path.split('.').collect();
+        if segments.iter().any(|segment| segment.is_empty()) {
+            return Err(format!("`{}` is no key path", self.setting.path));
+        }
+        if let ["grid", axis] = *segments {
+            self.replace_in_cases(root, axis);
+        }
+        self.descend(root, &segments)
+    }
+
+    /// A shared axis that is set from outside wins over a case's own.
+    fn replace_in_cases(&self, root: &mut Node, axis: &str) {
+        let cases = root.table_mut().and_then(|table| table.get_mut("case"));
+        let Some(cases) = cases.and_then(|entry| entry.value.table_mut()) else {
+            return;
+        };
+        for case in &mut cases.entries {
+            let Some(table) = case.value.table_mut() else {
+                continue;
+            };
+            if let Some(entry) = table.get_mut(axis) {
+                entry.value = self.value.clone();
+            }
+            let grid = table
+                .get_mut("grid")
+                .and_then(|entry| entry.value.table_mut());
+            if let Some(entry) = grid.and_then(|grid| grid.get_mut(axis)) {
+                entry.value = self.value.clone();
+            }
+        }
+    }
+
+    fn descend(&self, node: &mut Node, segments: &[&str]) -> Result<(), String> {
+        let [segment, rest @ ..] = segments else {
+            return Ok(());
+        };
+        let path = &self.setting.path;
+        let Some(table) = node.table_mut() else {
+            return Err(format!("`{path}` goes through something that is no table"));
+        };
+        if *segment == "*" {
+            for entry in &mut table.entries {
+                self.descend(&mut entry.value, rest)?;
+            }
+            return Ok(());
+        }
+        if rest.is_empty() {
+            self.assign(table, segment);
+            return Ok(());
+        }
+        if table.get(segment).is_none() {
+            let raw = Raw::Table(Table::default());
+            let at = self.value.at;
+            table.set(self.entry(segment, Node { at, raw }));
+        }
+        match table.get_mut(segment) {
+            Some(entry) => self.descend(&mut entry.value, rest),
+            None => Ok(()),
+        }
+    }
+
+    fn assign(&self, table: &mut Table, key: &str) {
+        if let Some((from, to)) = self.setting.text.split_once("->") {
+            if let Some(entry) = table.get_mut(key) {
+                rename(&mut entry.value, from, to);
+            }
+            return;
+        }
+        let first = self.first;
+        let earlier = |at: At| (at.source as usize) < first;
+        merge::displace(table, key, self.value.text(), earlier);
+        table.set(self.entry(key, self.value.clone()));
+    }
+
+    fn entry(&self, key: &str, value: Node) -> Entry {
+        Entry {
+            key: key.to_owned(),
+            key_at: self.value.at,
+            value,
+        }
+    }
+}
+
+/// Replaces the name of a backend in a list: where both are listed already, `from` goes.
+fn rename(node: &mut Node, from: &str, to: &str) {
+    let spells = |node: &Node, word: &str| node.text() == Some(word);
+    let guide = from.replace("fused", "triton");
+    let change = |node: &mut Node| {
+        if spells(node, from) || spells(node, &guide) {
+            node.raw = Raw::Text(to.to_owned());
+        }
+    };
+    match &mut node.raw {
+        Raw::Array(items) => {
+            items.iter_mut().for_each(change);
+            let mut seen = false;
+            items.retain(|item| !spells(item, to) || !std::mem::replace(&mut seen, true));
+        }
+        _ => change(node),
+    }
+}
+
+/// The value that `text` stands for.
+fn value(text: &str, source: usize) -> Result<Node, String> {
+    let (trimmed, span) = trim(text, 0..text.len());
+    let at = At::new(source, span.clone());
+    if trimmed.starts_with(['[', '{', '"', '\'']) {
+        let mut node =
+            tree::parse_value(text, source).map_err(|error| error.message().to_owned())?;
+        node.at = at;
+        return Ok(node);
+    }
+    if !trimmed.contains(',') {
+        return Ok(scalar(trimmed, at));
+    }
+    let mut start = span.start;
+    let mut items = Vec::new();
+    for piece in trimmed.split(',') {
+        let (word, span) = trim(text, start..start + piece.len());
+        if !word.is_empty() {
+            items.push(scalar(word, At::new(source, span)));
+        }
+        start += piece.len() + 1;
+    }
+    let raw = Raw::Array(items);
+    Ok(Node { at, raw })
+}
+
+fn trim(text: &str, range: Range<usize>) -> (&str, Range<usize>) {
+    let piece = &text[range.clone()];
+    let start = range.start + piece.len() - piece.trim_start().len();
+    let piece = piece.trim();
+    (piece, start..start + piece.len())
+}
+
+/// A number, a boolean or a string in quotes, as TOML reads it; else a bare word.
+fn scalar(text: &str, at: At) -> Node {
+    let raw = match tree::parse_value(text, 0) {
+        Ok(Node {
+            raw: raw @ (Raw::Bool(_) | Raw::Int(_) | Raw::Float(_) | Raw::Text(_)),
+            ..
+        }) => raw,
+        _ => Raw::Text(text.to_owned()),
+    };
+    Node { at, raw }
+}

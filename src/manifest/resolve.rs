@@ -1,0 +1,394 @@
+//! The pipeline from sources to a manifest.
+
+use std::collections::BTreeMap;
+
+use sweeper_kernels::workload::WorkloadInfo;
+
+use super::build::{self, Places, Shared, Usage};
+use super::case::Case;
+use super::diagnostics::{Code, Diagnostic, Diagnostics, Severity};
+use super::null::WireNull;
+use super::provenance::Provenance;
+use super::section::{Context, Section};
+use super::sources::Sources;
+use super::tree::{self, Node, Raw, Table};
+use super::wire::{self, WireCase, WireScope};
+use super::{Manifest, Overrides, SCHEMA, check, decode, merge, overrides, relate, suggest};
+
+pub(super) fn resolve(
+    sources: &Sources,
+    overrides: &Overrides,
+    registry: &[&'static WorkloadInfo],
+) -> Result<Manifest, Diagnostics> {
+    let mut cx = Context::new(sources, sources.texts.clone());
+    let root = document(&mut cx, overrides);
+    let read = root.and_then(|root| read(&mut cx, &root, registry));
+    if let Some((manifest, places)) = &read
+        && cx.diagnostics.errors() == 0
+    {
+        check::check(&mut cx, manifest, places);
+    }
+    let mut diagnostics = cx.diagnostics;
+    diagnostics.settle();
+    match read {
+        Some((mut manifest, _)) if acceptable(&diagnostics, overrides) => {
+            manifest.provenance = cx.provenance;
+            manifest.warnings = diagnostics;
+            Ok(manifest)
+        }
+        _ => Err(diagnostics),
+    }
+}
+
+fn acceptable(diagnostics: &Diagnostics, overrides: &Overrides) -> bool {
+    let severities = diagnostics.iter().map(|each| each.code.severity());
+    let worst = severities.min();
+    match worst {
+        None => true,
+        Some(Severity::Warning) => !overrides.deny_lints,
+        Some(Severity::Error) => false,
+    }
+}
+
+/// The manifest as one tree: what it extends below, settings from outside above.
+fn document(cx: &mut Context<'_>, overrides: &Overrides) -> Option<Node> {
+    let count = cx.texts.0.len();
+    let mut merged: Option<Node> = None;
+    for source in (0..count).rev() {
+        let mut node = tree::parse(&cx.texts, source, &mut cx.diagnostics);
+        if source == 0 && cx.diagnostics.is_empty() {
+            refuse_empty(cx, &node);
+        }
+        if let Some(table) = node.table_mut()
+            && let Some(extends) = table.remove("extends")
+            && extends.value.text().is_none()
+        {
+            cx.wrong_type(&extends.value, "extends", "the path of a manifest");
+        }
+        merged = Some(match (merged, node.raw) {
+            (Some(mut base), Raw::Table(over)) => {
+                if let Some(base) = base.table_mut() {
+                    merge::overlay(base, over);
+                }
+                Node {
+                    at: node.at,
+                    ..base
+                }
+            }
+            (_, raw) => Node { at: node.at, raw },
+        });
+    }
+    let mut root = merged?;
+    // Text that could not be read leaves holes; what is around them would be judged wrongly.
+    if cx.diagnostics.errors() > 0 {
+        return None;
+    }
+    overrides::apply(&mut root, overrides, &mut cx.texts, &mut cx.diagnostics);
+    Some(root)
+}
+
+fn refuse_empty(cx: &mut Context<'_>, node: &Node) {
+    if node.table().is_some_and(|table| table.entries.is_empty()) {
+        let message = format!("the manifest `{}` is empty", cx.texts.0[0].name);
+        let diagnostic = Diagnostic::new(Code::Empty, message);
+        cx.diagnostics
+            .push(diagnostic.help("`sweeper init` writes a manifest to start from"));
+    }
+}
+
+/// Reads the whole tree. Everything is read even where something is wrong, so that all is reported.
+fn read(
+    cx: &mut Context<'_>,
+    root: &Node,
+    registry: &[&'static WorkloadInfo],
+) -> Option<(Manifest, Vec<Places>)> {
+    let empty = Table::default();
+    let mut section = cx.section(root, "")?;
+    schema(cx, &mut section);
+    let stem = default_name(cx);
+    let name = section.or(cx, "name", stem, name);
+    let about = section.or(cx, "about", String::new(), Context::text);
+    let tags = section
+        .take(cx, "tags")
+        .and_then(|node| cx.words(node, "tags"));
+    let tags = tags
+        .unwrap_or_default()
+        .into_iter()
+        .map(|tag| tag.value)
+        .collect();
+    let seed = section.or(cx, "seed", 42, |cx, node, key| {
+        cx.integer(node, key, 0, i64::MAX).map(|seed| seed as u64)
+    });
+    let (scope, wires) = cases_as_written(cx, &mut section);
+    let mut plan_section = decode::open(cx, &mut section, "plan", &empty);
+    let plan = decode::plan(cx, &mut plan_section);
+    let device = decode::read(cx, &mut section, "device", decode::device);
+    let cache = decode::read(cx, &mut section, "cache", decode::cache);
+    let measure = decode::read(cx, &mut section, "measure", decode::measure);
+    let mut limits_section = decode::open(cx, &mut section, "limits", &empty);
+    let mut limits = decode::limits(cx, &mut limits_section);
+    let output = decode::read(cx, &mut section, "output", decode::output);
+    let mut report_section = decode::open(cx, &mut section, "report", &empty);
+    let null = null(cx, &mut section);
+    section.finish(cx, &["extends"]);
+
+    let mentioned: Vec<String> = plan
+        .buckets
+        .iter()
+        .map(|(name, _)| name.to_string())
+        .collect();
+    let (cases, places) = cases(cx, &scope, &wires, registry, null.as_ref(), &mentioned);
+    relate::buckets(cx, &plan_section, &cases);
+    relate::published(cx, &plan_section, plan.canonical, &cases);
+    relate::prune(cx, &mut limits_section, &mut limits, &cases);
+    let report = relate::report(cx, &mut report_section, &cases);
+    if matches!(device.use_, super::settings::DeviceUse::Null) && null.is_none() {
+        let message = "the device `null` needs a `[null]` table that says what it answers";
+        let at = section
+            .table
+            .get("device")
+            .map_or(root.at, |entry| entry.value.at);
+        cx.report(Code::NullScript, at, message);
+    }
+    let manifest = Manifest {
+        name,
+        about,
+        tags,
+        seed,
+        cases,
+        plan,
+        device,
+        cache,
+        measure,
+        limits,
+        output,
+        report,
+        null: null.as_ref().map(WireNull::plain),
+        provenance: Provenance::default(),
+        warnings: Diagnostics::default(),
+    };
+    Some((manifest, places))
+}
+
+fn schema(cx: &mut Context<'_>, section: &mut Section<'_>) {
+    let Some(node) = section.take(cx, "schema") else {
+        cx.report(
+            Code::Schema,
+            section.at,
+            "the manifest does not say the version of its format",
+        )
+        .help(format!("write `schema = {SCHEMA}` at the top"));
+        return;
+    };
+    if !matches!(node.raw, Raw::Int(SCHEMA)) {
+        cx.report(Code::Schema, node.at, "unknown version of the format")
+            .label(format!("this build reads version {SCHEMA}"));
+    }
+}
+
+/// The name of the file, without its ending.
+fn default_name(cx: &Context<'_>) -> String {
+    let path = cx.texts.0.first().map_or("", |text| &text.name);
+    let stem = std::path::Path::new(path).file_stem().unwrap_or_default();
+    let plain = |c: char| if is_name_character(c) { c } else { '_' };
+    stem.to_string_lossy().chars().map(plain).collect()
+}
+
+fn is_name_character(c: char) -> bool {
+    matches!(c, '_' | '-' | '.') || c.is_alphanumeric()
+}
+
+fn name(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<String> {
+    let name = cx.text(node, key)?;
+    if !name.is_empty() && !name.starts_with('.') && name.chars().all(is_name_character) {
+        return Some(name);
+    }
+    cx.report(
+        Code::Name,
+        node.at,
+        format!("`{name}` can't be the name of a sweep"),
+    )
+    .label("letters, digits, `_`, `-` and `.`")
+    .help("folders are named by it");
+    None
+}
+
+fn cases_as_written(cx: &mut Context<'_>, section: &mut Section<'_>) -> (WireScope, Vec<WireCase>) {
+    let mut named = BTreeMap::new();
+    // Axes first: everything else can refer to them.
+    if let Some(grid) = section
+        .table
+        .get("grid")
+        .and_then(|entry| entry.value.table())
+    {
+        for entry in &grid.entries {
+            let mut quiet = Context::new(cx.sources, cx.texts.clone());
+            if let Some(axis) = super::axis::axis(&mut quiet, entry, &BTreeMap::new()) {
+                named.insert(entry.key.clone(), axis);
+            }
+        }
+    }
+    let scope = wire::scope(cx, section, &named);
+    let wires = match section.take(cx, "case") {
+        Some(node) => wire::cases(cx, node, &named),
+        None => Vec::new(),
+    };
+    if wires.is_empty() && cx.diagnostics.errors() == 0 {
+        cx.report(Code::NoCases, section.at, "the manifest has no cases")
+            .help("add `[case.NAME]` with `workload = \"...\"`");
+    }
+    (scope, wires)
+}
+
+fn null(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<WireNull> {
+    let node = section.take(cx, "null")?;
+    let mut inner = cx.section(node, "null")?;
+    WireNull::read(cx, &mut inner)
+}
+
+/// All cases, each after those it needs.
+fn cases(
+    cx: &mut Context<'_>,
+    scope: &WireScope,
+    wires: &[WireCase],
+    registry: &[&'static WorkloadInfo],
+    null: Option<&WireNull>,
+    mentioned: &[String],
+) -> (Vec<Case>, Vec<Places>) {
+    let workloads: Vec<_> = wires
+        .iter()
+        .map(|wire| build::workload(cx, wire, registry))
+        .collect();
+    let shared = Shared {
+        scope,
+        cases: wires,
+        workloads: &workloads,
+        null,
+        mentioned,
+    };
+    let mut usage = Usage::default();
+    let known = wires.iter().zip(&workloads);
+    let known = known.filter_map(|(wire, info)| Some((wire, (*info)?)));
+    let (cases, places): (Vec<Case>, Vec<Places>) = known
+        .map(|(wire, info)| build::case(cx, wire, info, &shared, &mut usage))
+        .unzip();
+    if cx.diagnostics.errors() > 0 {
+        return (cases, places);
+    }
+    unused(cx, scope, wires, &workloads, &usage);
+    in_order(cx, cases, places, wires)
+}
+
+/// Warns of shared things that no case has a use for.
+fn unused(
+    cx: &mut Context<'_>,
+    scope: &WireScope,
+    wires: &[WireCase],
+    workloads: &[Option<&'static WorkloadInfo>],
+    usage: &Usage,
+) {
+    let Some(info) = workloads.iter().flatten().next() else {
+        return;
+    };
+    let own = wires.iter().flat_map(|wire| &wire.scope.axes);
+    let referred: Vec<&String> = own.filter_map(|axis| axis.refers_to.as_ref()).collect();
+    for axis in &scope.axes {
+        let name = &axis.name.value;
+        if !usage.axes.contains(name) && !referred.contains(&name) {
+            super::dimensions::unused(cx, name, axis.name.at, info);
+        }
+    }
+    for column in scope.ties.iter().filter_map(|tie| tie.columns.first()) {
+        if !usage.axes.contains(&column.value) {
+            super::dimensions::unused(cx, &column.value, column.at, info);
+        }
+    }
+    for text in build::texts_of(scope) {
+        let is_rule = matches!(text.key.as_str(), "when" | "that");
+        let of_axis = scope
+            .axes
+            .iter()
+            .any(|axis| axis.when.as_ref().is_some_and(|w| w.at == text.at))
+            || scope
+                .ties
+                .iter()
+                .any(|tie| tie.when.as_ref().is_some_and(|w| w.at == text.at));
+        if is_rule && !of_axis && !usage.expressions.contains(&text.at) {
+            cx.report(Code::NeverFires, text.at, "this rule belongs to no case")
+                .label("no single case has all these names");
+        }
+    }
+    for (name, text) in &scope.derive {
+        if !usage.expressions.contains(&text.at) {
+            let message = format!("no case can compute `{}`", name.value);
+            cx.report(Code::UnusedDerived, name.at, message)
+                .label("no single case has all these names");
+        }
+    }
+    for include in &scope.include {
+        if usage.includes.contains(&include.at) {
+            continue;
+        }
+        let message = "the extra point belongs to no case";
+        let known: Vec<&str> = wires.iter().map(|wire| wire.name.value.as_str()).collect();
+        match &include.case {
+            Some(case) => {
+                cx.report(
+                    Code::UnknownCase,
+                    case.at,
+                    format!("unknown case `{}`", case.value),
+                )
+                .help(suggest::among(&case.value, "cases", &known));
+            }
+            None => {
+                cx.report(Code::Include, include.at, message)
+                    .label("no case has all these axes");
+            }
+        }
+    }
+}
+
+/// Orders cases so that each comes after those it needs.
+fn in_order(
+    cx: &mut Context<'_>,
+    cases: Vec<Case>,
+    places: Vec<Places>,
+    wires: &[WireCase],
+) -> (Vec<Case>, Vec<Places>) {
+    let mut order: Vec<usize> = Vec::new();
+    while order.len() < cases.len() {
+        let ready = |index: &usize| {
+            !order.contains(index) && cases[*index].needs.iter().all(|need| order.contains(need))
+        };
+        let Some(next) = (0..cases.len()).find(ready) else {
+            let stuck = (0..cases.len()).filter(|index| !order.contains(index));
+            let names: Vec<&str> = stuck.clone().map(|index| &*cases[index].name).collect();
+            let needs = stuck.filter_map(|index| wires[index].needs.first()).next();
+            let at = needs.map_or(wires[0].at, |need| need.at);
+            let message = format!("cases wait for each other: {}", names.join(", "));
+            cx.report(Code::NeedsCycle, at, message)
+                .label("never gets its turn");
+            return (cases, places);
+        };
+        order.push(next);
+    }
+    let place_of = |index: usize| {
+        order
+            .iter()
+            .position(|held| *held == index)
+            .unwrap_or(index)
+    };
+    let mut sorted: Vec<(usize, (Case, Places))> = cases
+        .into_iter()
+        .zip(places)
+        .enumerate()
+        .map(|(index, (mut case, places))| {
+            case.needs
+                .iter_mut()
+                .for_each(|need| *need = place_of(*need));
+            (place_of(index), (case, places))
+        })
+        .collect();
+    sorted.sort_by_key(|(place, _)| *place);
+    sorted.into_iter().map(|(_, pair)| pair).unzip()
+}

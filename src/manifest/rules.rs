@@ -1,0 +1,441 @@
+//! Everything in a case that is an expression: derived values, conditions, extra points.
+
+use std::sync::Arc;
+
+use sweeper_kernels::Value;
+use sweeper_kernels::workload::{ParameterKind, WorkloadInfo};
+
+use super::applicable::Applicable;
+use super::build::{self, Places, Shared, Usage};
+use super::case::{Case, Derived, Dimension, Include, NullScript, Restrict, Rule, Variable};
+use super::diagnostics::Code;
+use super::dimensions::{fit, kind_of, names};
+use super::expression::{Expression, Fault, FaultKind, Kind, Known, Scope, Tree};
+use super::section::{Context, Spanned};
+use super::suggest;
+use super::wire::{WireCase, WireInclude, WireRestrict, WireRule, WireScope, WireText};
+
+/// Slots before the variables: backend, phase, dtype, workload.
+pub(crate) const VARIANTS: usize = 4;
+
+/// What expressions of a case can name: variants, then variables. Derived values are added after.
+pub(super) fn scope(
+    info: &'static WorkloadInfo,
+    variables: &[Variable],
+    dimensions: &[Dimension],
+) -> Scope {
+    let text = |name: &str, words| Known {
+        name: name.into(),
+        kind: Kind::Text,
+        words,
+    };
+    let backends = info
+        .backends
+        .iter()
+        .map(|each| (each.name, each.aliases))
+        .collect();
+    let phases = info
+        .phases
+        .iter()
+        .map(|phase| (phase.name(), &[][..]))
+        .collect();
+    let dtypes = info
+        .dtypes
+        .iter()
+        .map(|dtype| (dtype.name(), &[][..]))
+        .collect();
+    let mut names = vec![
+        text("backend", Some(backends)),
+        text("phase", Some(phases)),
+        text("dtype", Some(dtypes)),
+        text("workload", None),
+    ];
+    names.extend(variables.iter().map(|variable| {
+        let words = match info
+            .parameter(&variable.name)
+            .map(|parameter| parameter.kind)
+        {
+            Some(ParameterKind::Choice(words)) => Some(words.to_vec()),
+            _ => None,
+        };
+        Known {
+            name: variable.name.clone(),
+            kind: kind_of(variable, dimensions),
+            words,
+        }
+    }));
+    Scope { names }
+}
+
+/// Parses and checks an expression; what is wrong is reported at its place in the string.
+pub(super) fn compile(cx: &mut Context<'_>, wire: &WireText, scope: &Scope) -> Option<Expression> {
+    let WireText { key, text, at } = wire;
+    let tree = match Tree::parse(text) {
+        Ok(tree) => tree,
+        Err(error) => {
+            let place = cx.texts.inside(*at, text, error.span);
+            cx.report(
+                Code::ExpressionSyntax,
+                place,
+                format!("`{key}` is not an expression"),
+            )
+            .label(error.message)
+            .help(error.help.unwrap_or_default());
+            return None;
+        }
+    };
+    let mut names = Vec::new();
+    tree.names(&mut |name, _| names.push(name.to_owned()));
+    if names
+        .iter()
+        .any(|name| cx.broken.contains(name) && scope.find(name).is_none())
+    {
+        return None;
+    }
+    match Expression::compile(text, &tree, scope) {
+        Ok(expression) => {
+            for span in expression.float_equalities() {
+                let place = cx.texts.inside(*at, text, span.clone());
+                cx.report(Code::FloatEquality, place, "a float is compared with `==`")
+                    .label("hardly ever equal")
+                    .help("compare with `<` and `>`, or give the axis integers");
+            }
+            Some(expression)
+        }
+        Err(faults) => {
+            faults
+                .into_iter()
+                .for_each(|fault| report(cx, wire, fault, scope));
+            None
+        }
+    }
+}
+
+fn report(cx: &mut Context<'_>, wire: &WireText, fault: Fault, scope: &Scope) {
+    let place = cx.texts.inside(wire.at, &wire.text, fault.span);
+    match fault.kind {
+        FaultKind::UnknownName(name) => {
+            let known = names(scope);
+            let message = format!("unknown axis `{name}` in `{}`", wire.key);
+            cx.report(Code::UnknownName, place, message)
+                .label("not an axis, derived value or variable of this case")
+                .help(suggest::among(&name, "in scope", &known));
+        }
+        FaultKind::UnknownWord { word, name, known } => {
+            let code = match name.as_str() {
+                "backend" => Code::UnknownBackend,
+                "phase" => Code::UnknownPhase,
+                "dtype" => Code::UnknownDtype,
+                _ => Code::UnknownChoice,
+            };
+            cx.report(code, place, format!("`{name}` is never `{word}`"))
+                .label("no value of it")
+                .help(suggest::among(&word, "values", &known));
+        }
+        FaultKind::Mismatch(label) => {
+            let message = format!("`{}` combines kinds that don't go together", wire.key);
+            cx.report(Code::ExpressionKind, place, message).label(label);
+        }
+    }
+}
+
+/// A condition.
+pub(super) fn condition(
+    cx: &mut Context<'_>,
+    wire: &WireText,
+    scope: &Scope,
+) -> Option<Expression> {
+    let expression = compile(cx, wire, scope)?;
+    if expression.kind() == Kind::Bool {
+        return Some(expression);
+    }
+    cx.report(
+        Code::NotACondition,
+        wire.at,
+        format!("`{}` is neither true nor false", wire.key),
+    )
+    .label(format!("this is {}", expression.kind().noun()))
+    .help("compare it with something");
+    None
+}
+
+/// Fills in derived values, rules, extra points and the script of the test device; where each of
+/// them was written goes into `places`.
+pub(super) fn complete(
+    cx: &mut Context<'_>,
+    case: &mut Case,
+    wire: &WireCase,
+    applicable: &Applicable,
+    shared: &Shared<'_>,
+    (usage, places): (&mut Usage, &mut Places),
+) {
+    let info = case.workload.0;
+    let mut scope = scope(info, &case.variables, &case.dimensions);
+    derive(cx, case, applicable, &mut scope, usage, places);
+    let mut apply = |text: &WireText| {
+        let applies = applicable.applies(text, info, shared);
+        if applies {
+            usage.expressions.insert(text.at);
+        }
+        applies
+    };
+    let scopes = [shared.scope, &wire.scope];
+    for rule in scopes.iter().flat_map(|scope| &scope.require) {
+        if apply(&rule.when) {
+            let rule_of = rule_of(cx, rule, &scope, "required");
+            case.require.extend(rule_of);
+            places.require.push(rule.when.clone());
+        }
+    }
+    for rule in scopes.iter().flat_map(|scope| &scope.exclude) {
+        if apply(&rule.when) {
+            let rule_of = rule_of(cx, rule, &scope, "excluded");
+            case.exclude.extend(rule_of);
+            places.exclude.push(rule.when.clone());
+        }
+    }
+    for (scope_of, is_own) in scopes.iter().zip([false, true]) {
+        for wire in &scope_of.restrict {
+            let when_applies = wire.when.as_ref().is_none_or(&mut apply);
+            let foreign = !is_own && shared.is_foreign(&wire.axis.value, info);
+            if when_applies && !foreign {
+                restrict(cx, case, wire, &scope);
+                places.restrict.push((wire.axis.at, wire.when.clone()));
+            }
+        }
+    }
+    includes(cx, case, &scopes, (usage, places));
+    case.null = shared.null.and_then(|null| script(cx, null, &scope));
+}
+
+/// Extra points: those of the case, shared ones that name it, and shared ones whose axes it has.
+fn includes(
+    cx: &mut Context<'_>,
+    case: &mut Case,
+    scopes: &[&WireScope; 2],
+    (usage, places): (&mut Usage, &mut Places),
+) {
+    for (scope, is_own) in scopes.iter().zip([false, true]) {
+        for wire in &scope.include {
+            let has_all = || {
+                let mut names = wire.values.iter().map(|(name, _)| &name.value);
+                names.all(|name| case.variable(name).is_some())
+            };
+            let named = wire.case.as_ref().map(|case| case.value.as_str());
+            if is_own || named.map_or_else(has_all, |name| name == &*case.name) {
+                usage.includes.insert(wire.at);
+                let extra = include(cx, case, wire);
+                case.include.extend(extra);
+                places.include.push(wire.at);
+            }
+        }
+    }
+}
+
+fn derive(
+    cx: &mut Context<'_>,
+    case: &mut Case,
+    applicable: &Applicable,
+    scope: &mut Scope,
+    usage: &mut Usage,
+    places: &mut Places,
+) {
+    for (name, text) in &applicable.derived {
+        usage.expressions.insert(text.at);
+        places.derived.push(text.clone());
+        if case
+            .variable(&name.value)
+            .is_some_and(|index| case.variables[index].given)
+        {
+            let message = format!("`{}` is an axis and a derived value", name.value);
+            cx.report(Code::AxisTwice, name.at, message)
+                .label("an axis of this name is walked");
+        }
+        let expression = compile(cx, text, scope);
+        let kind = expression.as_ref().map_or(Kind::Int, Expression::kind);
+        let shared_name: Arc<str> = name.value.as_str().into();
+        scope.names.push(Known {
+            name: shared_name.clone(),
+            kind,
+            words: None,
+        });
+        case.derived.extend(expression.map(|expression| Derived {
+            name: shared_name,
+            expression,
+        }));
+    }
+}
+
+fn rule_of(cx: &mut Context<'_>, wire: &WireRule, scope: &Scope, verb: &str) -> Option<Rule> {
+    let when = condition(cx, &wire.when, scope)?;
+    let reason = match &wire.reason {
+        Some(reason) => reason.as_str().into(),
+        None => format!("{verb}: {}", wire.when.text).into(),
+    };
+    Some(Rule { when, reason })
+}
+
+fn restrict(cx: &mut Context<'_>, case: &mut Case, wire: &WireRestrict, scope: &Scope) {
+    let Some(variable) = variable(cx, case, &wire.axis, "keep") else {
+        return;
+    };
+    let parameter = case.workload.parameter(&case.variables[variable].name);
+    let values: Vec<Value> = wire
+        .values
+        .iter()
+        .filter_map(|cell| match parameter {
+            Some(parameter) => fit(cx, cell, parameter),
+            None => Some(cell.value.clone()),
+        })
+        .collect();
+    let when = match &wire.when {
+        Some(when) => match condition(cx, when, scope) {
+            Some(when) => Some(when),
+            None => return,
+        },
+        None => None,
+    };
+    case.restrict.push(Restrict {
+        when,
+        variable,
+        values,
+    });
+}
+
+/// The variable that a key names.
+fn variable(cx: &mut Context<'_>, case: &Case, name: &Spanned<String>, key: &str) -> Option<usize> {
+    let found = case.variable(&name.value);
+    if found.is_none() {
+        let known: Vec<&str> = case
+            .variables
+            .iter()
+            .map(|variable| &*variable.name)
+            .collect();
+        let message = format!("unknown axis `{}` in `{key}`", name.value);
+        cx.report(Code::UnknownAxis, name.at, message)
+            .label("not an axis of this case")
+            .help(suggest::among(&name.value, "axes", &known));
+    }
+    found
+}
+
+/// An extra point. Values that no axis has become rows that are not walked.
+fn include(cx: &mut Context<'_>, case: &mut Case, wire: &WireInclude) -> Option<Include> {
+    let info = case.workload.0;
+    let mut given: Vec<(usize, Value)> = Vec::new();
+    for (name, cell) in &wire.values {
+        let index = variable(cx, case, name, "point")?;
+        let value = match info.parameter(&name.value) {
+            Some(parameter) => fit(cx, cell, parameter)?,
+            None => cell.value.clone(),
+        };
+        given.push((index, value));
+    }
+    let mut rows = Vec::new();
+    for index in 0..case.dimensions.len() {
+        rows.push(row_of(cx, case, wire, index, &given)?);
+    }
+    let backends = match &wire.backends {
+        Some(words) => {
+            let listed = build::backend_list(cx, words, info)?;
+            let backends = case.backends.iter().enumerate();
+            let mine = backends.filter(|(_, backend)| listed.contains(backend));
+            mine.map(|(index, _)| index).collect()
+        }
+        None => (0..case.backends.len()).collect(),
+    };
+    let phases = match &wire.phases {
+        Some(words) => build::phases(cx, Some(words), info)?,
+        None => case.phases.clone(),
+    };
+    Some(Include {
+        rows,
+        backends,
+        phases,
+    })
+}
+
+/// The row of a dimension that an extra point is on.
+fn row_of(
+    cx: &mut Context<'_>,
+    case: &mut Case,
+    wire: &WireInclude,
+    index: usize,
+    given: &[(usize, Value)],
+) -> Option<usize> {
+    let dimension = &case.dimensions[index];
+    let value_of = |column: &usize| given.iter().find(|(variable, _)| variable == column);
+    let cells: Vec<_> = dimension.columns.iter().map(value_of).collect();
+    if cells.iter().all(Option::is_none) && dimension.swept == 1 {
+        return Some(0);
+    }
+    let missing = dimension
+        .columns
+        .iter()
+        .zip(&cells)
+        .find(|(_, cell)| cell.is_none());
+    if let Some((column, _)) = missing {
+        let name = &case.variables[*column].name;
+        cx.report(
+            Code::Include,
+            wire.at,
+            format!("the extra point does not say its `{name}`"),
+        )
+        .label(format!("`{name}` has several values"))
+        .help("every axis with more than one value needs one here");
+        return None;
+    }
+    let row: Vec<Value> = cells
+        .into_iter()
+        .flatten()
+        .map(|(_, value)| value.clone())
+        .collect();
+    let kinds = row.iter().zip(&dimension.rows[0]);
+    if let Some((cell, held)) = { kinds }.find(|(a, b)| a.kind() != b.kind()) {
+        let message = format!(
+            "the extra point has {} where the axis has {}",
+            super::article(cell.kind()),
+            super::article(held.kind())
+        );
+        cx.report(Code::MixedKinds, wire.at, message);
+        return None;
+    }
+    let rows = &mut case.dimensions[index].rows;
+    if let Some(found) = rows.iter().position(|held| *held == row) {
+        return Some(found);
+    }
+    rows.push(row);
+    Some(rows.len() - 1)
+}
+
+fn script(cx: &mut Context<'_>, null: &super::null::WireNull, scope: &Scope) -> Option<NullScript> {
+    let time_ns = number(cx, &null.time_ns, scope);
+    let memory_bytes = match &null.memory_bytes {
+        Some(wire) => Some(number(cx, wire, scope)?),
+        None => None,
+    };
+    let outcomes = null.outcomes.iter();
+    let outcomes = outcomes
+        .map(|(when, status)| Some((condition(cx, when, scope)?, *status)))
+        .collect::<Option<Vec<_>>>();
+    Some(NullScript {
+        time_ns: time_ns?,
+        memory_bytes,
+        noise: null.noise,
+        outcomes: outcomes?,
+    })
+}
+
+fn number(cx: &mut Context<'_>, wire: &WireText, scope: &Scope) -> Option<Expression> {
+    let expression = compile(cx, wire, scope)?;
+    if matches!(expression.kind(), Kind::Int | Kind::Float) {
+        return Some(expression);
+    }
+    cx.report(
+        Code::ExpressionKind,
+        wire.at,
+        format!("`{}` is not a number", wire.key),
+    )
+    .label(format!("this is {}", expression.kind().noun()));
+    None
+}

@@ -1,0 +1,377 @@
+//! Typed access to tables: every reader checks, reports at the place, and goes on.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use super::diagnostics::{Code, Diagnostic, Diagnostics, Report};
+use super::provenance::Provenance;
+use super::settings::Word;
+use super::sources::Sources;
+use super::suggest;
+use super::text::{At, Texts};
+use super::tree::{Entry, Node, Raw, Table};
+use super::variables;
+
+/// What the readers share: sources to look into, and places to report to.
+pub(super) struct Context<'a> {
+    pub(super) sources: &'a Sources,
+    /// The sources' texts, and those of settings from outside.
+    pub(super) texts: Texts,
+    pub(super) diagnostics: Diagnostics,
+    pub(super) provenance: Provenance,
+    /// Names of axes that could not be read: that they are missing is no second mistake.
+    pub(super) broken: BTreeSet<String>,
+}
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+pub(super) struct Spanned<T> {
+    pub(super) value: T,
+    pub(super) at: At,
+}
+
+impl<'s> Context<'s> {
+    /// Reports something at a place.
+    pub(super) fn report(&mut self, code: Code, at: At, message: impl Into<String>) -> Report<'_> {
+        let diagnostic = Diagnostic::new(code, message).at(self.texts.place(at));
+        self.diagnostics.report(diagnostic)
+    }
+
+    /// A fresh context over the same sources.
+    pub(super) fn new(sources: &'s Sources, texts: Texts) -> Self {
+        Context {
+            sources,
+            texts,
+            diagnostics: Diagnostics::default(),
+            provenance: Provenance::default(),
+            broken: BTreeSet::new(),
+        }
+    }
+
+    /// `path:line`, for notes that refer to another place.
+    pub(super) fn name_of(&self, at: At) -> String {
+        let place = self.texts.place(at);
+        if place.is_file {
+            format!("{}:{}", place.name, place.line)
+        } else {
+            place.name
+        }
+    }
+
+    /// Reports a value of the wrong type.
+    pub(super) fn wrong_type(&mut self, node: &Node, key: &str, wanted: &str) {
+        let message = format!("`{key}` takes {wanted}");
+        let label = format!("this is {}", node.kind());
+        self.report(Code::WrongType, node.at, message).label(label);
+    }
+
+    /// A string. Settings from outside need no quotes, whatever they look like.
+    pub(super) fn text(&mut self, node: &Node, key: &str) -> Option<String> {
+        match &node.raw {
+            Raw::Text(text) => Some(text.clone()),
+            _ if !self.is_file(node.at) => Some(self.texts.slice(node.at).to_owned()),
+            _ => {
+                self.wrong_type(node, key, "a string");
+                None
+            }
+        }
+    }
+
+    /// `path` relative to the folder of the manifest that `at` is in.
+    pub(super) fn in_folder(&self, at: At, path: &std::path::Path) -> PathBuf {
+        match self.sources.folders.get(at.source as usize) {
+            Some(folder) => folder.join(path),
+            None => path.to_owned(),
+        }
+    }
+
+    pub(super) fn is_file(&self, at: At) -> bool {
+        self.texts.0[at.source as usize].is_file
+    }
+
+    /// A string with environment variables in it.
+    pub(super) fn expanded(&mut self, node: &Node, key: &str) -> Option<String> {
+        let text = self.text(node, key)?;
+        match variables::expand(&text, &self.sources.environment) {
+            Ok(text) => Some(text),
+            Err(unset) => {
+                let at = self.texts.inside(node.at, &text, unset.span);
+                self.report(Code::Variable, at, unset.message)
+                    .help("give a default: `${NAME:-default}`");
+                None
+            }
+        }
+    }
+
+    /// A path with environment variables in it; relative paths stay as they are.
+    pub(super) fn path(&mut self, node: &Node, key: &str) -> Option<PathBuf> {
+        let text = self.expanded(node, key)?;
+        if text.is_empty() {
+            self.report(
+                Code::OutOfBounds,
+                node.at,
+                format!("`{key}` is an empty path"),
+            );
+            return None;
+        }
+        Some(PathBuf::from(text))
+    }
+
+    pub(super) fn boolean(&mut self, node: &Node, key: &str) -> Option<bool> {
+        match node.raw {
+            Raw::Bool(value) => Some(value),
+            _ => {
+                self.wrong_type(node, key, "true or false");
+                None
+            }
+        }
+    }
+
+    /// An integer from `least` to `most`.
+    pub(super) fn integer(&mut self, node: &Node, key: &str, least: i64, most: i64) -> Option<i64> {
+        match node.raw {
+            Raw::Int(value) if (least..=most).contains(&value) => Some(value),
+            Raw::Int(_) => {
+                let message = format!("`{key}` is out of bounds");
+                let label = if most == i64::MAX {
+                    format!("must be at least {least}")
+                } else {
+                    format!("must be from {least} to {most}")
+                };
+                self.report(Code::OutOfBounds, node.at, message)
+                    .label(label);
+                None
+            }
+            _ => {
+                self.wrong_type(node, key, "an integer");
+                None
+            }
+        }
+    }
+
+    /// A count, at least one.
+    pub(super) fn count(&mut self, node: &Node, key: &str) -> Option<u32> {
+        let value = self.integer(node, key, 1, i64::from(u32::MAX))?;
+        u32::try_from(value).ok()
+    }
+
+    /// A number over zero, integer or float.
+    pub(super) fn positive(&mut self, node: &Node, key: &str) -> Option<f64> {
+        let value = self.number(node, key)?;
+        if value > 0.0 {
+            return Some(value);
+        }
+        let message = format!("`{key}` is out of bounds");
+        self.report(Code::OutOfBounds, node.at, message)
+            .label("must be more than zero");
+        None
+    }
+
+    pub(super) fn number(&mut self, node: &Node, key: &str) -> Option<f64> {
+        match node.raw {
+            Raw::Int(value) => Some(value as f64),
+            Raw::Float(value) => Some(value),
+            _ => {
+                self.wrong_type(node, key, "a number");
+                None
+            }
+        }
+    }
+
+    /// One of the words of `W`.
+    pub(super) fn word<W: Word>(&mut self, node: &Node, key: &str) -> Option<W> {
+        let text = self.text(node, key)?;
+        let found = W::parse(&text);
+        if found.is_none() {
+            self.unknown_word(node.at, key, &text, W::WORDS.iter().map(|(word, _)| *word));
+        }
+        found
+    }
+
+    pub(super) fn unknown_word<'a>(
+        &mut self,
+        at: At,
+        key: &str,
+        word: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) {
+        let known: Vec<&str> = known.into_iter().collect();
+        let message = format!("`{key}` can't be `{word}`");
+        self.report(Code::UnknownWord, at, message)
+            .label(format!("not one of: {}", known.join(" ")))
+            .help(suggest::did_you_mean(word, known.iter().copied()));
+    }
+
+    /// Strings of a list, at least one; a single string is a list of one.
+    pub(super) fn words(&mut self, node: &Node, key: &str) -> Option<Vec<Spanned<String>>> {
+        let items = self.items(node, key)?;
+        let words: Vec<_> = items
+            .iter()
+            .filter_map(|item| {
+                let value = self.text(item, key)?;
+                Some(Spanned { value, at: item.at })
+            })
+            .collect();
+        (words.len() == items.len()).then_some(words)
+    }
+
+    /// Items of a list; anything else is a list of one.
+    fn items<'n>(&mut self, node: &'n Node, key: &str) -> Option<&'n [Node]> {
+        match &node.raw {
+            Raw::Array(items) if items.is_empty() => {
+                let message = format!("`{key}` is an empty list");
+                self.report(Code::EmptyAxis, node.at, message)
+                    .label("needs at least one");
+                None
+            }
+            Raw::Array(items) => Some(items),
+            Raw::Table(_) => {
+                self.wrong_type(node, key, "a list");
+                None
+            }
+            _ => Some(std::slice::from_ref(node)),
+        }
+    }
+
+    /// Words of `W` in a list, each once.
+    pub(super) fn word_list<W: Word>(&mut self, node: &Node, key: &str) -> Option<Vec<W>> {
+        let mut found: Vec<W> = Vec::new();
+        for item in self.items(node, key)? {
+            let Some(word) = self.word::<W>(item, key) else {
+                continue;
+            };
+            if found.contains(&word) {
+                self.twice(item.at, key, word.word());
+            } else {
+                found.push(word);
+            }
+        }
+        Some(found)
+    }
+
+    pub(super) fn twice(&mut self, at: At, key: &str, word: &str) {
+        let message = format!("`{word}` is listed twice in `{key}`");
+        self.report(Code::Duplicate, at, message)
+            .label("listed before");
+    }
+
+    /// Opens a table for reading.
+    pub(super) fn section<'n>(&mut self, node: &'n Node, path: &str) -> Option<Section<'n>> {
+        match node.table() {
+            Some(table) => Some(Section::new(table, node.at, path)),
+            None => {
+                self.wrong_type(node, path, "a table");
+                None
+            }
+        }
+    }
+}
+
+/// A table that is being read: keys that nobody asked for are unknown.
+pub(super) struct Section<'n> {
+    pub(super) table: &'n Table,
+    pub(super) at: At,
+    pub(super) path: String,
+    asked: BTreeSet<&'static str>,
+}
+
+impl<'n> Section<'n> {
+    pub(super) fn new(table: &'n Table, at: At, path: &str) -> Self {
+        Section {
+            table,
+            at,
+            path: path.to_owned(),
+            asked: BTreeSet::new(),
+        }
+    }
+
+    /// The key path of `key`.
+    pub(super) fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
+    }
+
+    /// The value of `key`, if it is there; its origin is kept.
+    pub(super) fn take(&mut self, cx: &mut Context<'_>, key: &'static str) -> Option<&'n Node> {
+        self.asked.insert(key);
+        let entry = self.table.get(key)?;
+        cx.provenance
+            .note(&cx.texts, self.path_of(key), entry.value.at);
+        Some(&entry.value)
+    }
+
+    /// The value of `key`, which must be there.
+    pub(super) fn need(&mut self, cx: &mut Context<'_>, key: &'static str) -> Option<&'n Node> {
+        let found = self.take(cx, key);
+        if found.is_none() {
+            let message = match self.path.as_str() {
+                "" => format!("the manifest has no `{key}`"),
+                path => format!("`{path}` has no `{key}`"),
+            };
+            cx.report(Code::MissingKey, self.at, message)
+                .label(format!("`{key}` is needed"));
+        }
+        found
+    }
+
+    /// Reads `key` with `read`, or has a default.
+    pub(super) fn or<'c, T>(
+        &mut self,
+        cx: &mut Context<'c>,
+        key: &'static str,
+        default: T,
+        read: impl FnOnce(&mut Context<'c>, &Node, &str) -> Option<T>,
+    ) -> T {
+        let Some(node) = self.take(cx, key) else {
+            return default;
+        };
+        read(cx, node, key).unwrap_or(default)
+    }
+
+    /// Keys that were asked for.
+    pub(super) fn asked(&self) -> Vec<&'static str> {
+        self.asked.iter().copied().collect()
+    }
+
+    /// Entries that were not asked for.
+    pub(super) fn rest(&self) -> impl Iterator<Item = &'n Entry> {
+        let asked = self.asked();
+        let entries = self.table.entries.iter();
+        entries.filter(move |entry| !asked.contains(&entry.key.as_str()))
+    }
+
+    /// Reports keys that nobody asked for; `also` are keys that would have been fine here.
+    pub(super) fn finish(&self, cx: &mut Context<'_>, also: &[&str]) {
+        let known: Vec<&str> = self
+            .asked
+            .iter()
+            .copied()
+            .chain(also.iter().copied())
+            .collect();
+        for entry in self.rest() {
+            if also.contains(&entry.key.as_str()) {
+                continue;
+            }
+            unknown_key(cx, &self.path, entry, &known);
+        }
+    }
+}
+
+/// Reports a key that the format does not have.
+pub(super) fn unknown_key(cx: &mut Context<'_>, path: &str, entry: &Entry, known: &[&str]) {
+    let place = match path {
+        "" => "at the top of the manifest".to_owned(),
+        path => format!("in `{path}`"),
+    };
+    let message = format!("unknown key `{}` {place}", entry.key);
+    let mut sorted = known.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let help = suggest::among(&entry.key, "keys here", &sorted);
+    cx.report(Code::UnknownKey, entry.key_at, message)
+        .label("not a key of the format")
+        .help(help);
+}

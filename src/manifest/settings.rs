@@ -1,0 +1,316 @@
+//! Settings of a sweep apart from its cases: plain data that a manifest was validated into.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// One gigabyte as this project counts it, in guide files too: 2^30 bytes.
+pub const GB: f64 = (1u64 << 30) as f64;
+
+/// `[plan]`: how points become steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanSettings {
+    /// Bucket lists by the name of an axis or derived value; ascending, never empty.
+    ///
+    /// A case that has none of these names uses the buckets of its workload.
+    pub buckets: Vec<(Arc<str>, Vec<u64>)>,
+    /// Which points are measured, seen from their canonical shapes.
+    pub canonical: Canonical,
+    /// Order of the measurements within a problem's block.
+    pub order: Order,
+}
+
+/// Which points of the grid are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canonical {
+    /// All of them; canonical shapes dominate their points.
+    Dominating,
+    /// The sampling of the published benchmark: some shapes, some points of each.
+    Published {
+        /// At most so many canonical shapes.
+        max_canonical_shapes: u32,
+        /// At most so many points of each.
+        samples_per_shape: u32,
+    },
+}
+
+/// Order of the measurements within a problem's block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// Rounds over all variants, in a seeded order (A B A B).
+    Interleaved,
+    /// One variant after the other, as declared.
+    Sequential,
+    /// One variant after the other, in a seeded order.
+    Random,
+}
+
+/// `[device]`: where programs run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceSettings {
+    /// Which devices.
+    pub use_: DeviceUse,
+    /// CPU threads of a measured program.
+    pub threads: u32,
+}
+
+/// Which devices a sweep uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceUse {
+    /// CUDA if a device answers, else the CPU.
+    Auto,
+    /// The host's processors.
+    Cpu,
+    /// The scripted device of `[null]`, for tests.
+    Null,
+    /// CUDA devices by index, in order, each once, at least one.
+    Cuda(Vec<u32>),
+    /// Every CUDA device that is visible.
+    AllCuda,
+}
+
+/// `[cache]`: the kernel cache.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CacheSettings {
+    /// Its folder; where none is given the place decides.
+    pub dir: Option<PathBuf>,
+    /// Its size in bytes before eviction.
+    pub size_bytes: u64,
+    /// Read-only caches or bundle files that are asked before compiling.
+    pub upstream: Vec<PathBuf>,
+    /// Threads that compile.
+    pub compile_threads: Threads,
+}
+
+/// A number of threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// As many as this process may use.
+    All,
+    /// Exactly so many, at least one.
+    Count(u32),
+}
+
+/// `[measure]`: how a point is measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measure {
+    /// When there are enough samples.
+    pub stopping: Stopping,
+    /// Warm-up before the first sample.
+    pub warmup: Warmup,
+    /// State of the second-level cache at the start of a sample.
+    pub l2: L2,
+    /// Check outputs against the oracle.
+    pub verify: bool,
+}
+
+/// When a point has enough samples.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Stopping {
+    /// After so many samples.
+    Repeats(u32),
+    /// When the interval of the median is narrow enough.
+    Adaptive {
+        /// Never fewer samples.
+        min_samples: u32,
+        /// Never more samples.
+        max_samples: u32,
+        /// Width of the 95 % interval of the median over the median at which to stop.
+        max_rel_ci: f64,
+        /// Never longer than this.
+        max_time: Duration,
+    },
+}
+
+/// Warm-up before the first sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Warmup {
+    /// By time and a test for a steady state.
+    Auto,
+    /// So many runs.
+    Runs(u32),
+}
+
+/// State of the second-level cache at the start of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum L2 {
+    /// Cold on a GPU, hot on a CPU.
+    Auto,
+    /// Flushed before each sample.
+    Cold,
+    /// As the previous sample left it.
+    Hot,
+}
+
+/// `[limits]`: what a sweep may use; no part of any identity.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    /// Points that are predicted to need more memory are not run.
+    pub max_memory_bytes: Option<u64>,
+    /// What a failed point says about larger ones.
+    pub prune: Option<Prune>,
+    /// Longest compilation of one kernel.
+    pub compile_timeout: Duration,
+    /// Longest stay in one point.
+    pub point_timeout: Duration,
+    /// Measure no more points than this, the first ones in order.
+    pub max_points: Option<u64>,
+}
+
+/// Skips points that are at least as large as a failed one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prune {
+    /// Statuses of the failed point.
+    pub on: Vec<Status>,
+    /// Axes on which "larger" is judged; on all others the points are equal.
+    pub along: Vec<Arc<str>>,
+}
+
+/// `[output]`: where results go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Folder of the runs' folders.
+    pub dir: PathBuf,
+    /// Guides' file formats to write, of [`EXPORTS`].
+    pub exports: Vec<&'static str>,
+}
+
+/// The guides' file formats, by the names that `output.exports` takes.
+pub const EXPORTS: &[&str] = &[
+    "benchmark_full",
+    "heatmap_data",
+    "memory_breakdown",
+    "benchmark_results",
+    "compiled_attention_benchmark",
+    "compiled_transformer_benchmark",
+    "compilation_economics",
+    "hardware_profile",
+];
+
+/// `[report]`: what is made of the results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Backend that ratios are relative to.
+    pub baseline: Option<&'static str>,
+    /// Which plots.
+    pub plots: Plots,
+    /// File formats of plots, at least one.
+    pub formats: Vec<PlotFormat>,
+}
+
+/// Which plots a report has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plots {
+    /// All that the results allow.
+    All,
+    /// These, of [`PLOTS`].
+    Names(Vec<&'static str>),
+}
+
+/// The plots, by the names that `report.plots` takes.
+pub const PLOTS: &[&str] = &[
+    "scalability_T",
+    "scalability_KC",
+    "throughput",
+    "memory_efficiency",
+    "backward_forward_ratio",
+    "semiring_overhead",
+    "time_ratio_baseline",
+    "memory_ratio_baseline",
+    "time_ratio_heatmap",
+    "memory_ratio_heatmap",
+];
+
+/// File format of a plot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlotFormat {
+    /// Portable Document Format.
+    Pdf,
+    /// Scalable Vector Graphics.
+    Svg,
+    /// Portable Network Graphics.
+    Png,
+}
+
+/// What became of a point: the words of rows, and `hang`, which only the scripted device does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(
+    missing_docs,
+    reason = "the words explain themselves; METHODOLOGY.md defines them"
+)]
+pub enum Status {
+    Ok,
+    Skipped,
+    Unavailable,
+    Oom,
+    PredictedOom,
+    Pruned,
+    CompileError,
+    CompileTimeout,
+    LaunchError,
+    Crashed,
+    Timeout,
+    Wrong,
+    Error,
+    Hang,
+}
+
+/// A set of values that manifests spell as words.
+pub trait Word: Copy + PartialEq + 'static {
+    /// Every value with its word, in the order in which they are listed.
+    const WORDS: &'static [(&'static str, Self)];
+
+    /// The word of manifests and files.
+    fn word(self) -> &'static str {
+        let found = Self::WORDS.iter().find(|(_, value)| *value == self);
+        found.map_or("", |(word, _)| word)
+    }
+
+    /// The value of a word.
+    fn parse(word: &str) -> Option<Self> {
+        let found = Self::WORDS.iter().find(|(held, _)| *held == word);
+        found.map(|(_, value)| *value)
+    }
+}
+
+impl Word for Order {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("interleaved", Order::Interleaved),
+        ("sequential", Order::Sequential),
+        ("random", Order::Random),
+    ];
+}
+
+impl Word for L2 {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("auto", L2::Auto), ("cold", L2::Cold), ("hot", L2::Hot)];
+}
+
+impl Word for PlotFormat {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("pdf", PlotFormat::Pdf),
+        ("svg", PlotFormat::Svg),
+        ("png", PlotFormat::Png),
+    ];
+}
+
+impl Word for Status {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("ok", Status::Ok),
+        ("skipped", Status::Skipped),
+        ("unavailable", Status::Unavailable),
+        ("oom", Status::Oom),
+        ("predicted_oom", Status::PredictedOom),
+        ("pruned", Status::Pruned),
+        ("compile_error", Status::CompileError),
+        ("compile_timeout", Status::CompileTimeout),
+        ("launch_error", Status::LaunchError),
+        ("crashed", Status::Crashed),
+        ("timeout", Status::Timeout),
+        ("wrong", Status::Wrong),
+        ("error", Status::Error),
+        ("hang", Status::Hang),
+    ];
+}

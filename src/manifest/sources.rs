@@ -1,0 +1,277 @@
+//! The edge of the manifest stage: the only place that reads files and the environment.
+//!
+//! [`Sources`] holds everything that a manifest refers to as plain data: its text and that of the
+//! manifests it extends, tables of values, digests of tensor files, environment variables.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::case::InputFile;
+use super::diagnostics::{Code, Diagnostic, Diagnostics};
+use super::overrides::Overrides;
+use super::suggest;
+use super::text::{At, Text, Texts};
+use super::tree::{self, Node};
+use super::variables;
+use crate::identity::Digest;
+
+/// A manifest is text that people write: nothing over this size is read.
+const MAX_BYTES: u64 = 100_000_000;
+
+/// Everything that a manifest is made of, as plain data.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The manifest first, then what it extends, in that order.
+    pub(super) texts: Texts,
+    /// Folder of each text.
+    pub(super) folders: Vec<PathBuf>,
+    pub(super) tables: BTreeMap<PathBuf, Result<ValueTable, String>>,
+    pub(super) inputs: BTreeMap<PathBuf, Result<InputFile, String>>,
+    pub(super) environment: BTreeMap<String, String>,
+}
+
+/// A table of values from a CSV file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueTable {
+    /// SHA-256 of the file.
+    pub digest: Digest,
+    /// Names of the columns.
+    pub header: Vec<String>,
+    /// Cells by row.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Sources {
+    /// Reads the manifest at `path` and everything it refers to.
+    ///
+    /// # Errors
+    /// What keeps the manifest, or one that it extends, from being read. Anything else that is
+    /// missing is reported by `Manifest::resolve`, with its place.
+    pub fn read(path: &Path) -> Result<Self, Diagnostics> {
+        let mut sources = Sources::default();
+        let mut seen = Vec::new();
+        let mut next = path.to_owned();
+        let mut asked_by = None;
+        loop {
+            let text = match read_text(&next) {
+                Ok(text) => text,
+                Err(diagnostic) => return Err(sources.with_place(diagnostic, asked_by).into()),
+            };
+            let identity = fs::canonicalize(&next).unwrap_or_else(|_| next.clone());
+            if seen.contains(&identity) {
+                let message = format!("`{}` extends itself", next.display());
+                let diagnostic = Diagnostic::new(Code::ExtendsCycle, message);
+                return Err(sources.with_place(diagnostic, asked_by).into());
+            }
+            seen.push(identity);
+            let Some((base, at)) = sources.add(&next, text) else {
+                break;
+            };
+            asked_by = Some(at);
+            next = base;
+        }
+        Ok(sources)
+    }
+
+    /// Sources of a text that is no file; paths in it are relative to the current folder.
+    pub fn from_text(name: &str, text: &str) -> Self {
+        let mut sources = Sources::default();
+        sources.add(Path::new(name), text.to_owned());
+        sources
+    }
+
+    /// Reads what settings from outside the manifest refer to.
+    pub fn read_for(&mut self, overrides: &Overrides) {
+        for setting in overrides.iter() {
+            self.note_variables(&setting.text);
+            let text = variables::expand(&setting.text, &self.environment)
+                .unwrap_or_else(|_| setting.text.clone());
+            if setting.path.ends_with(".inputs") {
+                self.note_input(PathBuf::from(text));
+            }
+        }
+    }
+
+    /// Sets an environment variable, whatever the environment says.
+    pub fn set_variable(&mut self, name: &str, value: &str) {
+        self.environment.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// Tables of values, by path.
+    pub fn tables(&self) -> impl Iterator<Item = (&Path, &ValueTable)> {
+        let readable = self.tables.iter();
+        readable.filter_map(|(path, table)| Some((path.as_path(), table.as_ref().ok()?)))
+    }
+
+    /// Adds a text and what it refers to; the manifest that it extends, and where it says so.
+    fn add(&mut self, path: &Path, text: String) -> Option<(PathBuf, At)> {
+        let source = self.texts.0.len();
+        self.texts.0.push(Text {
+            name: path.display().to_string().into(),
+            text: text.into(),
+            is_file: true,
+        });
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        self.folders.push(folder.clone());
+        let root = tree::parse(&self.texts, source, &mut Diagnostics::default());
+        root.walk("", &mut |key, node| self.note(&folder, key, node));
+        let base = &root.table()?.get("extends")?.value;
+        Some((folder.join(base.text()?), base.at))
+    }
+
+    /// Reads what a value refers to, if it refers to something.
+    fn note(&mut self, folder: &Path, key: &str, node: &Node) {
+        let Some(text) = node.text() else { return };
+        self.note_variables(text);
+        let Ok(text) = variables::expand(text, &self.environment) else {
+            return;
+        };
+        match key {
+            "csv" => {
+                let path = folder.join(text);
+                let table = read_table(&path);
+                self.tables.entry(path).or_insert(table);
+            }
+            "inputs" => self.note_input(folder.join(text)),
+            _ => {}
+        }
+    }
+
+    fn note_input(&mut self, path: PathBuf) {
+        let file = read_input(&path);
+        self.inputs.entry(path).or_insert(file);
+    }
+
+    fn note_variables(&mut self, text: &str) {
+        for name in variables::names(text) {
+            if let Ok(value) = std::env::var(name) {
+                self.environment.entry(name.to_owned()).or_insert(value);
+            }
+        }
+    }
+
+    fn with_place(&self, diagnostic: Diagnostic, at: Option<At>) -> Diagnostic {
+        match at {
+            Some(at) => diagnostic.at(self.texts.place(at)).label("extended here"),
+            None => diagnostic,
+        }
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, Diagnostic> {
+    let shown = path.display();
+    let failed = |error: &io::Error| match error.kind() {
+        io::ErrorKind::NotFound => not_found(path),
+        _ => Diagnostic::new(Code::Unreadable, format!("can't read `{shown}`: {error}")),
+    };
+    let metadata = fs::metadata(path).map_err(|error| failed(&error))?;
+    if metadata.is_dir() {
+        let message = format!("`{shown}` is a directory, not a manifest");
+        return Err(Diagnostic::new(Code::Directory, message).help(manifests_in(path)));
+    }
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| failed(&error))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        let message = format!("`{shown}` is over 100 MB, which no manifest is");
+        return Err(Diagnostic::new(Code::TooLarge, message));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        let message = format!("`{shown}` is not UTF-8 text (byte {offset})");
+        Diagnostic::new(Code::NotText, message)
+            .help("a manifest is TOML text; is this another kind of file?")
+    })
+}
+
+fn not_found(path: &Path) -> Diagnostic {
+    let message = format!("there is no manifest `{}`", path.display());
+    let wanted = path.file_stem().unwrap_or_default().to_string_lossy();
+    let folders = [
+        path.parent().unwrap_or(Path::new("")),
+        Path::new("manifests"),
+    ];
+    let mut found: Vec<String> = Vec::new();
+    for folder in folders {
+        for file in toml_files(folder) {
+            let stem = Path::new(&file)
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy();
+            if suggest::similar(&wanted, &stem) && !found.contains(&file) {
+                found.push(file);
+            }
+        }
+    }
+    let diagnostic = Diagnostic::new(Code::NotFound, message);
+    if !found.is_empty() {
+        return diagnostic.help(format!("did you mean `{}`?", found.join("` or `")));
+    }
+    let known = manifests_in(Path::new("manifests"));
+    if known.is_empty() {
+        return diagnostic.help("`sweeper init` writes a manifest to start from");
+    }
+    diagnostic.help(known)
+}
+
+fn manifests_in(folder: &Path) -> String {
+    match toml_files(folder).as_slice() {
+        [] => String::new(),
+        files => format!("manifests there: {}", files.join(" ")),
+    }
+}
+
+/// Paths of the TOML files in a folder, sorted; none if it can't be read.
+fn toml_files(folder: &Path) -> Vec<String> {
+    let place = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries
+        .map(|entry| folder.join(entry.file_name()))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        })
+        .map(|path| path.display().to_string())
+        .collect();
+    files.sort();
+    files
+}
+
+fn read_table(path: &Path) -> Result<ValueTable, String> {
+    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    let digest = Digest::from_bytes(Sha256::digest(&bytes).into());
+    let mut reader = csv::ReaderBuilder::new()
+        .trim(csv::Trim::All)
+        .from_reader(&*bytes);
+    let cells = |record: &csv::StringRecord| record.iter().map(str::to_owned).collect::<Vec<_>>();
+    let header = cells(reader.headers().map_err(|error| error.to_string())?);
+    let rows = reader
+        .records()
+        .map(|record| record.map(|record| cells(&record)))
+        .collect::<Result<_, _>>()
+        .map_err(|error| error.to_string())?;
+    Ok(ValueTable {
+        digest,
+        header,
+        rows,
+    })
+}
+
+fn read_input(path: &Path) -> Result<InputFile, String> {
+    let mut file = File::open(path).map_err(|error| error.to_string())?;
+    let mut hasher = Sha256::new();
+    io::copy(&mut file, &mut hasher).map_err(|error| error.to_string())?;
+    let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+    let digest = Digest::from_bytes(hasher.finalize().into());
+    Ok(InputFile { path, digest })
+}

@@ -1,0 +1,229 @@
+//! TOML as a tree in which every key and value knows its place.
+
+use toml::de::{DeTable, DeValue};
+
+use super::diagnostics::{Code, Diagnostic, Diagnostics};
+use super::text::{At, Texts};
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) at: At,
+    pub(super) raw: Raw,
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(super) enum Raw {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    /// A date or time, which the format has no use for.
+    Date,
+    Array(Vec<Node>),
+    Table(Table),
+}
+
+/// A table in the order of its text.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    pub(super) entries: Vec<Entry>,
+}
+
+/// A key with its value.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) key_at: At,
+    pub(super) value: Node,
+}
+
+impl Table {
+    pub(super) fn get(&self, key: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &str) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| entry.key == key)
+    }
+
+    pub(super) fn remove(&mut self, key: &str) -> Option<Entry> {
+        let index = self.entries.iter().position(|entry| entry.key == key)?;
+        Some(self.entries.remove(index))
+    }
+
+    /// Sets a key, in place if it is there.
+    pub(super) fn set(&mut self, entry: Entry) {
+        match self.get_mut(&entry.key) {
+            Some(held) => *held = entry,
+            None => self.entries.push(entry),
+        }
+    }
+}
+
+impl Node {
+    /// The kind of value in the words of error messages.
+    pub(super) fn kind(&self) -> &'static str {
+        match &self.raw {
+            Raw::Bool(_) => "a boolean",
+            Raw::Int(_) => "an integer",
+            Raw::Float(_) => "a float",
+            Raw::Text(_) => "a string",
+            Raw::Date => "a date",
+            Raw::Array(_) => "an array",
+            Raw::Table(_) => "a table",
+        }
+    }
+
+    pub(super) fn table(&self) -> Option<&Table> {
+        match &self.raw {
+            Raw::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    pub(super) fn table_mut(&mut self) -> Option<&mut Table> {
+        match &mut self.raw {
+            Raw::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.raw {
+            Raw::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Calls `visit` with every node below this one and the key it stands under.
+    pub(super) fn walk<'a>(&'a self, key: &'a str, visit: &mut impl FnMut(&'a str, &'a Node)) {
+        visit(key, self);
+        match &self.raw {
+            Raw::Array(items) => items.iter().for_each(|item| item.walk(key, visit)),
+            Raw::Table(table) => {
+                let entries = table.entries.iter();
+                entries.for_each(|entry| entry.value.walk(&entry.key, visit));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Reads one of the texts; what can't be read is reported and left out.
+pub(super) fn parse(texts: &Texts, source: usize, diagnostics: &mut Diagnostics) -> Node {
+    let text = &texts.0[source].text;
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let mut errors: Vec<_> = errors
+        .into_iter()
+        .map(|error| (error.span().unwrap_or(0..0), error))
+        .collect();
+    errors.sort_by_key(|(span, _)| span.start);
+    let mut array_error = None;
+    for (span, error) in errors {
+        let place = texts.place(At::new(source, span));
+        let message = error.message().trim().replace('\n', ", ");
+        // An array that never ends makes an error of every line after it: the first one will do.
+        let in_array = message.contains("array") || message.contains("must be quoted");
+        let before = std::mem::replace(&mut array_error, in_array.then_some(place.line));
+        if in_array && before.is_some_and(|line| place.line <= line + 1) {
+            continue;
+        }
+        let code = if message.starts_with("duplicate key") {
+            Code::DuplicateKey
+        } else {
+            Code::Syntax
+        };
+        let mut diagnostic = Diagnostic::new(code, message).at(place);
+        if in_array {
+            diagnostic = diagnostic.help("is an array above it closed?");
+        }
+        diagnostics.push(diagnostic);
+    }
+    let mut reader = Reader {
+        texts,
+        source,
+        diagnostics,
+    };
+    let at = At::new(source, table.span());
+    let raw = Raw::Table(reader.table(table.into_inner()));
+    Node { at, raw }
+}
+
+/// Reads a single value, such as the text of a flag.
+pub(super) fn parse_value(text: &str, source: usize) -> Result<Node, toml::de::Error> {
+    let value = DeValue::parse(text)?;
+    let mut reader = Reader {
+        texts: &Texts::default(),
+        source,
+        diagnostics: &mut Diagnostics::default(),
+    };
+    let at = At::new(source, value.span());
+    let raw = reader.raw(value.into_inner(), at).unwrap_or(Raw::Date);
+    Ok(Node { at, raw })
+}
+
+struct Reader<'a> {
+    texts: &'a Texts,
+    source: usize,
+    diagnostics: &'a mut Diagnostics,
+}
+
+impl Reader<'_> {
+    fn table(&mut self, table: DeTable<'_>) -> Table {
+        let mut entries: Vec<_> = table
+            .into_iter()
+            .filter_map(|(key, value)| {
+                let key_at = At::new(self.source, key.span());
+                let at = At::new(self.source, value.span());
+                let raw = self.raw(value.into_inner(), at)?;
+                Some(Entry {
+                    key: key.into_inner().into_owned(),
+                    key_at,
+                    value: Node { at, raw },
+                })
+            })
+            .collect();
+        entries.sort_by_key(|entry| entry.key_at);
+        Table { entries }
+    }
+
+    fn raw(&mut self, value: DeValue<'_>, at: At) -> Option<Raw> {
+        Some(match value {
+            DeValue::String(text) => Raw::Text(text.into_owned()),
+            DeValue::Boolean(value) => Raw::Bool(value),
+            DeValue::Datetime(_) => Raw::Date,
+            DeValue::Integer(number) => {
+                match i64::from_str_radix(number.as_str(), number.radix()) {
+                    Ok(value) => Raw::Int(value),
+                    Err(_) => return self.bad_number(at, "an integer of 64 bits"),
+                }
+            }
+            DeValue::Float(number) => match number.as_str().parse::<f64>() {
+                Ok(value) if value.is_finite() => Raw::Float(value),
+                _ => return self.bad_number(at, "a finite float"),
+            },
+            DeValue::Array(items) => Raw::Array(
+                items
+                    .into_iter()
+                    .filter_map(|item| {
+                        let at = At::new(self.source, item.span());
+                        let raw = self.raw(item.into_inner(), at)?;
+                        Some(Node { at, raw })
+                    })
+                    .collect(),
+            ),
+            DeValue::Table(table) => Raw::Table(self.table(table)),
+        })
+    }
+
+    fn bad_number(&mut self, at: At, wanted: &str) -> Option<Raw> {
+        if self.source < self.texts.0.len() {
+            let message = format!("this number is not {wanted}");
+            let diagnostic = Diagnostic::new(Code::WrongType, message);
+            self.diagnostics.push(diagnostic.at(self.texts.place(at)));
+        }
+        None
+    }
+}

@@ -1,0 +1,7 @@
+//! The integration tests, one binary; one module for each stage of the journey.
+
+mod support;
+/// Manifests: what is read, what is refused, and how errors look.
+mod manifest;
+/// Grids: which points a manifest has, and in which order.
+mod grid;

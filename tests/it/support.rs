@@ -1,0 +1,170 @@
+//! What several modules use: a table of workloads, and manifests from text.
+
+use sweeper::manifest::{Manifest, Overrides, Sources};
+use sweeper_kernels::workload::{
+    BackendInfo, DefaultValue, ParameterInfo, ParameterKind, WorkloadInfo,
+};
+use sweeper_kernels::{Dtype, Phase};
+
+const fn int(name: &'static str, max: i64) -> ParameterInfo {
+    ParameterInfo {
+        name,
+        kind: ParameterKind::Int { min: 1, max },
+        default: None,
+        about: "a size",
+    }
+}
+
+const fn choice(
+    name: &'static str,
+    words: &'static [(&'static str, &'static [&'static str])],
+    default: Option<&'static str>,
+) -> ParameterInfo {
+    ParameterInfo {
+        name,
+        kind: ParameterKind::Choice(words),
+        default: match default {
+            Some(word) => Some(DefaultValue::Text(word)),
+            None => None,
+        },
+        about: "a choice",
+    }
+}
+
+const fn backend(name: &'static str, aliases: &'static [&'static str]) -> BackendInfo {
+    BackendInfo {
+        name,
+        aliases,
+        about: "a backend",
+    }
+}
+
+static SEMICRF: WorkloadInfo = WorkloadInfo {
+    name: "semicrf",
+    about: "semi-Markov CRF",
+    formula: "",
+    parameters: &[
+        int("T", 1 << 20),
+        int("K", 4096),
+        int("C", 4096),
+        ParameterInfo {
+            default: Some(DefaultValue::Int(4)),
+            ..int("B", 1 << 20)
+        },
+        choice(
+            "semiring",
+            &[
+                ("log", &["Log"]),
+                ("max", &["Max"]),
+                ("entropy", &["Entropy"]),
+            ],
+            Some("log"),
+        ),
+        choice(
+            "potentials",
+            &[
+                ("materialized", &["materialised"]),
+                ("decomposed", &["streaming"]),
+            ],
+            Some("decomposed"),
+        ),
+        choice("lengths", &[("full", &[]), ("random", &[])], Some("full")),
+        choice(
+            "durations",
+            &[("1..K-1", &[]), ("1..K", &[])],
+            Some("1..K-1"),
+        ),
+        choice(
+            "transition",
+            &[("fixed", &[]), ("per_duration", &[])],
+            Some("fixed"),
+        ),
+    ],
+    backends: &[
+        backend("streaming", &["linear_scan_streaming"]),
+        backend("fused", &["triton"]),
+        backend("fused_reference", &["triton_pytorch"]),
+        backend("fused_checkpointing", &["triton_checkpointing"]),
+    ],
+    phases: &Phase::ALL,
+    dtypes: &[Dtype::F32],
+    inputs: &[],
+    outputs: &[],
+    buckets: &[
+        ("T", &[64, 128, 256, 512, 1024, 2048]),
+        ("K", &[8, 16, 24, 32]),
+        ("C", &[4, 8, 12, 16]),
+    ],
+};
+
+static LAYERNORM: WorkloadInfo = WorkloadInfo {
+    name: "layernorm",
+    about: "layer normalization",
+    formula: "",
+    parameters: &[
+        int("rows", 1 << 30),
+        int("dim", 1 << 20),
+        ParameterInfo {
+            name: "eps",
+            kind: ParameterKind::Float { min: 0.0, max: 1.0 },
+            default: Some(DefaultValue::Float(1e-5)),
+            about: "added to the variance",
+        },
+        ParameterInfo {
+            name: "affine",
+            kind: ParameterKind::Bool,
+            default: Some(DefaultValue::Bool(true)),
+            about: "gain and bias",
+        },
+    ],
+    backends: &[backend("eager", &[]), backend("compiled", &[])],
+    phases: &[Phase::Forward, Phase::Backward],
+    dtypes: &[Dtype::F32, Dtype::F64],
+    inputs: &[],
+    outputs: &[],
+    buckets: &[],
+};
+
+/// Workloads shaped like real ones.
+pub(crate) static REGISTRY: [&WorkloadInfo; 2] = [&SEMICRF, &LAYERNORM];
+
+/// Resolves a text, or panics with what is wrong with it.
+pub(crate) fn manifest(text: &str) -> Manifest {
+    with(text, &Overrides::new())
+}
+
+/// Resolves a text with settings from outside.
+pub(crate) fn with(text: &str, overrides: &Overrides) -> Manifest {
+    let sources = Sources::from_text("test.toml", text);
+    Manifest::resolve(&sources, overrides, &REGISTRY).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// What is wrong with a text, as people see it.
+pub(crate) fn errors(text: &str) -> String {
+    let sources = Sources::from_text("test.toml", text);
+    match Manifest::resolve(&sources, &Overrides::new(), &REGISTRY) {
+        Ok(_) => panic!("nothing is wrong with:\n{text}"),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+/// A manifest of one semicrf case with `grid` as its axes, and `more` after it.
+pub(crate) fn semicrf(grid: &str, more: &str) -> String {
+    format!(
+        "schema = 1\n[grid]\n{grid}\n[case.semicrf]\nworkload = \"semicrf\"\n\
+         backends = [\"fused\"]\nphases = [\"forward\"]\n{more}\n"
+    )
+}
+
+/// Compares `actual` with the file `path`, or writes it there if `SWEEPER_BLESS` is set.
+pub(crate) fn golden(path: &std::path::Path, actual: &str) -> Result<(), String> {
+    if std::env::var_os("SWEEPER_BLESS").is_some() {
+        std::fs::write(path, actual).map_err(|error| error.to_string())?;
+        return Ok(());
+    }
+    let expected = std::fs::read_to_string(path).unwrap_or_default();
+    if expected == actual {
+        return Ok(());
+    }
+    Err(format!("{} differs:\n{actual}", path.display()))
+}
