@@ -75,6 +75,15 @@ impl Layout {
         planes * self.longest * width + self.pitch
     }
 
+    /// `ring_rows` and what follows it in ring.h; nothing in other forms.
+    pub(super) fn ring_floats(&self) -> usize {
+        if self.is_materialized() || self.sizes.transition_per_duration {
+            return 0;
+        }
+        let rings = if self.has_entropy() { 2 } else { 1 };
+        (2 * self.longest * rings + 2 * self.longest + 2) * self.pitch
+    }
+
     /// `Flat` in materialized.h, or the tables of decomposed.h.
     pub(super) fn table_floats(&self) -> usize {
         if self.is_materialized() {
