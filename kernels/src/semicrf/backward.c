@@ -94,4 +94,5 @@ KERNEL(semicrf_backward, args, block) {
         }
         for (int64_t n = least_of(hi, s.end) - 1; n >= lo; n--) retreat(&s, &targets, &work, n);
     }
+    if (SEMIRING != MAX) conclude(&s, &work);
 }

@@ -86,20 +86,42 @@ static inline Weights combine(const Scan *s, int64_t t, int64_t v) {
     return weights;
 }
 #else
+// The shifts of boundary t that labels have in common: their logarithms, those of entropies, and the
+// exponentials of the logarithms.
+static void prepare_shifts(const Scan *s, int64_t t) {
+    const int64_t count = least_of(s->longest, t);
+    float *log = s->shifts, *entropy = log + s->shifts_pitch, *weight = entropy + s->shifts_pitch;
+    int64_t index = row_index(s, t - 1);
+    const double *last = s->offsets + 2 * index;
+    for (int64_t k = 0; k < count; k++) {
+        log[k] = (float)(s->offsets[2 * index] - last[0]);
+        if (SEMIRING == ENTROPY) entropy[k] = (float)(s->offsets[2 * index + 1] - last[1]);
+        index = index == 0 ? s->capacity - 1 : index - 1;
+    }
+    if (FORM == MATERIALIZED && SEMIRING != MAX)
+        for (int64_t k = 0; k < count; k += LANES) v_store(weight + k, v_exp(v_load(log + k)));
+}
+
 static inline Weights combine(const Scan *s, int64_t t, int64_t v) {
     const int64_t count = least_of(s->longest, t);
     vf total = v_all(SEMIRING == MAX ? 4 * ZERO : 0.0f), moment = v_all(0.0f);
+    int64_t slot = (t - 1) % s->longest;
     for (int64_t k = 1; k <= count; k++) {
-        const int64_t at = message_at(s, t - k, k) + v * LANES;
-        const Shift shift = shift_of(s, t, k, v);
+        const int64_t at = slot * s->message_width + (k - 1) * s->message_pitch + v * LANES;
+        slot = slot == 0 ? s->longest - 1 : slot - 1;
+        vf log = v_all(s->shifts[k - 1]), weight = v_all(s->shifts[2 * s->shifts_pitch + k - 1]);
+#if FORM == PER_DURATION
+        log += cumulative(s, t - 1, v) - cumulative(s, t - k, v) + v_load(bias_row(s, k) + v * LANES);
+        weight = v_exp(log);
+#endif
         if (SEMIRING == MAX) {
-            total = v_max(total, v_load(s->logs + at) + shift.log);
+            total = v_max(total, v_load(s->logs + at) + log);
             continue;
         }
-        const vf weight = v_exp(shift.log), sum = v_load(s->sums + at) * weight;
+        const vf sum = v_load(s->sums + at) * weight;
         total += sum;
         if (SEMIRING == ENTROPY)
-            moment += v_load(s->moments + at) * weight + sum * (shift.entropy - shift.log);
+            moment += v_load(s->moments + at) * weight + sum * (s->shifts[s->shifts_pitch + k - 1] - log);
     }
     Weights weights = {total, total};
     if (SEMIRING != MAX && totals_lost(s, t, v, total)) {
@@ -167,6 +189,8 @@ static HOT void advance(Scan *s, int64_t t) {
     push(s, t - 1);
 #if FORM == FIXED
     ring_take(s, t - 1);
+#else
+    prepare_shifts(s, t);
 #endif
     float *row = row_of(s, t);
     for (int64_t v = 0; v < vectors_of(s); v++) {

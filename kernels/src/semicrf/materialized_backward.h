@@ -136,6 +136,8 @@ static void finish(const Scan *s, const Targets *t, const Work *w, int64_t posit
     zero(w->gradient + s->end * w->step, (positions - 1 - s->end) * w->step);
 }
 
+static void conclude(const Scan *s, const Work *w) { (void)s, (void)w; }
+
 static void begin_best(const Scan *s, const Work *w, int64_t positions) {
     (void)s;
     zero(w->gradient, (positions - 1) * w->step);

@@ -62,6 +62,8 @@ typedef struct {
     int64_t message_width, message_pitch;
     int64_t odd_until;  // no later boundary receives a message that is kept as a logarithm
     float *tables;
+    float *shifts;  // after the tables: see forward.h
+    int64_t shifts_pitch;
 
     float *ring;  // see ring.h
     double ring_offset, ring_entropy;
@@ -132,6 +134,8 @@ static Scan scan_of(const uint64_t *args, uint32_t block) {
     s.pitch = (s.labels + LANES - 1) / LANES * LANES;
 #endif
     s.capacity = ARG_INT(args, ARG_OFFSETS + 1) / 2;
+    s.shifts_pitch = (s.longest + LANES - 1) / LANES * LANES;
+    s.shifts = s.tables + ARG_INT(args, ARG_TABLES + 1) - 3 * s.shifts_pitch;
     const int64_t row = FORM == MATERIALIZED ? s.durations * s.labels * s.labels : s.labels;
     const int64_t step = (FORM == MATERIALIZED ? positions - 1 : positions + 1) * row;
     s.scores = ARG_READ(args, ARG_SCORES, float) + block * step;
