@@ -7,10 +7,9 @@
 
 #define LANES 16
 
-// Loops that run long get a function, and so the registers, of their own. What runs rarely stays out of
-// the way of what does not.
-#define HOT __attribute__((noinline))
-#define COLD __attribute__((noinline, cold))
+// A function of its own, with all the registers: around long loops, and for what runs rarely. Not
+// `cold`, which asks gcc for the smallest code: rare here is still often.
+#define APART __attribute__((noinline))
 
 typedef float vf __attribute__((vector_size(64)));
 typedef int32_t vi __attribute__((vector_size(64)));

@@ -79,7 +79,7 @@ static inline void through_duration(const Scan *s, const Targets *t, const Work 
 }
 
 // From the targets to the messages of one table: leaves messages and their gradients in `w`.
-static HOT void through_durations(const Scan *s, const Targets *t, const Work *w, int64_t n,
+static APART void through_durations(const Scan *s, const Targets *t, const Work *w, int64_t n,
                               int64_t table) {
     const int64_t first = table + 1, last = FORM == FIXED ? least_of(s->longest, s->end - n) : first;
     for (int64_t v = 0; v < vectors_of(s); v++) {
@@ -126,7 +126,7 @@ static void conclude(const Scan *s, const Work *w) {
 }
 
 // From the messages of one table, left in `w`, to the row of n; all lanes of src at a time.
-static HOT void through_transition(const Scan *s, const Work *w, const float *row, int64_t table) {
+static APART void through_transition(const Scan *s, const Work *w, const float *row, int64_t table) {
     for (int64_t v = 0; v < vectors_of(s); v++) {
         const vf own = v_load(row + v * LANES);
         const vf entropy = SEMIRING == ENTROPY ? v_load(row + s->pitch + v * LANES) : own;

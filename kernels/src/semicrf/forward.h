@@ -30,7 +30,7 @@ static inline Shift shift_of(const Scan *s, int64_t t, int64_t k, int64_t v) {
 }
 
 // Sums in log space: exact whatever the range.
-static COLD Weights combine_in_log_space(const Scan *s, int64_t t, int64_t v) {
+static APART Weights combine_in_log_space(const Scan *s, int64_t t, int64_t v) {
     const int64_t count = least_of(s->longest, t);
     vf most = v_all(4 * ZERO);
     for (int64_t k = 1; k <= count; k++) {
@@ -185,7 +185,7 @@ static void begin(Scan *s) {
 }
 
 // Boundary t, from the messages of t - 1 and before.
-static HOT void advance(Scan *s, int64_t t) {
+static APART void advance(Scan *s, int64_t t) {
     push(s, t - 1);
 #if FORM == FIXED
     ring_take(s, t - 1);

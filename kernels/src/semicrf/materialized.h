@@ -35,7 +35,7 @@ static inline vf edges_load(const float *from, const float *end) {
 }
 
 // Terms of `count` edges from `edges` on, which begin a row. Memory may end at `end`.
-static HOT void flat_terms(const Flat *flat, const float *edges, const float *end, int64_t count) {
+static APART void flat_terms(const Flat *flat, const float *edges, const float *end, int64_t count) {
     int64_t phase = 0;
     for (int64_t i = 0; i < count; i += LANES) {
         const vf l = edges_load(edges + i, end) + v_load(flat->weights + phase);
@@ -52,7 +52,7 @@ static HOT void flat_terms(const Flat *flat, const float *edges, const float *en
 }
 
 // Does messages out of range again; edges of row r of the block at r * labels.
-static COLD void repair_messages(Scan *s, int64_t n, int64_t rows) {
+static APART void repair_messages(Scan *s, int64_t n, int64_t rows) {
     const int64_t first = message_at(s, n, 1);
     for (int64_t row = 0; row < rows; row++) {
         const float sum = s->sums[first + row];

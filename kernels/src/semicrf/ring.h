@@ -17,8 +17,8 @@
 
 // A new message within these needs no new reference. Entropies are sums of log weights: they lose
 // digits further away.
-#define LEAST_RING (SEMIRING == ENTROPY ? 1e-4f : 1e-15f)
-#define MOST_RING (SEMIRING == ENTROPY ? 1e4f : 1e25f)
+#define LEAST_RING (SEMIRING == ENTROPY ? 1e-6f : 1e-15f)
+#define MOST_RING (SEMIRING == ENTROPY ? 1e9f : 1e25f)
 // Nor does an offset within this: further away, sums of offsets would lose digits.
 #define MOST_DRIFT 64.0
 
@@ -35,7 +35,7 @@ static inline float *bias_products(const Scan *s) { return ring_tables(s) + s->l
 static inline float *bias_greatest(const Scan *s) { return ring_tables(s) + 2 * s->longest * s->pitch; }
 static inline float *ring_reference(const Scan *s) { return bias_greatest(s) + s->pitch; }
 
-static COLD void prepare_ring(Scan *s) {
+static APART void prepare_ring(Scan *s) {
     const vf nothing = v_all(SEMIRING == MAX ? 4 * ZERO : 0.0f);
     for (int64_t i = 0; i < 2 * s->longest * s->pitch; i += LANES) {
         v_store(ring_rows(s) + i, nothing);
@@ -86,7 +86,7 @@ static inline vf ring_store(const Scan *s, int64_t n, int64_t slot, const double
 }
 
 // Takes message n as the reference, and fills the ring anew.
-static COLD void ring_refer(Scan *s, int64_t n) {
+static APART void ring_refer(Scan *s, int64_t n) {
     const int64_t index = row_index(s, n), slot = n % s->longest;
     s->ring_offset = s->offsets[2 * index];
     s->ring_entropy = s->offsets[2 * index + 1];
