@@ -5,3 +5,5 @@ mod support;
 mod manifest;
 /// Grids: which points a manifest has, and in which order.
 mod grid;
+/// Runs from end to end: null device, CPU, kills, signals, reruns.
+mod run;
