@@ -7,3 +7,5 @@ mod manifest;
 mod grid;
 /// Runs from end to end: null device, CPU, kills, signals, reruns.
 mod run;
+/// The house rules.
+mod tidy;
