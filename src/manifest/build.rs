@@ -156,7 +156,7 @@ pub(super) fn backend_list(
     for word in words {
         match info.backend(&word.value).map(KnownBackend) {
             Some(backend) if found.contains(&backend) => {
-                cx.twice(word.at, "backends", backend.name)
+                cx.twice(word.at, "backends", backend.name);
             }
             Some(backend) => found.push(backend),
             None => {

@@ -3,7 +3,7 @@
 //! [`Sources`] holds everything that a manifest refers to as plain data: its text and that of the
 //! manifests it extends, tables of values, digests of tensor files, environment variables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ impl Sources {
         loop {
             let text = match read_text(&next) {
                 Ok(text) => text,
-                Err(diagnostic) => return Err(sources.with_place(diagnostic, asked_by).into()),
+                Err(diagnostic) => return Err(sources.with_place(*diagnostic, asked_by).into()),
             };
             let identity = fs::canonicalize(&next).unwrap_or_else(|_| next.clone());
             if seen.contains(&identity) {
@@ -105,6 +105,20 @@ impl Sources {
     pub fn tables(&self) -> impl Iterator<Item = (&Path, &ValueTable)> {
         let readable = self.tables.iter();
         readable.filter_map(|(path, table)| Some((path.as_path(), table.as_ref().ok()?)))
+    }
+
+    /// Names of the workloads that are written anywhere, sorted: a glance without resolving.
+    pub fn workloads(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for source in 0..self.texts.0.len() {
+            let root = tree::parse(&self.texts, source, &mut Diagnostics::default());
+            root.walk("", &mut |key, node| {
+                if let ("workload", Some(text)) = (key, node.text()) {
+                    found.insert(text.to_owned());
+                }
+            });
+        }
+        found
     }
 
     /// Adds a text and what it refers to; the manifest that it extends, and where it says so.
@@ -162,31 +176,34 @@ impl Sources {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, Diagnostic> {
+fn read_text(path: &Path) -> Result<String, Box<Diagnostic>> {
     let shown = path.display();
-    let failed = |error: &io::Error| match error.kind() {
-        io::ErrorKind::NotFound => not_found(path),
-        _ => Diagnostic::new(Code::Unreadable, format!("can't read `{shown}`: {error}")),
+    let failed = |error: io::Error| {
+        Box::new(match error.kind() {
+            io::ErrorKind::NotFound => not_found(path),
+            _ => Diagnostic::new(Code::Unreadable, format!("can't read `{shown}`: {error}")),
+        })
     };
-    let metadata = fs::metadata(path).map_err(|error| failed(&error))?;
+    let metadata = fs::metadata(path).map_err(failed)?;
     if metadata.is_dir() {
         let message = format!("`{shown}` is a directory, not a manifest");
-        return Err(Diagnostic::new(Code::Directory, message).help(manifests_in(path)));
+        let diagnostic = Diagnostic::new(Code::Directory, message);
+        return Err(Box::new(diagnostic.help(manifests_in(path))));
     }
-    let file = File::open(path).map_err(|error| failed(&error))?;
+    let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| failed(&error))?;
+        .map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
         let message = format!("`{shown}` is over 100 MB, which no manifest is");
-        return Err(Diagnostic::new(Code::TooLarge, message));
+        return Err(Box::new(Diagnostic::new(Code::TooLarge, message)));
     }
     String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
         let message = format!("`{shown}` is not UTF-8 text (byte {offset})");
-        Diagnostic::new(Code::NotText, message)
-            .help("a manifest is TOML text; is this another kind of file?")
+        let diagnostic = Diagnostic::new(Code::NotText, message);
+        Box::new(diagnostic.help("a manifest is TOML text; is this another kind of file?"))
     })
 }
 

@@ -1,5 +1,7 @@
 //! The integration tests, one binary; one module for each stage of the journey.
 
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 mod support;
 /// Manifests: what is read, what is refused, and how errors look.
 mod manifest;
