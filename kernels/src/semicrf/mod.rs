@@ -9,6 +9,7 @@ pub mod problem;
 pub mod generate;
 pub mod oracle;
 pub mod judge;
+pub mod compiled;
 
 use crate::parameters::Parameters;
 use crate::tensor::Dtype;
@@ -152,7 +153,7 @@ backward:     gradients of the sum over the batch of log Z, of the best score (t
     ],
     buckets: &[
         ("T", &[64, 128, 256, 512, 1024, 2048]),
-        ("C", &[4, 8, 16, 32, 64]),
+        ("C", &[16, 32, 64]),
     ],
 };
 
