@@ -5,3 +5,5 @@ mod support;
 mod manifest;
 /// Grids: which points a manifest has, and in which order.
 mod grid;
+/// The semi-Markov CRF's backends of builtins, against its oracle on the CPU device.
+mod semicrf_eager;

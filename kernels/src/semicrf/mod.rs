@@ -9,6 +9,7 @@ pub mod problem;
 pub mod generate;
 pub mod oracle;
 pub mod judge;
+pub mod streaming;
 
 use crate::parameters::Parameters;
 use crate::tensor::Dtype;

@@ -4,6 +4,7 @@ use super::generate;
 use super::judge;
 use super::oracle;
 use super::sizes::{Lengths, Potentials, Semiring, Sizes};
+use super::streaming;
 use crate::check::Check;
 use crate::inputs::InputKey;
 use crate::program::Program;
@@ -63,10 +64,13 @@ impl Problem for SemiCrfProblem {
         canonical: &CanonicalShape,
         target: &Target,
     ) -> Result<Program, Refusal> {
-        let _ = (phase, canonical, target);
-        Err(Refusal::Unavailable(format!(
-            "`{backend}` is not part of this build"
-        )))
+        let _ = canonical;
+        match backend {
+            "streaming" => streaming::program(&self.sizes, phase, target),
+            _ => Err(Refusal::Unavailable(format!(
+                "`{backend}` is not part of this build"
+            ))),
+        }
     }
 }
 
