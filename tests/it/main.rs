@@ -11,3 +11,5 @@ mod grid;
 mod run;
 /// The house rules.
 mod tidy;
+/// The semi-Markov CRF's backends of builtins, against its oracle on the CPU device.
+mod semicrf_eager;

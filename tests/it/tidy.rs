@@ -16,7 +16,11 @@ fn files(folders: &[&str], extension: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     while let Some(path) = open.pop() {
         if path.is_dir() {
-            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            open.extend(
+                fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
         } else if path.extension().is_some_and(|held| held == extension) {
             let text = fs::read_to_string(&path).unwrap();
             found.push((path.strip_prefix(root()).unwrap().to_owned(), text));
@@ -32,15 +36,17 @@ fn rust() -> Vec<(PathBuf, String)> {
 }
 
 /// Lines of files that break a rule.
-fn breaches(
-    files: &[(PathBuf, String)],
-    is_breach: impl Fn(&Path, &str) -> bool,
-) -> Vec<String> {
+fn breaches(files: &[(PathBuf, String)], is_breach: impl Fn(&Path, &str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     for (path, text) in files {
         for (number, line) in text.lines().enumerate() {
             if is_breach(path, line) {
-                found.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
+                found.push(format!(
+                    "{}:{}: {}",
+                    path.display(),
+                    number + 1,
+                    line.trim()
+                ));
             }
         }
     }
@@ -49,8 +55,11 @@ fn breaches(
 
 #[test]
 fn every_file_says_what_it_is_for() {
-    let silent: Vec<_> =
-        rust().into_iter().filter(|(_, text)| !text.starts_with("//!")).map(|(path, _)| path).collect();
+    let silent: Vec<_> = rust()
+        .into_iter()
+        .filter(|(_, text)| !text.starts_with("//!"))
+        .map(|(path, _)| path)
+        .collect();
     assert!(silent.is_empty(), "{silent:?}");
 }
 
@@ -86,10 +95,18 @@ fn lints_are_expected_with_reasons_not_allowed() {
 
 #[test]
 fn nothing_is_left_unfinished() {
-    let marks = [["TO", "DO"], ["FIX", "ME"], ["todo", "!("], ["unimple", "mented!("]].map(|mark| mark.concat());
+    let marks = [
+        ["TO", "DO"],
+        ["FIX", "ME"],
+        ["todo", "!("],
+        ["unimple", "mented!("],
+    ]
+    .map(|mark| mark.concat());
     let mut all = rust();
     all.extend(files(&["kernels/src"], "c"));
-    let found = breaches(&all, |_, line| marks.iter().any(|mark| line.contains(mark.as_str())));
+    let found = breaches(&all, |_, line| {
+        marks.iter().any(|mark| line.contains(mark.as_str()))
+    });
     assert!(found.is_empty(), "{found:#?}");
 }
 
@@ -99,16 +116,28 @@ fn layers_do_not_know_what_they_must_not() {
     let found = breaches(&cache, |_, line| line.contains("sweeper_kernels"));
     assert!(found.is_empty(), "the cache knows no kernels: {found:#?}");
     let kernels = files(&["kernels/src"], "rs");
-    let effects = ["std::fs", "std::env", "std::time", "std::process", "std::net", "sweeper_cache"];
+    let effects = [
+        "std::fs",
+        "std::env",
+        "std::time",
+        "std::process",
+        "std::net",
+        "sweeper_cache",
+    ];
     let found = breaches(&kernels, |_, line| {
         effects.iter().any(|effect| line.contains(effect)) && !line.trim_start().starts_with("//")
     });
     assert!(found.is_empty(), "kernels have no effects: {found:#?}");
     let pure = files(&["src/grid", "src/plan"], "rs");
     let found = breaches(&pure, |_, line| {
-        ["std::fs", "std::env", "std::time"].iter().any(|effect| line.contains(effect))
+        ["std::fs", "std::env", "std::time"]
+            .iter()
+            .any(|effect| line.contains(effect))
     });
-    assert!(found.is_empty(), "grid and plan have no effects: {found:#?}");
+    assert!(
+        found.is_empty(),
+        "grid and plan have no effects: {found:#?}"
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub mod generate;
 pub mod oracle;
 pub mod judge;
 pub mod compiled;
+pub mod streaming;
 
 use crate::parameters::Parameters;
 use crate::tensor::Dtype;

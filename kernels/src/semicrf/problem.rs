@@ -5,6 +5,7 @@ use super::generate;
 use super::judge;
 use super::oracle;
 use super::sizes::{Lengths, Potentials, Semiring, Sizes};
+use super::streaming;
 use crate::check::Check;
 use crate::inputs::InputKey;
 use crate::program::Program;
@@ -65,6 +66,7 @@ impl Problem for SemiCrfProblem {
         target: &Target,
     ) -> Result<Program, Refusal> {
         match backend {
+            "streaming" => streaming::program(&self.sizes, phase, target),
             "fused" => compiled::program(&self.sizes, phase, canonical, target, Keep::Rows),
             "fused_checkpointing" => {
                 compiled::program(&self.sizes, phase, canonical, target, Keep::Checkpoints)
