@@ -21,6 +21,7 @@ pub enum CacheVerb {
     Show {
         /// First digits of the key
         key: String,
+        /// Where the cache is
         #[command(flatten)]
         place: Place,
     },
@@ -29,6 +30,7 @@ pub enum CacheVerb {
         /// Set bad entries aside and count again
         #[arg(long)]
         repair: bool,
+        /// Where the cache is
         #[command(flatten)]
         place: Place,
     },
@@ -37,6 +39,7 @@ pub enum CacheVerb {
         /// Only say what would go
         #[arg(long)]
         dry_run: bool,
+        /// Where the cache is
         #[command(flatten)]
         place: Place,
     },

@@ -12,7 +12,7 @@ use sweeper_kernels::{
     CanonicalShape, Parameters, Phase, Problem, Program, Refusal, Tensors, registry,
 };
 
-use super::outcome::{KernelUse, Measurement, Outcome, Status};
+use super::outcome::{Flag, KernelUse, Measurement, Outcome, Status};
 use super::protocol::{Block, BlockPoint, Stage};
 use super::sampling::Sampler;
 use super::verify::{Answer, Verdict};
@@ -254,6 +254,10 @@ impl<'a> Setting<'a> {
             self.judge(point, &outputs, &mut measurement)?;
         }
         measurement.device_memory = device.memory(prepared).map_err(failed)?;
+        let by_role = measurement.memory_bytes.values().sum();
+        if !agree(by_role, measurement.device_memory.peak_allocated_bytes) {
+            measurement.flags.push(Flag::MemoryMismatch);
+        }
         Ok(Admitted {
             point,
             prepared,
@@ -342,6 +346,12 @@ impl<'a> Setting<'a> {
         measurement.flags.extend(taken.flags);
         Ok((number, Outcome::measured(measurement)))
     }
+}
+
+/// Two accounts of memory agree within 1 % or 2 MiB, whichever is more: devices round sizes up.
+fn agree(program_bytes: u64, device_bytes: u64) -> bool {
+    let slack = (program_bytes / 100).max(2 << 20);
+    program_bytes.abs_diff(device_bytes) <= slack
 }
 
 fn wrong(reason: String, measurement: Measurement) -> Outcome {

@@ -171,6 +171,7 @@ impl Device for Cpu {
     }
 
     fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
+        identity::reset_peak_resident();
         let bytes = self.programs[program.0].layout.bytes;
         self.arena.fill(bytes, 0xff);
         Ok(())
