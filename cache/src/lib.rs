@@ -1,1 +1,53 @@
 //! Verified, size-bounded storage of compiled kernels by content key.
+//!
+//! Many processes share one directory without a server. Ask for a [`Key`]: a [`Lookup::Hit`] is a
+//! verified [`Entry`], a [`Lookup::Miss`] is the right to make it, which one thread of one process
+//! has at a time. Whatever goes wrong with the cache is a miss or a [`Warning`], never a wrong
+//! answer.
+//!
+//! What must stay true, whoever is killed when:
+//!
+//! 1. Readers believe only files with the right checksum that echo the key. Whatever else a crash
+//!    leaves is a miss.
+//! 2. Names appear only by publishing closed files, and never replace one.
+//! 3. Entries never change. Deleting them is all that is ever done to them.
+//! 4. Entries don't depend on each other.
+//! 5. The queue, the counters and the account are derived and can be made again; the account errs
+//!    high.
+//! 6. Locks only save work.
+//! 7. Who loses a race uses its own bytes.
+
+mod key;
+mod entry;
+mod format;
+mod error;
+mod cache;
+mod store;
+mod flight;
+mod evict;
+mod pass;
+mod pins;
+mod scan;
+mod queue;
+mod account;
+mod usage;
+mod counters;
+mod admin;
+mod listing;
+mod explain;
+mod layout;
+mod record;
+mod lock;
+mod sys;
+mod clock;
+
+pub use admin::{BadEntry, Cleared, Collected, Stats, VerifyReport};
+pub use cache::{Cache, CacheConfig, Lookup, Published, Slot};
+pub use counters::Counters;
+pub use entry::{Artifact, Entry, Metadata};
+pub use error::{CacheError, FindError, Warning};
+pub use explain::{Difference, Explanation, Nearest};
+pub use format::{Defect, Kind, MAX_ENTRY_BYTES, MAX_METADATA_BYTES};
+pub use key::{Digest, EntryName, FieldDigest, Key, KeyBuilder};
+pub use listing::{EntryInfo, Summary};
+pub use usage::Usage;

@@ -24,6 +24,7 @@ pub struct TensorCheck {
     /// How `error` was measured.
     pub metric: Metric,
     /// The distance; infinite where a value is NaN, missing or never written.
+    #[serde(with = "maybe_infinite")]
     pub error: f64,
     /// The greatest distance that is right.
     pub tolerance: f64,
@@ -54,6 +55,19 @@ impl Check {
         self.tensors
             .iter()
             .max_by(|a, b| (a.error / a.tolerance).total_cmp(&(b.error / b.tolerance)))
+    }
+}
+
+/// Infinity is `null` in JSON, which has no word for it.
+mod maybe_infinite {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        value.is_finite().then_some(*value).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        Ok(Option::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
     }
 }
 

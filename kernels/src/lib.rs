@@ -17,6 +17,8 @@ pub mod inputs;
 pub mod check;
 pub mod common;
 pub mod copy;
+pub mod ops;
+pub mod semicrf;
 pub mod registry;
 
 pub use parameters::{Parameters, Value};

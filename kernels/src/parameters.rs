@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// One value of an axis or a parameter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+///
+/// In formats that people read it is the bare value; in others its kind is kept beside it.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// True or false.
     Bool(bool),
@@ -27,6 +28,70 @@ impl Value {
             Value::Int(_) => "integer",
             Value::Float(_) => "float",
             Value::Text(_) => "string",
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Bare {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(Arc<str>),
+}
+
+#[derive(Serialize, Deserialize)]
+enum Tagged {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(Arc<str>),
+}
+
+macro_rules! forms {
+    ($($form:ident),*) => {$(
+        impl From<&Value> for $form {
+            fn from(value: &Value) -> Self {
+                match value {
+                    Value::Bool(value) => $form::Bool(*value),
+                    Value::Int(value) => $form::Int(*value),
+                    Value::Float(value) => $form::Float(*value),
+                    Value::Text(value) => $form::Text(Arc::clone(value)),
+                }
+            }
+        }
+
+        impl From<$form> for Value {
+            fn from(form: $form) -> Self {
+                match form {
+                    $form::Bool(value) => Value::Bool(value),
+                    $form::Int(value) => Value::Int(value),
+                    $form::Float(value) => Value::Float(value),
+                    $form::Text(value) => Value::Text(value),
+                }
+            }
+        }
+    )*};
+}
+forms!(Bare, Tagged);
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            Bare::from(self).serialize(serializer)
+        } else {
+            Tagged::from(self).serialize(serializer)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            Bare::deserialize(deserializer).map(Value::from)
+        } else {
+            Tagged::deserialize(deserializer).map(Value::from)
         }
     }
 }

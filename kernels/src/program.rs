@@ -6,13 +6,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::builtin::Builtin;
 use crate::tensor::Dtype;
 
 /// What a buffer's memory is for, as memory reports group it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Given data that is not a potential or a parameter.
@@ -249,6 +249,32 @@ impl Index {
         value.clamp(self.least, self.most)
     }
 
+    /// The least and the greatest value over all iterations of loops with `counts` iterations, or
+    /// `None` if one of them never runs. Exact for one term a loop, else possibly too wide.
+    fn range(&self, counts: &[u64]) -> Option<(i64, i64)> {
+        if counts.contains(&0) {
+            return None;
+        }
+        let (mut least, mut most) = (self.base, self.base);
+        for term in &self.terms {
+            let first = term.shift;
+            let last = term.shift + counts[term.depth] as i64 - 1;
+            let (low, high) = match term.modulus {
+                Some(modulus) if first.div_euclid(modulus) == last.div_euclid(modulus) => {
+                    (first.rem_euclid(modulus), last.rem_euclid(modulus))
+                }
+                Some(modulus) => (0, modulus - 1),
+                None => (first, last),
+            };
+            least += (term.stride * low).min(term.stride * high);
+            most += (term.stride * low).max(term.stride * high);
+        }
+        Some((
+            least.clamp(self.least, self.most),
+            most.clamp(self.least, self.most),
+        ))
+    }
+
     /// How many enclosing loops it needs.
     fn depth(&self) -> usize {
         self.terms
@@ -373,7 +399,7 @@ pub struct Program {
 }
 
 /// What a program does, added up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Kernels launched, copies and fills included.
     pub launches: u64,
@@ -539,8 +565,7 @@ impl Program {
         Ok(())
     }
 
-    /// Checks a view at the corners of its loops, where an affine index is extreme; an index with
-    /// a modulus is checked in every iteration of a period by the device that runs it.
+    /// Checks that a view stays inside its buffer in every iteration, by the range of its offset.
     fn validate_view(&self, view: &View, written: bool, counts: &[u64]) -> Result<(), String> {
         let Some(buffer) = self.buffers.get(view.buffer.0) else {
             return Err(format!("there is no buffer {}", view.buffer.0));
@@ -549,30 +574,14 @@ impl Program {
             return Err(format!("`{}` is given, and written", buffer.name));
         }
         validate_depth(&view.offset, counts)?;
-        if counts.contains(&0) {
+        let Some((least, most)) = view.offset.range(counts) else {
             return Ok(());
-        }
-        for corner in 0..1u32 << counts.len().min(16) {
-            let iterations: Vec<i64> = counts
-                .iter()
-                .enumerate()
-                .map(|(depth, &count)| {
-                    if corner >> depth & 1 == 1 {
-                        count as i64 - 1
-                    } else {
-                        0
-                    }
-                })
-                .collect();
-            let first = view.offset.at(&iterations);
-            if first < 0 || first as usize + view.len > buffer.len {
-                return Err(format!(
-                    "elements {first}..{} of `{}`, which has {}, at {iterations:?}",
-                    first + view.len as i64,
-                    buffer.name,
-                    buffer.len
-                ));
-            }
+        };
+        if least < 0 || most as usize + view.len > buffer.len {
+            return Err(format!(
+                "views of {} elements from {least} to {most} of `{}`, which has {}",
+                view.len, buffer.name, buffer.len
+            ));
         }
         Ok(())
     }
@@ -621,7 +630,7 @@ mod tests {
         let complaint = looped(4, Index::affine(0, 0, 4)).validate().unwrap_err();
         assert_eq!(
             complaint,
-            "elements 12..16 of `state`, which has 12, at [3]"
+            "views of 4 elements from 0 to 12 of `state`, which has 12"
         );
         assert!(
             looped(3, Index::affine(0, 1, 4))

@@ -1,11 +1,12 @@
 //! All workloads, in the order in which they are listed.
 
 use crate::copy::Copy;
+use crate::semicrf::SemiCrf;
 use crate::workload::Workload;
 
 /// Every workload of this build.
 pub fn workloads() -> &'static [&'static dyn Workload] {
-    &[&Copy]
+    &[&Copy, &SemiCrf]
 }
 
 /// The workload called `name`.

@@ -130,6 +130,52 @@ pub enum ParameterKind {
     Choice(&'static [(&'static str, &'static [&'static str])]),
 }
 
+impl ParameterKind {
+    /// `value` as this kind holds it, or nothing if it is of another kind or out of bounds.
+    pub fn accept(&self, value: &Value) -> Option<Value> {
+        let float = |number: f64, min: f64, max: f64| {
+            (min..=max)
+                .contains(&number)
+                .then_some(Value::Float(number))
+        };
+        match (*self, value) {
+            (ParameterKind::Int { min, max }, &Value::Int(number)) => {
+                (min..=max).contains(&number).then_some(Value::Int(number))
+            }
+            (ParameterKind::Float { min, max }, &Value::Int(number)) => {
+                float(number as f64, min, max)
+            }
+            (ParameterKind::Float { min, max }, &Value::Float(number)) => float(number, min, max),
+            (ParameterKind::Bool, &Value::Bool(_)) => Some(value.clone()),
+            (ParameterKind::Choice(choices), Value::Text(text)) => {
+                let same = |word: &&str| word.eq_ignore_ascii_case(text);
+                let (word, _) = choices
+                    .iter()
+                    .find(|(word, spellings)| same(word) || spellings.iter().any(same))?;
+                Some(Value::from(*word))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ParameterKind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParameterKind::Int { min, max } => write!(out, "a whole number from {min} to {max}"),
+            ParameterKind::Float { min, max } => write!(out, "a number from {min} to {max}"),
+            ParameterKind::Bool => out.write_str("true or false"),
+            ParameterKind::Choice(choices) => {
+                for (at, (word, _)) in choices.iter().enumerate() {
+                    let separator = if at == 0 { "one of " } else { ", " };
+                    write!(out, "{separator}{word}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
 /// A parameter of a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct ParameterInfo {
@@ -229,6 +275,46 @@ impl WorkloadInfo {
         self.parameters
             .iter()
             .find(|parameter| parameter.name == name)
+    }
+
+    /// All parameters, checked one by one: defaults filled in, other spellings turned into the word,
+    /// whole numbers accepted for reals.
+    ///
+    /// # Errors
+    /// The first parameter that is unknown, missing, of another kind or out of bounds.
+    pub fn resolve(&self, parameters: &Parameters) -> Result<Parameters, ParameterError> {
+        if let Some((name, _)) = parameters
+            .iter()
+            .find(|(name, _)| self.parameter(name).is_none())
+        {
+            return Err(ParameterError::Unknown {
+                workload: self.name,
+                name: name.to_string(),
+            });
+        }
+        let mut resolved = Parameters::new();
+        for info in self.parameters {
+            let value = match (parameters.get(info.name), info.default) {
+                (Some(value), _) => {
+                    info.kind
+                        .accept(value)
+                        .ok_or_else(|| ParameterError::Value {
+                            name: info.name.to_owned(),
+                            value: value.to_string(),
+                            expected: format!("expected {}", info.kind),
+                        })?
+                }
+                (None, Some(default)) => default.into(),
+                (None, None) => {
+                    return Err(ParameterError::Missing {
+                        workload: self.name,
+                        name: info.name,
+                    });
+                }
+            };
+            resolved.set(info.name, value);
+        }
+        Ok(resolved)
     }
 }
 

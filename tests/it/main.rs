@@ -7,3 +7,9 @@ mod support;
 mod manifest;
 /// Grids: which points a manifest has, and in which order.
 mod grid;
+/// Runs from end to end: null device, CPU, kills, signals, reruns.
+mod run;
+/// The house rules.
+mod tidy;
+/// The semi-Markov CRF's backends of builtins, against its oracle on the CPU device.
+mod semicrf_eager;

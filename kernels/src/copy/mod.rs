@@ -73,27 +73,11 @@ impl Workload for Copy {
         parameters: &Parameters,
         _dtype: Dtype,
     ) -> Result<Box<dyn Problem>, ParameterError> {
-        for (name, _) in parameters.iter() {
-            if INFO.parameter(name).is_none() {
-                return Err(ParameterError::Unknown {
-                    workload: INFO.name,
-                    name: name.to_string(),
-                });
-            }
-        }
-        let value = parameters.get("elements").ok_or(ParameterError::Missing {
-            workload: INFO.name,
-            name: "elements",
-        })?;
-        match *value {
-            Value::Int(elements @ 1..=MAX_ELEMENTS) => Ok(Box::new(CopyProblem {
+        match INFO.resolve(parameters)?.get("elements") {
+            Some(&Value::Int(elements)) => Ok(Box::new(CopyProblem {
                 elements: elements as usize,
             })),
-            _ => Err(ParameterError::Value {
-                name: "elements".to_owned(),
-                value: value.to_string(),
-                expected: format!("a whole number from 1 to {MAX_ELEMENTS}"),
-            }),
+            _ => unreachable!("resolved parameters hold `elements` as an integer"),
         }
     }
 }

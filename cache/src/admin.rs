@@ -1,0 +1,268 @@
+//! Looking after a cache: how full it is, whether it is sound, and making it smaller.
+
+use std::{fs, os::unix::fs::MetadataExt as _, path::PathBuf};
+
+use serde::Serialize;
+
+use crate::{
+    cache::Cache,
+    counters::{self, Counters},
+    entry::Entry,
+    error::{CacheError, Failure, Warning},
+    evict::Evictor,
+    key::EntryName,
+    layout::absent_is_none,
+    listing, scan,
+    sys::ReadError,
+    usage::Usage,
+};
+
+/// How full a cache is, and what happened in it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stats {
+    /// The root directory.
+    pub dir: PathBuf,
+    /// How many entries there are. As `disk_bytes`, never under the truth.
+    pub entries: u64,
+    /// What they take on disk, in bytes, with an inode each.
+    pub disk_bytes: u64,
+    /// The most they may take, in bytes.
+    pub capacity_bytes: u64,
+    /// What happened since the cache was made, this session included, as far as processes came to
+    /// their end.
+    pub total: Counters,
+    /// What happened through this open cache.
+    pub session: Counters,
+    /// Why nothing more is stored, if that is so.
+    pub warning: Option<Warning>,
+}
+
+/// What [`Cache::verify`] found and did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct VerifyReport {
+    /// How many entries were read.
+    pub checked: u64,
+    /// What sound entries hold, in bytes of payload.
+    pub payload_bytes: u64,
+    /// The entries that aren't sound, by name.
+    pub bad: Vec<BadEntry>,
+    /// Files that this crate never wrote. They are left alone and don't count.
+    pub foreign: Vec<PathBuf>,
+    /// How many bad entries were moved away.
+    pub quarantined: u64,
+    /// What the account said before, `None` if it was lost.
+    pub accounted: Option<Usage>,
+    /// What is there, counted as the account does.
+    pub actual: Usage,
+    /// Whether the account now says what is there.
+    pub account_rebuilt: bool,
+}
+
+/// An entry that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BadEntry {
+    /// Its name.
+    pub name: EntryName,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// What [`Cache::gc`] did or would do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Collected {
+    /// Entries deleted, and what they took.
+    pub evicted: Usage,
+    /// What the cache holds now, or would hold.
+    pub left: Usage,
+    /// Where collecting ends, in bytes: 90 % of the capacity.
+    pub goal_bytes: u64,
+    /// Whether this only looked.
+    pub dry_run: bool,
+}
+
+/// What [`Cache::clear`] deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cleared {
+    /// Entries, and what they took.
+    pub entries: Usage,
+    /// Files that were left over from broken writes, or set aside as bad.
+    pub leftovers: u64,
+}
+
+impl Cache {
+    /// How full the cache is and what happened in it.
+    ///
+    /// # Errors
+    ///
+    /// When the account can't be read, and counting instead fails too.
+    pub fn stats(&self) -> Result<Stats, CacheError> {
+        let store = &self.inner.store;
+        let held = match &store.evictor {
+            Some(evictor) => evictor.account.record()?.usage(),
+            None => None,
+        };
+        let held = match held {
+            Some(held) => held,
+            None => self.count_entries()?,
+        };
+        let session = store.session.counters();
+        Ok(Stats {
+            dir: store.layout.root().to_owned(),
+            entries: held.entries,
+            disk_bytes: held.bytes,
+            capacity_bytes: self.inner.config.capacity_bytes,
+            total: counters::stored(&store.layout.stats()).plus(session),
+            session,
+            warning: self.warning(),
+        })
+    }
+
+    /// Counts what there is no account of.
+    fn count_entries(&self) -> Result<Usage, CacheError> {
+        let (entries, _) = listing::list(&self.inner.store.layout, |_| true)?;
+        Ok(Usage {
+            bytes: entries
+                .iter()
+                .map(|listed| listed.metadata.blocks() * 512)
+                .sum(),
+            entries: entries.len() as u64,
+        })
+    }
+
+    /// Reads and checks every entry. With `repair`, bad ones are set aside and the account is made
+    /// anew.
+    ///
+    /// # Errors
+    ///
+    /// When the directory can't be listed; with `repair`, also when it can't be changed or others
+    /// are at work in it.
+    pub fn verify(&self, repair: bool) -> Result<VerifyReport, CacheError> {
+        let store = &self.inner.store;
+        let evictor = if repair { Some(self.evictor()?) } else { None };
+        let (entries, foreign) = listing::list(&store.layout, |_| true)?;
+        let mut report = VerifyReport {
+            foreign,
+            ..VerifyReport::default()
+        };
+        for listed in &entries {
+            self.verify_entry(listed.name, &mut report);
+        }
+        if let Some(evictor) = &store.evictor {
+            report.accounted = evictor.account.record()?.usage();
+        }
+        if let Some(evictor) = evictor {
+            let quarantine = || Ok(self.quarantine_all(&report.bad));
+            (report.quarantined, report.actual) = evictor.rebuild(quarantine)?;
+            report.account_rebuilt = true;
+        } else if let Some(evictor) = &store.evictor {
+            report.actual = evictor.count()?;
+        } else {
+            report.actual = self.count_entries()?;
+        }
+        Ok(report)
+    }
+
+    fn verify_entry(&self, name: EntryName, report: &mut VerifyReport) {
+        let mut bad = |reason: String| report.bad.push(BadEntry { name, reason });
+        match self.check(name) {
+            Ok(entry) => report.payload_bytes += entry.payload().len() as u64,
+            // Evicted since it was listed.
+            Err(ReadError::Absent) => return,
+            Err(ReadError::Bad(defect)) => bad(defect.to_string()),
+            Err(ReadError::Unavailable) => bad("the system can't read it now".to_owned()),
+        }
+        report.checked += 1;
+    }
+
+    /// Reads an entry and checks all that a lookup does, and that its writer was right.
+    fn check(&self, name: EntryName) -> Result<Entry, ReadError> {
+        let (_, entry) = self.inner.store.read(&name)?;
+        entry.check_writer().map_err(ReadError::Bad)?;
+        Ok(entry)
+    }
+
+    /// Sets aside what is still bad now that nobody publishes. Yields how many that were.
+    fn quarantine_all(&self, bad: &[BadEntry]) -> u64 {
+        let still_bad = |bad: &&BadEntry| matches!(self.check(bad.name), Err(ReadError::Bad(_)));
+        let moved = bad
+            .iter()
+            .filter(still_bad)
+            .filter(|bad| self.inner.store.quarantine(&bad.name));
+        moved.count() as u64
+    }
+
+    /// Deletes the least recently used entries until the cache is at most 90 % full, and whatever
+    /// broken writes left.
+    ///
+    /// # Errors
+    ///
+    /// When the directory can't be changed or listed, or others are at work in it.
+    pub fn gc(&self, dry_run: bool) -> Result<Collected, CacheError> {
+        let evictor = self.evictor()?;
+        let (evicted, left) = if dry_run {
+            evictor.rehearse()?
+        } else {
+            evictor.collect()?
+        };
+        Ok(Collected {
+            evicted,
+            left,
+            goal_bytes: evictor.goal_bytes(),
+            dry_run,
+        })
+    }
+
+    /// Deletes all entries, whatever broken writes left, and the quarantine. Foreign files and the
+    /// counters stay.
+    ///
+    /// # Errors
+    ///
+    /// When the directory can't be changed or listed, or others are at work in it.
+    pub fn clear(&self) -> Result<Cleared, CacheError> {
+        let (cleared, _) = self.evictor()?.rebuild(|| self.delete_everything())?;
+        Ok(cleared)
+    }
+
+    fn delete_everything(&self) -> Result<Cleared, CacheError> {
+        let store = &self.inner.store;
+        let evictor = self.evictor()?;
+        let mut cleared = Cleared::default();
+        for listed in listing::list(&store.layout, |_| true)?.0 {
+            let path = store.layout.entry(&listed.name);
+            // A folder in the place of an entry is nobody's entry.
+            if !listed.metadata.is_dir() && delete(path)? {
+                cleared.entries += evictor.account.charge(listed.metadata.size());
+                evictor.unpin(&listed.name);
+            }
+        }
+        let tmp = store.layout.tmp();
+        let leftovers = scan::temporary_files(&store.layout).map_err(Failure::at("list", tmp))?;
+        for (path, _) in leftovers {
+            cleared.leftovers += u64::from(delete(path)?);
+        }
+        let bad = store.layout.bad();
+        cleared.leftovers += store
+            .empty_quarantine()
+            .map_err(Failure::at("empty", bad))?;
+        delete(store.layout.queue())?;
+        Ok(cleared)
+    }
+
+    /// What may change the cache, or why nothing may.
+    fn evictor(&self) -> Result<&Evictor, CacheError> {
+        let store = &self.inner.store;
+        match (&store.evictor, store.stopped()) {
+            (Some(evictor), _) => Ok(evictor),
+            (None, Some(warning)) => Err(CacheError::ReadOnly(warning.clone())),
+            (None, None) => {
+                unreachable!("a store without an evictor is stopped from the beginning")
+            }
+        }
+    }
+}
+
+/// Deletes a file. False if it is gone already.
+fn delete(path: PathBuf) -> Result<bool, Failure> {
+    let deleted = absent_is_none(fs::remove_file(&path)).map_err(Failure::at("delete", path))?;
+    Ok(deleted.is_some())
+}

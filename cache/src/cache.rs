@@ -1,0 +1,288 @@
+//! The cache as its users see it: ask for a key, get the entry or the right to make it.
+
+use std::{
+    cmp::Reverse,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{
+    account::Account,
+    counters::{Event, Session},
+    entry::{Artifact, Entry},
+    error::{CacheError, Failure, Warning},
+    evict::Evictor,
+    flight::{Claim, Flight, Right},
+    key::Key,
+    layout::{Found, Layout},
+    lock::Backoff,
+    scan,
+    store::Store,
+};
+
+/// Where a cache is and how it behaves.
+#[derive(Clone, Debug)]
+pub struct CacheConfig {
+    /// The root directory. Made if it doesn't exist.
+    pub dir: PathBuf,
+    /// The most that entries may take on disk, in bytes, rounded up to allocation units.
+    pub capacity_bytes: u64,
+    /// How long [`Cache::lookup`] waits for another thread or process that makes the same entry,
+    /// before the work is done twice.
+    pub flight_wait: Duration,
+    /// How long one publication may spend on making room.
+    pub eviction_time: Duration,
+    /// How long to wait for another process that changes the account, which normally takes it
+    /// microseconds. After that a publication stops storing for good, and an administrative
+    /// operation ends as busy.
+    pub lock_wait: Duration,
+}
+
+impl CacheConfig {
+    /// A cache in `dir` of at most `capacity_bytes` bytes: two minutes of patience for a
+    /// compile elsewhere, 50 ms for eviction, 5 seconds for locks.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>, capacity_bytes: u64) -> Self {
+        Self {
+            dir: dir.into(),
+            capacity_bytes,
+            flight_wait: Duration::from_mins(2),
+            eviction_time: Duration::from_millis(50),
+            lock_wait: Duration::from_secs(5),
+        }
+    }
+}
+
+/// A cache directory in use. Clones share it; the last one to go adds its counters to those on
+/// disk.
+///
+/// What was used or stored through one `Cache` is never evicted through it.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) config: CacheConfig,
+    pub(crate) store: Store,
+    flight: Flight,
+}
+
+/// What asking for a key yields.
+#[derive(Debug)]
+#[must_use = "a miss holds the right to fill the entry until it is dropped"]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is taken apart at once"
+)]
+pub enum Lookup {
+    /// The entry, verified.
+    Hit(Entry),
+    /// There is none, and it is up to the caller to make it.
+    Miss(Slot),
+}
+
+/// The right to make one entry. Dropping it lets the next in line try.
+#[derive(Debug)]
+#[must_use = "dropping a slot gives up the right to fill it"]
+pub struct Slot {
+    inner: Arc<Inner>,
+    key: Key,
+    /// `None` if locks don't work here or waiting took too long: somebody else may do the same
+    /// work.
+    right: Option<Right>,
+}
+
+/// What became of an artifact.
+#[derive(Debug)]
+pub struct Published {
+    /// The artifact as an entry, made of the caller's own bytes whether or not they were stored.
+    pub entry: Entry,
+    /// Whether the entry is in the cache now.
+    pub stored: bool,
+    /// Why it isn't. Comes with every entry that isn't stored; saying it once is up to the caller.
+    pub warning: Option<Warning>,
+}
+
+impl Cache {
+    /// Opens the cache in `config.dir` and makes what is missing there. Looks at no entry.
+    ///
+    /// A directory that can be read but not written is fine; [`Cache::warning`] tells.
+    ///
+    /// # Errors
+    ///
+    /// When the directory can't be made, isn't a cache, or isn't to be trusted: it belongs to
+    /// another user, or everybody may write to it.
+    pub fn open(config: CacheConfig) -> Result<Self, CacheError> {
+        let mut config = config;
+        // The process may change its directory later on.
+        config.dir = std::path::absolute(&config.dir).map_err(Failure::at("find", &config.dir))?;
+        let layout = Layout::new(&config.dir);
+        layout.prepare()?;
+        let session = Arc::new(Session::default());
+        let account = layout
+            .complete()
+            .and_then(|()| Account::open(&layout, config.lock_wait));
+        let evictor = account.map(|account| {
+            let (layout, session) = (layout.clone(), Arc::clone(&session));
+            Evictor::new(
+                layout,
+                account,
+                session,
+                config.capacity_bytes,
+                config.eviction_time,
+            )
+        });
+        let flight = Flight::new(layout.flight_lock());
+        let store = Store::new(layout, session, evictor);
+        Ok(Self {
+            inner: Arc::new(Inner {
+                config,
+                store,
+                flight,
+            }),
+        })
+    }
+
+    /// The root directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.inner.config.dir
+    }
+
+    /// Why this cache stores nothing more, if that is so.
+    #[must_use]
+    pub fn warning(&self) -> Option<Warning> {
+        self.inner.store.stopped().cloned()
+    }
+
+    /// Finds the entry for `key`, or hands out the right to make it.
+    ///
+    /// While another thread or process makes it, this waits, at most for
+    /// [`CacheConfig::flight_wait`]; after that the caller may make it all the same. Trouble with
+    /// the cache is a miss, never an error.
+    /// A thread that still holds the slot for the same key waits for itself.
+    pub fn lookup(&self, key: &Key) -> Lookup {
+        let mut backoff = Backoff::new(self.inner.config.flight_wait);
+        loop {
+            if let Some(lookup) = self.try_lookup(key) {
+                return lookup;
+            }
+            if !backoff.pause() {
+                return self.miss(key, None);
+            }
+        }
+    }
+
+    /// As [`lookup`](Self::lookup), but `None` instead of waiting: someone else is making the
+    /// entry.
+    pub fn try_lookup(&self, key: &Key) -> Option<Lookup> {
+        let name = key.name();
+        let hit = |entry| {
+            self.count(Event::Hit);
+            Some(Lookup::Hit(entry))
+        };
+        if let Some(entry) = self.inner.store.get(&name) {
+            return hit(entry);
+        }
+        let right = match self.inner.flight.claim(&name) {
+            Claim::Mine(right) => Some(right),
+            Claim::NoLocks => None,
+            Claim::Theirs => return None,
+        };
+        // Whoever had the right before may have published between the look and the claim.
+        match self.inner.store.get(&name) {
+            Some(entry) => hit(entry),
+            None => Some(self.miss(key, right)),
+        }
+    }
+
+    fn miss(&self, key: &Key, right: Option<Right>) -> Lookup {
+        self.count(Event::Miss);
+        Lookup::Miss(Slot {
+            inner: Arc::clone(&self.inner),
+            key: key.clone(),
+            right,
+        })
+    }
+
+    fn count(&self, event: Event) {
+        self.inner.store.session.count(event, 1);
+    }
+
+    /// The entry for `key`, without counting, locking, or noting that it was used.
+    #[must_use]
+    pub fn peek(&self, key: &Key) -> Option<Entry> {
+        let (_, entry) = self.inner.store.read(&key.name()).ok()?;
+        Some(entry)
+    }
+
+    /// The most recently used entry that agrees with `key` in everything but the compiler, for a
+    /// machine that has none. Its metadata says which compiler made it.
+    #[must_use]
+    pub fn lookup_any_compiler(&self, key: &Key) -> Option<Entry> {
+        let name = key.name();
+        let listed = self
+            .inner
+            .store
+            .layout
+            .list(&name.shard())
+            .unwrap_or_default();
+        let mut candidates: Vec<_> = listed
+            .into_iter()
+            .filter_map(|found| match found {
+                Found::Entry(other, metadata) if other.same_content(&name) => {
+                    Some((Reverse(scan::last_use_ns(&metadata)), other))
+                }
+                _ => None,
+            })
+            .collect();
+        candidates.sort_unstable();
+        let entry = candidates
+            .iter()
+            .find_map(|(_, name)| self.inner.store.get(name));
+        self.count(if entry.is_some() {
+            Event::Hit
+        } else {
+            Event::Miss
+        });
+        entry
+    }
+}
+
+impl Slot {
+    /// The key that is to be filled.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Whether nobody else can be making the same entry.
+    #[must_use]
+    pub fn is_exclusive(&self) -> bool {
+        self.right.is_some()
+    }
+
+    /// Stores what was made and gives the right back. Never fails: at worst the caller has its
+    /// bytes and a warning.
+    pub fn publish(self, artifact: Artifact) -> Published {
+        let entry = Entry::new(&self.key, artifact, crate::clock::now_ns());
+        let warning = self.inner.store.put(&entry).err();
+        Published {
+            entry,
+            stored: warning.is_none(),
+            warning,
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.store.evictor.is_some() {
+            // Counters aren't worth a complaint.
+            let _ = self.store.session.merge(&self.store.layout.stats());
+        }
+    }
+}

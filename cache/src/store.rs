@@ -1,0 +1,258 @@
+//! Entries by name on disk: read and verified, published without ever replacing one, set aside when
+//! bad.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    clock,
+    counters::{Event, Session},
+    entry::Entry,
+    error::{Failure, Warning},
+    evict::{Evictor, Refusal},
+    format::{Defect, MAX_ENTRY_BYTES, MAX_METADATA_BYTES},
+    key::EntryName,
+    layout::{Layout, absent_is_none, make_dir},
+    scan,
+    sys::{self, Placed, ReadError},
+};
+
+/// The quarantine keeps this many files at most, and this many bytes.
+const BAD_FILES: usize = 32;
+const BAD_BYTES: u64 = 64 << 20;
+
+/// On a network file system an entry's time of last use is set this rarely.
+const NETWORK_TOUCH: Duration = Duration::from_mins(10);
+
+/// What is on disk, and the rules for changing it.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) layout: Layout,
+    pub(crate) session: Arc<Session>,
+    /// Present unless the directory could only be read when it was opened.
+    pub(crate) evictor: Option<Evictor>,
+    stopped: OnceLock<Warning>,
+    relieved: AtomicBool,
+    touch_after_ns: u64,
+}
+
+impl Store {
+    /// A store that writes through `evictor`, or one that only reads, for the reason given.
+    pub(crate) fn new(
+        layout: Layout,
+        session: Arc<Session>,
+        evictor: Result<Evictor, Failure>,
+    ) -> Self {
+        let touch_after = if sys::is_network(layout.root()) {
+            NETWORK_TOUCH
+        } else {
+            Duration::ZERO
+        };
+        let stopped = OnceLock::new();
+        let evictor = match evictor {
+            Ok(evictor) => Some(evictor),
+            Err(failure) => {
+                stopped.get_or_init(|| failure.to_warning());
+                None
+            }
+        };
+        Self {
+            layout,
+            session,
+            evictor,
+            stopped,
+            relieved: AtomicBool::new(false),
+            touch_after_ns: u64::try_from(touch_after.as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Why nothing is written any more, if that is so.
+    pub(crate) fn stopped(&self) -> Option<&Warning> {
+        self.stopped.get()
+    }
+
+    /// Reads and verifies an entry. Changes nothing.
+    pub(crate) fn read(&self, name: &EntryName) -> Result<(File, Entry), ReadError> {
+        let (file, bytes, length) = sys::read(&self.layout.entry(name), MAX_ENTRY_BYTES)?;
+        if bytes.len() as u64 != length {
+            return Err(ReadError::Bad(Defect::Lengths));
+        }
+        let entry = Entry::decode(name, bytes).map_err(ReadError::Bad)?;
+        Ok((file, entry))
+    }
+
+    /// Reads an entry in order to use it: it counts as used now, and a bad one is set aside.
+    pub(crate) fn get(&self, name: &EntryName) -> Option<Entry> {
+        let found = match self.read(name) {
+            // Another process may have put a good one in its place meanwhile.
+            Err(ReadError::Bad(_)) => self.read(name),
+            found => found,
+        };
+        match found {
+            Ok((file, entry)) => {
+                self.note_use(&file, &entry);
+                Some(entry)
+            }
+            Err(ReadError::Bad(_)) => {
+                self.quarantine(name);
+                None
+            }
+            Err(ReadError::Absent | ReadError::Unavailable) => None,
+        }
+    }
+
+    fn note_use(&self, file: &File, entry: &Entry) {
+        if let Some(evictor) = &self.evictor {
+            evictor.pin(
+                entry.name(),
+                evictor.account.charge(entry.bytes().len() as u64).bytes,
+            );
+        }
+        let now = clock::now_ns();
+        let due = |last: u64| now.saturating_sub(last) >= self.touch_after_ns;
+        if self.touch_after_ns == 0
+            || file
+                .metadata()
+                .is_ok_and(|metadata| due(scan::last_use_ns(&metadata)))
+        {
+            // Fails in a directory that can only be read, where nothing is evicted either.
+            let _ = file.set_modified(clock::at(now));
+        }
+    }
+
+    /// Moves what is under a name to `bad/`, whatever it is. The account isn't told: it errs high
+    /// until the next scan.
+    pub(crate) fn quarantine(&self, name: &EntryName) -> bool {
+        let (path, bad) = (self.layout.entry(name), self.layout.bad());
+        let target = bad.join(format!("{name}.{}", clock::now_ns()));
+        let set_aside = || fs::rename(&path, &target);
+        // Somebody may have tidied up the folder. Without it the entry would be in the way for good.
+        let moved = set_aside().or_else(|_| make_dir(&bad, false).and_then(|()| set_aside()));
+        if moved.is_err() {
+            return false;
+        }
+        self.session.count(Event::Quarantine, 1);
+        if let Some(evictor) = &self.evictor {
+            evictor.unpin(name);
+        }
+        // Should this fail, the next one tries again.
+        let _ = bound_quarantine(&bad, BAD_FILES, BAD_BYTES);
+        true
+    }
+
+    /// Deletes everything that was set aside. Yields how many files that was.
+    pub(crate) fn empty_quarantine(&self) -> io::Result<u64> {
+        bound_quarantine(&self.layout.bad(), 0, 0)
+    }
+
+    /// Publishes an entry, unless there is no room or writing fails. One that is there already is
+    /// as good.
+    pub(crate) fn put(&self, entry: &Entry) -> Result<(), Warning> {
+        let put = self.try_put(entry);
+        match &put {
+            Ok(Placed::New) => self.session.count(Event::Store, 1),
+            Ok(Placed::Exists) => {}
+            Err(_) => self.session.count(Event::Refusal, 1),
+        }
+        put.map(drop)
+    }
+
+    fn try_put(&self, entry: &Entry) -> Result<Placed, Warning> {
+        let evictor = match (self.stopped(), &self.evictor) {
+            (None, Some(evictor)) => evictor,
+            (Some(warning), _) => return Err(warning.clone()),
+            (None, None) => {
+                unreachable!("a store without an evictor is stopped from the beginning")
+            }
+        };
+        for (bytes, limit) in [
+            (entry.bytes().len() as u64, MAX_ENTRY_BYTES),
+            (entry.metadata_bytes(), MAX_METADATA_BYTES),
+        ] {
+            if bytes > limit {
+                return Err(Warning::TooLong { bytes, limit });
+            }
+        }
+        let mut published = self.publish(evictor, entry);
+        if let Err(Refusal::Failed(failure)) = &published
+            && is_out_of_space(&failure.source)
+            && !self.relieved.swap(true, Ordering::Relaxed)
+        {
+            published = evictor
+                .relieve()
+                .map_err(Refusal::Failed)
+                .and_then(|()| self.publish(evictor, entry));
+        }
+        published.map_err(|refusal| match refusal {
+            Refusal::NoRoom(warning) => warning,
+            Refusal::Failed(failure) => self.stopped.get_or_init(|| failure.to_warning()).clone(),
+        })
+    }
+
+    fn publish(&self, evictor: &Evictor, entry: &Entry) -> Result<Placed, Refusal> {
+        let admission = evictor.admit(entry.name(), entry.bytes().len() as u64)?;
+        let tmp = self.layout.fresh_tmp();
+        let placed = self.place(&tmp, entry);
+        // Whoever unlinks the file releases its room. If it is gone, that was somebody else.
+        if !matches!(placed, Ok(Placed::New)) && fs::remove_file(&tmp).is_ok() {
+            evictor.account.release(admission.charge)?;
+        }
+        let placed = placed?;
+        evictor.pin(entry.name(), admission.charge.bytes);
+        Ok(placed)
+    }
+
+    fn place(&self, tmp: &Path, entry: &Entry) -> Result<Placed, Failure> {
+        sys::write_new(tmp, entry.bytes(), clock::now_ns()).map_err(Failure::at("write", tmp))?;
+        let (name, target) = (entry.name(), self.layout.entry(&entry.name()));
+        match sys::rename_no_replace(tmp, &target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let shard = self.layout.shard(&name);
+                make_dir(&shard, false).map_err(Failure::at("create", shard))?;
+                sys::rename_no_replace(tmp, &target)
+            }
+            other => other,
+        }
+        .map_err(Failure::at("publish", target))
+    }
+}
+
+fn is_out_of_space(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// Deletes the oldest files in `bad` until at most `files` with at most `bytes` bytes are left.
+/// Yields how many went.
+fn bound_quarantine(bad: &Path, files: usize, bytes: u64) -> io::Result<u64> {
+    let mut found = Vec::new();
+    for item in fs::read_dir(bad)? {
+        let path = item?.path();
+        if let Some(metadata) = absent_is_none(fs::symlink_metadata(&path))? {
+            found.push(((metadata.ctime(), metadata.ctime_nsec()), path, metadata));
+        }
+    }
+    found.sort_unstable_by(|(a, path_a, _), (b, path_b, _)| (b, path_b).cmp(&(a, path_a)));
+    let (mut kept_bytes, mut deleted) = (0_u64, 0);
+    for (position, (_, path, metadata)) in found.iter().enumerate() {
+        kept_bytes = kept_bytes.saturating_add(metadata.size());
+        if position >= files || kept_bytes > bytes {
+            let removed = if metadata.is_dir() {
+                fs::remove_dir_all(path)
+            } else {
+                fs::remove_file(path)
+            };
+            deleted += u64::from(absent_is_none(removed)?.is_some());
+        }
+    }
+    Ok(deleted)
+}

@@ -1,0 +1,187 @@
+//! The calls to the file system that std lacks or does too trustingly.
+//!
+//! `nix` provides them: it is the one crate that has open-file-description locks and a checked
+//! close without `unsafe`.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::Path,
+};
+
+use nix::{errno::Errno, libc, sys::statfs};
+
+use crate::{
+    clock,
+    format::{Defect, MAX_ENTRY_BYTES},
+};
+
+/// The effective user.
+pub(crate) fn user() -> u32 {
+    nix::unistd::geteuid().as_raw()
+}
+
+/// Why a file yields no bytes.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// There is none.
+    Absent,
+    /// There is something, but it can't be an entry.
+    Bad(Defect),
+    /// The trouble is not with the file: too many open files, no memory, a network that is down.
+    Unavailable,
+}
+
+/// Opens what may be anything: no link is followed, and a pipe without a writer doesn't block.
+pub(crate) fn open_unknown(path: &Path) -> Result<File, ReadError> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = opened.map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOENT | Errno::ENOTDIR) => ReadError::Absent,
+        // A link, a socket or a device without a driver.
+        Some(Errno::ELOOP | Errno::EMLINK | Errno::ENXIO | Errno::ENODEV) => {
+            ReadError::Bad(Defect::NotAFile)
+        }
+        Some(Errno::EACCES | Errno::EPERM | Errno::EIO) => {
+            ReadError::Bad(Defect::Unreadable(error.to_string()))
+        }
+        _ => ReadError::Unavailable,
+    })?;
+    match file.metadata() {
+        Ok(metadata) if metadata.is_file() => Ok(file),
+        Ok(_) => Err(ReadError::Bad(Defect::NotAFile)),
+        Err(_) => Err(ReadError::Unavailable),
+    }
+}
+
+/// Reads the file at `path`, at most `limit` bytes of it, with one open and in effect one read.
+///
+/// Yields the open file, the bytes, and the length that the file claims to have.
+pub(crate) fn read(path: &Path, limit: u64) -> Result<(File, Vec<u8>, u64), ReadError> {
+    let file = open_unknown(path)?;
+    let length = file.metadata().map_err(|_| ReadError::Unavailable)?.size();
+    if length > MAX_ENTRY_BYTES {
+        return Err(ReadError::Bad(Defect::Length(length)));
+    }
+    let wanted = usize::try_from(length.min(limit)).unwrap_or(usize::MAX);
+    let mut bytes = Vec::new();
+    // One byte of slack, so that the read that meets the end of the file has somewhere to go.
+    bytes
+        .try_reserve_exact(wanted.saturating_add(1))
+        .map_err(|_| ReadError::Unavailable)?;
+    let read = (&file).take(wanted as u64).read_to_end(&mut bytes);
+    match read.map_err(|error| error.raw_os_error()) {
+        Ok(_) => Ok((file, bytes, length)),
+        Err(Some(libc::EIO)) => Err(ReadError::Bad(Defect::Unreadable(
+            "the device can't read it".into(),
+        ))),
+        Err(_) => Err(ReadError::Unavailable),
+    }
+}
+
+/// Writes a new file with the given time of last use and makes sure of its content. On failure it
+/// may be left there.
+pub(crate) fn write_new(path: &Path, bytes: &[u8], last_use_ns: u64) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
+    file.write_all(bytes)?;
+    file.set_modified(clock::at(last_use_ns))?;
+    file.sync_data()?;
+    // A network file system may report only here that the bytes never arrived.
+    Ok(nix::unistd::close(file)?)
+}
+
+/// Opens a small file that all processes share, such as a lock file, and makes it if it is missing.
+pub(crate) fn open_shared(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+}
+
+/// Opens a small file for reading and writing in place.
+pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(flags)
+        .open(path)
+}
+
+/// Whether a name was free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placed {
+    /// It was, and names the file now.
+    New,
+    /// It names another file, which is left alone. The source keeps its old name.
+    Exists,
+}
+
+/// Gives the file at `from` the name `to`, never replacing anything.
+pub(crate) fn rename_no_replace(from: &Path, to: &Path) -> io::Result<Placed> {
+    let renamed = match rename_exclusive(from, to) {
+        // Known to some file systems only, NFS not among them.
+        Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
+            // The entry is in place then. A second name that stays in `tmp/` is reaped some day.
+            std::fs::hard_link(from, to).map(|()| drop(std::fs::remove_file(from)))
+        }
+        other => other.map_err(io::Error::from),
+    };
+    match renamed {
+        Ok(()) => Ok(Placed::New),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Placed::Exists),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(target_env = "gnu")]
+fn rename_exclusive(from: &Path, to: &Path) -> nix::Result<()> {
+    use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+    renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE)
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn rename_exclusive(_from: &Path, _to: &Path) -> nix::Result<()> {
+    Err(Errno::ENOSYS)
+}
+
+/// Whether `path` lies on a file system where every call may be a round trip.
+pub(crate) fn is_network(path: &Path) -> bool {
+    /// `f_type` of nfs, smb, cifs, smb2, lustre, gpfs, ceph, afs, beegfs, fuse, 9p. See
+    /// `statfs(2)`.
+    const NETWORK: [u32; 11] = [
+        0x6969,
+        0x517b,
+        0xff53_4d42,
+        0xfe53_4d42,
+        0x0bd0_0bd0,
+        0x4750_4653,
+        0x00c3_6400,
+        0x5346_414f,
+        0x1983_0326,
+        0x6573_5546,
+        0x0102_1997,
+    ];
+    // The type is a signed long on some targets; its low 32 bits are what the numbers above mean.
+    statfs::statfs(path).is_ok_and(|fs| {
+        NETWORK
+            .iter()
+            .any(|&known| fs.filesystem_type().0 as u32 == known)
+    })
+}
+
+/// The unit in which the file system at `path` allocates, in bytes, at least 4096.
+pub(crate) fn allocation_unit(path: &Path) -> u64 {
+    let unit = nix::sys::statvfs::statvfs(path).map_or(0, |fs| fs.fragment_size());
+    unit.clamp(4096, 1 << 20)
+}

@@ -1,0 +1,13 @@
+//! What the cache promises, checked from outside: one module per promise.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't go on ends there")]
+
+mod support;
+
+mod lookups;
+mod foreign;
+mod sharing;
+mod crashes;
+mod bounds;
+mod refusals;
+mod looking_after;

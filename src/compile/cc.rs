@@ -1,0 +1,215 @@
+//! The system's C compiler: what it is, and kernels to shared objects.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use sweeper_kernels::program::KernelSource;
+
+use super::CompileError;
+use super::process::{first_line, output, run};
+
+/// How every kernel is compiled. Not `-ffast-math`: gcc then switches the thread that loads the
+/// kernel to flush-to-zero, and assumes that there are no infinities. No build id, so that the same
+/// source gives the same bytes.
+pub const OPTIONS: &[&str] = &[
+    "-std=gnu11",
+    "-O3",
+    "-march=native",
+    "-fopenmp-simd",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fvisibility=hidden",
+    "-shared",
+    "-fPIC",
+    "-s",
+    "-Wl,--build-id=none",
+];
+
+/// Only where the compiler knows it: without, gcc halves its vectors on many processors.
+const WIDE_VECTORS: &str = "-mprefer-vector-width=512";
+
+/// A C compiler.
+#[derive(Clone, Debug)]
+pub struct Cc {
+    path: PathBuf,
+    options: Vec<String>,
+    /// First line of `--version`, for people.
+    pub version: String,
+    /// The target as the compiler names it.
+    pub machine: String,
+    /// Digest of what `-march=native` means here, spelt out: all predefined macros.
+    pub isa: String,
+    /// Digest of the compiler's programs and of [`Cc::isa`]: changes whenever the compiler would.
+    pub identity: String,
+}
+
+impl Cc {
+    /// The compiler `named`, or else `cc`, `gcc`, `clang`, whichever answers first.
+    ///
+    /// # Errors
+    /// What was tried, and what to install.
+    pub fn find(named: Option<&OsStr>) -> Result<Self, String> {
+        let candidates = match named {
+            Some(path) => vec![PathBuf::from(path)],
+            None => ["cc", "gcc", "clang"].map(PathBuf::from).to_vec(),
+        };
+        let mut tried = Vec::new();
+        for candidate in candidates {
+            match Cc::at(&candidate) {
+                Ok(cc) => return Ok(cc),
+                Err(reason) => tried.push(format!("{}: {reason}", candidate.display())),
+            }
+        }
+        Err(format!(
+            "no C compiler ({}); install one (Debian: apt-get install gcc) or set CC",
+            tried.join("; ")
+        ))
+    }
+
+    fn at(path: &Path) -> Result<Self, String> {
+        let version = first_line(&output(path, &["--version"])?);
+        let machine = first_line(&output(path, &["-dumpmachine"])?);
+        let macros = |option: &str| output(path, &[option, "-dM", "-E", "-x", "c", "/dev/null"]);
+        let isa = hex::encode(Sha256::digest(macros("-march=native")?));
+        let mut hasher = Sha256::new();
+        hasher.update(&isa);
+        for program in [None, Some("cc1"), Some("as"), Some("ld")] {
+            if let Some(digest) = program_digest(path, program) {
+                hasher.update(digest);
+            }
+        }
+        let mut options: Vec<String> = OPTIONS.iter().map(|&option| option.to_owned()).collect();
+        if macros(WIDE_VECTORS).is_ok() {
+            options.push(WIDE_VECTORS.to_owned());
+        }
+        let identity = hex::encode(hasher.finalize());
+        Ok(Cc {
+            path: path.to_owned(),
+            options,
+            version,
+            machine,
+            isa,
+            identity,
+        })
+    }
+
+    /// The options of every kernel, in the order given.
+    pub fn options(&self) -> &[String] {
+        &self.options
+    }
+
+    /// Compiles one kernel to a shared object.
+    ///
+    /// # Errors
+    /// The compiler's complaints, a time-out, or what kept it from running.
+    pub fn compile(&self, source: &KernelSource, limit: Duration) -> Result<Vec<u8>, CompileError> {
+        let surroundings = |error: std::io::Error| {
+            CompileError::Surroundings(format!("temporary folder: {error}"))
+        };
+        let folder = tempfile::Builder::new()
+            .prefix("sweeper-cc-")
+            .tempdir()
+            .map_err(surroundings)?;
+        for file in source.files.iter() {
+            fs::write(folder.path().join(file.name.as_ref()), file.text.as_ref())
+                .map_err(surroundings)?;
+        }
+        let mut command = Command::new(&self.path);
+        command.current_dir(folder.path()).args(&self.options);
+        for (name, value) in &source.defines {
+            command.arg(format!("-D{name}={value}"));
+        }
+        let main = source.files.first().map_or("", |file| file.name.as_ref());
+        command.args([main, "-o", "kernel.so"]);
+        run(command, limit)?;
+        fs::read(folder.path().join("kernel.so")).map_err(surroundings)
+    }
+}
+
+/// The digest of one of the compiler's programs (of the driver itself for `None`), where it is a file.
+fn program_digest(driver: &Path, program: Option<&str>) -> Option<[u8; 32]> {
+    let path = match program {
+        None => driver.to_owned(),
+        Some(program) => {
+            let option = format!("-print-prog-name={program}");
+            PathBuf::from(first_line(&output(driver, &[&option]).ok()?))
+        }
+    };
+    let bytes = fs::read(resolve(&path)?).ok()?;
+    Some(Sha256::digest(&bytes).into())
+}
+
+/// A program by its path, or by its name on the search path.
+fn resolve(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return Some(program.to_owned());
+    }
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::borrow::Cow;
+    use sweeper_kernels::program::{Language, SourceFile};
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn kernel(text: &'static str) -> KernelSource {
+        KernelSource {
+            language: Language::C,
+            files: Cow::Owned(vec![SourceFile::embedded("main.c", text)]),
+            entry: "f".into(),
+            defines: vec![KernelSource::define("ANSWER", 42)],
+        }
+    }
+
+    fn cc() -> Cc {
+        Cc::find(None).expect("these tests need a C compiler")
+    }
+
+    #[test]
+    fn the_same_source_gives_the_same_bytes() {
+        let (cc, source) = (cc(), kernel("int f(void) { return ANSWER; }"));
+        let first = cc.compile(&source, LONG).unwrap();
+        assert!(first.starts_with(b"\x7fELF"));
+        assert_eq!(first, cc.compile(&source, LONG).unwrap());
+        assert_eq!(cc.identity, Cc::find(None).unwrap().identity);
+    }
+
+    #[test]
+    fn complaints_are_kept() {
+        let result = cc().compile(&kernel("int f(void) { return nothing; }"), LONG);
+        match result {
+            Err(CompileError::Rejected { log }) => assert!(log.contains("nothing"), "{log}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_compiler_that_hangs_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("slow-cc");
+        let text = "#!/bin/sh\ncase \"$*\" in *kernel.so*) sleep 60;; *) exec cc \"$@\";; esac\n";
+        fs::write(&script, text).unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&script, executable).unwrap();
+        let cc = Cc::find(Some(script.as_os_str())).unwrap();
+        let limit = Duration::from_millis(100);
+        let result = cc.compile(&kernel("int f(void) { return 0; }"), limit);
+        assert_eq!(result, Err(CompileError::Timeout { limit }));
+    }
+
+    #[test]
+    fn a_missing_compiler_says_what_to_install() {
+        let message = Cc::find(Some(OsStr::new("/nowhere/cc"))).unwrap_err();
+        assert!(message.contains("/nowhere/cc"), "{message}");
+        assert!(message.contains("apt-get install"), "{message}");
+    }
+}

@@ -1,0 +1,417 @@
+//! Kernels through the cache: found, or compiled and stored.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use sweeper_cache::{Cache, Entry, Key, KeyBuilder, Kind, Lookup, Metadata, Warning};
+use sweeper_kernels::program::{KernelSource, Language};
+
+use super::CompileError;
+use super::cc::{self, Cc};
+use crate::device::{Artifact, DeviceIdentity};
+
+/// Version of the fields below; a new one makes every kernel new.
+const KEY_SCHEMA: &str = "sweeper kernel 1";
+
+/// The most of a compiler's log that is kept with an entry, in bytes.
+const LOG_TAIL_BYTES: usize = 4096;
+
+/// The compilers that this machine has.
+#[derive(Clone, Debug)]
+pub struct Toolchain {
+    /// The C compiler, or why there is none.
+    pub cc: Result<Cc, String>,
+}
+
+impl Toolchain {
+    /// Looks for compilers. `cc` names the C compiler to use instead of the usual ones.
+    pub fn find(cc: Option<PathBuf>) -> Self {
+        Toolchain {
+            cc: Cc::find(cc.as_deref().map(std::path::Path::as_os_str)),
+        }
+    }
+
+    /// One line that identifies everything, for run ids; equal lines, equal compilers.
+    pub fn identity(&self) -> String {
+        match &self.cc {
+            Ok(cc) => format!("cc {} ({}, {})", cc.version, cc.machine, &cc.identity[..12]),
+            Err(_) => "no cc".to_owned(),
+        }
+    }
+}
+
+/// Where a kernel came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The cache held it.
+    Hit,
+    /// It was compiled now.
+    Built,
+}
+
+/// A kernel that is ready to be loaded.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// What the device loads.
+    pub artifact: Artifact,
+    /// Where it came from.
+    pub origin: Origin,
+    /// How long compiling it took, then or now, in nanoseconds.
+    pub compile_ns: u64,
+    /// The compiler that made it.
+    pub compiler: String,
+    /// Why the cache did not take it, if that is so.
+    pub warning: Option<Warning>,
+}
+
+/// Compiles kernels for one device.
+pub struct Kernels<'a> {
+    /// The compilers.
+    pub toolchain: &'a Toolchain,
+    /// The cache; without one everything is compiled.
+    pub cache: Option<&'a Cache>,
+    /// The device that the kernels are for.
+    pub device: &'a DeviceIdentity,
+    /// How long one kernel may take.
+    pub limit: Duration,
+    /// Fail instead of compiling.
+    pub require_cached: bool,
+}
+
+impl Kernels<'_> {
+    /// The key of a kernel: everything that its machine code depends on.
+    ///
+    /// The instruction set is the device's, so that a machine without a compiler arrives at the same
+    /// key; what the compiler makes of `-march=native` is part of the compiler's identity.
+    pub fn key(&self, source: &KernelSource) -> Key {
+        let mut builder = KeyBuilder::new(KEY_SCHEMA)
+            .field(
+                "language",
+                match source.language {
+                    Language::C => "c",
+                    Language::Cuda => "cuda",
+                },
+            )
+            .field("arch", self.arch());
+        for file in source.files.iter() {
+            builder = builder.field(&format!("file {}", file.name), file.text.as_bytes());
+        }
+        for option in cc::OPTIONS {
+            builder = builder.field("option", option);
+        }
+        for (name, value) in &source.defines {
+            builder = builder.field(&format!("define {name}"), value);
+        }
+        builder = builder.field("entry", source.entry.as_bytes());
+        builder
+            .compiler(
+                self.toolchain
+                    .cc
+                    .as_ref()
+                    .map_or("", |cc| cc.identity.as_str()),
+            )
+            .finish()
+    }
+
+    fn arch(&self) -> &str {
+        let details = &self.device.details;
+        details
+            .get("isa")
+            .or(details.get("arch"))
+            .map_or("", String::as_str)
+    }
+
+    /// The kernel, from the cache or compiled now.
+    ///
+    /// # Errors
+    /// A [`CompileError`]; one that would come again is remembered by the cache.
+    pub fn get(&self, source: &KernelSource) -> Result<Built, CompileError> {
+        let key = self.key(source);
+        let Some(cache) = self.cache else {
+            let (payload, compile_ns) = self.compile(source)?;
+            return Ok(self.built(&key, payload, compile_ns, Origin::Built));
+        };
+        if self.toolchain.cc.is_err() {
+            return match cache.lookup_any_compiler(&key) {
+                Some(entry) => self.found(&key, &entry),
+                None => Err(self.unavailable()),
+            };
+        }
+        if self.require_cached {
+            return match cache.peek(&key) {
+                Some(entry) => self.found(&key, &entry),
+                None => Err(CompileError::Unavailable(format!(
+                    "`{}` is not in the cache, and --require-cached forbids to compile it",
+                    source.entry
+                ))),
+            };
+        }
+        match cache.lookup(&key) {
+            Lookup::Hit(entry) => self.found(&key, &entry),
+            Lookup::Miss(slot) => match self.compile(source) {
+                Ok((payload, compile_ns)) => {
+                    let metadata = self.metadata(source, compile_ns, "");
+                    let published = slot.publish(sweeper_cache::Artifact {
+                        kind: Kind::SharedObject,
+                        payload,
+                        metadata,
+                    });
+                    let payload = published.entry.payload().to_vec();
+                    let mut built = self.built(&key, payload, compile_ns, Origin::Built);
+                    built.warning = published.warning;
+                    Ok(built)
+                }
+                Err(CompileError::Rejected { log }) => {
+                    let metadata = self.metadata(source, 0, &log);
+                    let payload = log.clone().into_bytes();
+                    slot.publish(sweeper_cache::Artifact {
+                        kind: Kind::Failure,
+                        payload,
+                        metadata,
+                    });
+                    Err(CompileError::Rejected { log })
+                }
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// True if the cache holds the kernel, without counting it as used.
+    pub fn is_cached(&self, source: &KernelSource) -> bool {
+        let key = self.key(source);
+        self.cache.is_some_and(|cache| match self.toolchain.cc {
+            Ok(_) => cache.peek(&key).is_some(),
+            Err(_) => cache.lookup_any_compiler(&key).is_some(),
+        })
+    }
+
+    fn found(&self, key: &Key, entry: &Entry) -> Result<Built, CompileError> {
+        if entry.kind() == Kind::Failure {
+            let log = String::from_utf8_lossy(entry.payload()).into_owned();
+            return Err(CompileError::Rejected { log });
+        }
+        let compile_ns = entry.metadata().compile_ns;
+        let mut built = self.built(key, entry.payload().to_vec(), compile_ns, Origin::Hit);
+        built.compiler.clone_from(&entry.metadata().compiler);
+        Ok(built)
+    }
+
+    fn built(&self, key: &Key, payload: Vec<u8>, compile_ns: u64, origin: Origin) -> Built {
+        Built {
+            artifact: Artifact {
+                key: key_text(key),
+                bytes: payload.into(),
+            },
+            origin,
+            compile_ns,
+            compiler: self.toolchain.identity(),
+            warning: None,
+        }
+    }
+
+    fn metadata(&self, source: &KernelSource, compile_ns: u64, log: &str) -> Metadata {
+        let defines = source
+            .defines
+            .iter()
+            .map(|(name, value)| format!("-D{name}={value}"));
+        let options = self
+            .toolchain
+            .cc
+            .iter()
+            .flat_map(|cc| cc.options().iter().cloned());
+        let start = log.floor_char_boundary(log.len().saturating_sub(LOG_TAIL_BYTES));
+        Metadata {
+            entry_points: vec![source.entry.to_string()],
+            options: options.chain(defines).collect(),
+            arch: self.arch().to_owned(),
+            compiler: self.toolchain.identity(),
+            compile_ns,
+            created_ns: 0,
+            resources: std::collections::BTreeMap::new(),
+            log_tail: log[start..].to_owned(),
+            key_fields: Vec::new(),
+        }
+    }
+
+    fn compile(&self, source: &KernelSource) -> Result<(Vec<u8>, u64), CompileError> {
+        if self.require_cached {
+            return Err(CompileError::Unavailable(
+                "there is no cache, and --require-cached forbids to compile".to_owned(),
+            ));
+        }
+        let start = Instant::now();
+        let payload = match (source.language, &self.toolchain.cc) {
+            (Language::C, Ok(cc)) => cc.compile(source, self.limit)?,
+            (Language::C, Err(_)) => return Err(self.unavailable()),
+            (Language::Cuda, _) => {
+                return Err(CompileError::Unavailable(
+                    "this build has no NVRTC".to_owned(),
+                ));
+            }
+        };
+        Ok((payload, start.elapsed().as_nanos() as u64))
+    }
+
+    fn unavailable(&self) -> CompileError {
+        let reason = self.toolchain.cc.as_ref().err().map_or("", String::as_str);
+        CompileError::Unavailable(reason.to_owned())
+    }
+
+    /// All of `sources`, in their order, by up to `threads` threads. `done` is told of each as it
+    /// is finished, by its position.
+    pub fn get_all(
+        &self,
+        sources: &[&KernelSource],
+        threads: usize,
+        done: &(dyn Fn(usize, &Result<Built, CompileError>) + Sync),
+    ) -> Vec<Result<Built, CompileError>> {
+        let next = AtomicUsize::new(0);
+        let results: Mutex<Vec<Option<Result<Built, CompileError>>>> =
+            Mutex::new(sources.iter().map(|_| None).collect());
+        let work = || {
+            loop {
+                let position = next.fetch_add(1, Ordering::Relaxed);
+                let Some(source) = sources.get(position) else {
+                    return;
+                };
+                let result = self.get(source);
+                done(position, &result);
+                if let Ok(mut results) = results.lock() {
+                    results[position] = Some(result);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..threads.clamp(1, sources.len().max(1)) {
+                scope.spawn(work);
+            }
+        });
+        let lost = || {
+            Err(CompileError::Surroundings(
+                "a compile thread panicked".to_owned(),
+            ))
+        };
+        let results = results.into_inner().unwrap_or_default();
+        results
+            .into_iter()
+            .map(|result| result.unwrap_or_else(lost))
+            .collect()
+    }
+}
+
+/// A kernel key in full: the digest of everything but the compiler, then the compiler's.
+pub fn key_text(key: &Key) -> String {
+    format!(
+        "{}{}",
+        hex::encode(key.content().0),
+        &hex::encode(key.compiler().0)[..16]
+    )
+}
+
+/// Groups equal sources, so that each is compiled once.
+///
+/// Sources are compared by their text's address first: kernels of one family share their files.
+pub fn same_source(one: &KernelSource, other: &KernelSource) -> bool {
+    let files = match (&one.files, &other.files) {
+        (Cow::Borrowed(one), Cow::Borrowed(other)) if std::ptr::eq(*one, *other) => true,
+        (one, other) => one == other,
+    };
+    files
+        && one.entry == other.entry
+        && one.defines == other.defines
+        && one.language == other.language
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sweeper_kernels::program::SourceFile;
+
+    fn source(text: &'static str) -> KernelSource {
+        KernelSource {
+            language: Language::C,
+            files: Cow::Owned(vec![SourceFile::embedded("main.c", text)]),
+            entry: "f".into(),
+            defines: vec![KernelSource::define("N", 4)],
+        }
+    }
+
+    fn with_kernels<R>(toolchain: &Toolchain, use_it: impl FnOnce(&mut Kernels<'_>) -> R) -> R {
+        let folder = tempfile::tempdir().unwrap();
+        let config = sweeper_cache::CacheConfig::new(folder.path().join("cache"), 1 << 24);
+        let cache = Cache::open(config).unwrap();
+        let device = crate::device::cpu::identity::host();
+        use_it(&mut Kernels {
+            toolchain,
+            cache: Some(&cache),
+            device: &device,
+            limit: Duration::from_secs(60),
+            require_cached: false,
+        })
+    }
+
+    #[test]
+    fn a_kernel_is_compiled_once_and_found_without_a_compiler() {
+        let toolchain = Toolchain::find(None);
+        with_kernels(&toolchain, |kernels| {
+            let kernel = source("int f(void) { return N; }");
+            let built = kernels.get(&kernel).unwrap();
+            assert_eq!(built.origin, Origin::Built);
+            let found = kernels.get(&kernel).unwrap();
+            assert_eq!(
+                (found.origin, &found.artifact),
+                (Origin::Hit, &built.artifact)
+            );
+            let without = Toolchain {
+                cc: Err("no C compiler".to_owned()),
+            };
+            let offline = Kernels {
+                toolchain: &without,
+                ..*kernels
+            };
+            assert_eq!(
+                offline.get(&kernel).unwrap().artifact.bytes,
+                built.artifact.bytes
+            );
+            assert!(matches!(
+                offline.get(&source("int g;")),
+                Err(CompileError::Unavailable(_))
+            ));
+        });
+    }
+
+    #[test]
+    fn refusals_are_remembered_and_require_cached_compiles_nothing() {
+        let toolchain = Toolchain::find(None);
+        with_kernels(&toolchain, |kernels| {
+            let bad = source("int f(void) { return missing; }");
+            assert!(matches!(
+                kernels.get(&bad),
+                Err(CompileError::Rejected { .. })
+            ));
+            kernels.require_cached = true;
+            assert!(matches!(
+                kernels.get(&bad),
+                Err(CompileError::Rejected { .. })
+            ));
+            let new = source("int f(void) { return 1; }");
+            assert!(matches!(
+                kernels.get(&new),
+                Err(CompileError::Unavailable(_))
+            ));
+        });
+    }
+
+    #[test]
+    fn all_results_come_in_order() {
+        let toolchain = Toolchain::find(None);
+        with_kernels(&toolchain, |kernels| {
+            let (good, bad) = (source("int f(void) { return 7; }"), source("nonsense"));
+            let results = kernels.get_all(&[&good, &bad, &good], 3, &|_, _| {});
+            assert!(results[0].is_ok() && results[1].is_err() && results[2].is_ok());
+        });
+    }
+}

@@ -1,0 +1,161 @@
+//! Page-aligned memory that the CPU device hands to kernels.
+
+use memmap2::{MmapMut, MmapRaw};
+use sweeper_kernels::program::Binding;
+use sweeper_kernels::workload::TensorSpec;
+use sweeper_kernels::{Data, Dtype, Program, Tensor};
+
+use super::identity::available_bytes;
+use crate::device::DeviceError;
+
+/// Buffers start at multiples of this many bytes: a cache line, and the widest vector there is.
+const ALIGNMENT: usize = 64;
+
+/// Where the buffers of a program lie.
+pub struct Layout {
+    /// Offset of each buffer in bytes; `None` for given ones, which lie elsewhere.
+    pub offsets: Vec<Option<usize>>,
+    /// Bytes in all.
+    pub bytes: usize,
+}
+
+impl Layout {
+    /// Buffers one behind the other, each aligned.
+    pub fn of(program: &Program) -> Self {
+        let mut bytes = 0;
+        let mut place = |size_bytes: usize| {
+            let offset = bytes;
+            bytes += size_bytes.next_multiple_of(ALIGNMENT);
+            offset
+        };
+        let offsets = program
+            .buffers
+            .iter()
+            .map(|buffer| match buffer.binding {
+                Binding::Given => None,
+                Binding::Result | Binding::Scratch => Some(place(buffer.size_bytes() as usize)),
+            })
+            .collect();
+        Layout { offsets, bytes }
+    }
+}
+
+/// Memory from the system, which grows and never moves while a program runs.
+///
+/// Kernels write it through its address, so no Rust reference to it outlives a method of this type.
+#[derive(Default)]
+pub struct Arena {
+    map: Option<MmapRaw>,
+    used: usize,
+}
+
+impl Arena {
+    /// Memory that holds the elements of a tensor.
+    pub fn holding(tensor: &Tensor) -> Result<Self, DeviceError> {
+        let mut arena = Arena::default();
+        let bytes = match tensor.data() {
+            Data::F32(values) => as_bytes(values),
+            Data::F64(values) => as_bytes(values),
+            Data::I32(values) => as_bytes(values),
+            Data::I64(values) => as_bytes(values),
+        };
+        arena.reserve(bytes.len())?;
+        arena.used = bytes.len();
+        arena.bytes_mut(bytes.len()).copy_from_slice(bytes);
+        Ok(arena)
+    }
+
+    /// Makes at least `bytes` available. Contents are lost if the memory must grow.
+    ///
+    /// The system promises more than it has, and kills the process that takes it by its word, so
+    /// what is available is asked first.
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), DeviceError> {
+        if bytes <= self.capacity() {
+            return Ok(());
+        }
+        self.map = None;
+        let available = available_bytes();
+        let refused = DeviceError::OutOfMemory {
+            needed_bytes: bytes as u64,
+            available_bytes: available,
+        };
+        if bytes as u64 > available {
+            return Err(refused);
+        }
+        self.map = Some(MmapMut::map_anon(bytes).map_err(|_| refused)?.into());
+        Ok(())
+    }
+
+    /// Address of the first byte.
+    pub fn address(&self) -> usize {
+        self.map
+            .as_ref()
+            .map_or(ALIGNMENT, |map| map.as_ptr() as usize)
+    }
+
+    /// Bytes that can be used.
+    pub fn capacity(&self) -> usize {
+        self.map.as_ref().map_or(0, MmapRaw::len)
+    }
+
+    /// Bytes of the tensor it holds.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Sets the first `bytes` bytes.
+    pub fn fill(&mut self, bytes: usize, value: u8) {
+        self.bytes_mut(bytes).fill(value);
+    }
+
+    #[expect(unsafe_code, reason = "memory that kernels wrote through its address")]
+    fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        let Some(map) = &self.map else {
+            return &[];
+        };
+        assert!(offset + len <= map.len(), "outside the arena");
+        // SAFETY: the range lies in the map, which is initialised (anonymous memory is zero), and no
+        // kernel runs while this method's caller holds `self`: kernels run inside `Device::sample`.
+        unsafe { std::slice::from_raw_parts(map.as_ptr().add(offset), len) }
+    }
+
+    #[expect(unsafe_code, reason = "memory that kernels wrote through its address")]
+    fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
+        let Some(map) = &self.map else {
+            return &mut [];
+        };
+        assert!(len <= map.len(), "outside the arena");
+        // SAFETY: as in `bytes`; `&mut self` makes the slice the only reference.
+        unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr(), len) }
+    }
+
+    /// A copy of the elements at `offset` bytes.
+    pub fn tensor(&self, offset: usize, spec: &TensorSpec) -> Tensor {
+        let bytes = self.bytes(offset, spec.size_bytes() as usize);
+        let data = match spec.dtype {
+            Dtype::F32 => Data::F32(elements(bytes, f32::from_ne_bytes)),
+            Dtype::F64 => Data::F64(elements(bytes, f64::from_ne_bytes)),
+            Dtype::I32 => Data::I32(elements(bytes, i32::from_ne_bytes)),
+            Dtype::I64 => Data::I64(elements(bytes, i64::from_ne_bytes)),
+        };
+        Tensor::new(spec.shape.clone(), data)
+    }
+}
+
+fn elements<T, const N: usize>(bytes: &[u8], element: fn([u8; N]) -> T) -> Vec<T> {
+    let (chunks, _) = bytes.as_chunks::<N>();
+    chunks.iter().map(|&chunk| element(chunk)).collect()
+}
+
+/// Plain numbers as bytes.
+trait Plain: Copy {}
+impl Plain for f32 {}
+impl Plain for f64 {}
+impl Plain for i32 {}
+impl Plain for i64 {}
+
+#[expect(unsafe_code, reason = "the bytes of a slice of numbers")]
+fn as_bytes<T: Plain>(values: &[T]) -> &[u8] {
+    // SAFETY: `Plain` types have no padding, every byte is initialised, and u8 has no alignment.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}

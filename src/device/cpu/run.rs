@@ -1,0 +1,334 @@
+//! Executes the steps of a program on the host.
+
+use std::time::Instant;
+
+use rayon::prelude::*;
+use sweeper_kernels::builtin::{Call, CallArg, Slice, SliceMut};
+use sweeper_kernels::program::{Arg, Geometry, Kernel, KernelId, Step, View};
+use sweeper_kernels::{Dtype, Program};
+
+use super::library::Entry;
+
+/// Runs one program whose buffers have addresses.
+pub struct Runner<'a> {
+    program: &'a Program,
+    entries: &'a [Option<Entry>],
+    addresses: &'a [usize],
+}
+
+impl<'a> Runner<'a> {
+    /// A runner; `addresses` has one for each buffer, `entries` one for each kernel.
+    ///
+    /// The program was validated: every view lies inside its buffer in every iteration.
+    pub fn new(program: &'a Program, entries: &'a [Option<Entry>], addresses: &'a [usize]) -> Self {
+        Runner {
+            program,
+            entries,
+            addresses,
+        }
+    }
+
+    /// Runs the program `iterations` times; the time of the timed steps alone, in nanoseconds.
+    pub fn sample(&self, iterations: u32) -> f64 {
+        if self.program.prologue.is_empty() {
+            let start = Instant::now();
+            for _ in 0..iterations {
+                self.steps(&self.program.steps, &mut Vec::new());
+            }
+            return start.elapsed().as_nanos() as f64;
+        }
+        let mut elapsed_ns = 0.0;
+        for _ in 0..iterations {
+            self.steps(&self.program.prologue, &mut Vec::new());
+            let start = Instant::now();
+            self.steps(&self.program.steps, &mut Vec::new());
+            elapsed_ns += start.elapsed().as_nanos() as f64;
+        }
+        elapsed_ns
+    }
+
+    fn steps(&self, steps: &[Step], iterations: &mut Vec<i64>) {
+        for step in steps {
+            match step {
+                Step::Launch {
+                    kernel,
+                    geometry,
+                    args,
+                } => {
+                    self.launch(*kernel, *geometry, args, iterations);
+                }
+                Step::Copy { from, to } => self.copy(from, to, iterations),
+                Step::Fill { view, value } => self.fill(view, *value, iterations),
+                Step::Repeat { count, body } => {
+                    iterations.push(0);
+                    for iteration in 0..*count as i64 {
+                        if let Some(last) = iterations.last_mut() {
+                            *last = iteration;
+                        }
+                        self.steps(body, iterations);
+                    }
+                    iterations.pop();
+                }
+            }
+        }
+    }
+
+    fn launch(&self, kernel: KernelId, geometry: Geometry, args: &[Arg], iterations: &[i64]) {
+        match (&self.program.kernels[kernel.0], &self.entries[kernel.0]) {
+            (Kernel::Builtin(builtin), _) => {
+                let args = args
+                    .iter()
+                    .map(|arg| self.call_arg(arg, iterations))
+                    .collect();
+                (builtin.function)(&mut Call::new(args));
+            }
+            (Kernel::Compiled(_), Some(entry)) => {
+                let cells: Vec<u64> = args.iter().map(|arg| self.cell(arg, iterations)).collect();
+                let blocks = geometry.grid[0];
+                if blocks == 1 || rayon::current_num_threads() == 1 {
+                    (0..blocks).for_each(|block| entry.call(&cells, block));
+                } else {
+                    (0..blocks)
+                        .into_par_iter()
+                        .for_each(|block| entry.call(&cells, block));
+                }
+            }
+            (Kernel::Compiled(source), None) => {
+                unreachable!(
+                    "`{}` was loaded when the program was prepared",
+                    source.entry
+                )
+            }
+        }
+    }
+
+    fn address(&self, view: &View, iterations: &[i64]) -> (usize, Dtype) {
+        let dtype = self.program.buffers[view.buffer.0].dtype;
+        let offset = view.offset.at(iterations) as usize * dtype.size_bytes();
+        (self.addresses[view.buffer.0] + offset, dtype)
+    }
+
+    fn cell(&self, arg: &Arg, iterations: &[i64]) -> u64 {
+        match arg {
+            Arg::Read(view) | Arg::Write(view) => self.address(view, iterations).0 as u64,
+            Arg::Int(index) => index.at(iterations) as u64,
+            Arg::Float(value) => u64::from(value.to_bits()),
+        }
+    }
+
+    fn call_arg(&self, arg: &Arg, iterations: &[i64]) -> CallArg<'a> {
+        match arg {
+            Arg::Read(view) => CallArg::Read(self.slice(view, iterations)),
+            Arg::Write(view) => CallArg::Write(Some(self.slice_mut(view, iterations))),
+            Arg::Int(index) => CallArg::Int(index.at(iterations)),
+            Arg::Float(value) => CallArg::Float(*value),
+        }
+    }
+
+    #[expect(unsafe_code, reason = "buffers are typed by their program")]
+    fn slice(&self, view: &View, iterations: &[i64]) -> Slice<'a> {
+        let (address, dtype) = self.address(view, iterations);
+        // SAFETY: `Program::validate` keeps the view inside its buffer; buffers start at multiples of
+        // 64 and offsets are whole elements, so it is aligned; any bytes are a valid number; and
+        // `check_writes_are_exclusive` keeps mutable views of the launch apart from this one.
+        unsafe {
+            match dtype {
+                Dtype::F32 => {
+                    Slice::F32(std::slice::from_raw_parts(address as *const f32, view.len))
+                }
+                Dtype::F64 => {
+                    Slice::F64(std::slice::from_raw_parts(address as *const f64, view.len))
+                }
+                Dtype::I32 => {
+                    Slice::I32(std::slice::from_raw_parts(address as *const i32, view.len))
+                }
+                Dtype::I64 => {
+                    Slice::I64(std::slice::from_raw_parts(address as *const i64, view.len))
+                }
+            }
+        }
+    }
+
+    #[expect(unsafe_code, reason = "buffers are typed by their program")]
+    fn slice_mut(&self, view: &View, iterations: &[i64]) -> SliceMut<'a> {
+        let (address, dtype) = self.address(view, iterations);
+        // SAFETY: as in `slice`; no other view of the launch overlaps one that is written.
+        unsafe {
+            match dtype {
+                Dtype::F32 => SliceMut::F32(std::slice::from_raw_parts_mut(
+                    address as *mut f32,
+                    view.len,
+                )),
+                Dtype::F64 => SliceMut::F64(std::slice::from_raw_parts_mut(
+                    address as *mut f64,
+                    view.len,
+                )),
+                Dtype::I32 => SliceMut::I32(std::slice::from_raw_parts_mut(
+                    address as *mut i32,
+                    view.len,
+                )),
+                Dtype::I64 => SliceMut::I64(std::slice::from_raw_parts_mut(
+                    address as *mut i64,
+                    view.len,
+                )),
+            }
+        }
+    }
+
+    fn copy(&self, from: &View, to: &View, iterations: &[i64]) {
+        match (self.slice(from, iterations), self.slice_mut(to, iterations)) {
+            (Slice::F32(from), SliceMut::F32(to)) => to.copy_from_slice(from),
+            (Slice::F64(from), SliceMut::F64(to)) => to.copy_from_slice(from),
+            (Slice::I32(from), SliceMut::I32(to)) => to.copy_from_slice(from),
+            (Slice::I64(from), SliceMut::I64(to)) => to.copy_from_slice(from),
+            (from, to) => unreachable!("a copy from {from:?} to {to:?} was refused before"),
+        }
+    }
+
+    fn fill(&self, view: &View, value: f64, iterations: &[i64]) {
+        match self.slice_mut(view, iterations) {
+            SliceMut::F32(values) => values.fill(value as f32),
+            SliceMut::F64(values) => values.fill(value),
+            SliceMut::I32(values) => values.fill(value as i32),
+            SliceMut::I64(values) => values.fill(value as i64),
+        }
+    }
+}
+
+/// Checks that no launch or copy writes memory that another of its arguments refers to.
+///
+/// # Errors
+/// A sentence that names the buffer.
+pub fn check_writes_are_exclusive(program: &Program) -> Result<(), String> {
+    check_steps(program, &program.prologue, &mut Vec::new())?;
+    check_steps(program, &program.steps, &mut Vec::new())
+}
+
+fn check_steps(program: &Program, steps: &[Step], counts: &mut Vec<u64>) -> Result<(), String> {
+    for step in steps {
+        match step {
+            Step::Repeat { count, body } => {
+                counts.push(*count);
+                check_steps(program, body, counts)?;
+                counts.pop();
+            }
+            Step::Launch { args, .. } => {
+                let views: Vec<(&View, bool)> = args
+                    .iter()
+                    .filter_map(|arg| match arg {
+                        Arg::Read(view) => Some((view, false)),
+                        Arg::Write(view) => Some((view, true)),
+                        Arg::Int(_) | Arg::Float(_) => None,
+                    })
+                    .collect();
+                check_views(program, &views, counts)?;
+            }
+            Step::Copy { from, to } => {
+                if program.buffers[from.buffer.0].dtype != program.buffers[to.buffer.0].dtype {
+                    return Err("a copy between buffers of different types".to_owned());
+                }
+                check_views(program, &[(from, false), (to, true)], counts)?;
+            }
+            Step::Fill { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// Views of one buffer, one of them written, must be apart in every iteration. There are few such
+/// pairs and loops are a few thousand iterations long, so all iterations are tried.
+fn check_views(program: &Program, views: &[(&View, bool)], counts: &[u64]) -> Result<(), String> {
+    for (position, &(one, one_written)) in views.iter().enumerate() {
+        for &(other, other_written) in &views[position + 1..] {
+            if one.buffer != other.buffer || !(one_written || other_written) {
+                continue;
+            }
+            if let Some(iterations) = find_overlap(one, other, counts) {
+                let name = &program.buffers[one.buffer.0].name;
+                return Err(format!(
+                    "`{name}` is written where it is used, at {iterations:?}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn find_overlap(one: &View, other: &View, counts: &[u64]) -> Option<Vec<i64>> {
+    let total: u64 = counts.iter().product();
+    (0..total)
+        .map(|mut number| {
+            let mut iterations = vec![0; counts.len()];
+            for (slot, &count) in iterations.iter_mut().zip(counts).rev() {
+                *slot = (number % count) as i64;
+                number /= count;
+            }
+            iterations
+        })
+        .find(|iterations| {
+            let (first, second) = (one.offset.at(iterations), other.offset.at(iterations));
+            first < second + other.len as i64 && second < first + one.len as i64
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sweeper_kernels::builtin::Builtin;
+    use sweeper_kernels::program::{Binding, BufferId, Index, Role};
+
+    fn add(call: &mut Call<'_>) {
+        let (from, to) = (call.read(0), call.write(1));
+        for (to, from) in to.iter_mut().zip(from) {
+            *to += from + call.float(2);
+        }
+    }
+
+    /// Prefix sums: `x[i + 1] += x[i] + 1`, one element an iteration.
+    fn prefix_sums(distance: i64) -> Program {
+        let mut program = Program::default();
+        let x = program.buffer("x", Dtype::F32, 5, Role::Output, Binding::Result);
+        let kernel = program.kernel(Kernel::Builtin(Builtin {
+            name: "test.add",
+            function: add,
+        }));
+        let view = |base| View {
+            buffer: BufferId(0),
+            offset: Index::affine(base, 0, 1),
+            len: 1,
+        };
+        let args = vec![
+            Arg::Read(view(0)),
+            Arg::Write(view(distance)),
+            Arg::Float(1.0),
+        ];
+        let body = vec![Step::Launch {
+            kernel,
+            geometry: Geometry::blocks(1),
+            args,
+        }];
+        program.prologue = vec![Step::Fill {
+            view: program.all(x),
+            value: 0.0,
+        }];
+        program.steps = vec![Step::Repeat { count: 4, body }];
+        program
+    }
+
+    #[test]
+    fn loops_move_views() {
+        let program = prefix_sums(1);
+        program.validate().unwrap();
+        check_writes_are_exclusive(&program).unwrap();
+        let mut x = [9f32; 5];
+        let addresses = [x.as_mut_ptr() as usize];
+        Runner::new(&program, &[None], &addresses).sample(2);
+        assert_eq!(x, [0.0, 1.0, 2.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn overlapping_writes_are_refused() {
+        let complaint = check_writes_are_exclusive(&prefix_sums(0)).unwrap_err();
+        assert_eq!(complaint, "`x` is written where it is used, at [0]");
+    }
+}

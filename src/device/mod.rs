@@ -1,0 +1,190 @@
+//! Devices: what runs a [`Program`].
+//!
+//! A device is driven by one worker process. It binds the input tensors of one problem, prepares the
+//! programs that compute it, and runs samples of them; a sample of one program may overwrite the
+//! results of another, so results are read right after the sample that made them.
+//!
+//! Architecture invariant: `unsafe` lives in this module's device folders and nowhere else.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sweeper_kernels::{Program, Target, Tensors};
+
+pub mod null;
+pub mod cpu;
+
+/// What kind of device it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// The host's processors.
+    Cpu,
+    /// An NVIDIA GPU.
+    Cuda,
+    /// Nothing: times and memory follow a script.
+    Null,
+}
+
+impl DeviceKind {
+    /// The word of manifests and rows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Cpu => "cpu",
+            DeviceKind::Cuda => "cuda",
+            DeviceKind::Null => "null",
+        }
+    }
+}
+
+/// What makes measurements on two devices comparable: equal identities, equal hardware and drivers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DeviceIdentity {
+    /// The kind.
+    pub kind: DeviceKind,
+    /// The product's name.
+    pub name: String,
+    /// What tells this device from others of its name: a GPU's UUID; empty for a CPU.
+    pub unit: String,
+    /// Everything else that a number may depend on, such as the driver's version.
+    pub details: BTreeMap<String, String>,
+}
+
+/// A compiled kernel, ready to be loaded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Artifact {
+    /// The kernel key in full; equal keys hold equal bytes.
+    pub key: String,
+    /// A shared object or a cubin.
+    pub bytes: Arc<[u8]>,
+}
+
+/// Why a device did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum DeviceError {
+    /// There is not enough memory.
+    #[error("out of memory: {needed_bytes} bytes needed, {available_bytes} available")]
+    OutOfMemory {
+        /// What the program needs in all.
+        needed_bytes: u64,
+        /// What the device could give.
+        available_bytes: u64,
+    },
+    /// The device refuses the launch; it works on.
+    #[error("launch refused: {0}")]
+    Launch(String),
+    /// The device is lost; the worker must be replaced.
+    #[error("device lost: {0}")]
+    Lost(String),
+    /// The device or what it needs is missing here.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// What the null device pretends.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Script {
+    /// Time of one iteration, in nanoseconds.
+    pub time_ns: f64,
+    /// Greatest relative deviation of a sample from `time_ns`; deviations follow from `seed`.
+    pub noise: f64,
+    /// Seed of the deviations.
+    pub seed: u64,
+    /// Memory that the device accounts for; the program's own where absent.
+    pub memory_bytes: Option<u64>,
+}
+
+/// A program to prepare, and what it needs.
+pub struct Job<'a> {
+    /// The program.
+    pub program: Program,
+    /// Its compiled kernels, in the order of [`Program::compiled`].
+    pub artifacts: &'a [Artifact],
+    /// What the null device pretends; other devices do not look at it.
+    pub script: Option<Script>,
+}
+
+/// A program that was prepared, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Prepared(pub usize);
+
+/// Memory of one prepared program as the device accounts for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceMemory {
+    /// Greatest number of bytes that were allocated for the program at one time.
+    pub peak_allocated_bytes: u64,
+    /// Greatest number of bytes that the process or pool held from the system while it ran.
+    pub peak_reserved_bytes: u64,
+}
+
+/// One timed span.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Time of all iterations together, in nanoseconds.
+    pub elapsed_ns: f64,
+    /// How often the timed steps ran in it.
+    pub iterations: u32,
+}
+
+impl Sample {
+    /// Time of one iteration, in nanoseconds.
+    pub fn per_iteration_ns(&self) -> f64 {
+        self.elapsed_ns / f64::from(self.iterations)
+    }
+}
+
+/// A device that runs programs.
+pub trait Device {
+    /// What it is.
+    fn identity(&self) -> &DeviceIdentity;
+
+    /// What programs for it are made for.
+    fn target(&self) -> Target;
+
+    /// False for a device whose results mean nothing: inputs, oracle and checks are left out.
+    fn computes(&self) -> bool;
+
+    /// The resolution of its clock in nanoseconds: a sample should last a thousand times as long.
+    fn clock_resolution_ns(&self) -> f64;
+
+    /// Makes `inputs` resident and forgets those of the problem before, with all its programs.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], or a lost device.
+    fn bind(&mut self, inputs: &Tensors) -> Result<(), DeviceError>;
+
+    /// Loads a program's kernels and allocates its memory.
+    ///
+    /// # Errors
+    /// Out of memory, kernels that can't be loaded, a program that asks for what the device refuses.
+    fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError>;
+
+    /// Overwrites all results and scratch memory of a program, so that what is never written shows.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn poison(&mut self, program: Prepared) -> Result<(), DeviceError>;
+
+    /// Runs `iterations` times the prologue untimed and the steps timed.
+    ///
+    /// # Errors
+    /// A refused launch or a lost device.
+    fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError>;
+
+    /// Reads the results of a program's last sample, with the shapes of `specs`.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn results(
+        &mut self,
+        program: Prepared,
+        specs: &[sweeper_kernels::workload::TensorSpec],
+    ) -> Result<Tensors, DeviceError>;
+
+    /// What the program's memory was, by the device's own accounting.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError>;
+}

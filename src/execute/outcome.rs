@@ -1,0 +1,206 @@
+//! What became of one point.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sweeper_kernels::check::Check;
+use sweeper_kernels::program::{Role, Totals};
+
+use crate::device::DeviceMemory;
+
+/// One word for what became of a point. Anything but `ok` comes with a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Measured.
+    Ok,
+    /// Left out for a declared reason: an exclusion, or mathematics that does not define it.
+    Skipped,
+    /// The backend or what it needs is missing here.
+    Unavailable,
+    /// The device ran out of memory.
+    Oom,
+    /// The program's buffers would not have fitted.
+    PredictedOom,
+    /// A smaller point failed.
+    Pruned,
+    /// The compiler refused a kernel.
+    CompileError,
+    /// The compiler did not finish.
+    CompileTimeout,
+    /// The device refused a launch, or the program.
+    LaunchError,
+    /// The worker died.
+    Crashed,
+    /// The worker did not answer in time.
+    Timeout,
+    /// The outputs are wrong; times are kept out of results.
+    Wrong,
+    /// Something else.
+    Error,
+}
+
+impl Status {
+    /// All words, in the order in which they are counted and listed.
+    pub const ALL: [Status; 13] = [
+        Status::Ok,
+        Status::Skipped,
+        Status::Unavailable,
+        Status::Oom,
+        Status::PredictedOom,
+        Status::Pruned,
+        Status::CompileError,
+        Status::CompileTimeout,
+        Status::LaunchError,
+        Status::Crashed,
+        Status::Timeout,
+        Status::Wrong,
+        Status::Error,
+    ];
+
+    /// The word of rows and screens.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Status::Ok => "ok",
+            Status::Skipped => "skipped",
+            Status::Unavailable => "unavailable",
+            Status::Oom => "oom",
+            Status::PredictedOom => "predicted_oom",
+            Status::Pruned => "pruned",
+            Status::CompileError => "compile_error",
+            Status::CompileTimeout => "compile_timeout",
+            Status::LaunchError => "launch_error",
+            Status::Crashed => "crashed",
+            Status::Timeout => "timeout",
+            Status::Wrong => "wrong",
+            Status::Error => "error",
+        }
+    }
+
+    /// False where a run that holds such a row ends with exit code 4.
+    pub const fn is_fine(self) -> bool {
+        matches!(self, Status::Ok | Status::Skipped)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// How thoroughly outputs were judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Checked {
+    /// All outputs against the oracle.
+    Full,
+    /// Not at all.
+    #[default]
+    None,
+}
+
+impl Checked {
+    /// The word of rows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Checked::Full => "full",
+            Checked::None => "none",
+        }
+    }
+}
+
+/// Something to know about a row that does not make it a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flag {
+    /// The samples still had a trend when the warm-up's time was over.
+    Unsteady,
+    /// The adaptive rule ran out of samples or time before the interval was narrow enough.
+    WideInterval,
+    /// One sample is shorter than a thousand ticks of the clock.
+    CoarseClock,
+}
+
+impl Flag {
+    /// The word of rows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Flag::Unsteady => "unsteady",
+            Flag::WideInterval => "wide_interval",
+            Flag::CoarseClock => "coarse_clock",
+        }
+    }
+}
+
+/// A kernel that a program launched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelUse {
+    /// Name of the entry point or builtin.
+    pub name: String,
+    /// Kernel key in full; absent for builtins.
+    pub key: Option<String>,
+}
+
+/// All that was measured of a point. Times are nanoseconds of one iteration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// One entry a sample, in the order taken.
+    pub samples_ns: Vec<f64>,
+    /// How often the timed steps ran in a sample.
+    pub iterations: u32,
+    /// Samples before the first that counts.
+    pub warmup_samples: u32,
+    /// Bytes of the program's buffers, by what they are for.
+    pub memory_bytes: BTreeMap<Role, u64>,
+    /// The device's own account.
+    pub device_memory: DeviceMemory,
+    /// Launches and bytes moved, an iteration.
+    pub totals: Totals,
+    /// Kernels, in the order of the program.
+    pub kernels: Vec<KernelUse>,
+    /// How thoroughly outputs were judged.
+    pub checked: Checked,
+    /// The judgement.
+    pub check: Option<Check>,
+    /// SHA-256 of the outputs, in full; absent where nothing was computed.
+    pub output_digest: Option<String>,
+    /// Useful floating-point operations.
+    pub flops: f64,
+    /// The least bytes that must be moved.
+    pub compulsory_bytes: f64,
+    /// What else to know.
+    pub flags: Vec<Flag>,
+}
+
+/// What became of one point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The word.
+    pub status: Status,
+    /// Why, where the word is not `ok`.
+    pub reason: Option<String>,
+    /// What was measured; also of wrong points, without samples.
+    pub measurement: Option<Box<Measurement>>,
+}
+
+impl Outcome {
+    /// A failure, or a point that was left out.
+    pub fn without_measurement(status: Status, reason: impl Into<String>) -> Self {
+        Outcome {
+            status,
+            reason: Some(reason.into()),
+            measurement: None,
+        }
+    }
+
+    /// A measured point.
+    pub fn measured(measurement: Measurement) -> Self {
+        Outcome {
+            status: Status::Ok,
+            reason: None,
+            measurement: Some(Box::new(measurement)),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What the main process and its workers say to each other: frames of a length and a postcard body.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sweeper_kernels::{Dtype, Phase, Value};
+
+use super::outcome::{Outcome, Status};
+use crate::device::{Artifact, DeviceIdentity, DeviceKind, Script};
+use crate::manifest::settings::{Order, Stopping, Warmup};
+
+/// A frame longer than this is a sign of a broken pipe, not of a large sweep.
+const MAX_FRAME_BYTES: u32 = 1 << 30;
+
+/// Which device a worker opens, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceRequest {
+    /// The kind.
+    pub kind: DeviceKind,
+    /// Which of its kind.
+    pub ordinal: u32,
+    /// Threads of a measured program on a CPU.
+    pub threads: u32,
+}
+
+/// How samples are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// When to stop.
+    pub stop: Stopping,
+    /// What comes before.
+    pub warmup: Warmup,
+    /// Whether outputs are checked.
+    pub verify: bool,
+    /// Order of rounds inside a block.
+    pub order: Order,
+}
+
+/// All points of one problem.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    /// Name of the workload.
+    pub workload: String,
+    /// Its parameters.
+    pub parameters: Vec<(String, Value)>,
+    /// Type of the elements.
+    pub dtype: Dtype,
+    /// The problem id, from which inputs and orders derive.
+    pub problem: [u8; 32],
+    /// Inputs come from this file instead.
+    pub inputs: Option<PathBuf>,
+    /// Inputs and outputs are written below this folder.
+    pub save_tensors: Option<PathBuf>,
+    /// How samples are taken.
+    pub settings: Settings,
+    /// The points.
+    pub points: Vec<BlockPoint>,
+    /// Kernels that the worker was not sent before.
+    pub artifacts: Vec<Artifact>,
+}
+
+/// One point of a block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BlockPoint {
+    /// Number of the point in the plan.
+    pub number: u32,
+    /// Name of the backend.
+    pub backend: String,
+    /// The phase.
+    pub phase: Phase,
+    /// The canonical shape.
+    pub canonical: Vec<(String, u64)>,
+    /// Keys of the program's compiled kernels, in its order.
+    pub kernels: Vec<String>,
+    /// Name of the point's folder below [`Block::save_tensors`].
+    pub folder: String,
+    /// What the null device pretends.
+    pub script: Option<Script>,
+    /// The status that the null device pretends.
+    pub scripted_status: Option<Status>,
+}
+
+/// What the main process says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// The first word.
+    Open(DeviceRequest),
+    /// Measure.
+    Measure(Box<Block>),
+}
+
+/// What a worker says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// The device answered.
+    Ready(DeviceIdentity),
+    /// The device did not; the worker ends.
+    NotReady(String),
+    /// What follows concerns this point (by number), until another is named.
+    Working {
+        /// The point.
+        number: u32,
+        /// What is done.
+        stage: Stage,
+    },
+    /// A point is finished.
+    Finished {
+        /// The point.
+        number: u32,
+        /// What became of it.
+        outcome: Outcome,
+    },
+    /// All points of the block are.
+    BlockDone,
+}
+
+/// What a worker does at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// Making inputs and the oracle's answer.
+    Inputs,
+    /// Preparing and checking.
+    Check,
+    /// Warming up.
+    Warmup,
+    /// Sampling.
+    Sample,
+}
+
+/// Writes one frame and flushes.
+///
+/// # Errors
+/// Those of the stream.
+pub fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let body = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    let length = u32::try_from(body.len()).map_err(io::Error::other)?;
+    // One write for short frames: a pipe takes it whole, and the reader wakes once.
+    let mut frame = Vec::with_capacity(body.len() + 4);
+    frame.extend_from_slice(&length.to_le_bytes());
+    frame.extend_from_slice(&body);
+    stream.write_all(&frame)?;
+    stream.flush()
+}
+
+/// Reads one frame; `None` at the end of the stream.
+///
+/// # Errors
+/// Those of the stream, or a frame that is none.
+pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>> {
+    let mut length = [0; 4];
+    match stream.read_exact(&mut length) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        result => result?,
+    }
+    let length = u32::from_le_bytes(length);
+    if length > MAX_FRAME_BYTES {
+        return Err(io::Error::other(format!("a frame of {length} bytes")));
+    }
+    let mut body = vec![0; length as usize];
+    stream.read_exact(&mut body)?;
+    postcard::from_bytes(&body)
+        .map(Some)
+        .map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_arrive_as_they_were_sent() {
+        let outcome = Outcome::without_measurement(Status::Oom, "4 GB");
+        let sent = [
+            Event::Working {
+                number: 3,
+                stage: Stage::Check,
+            },
+            Event::Finished { number: 3, outcome },
+            Event::BlockDone,
+        ];
+        let mut stream = Vec::new();
+        for event in &sent {
+            send(&mut stream, event).unwrap();
+        }
+        let mut reader = stream.as_slice();
+        for event in &sent {
+            assert_eq!(receive::<Event>(&mut reader).unwrap().as_ref(), Some(event));
+        }
+        assert_eq!(receive::<Event>(&mut reader).unwrap(), None);
+    }
+
+    #[test]
+    fn a_torn_or_absurd_frame_is_an_error() {
+        let mut stream = Vec::new();
+        send(&mut stream, &Event::NotReady("no driver".to_owned())).unwrap();
+        stream.pop();
+        assert!(receive::<Event>(&mut stream.as_slice()).is_err());
+        assert!(receive::<Event>(&mut [0xff; 8].as_slice()).is_err());
+    }
+}

@@ -1,0 +1,232 @@
+//! When to stop: batches, warm-up and the stopping rule of one program.
+
+use std::time::{Duration, Instant};
+
+use super::outcome::Flag;
+use crate::device::{Device, DeviceError, Prepared};
+use crate::manifest::settings::{Stopping, Warmup};
+use crate::stats::{Summary, is_steady};
+
+/// A sample should last this many ticks of the clock, so that a tick is 0.1 % of it.
+const TICKS_PER_SAMPLE: f64 = 1000.0;
+/// A program whose sample lasts this long is warm after one.
+const LONG_SAMPLE_NS: f64 = 20e6;
+/// Samples that show a trend for this long are measured all the same, and flagged.
+const MAX_WARMUP: Duration = Duration::from_millis(200);
+
+/// The samples of one program.
+pub struct Sampler {
+    program: Prepared,
+    iterations: u32,
+    warmup_samples: u32,
+    samples_ns: Vec<f64>,
+    spent_ns: f64,
+    flags: Vec<Flag>,
+}
+
+impl Sampler {
+    /// Chooses how many iterations make a sample and warms up. `first_ns` is how long an iteration
+    /// took before.
+    ///
+    /// # Errors
+    /// Those of [`Device::sample`].
+    pub fn start(
+        device: &mut dyn Device,
+        program: Prepared,
+        warmup: Warmup,
+        first_ns: f64,
+    ) -> Result<Self, DeviceError> {
+        let wanted_ns = TICKS_PER_SAMPLE * device.clock_resolution_ns();
+        // The first run pays for cold caches: one more tells how long a warm one takes.
+        let mut iteration_ns = first_ns;
+        if first_ns < 2.0 * wanted_ns {
+            let iterations = batch(wanted_ns, first_ns);
+            iteration_ns = device.sample(program, iterations)?.per_iteration_ns();
+        }
+        let mut sampler = Sampler {
+            program,
+            iterations: batch(wanted_ns, iteration_ns),
+            warmup_samples: 1,
+            samples_ns: Vec::new(),
+            spent_ns: 0.0,
+            flags: Vec::new(),
+        };
+        sampler.warm_up(device, warmup, first_ns)?;
+        Ok(sampler)
+    }
+
+    fn warm_up(
+        &mut self,
+        device: &mut dyn Device,
+        warmup: Warmup,
+        first_ns: f64,
+    ) -> Result<(), DeviceError> {
+        match warmup {
+            Warmup::Runs(count) => {
+                for _ in 0..count {
+                    device.sample(self.program, self.iterations)?;
+                }
+                self.warmup_samples += count;
+            }
+            Warmup::Auto if first_ns > LONG_SAMPLE_NS || !device.computes() => {}
+            Warmup::Auto => {
+                let start = Instant::now();
+                let mut samples_ns = Vec::new();
+                while !is_steady(&samples_ns) {
+                    if start.elapsed() > MAX_WARMUP {
+                        self.flags.push(Flag::Unsteady);
+                        break;
+                    }
+                    let sample = device.sample(self.program, self.iterations)?;
+                    samples_ns.push(sample.per_iteration_ns());
+                }
+                self.warmup_samples += samples_ns.len() as u32;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one sample.
+    ///
+    /// # Errors
+    /// Those of [`Device::sample`].
+    pub fn take(&mut self, device: &mut dyn Device) -> Result<(), DeviceError> {
+        let sample = device.sample(self.program, self.iterations)?;
+        self.spent_ns += sample.elapsed_ns;
+        self.samples_ns.push(sample.per_iteration_ns());
+        Ok(())
+    }
+
+    /// True if no more samples are needed.
+    pub fn is_done(&self, stop: Stopping) -> bool {
+        let taken = self.samples_ns.len();
+        match stop {
+            Stopping::Repeats(repeats) => taken >= repeats as usize,
+            Stopping::Adaptive {
+                min_samples,
+                max_samples,
+                max_time,
+                ..
+            } => {
+                taken >= max_samples as usize
+                    || self.spent_ns > max_time.as_nanos() as f64
+                    || taken >= min_samples as usize && self.is_narrow(stop)
+            }
+        }
+    }
+
+    fn is_narrow(&self, stop: Stopping) -> bool {
+        match (stop, Summary::of(&self.samples_ns)) {
+            (Stopping::Adaptive { max_rel_ci, .. }, Some(summary)) => {
+                summary.interval.coverage >= 0.95 && summary.relative_interval() <= max_rel_ci
+            }
+            _ => true,
+        }
+    }
+
+    /// The program.
+    pub fn program(&self) -> Prepared {
+        self.program
+    }
+
+    /// The samples in the order taken, and what to know about them.
+    pub fn finish(mut self, stop: Stopping, clock_resolution_ns: f64) -> Taken {
+        if !self.is_narrow(stop) {
+            self.flags.push(Flag::WideInterval);
+        }
+        let shortest = self
+            .samples_ns
+            .iter()
+            .copied()
+            .fold(f64::INFINITY, f64::min);
+        let wanted_ns = TICKS_PER_SAMPLE * clock_resolution_ns;
+        if shortest * f64::from(self.iterations) < 0.5 * wanted_ns {
+            self.flags.push(Flag::CoarseClock);
+        }
+        Taken {
+            samples_ns: self.samples_ns,
+            iterations: self.iterations,
+            warmup_samples: self.warmup_samples,
+            flags: self.flags,
+        }
+    }
+}
+
+/// What a [`Sampler`] has to say in the end.
+pub struct Taken {
+    /// Nanoseconds of one iteration, a sample each.
+    pub samples_ns: Vec<f64>,
+    /// Iterations in a sample.
+    pub iterations: u32,
+    /// Samples before the first that counts.
+    pub warmup_samples: u32,
+    /// What to know.
+    pub flags: Vec<Flag>,
+}
+
+/// How many iterations last `wanted_ns`.
+fn batch(wanted_ns: f64, iteration_ns: f64) -> u32 {
+    (wanted_ns / iteration_ns.max(1.0)).ceil().clamp(1.0, 1e6) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::null::Null;
+    use crate::device::{Job, Script};
+    use sweeper_kernels::Program;
+
+    fn samples(noise: f64, stop: Stopping) -> (usize, Vec<Flag>) {
+        let mut device = Null::default();
+        let script = Script {
+            time_ns: 1e6,
+            noise,
+            seed: 1,
+            memory_bytes: None,
+        };
+        let job = Job {
+            program: Program::default(),
+            artifacts: &[],
+            script: Some(script),
+        };
+        let program = device.prepare(job).unwrap();
+        let mut sampler = Sampler::start(&mut device, program, Warmup::Auto, 1e6).unwrap();
+        while !sampler.is_done(stop) {
+            sampler.take(&mut device).unwrap();
+        }
+        let taken = sampler.finish(stop, device.clock_resolution_ns());
+        (taken.samples_ns.len(), taken.flags)
+    }
+
+    #[test]
+    fn steady_programs_stop_early_and_noisy_ones_are_flagged() {
+        let stop = Stopping::Adaptive {
+            min_samples: 8,
+            max_samples: 200,
+            max_rel_ci: 0.01,
+            max_time: Duration::from_secs(1),
+        };
+        assert_eq!(samples(0.001, stop), (8, vec![]));
+        let (count, flags) = samples(0.2, stop);
+        assert_eq!((count, flags), (200, vec![Flag::WideInterval]));
+        assert_eq!(samples(0.2, Stopping::Repeats(5)), (5, vec![]));
+    }
+
+    #[test]
+    fn time_ends_it_too() {
+        let stop = Stopping::Adaptive {
+            min_samples: 8,
+            max_samples: 200,
+            max_rel_ci: 1e-9,
+            max_time: Duration::from_millis(20),
+        };
+        assert_eq!(samples(0.1, stop).1, vec![Flag::WideInterval]);
+        assert!((18..=24).contains(&samples(0.1, stop).0));
+    }
+
+    #[test]
+    fn a_batch_lasts_long_enough() {
+        assert_eq!(batch(25_000.0, 100.0), 250);
+        assert_eq!(batch(25_000.0, 1e9), 1);
+    }
+}

@@ -1,0 +1,329 @@
+//! The main process's side of a worker: starts it, feeds it blocks, survives its death.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::io::{self, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::outcome::{Outcome, Status};
+use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
+use crate::device::{Artifact, DeviceIdentity};
+
+/// How a worker is started.
+#[derive(Clone, Debug)]
+pub struct WorkerCommand {
+    /// The program; normally this one.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+}
+
+/// Why there is no worker.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// It could not be started, or its pipes broke.
+    #[error("worker: {0}")]
+    Io(#[from] io::Error),
+    /// Its device did not answer.
+    #[error("{0}")]
+    NoDevice(String),
+}
+
+/// What the main process is told while a block is measured.
+pub trait Observer {
+    /// A point is worked on.
+    fn working(&mut self, number: u32, stage: Stage);
+    /// A point is finished.
+    fn finished(&mut self, number: u32, outcome: Outcome);
+    /// True if the block should be left where it is.
+    fn is_stopped(&self) -> bool;
+}
+
+/// How often a wait looks whether it should stop.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The most of a worker's last words that is kept, in bytes.
+const LAST_WORDS_BYTES: usize = 4096;
+
+/// A worker for one device, replaced whenever it dies.
+pub struct Supervisor {
+    command: WorkerCommand,
+    device: DeviceRequest,
+    worker: Option<Worker>,
+    identity: DeviceIdentity,
+    /// How long a worker may be silent.
+    limit: Duration,
+}
+
+impl Supervisor {
+    /// Starts the first worker.
+    ///
+    /// # Errors
+    /// If it can't be started or its device does not answer.
+    pub fn start(
+        command: WorkerCommand,
+        device: DeviceRequest,
+        limit: Duration,
+    ) -> Result<Self, WorkerError> {
+        let (worker, identity) = Worker::start(&command, &device)?;
+        Ok(Supervisor {
+            command,
+            device,
+            worker: Some(worker),
+            identity,
+            limit,
+        })
+    }
+
+    /// The device.
+    pub fn identity(&self) -> &DeviceIdentity {
+        &self.identity
+    }
+
+    /// Measures a block. Every point is finished once, unless the observer stops it; a worker that
+    /// dies or falls silent costs the point it was at, and the rest goes to the next one.
+    ///
+    /// # Errors
+    /// If no new worker can be started.
+    pub fn measure(
+        &mut self,
+        block: &Block,
+        artifacts: &[Artifact],
+        observer: &mut dyn Observer,
+    ) -> Result<(), WorkerError> {
+        let limit = self.limit;
+        let mut left: BTreeSet<u32> = block.points.iter().map(|point| point.number).collect();
+        while !left.is_empty() && !observer.is_stopped() {
+            let mut part = block.clone();
+            part.points.retain(|point| left.contains(&point.number));
+            let worker = self.worker()?;
+            part.artifacts = worker.not_sent(artifacts);
+            let ending = worker.measure(part, limit, &mut left, observer);
+            let (culprit, status, reason) = match ending {
+                Ending::Done => return Ok(()),
+                Ending::Stopped => break,
+                Ending::Died(culprit, reason) => (culprit, Status::Crashed, reason),
+                Ending::Silent(culprit) => {
+                    let reason = format!("no progress within {limit:?}");
+                    (culprit, Status::Timeout, reason)
+                }
+            };
+            self.worker = None;
+            let culprit = culprit.or(left.first().copied());
+            if let Some(number) = culprit.filter(|number| left.remove(number)) {
+                observer.finished(number, Outcome::without_measurement(status, reason));
+            }
+        }
+        self.worker = None;
+        Ok(())
+    }
+
+    fn worker(&mut self) -> Result<&mut Worker, WorkerError> {
+        if self.worker.is_none() {
+            let (worker, _) = Worker::start(&self.command, &self.device)?;
+            self.worker = Some(worker);
+        }
+        match &mut self.worker {
+            Some(worker) => Ok(worker),
+            None => Err(WorkerError::NoDevice("there is no worker".to_owned())),
+        }
+    }
+}
+
+/// How a block ended in one worker.
+enum Ending {
+    Done,
+    Stopped,
+    Died(Option<u32>, String),
+    Silent(Option<u32>),
+}
+
+/// One process.
+struct Worker {
+    child: Child,
+    requests: ChildStdin,
+    events: Receiver<io::Result<Option<Event>>>,
+    last_words: Arc<Mutex<Vec<u8>>>,
+    sent: HashSet<String>,
+}
+
+impl Worker {
+    fn start(
+        command: &WorkerCommand,
+        device: &DeviceRequest,
+    ) -> Result<(Self, DeviceIdentity), WorkerError> {
+        let mut child = Command::new(&command.program)
+            .args(&command.args)
+            // A group of its own: a key that interrupts the main process is not for its workers.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let missing = || io::Error::other("a pipe is missing");
+        let requests = child.stdin.take().ok_or_else(missing)?;
+        let mut stdout = io::BufReader::new(child.stdout.take().ok_or_else(missing)?);
+        let stderr = child.stderr.take().ok_or_else(missing)?;
+        let (sender, events) = mpsc::sync_channel(64);
+        std::thread::spawn(move || {
+            loop {
+                let event = receive(&mut stdout);
+                let is_last = !matches!(event, Ok(Some(_)));
+                if sender.send(event).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        let last_words = Arc::new(Mutex::new(Vec::new()));
+        std::thread::spawn(keep_last(stderr, Arc::clone(&last_words)));
+        let mut worker = Worker {
+            child,
+            requests,
+            events,
+            last_words,
+            sent: HashSet::new(),
+        };
+        send(&mut worker.requests, &Request::Open(device.clone()))?;
+        match worker.events.recv() {
+            Ok(Ok(Some(Event::Ready(identity)))) => Ok((worker, identity)),
+            Ok(Ok(Some(Event::NotReady(reason)))) => Err(WorkerError::NoDevice(reason)),
+            _ => Err(WorkerError::NoDevice(worker.obituary().to_string())),
+        }
+    }
+
+    /// The artifacts that this process has not seen.
+    fn not_sent(&mut self, artifacts: &[Artifact]) -> Vec<Artifact> {
+        let new = |artifact: &&Artifact| self.sent.insert(artifact.key.clone());
+        artifacts.iter().filter(new).cloned().collect()
+    }
+
+    fn measure(
+        &mut self,
+        block: Block,
+        limit: Duration,
+        left: &mut BTreeSet<u32>,
+        observer: &mut dyn Observer,
+    ) -> Ending {
+        if send(&mut self.requests, &Request::Measure(Box::new(block))).is_err() {
+            return Ending::Died(None, self.obituary().to_string());
+        }
+        let mut current = None;
+        let mut heard = Instant::now();
+        loop {
+            let event = match self.events.recv_timeout(TICK) {
+                Ok(Ok(Some(event))) => event,
+                Ok(_) | Err(RecvTimeoutError::Disconnected) => {
+                    return Ending::Died(current, self.obituary().to_string());
+                }
+                Err(RecvTimeoutError::Timeout) if observer.is_stopped() => return Ending::Stopped,
+                Err(RecvTimeoutError::Timeout) if heard.elapsed() > limit => {
+                    return Ending::Silent(current);
+                }
+                Err(RecvTimeoutError::Timeout) => continue,
+            };
+            heard = Instant::now();
+            match event {
+                Event::Working { number, stage } => {
+                    current = Some(number);
+                    observer.working(number, stage);
+                }
+                Event::Finished { number, outcome } => {
+                    if left.remove(&number) {
+                        observer.finished(number, outcome);
+                    }
+                }
+                Event::BlockDone => return Ending::Done,
+                Event::Ready(_) | Event::NotReady(_) => {}
+            }
+            if observer.is_stopped() {
+                return Ending::Stopped;
+            }
+        }
+    }
+
+    /// How the process ended, and what it said last.
+    fn obituary(&mut self) -> Obituary {
+        // It may still be at its end; it has a moment, then it is helped.
+        for _ in 0..100 {
+            if let Ok(Some(_)) = self.child.try_wait() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.child.kill();
+        let status = self.child.wait().ok();
+        let words = self
+            .last_words
+            .lock()
+            .map(|words| words.clone())
+            .unwrap_or_default();
+        Obituary {
+            signal: status.and_then(|status| status.signal()),
+            code: status.and_then(|status| status.code()),
+            words: String::from_utf8_lossy(&words).trim().to_owned(),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // A process that is gone already can't be killed; that is as well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Obituary {
+    signal: Option<i32>,
+    code: Option<i32>,
+    words: String,
+}
+
+impl fmt::Display for Obituary {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.signal, self.code) {
+            (Some(signal), _) => {
+                let name = signal_name(signal);
+                write!(out, "the worker was ended by signal {signal}{name}")?;
+            }
+            (None, Some(code)) => write!(out, "the worker ended with code {code}")?,
+            (None, None) => out.write_str("the worker is gone")?,
+        }
+        if !self.words.is_empty() {
+            write!(out, ": {}", self.words)?;
+        }
+        Ok(())
+    }
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        4 => " (illegal instruction)",
+        6 => " (abort)",
+        7 => " (bus error)",
+        8 => " (arithmetic)",
+        9 => " (killed, perhaps for its memory)",
+        11 => " (segmentation fault)",
+        _ => "",
+    }
+}
+
+/// Reads a stream to its end and keeps what it said last.
+fn keep_last(mut stream: impl Read + Send, words: Arc<Mutex<Vec<u8>>>) -> impl FnOnce() + Send {
+    move || {
+        let mut piece = [0; 1024];
+        while let Ok(length @ 1..) = stream.read(&mut piece) {
+            let Ok(mut words) = words.lock() else {
+                return;
+            };
+            words.extend_from_slice(&piece[..length]);
+            let surplus = words.len().saturating_sub(LAST_WORDS_BYTES);
+            words.drain(..surplus);
+        }
+    }
+}

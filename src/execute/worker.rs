@@ -1,0 +1,85 @@
+//! The process that measures: reads requests from standard input, answers on standard output.
+
+use std::collections::HashMap;
+use std::io::{self, BufReader, Read, Write};
+
+use super::block::{self, Listener};
+use super::outcome::Outcome;
+use super::protocol::{DeviceRequest, Event, Request, Stage, receive, send};
+use crate::device::cpu::Cpu;
+use crate::device::null::Null;
+use crate::device::{Artifact, Device, DeviceError, DeviceKind};
+
+/// Serves requests until the stream ends.
+///
+/// # Errors
+/// Those of the streams; the main process is gone then, or this one must go.
+pub fn serve(requests: impl Read, mut events: impl Write) -> io::Result<()> {
+    let mut requests = BufReader::new(requests);
+    let Some(Request::Open(request)) = receive(&mut requests)? else {
+        return Err(io::Error::other("the first request must open a device"));
+    };
+    let mut device = match open(&request) {
+        Ok(device) => device,
+        Err(error) => return send(&mut events, &Event::NotReady(error.to_string())),
+    };
+    send(&mut events, &Event::Ready(device.identity().clone()))?;
+    let mut artifacts: HashMap<String, Artifact> = HashMap::new();
+    while let Some(request) = receive(&mut requests)? {
+        let Request::Measure(mut block) = request else {
+            return Err(io::Error::other("the device is open already"));
+        };
+        for artifact in std::mem::take(&mut block.artifacts) {
+            artifacts.insert(artifact.key.clone(), artifact);
+        }
+        let mut reporter = Reporter {
+            events: &mut events,
+            broken: None,
+        };
+        let measured = block::measure(&block, &artifacts, device.as_mut(), &mut reporter);
+        if let Some(error) = reporter.broken {
+            return Err(error);
+        }
+        measured.map_err(io::Error::other)?;
+        send(&mut events, &Event::BlockDone)?;
+    }
+    Ok(())
+}
+
+/// Opens a device.
+///
+/// # Errors
+/// What is missing here.
+pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
+    match request.kind {
+        DeviceKind::Cpu => Ok(Box::new(Cpu::new(request.threads as usize)?)),
+        DeviceKind::Null => Ok(Box::new(Null::default())),
+        DeviceKind::Cuda => Err(DeviceError::Unavailable(
+            "this build has no CUDA device".to_owned(),
+        )),
+    }
+}
+
+/// Turns what the measurer says into frames. The first error is kept, and ends the worker.
+struct Reporter<'a, W> {
+    events: &'a mut W,
+    broken: Option<io::Error>,
+}
+
+impl<W: Write> Reporter<'_, W> {
+    fn say(&mut self, event: &Event) {
+        if self.broken.is_none() {
+            self.broken = send(self.events, event).err();
+        }
+    }
+}
+
+impl<W: Write> Listener for Reporter<'_, W> {
+    fn working(&mut self, number: u32, stage: Stage) {
+        self.say(&Event::Working { number, stage });
+    }
+
+    fn finished(&mut self, number: u32, outcome: Outcome) {
+        self.say(&Event::Finished { number, outcome });
+    }
+}

@@ -1,0 +1,120 @@
+//! The guides' own file formats, made from rows: names and columns are a contract for people's
+//! scripts.
+//!
+//! A format has columns for some parameters only. Where another parameter has several values, the
+//! files are written once for each combination, in a folder such as `potentials=materialized`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+use super::row::Row;
+
+pub mod semicrf;
+
+/// Writes the exports called `names` below `folder`; those that no row belongs to are left out.
+///
+/// # Errors
+/// Those of the file system.
+pub fn write(names: &[&str], rows: &[Row], folder: &Path) -> io::Result<()> {
+    let rows: Vec<&Row> = rows
+        .iter()
+        .filter(|row| row.workload == "semicrf")
+        .collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    for (path, rows) in combinations(&rows, &semicrf::COLUMNS) {
+        let folder = folder.join(path);
+        for name in names {
+            match *name {
+                "benchmark_full" => {
+                    let out = create(&folder, "benchmark_full.csv")?;
+                    semicrf::write_benchmark_full(&rows, out)?;
+                }
+                "memory_breakdown" => {
+                    let out = create(&folder, "memory_breakdown.csv")?;
+                    semicrf::write_memory_breakdown(&rows, out)?;
+                }
+                "heatmap_data" => {
+                    let out = create(&folder, "heatmap_data.json")?;
+                    semicrf::write_heatmap_data(&rows, out)?;
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn create(folder: &Path, name: &str) -> io::Result<BufWriter<File>> {
+    fs::create_dir_all(folder)?;
+    Ok(BufWriter::new(File::create(folder.join(name))?))
+}
+
+/// Rows by the values of those parameters that are not in `columns` and take several values.
+fn combinations<'r>(rows: &[&'r Row], columns: &[&str]) -> BTreeMap<PathBuf, Vec<&'r Row>> {
+    let mut seen: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for row in rows {
+        for (name, value) in &row.parameters {
+            seen.entry(name).or_default().insert(value.to_string());
+        }
+    }
+    let several: Vec<&str> = seen
+        .into_iter()
+        .filter(|(name, values)| values.len() > 1 && !columns.contains(name))
+        .map(|(name, _)| name)
+        .collect();
+    let mut groups: BTreeMap<PathBuf, Vec<&Row>> = BTreeMap::new();
+    for &row in rows {
+        let folder = several
+            .iter()
+            .map(|name| match row.parameters.get(*name) {
+                Some(value) => format!("{name}={value}"),
+                None => format!("{name}="),
+            })
+            .collect();
+        groups.entry(folder).or_default().push(row);
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execute::outcome::{Outcome, Status};
+    use crate::record::row::test_row;
+
+    #[test]
+    fn a_parameter_without_a_column_becomes_a_folder() {
+        let mut rows: Vec<Row> = (0..3)
+            .map(|number| test_row(number, Outcome::without_measurement(Status::Oom, "")))
+            .collect();
+        rows[1]
+            .parameters
+            .insert("potentials".to_owned(), "decomposed".into());
+        let folder = tempfile::tempdir().unwrap();
+        write(&["benchmark_full", "heatmap_data"], &rows, folder.path()).unwrap();
+        let lines = |path: &str| {
+            fs::read_to_string(folder.path().join(path).join("benchmark_full.csv"))
+                .unwrap()
+                .lines()
+                .count()
+        };
+        assert_eq!(lines("potentials=materialized"), 3);
+        assert_eq!(lines("potentials=decomposed"), 2);
+        assert!(
+            folder
+                .path()
+                .join("potentials=decomposed/heatmap_data.json")
+                .exists()
+        );
+        assert!(
+            !folder
+                .path()
+                .join("potentials=decomposed/memory_breakdown.csv")
+                .exists()
+        );
+    }
+}

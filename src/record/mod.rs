@@ -1,0 +1,8 @@
+//! What is written down: the journal first, and every other file made from it.
+
+pub mod row;
+pub mod journal;
+pub mod tables;
+pub mod exports;
+pub mod environment;
+pub mod folder;

@@ -1,0 +1,120 @@
+//! One row: a point and what became of it, as the journal keeps it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sweeper_kernels::{Dtype, Phase, Value};
+
+use crate::device::DeviceKind;
+use crate::execute::outcome::Outcome;
+use crate::identity::{PointId, ProblemId};
+use crate::stats::Summary;
+
+/// What the kernel cache did for a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompileUse {
+    /// Kernels that the program needs compiled.
+    pub kernels: u32,
+    /// How many of them the cache held.
+    pub hits: u32,
+    /// How long compiling all of them took, whenever that was, in nanoseconds.
+    pub compile_ns: u64,
+}
+
+/// A row. The point comes first: the journal finds it there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Identity of the row.
+    pub point: PointId,
+    /// Identity of the problem.
+    pub problem: ProblemId,
+    /// Name of the case in the manifest.
+    pub case: String,
+    /// Name of the workload.
+    pub workload: String,
+    /// Its parameters, defaults included.
+    pub parameters: BTreeMap<String, Value>,
+    /// Axes that are not parameters, and derived values.
+    pub values: BTreeMap<String, Value>,
+    /// Type of the elements.
+    pub dtype: Dtype,
+    /// Name of the backend.
+    pub backend: String,
+    /// The phase.
+    pub phase: Phase,
+    /// The canonical shape that kernels were made for.
+    pub canonical: BTreeMap<String, u64>,
+    /// Kind of the device.
+    pub device: DeviceKind,
+    /// The product's name, and the unit where there are several.
+    pub device_name: String,
+    /// CPU threads of a measured program.
+    pub threads: u32,
+    /// When the row was made, in seconds since 1970; zero on the null device.
+    pub unix_time_s: f64,
+    /// What the kernel cache did.
+    pub compile: CompileUse,
+    /// What became of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+impl Row {
+    /// Statistics of the samples, in nanoseconds; only rows that are right have them.
+    pub fn summary(&self) -> Option<Summary> {
+        Summary::of(&self.outcome.measurement.as_ref()?.samples_ns)
+    }
+
+    /// A parameter, axis or derived value by name.
+    pub fn value(&self, name: &str) -> Option<&Value> {
+        self.parameters.get(name).or_else(|| self.values.get(name))
+    }
+
+    /// A whole number by name.
+    pub fn int(&self, name: &str) -> Option<i64> {
+        match self.value(name)? {
+            Value::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// A word by name.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.value(name)? {
+            Value::Text(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// A row for tests; rows of different numbers differ in their points.
+#[cfg(test)]
+pub(crate) fn test_row(number: u8, outcome: Outcome) -> Row {
+    use crate::identity::Digest;
+    let int = |value| Value::Int(value);
+    Row {
+        point: PointId(Digest::from_bytes([number; 32])),
+        problem: ProblemId(Digest::from_bytes([9; 32])),
+        case: "semicrf".to_owned(),
+        workload: "semicrf".to_owned(),
+        parameters: [("T", 128), ("K", 4), ("C", 3), ("B", 4)]
+            .map(|(name, value)| (name.to_owned(), int(value)))
+            .into_iter()
+            .chain([
+                ("semiring".to_owned(), Value::from("log")),
+                ("potentials".to_owned(), Value::from("materialized")),
+            ])
+            .collect(),
+        values: [("KC".to_owned(), int(12))].into(),
+        dtype: Dtype::F32,
+        backend: "fused".to_owned(),
+        phase: Phase::Forward,
+        canonical: [("KC".to_owned(), 12), ("T".to_owned(), 128)].into(),
+        device: DeviceKind::Null,
+        device_name: "null".to_owned(),
+        threads: 1,
+        unix_time_s: 0.0,
+        compile: CompileUse::default(),
+        outcome,
+    }
+}

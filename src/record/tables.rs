@@ -1,0 +1,256 @@
+//! `records.csv` and `samples.csv`: one line a row, one line a sample. Column names carry units.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use sweeper_kernels::program::Role;
+
+use super::row::Row;
+
+/// Columns that say what was measured, before those of parameters.
+const IDENTITY: [&str; 7] = [
+    "point", "problem", "case", "workload", "backend", "phase", "dtype",
+];
+
+/// Columns after those of parameters and derived values.
+const RESULT: [&str; 38] = [
+    "canonical",
+    "device",
+    "device_name",
+    "threads",
+    "status",
+    "reason",
+    "n",
+    "median_ns",
+    "median_low_ns",
+    "median_high_ns",
+    "median_coverage",
+    "mean_ns",
+    "std_ns",
+    "min_ns",
+    "p5_ns",
+    "q1_ns",
+    "q3_ns",
+    "p95_ns",
+    "max_ns",
+    "mad_ns",
+    "iterations",
+    "warmup_samples",
+    "launches",
+    "read_bytes",
+    "written_bytes",
+    "flops",
+    "compulsory_bytes",
+    "peak_allocated_bytes",
+    "peak_reserved_bytes",
+    "kernels",
+    "kernel_hits",
+    "compile_ns",
+    "checked",
+    "worst_tensor",
+    "worst_error",
+    "worst_tolerance",
+    "output_digest",
+    "flags",
+];
+
+/// Writes `records.csv`. Values that a row lacks are empty fields.
+///
+/// # Errors
+/// Those of the stream.
+pub fn write_records(rows: &[Row], out: impl Write) -> csv::Result<()> {
+    let parameters: BTreeSet<&str> = rows
+        .iter()
+        .flat_map(|row| row.parameters.keys().map(String::as_str))
+        .collect();
+    let values: BTreeSet<&str> = rows
+        .iter()
+        .flat_map(|row| row.values.keys().map(String::as_str))
+        .collect();
+    let named: Vec<&str> = parameters.into_iter().chain(values).collect();
+    let mut writer = csv::Writer::from_writer(out);
+    let memory = Role::ALL.map(|role| format!("memory_{}_bytes", role.name()));
+    let header = IDENTITY
+        .into_iter()
+        .chain(named.iter().copied())
+        .chain(RESULT);
+    writer.write_record(
+        header
+            .chain(memory.iter().map(String::as_str))
+            .chain(["unix_time_s"]),
+    )?;
+    for row in rows {
+        let mut record = identity(row);
+        record.extend(named.iter().map(|name| text(row.value(name))));
+        record.extend(result(row));
+        record.extend(Role::ALL.map(|role| {
+            text(
+                row.outcome
+                    .measurement
+                    .as_ref()
+                    .and_then(|found| found.memory_bytes.get(&role)),
+            )
+        }));
+        record.push(row.unix_time_s.to_string());
+        writer.write_record(&record)?;
+    }
+    writer.flush()?;
+    Ok(())
+}
+
+/// Writes `samples.csv`: point, number of the sample from 0, nanoseconds of one iteration.
+///
+/// # Errors
+/// Those of the stream.
+pub fn write_samples(rows: &[Row], out: impl Write) -> csv::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(["point", "sample", "time_ns"])?;
+    for row in rows {
+        let point = row.point.0.hex();
+        let samples = row
+            .outcome
+            .measurement
+            .iter()
+            .flat_map(|found| &found.samples_ns);
+        for (number, time_ns) in samples.enumerate() {
+            writer.write_record([&point, &number.to_string(), &time_ns.to_string()])?;
+        }
+    }
+    writer.flush()?;
+    Ok(())
+}
+
+fn text(value: Option<&impl ToString>) -> String {
+    value.map(ToString::to_string).unwrap_or_default()
+}
+
+fn identity(row: &Row) -> Vec<String> {
+    vec![
+        row.point.0.hex(),
+        row.problem.0.hex(),
+        row.case.clone(),
+        row.workload.clone(),
+        row.backend.clone(),
+        row.phase.to_string(),
+        row.dtype.to_string(),
+    ]
+}
+
+fn result(row: &Row) -> Vec<String> {
+    let canonical: Vec<String> = row
+        .canonical
+        .iter()
+        .map(|(name, bound)| format!("{name}<={bound}"))
+        .collect();
+    let mut fields = vec![
+        canonical.join(" "),
+        row.device.name().to_owned(),
+        row.device_name.clone(),
+        row.threads.to_string(),
+        row.outcome.status.to_string(),
+        row.outcome.reason.clone().unwrap_or_default(),
+    ];
+    fields.extend(statistics(row));
+    fields.extend(program(row));
+    fields.extend(judgement(row));
+    fields
+}
+
+fn statistics(row: &Row) -> Vec<String> {
+    let Some(summary) = row.summary() else {
+        return vec![String::new(); 14];
+    };
+    let numbers = [
+        summary.median,
+        summary.interval.low,
+        summary.interval.high,
+        summary.interval.coverage,
+        summary.mean,
+        summary.std,
+        summary.min,
+        summary.p5,
+        summary.q1,
+        summary.q3,
+        summary.p95,
+        summary.max,
+        summary.mad,
+    ];
+    let mut fields = vec![summary.n.to_string()];
+    fields.extend(numbers.map(|number| number.to_string()));
+    fields
+}
+
+fn program(row: &Row) -> Vec<String> {
+    let Some(found) = &row.outcome.measurement else {
+        return vec![String::new(); 12];
+    };
+    vec![
+        found.iterations.to_string(),
+        found.warmup_samples.to_string(),
+        found.totals.launches.to_string(),
+        found.totals.read_bytes.to_string(),
+        found.totals.written_bytes.to_string(),
+        found.flops.to_string(),
+        found.compulsory_bytes.to_string(),
+        found.device_memory.peak_allocated_bytes.to_string(),
+        found.device_memory.peak_reserved_bytes.to_string(),
+        row.compile.kernels.to_string(),
+        row.compile.hits.to_string(),
+        row.compile.compile_ns.to_string(),
+    ]
+}
+
+fn judgement(row: &Row) -> Vec<String> {
+    let Some(found) = &row.outcome.measurement else {
+        return vec![String::new(); 6];
+    };
+    let worst = found.check.as_ref().and_then(|check| check.worst());
+    let flags: Vec<&str> = found.flags.iter().map(|flag| flag.name()).collect();
+    vec![
+        found.checked.name().to_owned(),
+        worst.map(|worst| worst.tensor.clone()).unwrap_or_default(),
+        text(worst.map(|worst| &worst.error)),
+        text(worst.map(|worst| &worst.tolerance)),
+        found.output_digest.clone().unwrap_or_default(),
+        flags.join(" "),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execute::outcome::{Measurement, Outcome, Status};
+    use crate::record::row::test_row;
+
+    #[test]
+    fn every_line_has_every_column() {
+        let measurement = Measurement {
+            samples_ns: vec![3.0, 1.0, 2.0],
+            iterations: 7,
+            ..Measurement::default()
+        };
+        let rows = [
+            test_row(1, Outcome::measured(measurement)),
+            test_row(2, Outcome::without_measurement(Status::Oom, "too, much")),
+        ];
+        let mut bytes = Vec::new();
+        write_records(&rows, &mut bytes).unwrap();
+        // The reader refuses lines of unequal lengths.
+        let mut reader = csv::Reader::from_reader(bytes.as_slice());
+        let header = reader.headers().unwrap().clone();
+        let lines: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().unwrap();
+        let field = |line: usize, name: &str| {
+            let column = header.iter().position(|held| held == name).unwrap();
+            lines[line][column].to_owned()
+        };
+        assert_eq!(field(0, "median_ns"), "2");
+        assert_eq!(field(0, "iterations"), "7");
+        assert_eq!(field(0, "KC"), "12");
+        assert_eq!(field(0, "semiring"), "log");
+        assert_eq!(field(1, "reason"), "too, much");
+        assert_eq!(field(1, "median_ns"), "");
+        let mut samples = Vec::new();
+        write_samples(&rows, &mut samples).unwrap();
+        assert_eq!(String::from_utf8(samples).unwrap().lines().count(), 4);
+    }
+}
