@@ -90,6 +90,9 @@ impl Sources {
             self.note_variables(&setting.text);
             let text = variables::expand(&setting.text, &self.environment)
                 .unwrap_or_else(|_| setting.text.clone());
+            if let Ok(node) = tree::parse_value(&text, 0) {
+                node.walk("", &mut |key, node| self.note(Path::new(""), key, node));
+            }
             if setting.path.ends_with(".inputs") {
                 self.note_input(PathBuf::from(text));
             }

@@ -69,79 +69,81 @@ fn edited(from: &str, to: &str) -> String {
     BASE.replacen(from, to, 1)
 }
 
+const CHANGES: &[(&str, &str)] = &[
+    ("seed = 42", "seed = 43"),
+    ("T = [128, 256, 2048]", "T = [128, 256]"),
+    ("T = [128, 256, 2048]", "T = [128, 256, 2049]"),
+    ("K = [4, 8]", "K = [4, 8, 16]"),
+    ("values = [3, 6]", "values = [3, 9]"),
+    (
+        "when = \"backend == 'fused'\"",
+        "when = \"backend == 'streaming'\"",
+    ),
+    ("else = 3", "else = 4"),
+    ("KC = \"K * C\"", "KC = \"K * C * 2\""),
+    ("KC = \"K * C\"", "KC = \"K * C\"\nTK = \"T * K\""),
+    ("B = [1, 2]", "B = [1, 3]"),
+    (
+        "semiring = [\"log\", \"max\"]",
+        "semiring = [\"max\", \"log\"]",
+    ),
+    ("when = \"K > T\"", "when = \"K >= T\""),
+    ("that = \"KC < 1000\"", "that = \"KC < 30\""),
+    ("keep = { K = [4] }", "keep = { K = [8] }"),
+    ("when = \"T == 2048\"", "when = \"T == 256\""),
+    ("point = { T = 512", "point = { T = 1024"),
+    ("phases = [\"both\"]", "phases = [\"forward\"]"),
+    ("phases = [\"both\"]", "backends = [\"fused\"]"),
+    (
+        "[\"streaming\", \"fused\"]",
+        "[\"streaming\", \"fused\", \"fused_reference\"]",
+    ),
+    (
+        "phases = [\"forward\", \"both\"]",
+        "phases = [\"forward\", \"backward\", \"both\"]",
+    ),
+    ("lengths = \"full\"", "lengths = \"random\""),
+    (
+        "buckets = { T = [128, 2048] }",
+        "buckets = { T = [128, 256, 2048] }",
+    ),
+    (
+        "buckets = { T = [128, 2048] }",
+        "buckets = { KC = [128, 2048] }",
+    ),
+    ("order = \"interleaved\"", "canonical = \"published\""),
+    (
+        "order = \"interleaved\"",
+        "canonical = \"published\"\nmax_canonical_shapes = 9",
+    ),
+    (
+        "order = \"interleaved\"",
+        "canonical = \"published\"\nsamples_per_shape = 9",
+    ),
+    ("repeats = 5", "repeats = 6"),
+    ("repeats = 5", "max_rel_ci = 0.1"),
+    ("repeats = 5", "min_samples = 11"),
+    ("repeats = 5", "max_samples = 111"),
+    ("repeats = 5", "max_seconds = 111"),
+    ("warmup = \"auto\"", "warmup = 3"),
+    ("l2 = \"cold\"", "l2 = \"hot\""),
+    ("verify = true", "verify = false"),
+    ("time_ns = \"100 * T\"", "time_ns = \"101 * T\""),
+    (
+        "time_ns = \"100 * T\"",
+        "time_ns = \"100 * T\"\nnoise = 0.1",
+    ),
+    (
+        "time_ns = \"100 * T\"",
+        "time_ns = \"100 * T\"\nmemory_bytes = \"8 * T\"",
+    ),
+    ("status = \"oom\"", "status = \"crashed\""),
+];
+
 #[test]
 fn every_key_that_changes_what_rows_mean_changes_the_hash() {
     let base = hash(BASE);
-    for (from, to) in [
-        ("seed = 42", "seed = 43"),
-        ("T = [128, 256, 2048]", "T = [128, 256]"),
-        ("T = [128, 256, 2048]", "T = [128, 256, 2049]"),
-        ("K = [4, 8]", "K = [4, 8, 16]"),
-        ("values = [3, 6]", "values = [3, 9]"),
-        (
-            "when = \"backend == 'fused'\"",
-            "when = \"backend == 'streaming'\"",
-        ),
-        ("else = 3", "else = 4"),
-        ("KC = \"K * C\"", "KC = \"K * C * 2\""),
-        ("KC = \"K * C\"", "KC = \"K * C\"\nTK = \"T * K\""),
-        ("B = [1, 2]", "B = [1, 3]"),
-        (
-            "semiring = [\"log\", \"max\"]",
-            "semiring = [\"max\", \"log\"]",
-        ),
-        ("when = \"K > T\"", "when = \"K >= T\""),
-        ("that = \"KC < 1000\"", "that = \"KC < 30\""),
-        ("keep = { K = [4] }", "keep = { K = [8] }"),
-        ("when = \"T == 2048\"", "when = \"T == 256\""),
-        ("point = { T = 512", "point = { T = 1024"),
-        ("phases = [\"both\"]", "phases = [\"forward\"]"),
-        ("phases = [\"both\"]", "backends = [\"fused\"]"),
-        (
-            "[\"streaming\", \"fused\"]",
-            "[\"streaming\", \"fused\", \"fused_reference\"]",
-        ),
-        (
-            "phases = [\"forward\", \"both\"]",
-            "phases = [\"forward\", \"backward\", \"both\"]",
-        ),
-        ("lengths = \"full\"", "lengths = \"random\""),
-        (
-            "buckets = { T = [128, 2048] }",
-            "buckets = { T = [128, 256, 2048] }",
-        ),
-        (
-            "buckets = { T = [128, 2048] }",
-            "buckets = { KC = [128, 2048] }",
-        ),
-        ("order = \"interleaved\"", "canonical = \"published\""),
-        (
-            "order = \"interleaved\"",
-            "canonical = \"published\"\nmax_canonical_shapes = 9",
-        ),
-        (
-            "order = \"interleaved\"",
-            "canonical = \"published\"\nsamples_per_shape = 9",
-        ),
-        ("repeats = 5", "repeats = 6"),
-        ("repeats = 5", "max_rel_ci = 0.1"),
-        ("repeats = 5", "min_samples = 11"),
-        ("repeats = 5", "max_samples = 111"),
-        ("repeats = 5", "max_seconds = 111"),
-        ("warmup = \"auto\"", "warmup = 3"),
-        ("l2 = \"cold\"", "l2 = \"hot\""),
-        ("verify = true", "verify = false"),
-        ("time_ns = \"100 * T\"", "time_ns = \"101 * T\""),
-        (
-            "time_ns = \"100 * T\"",
-            "time_ns = \"100 * T\"\nnoise = 0.1",
-        ),
-        (
-            "time_ns = \"100 * T\"",
-            "time_ns = \"100 * T\"\nmemory_bytes = \"8 * T\"",
-        ),
-        ("status = \"oom\"", "status = \"crashed\""),
-    ] {
+    for (from, to) in CHANGES {
         assert_ne!(hash(&edited(from, to)), base, "{from} -> {to}");
     }
 }

@@ -24,21 +24,8 @@ fn violations(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<St
     {
         found.push(format!("{path}: {value} is not one of {words:?}"));
     }
-    let kinds: Vec<&str> = match schema.get("type") {
-        Some(Value::String(kind)) => vec![kind],
-        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
-        _ => vec![],
-    };
-    let is = |kind: &&str| match *kind {
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "string" => value.is_string(),
-        "boolean" => value.is_boolean(),
-        "integer" => value.is_i64(),
-        _ => value.is_number(),
-    };
-    if !kinds.is_empty() && !kinds.iter().any(is) {
-        found.push(format!("{path}: {value} is no {kinds:?}"));
+    if !has_type(schema, value) {
+        found.push(format!("{path}: {value} is no {}", schema["type"]));
     }
     if schema.get("minimum").and_then(Value::as_f64) > value.as_f64().or(Some(f64::MAX)) {
         found.push(format!("{path}: {value} is too small"));
@@ -67,6 +54,23 @@ fn violations(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<St
         }
     }
     found
+}
+
+fn has_type(schema: &Value, value: &Value) -> bool {
+    let kinds: Vec<&str> = match schema.get("type") {
+        Some(Value::String(kind)) => vec![kind],
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
+        _ => vec![],
+    };
+    let is = |kind: &&str| match *kind {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64(),
+        _ => value.is_number(),
+    };
+    kinds.is_empty() || kinds.iter().any(is)
 }
 
 fn check(text: &str, registry: &[&'static sweeper_kernels::workload::WorkloadInfo]) -> Vec<String> {
