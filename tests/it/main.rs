@@ -5,6 +5,8 @@
 mod support;
 /// Manifests: what is read, what is refused, and how errors look.
 mod manifest;
+/// Conformance of the semi-CRF kernels on the CPU device.
+mod semicrf;
 /// Grids: which points a manifest has, and in which order.
 mod grid;
 /// Runs from end to end: null device, CPU, kills, signals, reruns.

@@ -11,7 +11,7 @@
 #define LN2_LOW -2.12194440e-4f
 // 1.5 * 2^23: adding it rounds to a whole number, and leaves that number in the low bits.
 #define ROUNDER 12582912.0f
-// e^x is a normal number from here to there; v_exp stays at the ends beyond them.
+// e^x is a normal number from here to there. Below, v_exp is 0; above, it stays.
 #define EXP_LEAST -87.3f
 #define EXP_MOST 88.0f
 
@@ -30,12 +30,12 @@ static inline vf v_exp_within(vf x) {
 }
 
 static inline vf v_exp(vf x) {
-    return v_exp_within(v_min(v_max(x, v_all(EXP_LEAST)), v_all(EXP_MOST)));
+    return v_select(x < EXP_LEAST, v_all(0.0f), v_exp_within(v_min(x, v_all(EXP_MOST))));
 }
 
-// e^x for x that is at most 0 but for rounding: never above 1.
+// e^x for x that is at most 0.
 static inline vf v_exp_not_above_1(vf x) {
-    return v_exp_within(v_min(v_max(x, v_all(EXP_LEAST)), v_all(0.0f)));
+    return v_select(x < EXP_LEAST, v_all(0.0f), v_exp_within(x));
 }
 
 // ln x for normal positive x.

@@ -6,8 +6,10 @@
 
 #include "messages.h"
 
-// Tables, in the order of `table_floats` in compiled.rs: rows of labels, the bias by k, then by (k,)
-// src the exponentials of transitions (for max the transitions), then those times the transitions.
+// Tables, in the order of `table_floats` in compiled/layout.rs: rows of labels, the bias by k, then by
+// (k,) src the exponentials of transitions (for max the transitions), then those times the transitions.
+// Transitions are relative to their table's greatest, the peak, which is added to the bias: so no
+// exponential is above 1.
 static inline int64_t transition_tables(const Scan *s) { return FORM == FIXED ? 1 : s->longest; }
 static inline float *bias_row(const Scan *s, int64_t k) { return s->tables + (k - 1) * s->pitch; }
 static inline float *weight_rows(const Scan *s, int64_t table) {
@@ -16,10 +18,11 @@ static inline float *weight_rows(const Scan *s, int64_t table) {
 static inline float *product_rows(const Scan *s, int64_t table) {
     return weight_rows(s, transition_tables(s) + table);
 }
-// After all of those, the exponential of the row whose messages are made.
+// After all of those, the exponential of the row whose messages are made, and the peaks.
 static inline float *source_weights(const Scan *s) {
     return weight_rows(s, transition_tables(s) * (SEMIRING == ENTROPY ? 2 : 1));
 }
+static inline float *peaks(const Scan *s) { return source_weights(s) + 2 * s->pitch; }
 
 // transition[src][dst], of duration 1 + table if it depends on the duration.
 static inline const float *transition_row(const Scan *s, int64_t table, int64_t src) {
@@ -27,23 +30,34 @@ static inline const float *transition_row(const Scan *s, int64_t table, int64_t 
     return s->transition + (index * s->labels + src) * s->labels;
 }
 
+static float peak_of(const Scan *s, int64_t table) {
+    const float *scores = transition_row(s, table, 0);
+    float most = scores[0];
+    for (int64_t i = 1; i < s->labels * s->labels; i++) most = scores[i] > most ? scores[i] : most;
+    return SEMIRING == MAX || most < ZERO_BELOW ? 0.0f : most;
+}
+
+static void prepare_transitions(const Scan *s, int64_t table) {
+    peaks(s)[table] = peak_of(s, table);
+    for (int64_t src = 0; src < s->labels; src++)
+        for (int64_t v = 0; v < vectors_of(s); v++) {
+            const float *from = transition_row(s, table, src) + v * LANES;
+            const vf score = v_load_part(from, lanes_of(s, v), ZERO) - peaks(s)[table];
+            const vf weight = v_exp(score);
+            const int64_t at = src * s->pitch + v * LANES;
+            v_store(weight_rows(s, table) + at, SEMIRING == MAX ? score : weight);
+            if (SEMIRING == ENTROPY) v_store(product_rows(s, table) + at, weight * score);
+        }
+}
+
 static void prepare_tables(Scan *s) {
+    for (int64_t table = 0; table < transition_tables(s); table++) prepare_transitions(s, table);
     for (int64_t k = 1; k <= s->longest; k++)
         for (int64_t v = 0; v < vectors_of(s); v++) {
             const float *from = s->bias + (k - 1 + s->first_index) * s->labels + v * LANES;
-            v_store(bias_row(s, k) + v * LANES, v_load_part(from, lanes_of(s, v), 0.0f));
+            const vf bias = v_load_part(from, lanes_of(s, v), 0.0f);
+            v_store(bias_row(s, k) + v * LANES, bias + peaks(s)[FORM == FIXED ? 0 : k - 1]);
         }
-    for (int64_t table = 0; table < transition_tables(s); table++)
-        for (int64_t src = 0; src < s->labels; src++)
-            for (int64_t v = 0; v < vectors_of(s); v++) {
-                const float *from = transition_row(s, table, src) + v * LANES;
-                const vf score = v_load_part(from, lanes_of(s, v), ZERO);
-                // What is forbidden weighs nothing at all, and nothing times its score is nothing.
-                const vf weight = v_select(score < EXP_LEAST, v_all(0.0f), v_exp(score));
-                const int64_t at = src * s->pitch + v * LANES;
-                v_store(weight_rows(s, table) + at, SEMIRING == MAX ? score : weight);
-                if (SEMIRING == ENTROPY) v_store(product_rows(s, table) + at, weight * score);
-            }
 }
 
 // Messages of one table, lanes v: the sums (max: the messages), and for entropy the moments.
@@ -91,7 +105,7 @@ static void push(Scan *s, int64_t n) {
             for (int64_t c = 0; c < lanes_of(s, v); c++)
                 if (!(sums[c] >= LEAST_SUM && sums[c] <= MOST_SUM))
                     message_in_log_space(s, n, at + c, transition_row(s, table, 0) + v * LANES + c,
-                                         s->labels);
+                                         s->labels, peaks(s)[table]);
         }
 }
 

@@ -8,9 +8,9 @@
 
 #include "targets.h"
 
-// Workspace, in the order of `pass_floats` in compiled.rs.
+// Workspace, in the order of `pass_floats` in compiled/layout.rs.
 typedef struct {
-    float *transposed;                       // transitions by (k,) dst, rows of src
+    float *transposed;                       // transitions by (k,) dst, rows of src, less the peak
     float *logs, *entropies;                 // of messages
     float *gradients, *entropy_gradients;    // of messages
     float *row, *entropy_row;                // of the boundary's row
@@ -35,7 +35,7 @@ static Work work_of(const Scan *s, float *floats, float *parts, float *gradient)
         for (int64_t dst = 0; dst < s->labels; dst++)
             for (int64_t src = 0; src < s->pitch; src++)
                 w.transposed[(table * s->labels + dst) * s->pitch + src] =
-                    src < s->labels ? transition_row(s, table, src)[dst] : ZERO;
+                    src < s->labels ? transition_row(s, table, src)[dst] - peaks(s)[table] : ZERO;
     return w;
 }
 

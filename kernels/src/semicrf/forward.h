@@ -77,7 +77,7 @@ static Weights combine(const Scan *s, int64_t t, int64_t v) {
             moment += v_load(s->moments + at) * weight + sum * (shift.entropy - shift.log);
     }
     if (SEMIRING == MAX) return (Weights){total, total};
-    if (t <= s->odd_until || v_any(out_of_range(total) & v_first(lanes_of(s, v))))
+    if (t <= s->odd_until || v_any(((total < LEAST_TOTAL) | (total > MOST_TOTAL)) & v_first(lanes_of(s, v))))
         return combine_in_log_space(s, t, v);
     const vf log = v_log(total);
     return (Weights){log, SEMIRING == ENTROPY ? moment / total + log : log};

@@ -5,7 +5,7 @@
 #include "flat.h"
 #include "messages.h"
 
-// Flat workspace, in the order of `flat_floats` in compiled.rs.
+// Flat workspace, in the order of `flat_floats` in compiled/layout.rs.
 typedef struct {
     int64_t period, chunk;
     float *weights, *entropies;  // patterns of a row
@@ -57,7 +57,7 @@ static void repair_messages(Scan *s, int64_t n, int64_t rows) {
     for (int64_t row = 0; row < rows; row++) {
         const float sum = s->sums[first + row];
         if (!(sum >= LEAST_SUM && sum <= MOST_SUM))
-            message_in_log_space(s, n, first + row, edges_at(s, n) + row * s->labels, 1);
+            message_in_log_space(s, n, first + row, edges_at(s, n) + row * s->labels, 1, 0.0f);
     }
 }
 

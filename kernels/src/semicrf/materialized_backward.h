@@ -5,7 +5,7 @@
 
 #include "targets.h"
 
-// Workspace, in the order of `pass_floats` in compiled.rs. Rows are (k, dst), patterns repeat (src).
+// Workspace, in the order of `pass_floats` in compiled/layout.rs. Rows are (k, dst), patterns repeat (src).
 typedef struct {
     float *scores, *gradients, *entropy_gradients;  // rows
     float *sums, *entropy_sums;                     // patterns

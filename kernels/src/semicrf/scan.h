@@ -24,10 +24,13 @@
 // What is forbidden weighs -1e9. Below half of that, nothing is legal.
 #define ZERO -1e9f
 #define ZERO_BELOW -5e8f
-// Linear sums outside of this range are done again in log space: flushed terms, each below 1.2e-38, are
-// nothing beside the least of them.
+// Linear sums outside of these ranges are done again in log space. An exponential below 1.2e-38 is
+// flushed to 0: what a message loses by that is nothing beside LEAST_SUM, and what a boundary loses,
+// a flushed factor times at most MOST_SUM, is nothing beside LEAST_TOTAL.
 #define LEAST_SUM 1e-30f
-#define MOST_SUM 1e30f
+#define MOST_SUM 1e4f
+#define LEAST_TOTAL 1e-24f
+#define MOST_TOTAL 1e30f
 
 // Arguments of both passes. Arrays that each sequence has a part of are followed by the part's length.
 enum {

@@ -36,10 +36,11 @@ impl Layout {
     }
 
     /// Boundaries between checkpoints. Checkpoints hold K C floats each, an interval C floats a
-    /// boundary: their sum is least at sqrt(T K). Not less than the rows that a checkpoint holds.
+    /// boundary: their sum is least at sqrt(T K). Not less than the rows that a
+    /// checkpoint holds, and never the first boundary alone.
     pub(super) fn interval(&self) -> usize {
         let product = (self.sizes.last_end() * self.longest) as f64;
-        (product.sqrt().ceil() as usize).max(self.longest)
+        (product.sqrt().ceil() as usize).max(self.longest).max(2)
     }
 
     fn is_materialized(&self) -> bool {
@@ -87,7 +88,7 @@ impl Layout {
         }
         let products = if self.has_entropy() { 2 } else { 1 };
         let rows = self.longest + products * self.transition_tables() * self.sizes.c + 2;
-        rows * self.pitch
+        rows * self.pitch + self.transition_tables()
     }
 
     /// `Targets` in targets.h.
