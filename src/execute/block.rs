@@ -70,12 +70,11 @@ pub fn measure(
         }
     }
     let failed = sample(block, device, listener, &mut admitted)?;
-    admitted.retain(|(one, _)| !failed.contains(&one.point.number));
+    let clock_resolution_ns = device.clock_resolution_ns();
     for (one, sampler) in admitted {
-        let outcome = setting.conclude(one, sampler, device);
-        match outcome {
-            Ok((number, outcome)) => listener.finished(number, outcome),
-            Err((number, error)) => fail(listener, number, error)?,
+        if !failed.contains(&one.point.number) {
+            let number = one.point.number;
+            listener.finished(number, setting.conclude(one, sampler, clock_resolution_ns));
         }
     }
     Ok(())
@@ -106,7 +105,13 @@ fn sample(
             while !failed.contains(&number) && !sampler.is_done(stop) {
                 busy = true;
                 listener.working(number, Stage::Sample);
-                if let Err(error) = sampler.take(device) {
+                let taken = sampler
+                    .take(device)
+                    .and_then(|()| match sampler.is_done(stop) {
+                        true => one.read_last(device),
+                        false => Ok(()),
+                    });
+                if let Err(error) = taken {
                     fail(listener, number, error)?;
                     failed.insert(number);
                 }
@@ -157,6 +162,8 @@ struct Admitted<'a> {
     /// How long the first run took, an iteration.
     first_ns: f64,
     measurement: Measurement,
+    /// Digest of the outputs of the last sample.
+    last_digest: Option<String>,
 }
 
 impl<'a> Setting<'a> {
@@ -264,6 +271,7 @@ impl<'a> Setting<'a> {
             specs,
             first_ns,
             measurement,
+            last_digest: None,
         })
     }
 
@@ -319,32 +327,32 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Reads the outputs of one more run: timing must not have changed them.
-    fn conclude(
-        &self,
-        one: Admitted<'_>,
-        sampler: Sampler,
-        device: &mut dyn Device,
-    ) -> Result<(u32, Outcome), (u32, DeviceError)> {
-        let number = one.point.number;
+    /// What became of a point whose samples were taken: timing must not have changed its outputs.
+    fn conclude(&self, one: Admitted<'_>, sampler: Sampler, clock_resolution_ns: f64) -> Outcome {
         let mut measurement = one.measurement;
-        if device.computes() {
-            let digest = device
-                .sample(sampler.program(), 1)
-                .and_then(|_| device.results(sampler.program(), &one.specs))
-                .map(|outputs| tensors::digest(&outputs))
-                .map_err(|error| (number, error))?;
-            if measurement.output_digest.as_ref() != Some(&digest) {
-                let reason = "the outputs changed from one run to the next".to_owned();
-                return Ok((number, wrong(reason, measurement)));
-            }
+        if measurement.output_digest != one.last_digest {
+            return wrong(
+                "the outputs changed while it was timed".to_owned(),
+                measurement,
+            );
         }
-        let taken = sampler.finish(self.block.settings.stop, device.clock_resolution_ns());
+        let taken = sampler.finish(self.block.settings.stop, clock_resolution_ns);
         measurement.samples_ns = taken.samples_ns;
         measurement.iterations = taken.iterations;
         measurement.warmup_samples = taken.warmup_samples;
         measurement.flags.extend(taken.flags);
-        Ok((number, Outcome::measured(measurement)))
+        Outcome::measured(measurement)
+    }
+}
+
+impl Admitted<'_> {
+    /// Keeps the digest of the outputs of the last sample, which is the one before.
+    fn read_last(&mut self, device: &mut dyn Device) -> Result<(), DeviceError> {
+        if device.computes() {
+            let outputs = device.results(self.prepared, &self.specs)?;
+            self.last_digest = Some(tensors::digest(&outputs));
+        }
+        Ok(())
     }
 }
 
