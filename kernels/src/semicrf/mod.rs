@@ -10,6 +10,7 @@ pub mod generate;
 pub mod oracle;
 pub mod judge;
 pub mod streaming;
+pub mod reference;
 
 use crate::parameters::Parameters;
 use crate::tensor::Dtype;

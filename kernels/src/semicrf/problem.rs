@@ -3,6 +3,7 @@
 use super::generate;
 use super::judge;
 use super::oracle;
+use super::reference;
 use super::sizes::{Lengths, Potentials, Semiring, Sizes};
 use super::streaming;
 use crate::check::Check;
@@ -67,6 +68,7 @@ impl Problem for SemiCrfProblem {
         let _ = canonical;
         match backend {
             "streaming" => streaming::program(&self.sizes, phase, target),
+            "fused_reference" => reference::program(&self.sizes, phase, target),
             _ => Err(Refusal::Unavailable(format!(
                 "`{backend}` is not part of this build"
             ))),
