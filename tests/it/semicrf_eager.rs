@@ -9,7 +9,7 @@ use sweeper_kernels::{
     CanonicalShape, Dtype, Parameters, Phase, Problem, Program, Target, Tensor, Tensors, Value,
 };
 
-const BACKENDS: [&str; 1] = ["streaming"];
+const BACKENDS: [&str; 2] = ["streaming", "fused_reference"];
 const SEMIRINGS: [&str; 3] = ["log", "max", "entropy"];
 
 /// Every form of the potentials: potentials, durations, transition.

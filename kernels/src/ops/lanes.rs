@@ -4,7 +4,7 @@
 //! 12 labels are two blocks of 8.
 
 /// How an operand's row is read.
-pub(super) trait Lanes {
+pub(crate) trait Lanes {
     /// Elements that it holds for a row of `row` elements.
     fn extent(row: usize) -> usize;
     /// `W` elements from position `at` of the row.
@@ -12,10 +12,10 @@ pub(super) trait Lanes {
 }
 
 /// One element after another.
-pub(super) struct Dense;
+pub(crate) struct Dense;
 
 /// The same element for the whole row.
-pub(super) struct Splat;
+pub(crate) struct Splat;
 
 impl Lanes for Dense {
     #[inline(always)]
@@ -45,7 +45,7 @@ impl Lanes for Splat {
 
 /// `out = apply(a, b)` for a row.
 #[inline(always)]
-pub(super) fn blocks<A: Lanes, B: Lanes>(
+pub(crate) fn blocks<A: Lanes, B: Lanes>(
     a: &[f32],
     b: &[f32],
     out: &mut [f32],
@@ -95,7 +95,7 @@ fn mapped<const W: usize>(
 
 /// `x = apply(x, b)` for a row.
 #[inline(always)]
-pub(super) fn blocks_in_place<B: Lanes>(
+pub(crate) fn blocks_in_place<B: Lanes>(
     b: &[f32],
     x: &mut [f32],
     apply: impl Fn(f32, f32) -> f32 + Copy,
@@ -136,7 +136,7 @@ fn blocks_of_in_place<B: Lanes, const W: usize>(
 /// Folds a row into one element: lanes first, then across them, in an order that depends on the
 /// row's length alone.
 #[inline(always)]
-pub(super) fn fold<T: Copy>(row: &[T], apply: impl Fn(T, T) -> T + Copy) -> T {
+pub(crate) fn fold<T: Copy>(row: &[T], apply: impl Fn(T, T) -> T + Copy) -> T {
     let (blocks, rest) = row.as_chunks::<16>();
     let Some((&first, blocks)) = blocks.split_first() else {
         return rest[1..]

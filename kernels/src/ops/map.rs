@@ -177,7 +177,15 @@ fn unary(call: &mut Call<'_>, apply: impl Fn(f32) -> f32 + Copy + Sync) {
     let piece = |x: &[f32], out: &mut [f32]| {
         Arch::new().dispatch(
             #[inline(always)]
-            || blocks::<Dense, Splat>(x, &[0.0], out, |x, _| apply(x)),
+            || {
+                blocks::<Dense, Splat>(
+                    x,
+                    &[0.0],
+                    out,
+                    #[inline(always)]
+                    |x, _| apply(x),
+                );
+            },
         );
     };
     let share = len.div_ceil(threads_for(len)).max(1);
@@ -196,7 +204,14 @@ fn unary_in_place(call: &mut Call<'_>, apply: impl Fn(f32) -> f32 + Copy + Sync)
     let piece = |x: &mut [f32]| {
         Arch::new().dispatch(
             #[inline(always)]
-            || blocks_in_place::<Splat>(&[0.0], x, |x, _| apply(x)),
+            || {
+                blocks_in_place::<Splat>(
+                    &[0.0],
+                    x,
+                    #[inline(always)]
+                    |x, _| apply(x),
+                );
+            },
         );
     };
     let share = len.div_ceil(threads_for(len)).max(1);

@@ -10,11 +10,11 @@
 pub mod math;
 pub mod emit;
 mod argmax;
-mod lanes;
+pub(crate) mod lanes;
 mod loops;
 mod map;
 mod moves;
-mod reduce;
+pub(crate) mod reduce;
 mod wide;
 
 pub use argmax::ARGMAX;

@@ -45,21 +45,21 @@ const TILE: usize = 512;
 
 /// The greater one, as one instruction.
 #[inline(always)]
-fn greater<T: PartialOrd>(a: T, b: T) -> T {
+pub(crate) fn greater<T: PartialOrd>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 
 /// Extents of a reduction.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Axes {
-    pub(super) outer: usize,
-    pub(super) first: usize,
-    pub(super) kept: usize,
-    pub(super) last: usize,
+pub(crate) struct Axes {
+    pub(crate) outer: usize,
+    pub(crate) first: usize,
+    pub(crate) kept: usize,
+    pub(crate) last: usize,
 }
 
 impl Axes {
-    pub(super) fn read(call: &Call<'_>, position: usize) -> Self {
+    pub(crate) fn read(call: &Call<'_>, position: usize) -> Self {
         let size = |offset: usize| call.size(position + offset);
         Axes {
             outer: size(0),
@@ -69,11 +69,11 @@ impl Axes {
         }
     }
 
-    pub(super) fn plane(&self) -> usize {
+    pub(crate) fn plane(&self) -> usize {
         self.kept * self.last
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.outer * self.first * self.plane()
     }
 }
@@ -89,7 +89,7 @@ fn reduce<T: Copy + Send + Sync>(
     let part = |x: &[T], out: &mut [T]| {
         Arch::new().dispatch(
             #[inline(always)]
-            || outer(x, out, axes, zero, apply),
+            || fold_axes(x, out, axes, zero, apply),
         );
     };
     let threads = threads_for(axes.len()).min(axes.outer);
@@ -103,8 +103,15 @@ fn reduce<T: Copy + Send + Sync>(
     }
 }
 
+/// Folds all of `x` (outer, first, kept, last) to `out` (outer, kept). `zero` is never folded in.
 #[inline(always)]
-fn outer<T: Copy>(x: &[T], out: &mut [T], axes: Axes, zero: T, apply: impl Fn(T, T) -> T + Copy) {
+pub(crate) fn fold_axes<T: Copy>(
+    x: &[T],
+    out: &mut [T],
+    axes: Axes,
+    zero: T,
+    apply: impl Fn(T, T) -> T + Copy,
+) {
     let Axes {
         first, kept, last, ..
     } = axes;

@@ -11,6 +11,7 @@ pub mod oracle;
 pub mod judge;
 pub mod compiled;
 pub mod streaming;
+pub mod reference;
 
 use crate::parameters::Parameters;
 use crate::tensor::Dtype;

@@ -4,6 +4,7 @@ use super::compiled::{self, Keep};
 use super::generate;
 use super::judge;
 use super::oracle;
+use super::reference;
 use super::sizes::{Lengths, Potentials, Semiring, Sizes};
 use super::streaming;
 use crate::check::Check;
@@ -71,6 +72,7 @@ impl Problem for SemiCrfProblem {
             "fused_checkpointing" => {
                 compiled::program(&self.sizes, phase, canonical, target, Keep::Checkpoints)
             }
+            "fused_reference" => reference::program(&self.sizes, phase, target),
             _ => Err(Refusal::Unavailable(format!(
                 "`{backend}` is not part of this build"
             ))),
