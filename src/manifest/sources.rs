@@ -3,7 +3,7 @@
 //! [`Sources`] holds everything that a manifest refers to as plain data: its text and that of the
 //! manifests it extends, tables of values, digests of tensor files, environment variables.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -108,20 +108,6 @@ impl Sources {
     pub fn tables(&self) -> impl Iterator<Item = (&Path, &ValueTable)> {
         let readable = self.tables.iter();
         readable.filter_map(|(path, table)| Some((path.as_path(), table.as_ref().ok()?)))
-    }
-
-    /// Names of the workloads that are written anywhere, sorted: a glance without resolving.
-    pub fn workloads(&self) -> BTreeSet<String> {
-        let mut found = BTreeSet::new();
-        for source in 0..self.texts.0.len() {
-            let root = tree::parse(&self.texts, source, &mut Diagnostics::default());
-            root.walk("", &mut |key, node| {
-                if let ("workload", Some(text)) = (key, node.text()) {
-                    found.insert(text.to_owned());
-                }
-            });
-        }
-        found
     }
 
     /// Adds a text and what it refers to; the manifest that it extends, and where it says so.

@@ -1,3 +1,5 @@
+//! The language against Python, another evaluator and the laws of arithmetic.
+
 use proptest::prelude::*;
 use sweeper_kernels::Value;
 

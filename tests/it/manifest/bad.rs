@@ -1,8 +1,11 @@
+//! Every bad manifest says what is wrong with it, word for word.
+
 use std::collections::BTreeSet;
 
-use sweeper::manifest::Overrides;
+use proptest::prelude::*;
+use sweeper::manifest::{Manifest, Overrides, Sources};
 
-use crate::support::{golden, resolve, toml_files};
+use crate::support::{REGISTRY, golden, resolve, toml_files};
 
 #[test]
 fn bad_manifests_say_what_is_wrong() {
@@ -46,4 +49,43 @@ fn warnings_are_no_errors_unless_denied() {
     let manifest = resolve(path, &Overrides::new()).unwrap();
     assert_eq!(manifest.warnings().iter().len(), 3);
     assert_eq!(manifest.warnings().errors(), 0);
+}
+
+/// Manifests that say a lot, to be damaged.
+fn victims() -> Vec<String> {
+    let mut paths = toml_files("manifests");
+    paths.extend(toml_files("tests/manifests/bad"));
+    paths
+        .iter()
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn damage_is_reported_or_read_as_what_it_says(
+        victim in 0usize..1000,
+        damages in proptest::collection::vec((0usize..10_000, "[\\[\\]{}=\"'.,#\\n\\\\é0-9a-z@$_*-]{0,3}"), 1..6),
+    ) {
+        let victims = victims();
+        let mut text: Vec<char> = victims[victim % victims.len()].chars().collect();
+        for (at, patch) in damages {
+            let at = at % text.len().max(1);
+            let end = (at + patch.chars().count() / 2 + 1).min(text.len());
+            text.splice(at..end, patch.chars());
+        }
+        let text: String = text.into_iter().collect();
+        let sources = Sources::from_text("damaged.toml", &text);
+        match Manifest::resolve(&sources, &Overrides::new(), &REGISTRY) {
+            Ok(manifest) => {
+                let text = manifest.resolved_toml();
+                let again = Sources::from_text("again.toml", &text);
+                let again = Manifest::resolve(&again, &Overrides::new(), &REGISTRY);
+                prop_assert!(again.is_ok_and(|again| again == manifest), "{}", text);
+            }
+            Err(errors) => prop_assert!(!errors.to_string().is_empty()),
+        }
+    }
 }

@@ -1,34 +1,32 @@
+//! The manifests that come with the program, and the examples of their page.
+
 use std::path::Path;
 
 use sweeper::grid::Grid;
-use sweeper::manifest::{Manifest, Overrides, Sources};
+use sweeper::manifest::{Manifest, Overrides, Sources, registry};
 use sweeper::plan::canonical::Canonical;
 use sweeper::plan::published::Sampling;
 
-use crate::support::{REGISTRY, resolve, semicrf, toml_files};
+use crate::support::{resolve, semicrf, toml_files};
 
-fn curated(name: &str) -> Manifest {
-    let path = format!("manifests/{name}.toml");
-    resolve(Path::new(&path), &Overrides::new()).unwrap_or_else(|errors| panic!("{errors}"))
+/// Resolves with the workloads of this build.
+fn read(path: &Path, overrides: &Overrides) -> Manifest {
+    let sources = Sources::read(path).unwrap_or_else(|errors| panic!("{errors}"));
+    let manifest = Manifest::resolve(&sources, overrides, &registry());
+    manifest.unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// Manifests of workloads that the test table has.
-fn all() -> Vec<std::path::PathBuf> {
-    let mut paths = toml_files("manifests");
-    paths.retain(|path| {
-        let sources = Sources::read(path).unwrap();
-        let known = |workload: &str| REGISTRY.iter().any(|info| info.name == workload);
-        sources.workloads().iter().all(|workload| known(workload))
-    });
-    assert!(paths.len() >= 13, "{paths:?}");
-    paths
+fn curated(name: &str) -> Manifest {
+    read(
+        Path::new(&format!("manifests/{name}.toml")),
+        &Overrides::new(),
+    )
 }
 
 #[test]
 fn curated_manifests_resolve_without_a_warning_and_say_what_they_answer() {
-    for path in all() {
-        let manifest =
-            resolve(&path, &Overrides::new()).unwrap_or_else(|errors| panic!("{errors}"));
+    for path in toml_files("manifests") {
+        let manifest = read(&path, &Overrides::new());
         assert!(manifest.warnings().is_empty(), "{}", manifest.warnings());
         assert!(
             manifest.about.contains('?'),
@@ -45,13 +43,15 @@ fn curated_manifests_resolve_without_a_warning_and_say_what_they_answer() {
 
 #[test]
 fn what_is_resolved_resolves_to_the_same() {
-    for path in all() {
-        let manifest = resolve(&path, &Overrides::new()).unwrap();
+    for path in toml_files("manifests") {
+        let manifest = read(&path, &Overrides::new());
         for text in [
             manifest.resolved_toml(),
             manifest.resolved_toml_with_origins(),
         ] {
-            let again = crate::support::manifest(&text);
+            let sources = Sources::from_text("again.toml", &text);
+            let again = Manifest::resolve(&sources, &Overrides::new(), &registry());
+            let again = again.unwrap_or_else(|errors| panic!("{errors}\n{text}"));
             assert!(again == manifest, "{}:\n{text}", path.display());
             assert_eq!(again.hash(), manifest.hash());
         }
@@ -81,7 +81,7 @@ fn the_published_sampling_is_reproduced() {
     let mut overrides = Overrides::new();
     assert!(overrides.flag("--compile-friendly", None));
     let path = Path::new("manifests/memory.toml");
-    let manifest = resolve(path, &overrides).unwrap();
+    let manifest = read(path, &overrides);
     let grid = Grid::new(&manifest);
     let sampling = Sampling::of(&grid, 8, 2);
     assert_eq!(sampling.groups.len(), 84);

@@ -1,3 +1,5 @@
+//! What changes an identity and what does not.
+
 use sweeper::grid::Grid;
 use sweeper::identity::{
     Conditions, Digest, InputSource, ManifestHash, PointId, ProblemId, point_id, problem_id, run_id,

@@ -1,3 +1,5 @@
+//! Flags, `--set`, environment, `extends`, and which of them wins.
+
 use std::fs;
 
 use sweeper::grid::Grid;

@@ -1,3 +1,5 @@
+//! Files that can't be read, and what a manifest refers to.
+
 use std::fs;
 use std::path::Path;
 
