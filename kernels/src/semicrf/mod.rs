@@ -10,8 +10,12 @@ pub mod generate;
 pub mod oracle;
 pub mod judge;
 pub mod compiled;
+<<<<<<< HEAD
 pub mod streaming;
 pub mod reference;
+=======
+pub mod floor;
+>>>>>>> semicrf
 
 use crate::parameters::Parameters;
 use crate::tensor::Dtype;
