@@ -10,12 +10,9 @@ pub mod generate;
 pub mod oracle;
 pub mod judge;
 pub mod compiled;
-<<<<<<< HEAD
 pub mod streaming;
 pub mod reference;
-=======
 pub mod floor;
->>>>>>> semicrf
 
 use crate::parameters::Parameters;
 use crate::tensor::Dtype;
