@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use sweeper_kernels::Target;
 
@@ -19,7 +19,7 @@ use crate::execute::supervisor::{Supervisor, WorkerCommand, WorkerError};
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::manifest::settings::DeviceUse;
-use crate::plan::{Plan, PlanDevice};
+use crate::plan::{Outline, Plan, PlanDevice};
 use crate::record::environment::{Environment, RunIdentity, surroundings};
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::row::Row;
@@ -128,6 +128,20 @@ pub struct Ended {
     pub stopped: bool,
 }
 
+impl Ended {
+    fn with_nothing_to_do(run: RunId, folder: &RunFolder, reused: usize) -> Self {
+        Ended {
+            run,
+            folder: folder.path().to_owned(),
+            statuses: BTreeMap::new(),
+            reused,
+            written: 0,
+            compiled: 0,
+            stopped: false,
+        }
+    }
+}
+
 /// Why a run did not end.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -215,7 +229,7 @@ pub fn run(
         },
         _ => Toolchain::find(std::env::var_os("CC").map(PathBuf::from)),
     };
-    let plan = Plan::new(manifest, plan_device(&device));
+    let outline = Outline::new(manifest, plan_device(&device));
     let identity = RunIdentity::new(
         manifest.hash(),
         vec![supervisor.identity().clone()],
@@ -232,6 +246,20 @@ pub fn run(
         progress.event(&Event::Warning(&torn));
     }
     let finished: HashSet<PointId> = contents.points().collect();
+    let ids = outline.points();
+    let reused = ids.iter().filter(|id| finished.contains(id)).count();
+    progress.event(&Event::Started {
+        run,
+        folder: folder.path(),
+        points: ids.len(),
+        finished: reused,
+        device: &supervisor.identity().name,
+    });
+    if reused == ids.len() && folder.path().join("records.csv").exists() {
+        return Ok(Ended::with_nothing_to_do(run, &folder, reused));
+    }
+    let plan = outline.fill();
+    write_description(&folder, manifest, request, &plan, identity)?;
     let mut session = Session {
         manifest,
         request,
@@ -249,17 +277,10 @@ pub fn run(
         written: 0,
         compiled: 0,
     };
-    session.learn(contents.is_empty(), || contents.rows())?;
-    let reused = session.reused();
-    session.announce(run, &folder, reused);
-    if session.is_complete() && folder.path().join("records.csv").exists() {
-        return session.end(run, &folder, reused, false);
-    }
-    write_description(&folder, manifest, request, &plan, identity)?;
+    session.learn(&contents)?;
     session.open_cache();
     session.measure_all()?;
-    let stopped = stop.load(Ordering::Relaxed) && !session.is_complete();
-    session.end(run, &folder, reused, !stopped)
+    session.end(run, &folder, reused)
 }
 
 /// The run's folder, or for a fresh run the first `attempt-N` beside it that does not exist.

@@ -20,7 +20,6 @@ use crate::manifest::Manifest;
 use crate::plan::{Plan, Planned, PlannedBlock};
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::journal::{Contents, Journal};
-use crate::record::row::Row;
 
 /// Everything that a run holds while it goes on.
 pub(super) struct Session<'a> {
@@ -44,44 +43,19 @@ pub(super) struct Session<'a> {
 
 impl Session<'_> {
     /// Learns from failures of an earlier, interrupted part of the run.
-    pub(super) fn learn(
-        &mut self,
-        is_new: bool,
-        rows: impl FnOnce() -> Result<Vec<Row>, String>,
-    ) -> Result<(), RunError> {
-        if is_new || !self.pruner.is_active() || self.is_complete() {
+    pub(super) fn learn(&mut self, contents: &Contents) -> Result<(), RunError> {
+        if contents.is_empty() || !self.pruner.is_active() {
             return Ok(());
         }
-        for row in rows().map_err(RunError::Impossible)? {
+        for row in contents.rows().map_err(RunError::Impossible)? {
             self.pruner.learn(&row);
         }
         Ok(())
     }
 
-    pub(super) fn reused(&self) -> usize {
-        self.plan
-            .points
-            .iter()
-            .filter(|point| self.finished.contains(&point.id))
-            .count()
-    }
-
-    pub(super) fn is_complete(&self) -> bool {
-        self.plan
-            .points
-            .iter()
-            .all(|point| self.finished.contains(&point.id))
-    }
-
-    pub(super) fn announce(&self, run: RunId, folder: &RunFolder, finished: usize) {
-        let device = &self.supervisor.identity().name;
-        self.progress.event(&Event::Started {
-            run,
-            folder: folder.path(),
-            points: self.plan.points.len(),
-            finished,
-            device,
-        });
+    fn is_complete(&self) -> bool {
+        let mut points = self.plan.points.iter();
+        points.all(|point| self.finished.contains(&point.id))
     }
 
     pub(super) fn open_cache(&mut self) {
@@ -334,20 +308,16 @@ impl Session<'_> {
         run: RunId,
         folder: &RunFolder,
         reused: usize,
-        write_tables: bool,
     ) -> Result<Ended, RunError> {
+        let path = folder.path().join("journal.jsonl");
+        let contents = Contents::read(&path).map_err(FolderError::from)?;
+        let rows = contents
+            .rows()
+            .map_err(|reason| FolderError::Foreign { path, reason })?;
+        folder.write_tables(&rows, &self.manifest.output.exports)?;
         let mut statuses = BTreeMap::new();
-        let stopped = !self.is_complete();
-        if write_tables || self.written > 0 {
-            let path = folder.path().join("journal.jsonl");
-            let contents = Contents::read(&path).map_err(FolderError::from)?;
-            let rows = contents
-                .rows()
-                .map_err(|reason| FolderError::Foreign { path, reason })?;
-            for row in &rows {
-                *statuses.entry(row.outcome.status).or_insert(0) += 1;
-            }
-            folder.write_tables(&rows, &self.manifest.output.exports)?;
+        for row in &rows {
+            *statuses.entry(row.outcome.status).or_insert(0) += 1;
         }
         Ok(Ended {
             run,
@@ -356,7 +326,7 @@ impl Session<'_> {
             reused,
             written: self.written,
             compiled: self.compiled,
-            stopped,
+            stopped: !self.is_complete(),
         })
     }
 }
