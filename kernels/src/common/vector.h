@@ -7,9 +7,16 @@
 
 #define LANES 16
 
+// Loops that run long get a function, and so the registers, of their own. What runs rarely stays out of
+// the way of what does not.
+#define HOT __attribute__((noinline))
+#define COLD __attribute__((noinline, cold))
+
 typedef float vf __attribute__((vector_size(64)));
 typedef int32_t vi __attribute__((vector_size(64)));
 typedef int64_t vl __attribute__((vector_size(64)));
+typedef double vd __attribute__((vector_size(64)));
+typedef float vf_half __attribute__((vector_size(32)));
 typedef float vf_anywhere __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t vi_anywhere __attribute__((vector_size(64), aligned(4), may_alias));
 
@@ -64,6 +71,22 @@ static inline int v_any(vi mask) {
 #endif
     const vl wide = (vl)mask;
     return (wide[0] | wide[1] | wide[2] | wide[3] | wide[4] | wide[5] | wide[6] | wide[7]) != 0;
+}
+
+// Sixteen doubles, for sums whose terms are large and whose result is small.
+typedef struct {
+    vd low, high;
+} Wide;
+
+static inline Wide v_widen(vf x) {
+    const vf_half low = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7);
+    const vf_half high = __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+    return (Wide){__builtin_convertvector(low, vd), __builtin_convertvector(high, vd)};
+}
+static inline vf v_narrow(Wide x) {
+    const vf_half low = __builtin_convertvector(x.low, vf_half);
+    const vf_half high = __builtin_convertvector(x.high, vf_half);
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
 // Lane i of the result is lane `at[i]` of x, each from 0 to 15.
