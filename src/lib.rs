@@ -10,4 +10,7 @@ pub mod compile;
 pub mod device;
 pub mod execute;
 pub mod record;
+pub mod run;
 pub mod stats;
+pub mod quantity;
+pub mod cli;

@@ -1,2 +1,7 @@
-//! The command line.
-fn main() {}
+//! The `sweeper` program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    sweeper::cli::main()
+}

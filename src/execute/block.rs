@@ -13,11 +13,12 @@ use sweeper_kernels::{
 };
 
 use super::outcome::{KernelUse, Measurement, Outcome, Status};
-use super::protocol::{Block, BlockPoint, RoundOrder, Stage};
+use super::protocol::{Block, BlockPoint, Stage};
 use super::sampling::Sampler;
 use super::verify::{Answer, Verdict};
 use super::{rounds, tensors};
 use crate::device::{Artifact, Device, DeviceError, Job, Prepared};
+use crate::manifest::settings::Order;
 
 /// What the measurer says while it works.
 pub trait Listener {
@@ -89,9 +90,9 @@ fn sample(
 ) -> Result<BTreeSet<u32>, DeviceError> {
     let stop = block.settings.stop;
     let mut failed = BTreeSet::new();
-    let sequential = !matches!(block.settings.order, RoundOrder::Interleaved);
+    let sequential = !matches!(block.settings.order, Order::Interleaved);
     let mut order: Vec<usize> = (0..running.len()).collect();
-    if matches!(block.settings.order, RoundOrder::Random) {
+    if matches!(block.settings.order, Order::Random) {
         rounds::shuffle(&mut order, &block.problem, 0);
     }
     for round in 0.. {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use sweeper_kernels::{Dtype, Phase, Value};
 
 use super::outcome::{Outcome, Status};
-use super::sampling::{Stop, Warmup};
 use crate::device::{Artifact, DeviceIdentity, DeviceKind, Script};
+use crate::manifest::settings::{Order, Stopping, Warmup};
 
 /// A frame longer than this is a sign of a broken pipe, not of a large sweep.
 const MAX_FRAME_BYTES: u32 = 1 << 30;
@@ -29,24 +29,13 @@ pub struct DeviceRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// When to stop.
-    pub stop: Stop,
+    pub stop: Stopping,
     /// What comes before.
     pub warmup: Warmup,
     /// Whether outputs are checked.
     pub verify: bool,
     /// Order of rounds inside a block.
-    pub order: RoundOrder,
-}
-
-/// The order in which programs of a block take their samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RoundOrder {
-    /// One sample each, round after round, in a seeded order.
-    Interleaved,
-    /// All samples of one, then all of the next, as listed.
-    Sequential,
-    /// All samples of one, then all of the next, in a seeded order.
-    Random,
+    pub order: Order,
 }
 
 /// All points of one problem.

@@ -2,38 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
 use super::outcome::Flag;
 use crate::device::{Device, DeviceError, Prepared};
+use crate::manifest::settings::{Stopping, Warmup};
 use crate::stats::{Summary, is_steady};
-
-/// When enough samples were taken.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Stop {
-    /// After a fixed number.
-    Repeats(u32),
-    /// When the 95 % interval of the median is narrow enough.
-    Adaptive {
-        /// Not before this many samples.
-        min_samples: u32,
-        /// Not after this many.
-        max_samples: u32,
-        /// Greatest width of the interval in units of the median.
-        max_rel_ci: f64,
-        /// Not after this much time in samples, in seconds.
-        max_seconds: f64,
-    },
-}
-
-/// What is run before the first sample that counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Warmup {
-    /// Until the samples show no trend; once is enough where a sample takes over 20 ms.
-    Auto,
-    /// A fixed number of samples.
-    Samples(u32),
-}
 
 /// A sample should last this many ticks of the clock, so that a tick is 0.1 % of it.
 const TICKS_PER_SAMPLE: f64 = 1000.0;
@@ -90,7 +62,7 @@ impl Sampler {
         first_ns: f64,
     ) -> Result<(), DeviceError> {
         match warmup {
-            Warmup::Samples(count) => {
+            Warmup::Runs(count) => {
                 for _ in 0..count {
                     device.sample(self.program, self.iterations)?;
                 }
@@ -126,26 +98,26 @@ impl Sampler {
     }
 
     /// True if no more samples are needed.
-    pub fn is_done(&self, stop: Stop) -> bool {
+    pub fn is_done(&self, stop: Stopping) -> bool {
         let taken = self.samples_ns.len();
         match stop {
-            Stop::Repeats(repeats) => taken >= repeats as usize,
-            Stop::Adaptive {
+            Stopping::Repeats(repeats) => taken >= repeats as usize,
+            Stopping::Adaptive {
                 min_samples,
                 max_samples,
-                max_seconds,
+                max_time,
                 ..
             } => {
                 taken >= max_samples as usize
-                    || self.spent_ns > max_seconds * 1e9
+                    || self.spent_ns > max_time.as_nanos() as f64
                     || taken >= min_samples as usize && self.is_narrow(stop)
             }
         }
     }
 
-    fn is_narrow(&self, stop: Stop) -> bool {
+    fn is_narrow(&self, stop: Stopping) -> bool {
         match (stop, Summary::of(&self.samples_ns)) {
-            (Stop::Adaptive { max_rel_ci, .. }, Some(summary)) => {
+            (Stopping::Adaptive { max_rel_ci, .. }, Some(summary)) => {
                 summary.interval.coverage >= 0.95 && summary.relative_interval() <= max_rel_ci
             }
             _ => true,
@@ -158,7 +130,7 @@ impl Sampler {
     }
 
     /// The samples in the order taken, and what to know about them.
-    pub fn finish(mut self, stop: Stop, clock_resolution_ns: f64) -> Taken {
+    pub fn finish(mut self, stop: Stopping, clock_resolution_ns: f64) -> Taken {
         if !self.is_narrow(stop) {
             self.flags.push(Flag::WideInterval);
         }
@@ -204,7 +176,7 @@ mod tests {
     use crate::device::{Job, Script};
     use sweeper_kernels::Program;
 
-    fn samples(noise: f64, stop: Stop) -> (usize, Vec<Flag>) {
+    fn samples(noise: f64, stop: Stopping) -> (usize, Vec<Flag>) {
         let mut device = Null::default();
         let script = Script {
             time_ns: 1e6,
@@ -228,25 +200,25 @@ mod tests {
 
     #[test]
     fn steady_programs_stop_early_and_noisy_ones_are_flagged() {
-        let stop = Stop::Adaptive {
+        let stop = Stopping::Adaptive {
             min_samples: 8,
             max_samples: 200,
             max_rel_ci: 0.01,
-            max_seconds: 1.0,
+            max_time: Duration::from_secs(1),
         };
         assert_eq!(samples(0.001, stop), (8, vec![]));
         let (count, flags) = samples(0.2, stop);
         assert_eq!((count, flags), (200, vec![Flag::WideInterval]));
-        assert_eq!(samples(0.2, Stop::Repeats(5)), (5, vec![]));
+        assert_eq!(samples(0.2, Stopping::Repeats(5)), (5, vec![]));
     }
 
     #[test]
     fn time_ends_it_too() {
-        let stop = Stop::Adaptive {
+        let stop = Stopping::Adaptive {
             min_samples: 8,
             max_samples: 200,
             max_rel_ci: 1e-9,
-            max_seconds: 0.02,
+            max_time: Duration::from_millis(20),
         };
         assert_eq!(samples(0.1, stop).1, vec![Flag::WideInterval]);
         assert!((18..=24).contains(&samples(0.1, stop).0));

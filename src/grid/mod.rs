@@ -21,6 +21,7 @@ use sweeper_kernels::{Parameters, Phase, Value};
 use crate::identity::{Encoder, InputSource, ProblemId, problem_id_of};
 use crate::manifest::case::{NullScript, ParameterSource};
 use crate::manifest::expression::{EvalError, Operand};
+use crate::manifest::fitted;
 use crate::manifest::rules::VARIANTS;
 use crate::manifest::settings::Status;
 use crate::manifest::{Case, Manifest};
@@ -189,17 +190,10 @@ impl<'m> Grid<'m> {
     pub fn parameters(&self, point: Point) -> Parameters {
         let case = self.case(point);
         let parameters = self.with_slots(point, |slots| {
-            let names = case
-                .workload
-                .0
-                .parameters
-                .iter()
-                .map(|parameter| parameter.name);
-            let values = case
-                .parameters
-                .iter()
-                .map(|source| Value::from(slots[slot(case, *source)]));
-            names.zip(values).collect()
+            let parameters = case.workload.0.parameters.iter().enumerate();
+            parameters
+                .map(|(index, parameter)| (parameter.name, parameter_of(case, index, slots)))
+                .collect()
         });
         parameters.unwrap_or_default()
     }
@@ -269,6 +263,19 @@ fn slot(case: &Case, source: ParameterSource) -> usize {
         }
 }
 
+/// The value of the workload's parameter `index`. Derived values are spelt as the parameter wants.
+fn parameter_of(case: &Case, index: usize, slots: &[Operand<'_>]) -> Value {
+    let source = case.parameters[index];
+    let value = Value::from(slots[slot(case, source)]);
+    match source {
+        ParameterSource::Variable(_) => value,
+        ParameterSource::Derived(_) => {
+            let kind = &case.workload.0.parameters[index].kind;
+            fitted(&value, kind).unwrap_or(value)
+        }
+    }
+}
+
 pub(crate) fn answer(script: &NullScript, slots: &[Operand<'_>]) -> Result<NullAnswer, EvalError> {
     let number = |operand| match operand {
         Operand::Int(value) => value as f64,
@@ -308,8 +315,8 @@ fn reason(case: &Case, verdict: &Verdict) -> Option<Arc<str>> {
 pub(crate) struct Problems<'m> {
     case: &'m Case,
     inputs: InputSource,
-    /// Parameters in the order of their names, with their slots.
-    order: Vec<(&'static str, usize)>,
+    /// Parameters in the order of their names: name, slot, index.
+    order: Vec<(&'static str, usize, usize)>,
     values: Vec<Value>,
     encoder: Encoder,
     last: Option<ProblemId>,
@@ -321,14 +328,11 @@ impl<'m> Problems<'m> {
             Some(file) => InputSource::File(file.digest),
             None => InputSource::Seed(manifest.seed),
         };
-        let names = case
-            .workload
-            .0
-            .parameters
-            .iter()
-            .map(|parameter| parameter.name);
-        let slots = case.parameters.iter().map(|source| slot(case, *source));
-        let mut order: Vec<(&'static str, usize)> = names.zip(slots).collect();
+        let parameters = case.workload.0.parameters.iter().zip(&case.parameters);
+        let mut order: Vec<(&'static str, usize, usize)> = parameters
+            .enumerate()
+            .map(|(index, (parameter, source))| (parameter.name, slot(case, *source), index))
+            .collect();
         order.sort_unstable();
         Problems {
             case,
@@ -342,17 +346,16 @@ impl<'m> Problems<'m> {
 
     pub(crate) fn id(&mut self, visit: &Visit<'_, 'm>) -> ProblemId {
         let mut changed = self.last.is_none();
-        for (value, (_, slot)) in self.values.iter_mut().zip(&self.order) {
-            let operand = visit.slots[*slot];
-            if Operand::from(&*value) != operand {
-                *value = operand.into();
+        for (value, (_, slot, index)) in self.values.iter_mut().zip(&self.order) {
+            if Operand::from(&*value) != visit.slots[*slot] {
+                *value = parameter_of(self.case, *index, visit.slots);
                 changed = true;
             }
         }
         if let (Some(last), false) = (self.last, changed) {
             return last;
         }
-        let entries = self.order.iter().map(|(name, _)| *name).zip(&self.values);
+        let entries = self.order.iter().map(|(name, ..)| *name).zip(&self.values);
         let workload = self.case.workload.0.name;
         let id = problem_id_of(
             &mut self.encoder,

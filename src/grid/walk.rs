@@ -5,7 +5,7 @@
 
 use sweeper_kernels::Phase;
 
-use super::point::Layout;
+use super::point::{Layout, Point};
 use crate::manifest::Case;
 use crate::manifest::case::Dimension;
 use crate::manifest::expression::{EvalError, Operand};
@@ -97,6 +97,14 @@ impl<'m, 'l> Walker<'m, 'l> {
         }
         self.derive().map_err(|(_, error)| error)?;
         Ok(&self.slots)
+    }
+
+    /// The values of a point of this case.
+    ///
+    /// # Errors
+    /// As [`Walker::at`].
+    pub(crate) fn of(&mut self, point: Point) -> Result<&[Operand<'m>], EvalError> {
+        self.at(point.code, usize::from(point.backend), point.phase)
     }
 
     /// Calls `visit` with every combination that exists, in order; extra points last.

@@ -10,7 +10,7 @@ use super::section::{Context, Section, Spanned};
 use super::text::At;
 use super::tree::{Entry, Node, Raw};
 use super::wire::{self, WireText, WireTie};
-use super::{suggest, tree};
+use super::{article, suggest, tree};
 
 /// No axis has more values than this.
 pub(super) const MAX_VALUES: usize = 1_000_000;
@@ -29,6 +29,18 @@ pub(super) struct WireAxis {
 
 /// Reads an axis; `shared` are those that `"@name"` can refer to.
 pub(super) fn axis(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+    shared: &BTreeMap<String, WireAxis>,
+) -> Option<WireAxis> {
+    let axis = read(cx, entry, shared);
+    if axis.is_none() {
+        cx.broken.insert(entry.key.clone());
+    }
+    axis
+}
+
+fn read(
     cx: &mut Context<'_>,
     entry: &Entry,
     shared: &BTreeMap<String, WireAxis>,
@@ -218,7 +230,11 @@ fn unify(cx: &mut Context<'_>, name: &str, column: &mut [&mut Spanned<Value>]) -
         let same = held.value.kind() == first.kind();
         if !same && !(is_number(&held.value) && is_number(&first)) {
             let message = format!("the values of `{name}` are of several kinds");
-            let label = format!("a {} after a {}", held.value.kind(), first.kind());
+            let label = format!(
+                "{} after {}",
+                article(held.value.kind()),
+                article(first.kind()),
+            );
             cx.report(Code::MixedKinds, held.at, message).label(label);
             return None;
         }
@@ -238,6 +254,22 @@ pub(super) fn zip(
     let otherwise = section.take(cx, "else");
     let node = section.need(cx, "axes")?;
     let inner = cx.section(node, "axes")?;
+    let names = inner.table.entries.iter().map(|entry| entry.key.clone());
+    let tie = zipped(cx, node, &inner, when, otherwise, shared);
+    if tie.is_none() {
+        cx.broken.extend(names);
+    }
+    tie
+}
+
+fn zipped(
+    cx: &mut Context<'_>,
+    node: &Node,
+    inner: &Section<'_>,
+    when: Option<WireText>,
+    otherwise: Option<&Node>,
+    shared: &BTreeMap<String, WireAxis>,
+) -> Option<WireTie> {
     let entries = &inner.table.entries;
     let axes: Vec<_> = entries
         .iter()
@@ -348,6 +380,21 @@ pub(super) fn table(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<W
     let node = section.need(cx, "rows")?;
     let cols = cols?;
     let columns = cx.words(cols, "cols")?;
+    let tie = tabled(cx, node, columns.clone(), when, otherwise);
+    if tie.is_none() {
+        cx.broken
+            .extend(columns.into_iter().map(|column| column.value));
+    }
+    tie
+}
+
+fn tabled(
+    cx: &mut Context<'_>,
+    node: &Node,
+    columns: Vec<Spanned<String>>,
+    when: Option<WireText>,
+    otherwise: Option<&Node>,
+) -> Option<WireTie> {
     for column in &columns {
         let entry = Entry {
             key: column.value.clone(),

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use sweeper_kernels::workload::WorkloadInfo;
 use sweeper_kernels::{Dtype, Phase};
 
+use super::applicable::Applicable;
 use super::case::{Case, InputFile, KnownBackend, KnownWorkload};
 use super::diagnostics::Code;
 use super::dimensions::{self, Columns};
@@ -33,6 +34,19 @@ pub(super) struct Usage {
     pub(super) axes: BTreeSet<String>,
     pub(super) expressions: BTreeSet<At>,
     pub(super) includes: BTreeSet<At>,
+}
+
+/// Where the parts of a case were written.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    pub(super) name: At,
+    pub(super) rows: Vec<Vec<At>>,
+    pub(super) when: Vec<Option<WireText>>,
+    pub(super) derived: Vec<WireText>,
+    pub(super) restrict: Vec<(At, Option<WireText>)>,
+    pub(super) require: Vec<WireText>,
+    pub(super) exclude: Vec<WireText>,
+    pub(super) include: Vec<At>,
 }
 
 impl Shared<'_> {
@@ -68,14 +82,15 @@ pub(super) fn workload(
     found.copied()
 }
 
-/// Builds a case; `None` if it can't be one, which was reported.
+/// Builds a case. What is wrong is reported, and something sound put in its place, so that the rest
+/// can be judged too.
 pub(super) fn case(
     cx: &mut Context<'_>,
     wire: &WireCase,
     info: &'static WorkloadInfo,
     shared: &Shared<'_>,
     usage: &mut Usage,
-) -> Option<Case> {
+) -> (Case, Places) {
     let backends = backends(cx, wire, info);
     let phases = phases(cx, wire.phases.as_deref(), info);
     let dtype = dtype(cx, wire, info);
@@ -83,30 +98,40 @@ pub(super) fn case(
     let needs = needs(cx, wire, shared);
     let own = own_axes(cx, wire, info);
     note_origins(cx, wire, shared);
-    let expressions = rules::Applicable::new(cx, wire, info, shared);
+    let expressions = Applicable::new(cx, wire, info, shared);
     let columns = Columns::collect(cx, wire, own, info, shared, &expressions, usage);
-    let (variables, dimensions, sources) =
-        dimensions::build(cx, wire, info, columns, &expressions)?;
-    let mut case = Case {
-        name: wire.name.value.as_str().into(),
-        workload: KnownWorkload(info),
-        backends: backends?,
-        phases: phases?,
-        dtype: dtype?,
-        inputs,
-        needs: needs?,
-        variables,
-        dimensions,
+    let built = dimensions::build(cx, wire, info, columns, &expressions);
+    let mut places = Places {
+        name: wire.name.at,
+        rows: built.rows,
+        when: built.when,
         derived: Vec::new(),
         restrict: Vec::new(),
         require: Vec::new(),
         exclude: Vec::new(),
         include: Vec::new(),
-        parameters: sources,
+    };
+    let mut case = Case {
+        name: wire.name.value.as_str().into(),
+        workload: KnownWorkload(info),
+        backends: backends.unwrap_or_else(|| info.backends.iter().map(KnownBackend).collect()),
+        phases: phases.unwrap_or_else(|| info.phases.to_vec()),
+        dtype: dtype.unwrap_or(Dtype::F32),
+        inputs,
+        needs,
+        variables: built.variables,
+        dimensions: built.dimensions,
+        derived: Vec::new(),
+        restrict: Vec::new(),
+        require: Vec::new(),
+        exclude: Vec::new(),
+        include: Vec::new(),
+        parameters: built.parameters,
         null: None,
     };
-    rules::complete(cx, &mut case, wire, &expressions, shared, usage);
-    Some(case)
+    let notes = (usage, &mut places);
+    rules::complete(cx, &mut case, wire, &expressions, shared, notes);
+    (case, places)
 }
 
 /// Backends by name or alias; without a list all of the workload.
@@ -204,16 +229,14 @@ fn inputs(cx: &mut Context<'_>, wire: &WireCase) -> Option<InputFile> {
 }
 
 /// Cases that must have finished first, by index.
-fn needs(cx: &mut Context<'_>, wire: &WireCase, shared: &Shared<'_>) -> Option<Vec<usize>> {
+fn needs(cx: &mut Context<'_>, wire: &WireCase, shared: &Shared<'_>) -> Vec<usize> {
     let mut found = Vec::new();
-    let mut sound = true;
     for word in &wire.needs {
         let mut cases = shared.cases.iter();
         match cases.position(|case| case.name.value == word.value) {
             Some(index) if found.contains(&index) => cx.twice(word.at, "needs", &word.value),
             Some(index) => found.push(index),
             None => {
-                sound = false;
                 let known: Vec<&str> = shared.cases.iter().map(|c| c.name.value.as_str()).collect();
                 cx.report(
                     Code::UnknownCase,
@@ -224,7 +247,7 @@ fn needs(cx: &mut Context<'_>, wire: &WireCase, shared: &Shared<'_>) -> Option<V
             }
         }
     }
-    sound.then_some(found)
+    found
 }
 
 /// Axes that are keys of the case itself, such as `lengths = "full"`.

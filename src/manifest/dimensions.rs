@@ -7,12 +7,13 @@ use std::sync::Arc;
 use sweeper_kernels::Value;
 use sweeper_kernels::workload::{ParameterInfo, ParameterKind, WorkloadInfo};
 
+use super::applicable::Applicable;
 use super::axis::WireAxis;
 use super::build::{Shared, Usage};
 use super::case::{Conditional, Dimension, ParameterSource, Variable};
 use super::diagnostics::Code;
 use super::expression::{Kind, Scope};
-use super::rules::{self, Applicable};
+use super::rules;
 use super::section::{Context, Spanned};
 use super::suggest;
 use super::text::At;
@@ -139,7 +140,16 @@ fn tie_of(axis: &WireAxis) -> WireTie {
     }
 }
 
-type Built = (Vec<Variable>, Vec<Dimension>, Vec<ParameterSource>);
+/// What the axes of a case became.
+pub(super) struct Built {
+    pub(super) variables: Vec<Variable>,
+    pub(super) dimensions: Vec<Dimension>,
+    pub(super) parameters: Vec<ParameterSource>,
+    /// Where the rows of each dimension were written; none for defaults.
+    pub(super) rows: Vec<Vec<At>>,
+    /// The conditions of dimensions.
+    pub(super) when: Vec<Option<WireText>>,
+}
 
 /// Builds variables and dimensions, and finds where each parameter comes from.
 pub(super) fn build(
@@ -148,76 +158,111 @@ pub(super) fn build(
     info: &'static WorkloadInfo,
     columns: Columns,
     expressions: &Applicable,
-) -> Option<Built> {
-    let mut variables: Vec<Variable> = Vec::new();
-    let mut dimensions: Vec<Dimension> = Vec::new();
-    let mut conditions: Vec<Option<(WireText, Option<Vec<Value>>)>> = Vec::new();
-    let mut sound = true;
+) -> Built {
+    let mut built = Built {
+        variables: Vec::new(),
+        dimensions: Vec::new(),
+        parameters: Vec::new(),
+        rows: Vec::new(),
+        when: Vec::new(),
+    };
+    let mut otherwise = Vec::new();
     for tie in columns.ties {
-        let Some(rows) = fit_rows(cx, &tie.columns, &tie.rows, info) else {
-            sound = false;
-            continue;
+        let rows = fit_rows(cx, &tie.columns, &tie.rows, info);
+        let (rows, places) = match rows {
+            Some(rows) => distinct(cx, &tie.columns, rows, &tie.rows),
+            None => (vec![stand_in(&tie, info)], vec![tie.at]),
         };
-        let otherwise = match &tie.otherwise {
-            Some(row) => fit_rows(cx, &tie.columns, std::slice::from_ref(row), info),
-            None => Some(Vec::new()),
-        };
-        let dimension = dimensions.len();
-        let first = variables.len();
-        for (column, name) in tie.columns.iter().enumerate() {
-            let name = name.value.as_str().into();
-            variables.push(variable(name, dimension, column, true));
+        built.rows.push(places);
+        built.when.push(tie.when);
+        let row = tie
+            .otherwise
+            .map(|row| fit_rows(cx, &tie.columns, &[row], info));
+        otherwise.push(row.flatten().and_then(|mut rows| rows.pop()));
+        let names = tie
+            .columns
+            .iter()
+            .map(|column| column.value.as_str().into());
+        built.push(names, rows, true);
+    }
+    sources(cx, wire, info, expressions, &mut built);
+    for (index, otherwise) in otherwise.into_iter().enumerate() {
+        if let Some(when) = built.when[index].clone() {
+            built.dimensions[index].when = conditional(cx, info, &built, index, &when, otherwise);
         }
-        conditions.push(
-            tie.when
-                .map(|when| (when, otherwise.and_then(|mut rows| rows.pop()))),
-        );
-        let rows = distinct(cx, &tie.columns, rows, &tie.rows);
-        dimensions.push(Dimension {
-            columns: (first..variables.len()).collect(),
+    }
+    built
+}
+
+impl Built {
+    fn push(&mut self, names: impl Iterator<Item = Arc<str>>, rows: Vec<Vec<Value>>, given: bool) {
+        let first = self.variables.len();
+        let dimension = self.dimensions.len();
+        self.variables
+            .extend(names.enumerate().map(|(column, name)| Variable {
+                name,
+                dimension,
+                column,
+                given,
+            }));
+        self.dimensions.push(Dimension {
+            columns: (first..self.variables.len()).collect(),
             swept: rows.len(),
             rows,
             when: None,
         });
     }
-    let sources = sources(cx, wire, info, expressions, &mut variables, &mut dimensions);
-    if !sound {
-        return None;
-    }
-    let sources = sources?;
-    for (index, condition) in conditions.iter().enumerate() {
-        let Some((when, otherwise)) = condition else {
-            continue;
-        };
-        let mut scope = rules::scope(info, &variables, &dimensions);
-        for (variable, known) in variables.iter().zip(&mut scope.names[rules::VARIANTS..]) {
-            let at = variable.dimension;
-            if at == index || (at > index && conditions.get(at).is_some_and(Option::is_some)) {
-                // Slots must stay where they are, so a name out of reach is made unspeakable.
-                known.name = "".into();
-            }
-        }
-        let condition = rules::condition(cx, when, &scope)?;
-        let otherwise = otherwise.clone();
-        let otherwise = otherwise.or_else(|| defaults(info, &variables, &dimensions[index]));
-        let Some(otherwise) = otherwise else {
-            return no_else(cx, when, &variables[dimensions[index].columns[0]].name);
-        };
-        dimensions[index].when = Some(Conditional {
-            condition,
-            otherwise,
-        });
-    }
-    Some((variables, dimensions, sources))
 }
 
-fn variable(name: Arc<str>, dimension: usize, column: usize, given: bool) -> Variable {
-    Variable {
-        name,
-        dimension,
-        column,
-        given,
+/// A row for axes whose values were refused: of the right kinds, so that the rest can be judged.
+fn stand_in(tie: &WireTie, info: &'static WorkloadInfo) -> Vec<Value> {
+    let columns = tie.columns.iter().zip(&tie.rows[0]);
+    columns
+        .map(|(column, cell)| match info.parameter(&column.value) {
+            Some(parameter) => some_value(&parameter.kind),
+            None => cell.value.clone(),
+        })
+        .collect()
+}
+
+/// A value that a parameter can have.
+fn some_value(kind: &ParameterKind) -> Value {
+    match kind {
+        ParameterKind::Int { min, .. } => Value::Int(*min),
+        ParameterKind::Float { min, .. } => Value::Float(*min),
+        ParameterKind::Bool => Value::Bool(false),
+        ParameterKind::Choice(words) => Value::from(words.first().map_or("", |(word, _)| *word)),
     }
+}
+
+/// The condition of dimension `index`, over variants and what it can depend on.
+fn conditional(
+    cx: &mut Context<'_>,
+    info: &'static WorkloadInfo,
+    built: &Built,
+    index: usize,
+    when: &WireText,
+    otherwise: Option<Vec<Value>>,
+) -> Option<Conditional> {
+    let mut scope = rules::scope(info, &built.variables, &built.dimensions);
+    let known = &mut scope.names[rules::VARIANTS..];
+    for (variable, known) in built.variables.iter().zip(known) {
+        let at = variable.dimension;
+        if at == index || (at > index && matches!(built.when.get(at), Some(Some(_)))) {
+            // Slots must stay where they are, so a name out of reach is made unspeakable.
+            known.name = "".into();
+        }
+    }
+    let condition = rules::condition(cx, when, &scope)?;
+    let dimension = &built.dimensions[index];
+    let otherwise = otherwise.or_else(|| defaults(info, &built.variables, dimension));
+    let Some(otherwise) = otherwise else {
+        return no_else(cx, when, &built.variables[dimension.columns[0]].name);
+    };
+    Some(Conditional {
+        condition,
+        otherwise,
+    })
 }
 
 /// Drops rows that were there before.
@@ -226,12 +271,13 @@ fn distinct(
     columns: &[Spanned<String>],
     rows: Vec<Vec<Value>>,
     places: &[Vec<Spanned<Value>>],
-) -> Vec<Vec<Value>> {
+) -> (Vec<Vec<Value>>, Vec<At>) {
     let mut seen = BTreeSet::new();
-    let mut kept = Vec::with_capacity(rows.len());
+    let mut kept = (Vec::with_capacity(rows.len()), Vec::new());
     for (row, place) in rows.into_iter().zip(places) {
         if seen.insert(format!("{row:?}")) {
-            kept.push(row);
+            kept.0.push(row);
+            kept.1.push(place[0].at);
             continue;
         }
         let names: Vec<&str> = columns.iter().map(|column| column.value.as_str()).collect();
@@ -283,9 +329,9 @@ pub(super) fn fit(
         Err(Misfit::Kind(wanted)) => {
             let message = format!("`{}` takes {wanted}", parameter.name);
             cx.report(Code::WrongType, cell.at, message).label(format!(
-                "{} is a {}",
+                "{} is {}",
                 cell.value,
-                cell.value.kind()
+                super::article(cell.value.kind())
             ));
             None
         }
@@ -352,46 +398,45 @@ pub(crate) fn fitted(value: &Value, kind: &ParameterKind) -> Result<Value, Misfi
     }
 }
 
-/// Where each parameter comes from: an axis, a derived value, or a default, which becomes an axis of
-/// one value.
+/// Finds where each parameter comes from: an axis, a derived value, or a default, which becomes an
+/// axis of one value.
 fn sources(
     cx: &mut Context<'_>,
     wire: &WireCase,
     info: &'static WorkloadInfo,
     expressions: &Applicable,
-    variables: &mut Vec<Variable>,
-    dimensions: &mut Vec<Dimension>,
-) -> Option<Vec<ParameterSource>> {
-    let mut found = Vec::new();
-    let mut sound = true;
+    built: &mut Built,
+) {
     for parameter in info.parameters {
-        let held = variables
-            .iter()
-            .position(|variable| &*variable.name == parameter.name);
+        let mut variables = built.variables.iter();
+        let held = variables.position(|variable| &*variable.name == parameter.name);
         if let Some(index) = held {
-            found.push(ParameterSource::Variable(index));
-        } else if let Some(index) = expressions.derived_index(parameter.name) {
-            found.push(ParameterSource::Derived(index));
-        } else if let Some(default) = parameter.default {
-            found.push(ParameterSource::Variable(variables.len()));
-            let dimension = dimensions.len();
-            dimensions.push(Dimension {
-                columns: vec![variables.len()],
-                rows: vec![vec![Value::from(default)]],
-                swept: 1,
-                when: None,
-            });
-            variables.push(variable(parameter.name.into(), dimension, 0, false));
-        } else {
-            sound = false;
+            built.parameters.push(ParameterSource::Variable(index));
+            continue;
+        }
+        if let Some(index) = expressions.derived_index(parameter.name) {
+            built.parameters.push(ParameterSource::Derived(index));
+            continue;
+        }
+        if parameter.default.is_none() && !cx.broken.contains(parameter.name) {
             let name = &wire.name.value;
             let message = format!("`{}` needs the axis `{}`", info.name, parameter.name);
             cx.report(Code::MissingParameter, wire.at, message)
                 .label(format!("case `{name}` has no `{}`", parameter.name))
                 .help(format!("`{}`: {}", parameter.name, parameter.about));
         }
+        let value = parameter
+            .default
+            .map_or_else(|| some_value(&parameter.kind), Value::from);
+        built
+            .parameters
+            .push(ParameterSource::Variable(built.variables.len()));
+        built.push(
+            [parameter.name.into()].into_iter(),
+            vec![vec![value]],
+            false,
+        );
     }
-    sound.then_some(found)
 }
 
 /// What a dimension's columns are where it does not exist, if the workload has defaults for them.

@@ -32,15 +32,19 @@ mod forms;
 mod null;
 mod build;
 mod dimensions;
+mod applicable;
 pub(crate) mod rules;
+mod relate;
+mod check;
 mod resolve;
-
-use std::sync::Arc;
+mod hash;
+mod print;
 
 use sweeper_kernels::workload::WorkloadInfo;
 
 pub use case::Case;
 pub use diagnostics::{Diagnostic, Diagnostics};
+pub(crate) use dimensions::fitted;
 pub use null::NullDevice;
 pub use overrides::{OverrideOrigin, Overrides};
 pub use provenance::{Origin, Provenance};
@@ -48,6 +52,8 @@ pub use settings::{
     CacheSettings, Canonical, DeviceSettings, Limits, Measure, Output, PlanSettings, Report,
 };
 pub use sources::Sources;
+
+use crate::identity::ManifestHash;
 
 /// Version of the format.
 pub const SCHEMA: i64 = 1;
@@ -96,6 +102,21 @@ impl Manifest {
         registry: &[&'static WorkloadInfo],
     ) -> Result<Self, Diagnostics> {
         resolve::resolve(sources, overrides, registry)
+    }
+
+    /// The identity of what this manifest means.
+    pub fn hash(&self) -> ManifestHash {
+        hash::hash(self)
+    }
+
+    /// The full manifest as TOML, which resolves to an equal manifest.
+    pub fn resolved_toml(&self) -> String {
+        print::toml(self, false)
+    }
+
+    /// [`Manifest::resolved_toml`] with the origin of each value as a comment.
+    pub fn resolved_toml_with_origins(&self) -> String {
+        print::toml(self, true)
     }
 
     /// Where values came from.
@@ -156,14 +177,8 @@ pub fn registry() -> Vec<&'static WorkloadInfo> {
     workloads.map(|workload| workload.info()).collect()
 }
 
-/// A list of names for people, such as `T, K and C`.
-pub(crate) fn listed(names: &[Arc<str>]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => one.to_string(),
-        [rest @ .., last] => {
-            let rest: Vec<&str> = rest.iter().map(AsRef::as_ref).collect();
-            format!("{} and {last}", rest.join(", "))
-        }
-    }
+/// A noun with its article: `an integer`.
+pub(crate) fn article(noun: &str) -> String {
+    let vowel = noun.starts_with(['a', 'e', 'i', 'o', 'u']);
+    format!("{} {noun}", if vowel { "an" } else { "a" })
 }

@@ -1,47 +1,37 @@
 //! The pipeline from sources to a manifest.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use sweeper_kernels::Value;
 use sweeper_kernels::workload::WorkloadInfo;
 
-use super::build::{self, Shared, Usage};
+use super::build::{self, Places, Shared, Usage};
 use super::case::Case;
 use super::diagnostics::{Code, Diagnostic, Diagnostics, Severity};
-use super::expression::Kind;
 use super::null::WireNull;
 use super::provenance::Provenance;
 use super::section::{Context, Section};
-use super::settings::{Canonical, Limits, Prune, Report, Status};
 use super::sources::Sources;
-use super::text::At;
 use super::tree::{self, Node, Raw, Table};
 use super::wire::{self, WireCase, WireScope};
-use super::{Manifest, Overrides, SCHEMA, decode, merge, overrides, suggest};
+use super::{Manifest, Overrides, SCHEMA, check, decode, merge, overrides, relate, suggest};
 
 pub(super) fn resolve(
     sources: &Sources,
     overrides: &Overrides,
     registry: &[&'static WorkloadInfo],
 ) -> Result<Manifest, Diagnostics> {
-    let mut cx = Context {
-        sources,
-        texts: sources.texts.clone(),
-        diagnostics: Diagnostics::default(),
-        provenance: Provenance::default(),
-    };
+    let mut cx = Context::new(sources, sources.texts.clone());
     let root = document(&mut cx, overrides);
-    let manifest = root.and_then(|root| read(&mut cx, &root, registry));
-    let mut diagnostics = cx.diagnostics;
-    if let Some(manifest) = &manifest
-        && diagnostics.errors() == 0
+    let read = root.and_then(|root| read(&mut cx, &root, registry));
+    if let Some((manifest, places)) = &read
+        && cx.diagnostics.errors() == 0
     {
-        let _ = manifest;
+        check::check(&mut cx, manifest, places);
     }
+    let mut diagnostics = cx.diagnostics;
     diagnostics.settle();
-    match manifest {
-        Some(mut manifest) if acceptable(&diagnostics, overrides) => {
+    match read {
+        Some((mut manifest, _)) if acceptable(&diagnostics, overrides) => {
             manifest.provenance = cx.provenance;
             manifest.warnings = diagnostics;
             Ok(manifest)
@@ -107,7 +97,11 @@ fn refuse_empty(cx: &mut Context<'_>, node: &Node) {
 }
 
 /// Reads the whole tree. Everything is read even where something is wrong, so that all is reported.
-fn read(cx: &mut Context<'_>, root: &Node, registry: &[&'static WorkloadInfo]) -> Option<Manifest> {
+fn read(
+    cx: &mut Context<'_>,
+    root: &Node,
+    registry: &[&'static WorkloadInfo],
+) -> Option<(Manifest, Vec<Places>)> {
     let empty = Table::default();
     let mut section = cx.section(root, "")?;
     schema(cx, &mut section);
@@ -143,11 +137,11 @@ fn read(cx: &mut Context<'_>, root: &Node, registry: &[&'static WorkloadInfo]) -
         .iter()
         .map(|(name, _)| name.to_string())
         .collect();
-    let cases = cases(cx, &scope, &wires, registry, null.as_ref(), &mentioned);
-    buckets(cx, &plan_section, &cases);
-    published(cx, &plan_section, plan.canonical, &cases);
-    prune(cx, &mut limits_section, &mut limits, &cases);
-    let report = report(cx, &mut report_section, &cases);
+    let (cases, places) = cases(cx, &scope, &wires, registry, null.as_ref(), &mentioned);
+    relate::buckets(cx, &plan_section, &cases);
+    relate::published(cx, &plan_section, plan.canonical, &cases);
+    relate::prune(cx, &mut limits_section, &mut limits, &cases);
+    let report = relate::report(cx, &mut report_section, &cases);
     if matches!(device.use_, super::settings::DeviceUse::Null) && null.is_none() {
         let message = "the device `null` needs a `[null]` table that says what it answers";
         let at = section
@@ -156,7 +150,7 @@ fn read(cx: &mut Context<'_>, root: &Node, registry: &[&'static WorkloadInfo]) -
             .map_or(root.at, |entry| entry.value.at);
         cx.report(Code::NullScript, at, message);
     }
-    Some(Manifest {
+    let manifest = Manifest {
         name,
         about,
         tags,
@@ -172,7 +166,8 @@ fn read(cx: &mut Context<'_>, root: &Node, registry: &[&'static WorkloadInfo]) -
         null: null.as_ref().map(WireNull::plain),
         provenance: Provenance::default(),
         warnings: Diagnostics::default(),
-    })
+    };
+    Some((manifest, places))
 }
 
 fn schema(cx: &mut Context<'_>, section: &mut Section<'_>) {
@@ -227,12 +222,7 @@ fn cases_as_written(cx: &mut Context<'_>, section: &mut Section<'_>) -> (WireSco
         .and_then(|entry| entry.value.table())
     {
         for entry in &grid.entries {
-            let mut quiet = Context {
-                sources: cx.sources,
-                texts: cx.texts.clone(),
-                diagnostics: Diagnostics::default(),
-                provenance: Provenance::default(),
-            };
+            let mut quiet = Context::new(cx.sources, cx.texts.clone());
             if let Some(axis) = super::axis::axis(&mut quiet, entry, &BTreeMap::new()) {
                 named.insert(entry.key.clone(), axis);
             }
@@ -264,7 +254,7 @@ fn cases(
     registry: &[&'static WorkloadInfo],
     null: Option<&WireNull>,
     mentioned: &[String],
-) -> Vec<Case> {
+) -> (Vec<Case>, Vec<Places>) {
     let workloads: Vec<_> = wires
         .iter()
         .map(|wire| build::workload(cx, wire, registry))
@@ -277,20 +267,16 @@ fn cases(
         mentioned,
     };
     let mut usage = Usage::default();
-    let mut built: Vec<Option<Case>> = Vec::new();
-    for (wire, info) in wires.iter().zip(&workloads) {
-        built.push(info.and_then(|info| build::case(cx, wire, info, &shared, &mut usage)));
+    let known = wires.iter().zip(&workloads);
+    let known = known.filter_map(|(wire, info)| Some((wire, (*info)?)));
+    let (cases, places): (Vec<Case>, Vec<Places>) = known
+        .map(|(wire, info)| build::case(cx, wire, info, &shared, &mut usage))
+        .unzip();
+    if cx.diagnostics.errors() > 0 {
+        return (cases, places);
     }
-    if built.iter().all(Option::is_some) {
-        unused(cx, scope, wires, &workloads, &usage);
-    }
-    let complete = built.iter().all(Option::is_some);
-    let cases: Vec<Case> = built.into_iter().flatten().collect();
-    if complete {
-        in_order(cx, cases, wires)
-    } else {
-        cases
-    }
+    unused(cx, scope, wires, &workloads, &usage);
+    in_order(cx, cases, places, wires)
 }
 
 /// Warns of shared things that no case has a use for.
@@ -363,208 +349,46 @@ fn unused(
 }
 
 /// Orders cases so that each comes after those it needs.
-fn in_order(cx: &mut Context<'_>, cases: Vec<Case>, wires: &[WireCase]) -> Vec<Case> {
+fn in_order(
+    cx: &mut Context<'_>,
+    cases: Vec<Case>,
+    places: Vec<Places>,
+    wires: &[WireCase],
+) -> (Vec<Case>, Vec<Places>) {
     let mut order: Vec<usize> = Vec::new();
     while order.len() < cases.len() {
         let ready = |index: &usize| {
             !order.contains(index) && cases[*index].needs.iter().all(|need| order.contains(need))
         };
         let Some(next) = (0..cases.len()).find(ready) else {
-            let stuck: Vec<usize> = (0..cases.len())
-                .filter(|index| !order.contains(index))
-                .collect();
-            let names: Vec<Arc<str>> = stuck
-                .iter()
-                .map(|index| cases[*index].name.clone())
-                .collect();
-            let at = wires[stuck[0]]
-                .needs
-                .first()
-                .map_or(wires[stuck[0]].at, |need| need.at);
-            let message = format!("cases wait for each other: {}", super::listed(&names));
+            let stuck = (0..cases.len()).filter(|index| !order.contains(index));
+            let names: Vec<&str> = stuck.clone().map(|index| &*cases[index].name).collect();
+            let needs = stuck.filter_map(|index| wires[index].needs.first()).next();
+            let at = needs.map_or(wires[0].at, |need| need.at);
+            let message = format!("cases wait for each other: {}", names.join(", "));
             cx.report(Code::NeedsCycle, at, message)
                 .label("never gets its turn");
-            return cases;
+            return (cases, places);
         };
         order.push(next);
     }
-    let mut places = vec![0; cases.len()];
-    for (place, index) in order.iter().enumerate() {
-        places[*index] = place;
-    }
-    let mut sorted: Vec<(usize, Case)> = cases
+    let place_of = |index: usize| {
+        order
+            .iter()
+            .position(|held| *held == index)
+            .unwrap_or(index)
+    };
+    let mut sorted: Vec<(usize, (Case, Places))> = cases
         .into_iter()
+        .zip(places)
         .enumerate()
-        .map(|(index, mut case)| {
-            case.needs.iter_mut().for_each(|need| *need = places[*need]);
-            (places[index], case)
+        .map(|(index, (mut case, places))| {
+            case.needs
+                .iter_mut()
+                .for_each(|need| *need = place_of(*need));
+            (place_of(index), (case, places))
         })
         .collect();
     sorted.sort_by_key(|(place, _)| *place);
-    sorted.into_iter().map(|(_, case)| case).collect()
-}
-
-/// The kind of a name in a case: of an axis or of a derived value.
-fn kind_in(case: &Case, name: &str) -> Option<Kind> {
-    if let Some(index) = case.variable(name) {
-        return Some(super::dimensions::kind_of(
-            &case.variables[index],
-            &case.dimensions,
-        ));
-    }
-    let derived = case.derived.iter().find(|derived| &*derived.name == name)?;
-    Some(derived.expression.kind())
-}
-
-fn all_names(cases: &[Case]) -> Vec<&str> {
-    let variables = cases
-        .iter()
-        .flat_map(|case| case.variables.iter().map(|each| &*each.name));
-    let derived = cases
-        .iter()
-        .flat_map(|case| case.derived.iter().map(|each| &*each.name));
-    let mut names: Vec<&str> = variables.chain(derived).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-/// Buckets must be of integers that some case has.
-fn buckets(cx: &mut Context<'_>, plan: &Section<'_>, cases: &[Case]) {
-    let buckets = plan
-        .table
-        .get("buckets")
-        .and_then(|entry| entry.value.table());
-    if cases.is_empty() {
-        return;
-    }
-    for entry in buckets.into_iter().flat_map(|table| &table.entries) {
-        let kinds: Vec<Kind> = cases
-            .iter()
-            .filter_map(|case| kind_in(case, &entry.key))
-            .collect();
-        if kinds.is_empty() {
-            unknown_axis(cx, entry.key_at, &entry.key, "buckets", cases);
-        } else if kinds.iter().any(|kind| *kind != Kind::Int) {
-            let message = format!("buckets are of integers, `{}` is not one", entry.key);
-            cx.report(Code::ExpressionKind, entry.key_at, message);
-        }
-    }
-}
-
-fn unknown_axis(cx: &mut Context<'_>, at: At, name: &str, key: &str, cases: &[Case]) {
-    let known = all_names(cases);
-    cx.report(
-        Code::UnknownAxis,
-        at,
-        format!("unknown axis `{name}` in `{key}`"),
-    )
-    .label("not an axis or derived value of any case")
-    .help(suggest::among(name, "in scope", &known));
-}
-
-fn published(cx: &mut Context<'_>, plan: &Section<'_>, canonical: Canonical, cases: &[Case]) {
-    let (Canonical::Published { .. }, Some(entry)) = (canonical, plan.table.get("canonical"))
-    else {
-        return;
-    };
-    for case in cases {
-        let missing = ["T", "K", "C"]
-            .into_iter()
-            .find(|name| kind_in(case, name) != Some(Kind::Int));
-        if let Some(missing) = missing {
-            let message = format!("the published sampling needs an integer axis `{missing}`");
-            cx.report(Code::PublishedNeeds, entry.value.at, message)
-                .label(format!("case `{}` has none", case.name));
-        }
-    }
-}
-
-/// Reads what prunes.
-fn prune(cx: &mut Context<'_>, section: &mut Section<'_>, limits: &mut Limits, cases: &[Case]) {
-    let rule = section.take(cx, "prune");
-    let short = section.take(cx, "skip_adjacent_oom");
-    if let Some(node) = rule {
-        limits.prune = cx.section(node, "limits.prune").and_then(|mut inner| {
-            let on = inner
-                .need(cx, "on")
-                .and_then(|node| cx.word_list::<Status>(node, "on"));
-            let along = inner.need(cx, "along");
-            let along = along.and_then(|node| cx.words(node, "along"));
-            inner.finish(cx, &[]);
-            let along = along?;
-            for name in &along {
-                let ordered = |case: &Case| {
-                    matches!(kind_in(case, &name.value), Some(Kind::Int | Kind::Float))
-                };
-                if !cases.is_empty() && !cases.iter().any(ordered) {
-                    unknown_axis(cx, name.at, &name.value, "along", cases);
-                }
-            }
-            let along = along
-                .iter()
-                .map(|name| name.value.as_str().into())
-                .collect();
-            Some(Prune { on: on?, along })
-        });
-    }
-    if let Some(node) = short {
-        let wanted = cx.boolean(node, "skip_adjacent_oom").unwrap_or(false);
-        if let Some(rule) = rule {
-            let before = cx.name_of(rule.at);
-            cx.report(
-                Code::Conflict,
-                node.at,
-                "`skip_adjacent_oom` is short for a `prune`",
-            )
-            .label(format!("`prune` is set at {before}"));
-        } else if wanted {
-            limits.prune = Some(adjacent(cases));
-        }
-    }
-    section.finish(cx, &[]);
-}
-
-/// Out of memory, along every integer axis.
-fn adjacent(cases: &[Case]) -> Prune {
-    let mut along: Vec<Arc<str>> = Vec::new();
-    for case in cases {
-        for variable in &case.variables {
-            let dimension = &case.dimensions[variable.dimension];
-            let is_integer = matches!(dimension.rows[0][variable.column], Value::Int(_));
-            if is_integer && !along.contains(&variable.name) {
-                along.push(variable.name.clone());
-            }
-        }
-    }
-    Prune {
-        on: vec![Status::Oom, Status::PredictedOom],
-        along,
-    }
-}
-
-fn report(cx: &mut Context<'_>, section: &mut Section<'_>, cases: &[Case]) -> Report {
-    let (plots, formats) = decode::report(cx, section);
-    let baseline = section.take(cx, "baseline").and_then(|node| {
-        let word = cx.text(node, "baseline")?;
-        let backends = || cases.iter().flat_map(|case| case.backends.iter());
-        let spelt = |name: &str, aliases: &[&str]| name == word || aliases.contains(&&*word);
-        let found = backends().find(|backend| spelt(backend.name, backend.aliases));
-        if found.is_none() && !cases.is_empty() {
-            let mut known: Vec<&str> = backends().map(|backend| backend.name).collect();
-            known.sort_unstable();
-            known.dedup();
-            let message = format!("the baseline `{word}` is not measured");
-            cx.report(Code::UnknownBackend, node.at, message)
-                .label("no backend of any case")
-                .help(suggest::among(&word, "backends", &known));
-        }
-        found.map(|backend| backend.0.name)
-    });
-    section.finish(cx, &[]);
-    Report {
-        baseline,
-        plots,
-        formats,
-    }
+    sorted.into_iter().map(|(_, pair)| pair).unzip()
 }

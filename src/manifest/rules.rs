@@ -1,140 +1,22 @@
 //! Everything in a case that is an expression: derived values, conditions, extra points.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sweeper_kernels::Value;
 use sweeper_kernels::workload::{ParameterKind, WorkloadInfo};
 
-use super::build::{self, Shared, Usage};
+use super::applicable::Applicable;
+use super::build::{self, Places, Shared, Usage};
 use super::case::{Case, Derived, Dimension, Include, NullScript, Restrict, Rule, Variable};
 use super::diagnostics::Code;
 use super::dimensions::{fit, kind_of, names};
 use super::expression::{Expression, Fault, FaultKind, Kind, Known, Scope, Tree};
 use super::section::{Context, Spanned};
 use super::suggest;
-use super::wire::{WireCase, WireInclude, WireRestrict, WireRule, WireText};
+use super::wire::{WireCase, WireInclude, WireRestrict, WireRule, WireScope, WireText};
 
 /// Slots before the variables: backend, phase, dtype, workload.
 pub(crate) const VARIANTS: usize = 4;
-
-/// The derived values and names that the expressions of a case use.
-pub(super) struct Applicable {
-    /// Derived values in the order in which they can be computed.
-    derived: Vec<(Spanned<String>, WireText, bool)>,
-    /// Names that are absent here, because they belong to other workloads.
-    absent: BTreeSet<String>,
-    /// Names that some expression or setting uses.
-    used: BTreeSet<String>,
-}
-
-impl Applicable {
-    pub(super) fn new(
-        cx: &mut Context<'_>,
-        wire: &WireCase,
-        info: &'static WorkloadInfo,
-        shared: &Shared<'_>,
-    ) -> Self {
-        let own: BTreeSet<&str> = wire
-            .scope
-            .derive
-            .iter()
-            .map(|(name, _)| &*name.value)
-            .collect();
-        let mut listed: Vec<(Spanned<String>, WireText, bool)> = Vec::new();
-        for (name, text) in &shared.scope.derive {
-            if !own.contains(name.value.as_str()) {
-                listed.push((name.clone(), text.clone(), false));
-            }
-        }
-        for (name, text) in &wire.scope.derive {
-            listed.push((name.clone(), text.clone(), true));
-        }
-        let mut found = Applicable {
-            derived: Vec::new(),
-            absent: BTreeSet::new(),
-            used: shared.mentioned.iter().cloned().collect(),
-        };
-        found.sort(cx, listed, info, shared);
-        let texts = build::texts_of(shared.scope).chain(build::texts_of(&wire.scope));
-        let null = shared.null.into_iter().flat_map(|null| null.texts());
-        for text in texts.chain(null) {
-            let names = names_of(text);
-            if !names.iter().any(|name| found.is_absent(name, info, shared)) {
-                found.used.extend(names);
-            }
-        }
-        found
-    }
-
-    /// Orders derived values so that each comes after those it uses; the absent ones are left out.
-    fn sort(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut waiting: Vec<(Spanned<String>, WireText, bool)>,
-        info: &'static WorkloadInfo,
-        shared: &Shared<'_>,
-    ) {
-        while !waiting.is_empty() {
-            let pending: BTreeSet<String> = waiting
-                .iter()
-                .map(|(name, ..)| name.value.clone())
-                .collect();
-            let before = waiting.len();
-            waiting.retain(|each| {
-                let names = names_of(&each.1);
-                if names.iter().any(|name| pending.contains(name)) {
-                    return true;
-                }
-                if names.iter().any(|name| self.is_absent(name, info, shared)) {
-                    self.absent.insert(each.0.value.clone());
-                } else {
-                    self.used.extend(names);
-                    self.derived.push(each.clone());
-                }
-                false
-            });
-            if waiting.len() == before {
-                let all: Vec<&str> = waiting.iter().map(|(name, ..)| &*name.value).collect();
-                let message = format!("derived values use each other: {}", all.join(", "));
-                cx.report(Code::DerivedCycle, waiting[0].0.at, message)
-                    .label("has no beginning");
-                return;
-            }
-        }
-    }
-
-    fn is_absent(&self, name: &str, info: &WorkloadInfo, shared: &Shared<'_>) -> bool {
-        self.absent.contains(name) || shared.is_foreign(name, info)
-    }
-
-    /// True if all names of `text` can mean something in this case, or are plainly wrong.
-    fn applies(&self, text: &WireText, info: &WorkloadInfo, shared: &Shared<'_>) -> bool {
-        !names_of(text)
-            .iter()
-            .any(|name| self.is_absent(name, info, shared))
-    }
-
-    /// True if the case has a use for an axis of this name.
-    pub(super) fn wants(&self, name: &str, info: &WorkloadInfo) -> bool {
-        info.parameter(name).is_some() || self.used.contains(name)
-    }
-
-    /// The index of the derived value called `name`.
-    pub(super) fn derived_index(&self, name: &str) -> Option<usize> {
-        self.derived
-            .iter()
-            .position(|(held, ..)| held.value == name)
-    }
-}
-
-fn names_of(text: &WireText) -> Vec<String> {
-    let mut found = Vec::new();
-    if let Ok(tree) = Tree::parse(&text.text) {
-        tree.names(&mut |name, _| found.push(name.to_owned()));
-    }
-    found
-}
 
 /// What expressions of a case can name: variants, then variables. Derived values are added after.
 pub(super) fn scope(
@@ -202,6 +84,14 @@ pub(super) fn compile(cx: &mut Context<'_>, wire: &WireText, scope: &Scope) -> O
             return None;
         }
     };
+    let mut names = Vec::new();
+    tree.names(&mut |name, _| names.push(name.to_owned()));
+    if names
+        .iter()
+        .any(|name| cx.broken.contains(name) && scope.find(name).is_none())
+    {
+        return None;
+    }
     match Expression::compile(text, &tree, scope) {
         Ok(expression) => {
             for span in expression.float_equalities() {
@@ -264,23 +154,24 @@ pub(super) fn condition(
         wire.at,
         format!("`{}` is neither true nor false", wire.key),
     )
-    .label(format!("this is a {}", expression.kind().name()))
+    .label(format!("this is {}", expression.kind().noun()))
     .help("compare it with something");
     None
 }
 
-/// Fills in derived values, rules, extra points and the script of the test device.
+/// Fills in derived values, rules, extra points and the script of the test device; where each of
+/// them was written goes into `places`.
 pub(super) fn complete(
     cx: &mut Context<'_>,
     case: &mut Case,
     wire: &WireCase,
     applicable: &Applicable,
     shared: &Shared<'_>,
-    usage: &mut Usage,
+    (usage, places): (&mut Usage, &mut Places),
 ) {
     let info = case.workload.0;
     let mut scope = scope(info, &case.variables, &case.dimensions);
-    derive(cx, case, applicable, &mut scope, usage);
+    derive(cx, case, applicable, &mut scope, usage, places);
     let mut apply = |text: &WireText| {
         let applies = applicable.applies(text, info, shared);
         if applies {
@@ -291,12 +182,16 @@ pub(super) fn complete(
     let scopes = [shared.scope, &wire.scope];
     for rule in scopes.iter().flat_map(|scope| &scope.require) {
         if apply(&rule.when) {
-            case.require.extend(rule_of(cx, rule, &scope, "required"));
+            let rule_of = rule_of(cx, rule, &scope, "required");
+            case.require.extend(rule_of);
+            places.require.push(rule.when.clone());
         }
     }
     for rule in scopes.iter().flat_map(|scope| &scope.exclude) {
         if apply(&rule.when) {
-            case.exclude.extend(rule_of(cx, rule, &scope, "excluded"));
+            let rule_of = rule_of(cx, rule, &scope, "excluded");
+            case.exclude.extend(rule_of);
+            places.exclude.push(rule.when.clone());
         }
     }
     for (scope_of, is_own) in scopes.iter().zip([false, true]) {
@@ -305,25 +200,36 @@ pub(super) fn complete(
             let foreign = !is_own && shared.is_foreign(&wire.axis.value, info);
             if when_applies && !foreign {
                 restrict(cx, case, wire, &scope);
+                places.restrict.push((wire.axis.at, wire.when.clone()));
             }
         }
     }
-    for (scope_of, is_own) in scopes.iter().zip([false, true]) {
-        for wire_include in &scope_of.include {
-            let named = wire_include.case.as_ref().map(|case| case.value.as_str());
-            let names_all = || {
-                let mut names = wire_include.values.iter().map(|(name, _)| &name.value);
+    includes(cx, case, &scopes, (usage, places));
+    case.null = shared.null.and_then(|null| script(cx, null, &scope));
+}
+
+/// Extra points: those of the case, shared ones that name it, and shared ones whose axes it has.
+fn includes(
+    cx: &mut Context<'_>,
+    case: &mut Case,
+    scopes: &[&WireScope; 2],
+    (usage, places): (&mut Usage, &mut Places),
+) {
+    for (scope, is_own) in scopes.iter().zip([false, true]) {
+        for wire in &scope.include {
+            let has_all = || {
+                let mut names = wire.values.iter().map(|(name, _)| &name.value);
                 names.all(|name| case.variable(name).is_some())
             };
-            let ours = is_own || named.map_or_else(names_all, |name| name == &*case.name);
-            if ours {
-                usage.includes.insert(wire_include.at);
-                let extra = include(cx, case, wire_include);
+            let named = wire.case.as_ref().map(|case| case.value.as_str());
+            if is_own || named.map_or_else(has_all, |name| name == &*case.name) {
+                usage.includes.insert(wire.at);
+                let extra = include(cx, case, wire);
                 case.include.extend(extra);
+                places.include.push(wire.at);
             }
         }
     }
-    case.null = shared.null.and_then(|null| script(cx, null, &scope));
 }
 
 fn derive(
@@ -332,9 +238,11 @@ fn derive(
     applicable: &Applicable,
     scope: &mut Scope,
     usage: &mut Usage,
+    places: &mut Places,
 ) {
-    for (name, text, _) in &applicable.derived {
+    for (name, text) in &applicable.derived {
         usage.expressions.insert(text.at);
+        places.derived.push(text.clone());
         if case
             .variable(&name.value)
             .is_some_and(|index| case.variables[index].given)
@@ -485,9 +393,9 @@ fn row_of(
     let kinds = row.iter().zip(&dimension.rows[0]);
     if let Some((cell, held)) = { kinds }.find(|(a, b)| a.kind() != b.kind()) {
         let message = format!(
-            "the extra point has a {} where the axis has a {}",
-            cell.kind(),
-            held.kind()
+            "the extra point has {} where the axis has {}",
+            super::article(cell.kind()),
+            super::article(held.kind())
         );
         cx.report(Code::MixedKinds, wire.at, message);
         return None;
@@ -528,6 +436,6 @@ fn number(cx: &mut Context<'_>, wire: &WireText, scope: &Scope) -> Option<Expres
         wire.at,
         format!("`{}` is not a number", wire.key),
     )
-    .label(format!("this is a {}", expression.kind().name()));
+    .label(format!("this is {}", expression.kind().noun()));
     None
 }

@@ -19,6 +19,8 @@ pub(super) struct Context<'a> {
     pub(super) texts: Texts,
     pub(super) diagnostics: Diagnostics,
     pub(super) provenance: Provenance,
+    /// Names of axes that could not be read: that they are missing is no second mistake.
+    pub(super) broken: BTreeSet<String>,
 }
 
 /// A value and its place.
@@ -28,11 +30,22 @@ pub(super) struct Spanned<T> {
     pub(super) at: At,
 }
 
-impl Context<'_> {
+impl<'s> Context<'s> {
     /// Reports something at a place.
     pub(super) fn report(&mut self, code: Code, at: At, message: impl Into<String>) -> Report<'_> {
         let diagnostic = Diagnostic::new(code, message).at(self.texts.place(at));
         self.diagnostics.report(diagnostic)
+    }
+
+    /// A fresh context over the same sources.
+    pub(super) fn new(sources: &'s Sources, texts: Texts) -> Self {
+        Context {
+            sources,
+            texts,
+            diagnostics: Diagnostics::default(),
+            provenance: Provenance::default(),
+            broken: BTreeSet::new(),
+        }
     }
 
     /// `path:line`, for notes that refer to another place.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// One gigabyte as this project counts it, in guide files too: 2^30 bytes.
 pub const GB: f64 = (1u64 << 30) as f64;
 
@@ -35,7 +37,7 @@ pub enum Canonical {
 }
 
 /// Order of the measurements within a problem's block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// Rounds over all variants, in a seeded order (A B A B).
     Interleaved,
@@ -105,7 +107,7 @@ pub struct Measure {
 }
 
 /// When a point has enough samples.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Stopping {
     /// After so many samples.
     Repeats(u32),
@@ -123,7 +125,7 @@ pub enum Stopping {
 }
 
 /// Warm-up before the first sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Warmup {
     /// By time and a test for a steady state.
     Auto,

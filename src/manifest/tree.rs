@@ -115,16 +115,31 @@ impl Node {
 pub(super) fn parse(texts: &Texts, source: usize, diagnostics: &mut Diagnostics) -> Node {
     let text = &texts.0[source].text;
     let (table, errors) = DeTable::parse_recoverable(text);
-    for error in errors {
-        let span = error.span().unwrap_or(0..0);
-        let at = At::new(source, span);
+    let mut errors: Vec<_> = errors
+        .into_iter()
+        .map(|error| (error.span().unwrap_or(0..0), error))
+        .collect();
+    errors.sort_by_key(|(span, _)| span.start);
+    let mut array_error = None;
+    for (span, error) in errors {
+        let place = texts.place(At::new(source, span));
         let message = error.message().trim().replace('\n', ", ");
+        // An array that never ends makes an error of every line after it: the first one will do.
+        let in_array = message.contains("array") || message.contains("must be quoted");
+        let before = std::mem::replace(&mut array_error, in_array.then_some(place.line));
+        if in_array && before.is_some_and(|line| place.line <= line + 1) {
+            continue;
+        }
         let code = if message.starts_with("duplicate key") {
             Code::DuplicateKey
         } else {
             Code::Syntax
         };
-        diagnostics.push(Diagnostic::new(code, message).at(texts.place(at)));
+        let mut diagnostic = Diagnostic::new(code, message).at(place);
+        if in_array {
+            diagnostic = diagnostic.help("is an array above it closed?");
+        }
+        diagnostics.push(diagnostic);
     }
     let mut reader = Reader {
         texts,

@@ -1,4 +1,304 @@
-//! Plan: what is compiled and measured for the points of a grid.
+//! The plan: canonical shapes, programs and kernels of all points, and what depends on what.
+//!
+//! Architecture invariant: a plan is a pure function of manifest and device. What the cache holds is
+//! laid over it by whoever asks, and is not part of it.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use rayon::prelude::*;
+use sweeper_kernels::program::KernelSource;
+use sweeper_kernels::{CanonicalShape, Problem, Refusal, Target, registry};
+
+use crate::compile::kernels::same_source;
+use crate::device::DeviceKind;
+use crate::grid::{Grid, Point};
+use crate::identity::{Conditions, PointId, ProblemId, point_id};
+use crate::manifest::Manifest;
+use crate::manifest::settings::{self, L2};
 
 pub mod canonical;
 pub mod published;
+pub mod graph;
+pub mod describe;
+
+use canonical::Canonical;
+use published::Sampling;
+
+/// What a plan is made for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanDevice {
+    /// The kind of device.
+    pub kind: DeviceKind,
+    /// What programs are made for.
+    pub target: Target,
+}
+
+/// A point of the plan.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The point of the grid.
+    pub point: Point,
+    /// Identity of its row.
+    pub id: PointId,
+    /// Its canonical shape, by position in [`Canonical::shapes`].
+    pub shape: u32,
+    /// Its compiled kernels, by position in [`Plan::kernels`], in the order of its program.
+    pub kernels: Vec<u32>,
+    /// Bytes of its program's buffers.
+    pub memory_bytes: u64,
+    /// Launches of an iteration.
+    pub launches: u64,
+    /// A rough guess of one iteration's time, in nanoseconds, for progress bars and budgets.
+    pub guess_ns: f64,
+    /// Why it has no program, if it has none.
+    pub refusal: Option<Refusal>,
+}
+
+/// All points of one problem in one case: measured together, by one worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedBlock {
+    /// The problem.
+    pub problem: ProblemId,
+    /// Its points, by position in [`Plan::points`].
+    pub points: Vec<u32>,
+}
+
+/// A plan.
+pub struct Plan<'m> {
+    /// The grid it was made from.
+    pub grid: Grid<'m>,
+    /// What it was made for.
+    pub device: PlanDevice,
+    /// Points to measure, in the order of the grid.
+    pub points: Vec<Planned>,
+    /// Canonical shapes of all points of the grid.
+    pub canonical: Canonical,
+    /// Kernels to compile, each once, in the order in which they first appear.
+    pub kernels: Vec<KernelSource>,
+    /// Blocks, in the order in which they are measured.
+    pub blocks: Vec<PlannedBlock>,
+    /// Points of the grid that sampling left out.
+    pub sampled_out: u64,
+}
+
+impl<'m> Plan<'m> {
+    /// Plans a manifest for a device.
+    pub fn new(manifest: &'m Manifest, device: PlanDevice) -> Self {
+        let grid = Grid::new(manifest);
+        let canonical = Canonical::of(&grid);
+        let chosen = choose(&grid);
+        let sampled_out = (grid.points().len() - chosen.len()) as u64;
+        let blocks = blocks(&grid, &chosen);
+        let position: HashMap<u32, u32> = chosen
+            .iter()
+            .zip(0..)
+            .map(|(&index, new)| (index, new))
+            .collect();
+        let drafts: Vec<Vec<Draft>> = blocks
+            .par_iter()
+            .map(|block| draft_block(&grid, &device, &canonical, block))
+            .collect();
+        let mut plan = Plan {
+            grid,
+            device,
+            points: Vec::with_capacity(chosen.len()),
+            canonical,
+            kernels: Vec::new(),
+            blocks,
+            sampled_out,
+        };
+        plan.fill(drafts, &position);
+        plan
+    }
+
+    /// Numbers kernels, and puts points in the order of the grid.
+    fn fill(&mut self, drafts: Vec<Vec<Draft>>, position: &HashMap<u32, u32>) {
+        let mut kernels = Kernels::default();
+        let mut points: Vec<Option<Planned>> = vec![None; position.len()];
+        for (block, drafts) in self.blocks.iter_mut().zip(drafts) {
+            for (index, draft) in block.points.iter_mut().zip(drafts) {
+                *index = position[index];
+                let mut planned = draft.planned;
+                planned.kernels = draft
+                    .kernels
+                    .into_iter()
+                    .map(|source| kernels.intern(source))
+                    .collect();
+                points[*index as usize] = Some(planned);
+            }
+        }
+        self.points = points.into_iter().flatten().collect();
+        self.kernels = kernels.sources;
+    }
+
+    /// The manifest.
+    pub fn manifest(&self) -> &'m Manifest {
+        self.grid.manifest()
+    }
+
+    /// The canonical shape of a point.
+    pub fn shape(&self, point: &Planned) -> &CanonicalShape {
+        &self.canonical.shapes()[point.shape as usize]
+    }
+
+    /// The problem of a point, made anew.
+    ///
+    /// # Errors
+    /// What the workload has against the parameters.
+    pub fn problem(&self, point: Point) -> Result<Box<dyn Problem>, String> {
+        problem(&self.grid, point)
+    }
+}
+
+/// The measurement settings that are part of a point's identity.
+pub fn conditions(manifest: &Manifest, kind: DeviceKind) -> Conditions {
+    let cold = match manifest.measure.l2 {
+        L2::Auto => kind == DeviceKind::Cuda,
+        L2::Cold => true,
+        L2::Hot => false,
+    };
+    Conditions {
+        cold,
+        graph: false,
+        threads: manifest.device.threads,
+    }
+}
+
+fn problem(grid: &Grid<'_>, point: Point) -> Result<Box<dyn Problem>, String> {
+    let case = grid.case(point);
+    let workload = registry::workload(case.workload.name)
+        .ok_or_else(|| format!("there is no workload `{}`", case.workload.name))?;
+    workload
+        .problem(&grid.parameters(point), case.dtype)
+        .map_err(|error| error.to_string())
+}
+
+/// The points that are measured, ascending.
+fn choose(grid: &Grid<'_>) -> Vec<u32> {
+    let all = 0..grid.points().len() as u32;
+    let mut chosen: Vec<u32> = match grid.manifest().plan.canonical {
+        settings::Canonical::Dominating => all.collect(),
+        settings::Canonical::Published {
+            max_canonical_shapes,
+            samples_per_shape,
+        } => {
+            let sampling = Sampling::of(grid, max_canonical_shapes, samples_per_shape);
+            all.filter(|&index| sampling.kept[index as usize]).collect()
+        }
+    };
+    if let Some(budget) = grid.manifest().limits.max_points {
+        chosen.truncate(usize::try_from(budget).unwrap_or(usize::MAX));
+    }
+    chosen
+}
+
+/// Points by case and problem, in the order in which they first appear.
+fn blocks(grid: &Grid<'_>, chosen: &[u32]) -> Vec<PlannedBlock> {
+    let mut blocks: Vec<PlannedBlock> = Vec::new();
+    let mut block_of: HashMap<(u16, usize), usize> = HashMap::new();
+    for &index in chosen {
+        let case = grid.points()[index as usize].case;
+        let key = (case, grid.problem_number(index as usize));
+        let block = *block_of.entry(key).or_insert_with(|| {
+            let problem = grid.problem_id(index as usize);
+            blocks.push(PlannedBlock {
+                problem,
+                points: Vec::new(),
+            });
+            blocks.len() - 1
+        });
+        blocks[block].points.push(index);
+    }
+    blocks
+}
+
+/// A planned point whose kernels have no numbers yet.
+struct Draft {
+    planned: Planned,
+    kernels: Vec<KernelSource>,
+}
+
+fn draft_block(
+    grid: &Grid<'_>,
+    device: &PlanDevice,
+    canonical: &Canonical,
+    block: &PlannedBlock,
+) -> Vec<Draft> {
+    let conditions = conditions(grid.manifest(), device.kind);
+    let made = match block.points.first() {
+        Some(&first) => problem(grid, grid.points()[first as usize]),
+        None => return Vec::new(),
+    };
+    let draft = |&index: &u32| {
+        let point = grid.points()[index as usize];
+        let shape = canonical.number(index as usize) as u32;
+        let canonical = canonical.shape(index as usize);
+        let backend = grid.backend(point).name;
+        let id = point_id(block.problem, backend, point.phase, canonical, conditions);
+        let planned = Planned {
+            point,
+            id,
+            shape,
+            kernels: Vec::new(),
+            memory_bytes: 0,
+            launches: 0,
+            guess_ns: 0.0,
+            refusal: None,
+        };
+        let refused = |refusal| Draft {
+            planned: Planned {
+                refusal: Some(refusal),
+                ..planned.clone()
+            },
+            kernels: Vec::new(),
+        };
+        let problem = match &made {
+            Ok(problem) => problem,
+            Err(reason) => return refused(Refusal::Undefined(reason.clone())),
+        };
+        match problem.program(backend, point.phase, canonical, &device.target) {
+            Err(refusal) => refused(refusal),
+            Ok(program) => {
+                let totals = program.totals();
+                let moved = (totals.read_bytes + totals.written_bytes) as f64;
+                let flops = problem.work(point.phase).flops;
+                Draft {
+                    planned: Planned {
+                        memory_bytes: program.memory_bytes(),
+                        launches: totals.launches,
+                        guess_ns: totals.launches as f64 * 200.0 + moved / 8.0 + flops / 2.0,
+                        ..planned
+                    },
+                    kernels: program.compiled().cloned().collect(),
+                }
+            }
+        }
+    };
+    block.points.iter().map(draft).collect()
+}
+
+/// Gives equal kernels one number. Texts are long and shared, so they are compared last.
+#[derive(Default)]
+struct Kernels {
+    by_hash: HashMap<u64, Vec<u32>>,
+    sources: Vec<KernelSource>,
+}
+
+impl Kernels {
+    fn intern(&mut self, source: KernelSource) -> u32 {
+        let mut hasher = DefaultHasher::new();
+        (&source.entry, &source.defines, source.language).hash(&mut hasher);
+        let candidates = self.by_hash.entry(hasher.finish()).or_default();
+        let held = candidates
+            .iter()
+            .find(|&&number| same_source(&self.sources[number as usize], &source));
+        if let Some(&number) = held {
+            return number;
+        }
+        let number = self.sources.len() as u32;
+        candidates.push(number);
+        self.sources.push(source);
+        number
+    }
+}

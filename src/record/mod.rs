@@ -4,3 +4,5 @@ pub mod row;
 pub mod journal;
 pub mod tables;
 pub mod exports;
+pub mod environment;
+pub mod folder;

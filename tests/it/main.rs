@@ -3,6 +3,8 @@
 mod support;
 /// Manifests: what is read, what is refused, and how errors look.
 mod manifest;
+/// Conformance of the semi-CRF kernels on the CPU device.
+mod semicrf;
 /// Grids: which points a manifest has, and in which order.
 mod grid;
 /// The semi-Markov CRF's backends of builtins, against its oracle on the CPU device.

@@ -155,3 +155,16 @@ pub(crate) fn semicrf(grid: &str, more: &str) -> String {
          backends = [\"fused\"]\nphases = [\"forward\"]\n{more}\n"
     )
 }
+
+/// Compares `actual` with the file `path`, or writes it there if `SWEEPER_BLESS` is set.
+pub(crate) fn golden(path: &std::path::Path, actual: &str) -> Result<(), String> {
+    if std::env::var_os("SWEEPER_BLESS").is_some() {
+        std::fs::write(path, actual).map_err(|error| error.to_string())?;
+        return Ok(());
+    }
+    let expected = std::fs::read_to_string(path).unwrap_or_default();
+    if expected == actual {
+        return Ok(());
+    }
+    Err(format!("{} differs:\n{actual}", path.display()))
+}

@@ -4,3 +4,10 @@ use crate::program::SourceFile;
 
 /// Arguments and hints for kernels in C.
 pub const CPU_H: SourceFile = SourceFile::embedded("cpu.h", include_str!("cpu.h"));
+
+/// Sixteen floats at a time.
+pub const VECTOR_H: SourceFile = SourceFile::embedded("vector.h", include_str!("vector.h"));
+
+/// Exponential and logarithm of sixteen floats; includes `vector.h`.
+pub const ELEMENTARY_H: SourceFile =
+    SourceFile::embedded("elementary.h", include_str!("elementary.h"));

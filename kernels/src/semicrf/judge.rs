@@ -6,7 +6,7 @@
 
 use super::sizes::{Semiring, Sizes};
 use crate::check::{self, Check, Metric, TensorCheck};
-use crate::tensor::Tensors;
+use crate::tensor::{Tensor, Tensors};
 use crate::workload::{Phase, TensorSpec};
 
 mod best;
@@ -50,6 +50,9 @@ pub fn check(
                     tolerance: VALUE_TOLERANCE,
                 };
             }
+            if spec.name == "entropy" {
+                return entropy_check(sizes, inputs, outputs, expected);
+            }
             let (metric, tolerance) = if is_gradient {
                 (Metric::RelativeL2, gradient_tolerance(sizes.t))
             } else {
@@ -61,6 +64,40 @@ pub fn check(
         .collect();
     Check { tensors }
 }
+
+/// Entropies are differences of log Z and a mean score: a log weight that is rounded at the size of
+/// the scores moves them by as much. So the error is taken relative to the greatest score too.
+fn entropy_check(
+    sizes: &Sizes,
+    inputs: &Tensors,
+    outputs: &Tensors,
+    expected: &Tensors,
+) -> TensorCheck {
+    let scores = sizes.score_specs("");
+    let greatest = scores
+        .iter()
+        .flat_map(|spec| check::elements(&inputs[&spec.name]))
+        .map(f64::abs)
+        .filter(|&score| score < FORBIDDEN)
+        .fold(1.0, f64::max);
+    let scale = |entropies: &Tensor| {
+        let values = check::elements(entropies).map(|entropy| entropy / greatest);
+        Tensor::f64(entropies.shape().to_vec(), values.collect())
+    };
+    // The metric's denominator is at least 1: of the scaled values, at least the greatest score.
+    let out = outputs.get("entropy").map(scale);
+    let expected = scale(&expected["entropy"]);
+    check::compare(
+        "entropy",
+        out.as_ref(),
+        &expected,
+        Metric::MaxRelative,
+        VALUE_TOLERANCE,
+    )
+}
+
+/// Scores beyond this stand for what is forbidden, written as -1e9.
+const FORBIDDEN: f64 = 1e8;
 
 fn all_present(outputs: &Tensors, specs: &[TensorSpec]) -> bool {
     specs.iter().all(|spec| {

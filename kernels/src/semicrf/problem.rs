@@ -1,5 +1,6 @@
 //! The contract of one problem: tensors, oracle, work, and which backend makes its programs.
 
+use super::compiled::{self, Keep};
 use super::generate;
 use super::judge;
 use super::oracle;
@@ -65,10 +66,13 @@ impl Problem for SemiCrfProblem {
         canonical: &CanonicalShape,
         target: &Target,
     ) -> Result<Program, Refusal> {
-        let _ = canonical;
         match backend {
             "streaming" => streaming::program(&self.sizes, phase, target),
             "fused_reference" => reference::program(&self.sizes, phase, target),
+            "fused" => compiled::program(&self.sizes, phase, canonical, target, Keep::Rows),
+            "fused_checkpointing" => {
+                compiled::program(&self.sizes, phase, canonical, target, Keep::Checkpoints)
+            }
             _ => Err(Refusal::Unavailable(format!(
                 "`{backend}` is not part of this build"
             ))),

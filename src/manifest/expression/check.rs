@@ -197,7 +197,7 @@ impl Checker<'_> {
                 } else {
                     "a number"
                 };
-                let message = format!("`{symbol}` takes {wanted}, this is a {}", kind.name());
+                let message = format!("`{symbol}` takes {wanted}, this is {}", kind.noun());
                 let kind = self.mismatch(&node.span, message);
                 (checked, kind)
             }
@@ -246,12 +246,9 @@ impl Checker<'_> {
             kind = Some(Kind::Bool);
             let together = a == b || (a.is_number() && b.is_number());
             if !together {
-                kind = self.mismatch(
-                    span,
-                    format!("a {} is compared with a {}", a.name(), b.name()),
-                );
+                kind = self.mismatch(span, format!("{} is compared with {}", a.noun(), b.noun()));
             } else if op.is_ordering() && !a.is_number() {
-                let message = format!("a {} has no order, only == and !=", a.name());
+                let message = format!("{} has no order, only == and !=", a.noun());
                 kind = self.mismatch(span, message);
             } else if op.is_equality() {
                 self.spell(left, &mut second);
@@ -307,7 +304,7 @@ impl Checker<'_> {
                 && a != b
                 && !(a.is_number() && b.is_number())
             {
-                let message = format!("a {} can't be a {}", a.name(), b.name());
+                let message = format!("{} can't be {}", a.noun(), b.noun());
                 all = self.mismatch(&node.span, message);
             }
             if kind.is_none() {

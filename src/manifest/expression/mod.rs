@@ -54,6 +54,11 @@ impl Kind {
         }
     }
 
+    /// Its name with an article: `an integer`.
+    pub fn noun(self) -> String {
+        crate::manifest::article(self.name())
+    }
+
     fn is_number(self) -> bool {
         matches!(self, Kind::Int | Kind::Float)
     }

@@ -1,0 +1,113 @@
+//! Sizes of the kernels' arrays, each for one sequence. The C sources name the functions here.
+
+use crate::semicrf::sizes::{Semiring, Sizes};
+
+/// Floats of a vector: `LANES` in vector.h.
+pub(super) const LANES: usize = 16;
+
+/// Elements of a chunk: `CHUNK` in flat.h.
+const CHUNK: usize = 4096;
+
+#[derive(Clone, Copy)]
+pub(super) struct Layout {
+    sizes: Sizes,
+    /// Floats of a row of labels, whole vectors.
+    pub(super) pitch: usize,
+    /// Longest duration that fits into the longest sequence.
+    pub(super) longest: usize,
+}
+
+impl Layout {
+    pub(super) fn new(sizes: &Sizes, vectors: usize) -> Self {
+        Layout {
+            sizes: *sizes,
+            pitch: vectors * LANES,
+            longest: sizes.longest().min(sizes.last_end()),
+        }
+    }
+
+    fn has_entropy(&self) -> bool {
+        self.sizes.semiring == Semiring::Entropy
+    }
+
+    /// Log weights, and entropies.
+    pub(super) fn row_floats(&self) -> usize {
+        self.pitch * if self.has_entropy() { 2 } else { 1 }
+    }
+
+    /// Boundaries between checkpoints. Checkpoints hold K C floats each, an interval C floats a
+    /// boundary: their sum is least at sqrt(T K). Not less than the rows that a
+    /// checkpoint holds, and never the first boundary alone.
+    pub(super) fn interval(&self) -> usize {
+        let product = (self.sizes.last_end() * self.longest) as f64;
+        (product.sqrt().ceil() as usize).max(self.longest).max(2)
+    }
+
+    fn is_materialized(&self) -> bool {
+        !self.sizes.is_decomposed()
+    }
+
+    fn transition_tables(&self) -> usize {
+        if self.sizes.transition_per_duration {
+            self.longest
+        } else {
+            1
+        }
+    }
+
+    /// Elements after which rows of labels and vectors begin together again.
+    fn period(&self) -> usize {
+        self.sizes.c >> self.sizes.c.trailing_zeros().min(LANES.ilog2()) << LANES.ilog2()
+    }
+
+    /// `place_messages` in messages.h.
+    pub(super) fn message_floats(&self) -> usize {
+        let planes = match self.sizes.semiring {
+            Semiring::Max => 1,
+            Semiring::Log => 2,
+            Semiring::Entropy => 4,
+        };
+        let width = match (self.is_materialized(), self.sizes.transition_per_duration) {
+            (true, _) => self.longest * self.sizes.c + self.pitch,
+            (false, false) => self.pitch,
+            (false, true) => self.longest * self.pitch + self.pitch,
+        };
+        planes * self.longest * width + self.pitch
+    }
+
+    /// `Flat` in materialized.h, or the tables of decomposed.h.
+    pub(super) fn table_floats(&self) -> usize {
+        if self.is_materialized() {
+            let period = self.period();
+            let chunk = if period >= CHUNK {
+                period
+            } else {
+                CHUNK / period * period
+            };
+            return 2 * (period + self.pitch) + 2 * (chunk + period + 3 * LANES);
+        }
+        let products = if self.has_entropy() { 2 } else { 1 };
+        let rows = self.longest + products * self.transition_tables() * self.sizes.c + 2;
+        rows * self.pitch + self.transition_tables()
+    }
+
+    /// `Targets` in targets.h.
+    pub(super) fn target_floats(&self) -> usize {
+        4 * self.longest * self.pitch
+    }
+
+    /// `Work` of the form's backward pass.
+    pub(super) fn work_floats(&self) -> usize {
+        if self.is_materialized() {
+            let (rows, period) = (self.longest * self.sizes.c + 2 * self.pitch, self.period());
+            3 * rows + 3 * period + period / LANES
+        } else {
+            (self.transition_tables() * self.sizes.c + 7) * self.pitch
+        }
+    }
+
+    /// A sequence's part of the gradients of bias and transition, in decomposed_backward.h.
+    pub(super) fn part_floats(&self) -> usize {
+        (self.longest + self.transition_tables() * self.sizes.c) * self.pitch
+    }
+}

@@ -1,0 +1,60 @@
+//! Exit codes: a contract for scripts.
+
+use std::process::ExitCode;
+
+use crate::execute::supervisor::WorkerError;
+use crate::run::RunError;
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All points ok or skipped by declaration, or nothing to do.
+    Fine,
+    /// The command line.
+    Usage,
+    /// The manifest.
+    Manifest,
+    /// Finished; some points failed.
+    Failures,
+    /// A rerun's outputs differ.
+    Different,
+    /// Files.
+    Files,
+    /// This place can't do it.
+    Impossible,
+    /// Stopped early; run again to go on.
+    Stopped,
+}
+
+impl Exit {
+    /// The number.
+    pub const fn code(self) -> u8 {
+        match self {
+            Exit::Fine => 0,
+            Exit::Usage => 2,
+            Exit::Manifest => 3,
+            Exit::Failures => 4,
+            Exit::Different => 5,
+            Exit::Files => 6,
+            Exit::Impossible => 7,
+            Exit::Stopped => 75,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit.code())
+    }
+}
+
+impl From<&RunError> for Exit {
+    fn from(error: &RunError) -> Self {
+        match error {
+            RunError::Impossible(_) | RunError::Worker(WorkerError::NoDevice(_)) => {
+                Exit::Impossible
+            }
+            RunError::Folder(_) | RunError::Worker(WorkerError::Io(_)) => Exit::Files,
+        }
+    }
+}

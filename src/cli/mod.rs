@@ -1,0 +1,120 @@
+//! The command line: one verb a file. Only this module prints.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub mod exit;
+pub mod screen;
+pub mod place;
+pub mod settings;
+pub mod progress;
+pub mod check;
+pub mod plan;
+pub mod why;
+pub mod run;
+pub mod rerun;
+pub mod runs;
+pub mod cache;
+pub mod devices;
+pub mod workloads;
+pub mod starter;
+pub mod worker;
+
+use exit::Exit;
+
+const EXAMPLES: &str = "\
+Examples:
+  sweeper run manifests/quick.toml              measure, record, write the tables
+  sweeper run manifests/paper.toml --T 128,256  the same with another axis
+  sweeper plan manifests/paper.toml             what would be measured and compiled
+  sweeper runs                                  what was measured here
+  sweeper rerun 3f9a                            repeat a recorded run and compare
+
+Exit codes: 0 fine, 2 usage, 3 bad manifest, 4 some points failed, 5 a rerun differs,
+6 files, 7 this place can't do it, 75 stopped early (run again to go on)";
+
+/// Measures kernels over grids of parameters, checks every result, and writes down how anybody can
+/// run the same thing again.
+#[derive(Parser)]
+#[command(name = "sweeper", version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(flatten)]
+    screen: screen::ScreenArgs,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Plan, compile, measure and record a manifest; run again, only what is missing is measured
+    Run(run::RunArgs),
+    /// Show what a run would do, and why
+    Plan(plan::PlanArgs),
+    /// Say of one point why it is in or out, measured or not, compiled or not
+    Why(why::WhyArgs),
+    /// Validate a manifest
+    Check(check::CheckArgs),
+    /// Fill the kernel cache ahead
+    Compile(run::CompileArgs),
+    /// Repeat a recorded run and compare outputs bit by bit, and times
+    Rerun(rerun::RerunArgs),
+    /// List recorded runs
+    Runs(runs::RunsArgs),
+    /// Show one recorded run
+    Show(runs::ShowArgs),
+    /// Look into the kernel cache and look after it
+    #[command(subcommand)]
+    Cache(cache::CacheVerb),
+    /// List devices that can run here
+    Devices(devices::DevicesArgs),
+    /// Say what works here, and what to install for what does not
+    Doctor(devices::DoctorArgs),
+    /// List workloads, or show one: backends, parameters, tensors, formulas
+    Workloads(workloads::WorkloadsArgs),
+    /// Write a commented starter manifest
+    Init(starter::InitArgs),
+    /// Print the JSON Schema of manifests, for editors
+    Schema,
+    /// Print shell completions
+    Completions(starter::CompletionsArgs),
+    /// Measure on one device (started by `run`)
+    #[command(hide = true)]
+    Worker,
+}
+
+/// Parses the command line and does what it says.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors and go to standard output.
+            let _ = error.print();
+            return if error.use_stderr() {
+                Exit::Usage.into()
+            } else {
+                Exit::Fine.into()
+            };
+        }
+    };
+    let screen = screen::Screen::new(&cli.screen);
+    let exit = match cli.verb {
+        Verb::Run(args) => run::run(&args, &screen),
+        Verb::Plan(args) => plan::plan(&args, &screen),
+        Verb::Why(args) => why::why(&args, &screen),
+        Verb::Check(args) => check::check(&args, &screen),
+        Verb::Compile(args) => run::compile(&args, &screen),
+        Verb::Rerun(args) => rerun::rerun(&args, &screen),
+        Verb::Runs(args) => runs::runs(&args, &screen),
+        Verb::Show(args) => runs::show(&args, &screen),
+        Verb::Cache(verb) => cache::cache(&verb, &screen),
+        Verb::Devices(args) => devices::devices(&args, &screen),
+        Verb::Doctor(args) => devices::doctor(&args, &screen),
+        Verb::Workloads(args) => workloads::workloads(&args, &screen),
+        Verb::Init(args) => starter::init(&args, &screen),
+        Verb::Schema => starter::schema(&screen),
+        Verb::Completions(args) => starter::completions::<Cli>(&args, &screen),
+        Verb::Worker => worker::worker(),
+    };
+    exit.into()
+}

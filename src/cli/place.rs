@@ -1,0 +1,96 @@
+//! What the place offers: processors, scratch, and where the kernel cache goes.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use directories::ProjectDirs;
+
+use crate::manifest::Manifest;
+use crate::manifest::settings::Threads;
+
+/// Processors of the job: the scheduler's allocation first, because visible processors lie on
+/// clusters that do not confine their jobs; then affinity and control group.
+pub fn processors() -> (usize, &'static str) {
+    let number = |name: &str| {
+        env::var(name)
+            .ok()?
+            .split(['(', ','])
+            .next()?
+            .trim()
+            .parse()
+            .ok()
+    };
+    let alone = number("SLURM_NTASKS").is_none_or(|tasks: usize| tasks == 1);
+    let variables = [
+        ("SLURM_CPUS_PER_TASK", true),
+        ("SLURM_CPUS_ON_NODE", alone),
+        ("PBS_NCPUS", true),
+        ("NCPUS", true),
+        ("LSB_DJOB_NUMPROC", true),
+        ("OMP_NUM_THREADS", true),
+    ];
+    for (name, counts) in variables {
+        if let Some(count) = number(name).filter(|&count| counts && count > 0) {
+            return (count, name);
+        }
+    }
+    (
+        std::thread::available_parallelism().map_or(1, usize::from),
+        "affinity and control group",
+    )
+}
+
+/// Threads that compile.
+pub fn compile_threads(manifest: &Manifest) -> usize {
+    match manifest.cache.compile_threads {
+        Threads::All => processors().0,
+        Threads::Count(count) => count as usize,
+    }
+}
+
+/// Where the kernel cache is, and why there.
+pub fn cache_dir(manifest: Option<&Manifest>) -> (PathBuf, &'static str) {
+    if let Some(dir) = manifest.and_then(|manifest| manifest.cache.dir.clone()) {
+        return (dir, "the manifest or --cache-dir");
+    }
+    if let Some(dir) = env::var_os("SWEEPER_CACHE_DIR").filter(|dir| !dir.is_empty()) {
+        return (PathBuf::from(dir), "SWEEPER_CACHE_DIR");
+    }
+    let home = ProjectDirs::from("", "", "sweeper").map(|dirs| dirs.cache_dir().to_owned());
+    match home {
+        Some(dir) if !is_network(&dir) => (dir, "the user's cache folder"),
+        _ => {
+            let scratch = ["SLURM_TMPDIR", "PBS_JOBFS", "LOCAL_SCRATCH", "TMPDIR"]
+                .into_iter()
+                .filter_map(env::var_os)
+                .map(PathBuf::from)
+                .find(|dir| dir.is_dir() && !is_network(dir));
+            let base = scratch.unwrap_or_else(|| PathBuf::from("/tmp"));
+            (
+                base.join("sweeper"),
+                "scratch, because the home folder is on a network",
+            )
+        }
+    }
+}
+
+/// Kinds of file systems that are on a network: NFS, SMB, CIFS, Lustre, GPFS, BeeGFS, Ceph, AFS, 9P.
+const NETWORK: [u32; 10] = [
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x0bd0_0bd0,
+    0x4750_4653,
+    0x1983_0326,
+    0x00c3_6400,
+    0x5346_414f,
+    0x0102_1997,
+];
+
+/// True if a path, or its nearest parent that exists, is on a network file system.
+pub fn is_network(path: &Path) -> bool {
+    let existing = path.ancestors().find(|path| path.exists());
+    let kind = existing.and_then(|path| rustix::fs::statfs(path).ok());
+    kind.is_some_and(|kind| NETWORK.contains(&(kind.f_type as u32)))
+}

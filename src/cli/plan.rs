@@ -1,0 +1,303 @@
+//! `sweeper plan`: what a run would do.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use sweeper_kernels::Refusal;
+use sweeper_kernels::program::{Program, Step};
+
+use super::exit::Exit;
+use super::screen::Screen;
+use super::settings::ManifestArgs;
+use super::{place, why};
+use crate::compile::kernels::{Kernels, Toolchain};
+use crate::manifest::Manifest;
+use crate::manifest::settings::Stopping;
+use crate::plan::{Plan, Planned, describe};
+use crate::quantity;
+use crate::run;
+
+/// Arguments of `plan`.
+#[derive(Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    manifest: ManifestArgs,
+    /// Print the graph for Graphviz
+    #[arg(long, conflicts_with_all = ["list", "explain"])]
+    dot: bool,
+    /// Print a line for each point
+    #[arg(long, conflicts_with = "explain")]
+    list: bool,
+    /// Print the program of a point: an id's first digits, or words such as `T=128 fused forward`
+    #[arg(long, value_name = "POINT")]
+    explain: Option<String>,
+}
+
+/// Shows a plan.
+pub fn plan(args: &PlanArgs, screen: &Screen) -> Exit {
+    let manifest = match args.manifest.load(screen) {
+        Ok(manifest) => manifest,
+        Err(exit) => return exit,
+    };
+    if !args.dot && !args.list && args.explain.is_none() {
+        return show(&manifest, screen);
+    }
+    let plan = match make(&manifest, screen) {
+        Ok(plan) => plan,
+        Err(exit) => return exit,
+    };
+    if let Some(wanted) = &args.explain {
+        return match why::find(&plan, wanted) {
+            Ok(point) => explain(&plan, point, screen),
+            Err(message) => {
+                screen.error(&message);
+                Exit::Usage
+            }
+        };
+    }
+    screen.out(&if args.dot {
+        describe::dot(&plan)
+    } else {
+        describe::list(&plan)
+    });
+    Exit::Fine
+}
+
+/// The plan of a manifest for the device it asks for.
+///
+/// # Errors
+/// The exit code, after the reason was shown.
+pub fn make<'m>(manifest: &'m Manifest, screen: &Screen) -> Result<Plan<'m>, Exit> {
+    match run::device_request(manifest) {
+        Ok(device) => Ok(Plan::new(manifest, run::plan_device(&device))),
+        Err(error) => {
+            screen.error(&error.to_string());
+            Err(Exit::from(&error))
+        }
+    }
+}
+
+/// Shows the summary of a plan.
+pub fn show(manifest: &Manifest, screen: &Screen) -> Exit {
+    let plan = match make(manifest, screen) {
+        Ok(plan) => plan,
+        Err(exit) => return exit,
+    };
+    if screen.json {
+        screen.json(&describe::json(&plan));
+        return Exit::Fine;
+    }
+    screen.line(&format!("{}: {}", manifest.name, manifest.about.trim()));
+    show_points(&plan, screen);
+    show_shapes(&plan, screen);
+    show_kernels(&plan, screen);
+    show_cost(&plan, screen);
+    Exit::Fine
+}
+
+fn show_points(plan: &Plan<'_>, screen: &Screen) {
+    let refused = plan
+        .points
+        .iter()
+        .filter(|point| point.refusal.is_some())
+        .count();
+    screen.line(&format!(
+        "points     {} on {} ({} problems), {} skipped by the manifest, {} sampled out, {refused} refused",
+        plan.points.len(),
+        plan.device.kind.name(),
+        plan.blocks.len(),
+        plan.grid.skips().len(),
+        plan.sampled_out,
+    ));
+    let mut reasons: Vec<(String, usize)> = Vec::new();
+    let skips = plan.grid.skips().iter().map(|skip| skip.reason.to_string());
+    let refusals = plan.points.iter().filter_map(|point| match &point.refusal {
+        Some(Refusal::Undefined(reason) | Refusal::Unavailable(reason)) => Some(reason.clone()),
+        None => None,
+    });
+    for reason in skips.chain(refusals) {
+        match reasons.iter_mut().find(|(held, _)| *held == reason) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((reason, 1)),
+        }
+    }
+    for (reason, count) in reasons {
+        screen.line(&format!("           {count} x {reason}"));
+    }
+}
+
+fn show_shapes(plan: &Plan<'_>, screen: &Screen) {
+    let members = describe::members(plan);
+    screen.line(&format!("shapes     {} canonical shapes", members.len()));
+    if screen.verbose {
+        for (shape, count) in members {
+            let shape = &plan.canonical.shapes()[shape as usize];
+            screen.line(&format!("           {shape}: {count} points"));
+        }
+    }
+    for waste in plan.canonical.waste() {
+        screen.line(&format!(
+            "           {} padded by {} on average, {} at most",
+            waste.name,
+            quantity::percent(waste.mean),
+            quantity::percent(waste.max)
+        ));
+    }
+}
+
+fn show_kernels(plan: &Plan<'_>, screen: &Screen) {
+    let (dir, why) = place::cache_dir(Some(plan.manifest()));
+    let config = sweeper_cache::CacheConfig::new(&dir, plan.manifest().cache.size_bytes);
+    // A plan changes nothing: a cache that does not exist is not made.
+    let cache = dir
+        .exists()
+        .then(|| sweeper_cache::Cache::open(config).ok())
+        .flatten();
+    let toolchain = Toolchain::find(std::env::var_os("CC").map(PathBuf::from));
+    let kernels = Kernels {
+        toolchain: &toolchain,
+        cache: cache.as_ref(),
+        device: &crate::device::cpu::identity::host(),
+        limit: plan.manifest().limits.compile_timeout,
+        require_cached: true,
+    };
+    let cached = plan
+        .kernels
+        .iter()
+        .filter(|source| kernels.is_cached(source))
+        .count();
+    screen.line(&format!(
+        "kernels    {} needed, {cached} in the cache, {} to compile; {} ({why})",
+        plan.kernels.len(),
+        plan.kernels.len() - cached,
+        dir.display()
+    ));
+}
+
+fn show_cost(plan: &Plan<'_>, screen: &Screen) {
+    let most = plan
+        .points
+        .iter()
+        .map(|point| point.memory_bytes)
+        .max()
+        .unwrap_or(0);
+    let limit = plan.manifest().limits.max_memory_bytes;
+    let over = plan
+        .points
+        .iter()
+        .filter(|point| limit.is_some_and(|limit| point.memory_bytes > limit));
+    screen.line(&format!(
+        "memory     {} at most for one point, {} points over the limit",
+        quantity::bytes(most),
+        over.count()
+    ));
+    let samples = match plan.manifest().measure.stopping {
+        Stopping::Repeats(repeats) => f64::from(repeats),
+        Stopping::Adaptive { min_samples, .. } => f64::from(min_samples),
+    };
+    let guess_ns: f64 = plan
+        .points
+        .iter()
+        .map(|point| guess_ns(point, samples))
+        .sum();
+    screen.line(&format!(
+        "time       about {} (a rough guess)",
+        quantity::time_ns(guess_ns)
+    ));
+}
+
+/// One run to check, one to check again, a few to warm up, and the samples; at least what a point
+/// costs however small it is.
+fn guess_ns(point: &Planned, samples: f64) -> f64 {
+    const LEAST_NS: f64 = 2e6;
+    if point.refusal.is_some() {
+        0.0
+    } else {
+        (samples + 5.0) * point.guess_ns + LEAST_NS
+    }
+}
+
+/// Prints the program of a point.
+fn explain(plan: &Plan<'_>, point: &Planned, screen: &Screen) -> Exit {
+    let backend = plan.grid.backend(point.point).name;
+    screen.line(&format!("{} {}", point.id, plan.grid.label(point.point)));
+    screen.line(&format!("canonical shape: {}", plan.shape(point)));
+    let made = plan.problem(point.point).and_then(|problem| {
+        problem
+            .program(
+                backend,
+                point.point.phase,
+                plan.shape(point),
+                &plan.device.target,
+            )
+            .map_err(|refusal| refusal.to_string())
+    });
+    match made {
+        Err(reason) => {
+            screen.line(&format!("no program: {reason}"));
+            return Exit::Fine;
+        }
+        Ok(program) => show_program(&program, screen),
+    }
+    Exit::Fine
+}
+
+fn show_program(program: &Program, screen: &Screen) {
+    screen.line("buffers:");
+    for buffer in &program.buffers {
+        screen.line(&format!(
+            "  {:24} {:>10} x {}  {:10} {}",
+            buffer.name,
+            buffer.len,
+            buffer.dtype,
+            buffer.role.name(),
+            quantity::bytes(buffer.size_bytes())
+        ));
+    }
+    if !program.prologue.is_empty() {
+        screen.line("prologue (untimed):");
+        show_steps(program, &program.prologue, 1, screen);
+    }
+    screen.line("steps (timed):");
+    show_steps(program, &program.steps, 1, screen);
+    let totals = program.totals();
+    screen.line(&format!(
+        "{} launches, {} read, {} written, {} of memory",
+        totals.launches,
+        quantity::bytes(totals.read_bytes),
+        quantity::bytes(totals.written_bytes),
+        quantity::bytes(program.memory_bytes())
+    ));
+}
+
+fn show_steps(program: &Program, steps: &[Step], depth: usize, screen: &Screen) {
+    let indent = "  ".repeat(depth);
+    for step in steps {
+        let text = match step {
+            Step::Repeat { count, body } => {
+                screen.line(&format!("{indent}repeat {count}:"));
+                show_steps(program, body, depth + 1, screen);
+                continue;
+            }
+            Step::Launch {
+                kernel, geometry, ..
+            } => {
+                format!(
+                    "launch {} x{}",
+                    program.kernels[kernel.0].name(),
+                    geometry.grid[0]
+                )
+            }
+            Step::Copy { from, to } => format!(
+                "copy {} -> {}",
+                program.buffers[from.buffer.0].name, program.buffers[to.buffer.0].name
+            ),
+            Step::Fill { view, value } => {
+                format!("fill {} with {value}", program.buffers[view.buffer.0].name)
+            }
+        };
+        let once = program.totals_of(std::slice::from_ref(step));
+        let moved = quantity::bytes(once.read_bytes + once.written_bytes);
+        screen.line(&format!("{indent}{text}  ({moved})"));
+    }
+}

@@ -1,0 +1,249 @@
+//! A run on the screen: a bar on a terminal, plain lines in a log, or one JSON event a line.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+
+use super::screen::Screen;
+use crate::compile::kernels::Origin;
+use crate::execute::outcome::Status;
+use crate::quantity;
+use crate::run::{Ended, Event, Progress};
+
+/// A line in a log at most this often.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Shows a run.
+pub struct Shown<'a> {
+    screen: &'a Screen,
+    bar: ProgressBar,
+    started: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    points: usize,
+    kernels: usize,
+    compiled: usize,
+    logged: Option<Instant>,
+}
+
+impl<'a> Shown<'a> {
+    /// A run that begins now.
+    pub fn new(screen: &'a Screen) -> Self {
+        let shown = screen.interactive && !screen.quiet && !screen.json;
+        let target = if shown {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        let style = "{bar:24} {pos}/{len} points  {per_sec}  {eta} left  {wide_msg}";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Shown {
+            screen,
+            bar,
+            started: Instant::now(),
+            state: Mutex::new(State::default()),
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// How the run ended.
+    pub fn summary(&self, ended: &Ended) {
+        let counts: Vec<String> = ended
+            .statuses
+            .iter()
+            .map(|(status, count)| format!("{count} {status}"))
+            .collect();
+        if self.screen.json {
+            self.screen.line(
+                &json!({
+                    "event": "ended",
+                    "run": ended.run,
+                    "folder": ended.folder,
+                    "statuses": ended.statuses.iter().map(|(status, count)| (status.name(), count))
+                        .collect::<std::collections::BTreeMap<_, _>>(),
+                    "reused": ended.reused,
+                    "written": ended.written,
+                    "compiled": ended.compiled,
+                    "stopped": ended.stopped,
+                })
+                .to_string(),
+            );
+            return;
+        }
+        if self.screen.quiet {
+            return;
+        }
+        let seconds = self.started.elapsed().as_secs_f64();
+        let did = match (ended.written, ended.reused) {
+            (0, reused) if !ended.stopped => {
+                format!("nothing to do, {reused} points measured before")
+            }
+            (written, 0) => format!("{written} points in {seconds:.1} s"),
+            (written, reused) => {
+                format!("{written} points in {seconds:.1} s, {reused} measured before")
+            }
+        };
+        let stopped = if ended.stopped {
+            "stopped early, run again to go on: "
+        } else {
+            ""
+        };
+        let counts = if counts.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", counts.join(", "))
+        };
+        self.screen.line(&format!("{stopped}{did}{counts}"));
+        self.screen
+            .line(&format!("results: {}", ended.folder.display()));
+    }
+
+    fn say(&self, text: &str) {
+        self.bar.suspend(|| self.screen.note(text));
+    }
+
+    fn with_state<R>(&self, change: impl FnOnce(&mut State) -> R) -> Option<R> {
+        self.state.lock().ok().map(|mut state| change(&mut state))
+    }
+
+    fn compiled(
+        &self,
+        name: &str,
+        result: &Result<&crate::compile::kernels::Built, &crate::compile::CompileError>,
+    ) {
+        let progress = self.with_state(|state| {
+            state.compiled += 1;
+            format!("kernel {}/{}", state.compiled, state.kernels)
+        });
+        self.bar
+            .set_message(format!("{} {name}", progress.unwrap_or_default()));
+        match result {
+            Ok(built) if built.origin == Origin::Built && self.screen.verbose => {
+                self.say(&format!(
+                    "compiled {name} in {}",
+                    quantity::time_ns(built.compile_ns as f64)
+                ));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let warning = self.screen.paint("33;1", "warning");
+                self.say(&format!("{warning}: {name}: {error}"));
+            }
+        }
+    }
+
+    fn row(&self, row: &crate::record::row::Row, label: &str, done: usize) {
+        self.bar.set_position(done as u64);
+        let status = row.outcome.status;
+        let reason = row.outcome.reason.as_deref().unwrap_or_default();
+        if self.screen.verbose {
+            let time = row
+                .summary()
+                .map(|summary| quantity::time_ns(summary.median));
+            self.say(&format!(
+                "{label}: {}",
+                time.unwrap_or_else(|| format!("{status}: {reason}"))
+            ));
+        } else if !matches!(status, Status::Ok | Status::Skipped | Status::Pruned) {
+            let warning = self.screen.paint("33;1", status.name());
+            self.say(&format!("{label}: {warning}: {reason}"));
+        }
+        if self.screen.interactive {
+            return;
+        }
+        let due = self.with_state(|state| {
+            let due = state
+                .logged
+                .is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL);
+            if due {
+                state.logged = Some(Instant::now());
+            }
+            due.then_some(state.points)
+        });
+        if let Some(Some(points)) = due {
+            let seconds = self.started.elapsed().as_secs_f64();
+            self.say(&format!(
+                "{done}/{points} points after {seconds:.0} s, last: {label}"
+            ));
+        }
+    }
+
+    fn event_json(&self, event: &Event<'_>) {
+        let line = match event {
+            Event::Started {
+                run,
+                folder,
+                points,
+                finished,
+                device,
+            } => json!({
+                "event": "started", "run": run, "folder": folder, "points": points,
+                "finished": finished, "device": device,
+            }),
+            Event::Compiling { kernels } => json!({ "event": "compiling", "kernels": kernels }),
+            Event::Compiled { name, result } => match result {
+                Ok(built) => json!({
+                    "event": "compiled", "kernel": name, "key": built.artifact.key,
+                    "hit": built.origin == Origin::Hit, "compile_ns": built.compile_ns,
+                }),
+                Err(error) => {
+                    json!({ "event": "compiled", "kernel": name, "error": error.to_string() })
+                }
+            },
+            Event::Working { .. } => return,
+            Event::Row { row, label, done } => json!({
+                "event": "row", "label": label, "done": done, "point": row.point,
+                "status": row.outcome.status, "reason": row.outcome.reason,
+                "median_ns": row.summary().map(|summary| summary.median),
+            }),
+            Event::Warning(text) => json!({ "event": "warning", "text": text }),
+        };
+        self.screen.line(&line.to_string());
+    }
+}
+
+impl Progress for Shown<'_> {
+    fn event(&self, event: &Event<'_>) {
+        if self.screen.json {
+            return self.event_json(event);
+        }
+        match event {
+            Event::Started {
+                run,
+                points,
+                finished,
+                device,
+                ..
+            } => {
+                self.with_state(|state| state.points = *points);
+                self.bar.set_length(*points as u64);
+                self.bar.set_position(*finished as u64);
+                self.bar.reset_eta();
+                let before = match finished {
+                    0 => String::new(),
+                    _ => format!(", {finished} measured before"),
+                };
+                self.say(&format!("run {run}: {points} points on {device}{before}"));
+            }
+            Event::Compiling { kernels } => {
+                self.with_state(|state| (state.kernels, state.compiled) = (*kernels, 0));
+            }
+            Event::Compiled { name, result } => self.compiled(name, result),
+            Event::Working { label, .. } => self.bar.set_message((*label).to_owned()),
+            Event::Row { row, label, done } => self.row(row, label, *done),
+            Event::Warning(text) => self.bar.suspend(|| self.screen.warning(text)),
+        }
+    }
+}

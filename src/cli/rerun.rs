@@ -1,0 +1,205 @@
+//! `sweeper rerun`: the same again, and whether it is the same.
+
+use std::collections::HashMap;
+
+use clap::Args;
+use serde_json::json;
+
+use super::exit::Exit;
+use super::screen::Screen;
+use super::{place, run, runs, settings, worker};
+use crate::compile::kernels::Toolchain;
+use crate::execute::outcome::Status;
+use crate::identity::PointId;
+use crate::manifest::{OverrideOrigin, Overrides};
+use crate::record::environment::RunIdentity;
+use crate::record::folder::Recorded;
+use crate::record::row::Row;
+use crate::run::{self as engine, Request};
+
+/// Arguments of `rerun`.
+#[derive(Args)]
+pub struct RerunArgs {
+    /// First digits of the run's id, or its folder
+    run: String,
+    #[command(flatten)]
+    place: runs::Place,
+    /// Run although the toolchain, the device or the program differ
+    #[arg(long)]
+    anyway: bool,
+}
+
+/// Repeats a recorded run.
+pub fn rerun(args: &RerunArgs, screen: &Screen) -> Exit {
+    let recorded = match runs::find(&args.run, &args.place.output_dir) {
+        Ok(recorded) => recorded,
+        Err(message) => {
+            screen.error(&message);
+            return Exit::Files;
+        }
+    };
+    let mut overrides = Overrides::new();
+    if let Some(dir) = recorded.path.parent() {
+        let origin = OverrideOrigin::Flag("--output-dir".to_owned());
+        overrides.push("output.dir", dir.to_string_lossy(), origin);
+    }
+    let manifest = match settings::load(&recorded.path.join("manifest.toml"), &overrides, screen) {
+        Ok(manifest) => manifest,
+        Err(exit) => return exit,
+    };
+    if let Err(exit) = refuse(&recorded, &manifest, args.anyway, screen) {
+        return exit;
+    }
+    let Ok(worker) = worker::command() else {
+        return Exit::Files;
+    };
+    let request = Request {
+        worker,
+        resolved: manifest.resolved_toml(),
+        command: std::env::args().collect(),
+        fresh: true,
+        require_cached: false,
+        skip_precompile: false,
+        save_tensors: None,
+        cache_dir: Some(place::cache_dir(Some(&manifest)).0),
+        compile_threads: place::compile_threads(&manifest),
+    };
+    let ended = match run::execute(&manifest, &request, screen) {
+        Ok(ended) => ended,
+        Err(exit) => return exit,
+    };
+    let again = Recorded::read(&ended.folder).and_then(|run| run.rows());
+    match (recorded.rows(), again) {
+        (Ok(before), Ok(after)) => compare(&before, &after, ended.stopped, screen),
+        (Err(error), _) | (_, Err(error)) => {
+            screen.error(&error.to_string());
+            Exit::Files
+        }
+    }
+}
+
+/// Refuses where this is not the place or the program that the run was made with.
+fn refuse(
+    recorded: &Recorded,
+    manifest: &crate::manifest::Manifest,
+    anyway: bool,
+    screen: &Screen,
+) -> Result<(), Exit> {
+    let device = engine::device_request(manifest).map_err(|error| {
+        screen.error(&error.to_string());
+        Exit::from(&error)
+    })?;
+    let toolchain = Toolchain::find(std::env::var_os("CC").map(std::path::PathBuf::from));
+    let here = RunIdentity::new(
+        manifest.hash(),
+        vec![engine::local_device(device.kind)],
+        &engine::toolchain_for(device.kind, &toolchain),
+    );
+    let differences = here.differences(&recorded.environment.identity);
+    for difference in &differences {
+        let text = format!(
+            "{} differs: here {}, recorded {}",
+            difference.field, difference.own, difference.other
+        );
+        if anyway {
+            screen.warning(&text)
+        } else {
+            screen.error(&text)
+        }
+    }
+    if differences.is_empty() || anyway {
+        return Ok(());
+    }
+    screen.error("this would not be the same run; --anyway runs it all the same");
+    Err(Exit::Impossible)
+}
+
+/// Compares outputs bit by bit, and times by the intervals of their medians.
+fn compare(before: &[Row], after: &[Row], stopped: bool, screen: &Screen) -> Exit {
+    let old: HashMap<PointId, &Row> = before.iter().map(|row| (row.point, row)).collect();
+    let mut tally = Tally::default();
+    for row in after {
+        if let Some(old) = old.get(&row.point) {
+            tally.add(old, row);
+        }
+    }
+    tally.show(screen);
+    match () {
+        () if tally.differ > 0 || tally.status > 0 => Exit::Different,
+        () if stopped => Exit::Stopped,
+        () => Exit::Fine,
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    identical: usize,
+    differ: usize,
+    status: usize,
+    slower: usize,
+    faster: usize,
+    ratios: Vec<f64>,
+    lines: Vec<String>,
+}
+
+impl Tally {
+    fn add(&mut self, old: &Row, new: &Row) {
+        if old.outcome.status != new.outcome.status {
+            self.status += 1;
+            self.lines.push(format!(
+                "{}: was {}, is {}",
+                new.point, old.outcome.status, new.outcome.status
+            ));
+            return;
+        }
+        if new.outcome.status != Status::Ok {
+            return;
+        }
+        let digest = |row: &Row| row.outcome.measurement.as_ref()?.output_digest.clone();
+        match (digest(old), digest(new)) {
+            (Some(old), Some(now)) if old == now => self.identical += 1,
+            (Some(old), Some(now)) => {
+                self.differ += 1;
+                self.lines.push(format!(
+                    "{}: outputs were {old:.12}, are {now:.12}",
+                    new.point
+                ));
+            }
+            _ => {}
+        }
+        if let (Some(old), Some(new)) = (old.summary(), new.summary()) {
+            self.ratios.push(new.median / old.median);
+            self.slower += usize::from(new.interval.low > old.interval.high);
+            self.faster += usize::from(new.interval.high < old.interval.low);
+        }
+    }
+
+    fn show(&self, screen: &Screen) {
+        let logs: f64 = self.ratios.iter().map(|ratio| ratio.ln()).sum();
+        let mean = (logs / self.ratios.len().max(1) as f64).exp();
+        if screen.json {
+            screen.line(
+                &json!({
+                    "event": "compared", "identical": self.identical, "differ": self.differ,
+                    "status_differs": self.status, "time_ratio_geometric_mean": mean,
+                    "slower": self.slower, "faster": self.faster,
+                })
+                .to_string(),
+            );
+            return;
+        }
+        for line in &self.lines {
+            screen.line(line);
+        }
+        screen.line(&format!(
+            "outputs: {} bit-identical, {} differ, {} rows of another status",
+            self.identical, self.differ, self.status
+        ));
+        screen.line(&format!(
+            "times: {mean:.3} of before (geometric mean of {}); intervals apart: {} slower, {} faster",
+            self.ratios.len(),
+            self.slower,
+            self.faster
+        ));
+    }
+}

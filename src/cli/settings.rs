@@ -1,0 +1,141 @@
+//! Manifests with the settings that a command line lays over them.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+use super::exit::Exit;
+use super::screen::Screen;
+use crate::manifest::overrides::{FLAGS, FlagInfo};
+use crate::manifest::render::{Colour, render};
+use crate::manifest::{Diagnostics, Manifest, Overrides, Sources, registry};
+
+/// A manifest, and settings that are laid over it.
+#[derive(Args)]
+pub struct ManifestArgs {
+    /// The manifest, a TOML file
+    pub manifest: PathBuf,
+    #[command(flatten)]
+    settings: Settings,
+    /// Make warnings errors
+    #[arg(long, short = 'D')]
+    deny_warnings: bool,
+}
+
+/// `--set`, and the flags of guide 000, in the order typed.
+struct Settings {
+    sets: Vec<String>,
+    flags: Vec<(&'static str, String)>,
+}
+
+fn name(flag: &'static str) -> &'static str {
+    flag.trim_start_matches('-')
+}
+
+fn argument(known: &'static FlagInfo) -> Arg {
+    let first = name(known.flags[0]);
+    let aliases = known.flags[1..].iter().map(|flag| name(flag));
+    let argument = Arg::new(first)
+        .long(first)
+        .visible_aliases(aliases)
+        .help(format!("{} ({})", known.about, known.path))
+        .help_heading("Settings");
+    match known.value {
+        Some(_) => argument.action(ArgAction::SetTrue),
+        None => argument.value_name("VALUE").allow_hyphen_values(true),
+    }
+}
+
+impl Args for Settings {
+    fn augment_args(command: Command) -> Command {
+        let set = Arg::new("set")
+            .long("set")
+            .value_name("KEY=VALUE")
+            .action(ArgAction::Append)
+            .help("Override any key of the manifest, such as grid.T=256,512")
+            .help_heading("Settings");
+        command.arg(set).args(FLAGS.iter().map(argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Settings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let sets = matches
+            .get_many::<String>("set")
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect();
+        let mut flags = Vec::new();
+        for known in FLAGS {
+            let id = name(known.flags[0]);
+            if known.value.is_some() {
+                if matches.get_flag(id) {
+                    flags.push((known.flags[0], String::new()));
+                }
+            } else if let Some(value) = matches.get_one::<String>(id) {
+                flags.push((known.flags[0], value.clone()));
+            }
+        }
+        Ok(Settings { sets, flags })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl ManifestArgs {
+    /// The manifest with all settings resolved; warnings are shown.
+    ///
+    /// # Errors
+    /// [`Exit::Manifest`] or [`Exit::Usage`], after everything that is wrong was shown.
+    pub fn load(&self, screen: &Screen) -> Result<Manifest, Exit> {
+        let mut overrides = Overrides::new();
+        overrides.deny_lints = self.deny_warnings;
+        for assignment in &self.settings.sets {
+            if let Err(diagnostic) = overrides.set(assignment) {
+                screen.to_stderr(&Diagnostics::from(diagnostic).to_string());
+                return Err(Exit::Usage);
+            }
+        }
+        for (flag, value) in &self.settings.flags {
+            overrides.flag(flag, Some(value));
+        }
+        load(&self.manifest, &overrides, screen)
+    }
+}
+
+/// Reads and resolves a manifest.
+///
+/// # Errors
+/// [`Exit::Manifest`], after everything that is wrong was shown.
+pub fn load(path: &Path, overrides: &Overrides, screen: &Screen) -> Result<Manifest, Exit> {
+    let colour = if screen.colour {
+        Colour::Always
+    } else {
+        Colour::Never
+    };
+    let mut sources = Sources::read(path).map_err(|wrong| {
+        screen.to_stderr(&render(&wrong, colour));
+        Exit::Manifest
+    })?;
+    sources.read_for(overrides);
+    match Manifest::resolve(&sources, overrides, &registry()) {
+        Ok(manifest) => {
+            if !manifest.warnings().is_empty() && !screen.quiet {
+                screen.to_stderr(&render(manifest.warnings(), colour));
+            }
+            Ok(manifest)
+        }
+        Err(wrong) => {
+            screen.to_stderr(&render(&wrong, colour));
+            Err(Exit::Manifest)
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! `sweeper init`, `schema` and `completions`: help for those who write manifests.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::exit::Exit;
+use super::screen::Screen;
+use crate::manifest::registry;
+
+/// Arguments of `init`.
+#[derive(Args)]
+pub struct InitArgs {
+    /// The file to write; it must not exist
+    #[arg(default_value = "sweep.toml")]
+    path: PathBuf,
+}
+
+/// Arguments of `completions`.
+#[derive(Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+/// Writes a starter manifest.
+pub fn init(args: &InitArgs, screen: &Screen) -> Exit {
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&args.path)
+        .and_then(|mut file| file.write_all(b""));
+    match written {
+        Ok(()) => {
+            let path = args.path.display();
+            screen.line(&format!("wrote {path}; next: sweeper plan {path}"));
+            Exit::Fine
+        }
+        Err(error) => {
+            screen.error(&format!("{}: {error}", args.path.display()));
+            Exit::Files
+        }
+    }
+}
+
+/// Prints the JSON Schema of manifests.
+pub fn schema(screen: &Screen) -> Exit {
+    screen.json(&registry().len());
+    Exit::Fine
+}
+
+/// Prints completions for a shell.
+pub fn completions<C: CommandFactory>(args: &CompletionsArgs, screen: &Screen) -> Exit {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut C::command(), "sweeper", &mut text);
+    screen.out(&String::from_utf8_lossy(&text));
+    Exit::Fine
+}

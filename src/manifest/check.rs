@@ -1,0 +1,306 @@
+//! What can be judged on all points only: expressions without a value, cases without a point, rules
+//! that never fire, values that are never reached, points that are the same.
+
+use std::collections::BTreeMap;
+
+use sweeper_kernels::Value;
+
+use super::Manifest;
+use super::build::Places;
+use super::case::{Case, ParameterSource};
+use super::diagnostics::Code;
+use super::dimensions::{Misfit, fitted};
+use super::expression::{EvalError, Operand};
+use super::rules::VARIANTS;
+use super::section::Context;
+use super::text::At;
+use super::wire::WireText;
+use crate::grid::walk::{Part, Verdict, Visit, Walker};
+use crate::grid::{Layout, Merger, Problems, answer};
+
+/// No sweep has more combinations than this.
+const MAX_COMBINATIONS: u64 = 10_000_000;
+
+/// Walks every case once and reports what is wrong with its points.
+pub(super) fn check(cx: &mut Context<'_>, manifest: &Manifest, places: &[Places]) {
+    let mut merger = Merger::default();
+    let mut tally = Tally::default();
+    for (case, places) in manifest.cases.iter().zip(places) {
+        let layout = Layout::new(case).filter(|_| combinations(case) <= MAX_COMBINATIONS);
+        let Some(layout) = layout else {
+            let message = format!("the case `{}` has too many points", case.name);
+            cx.report(Code::GridTooLarge, places.name, message)
+                .label(format!("over {MAX_COMBINATIONS} combinations"));
+            continue;
+        };
+        let mut survey = Survey::new(manifest, case, places);
+        Walker::new(case, &layout).run(|visit| survey.visit(&visit, &layout, &mut merger));
+        survey.report(cx, &mut tally);
+    }
+    tally.report(cx);
+}
+
+fn combinations(case: &Case) -> u64 {
+    let variants = case.backends.len() as u64 * case.phases.len() as u64;
+    let dimensions = case.dimensions.iter();
+    dimensions.fold(variants, |all, dimension| {
+        all.saturating_mul(dimension.swept as u64)
+    })
+}
+
+/// What the walk over one case found.
+struct Survey<'m> {
+    case: &'m Case,
+    places: &'m Places,
+    problems: Problems<'m>,
+    points: u64,
+    merged: u64,
+    /// Whether each row of each dimension is in some point.
+    reached: Vec<Vec<bool>>,
+    /// Whether each rule was of consequence for some combination.
+    fired: BTreeMap<Part, bool>,
+    outcomes: Vec<bool>,
+    /// The first failure of each expression.
+    failures: BTreeMap<Part, (EvalError, String)>,
+    misfits: BTreeMap<usize, (Value, String)>,
+    script: Option<(String, String)>,
+}
+
+/// Rules and values of all cases, by place: one that is of use anywhere is of use.
+#[derive(Default)]
+struct Tally {
+    rules: BTreeMap<At, bool>,
+    values: BTreeMap<(At, String, String), bool>,
+}
+
+impl<'m> Survey<'m> {
+    fn new(manifest: &Manifest, case: &'m Case, places: &'m Places) -> Self {
+        let mut fired = BTreeMap::new();
+        let rules = (0..case.restrict.len()).map(Part::Restrict);
+        let rules = rules.chain((0..case.require.len()).map(Part::Require));
+        let rules = rules.chain((0..case.exclude.len()).map(Part::Exclude));
+        fired.extend(rules.map(|part| (part, false)));
+        Survey {
+            case,
+            places,
+            problems: Problems::new(manifest, case),
+            points: 0,
+            merged: 0,
+            reached: places
+                .rows
+                .iter()
+                .map(|rows| vec![false; rows.len()])
+                .collect(),
+            fired,
+            outcomes: vec![false; case.null.as_ref().map_or(0, |null| null.outcomes.len())],
+            failures: BTreeMap::new(),
+            misfits: BTreeMap::new(),
+            script: None,
+        }
+    }
+
+    fn visit(&mut self, visit: &Visit<'_, 'm>, layout: &Layout, merger: &mut Merger) {
+        if let Verdict::Failed(part, error) = &visit.verdict {
+            let describe = || (error.clone(), describe(self.case, visit.slots));
+            self.failures.entry(*part).or_insert_with(describe);
+            return;
+        }
+        self.rules(visit);
+        if visit.verdict != Verdict::Kept {
+            return;
+        }
+        self.points += 1;
+        for (index, rows) in self.reached.iter_mut().enumerate() {
+            if let Some(reached) = rows.get_mut(layout.digit(visit.code, index)) {
+                *reached = true;
+            }
+        }
+        self.parameters(visit);
+        self.script(visit);
+        let problem = merger.problem(self.problems.id(visit));
+        let backend = self.case.backends[visit.backend].0.name;
+        if !merger.is_new(problem, backend, visit.phase) {
+            self.merged += 1;
+        }
+    }
+
+    /// Notes which rules are of consequence, one after the other as if it were alone.
+    fn rules(&mut self, visit: &Visit<'_, 'm>) {
+        let slots = visit.slots;
+        let case = self.case;
+        for (part, fired) in self.fired.iter_mut().filter(|(_, fired)| !**fired) {
+            *fired = match *part {
+                Part::Exclude(index) => case.exclude[index].when.holds(slots) == Ok(true),
+                Part::Require(index) => case.require[index].when.holds(slots) == Ok(false),
+                Part::Restrict(index) => {
+                    let rule = &case.restrict[index];
+                    let held = slots[VARIANTS + rule.variable];
+                    let listed = rule.values.iter().any(|value| Operand::from(value) == held);
+                    let when = rule
+                        .when
+                        .as_ref()
+                        .map_or(Ok(true), |when| when.holds(slots));
+                    !listed && when == Ok(true)
+                }
+                Part::When(_) | Part::Derived(_) => true,
+            };
+        }
+    }
+
+    /// Checks that derived values are what the parameters they give can be.
+    fn parameters(&mut self, visit: &Visit<'_, 'm>) {
+        let case = self.case;
+        for (parameter, source) in case.workload.0.parameters.iter().zip(&case.parameters) {
+            let ParameterSource::Derived(index) = source else {
+                continue;
+            };
+            let value = Value::from(visit.slots[VARIANTS + case.variables.len() + index]);
+            if let Err(misfit) = fitted(&value, &parameter.kind) {
+                let wanted = match misfit {
+                    Misfit::Kind(wanted) => wanted.to_owned(),
+                    Misfit::Bounds(wanted) => wanted,
+                    Misfit::Word(words) => format!("one of {}", words.join(" ")),
+                };
+                let what = format!("must be {wanted}, at {}", describe(case, visit.slots));
+                self.misfits.entry(*index).or_insert((value, what));
+            }
+        }
+    }
+
+    /// Tries the script of the test device.
+    fn script(&mut self, visit: &Visit<'_, 'm>) {
+        let Some(null) = &self.case.null else { return };
+        for ((when, _), fired) in null.outcomes.iter().zip(&mut self.outcomes) {
+            *fired = *fired || when.holds(visit.slots) == Ok(true);
+        }
+        let wrong = match answer(null, visit.slots) {
+            Err(error) => error.to_string(),
+            Ok(answer) if !answer.time_ns.is_finite() || answer.time_ns <= 0.0 => {
+                format!("`time_ns` is {}", answer.time_ns)
+            }
+            Ok(answer) if answer.memory_bytes.is_some_and(|bytes| bytes < 0.0) => {
+                "`memory_bytes` is less than zero".to_owned()
+            }
+            Ok(_) => return,
+        };
+        if self.script.is_none() {
+            self.script = Some((wrong, describe(self.case, visit.slots)));
+        }
+    }
+
+    fn report(self, cx: &mut Context<'_>, tally: &mut Tally) {
+        let places = self.places;
+        for (part, (error, point)) in &self.failures {
+            let Some(text) = places.text(*part) else {
+                continue;
+            };
+            let at = cx.texts.inside(text.at, &text.text, error.span.clone());
+            cx.report(Code::Arithmetic, at, format!("`{}` has no value", text.key))
+                .label(error.to_string())
+                .help(format!("at {point}"));
+        }
+        for (index, (value, what)) in &self.misfits {
+            let text = &places.derived[*index];
+            let message = format!("the parameter `{}` can't be {value}", text.key);
+            cx.report(Code::DerivedParameter, text.at, message)
+                .label(what.clone());
+        }
+        if let Some((wrong, point)) = &self.script {
+            let message = format!("the scripted device has no answer: {wrong}");
+            cx.report(Code::NullScript, places.name, message)
+                .label(format!("at {point}"));
+        }
+        if self.failures.is_empty() && self.points == 0 {
+            let message = format!("no point of the case `{}` is left", self.case.name);
+            cx.report(Code::EmptyCase, places.name, message)
+                .label("every combination is left out")
+                .help("`sweeper check` prints how many each rule leaves");
+        }
+        if self.merged > 0 {
+            let count = self.merged;
+            let message = format!(
+                "{count} points of `{}` are the same as others",
+                self.case.name
+            );
+            cx.report(Code::Merged, places.name, message)
+                .label("measured once");
+        }
+        self.count(tally);
+    }
+
+    fn count(&self, tally: &mut Tally) {
+        let rules = self.fired.iter().filter(|_| self.failures.is_empty());
+        for (part, fired) in rules {
+            let at = match part {
+                Part::Restrict(index) => Some(self.places.restrict[*index].0),
+                other => self.places.text(*other).map(|text| text.at),
+            };
+            if let Some(at) = at {
+                *tally.rules.entry(at).or_default() |= *fired;
+            }
+        }
+        for (index, rows) in self.reached.iter().enumerate() {
+            let dimension = &self.case.dimensions[index];
+            let names: Vec<&str> = dimension
+                .columns
+                .iter()
+                .map(|column| &*self.case.variables[*column].name)
+                .collect();
+            for (row, reached) in rows.iter().enumerate() {
+                let values: Vec<String> =
+                    dimension.rows[row].iter().map(Value::to_string).collect();
+                let key = (
+                    self.places.rows[index][row],
+                    names.join(", "),
+                    values.join(", "),
+                );
+                *tally.values.entry(key).or_default() |= *reached || self.points == 0;
+            }
+        }
+    }
+}
+
+impl Places {
+    fn text(&self, part: Part) -> Option<&WireText> {
+        match part {
+            Part::When(index) => self.when.get(index)?.as_ref(),
+            Part::Derived(index) => self.derived.get(index),
+            Part::Restrict(index) => self.restrict.get(index)?.1.as_ref(),
+            Part::Require(index) => self.require.get(index),
+            Part::Exclude(index) => self.exclude.get(index),
+        }
+    }
+}
+
+impl Tally {
+    fn report(self, cx: &mut Context<'_>) {
+        for (at, fired) in self.rules {
+            if !fired {
+                cx.report(Code::NeverFires, at, "this rule never leaves anything out")
+                    .label("true of no combination, or of all");
+            }
+        }
+        for ((at, names, values), reached) in self.values {
+            if !reached {
+                let message = format!("the value {values} of `{names}` is in no point");
+                cx.report(Code::NeverReached, at, message)
+                    .label("every point with it is left out");
+            }
+        }
+    }
+}
+
+/// The axes of a combination, for people.
+fn describe(case: &Case, slots: &[Operand<'_>]) -> String {
+    let given = case
+        .variables
+        .iter()
+        .zip(&slots[VARIANTS..])
+        .filter(|(variable, _)| variable.given);
+    let axes: Vec<String> = given
+        .map(|(variable, value)| format!("{}={value}", variable.name))
+        .collect();
+    format!("{} {} {}", axes.join(" "), slots[0], slots[1])
+        .trim()
+        .to_owned()
+}

@@ -1,0 +1,230 @@
+//! The identity of a manifest: the canonical form of the keys that change what rows mean.
+//!
+//! Hashed: grid, zips, tables, derived values, cases, restrict / require / exclude / include, buckets,
+//! canonical, sampling, seed, measure, the script of the test device. Not hashed: names, `about`,
+//! tags, reasons, `needs`, every order (of keys, values, cases, rules), and the sections `[cache]`,
+//! `[device]`, `[output]`, `[report]`, `[limits]` and `plan.order`, which are stored with the run.
+
+use super::Manifest;
+use super::case::{Case, Dimension, Include, Restrict};
+use super::expression::Expression;
+use super::settings::{Canonical, Stopping, Warmup, Word};
+use crate::identity::{Digest, Encoder, ManifestHash};
+
+use sweeper_kernels::Value;
+
+pub(super) fn hash(manifest: &Manifest) -> ManifestHash {
+    let mut encoder = Encoder::new("manifest");
+    encoder.unsigned("seed", manifest.seed);
+    encoder.set("cases", manifest.cases.iter().map(case).collect());
+    encoder.list("buckets", manifest.plan.buckets.len());
+    for (name, list) in &manifest.plan.buckets {
+        encoder.list(name, list.len());
+        list.iter().for_each(|bucket| {
+            encoder.unsigned("bucket", *bucket);
+        });
+    }
+    match manifest.plan.canonical {
+        Canonical::Dominating => encoder.text("canonical", "dominating"),
+        Canonical::Published {
+            max_canonical_shapes,
+            samples_per_shape,
+        } => encoder
+            .text("canonical", "published")
+            .unsigned("max_canonical_shapes", max_canonical_shapes.into())
+            .unsigned("samples_per_shape", samples_per_shape.into()),
+    };
+    measure(&mut encoder, manifest);
+    if let Some(null) = &manifest.null {
+        encoder.value("noise", &Value::Float(null.noise));
+    }
+    ManifestHash(encoder.finish())
+}
+
+fn measure(encoder: &mut Encoder, manifest: &Manifest) {
+    let measure = &manifest.measure;
+    match measure.stopping {
+        Stopping::Repeats(repeats) => encoder.unsigned("repeats", repeats.into()),
+        Stopping::Adaptive {
+            min_samples,
+            max_samples,
+            max_rel_ci,
+            max_time,
+        } => encoder
+            .unsigned("min_samples", min_samples.into())
+            .unsigned("max_samples", max_samples.into())
+            .value("max_rel_ci", &Value::Float(max_rel_ci))
+            .unsigned(
+                "max_ns",
+                u64::try_from(max_time.as_nanos()).unwrap_or(u64::MAX),
+            ),
+    };
+    match measure.warmup {
+        Warmup::Auto => encoder.text("warmup", "auto"),
+        Warmup::Runs(runs) => encoder.unsigned("warmup", runs.into()),
+    };
+    encoder
+        .text("l2", measure.l2.word())
+        .value("verify", &Value::Bool(measure.verify));
+}
+
+fn case(case: &Case) -> Digest {
+    let mut encoder = Encoder::new("case");
+    encoder
+        .text("workload", case.workload.0.name)
+        .text("dtype", case.dtype.name())
+        .set(
+            "backends",
+            case.backends
+                .iter()
+                .map(|backend| word(backend.0.name))
+                .collect(),
+        )
+        .set(
+            "phases",
+            case.phases.iter().map(|phase| word(phase.name())).collect(),
+        );
+    if let Some(inputs) = &case.inputs {
+        encoder.digest("inputs", &inputs.digest);
+    }
+    let all = |expressions: &mut dyn Iterator<Item = &Expression>| {
+        expressions
+            .map(|expression| word(expression.canonical()))
+            .collect()
+    };
+    encoder
+        .set(
+            "dimensions",
+            case.dimensions
+                .iter()
+                .map(|each| dimension(case, each))
+                .collect(),
+        )
+        .set(
+            "derive",
+            case.derived
+                .iter()
+                .map(|each| named(&each.name, &each.expression))
+                .collect(),
+        )
+        .set(
+            "restrict",
+            case.restrict
+                .iter()
+                .map(|each| restrict(case, each))
+                .collect(),
+        )
+        .set(
+            "require",
+            all(&mut case.require.iter().map(|rule| &rule.when)),
+        )
+        .set(
+            "exclude",
+            all(&mut case.exclude.iter().map(|rule| &rule.when)),
+        )
+        .set(
+            "include",
+            case.include
+                .iter()
+                .map(|each| include(case, each))
+                .collect(),
+        );
+    if let Some(null) = &case.null {
+        encoder.text("time_ns", null.time_ns.canonical());
+        if let Some(memory) = &null.memory_bytes {
+            encoder.text("memory_bytes", memory.canonical());
+        }
+        encoder.list("outcomes", null.outcomes.len());
+        for (when, status) in &null.outcomes {
+            encoder
+                .text("when", when.canonical())
+                .text("status", status.word());
+        }
+    }
+    encoder.finish()
+}
+
+fn word(word: &str) -> Digest {
+    Encoder::new("word").text("word", word).finish()
+}
+
+fn named(name: &str, expression: &Expression) -> Digest {
+    let mut encoder = Encoder::new("derived");
+    encoder
+        .text("name", name)
+        .text("is", expression.canonical());
+    encoder.finish()
+}
+
+fn dimension(case: &Case, dimension: &Dimension) -> Digest {
+    let rows = dimension.rows[..dimension.swept].iter();
+    let mut encoder = Encoder::new("dimension");
+    encoder.set(
+        "rows",
+        rows.map(|values| row(case, dimension, values)).collect(),
+    );
+    if let Some(conditional) = &dimension.when {
+        encoder
+            .text("when", conditional.condition.canonical())
+            .digest("else", &row(case, dimension, &conditional.otherwise));
+    }
+    encoder.finish()
+}
+
+/// A row as named values: the order of columns does not matter.
+fn row(case: &Case, dimension: &Dimension, values: &[Value]) -> Digest {
+    let names = dimension
+        .columns
+        .iter()
+        .map(|column| &case.variables[*column].name);
+    let cells = names.zip(values).map(|(name, value)| {
+        let mut encoder = Encoder::new("cell");
+        encoder.text("name", name).value("is", value);
+        encoder.finish()
+    });
+    Encoder::new("row").set("cells", cells.collect()).finish()
+}
+
+fn restrict(case: &Case, restrict: &Restrict) -> Digest {
+    let values = restrict.values.iter().map(|value| {
+        let mut encoder = Encoder::new("value");
+        encoder.value("is", value);
+        encoder.finish()
+    });
+    let mut encoder = Encoder::new("restrict");
+    encoder
+        .text("axis", &case.variables[restrict.variable].name)
+        .set("values", values.collect());
+    if let Some(when) = &restrict.when {
+        encoder.text("when", when.canonical());
+    }
+    encoder.finish()
+}
+
+fn include(case: &Case, include: &Include) -> Digest {
+    let rows = case.dimensions.iter().zip(&include.rows);
+    let mut encoder = Encoder::new("include");
+    encoder
+        .set(
+            "rows",
+            rows.map(|(dim, index)| row(case, dim, &dim.rows[*index]))
+                .collect(),
+        )
+        .set(
+            "backends",
+            include
+                .backends
+                .iter()
+                .map(|index| word(case.backends[*index].0.name))
+                .collect(),
+        )
+        .set(
+            "phases",
+            include
+                .phases
+                .iter()
+                .map(|phase| word(phase.name()))
+                .collect(),
+        );
+    encoder.finish()
+}

@@ -1,0 +1,60 @@
+//! Quantities as people read them. Files hold plain numbers.
+
+/// Three significant digits.
+fn short(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// A time in nanoseconds, in the unit that suits it.
+pub fn time_ns(nanoseconds: f64) -> String {
+    let (value, unit) = match nanoseconds.abs() {
+        size if size < 1e3 => (nanoseconds, "ns"),
+        size if size < 1e6 => (nanoseconds / 1e3, "us"),
+        size if size < 1e9 => (nanoseconds / 1e6, "ms"),
+        size if size < 120e9 => (nanoseconds / 1e9, "s"),
+        _ => (nanoseconds / 60e9, "min"),
+    };
+    format!("{} {unit}", short(value))
+}
+
+/// A number of bytes, in powers of 1024.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{count} B")
+    } else {
+        format!("{} {}", short(value), UNITS[unit])
+    }
+}
+
+/// A share as a percentage.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_suit_their_values() {
+        assert_eq!(time_ns(12.34), "12.3 ns");
+        assert_eq!(time_ns(1_234.0), "1.23 us");
+        assert_eq!(time_ns(123_456_789.0), "123 ms");
+        assert_eq!(time_ns(600e9), "10.0 min");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.50 KiB");
+        assert_eq!(bytes(1 << 40), "1.00 TiB");
+        assert_eq!(percent(0.123), "12.3 %");
+    }
+}

@@ -1,0 +1,174 @@
+//! Where and with what a run was made, and whether another place is the same.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+use crate::compile::kernels::Toolchain;
+use crate::device::DeviceIdentity;
+use crate::identity::{Digest, ManifestHash, RunId, run_id};
+
+/// What identifies a run, spelt out. Two runs with equal fields have one id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunIdentity {
+    /// The run.
+    pub run: RunId,
+    /// The keys of the manifest that change what rows mean.
+    pub manifest: ManifestHash,
+    /// Digest of the engine's sources.
+    pub engine: Digest,
+    /// Digest of the sources of workloads and kernels.
+    pub kernels: Digest,
+    /// The devices.
+    pub devices: Vec<DeviceIdentity>,
+    /// The compilers, in one line.
+    pub toolchain: String,
+}
+
+impl RunIdentity {
+    /// The identity of a run with this program.
+    pub fn new(
+        manifest: ManifestHash,
+        devices: Vec<DeviceIdentity>,
+        toolchain: &Toolchain,
+    ) -> Self {
+        let own = |text: &str| text.parse().unwrap_or(Digest::from_bytes([0; 32]));
+        let engine = own(env!("SWEEPER_ENGINE_DIGEST"));
+        let kernels = own(env!("SWEEPER_KERNELS_DIGEST"));
+        let toolchain = toolchain.identity();
+        let hardware: Vec<String> = devices.iter().map(device_text).collect();
+        let run = run_id(
+            manifest,
+            &engine,
+            &kernels,
+            &hardware.join("; "),
+            &toolchain,
+        );
+        RunIdentity {
+            run,
+            manifest,
+            engine,
+            kernels,
+            devices,
+            toolchain,
+        }
+    }
+
+    /// The fields in which `other` differs, each with both values.
+    pub fn differences(&self, other: &RunIdentity) -> Vec<Difference> {
+        let texts = |identity: &RunIdentity| {
+            let devices: Vec<String> = identity.devices.iter().map(device_text).collect();
+            [
+                ("manifest", identity.manifest.to_string()),
+                ("engine", identity.engine.to_string()),
+                ("kernels", identity.kernels.to_string()),
+                ("device", devices.join("; ")),
+                ("toolchain", identity.toolchain.clone()),
+            ]
+        };
+        texts(self)
+            .into_iter()
+            .zip(texts(other))
+            .filter(|((_, own), (_, other))| own != other)
+            .map(|((field, own), (_, other))| Difference { field, own, other })
+            .collect()
+    }
+}
+
+/// A field in which two runs differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The field: `manifest`, `engine`, `kernels`, `device` or `toolchain`.
+    pub field: &'static str,
+    /// Its value in the first run.
+    pub own: String,
+    /// Its value in the second.
+    pub other: String,
+}
+
+fn device_text(device: &DeviceIdentity) -> String {
+    let details: Vec<String> = device
+        .details
+        .iter()
+        .map(|(name, value)| format!("{name}={value:.16}"))
+        .collect();
+    format!(
+        "{} {} {} ({})",
+        device.kind.name(),
+        device.name,
+        device.unit,
+        details.join(", ")
+    )
+}
+
+/// All that is written down about a run beside its rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// What identifies it.
+    pub identity: RunIdentity,
+    /// Name of the manifest.
+    pub name: String,
+    /// Version of this program.
+    pub version: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// The machine: host name, kernel, processors, memory.
+    pub host: BTreeMap<String, String>,
+    /// Variables of the scheduler and of the choice of devices.
+    pub variables: BTreeMap<String, String>,
+    /// When it began, in seconds since 1970; zero on the null device.
+    pub started_unix_s: f64,
+}
+
+/// Variables that say how a job was placed.
+const VARIABLES: [&str; 9] = [
+    "SLURM_JOB_ID",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_CPUS_ON_NODE",
+    "SLURM_ARRAY_TASK_ID",
+    "PBS_JOBID",
+    "PBS_NCPUS",
+    "OMP_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "SWEEPER_CACHE_DIR",
+];
+
+/// What describes this machine and job.
+pub fn surroundings() -> (BTreeMap<String, String>, BTreeMap<String, String>) {
+    let line = |path: &str| {
+        fs::read_to_string(path)
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    let memory = line("/proc/meminfo")
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let host = [
+        ("name", line("/proc/sys/kernel/hostname")),
+        ("kernel", line("/proc/sys/kernel/osrelease")),
+        ("memory", memory.replace("MemTotal:", "").trim().to_owned()),
+        (
+            "processors",
+            std::thread::available_parallelism()
+                .map_or(1, usize::from)
+                .to_string(),
+        ),
+        (
+            "governor",
+            line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        ),
+    ];
+    let host = host
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    let variables = VARIABLES
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
+        .collect();
+    (host, variables)
+}

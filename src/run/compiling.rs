@@ -1,0 +1,46 @@
+//! The cache of a run, and words about its kernels.
+
+use sweeper_cache::{Cache, CacheConfig};
+use sweeper_kernels::program::KernelSource;
+
+use super::Request;
+use crate::compile::CompileError;
+use crate::compile::kernels::{Built, Origin};
+use crate::manifest::Manifest;
+
+/// Opens the cache that a request names.
+///
+/// # Errors
+/// A warning: without the cache everything is compiled, which is slower and as right.
+pub fn open_cache(manifest: &Manifest, request: &Request) -> Result<Option<Cache>, String> {
+    let Some(dir) = &request.cache_dir else {
+        return Ok(None);
+    };
+    let config = CacheConfig::new(dir, manifest.cache.size_bytes);
+    match Cache::open(config) {
+        Ok(cache) => Ok(Some(cache)),
+        Err(error) => Err(format!("no kernel cache: {error}")),
+    }
+}
+
+/// A kernel's entry point and what it was specialised for.
+pub fn name(source: &KernelSource) -> String {
+    let defines: Vec<String> = source
+        .defines
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    format!("{} {}", source.entry, defines.join(" "))
+}
+
+/// How many kernels were compiled now.
+pub fn count_built(results: &[Result<Built, CompileError>]) -> usize {
+    let is_built = |result: &&Result<Built, CompileError>| matches!(result, Ok(built) if built.origin == Origin::Built);
+    results.iter().filter(is_built).count()
+}
+
+/// The first reason for which the cache did not take a kernel.
+pub fn first_warning(results: &[Result<Built, CompileError>]) -> Option<String> {
+    let mut built = results.iter().flatten();
+    built.find_map(|built| built.warning.as_ref().map(ToString::to_string))
+}

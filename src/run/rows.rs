@@ -1,0 +1,200 @@
+//! From planned points and outcomes to rows.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sweeper_kernels::Value;
+
+use crate::compile::CompileError;
+use crate::compile::kernels::{Built, Origin};
+use crate::device::{DeviceIdentity, DeviceKind, Script};
+use crate::execute::outcome::{Outcome, Status};
+use crate::grid::{Grid, Point};
+use crate::identity::{InputSource, PointId, ProblemId, point_id, problem_id};
+use crate::manifest::settings::{self, Word};
+use crate::plan::{Plan, Planned, conditions};
+use crate::record::row::{CompileUse, Row};
+
+/// Makes rows of one plan.
+pub struct RowMaker<'a> {
+    plan: &'a Plan<'a>,
+    device_name: String,
+    /// The problem of each planned point, by its identity.
+    problems: HashMap<PointId, ProblemId>,
+}
+
+impl<'a> RowMaker<'a> {
+    /// Rows measured on `device`.
+    pub fn new(plan: &'a Plan<'a>, device: &DeviceIdentity) -> Self {
+        let device_name = match device.unit.as_str() {
+            "" => device.name.clone(),
+            unit => format!("{} {unit}", device.name),
+        };
+        let problems = plan
+            .blocks
+            .iter()
+            .flat_map(|block| block.points.iter().map(|&point| (point, block.problem)))
+            .map(|(point, problem)| (plan.points[point as usize].id, problem))
+            .collect();
+        RowMaker {
+            plan,
+            device_name,
+            problems,
+        }
+    }
+
+    /// The row of a finished point.
+    pub fn row(
+        &self,
+        point: &Planned,
+        outcome: Outcome,
+        built: &HashMap<u32, Result<Built, CompileError>>,
+    ) -> Row {
+        let mut row = self.describe(point);
+        row.outcome = outcome;
+        row.unix_time_s = now_unix_s(self.plan.device.kind);
+        let used = point
+            .kernels
+            .iter()
+            .filter_map(|kernel| built.get(kernel)?.as_ref().ok());
+        for kernel in used {
+            row.compile.kernels += 1;
+            row.compile.hits += u32::from(kernel.origin == Origin::Hit);
+            row.compile.compile_ns += kernel.compile_ns;
+        }
+        row
+    }
+
+    /// A point's row before anything became of it.
+    pub fn describe(&self, point: &Planned) -> Row {
+        let canonical = self.plan.shape(point).iter();
+        let canonical = canonical
+            .map(|(name, bound)| (name.to_owned(), bound))
+            .collect();
+        let problem = self.problems[&point.id];
+        self.blank(point.point, point.id, problem, canonical)
+    }
+
+    fn blank(
+        &self,
+        point: Point,
+        id: PointId,
+        problem: ProblemId,
+        canonical: BTreeMap<String, u64>,
+    ) -> Row {
+        let grid = &self.plan.grid;
+        let case = grid.case(point);
+        let (parameters, values) = named_values(grid, point);
+        Row {
+            point: id,
+            problem,
+            case: case.name.to_string(),
+            workload: case.workload.name.to_owned(),
+            parameters,
+            values,
+            dtype: case.dtype,
+            backend: grid.backend(point).name.to_owned(),
+            phase: point.phase,
+            canonical,
+            device: self.plan.device.kind,
+            device_name: self.device_name.clone(),
+            threads: self.plan.manifest().device.threads,
+            unix_time_s: 0.0,
+            compile: CompileUse::default(),
+            outcome: Outcome {
+                status: Status::Skipped,
+                reason: None,
+                measurement: None,
+            },
+        }
+    }
+
+    /// Rows of the points that the manifest leaves out.
+    pub fn skips(&self) -> Vec<Row> {
+        let grid = &self.plan.grid;
+        let manifest = self.plan.manifest();
+        let skip = |skip: &crate::grid::Skip| {
+            let case = grid.case(skip.point);
+            let inputs = match &case.inputs {
+                Some(file) => InputSource::File(file.digest),
+                None => InputSource::Seed(manifest.seed),
+            };
+            let parameters = grid.parameters(skip.point);
+            let problem = problem_id(case.workload.name, &parameters, case.dtype, inputs);
+            let backend = grid.backend(skip.point).name;
+            let shape = sweeper_kernels::CanonicalShape::default();
+            let conditions = conditions(manifest, self.plan.device.kind);
+            let id = point_id(problem, backend, skip.point.phase, &shape, conditions);
+            let mut row = self.blank(skip.point, id, problem, BTreeMap::new());
+            row.outcome = Outcome::without_measurement(Status::Skipped, &*skip.reason);
+            row.unix_time_s = now_unix_s(self.plan.device.kind);
+            row
+        };
+        grid.skips().iter().map(skip).collect()
+    }
+
+    /// What the null device pretends for a point.
+    pub fn script(&self, point: &Planned) -> (Option<Script>, Option<Status>) {
+        if self.plan.device.kind != DeviceKind::Null {
+            return (None, None);
+        }
+        let answer = match self.plan.grid.null_answer(point.point) {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return (None, None),
+            Err(_) => return (None, Some(Status::Error)),
+        };
+        let status = match answer.status {
+            settings::Status::Ok => None,
+            settings::Status::Hang => Some(Status::Timeout),
+            other => Status::ALL
+                .into_iter()
+                .find(|own| own.name() == other.word()),
+        };
+        let bytes = point.id.0.bytes();
+        let seed = u64::from_le_bytes([
+            bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
+        ]);
+        let script = Script {
+            time_ns: answer.time_ns,
+            noise: answer.noise,
+            seed,
+            memory_bytes: answer.memory_bytes.map(|bytes| bytes as u64),
+        };
+        (Some(script), status)
+    }
+}
+
+/// Parameters of the workload, and all else that has a name.
+fn named_values(
+    grid: &Grid<'_>,
+    point: Point,
+) -> (BTreeMap<String, Value>, BTreeMap<String, Value>) {
+    let parameters: BTreeMap<String, Value> = grid
+        .parameters(point)
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.clone()))
+        .collect();
+    let axes = grid
+        .axes(point)
+        .map(|(name, value)| (name.to_string(), value.clone()));
+    let derived = grid
+        .derived(point)
+        .into_iter()
+        .map(|(name, value)| (name.to_string(), value));
+    let values = axes
+        .chain(derived)
+        .filter(|(name, _)| !parameters.contains_key(name))
+        .collect();
+    (parameters, values)
+}
+
+/// Seconds since 1970. On the null device no time passes: its files are the same every time.
+pub fn now_unix_s(kind: DeviceKind) -> f64 {
+    match kind {
+        DeviceKind::Null => 0.0,
+        DeviceKind::Cpu | DeviceKind::Cuda => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            (now.map_or(0.0, |now| now.as_secs_f64()) * 1e3).round() / 1e3
+        }
+    }
+}

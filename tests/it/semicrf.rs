@@ -1,0 +1,130 @@
+//! Conformance: the compiled backends of `semicrf` against the f64 oracle, on the CPU device.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use sweeper::compile::cc::Cc;
+use sweeper::device::cpu::Cpu;
+use sweeper::device::{Artifact, Device, Job};
+use sweeper_kernels::inputs::InputKey;
+use sweeper_kernels::program::KernelSource;
+use sweeper_kernels::{
+    CanonicalShape, Dtype, Parameters, Phase, Problem, Target, Tensor, Tensors, Value, registry,
+};
+
+mod options;
+mod ranges;
+
+const BACKENDS: [&str; 2] = ["fused", "fused_checkpointing"];
+
+/// A problem with its inputs and the right answer.
+struct Case {
+    problem: Box<dyn Problem>,
+    inputs: Tensors,
+    expected: Tensors,
+    name: String,
+}
+
+/// T, K, C, B, and `name=word` options.
+fn case([t, k, c, b]: [i64; 4], options: &str) -> Case {
+    let problem = problem([t, k, c, b], options);
+    let inputs = problem.generate(&InputKey([42; 32]));
+    with_inputs(problem, inputs, format!("{t},{k},{c},{b} {options}"))
+}
+
+fn problem(sizes: [i64; 4], options: &str) -> Box<dyn Problem> {
+    let mut parameters: Parameters = ["T", "K", "C", "B"].into_iter().zip(sizes).collect();
+    for option in options.split_whitespace() {
+        let (name, word) = option.split_once('=').expect("name=word");
+        parameters.set(name, Value::from(word));
+    }
+    let workload = registry::workload("semicrf").expect("it is registered");
+    workload.problem(&parameters, Dtype::F32).unwrap()
+}
+
+fn with_inputs(problem: Box<dyn Problem>, inputs: Tensors, name: String) -> Case {
+    problem.validate(&inputs).unwrap();
+    let expected = problem.oracle(&inputs, Phase::Both);
+    Case {
+        problem,
+        inputs,
+        expected,
+        name,
+    }
+}
+
+impl Case {
+    fn outputs(&self, backend: &str, phase: Phase, canonical: &CanonicalShape) -> Tensors {
+        let mut device = Cpu::new(2).unwrap();
+        let program = self
+            .problem
+            .program(backend, phase, canonical, &Target::Cpu)
+            .unwrap();
+        let artifacts: Vec<Artifact> = program.compiled().map(artifact).collect();
+        device.bind(&self.inputs).unwrap();
+        let job = Job {
+            program,
+            artifacts: &artifacts,
+            script: None,
+        };
+        let prepared = device.prepare(job).unwrap();
+        device.poison(prepared).unwrap();
+        device.sample(prepared, 1).unwrap();
+        device
+            .results(prepared, &self.problem.outputs(phase))
+            .unwrap()
+    }
+
+    /// Checks one phase of one backend, and that a second run gives the same bits.
+    fn conforms(&self, backend: &str, phase: Phase, canonical: &CanonicalShape) {
+        let outputs = self.outputs(backend, phase, canonical);
+        let check = self
+            .problem
+            .check(&self.inputs, &outputs, &self.expected, phase);
+        assert!(
+            check.passed(),
+            "{} {backend} {phase} {canonical}: {:#?}",
+            self.name,
+            check.tensors
+        );
+        assert_eq!(outputs, self.outputs(backend, phase, canonical));
+    }
+
+    /// Both backends, kernels for a canonical shape and for any shape.
+    fn conforms_everywhere(&self) {
+        let bounded = CanonicalShape::new([("C".to_owned(), 32)]);
+        for backend in BACKENDS {
+            for canonical in [&CanonicalShape::default(), &bounded] {
+                self.conforms(backend, Phase::Both, canonical);
+            }
+        }
+    }
+}
+
+/// Compiles a kernel, once for all tests.
+fn artifact(source: &KernelSource) -> Artifact {
+    type Artifacts = BTreeMap<String, Artifact>;
+    static CACHE: OnceLock<Mutex<Artifacts>> = OnceLock::new();
+    static COMPILER: OnceLock<Cc> = OnceLock::new();
+    let key = format!("{} {:?}", source.entry, source.defines);
+    let mut cache = CACHE.get_or_init(Mutex::default).lock().unwrap();
+    let compiled = cache.entry(key.clone()).or_insert_with(|| {
+        let cc = COMPILER.get_or_init(|| Cc::find(None).expect("these tests need a C compiler"));
+        let bytes = cc.compile(source, Duration::from_secs(120)).unwrap();
+        Artifact {
+            key,
+            bytes: Arc::from(bytes),
+        }
+    });
+    compiled.clone()
+}
+
+/// Replaces a tensor of `f32` by what `value` makes of its elements and their positions.
+fn change(inputs: &mut Tensors, name: &str, value: impl Fn(usize, f32) -> f32) {
+    let tensor = &inputs[name];
+    let shape = tensor.shape().to_vec();
+    let old = tensor.as_f32().unwrap();
+    let values = old.iter().enumerate().map(|(i, &x)| value(i, x)).collect();
+    inputs.insert(name.to_owned(), Tensor::f32(shape, values));
+}

@@ -1,0 +1,116 @@
+//! Every option, and sizes at the edges.
+
+use super::*;
+
+const FORMS: [&str; 3] = [
+    "potentials=materialized",
+    "potentials=decomposed",
+    "potentials=decomposed transition=per_duration",
+];
+const SEMIRINGS: [&str; 3] = ["semiring=log", "semiring=max", "semiring=entropy"];
+
+fn all_options() -> Vec<String> {
+    let mut all = Vec::new();
+    for form in FORMS {
+        for semiring in SEMIRINGS {
+            for durations in ["durations=1..K-1", "durations=1..K"] {
+                for lengths in ["lengths=full", "lengths=random"] {
+                    all.push(format!("{form} {semiring} {durations} {lengths}"));
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn all_options_conform() {
+    for options in all_options() {
+        case([70, 9, 5, 3], &options).conforms_everywhere();
+    }
+}
+
+#[test]
+fn all_phases_conform() {
+    for form in FORMS {
+        for semiring in SEMIRINGS {
+            let case = case([40, 6, 4, 2], &format!("{form} {semiring}"));
+            for backend in BACKENDS {
+                for phase in Phase::ALL {
+                    case.conforms(backend, phase, &CanonicalShape::default());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sizes_at_the_edges_conform() {
+    // One duration, durations longer than the sequence, one label, one sequence, two positions,
+    // labels that divide a vector, fill one, or take several.
+    let sizes = [
+        [20, 1, 3, 2],
+        [6, 30, 4, 2],
+        [30, 5, 1, 2],
+        [25, 4, 6, 1],
+        [2, 4, 3, 2],
+        [40, 25, 1, 2],
+        [30, 4, 2, 2],
+        [24, 5, 7, 2],
+        [18, 4, 9, 1],
+        [18, 4, 16, 1],
+        [12, 4, 17, 2],
+        [9, 3, 31, 1],
+        [16, 20, 13, 1],
+        // A pattern of labels that is longer than a chunk.
+        [4, 3, 257, 1],
+    ];
+    for sizes in sizes {
+        for form in FORMS {
+            for semiring in SEMIRINGS {
+                for durations in ["1..K-1", "1..K"] {
+                    let options = format!("{form} {semiring} durations={durations} lengths=random");
+                    case(sizes, &options).conforms_everywhere();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn checkpoints_change_no_bit() {
+    for form in FORMS {
+        for semiring in SEMIRINGS {
+            let case = case([300, 7, 5, 2], &format!("{form} {semiring} lengths=random"));
+            let outputs = |backend| case.outputs(backend, Phase::Both, &CanonicalShape::default());
+            assert_eq!(outputs("fused"), outputs("fused_checkpointing"));
+        }
+    }
+}
+
+#[test]
+fn the_shortest_sequences_conform() {
+    for form in FORMS {
+        for semiring in SEMIRINGS {
+            let problem = problem([12, 4, 3, 4], &format!("{form} {semiring}"));
+            let mut inputs = problem.generate(&InputKey([42; 32]));
+            inputs.insert("lengths".to_owned(), Tensor::i64([4], vec![1, 2, 12, 11]));
+            with_inputs(problem, inputs, format!("{form} {semiring}")).conforms_everywhere();
+        }
+    }
+}
+
+#[test]
+fn the_largest_point_of_the_paper_conforms() {
+    for form in FORMS {
+        for semiring in SEMIRINGS {
+            let case = case([1024, 24, 12, 2], &format!("{form} {semiring}"));
+            case.conforms("fused", Phase::Both, &CanonicalShape::default());
+            case.conforms(
+                "fused_checkpointing",
+                Phase::Both,
+                &CanonicalShape::default(),
+            );
+        }
+    }
+}
