@@ -10,15 +10,9 @@ pub mod problem;
 pub mod generate;
 pub mod oracle;
 pub mod judge;
-<<<<<<< HEAD
 pub mod compiled;
 pub mod streaming;
 pub mod reference;
-=======
-pub mod streaming;
-pub mod reference;
-pub mod compiled;
->>>>>>> streaming
 pub mod floor;
 
 use crate::parameters::Parameters;

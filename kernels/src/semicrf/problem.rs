@@ -68,18 +68,11 @@ impl Problem for SemiCrfProblem {
     ) -> Result<Program, Refusal> {
         match backend {
             "streaming" => streaming::program(&self.sizes, phase, target),
-<<<<<<< HEAD
-=======
-            "fused_reference" => reference::program(&self.sizes, phase, target),
->>>>>>> streaming
             "fused" => compiled::program(&self.sizes, phase, canonical, target, Keep::Rows),
             "fused_checkpointing" => {
                 compiled::program(&self.sizes, phase, canonical, target, Keep::Checkpoints)
             }
-<<<<<<< HEAD
             "fused_reference" => reference::program(&self.sizes, phase, target),
-=======
->>>>>>> streaming
             _ => Err(Refusal::Unavailable(format!(
                 "`{backend}` is not part of this build"
             ))),
