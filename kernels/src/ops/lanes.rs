@@ -67,26 +67,31 @@ pub(crate) fn blocks<A: Lanes, B: Lanes>(
     let (a, b) = (&a[..A::extent(row)], &b[..B::extent(row)]);
     match row {
         0 => {}
-        1 => two_blocks::<A, B, 1>(a, b, out, apply),
-        2..4 => two_blocks::<A, B, 2>(a, b, out, apply),
-        4..8 => two_blocks::<A, B, 4>(a, b, out, apply),
-        8..16 => two_blocks::<A, B, 8>(a, b, out, apply),
-        16.. => {
-            for (at, out) in out.iter_mut().enumerate() {
-                *out = apply(A::element(a, at), B::element(b, at));
-            }
-        }
+        1 => row_of::<A, B, 1>(a, b, out, apply),
+        2..4 => row_of::<A, B, 2>(a, b, out, apply),
+        4..8 => row_of::<A, B, 4>(a, b, out, apply),
+        8..16 => row_of::<A, B, 8>(a, b, out, apply),
+        16.. => row_of::<A, B, LONG>(a, b, out, apply),
     }
 }
 
+/// The width that stands for rows of any length, which are left to the compiler.
+pub(crate) const LONG: usize = 16;
+
 /// A row of `W` to `2 W` elements.
 #[inline(always)]
-fn two_blocks<A: Lanes, B: Lanes, const W: usize>(
+pub(crate) fn row_of<A: Lanes, B: Lanes, const W: usize>(
     a: &[f32],
     b: &[f32],
     out: &mut [f32],
     apply: impl Fn(f32, f32) -> f32 + Copy,
 ) {
+    if W == LONG {
+        for (at, out) in out.iter_mut().enumerate() {
+            *out = apply(A::element(a, at), B::element(b, at));
+        }
+        return;
+    }
     let last = out.len() - W;
     let one = both(A::block::<W>(a, 0), B::block::<W>(b, 0), apply);
     let two = both(A::block::<W>(a, last), B::block::<W>(b, last), apply);
@@ -105,25 +110,27 @@ pub(crate) fn blocks_in_place<B: Lanes>(
     let b = &b[..B::extent(row)];
     match row {
         0 => {}
-        1 => two_blocks_in_place::<B, 1>(b, x, apply),
-        2..4 => two_blocks_in_place::<B, 2>(b, x, apply),
-        4..8 => two_blocks_in_place::<B, 4>(b, x, apply),
-        8..16 => two_blocks_in_place::<B, 8>(b, x, apply),
-        16.. => {
-            for (at, x) in x.iter_mut().enumerate() {
-                *x = apply(*x, B::element(b, at));
-            }
-        }
+        1 => row_in_place_of::<B, 1>(b, x, apply),
+        2..4 => row_in_place_of::<B, 2>(b, x, apply),
+        4..8 => row_in_place_of::<B, 4>(b, x, apply),
+        8..16 => row_in_place_of::<B, 8>(b, x, apply),
+        16.. => row_in_place_of::<B, LONG>(b, x, apply),
     }
 }
 
 /// A row of `W` to `2 W` elements; both blocks are computed while all elements are old.
 #[inline(always)]
-fn two_blocks_in_place<B: Lanes, const W: usize>(
+pub(crate) fn row_in_place_of<B: Lanes, const W: usize>(
     b: &[f32],
     x: &mut [f32],
     apply: impl Fn(f32, f32) -> f32 + Copy,
 ) {
+    if W == LONG {
+        for (at, x) in x.iter_mut().enumerate() {
+            *x = apply(*x, B::element(b, at));
+        }
+        return;
+    }
     let last = x.len() - W;
     let one = both(taken::<f32, W>(x, 0), B::block::<W>(b, 0), apply);
     let two = both(taken::<f32, W>(x, last), B::block::<W>(b, last), apply);

@@ -2,7 +2,7 @@
 
 use super::vector::vectorised;
 
-use super::lanes::{Dense, Lanes, Splat, blocks, blocks_in_place};
+use super::lanes::{Dense, LONG, Lanes, Splat, blocks, blocks_in_place, row_in_place_of, row_of};
 use super::loops::{Loops, threads_for};
 use super::math;
 use crate::builtin::{Builtin, Call};
@@ -136,8 +136,25 @@ fn binary<F: Binary>(call: &mut Call<'_>) {
     });
 }
 
+/// Picks the width of blocks once for all rows.
 #[inline(always)]
 fn rows<F: Binary, A: Lanes, B: Lanes>(loops: &Loops<3>, a: &[f32], b: &[f32], out: &mut [f32]) {
+    match loops.row() {
+        1 => rows_of::<F, A, B, 1>(loops, a, b, out),
+        2..4 => rows_of::<F, A, B, 2>(loops, a, b, out),
+        4..8 => rows_of::<F, A, B, 4>(loops, a, b, out),
+        8..16 => rows_of::<F, A, B, 8>(loops, a, b, out),
+        _ => rows_of::<F, A, B, LONG>(loops, a, b, out),
+    }
+}
+
+#[inline(always)]
+fn rows_of<F: Binary, A: Lanes, B: Lanes, const W: usize>(
+    loops: &Loops<3>,
+    a: &[f32],
+    b: &[f32],
+    out: &mut [f32],
+) {
     let row = loops.row();
     let mut outs = out.chunks_exact_mut(row);
     loops.rows(
@@ -145,15 +162,14 @@ fn rows<F: Binary, A: Lanes, B: Lanes>(loops: &Loops<3>, a: &[f32], b: &[f32], o
         |[at_a, at_b, _]| {
             let a = &a[at_a..][..A::extent(row)];
             let b = &b[at_b..][..B::extent(row)];
-            if let Some(out) = outs.next() {
-                blocks::<A, B>(
-                    a,
-                    b,
-                    out,
-                    #[inline(always)]
-                    |a, b| F::apply(a, b),
-                );
-            }
+            let Some(out) = outs.next() else { return };
+            row_of::<A, B, W>(
+                a,
+                b,
+                out,
+                #[inline(always)]
+                |a, b| F::apply(a, b),
+            );
         },
     );
 }
@@ -190,39 +206,50 @@ fn binary_in_place<F: Binary>(call: &mut Call<'_>) {
 }
 
 fn in_place<F: Binary>(loops: &Loops<2>, b: &[f32], x: &mut [f32]) {
-    let row = loops.row();
     vectorised(
         #[inline(always)]
         || match loops.row_steps() {
-            [1, 1] => loops.rows(
-                #[inline(always)]
-                |[at_b, at_x]| {
-                    blocks_in_place::<Dense>(
-                        &b[at_b..][..row],
-                        &mut x[at_x..][..row],
-                        #[inline(always)]
-                        |x, b| F::apply(x, b),
-                    );
-                },
-            ),
-            [0, 1] => loops.rows(
-                #[inline(always)]
-                |[at_b, at_x]| {
-                    blocks_in_place::<Splat>(
-                        &b[at_b..][..1],
-                        &mut x[at_x..][..row],
-                        #[inline(always)]
-                        |x, b| F::apply(x, b),
-                    );
-                },
-            ),
+            [1, 1] => rows_in_place::<F, Dense>(loops, b, x),
+            [0, 1] => rows_in_place::<F, Splat>(loops, b, x),
             [step_b, step_x] => loops.rows(|[mut at_b, mut at_x]| {
-                for _ in 0..row {
+                for _ in 0..loops.row() {
                     x[at_x] = F::apply(x[at_x], b[at_b]);
                     at_b = at_b.wrapping_add_signed(step_b);
                     at_x = at_x.wrapping_add_signed(step_x);
                 }
             }),
+        },
+    );
+}
+
+/// As [`rows`].
+#[inline(always)]
+fn rows_in_place<F: Binary, B: Lanes>(loops: &Loops<2>, b: &[f32], x: &mut [f32]) {
+    match loops.row() {
+        1 => rows_in_place_of::<F, B, 1>(loops, b, x),
+        2..4 => rows_in_place_of::<F, B, 2>(loops, b, x),
+        4..8 => rows_in_place_of::<F, B, 4>(loops, b, x),
+        8..16 => rows_in_place_of::<F, B, 8>(loops, b, x),
+        _ => rows_in_place_of::<F, B, LONG>(loops, b, x),
+    }
+}
+
+#[inline(always)]
+fn rows_in_place_of<F: Binary, B: Lanes, const W: usize>(
+    loops: &Loops<2>,
+    b: &[f32],
+    x: &mut [f32],
+) {
+    let row = loops.row();
+    loops.rows(
+        #[inline(always)]
+        |[at_b, at_x]| {
+            row_in_place_of::<B, W>(
+                &b[at_b..][..B::extent(row)],
+                &mut x[at_x..][..row],
+                #[inline(always)]
+                |x, b| F::apply(x, b),
+            );
         },
     );
 }

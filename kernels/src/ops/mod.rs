@@ -25,3 +25,6 @@ pub use map::{
 pub use moves::{COPY, RING_WINDOW, SCATTER_INDEX, SCATTER_ROWS, SELECT_ROWS};
 pub use reduce::{AMAX, AMAX_F64, SUM};
 pub use wide::{ABSOLUTE, ABSOLUTE_F32, RELATIVE};
+
+#[cfg(test)]
+mod tests;
