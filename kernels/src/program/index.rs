@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The part of an [`Index`] that one enclosing loop contributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Term {
-    /// The loop: 0 is the outermost [`Step::Repeat`].
+    /// The loop: 0 is the outermost [`Step::Repeat`](super::Step::Repeat).
     pub depth: usize,
     /// Factor of the loop's iteration (after `shift` and `modulus`).
     pub stride: i64,
@@ -61,7 +61,7 @@ impl Index {
     /// The value at the given iterations, outermost loop first.
     ///
     /// # Panics
-    /// If a term names a loop that does not enclose the step: [`Program::validate`] finds that.
+    /// If a term names a loop that does not enclose the step: [`Program::validate`](super::Program::validate) finds that.
     pub fn at(&self, iterations: &[i64]) -> i64 {
         let mut value = self.base;
         for term in &self.terms {
