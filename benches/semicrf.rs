@@ -3,10 +3,13 @@
 //! All programs of a form run interleaved in one process on one thread; medians. `floor` reads the
 //! materialized edges once and takes one exponential of each. `exact` is the same source compiled for
 //! the labels at hand, where `fused` is compiled for the canonical shape. Words choose among
-//! `materialized`, `decomposed`, `per_duration` and the semirings; without any, all are run.
+//! `materialized`, `decomposed`, `per_duration` and the semirings; without any, all are run. `pairs` runs
+//! the 24 pairs of K and C of guide 000 instead, and prints what generality costs: geometric means of
+//! ratios to `exact`.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +17,7 @@ use sweeper::compile::cc::Cc;
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Artifact, Device, Job, Prepared};
 use sweeper_kernels::inputs::InputKey;
+use sweeper_kernels::program::KernelSource;
 use sweeper_kernels::semicrf::{SemiCrf, floor, sizes::Sizes};
 use sweeper_kernels::{
     CanonicalShape, Dtype, Parameters, Phase, Problem, Program, Target, Value, Workload,
@@ -21,7 +25,7 @@ use sweeper_kernels::{
 
 const ROUNDS: usize = 25;
 /// A sample lasts at least this long.
-const SAMPLE_NS: f64 = 2e6;
+const SAMPLE_NS: f64 = 1e6;
 
 struct Entry {
     name: String,
@@ -45,6 +49,8 @@ fn main() {
     };
     let forms = ["materialized", "decomposed", "per_duration"];
     let semirings = ["log", "max", "entropy"];
+    let mut kernels = Kernels::default();
+    let pairs = words.iter().any(|word| word == "pairs");
     println!("T, K, C, B = {sizes:?}; microseconds, median of {ROUNDS}, 1 thread");
     for form in forms.into_iter().filter(|form| chosen(&forms, form)) {
         for semiring in semirings
@@ -52,9 +58,44 @@ fn main() {
             .filter(|word| chosen(&semirings, word))
         {
             println!("{form} {semiring}");
-            for (name, median_ns) in measure(&parameters(sizes, form, semiring)) {
+            if pairs {
+                compare_pairs(&mut kernels, sizes, form, semiring);
+                continue;
+            }
+            for (name, median_ns) in measure(&mut kernels, &parameters(sizes, form, semiring)) {
                 println!("  {name:<36} {:>12.1}", median_ns / 1e3);
             }
+        }
+    }
+}
+
+/// Geometric means over the pairs of K and C, with T and B of `sizes`.
+fn compare_pairs(kernels: &mut Kernels, [t, _, _, b]: [i64; 4], form: &str, semiring: &str) {
+    const NAMES: [&str; 2] = ["fused", "fused, any shape"];
+    let mut logs = vec![[0.0; NAMES.len()]; Phase::ALL.len()];
+    let mut pairs = 0.0;
+    for k in [4, 8, 12, 16, 20, 24] {
+        for c in [3, 6, 9, 12] {
+            let medians = measure(kernels, &parameters([t, k, c, b], form, semiring));
+            let of = |phase: Phase, name: &str| {
+                let name = format!("{phase} {name}");
+                let found = medians.iter().find(|(held, _)| *held == name);
+                found.expect("it was measured").1
+            };
+            for (phase, logs) in Phase::ALL.into_iter().zip(&mut logs) {
+                for (name, log) in NAMES.into_iter().zip(logs) {
+                    *log += (of(phase, name) / of(phase, "fused, exact")).ln();
+                }
+            }
+            pairs += 1.0;
+        }
+    }
+    for (phase, logs) in Phase::ALL.into_iter().zip(logs) {
+        for (name, log) in NAMES.into_iter().zip(logs) {
+            println!(
+                "  {phase} {name:<28} {:>8.3} x exact",
+                f64::exp(log / pairs)
+            );
         }
     }
 }
@@ -72,7 +113,7 @@ fn parameters(sizes: [i64; 4], form: &str, semiring: &str) -> Parameters {
 }
 
 /// Medians of all programs of a problem, in nanoseconds.
-fn measure(parameters: &Parameters) -> Vec<(String, f64)> {
+fn measure(kernels: &mut Kernels, parameters: &Parameters) -> Vec<(String, f64)> {
     let problem = SemiCrf
         .problem(parameters, Dtype::F32)
         .expect("sizes are within bounds");
@@ -82,7 +123,7 @@ fn measure(parameters: &Parameters) -> Vec<(String, f64)> {
         .expect("memory for the inputs");
     let mut entries: Vec<Entry> = programs(parameters, &*problem)
         .into_iter()
-        .map(|(name, program)| prepare(&mut device, name, program))
+        .map(|(name, program)| prepare(&mut device, kernels, name, program))
         .collect();
     for _ in 0..ROUNDS {
         for entry in &mut entries {
@@ -125,17 +166,32 @@ fn programs(parameters: &Parameters, problem: &dyn Problem) -> Vec<(String, Prog
     programs
 }
 
-fn prepare(device: &mut Cpu, name: String, program: Program) -> Entry {
-    let cc = Cc::find(None).expect("a C compiler");
+/// Compiles each kernel once.
+#[derive(Default)]
+struct Kernels {
+    artifacts: BTreeMap<String, Artifact>,
+}
+
+impl Kernels {
+    fn artifact(&mut self, source: &KernelSource) -> Artifact {
+        let key = format!("{} {:?}", source.entry, source.defines);
+        let compile = || {
+            let cc = Cc::find(None).expect("a C compiler");
+            let bytes = cc.compile(source, Duration::from_secs(60));
+            Artifact {
+                key: key.clone(),
+                bytes: Arc::from(bytes.expect("the kernels compile")),
+            }
+        };
+        let artifact = self.artifacts.entry(key.clone()).or_insert_with(compile);
+        artifact.clone()
+    }
+}
+
+fn prepare(device: &mut Cpu, kernels: &mut Kernels, name: String, program: Program) -> Entry {
     let artifacts: Vec<Artifact> = program
         .compiled()
-        .map(|source| Artifact {
-            key: format!("{} {:?}", source.entry, source.defines),
-            bytes: Arc::from(
-                cc.compile(source, Duration::from_secs(60))
-                    .expect("the kernels compile"),
-            ),
-        })
+        .map(|source| kernels.artifact(source))
         .collect();
     let job = Job {
         program,

@@ -457,3 +457,82 @@ pub trait Problem: Send + Sync {
         target: &Target,
     ) -> Result<Program, Refusal>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static INFO: WorkloadInfo = WorkloadInfo {
+        name: "w",
+        about: "",
+        formula: "",
+        parameters: &[
+            ParameterInfo {
+                name: "n",
+                kind: ParameterKind::Int { min: 1, max: 9 },
+                default: None,
+                about: "",
+            },
+            ParameterInfo {
+                name: "rate",
+                kind: ParameterKind::Float { min: 0.0, max: 1.0 },
+                default: Some(DefaultValue::Float(0.5)),
+                about: "",
+            },
+            ParameterInfo {
+                name: "mode",
+                kind: ParameterKind::Choice(&[("fast", &["quick"]), ("slow", &[])]),
+                default: Some(DefaultValue::Text("slow")),
+                about: "",
+            },
+        ],
+        backends: &[],
+        phases: &[],
+        dtypes: &[],
+        inputs: &[],
+        outputs: &[],
+        buckets: &[],
+    };
+
+    fn resolved(parameters: &[(&str, Value)]) -> Result<Parameters, String> {
+        let parameters = parameters.iter().cloned().collect();
+        INFO.resolve(&parameters).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn resolving_fills_in_defaults_and_words() {
+        let parameters = resolved(&[
+            ("n", Value::Int(9)),
+            ("rate", Value::Int(1)),
+            ("mode", "Quick".into()),
+        ])
+        .unwrap();
+        assert_eq!(parameters.get("rate"), Some(&Value::Float(1.0)));
+        assert_eq!(parameters.get("mode"), Some(&Value::from("fast")));
+        let parameters = resolved(&[("n", Value::Int(1))]).unwrap();
+        assert_eq!(parameters.get("rate"), Some(&Value::Float(0.5)));
+        assert_eq!(parameters.get("mode"), Some(&Value::from("slow")));
+    }
+
+    #[test]
+    fn what_is_not_accepted_is_explained() {
+        let complaint = |parameters: &[(&str, Value)]| resolved(parameters).unwrap_err();
+        assert_eq!(complaint(&[]), "workload `w` needs the parameter `n`");
+        assert_eq!(
+            complaint(&[("m", Value::Int(1))]),
+            "workload `w` has no parameter `m`"
+        );
+        assert_eq!(
+            complaint(&[("n", Value::Int(10))]),
+            "`n` = 10: expected a whole number from 1 to 9"
+        );
+        assert_eq!(
+            complaint(&[("n", Value::Int(1)), ("rate", Value::Float(1.5))]),
+            "`rate` = 1.5: expected a number from 0 to 1"
+        );
+        assert_eq!(
+            complaint(&[("n", Value::Int(1)), ("mode", "medium".into())]),
+            "`mode` = medium: expected one of fast, slow"
+        );
+    }
+}

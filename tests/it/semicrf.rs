@@ -13,6 +13,7 @@ use sweeper_kernels::{
     CanonicalShape, Dtype, Parameters, Phase, Problem, Target, Tensor, Tensors, Value, registry,
 };
 
+mod bounds;
 mod options;
 mod ranges;
 

@@ -2,12 +2,12 @@
 
 use super::*;
 
-const FORMS: [&str; 3] = [
+pub(super) const FORMS: [&str; 3] = [
     "potentials=materialized",
     "potentials=decomposed",
     "potentials=decomposed transition=per_duration",
 ];
-const SEMIRINGS: [&str; 3] = ["semiring=log", "semiring=max", "semiring=entropy"];
+pub(super) const SEMIRINGS: [&str; 3] = ["semiring=log", "semiring=max", "semiring=entropy"];
 
 fn all_options() -> Vec<String> {
     let mut all = Vec::new();
