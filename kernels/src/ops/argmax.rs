@@ -38,15 +38,44 @@ fn argmax(x: &[f32], out: &mut [f32], index: &mut [i64], axes: Axes) {
         for start in (0..plane).step_by(TILE) {
             let width = TILE.min(plane - start);
             let (mut best, mut at) = ([f32::NEG_INFINITY; TILE], [0i32; TILE]);
-            for (number, row) in x.chunks_exact(plane).enumerate() {
-                let row = &row[start..][..width];
-                for ((best, at), &value) in best.iter_mut().zip(&mut at).zip(row) {
-                    *at = if value > *best { number as i32 } else { *at };
-                    *best = if value > *best { value } else { *best };
-                }
-            }
+            search(x, plane, start, &mut best[..width], &mut at[..width]);
             merge(&best[..width], &at[..width], start, last, out, index);
         }
+    }
+}
+
+/// Finds the first row with the greatest element of each column from `start` on. Blocks of columns stay in
+/// registers; the last one overlaps the one before.
+#[inline(always)]
+fn search(x: &[f32], plane: usize, start: usize, best: &mut [f32], at: &mut [i32]) {
+    match best.len() {
+        16.. => search_blocks::<16>(x, plane, start, best, at),
+        8..16 => search_blocks::<8>(x, plane, start, best, at),
+        _ => search_blocks::<1>(x, plane, start, best, at),
+    }
+}
+
+#[inline(always)]
+fn search_blocks<const W: usize>(
+    x: &[f32],
+    plane: usize,
+    start: usize,
+    best: &mut [f32],
+    at: &mut [i32],
+) {
+    let last = best.len() - W;
+    for block in (0..last).step_by(W).chain([last]) {
+        let (mut most, mut found) = ([f32::NEG_INFINITY; W], [0i32; W]);
+        for (number, row) in x.chunks_exact(plane).enumerate() {
+            let row = &row[start + block..][..W];
+            for lane in 0..W {
+                let better = row[lane] > most[lane];
+                found[lane] = if better { number as i32 } else { found[lane] };
+                most[lane] = if better { row[lane] } else { most[lane] };
+            }
+        }
+        best[block..block + W].copy_from_slice(&most);
+        at[block..block + W].copy_from_slice(&found);
     }
 }
 
