@@ -155,7 +155,7 @@ fn line(entry: &EntryInfo) -> String {
 }
 
 fn list(cache: &Cache, screen: &Screen) -> Result<Exit, CacheError> {
-    let entries: Vec<EntryInfo> = cache.ls()?.into_iter().collect();
+    let entries: Vec<EntryInfo> = cache.ls()?.collect();
     if screen.json {
         screen.json(&entries);
     } else {

@@ -102,9 +102,9 @@ fn refuse(
             difference.field, difference.own, difference.other
         );
         if anyway {
-            screen.warning(&text)
+            screen.warning(&text);
         } else {
-            screen.error(&text)
+            screen.error(&text);
         }
     }
     if differences.is_empty() || anyway {

@@ -15,3 +15,5 @@ mod run;
 mod tidy;
 /// The semi-Markov CRF's backends of builtins, against its oracle on the CPU device.
 mod semicrf_eager;
+/// Verbs that do not measure, exit codes, errors as people see them.
+mod cli;

@@ -1,8 +1,9 @@
 //! The greatest element and where it is.
 
-use pulp::Arch;
+use super::vector::vectorised;
 
-use super::reduce::Axes;
+use super::lanes::fold;
+use super::reduce::{Axes, greater};
 use crate::builtin::Builtin;
 
 /// Greatest element, and the index `first * last_extent + last` of the first one of equals.
@@ -14,7 +15,7 @@ pub const ARGMAX: Builtin = Builtin {
     function: |call| {
         let (x, out, index) = (call.read(0), call.write(1), call.write_i64(2));
         let axes = Axes::read(call, 3);
-        Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || argmax(x, out, index, axes),
         );
@@ -44,15 +45,29 @@ fn argmax(x: &[f32], out: &mut [f32], index: &mut [i64], axes: Axes) {
                     *best = if value > *best { value } else { *best };
                 }
             }
-            for column in 0..width {
-                let (keep, lane) = ((start + column) / last, (start + column) % last);
-                let found = i64::from(at[column]) * last as i64 + lane as i64;
-                let better =
-                    best[column] > out[keep] || (best[column] == out[keep] && found < index[keep]);
-                if better {
-                    (out[keep], index[keep]) = (best[column], found);
-                }
-            }
+            merge(&best[..width], &at[..width], start, last, out, index);
         }
+    }
+}
+
+/// Takes what was found in the columns from `start` on into the results: the greater one, of equals the
+/// one with the least index.
+#[inline(always)]
+fn merge(best: &[f32], at: &[i32], start: usize, last: usize, out: &mut [f32], index: &mut [i64]) {
+    let mut column = 0;
+    while column < best.len() {
+        let (keep, lane) = ((start + column) / last, (start + column) % last);
+        let width = (last - lane).min(best.len() - column);
+        let (best, at) = (&best[column..][..width], &at[column..][..width]);
+        let most = fold(best, greater);
+        let mut found = i64::MAX;
+        for (offset, (&best, &at)) in best.iter().zip(at).enumerate() {
+            let here = i64::from(at) * last as i64 + (lane + offset) as i64;
+            found = found.min(if best == most { here } else { i64::MAX });
+        }
+        if most > out[keep] || (most == out[keep] && found < index[keep]) {
+            (out[keep], index[keep]) = (most, found);
+        }
+        column += width;
     }
 }

@@ -87,6 +87,7 @@ impl<const N: usize> Loops<N> {
     #[inline(always)]
     pub(super) fn rows(&self, mut row: impl FnMut([usize; N])) {
         let [outer, middle, inner, _] = self.extents;
+        let steps = [0, 1, 2].map(|dimension| self.steps.map(|steps| steps[dimension]));
         let mut first = self.starts;
         for _ in 0..outer {
             let mut second = first;
@@ -94,18 +95,11 @@ impl<const N: usize> Loops<N> {
                 let mut third = second;
                 for _ in 0..inner {
                     row(third.map(|start| start as usize));
-                    self.step(&mut third, 2);
+                    advance(&mut third, steps[2]);
                 }
-                self.step(&mut second, 1);
+                advance(&mut second, steps[1]);
             }
-            self.step(&mut first, 0);
-        }
-    }
-
-    #[inline(always)]
-    fn step(&self, starts: &mut [isize; N], dimension: usize) {
-        for (start, steps) in starts.iter_mut().zip(&self.steps) {
-            *start += steps[dimension];
+            advance(&mut first, steps[0]);
         }
     }
 
@@ -137,6 +131,13 @@ impl<const N: usize> Loops<N> {
         }
         self.extents[dimension] = range.len();
         self
+    }
+}
+
+#[inline(always)]
+fn advance<const N: usize>(starts: &mut [isize; N], steps: [isize; N]) {
+    for operand in 0..N {
+        starts[operand] += steps[operand];
     }
 }
 

@@ -1,6 +1,6 @@
 //! Elementwise operations, with broadcasting by steps of 0.
 
-use pulp::Arch;
+use super::vector::vectorised;
 
 use super::lanes::{Dense, Lanes, Splat, blocks, blocks_in_place};
 use super::loops::{Loops, threads_for};
@@ -14,19 +14,19 @@ use rayon::prelude::*;
 /// four steps of `b`, all in elements. A step of 0 broadcasts; starts count from the views' starts.
 pub const ADD: Builtin = Builtin {
     name: "ops.add",
-    function: |call| binary(call, |a, b| a + b),
+    function: binary::<Add>,
 };
 
 /// `out = a - b`, f32. Arguments as of [`ADD`].
 pub const SUB: Builtin = Builtin {
     name: "ops.sub",
-    function: |call| binary(call, |a, b| a - b),
+    function: binary::<Sub>,
 };
 
 /// `out = a * b`, f32. Arguments as of [`ADD`].
 pub const MUL: Builtin = Builtin {
     name: "ops.mul",
-    function: |call| binary(call, |a, b| a * b),
+    function: binary::<Mul>,
 };
 
 /// `x = x + b`, f32.
@@ -35,63 +35,109 @@ pub const MUL: Builtin = Builtin {
 /// steps of `x`, all in elements. The steps of `x` visit no element twice.
 pub const ADD_IN_PLACE: Builtin = Builtin {
     name: "ops.add_",
-    function: |call| binary_in_place(call, |x, b| x + b),
+    function: binary_in_place::<Add>,
 };
 
 /// `x = x - b`, f32. Arguments as of [`ADD_IN_PLACE`].
 pub const SUB_IN_PLACE: Builtin = Builtin {
     name: "ops.sub_",
-    function: |call| binary_in_place(call, |x, b| x - b),
+    function: binary_in_place::<Sub>,
 };
 
 /// `x = x * b`, f32. Arguments as of [`ADD_IN_PLACE`].
 pub const MUL_IN_PLACE: Builtin = Builtin {
     name: "ops.mul_",
-    function: |call| binary_in_place(call, |x, b| x * b),
+    function: binary_in_place::<Mul>,
 };
 
 /// `x = e^x`, f32. Arguments: `x` (written in place), the number of elements.
 pub const EXP_IN_PLACE: Builtin = Builtin {
     name: "ops.exp_",
-    function: |call| unary_in_place(call, math::exp),
+    function: unary_in_place::<Exp>,
 };
 
 /// `out = e^x`, f32. Arguments: `x`, `out` (written), the number of elements.
 pub const EXP: Builtin = Builtin {
     name: "ops.exp",
-    function: |call| unary(call, math::exp),
+    function: unary::<Exp>,
 };
 
 /// `x = ln x`, f32. Arguments: `x` (written in place), the number of elements.
 pub const LN_IN_PLACE: Builtin = Builtin {
     name: "ops.log_",
-    function: |call| unary_in_place(call, math::ln),
+    function: unary_in_place::<Ln>,
 };
 
-fn binary(call: &mut Call<'_>, apply: impl Fn(f32, f32) -> f32 + Copy + Sync) {
+/// A function of one element. It is a type because a function that is given as a value is not inlined
+/// into a loop.
+trait Unary {
+    fn apply(x: f32) -> f32;
+}
+
+/// A function of two elements.
+trait Binary {
+    fn apply(a: f32, b: f32) -> f32;
+}
+
+struct Exp;
+struct Ln;
+struct Add;
+struct Sub;
+struct Mul;
+
+impl Unary for Exp {
+    #[inline(always)]
+    fn apply(x: f32) -> f32 {
+        math::exp(x)
+    }
+}
+
+impl Unary for Ln {
+    #[inline(always)]
+    fn apply(x: f32) -> f32 {
+        math::ln(x)
+    }
+}
+
+impl Binary for Add {
+    #[inline(always)]
+    fn apply(a: f32, b: f32) -> f32 {
+        a + b
+    }
+}
+
+impl Binary for Sub {
+    #[inline(always)]
+    fn apply(a: f32, b: f32) -> f32 {
+        a - b
+    }
+}
+
+impl Binary for Mul {
+    #[inline(always)]
+    fn apply(a: f32, b: f32) -> f32 {
+        a * b
+    }
+}
+
+fn binary<F: Binary>(call: &mut Call<'_>) {
     let (a, b, out) = (call.read(0), call.read(1), call.write(2));
     let loops = Loops::<3>::read(call, 3, 2);
     loops.split(&mut out[..loops.len()], |loops, out| {
-        Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || match loops.row_steps() {
-                [1, 1, _] => rows::<Dense, Dense>(&loops, a, b, out, apply),
-                [1, 0, _] => rows::<Dense, Splat>(&loops, a, b, out, apply),
-                [0, 1, _] => rows::<Splat, Dense>(&loops, a, b, out, apply),
-                _ => scattered(&loops, a, b, out, apply),
+                [1, 1, _] => rows::<F, Dense, Dense>(&loops, a, b, out),
+                [1, 0, _] => rows::<F, Dense, Splat>(&loops, a, b, out),
+                [0, 1, _] => rows::<F, Splat, Dense>(&loops, a, b, out),
+                _ => scattered::<F>(&loops, a, b, out),
             },
         );
     });
 }
 
 #[inline(always)]
-fn rows<A: Lanes, B: Lanes>(
-    loops: &Loops<3>,
-    a: &[f32],
-    b: &[f32],
-    out: &mut [f32],
-    apply: impl Fn(f32, f32) -> f32 + Copy,
-) {
+fn rows<F: Binary, A: Lanes, B: Lanes>(loops: &Loops<3>, a: &[f32], b: &[f32], out: &mut [f32]) {
     let row = loops.row();
     let mut outs = out.chunks_exact_mut(row);
     loops.rows(
@@ -100,7 +146,13 @@ fn rows<A: Lanes, B: Lanes>(
             let a = &a[at_a..][..A::extent(row)];
             let b = &b[at_b..][..B::extent(row)];
             if let Some(out) = outs.next() {
-                blocks::<A, B>(a, b, out, apply);
+                blocks::<A, B>(
+                    a,
+                    b,
+                    out,
+                    #[inline(always)]
+                    |a, b| F::apply(a, b),
+                );
             }
         },
     );
@@ -108,24 +160,18 @@ fn rows<A: Lanes, B: Lanes>(
 
 /// Rows of any steps, one element at a time.
 #[inline(always)]
-fn scattered(
-    loops: &Loops<3>,
-    a: &[f32],
-    b: &[f32],
-    out: &mut [f32],
-    apply: impl Fn(f32, f32) -> f32 + Copy,
-) {
+fn scattered<F: Binary>(loops: &Loops<3>, a: &[f32], b: &[f32], out: &mut [f32]) {
     let [step_a, step_b, _] = loops.row_steps();
     loops.rows(|[mut at_a, mut at_b, at_out]| {
         for out in &mut out[at_out..][..loops.row()] {
-            *out = apply(a[at_a], b[at_b]);
+            *out = F::apply(a[at_a], b[at_b]);
             at_a = at_a.wrapping_add_signed(step_a);
             at_b = at_b.wrapping_add_signed(step_b);
         }
     });
 }
 
-fn binary_in_place(call: &mut Call<'_>, apply: impl Fn(f32, f32) -> f32 + Copy + Sync) {
+fn binary_in_place<F: Binary>(call: &mut Call<'_>) {
     let (b, x) = (call.read(0), call.write(1));
     let loops = Loops::<2>::read(call, 2, 2);
     let is_dense = loops.starts[1] == 0 && x.len() >= loops.len() && {
@@ -136,33 +182,43 @@ fn binary_in_place(call: &mut Call<'_>, apply: impl Fn(f32, f32) -> f32 + Copy +
     };
     if is_dense {
         loops.split(&mut x[..loops.len()], |loops, x| {
-            in_place(&loops, b, x, apply);
+            in_place::<F>(&loops, b, x);
         });
     } else {
-        in_place(&loops, b, x, apply);
+        in_place::<F>(&loops, b, x);
     }
 }
 
-fn in_place(loops: &Loops<2>, b: &[f32], x: &mut [f32], apply: impl Fn(f32, f32) -> f32 + Copy) {
+fn in_place<F: Binary>(loops: &Loops<2>, b: &[f32], x: &mut [f32]) {
     let row = loops.row();
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || match loops.row_steps() {
             [1, 1] => loops.rows(
                 #[inline(always)]
                 |[at_b, at_x]| {
-                    blocks_in_place::<Dense>(&b[at_b..][..row], &mut x[at_x..][..row], apply);
+                    blocks_in_place::<Dense>(
+                        &b[at_b..][..row],
+                        &mut x[at_x..][..row],
+                        #[inline(always)]
+                        |x, b| F::apply(x, b),
+                    );
                 },
             ),
             [0, 1] => loops.rows(
                 #[inline(always)]
                 |[at_b, at_x]| {
-                    blocks_in_place::<Splat>(&b[at_b..][..1], &mut x[at_x..][..row], apply);
+                    blocks_in_place::<Splat>(
+                        &b[at_b..][..1],
+                        &mut x[at_x..][..row],
+                        #[inline(always)]
+                        |x, b| F::apply(x, b),
+                    );
                 },
             ),
             [step_b, step_x] => loops.rows(|[mut at_b, mut at_x]| {
                 for _ in 0..row {
-                    x[at_x] = apply(x[at_x], b[at_b]);
+                    x[at_x] = F::apply(x[at_x], b[at_b]);
                     at_b = at_b.wrapping_add_signed(step_b);
                     at_x = at_x.wrapping_add_signed(step_x);
                 }
@@ -171,11 +227,11 @@ fn in_place(loops: &Loops<2>, b: &[f32], x: &mut [f32], apply: impl Fn(f32, f32)
     );
 }
 
-fn unary(call: &mut Call<'_>, apply: impl Fn(f32) -> f32 + Copy + Sync) {
+fn unary<F: Unary>(call: &mut Call<'_>) {
     let len = call.size(2);
     let (x, out) = (&call.read(0)[..len], &mut call.write(1)[..len]);
     let piece = |x: &[f32], out: &mut [f32]| {
-        Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || {
                 blocks::<Dense, Splat>(
@@ -183,7 +239,7 @@ fn unary(call: &mut Call<'_>, apply: impl Fn(f32) -> f32 + Copy + Sync) {
                     &[0.0],
                     out,
                     #[inline(always)]
-                    |x, _| apply(x),
+                    |x, _| F::apply(x),
                 );
             },
         );
@@ -198,18 +254,18 @@ fn unary(call: &mut Call<'_>, apply: impl Fn(f32) -> f32 + Copy + Sync) {
     }
 }
 
-fn unary_in_place(call: &mut Call<'_>, apply: impl Fn(f32) -> f32 + Copy + Sync) {
+fn unary_in_place<F: Unary>(call: &mut Call<'_>) {
     let len = call.size(1);
     let x = &mut call.write(0)[..len];
     let piece = |x: &mut [f32]| {
-        Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || {
                 blocks_in_place::<Splat>(
                     &[0.0],
                     x,
                     #[inline(always)]
-                    |x, _| apply(x),
+                    |x, _| F::apply(x),
                 );
             },
         );

@@ -15,6 +15,7 @@ mod loops;
 mod map;
 mod moves;
 pub(crate) mod reduce;
+pub(crate) mod vector;
 mod wide;
 
 pub use argmax::ARGMAX;

@@ -1,6 +1,6 @@
 //! Operations that move elements: strided copies, windows of a ring, rows picked by length.
 
-use pulp::Arch;
+use super::vector::vectorised;
 
 use super::lanes::{Dense, Splat, blocks};
 use super::loops::Loops;
@@ -56,7 +56,7 @@ fn copy(call: &mut Call<'_>) {
     let (x, out) = (call.read(0), call.write(1));
     let loops = Loops::<2>::read(call, 2, 2);
     let row = loops.row();
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || match loops.row_steps() {
             [1, 1] => loops.rows(

@@ -4,10 +4,10 @@
 //! reduction over the last axes (kept = 1), over a leading one (last = 1), and over the durations and
 //! sources of (batch, duration, destination, source). Sums have one order, whatever the threads.
 
-use pulp::Arch;
+use super::vector::vectorised;
 use rayon::prelude::*;
 
-use super::lanes::fold;
+use super::lanes::{fold, fold_rows};
 use super::loops::threads_for;
 use crate::builtin::{Builtin, Call};
 
@@ -27,7 +27,14 @@ pub const SUM: Builtin = Builtin {
     name: "ops.sum",
     function: |call| {
         let (x, out) = (call.read(0), call.write(1));
-        reduce(x, out, Axes::read(call, 2), 0.0, |a, b| a + b);
+        reduce(
+            x,
+            out,
+            Axes::read(call, 2),
+            0.0,
+            #[inline(always)]
+            |a, b| a + b,
+        );
     },
 };
 
@@ -42,6 +49,9 @@ pub const AMAX_F64: Builtin = Builtin {
 
 /// A vector's worth of accumulators is split no further than this.
 const TILE: usize = 512;
+
+/// Rows shorter than this are folded in registers.
+const NARROW: usize = 32;
 
 /// The greater one, as one instruction.
 #[inline(always)]
@@ -87,7 +97,7 @@ fn reduce<T: Copy + Send + Sync>(
 ) {
     let (x, out) = (&x[..axes.len()], &mut out[..axes.outer * axes.kept]);
     let part = |x: &[T], out: &mut [T]| {
-        Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || fold_axes(x, out, axes, zero, apply),
         );
@@ -133,14 +143,19 @@ pub(crate) fn fold_axes<T: Copy>(
                     .map(|x| fold(&x[at * last..][..last], apply));
                 *out = rows.reduce(apply).unwrap_or(zero);
             }
-        } else if plane * 2 <= NARROW && last == 1 {
-            narrow(x, out, zero, apply);
+        } else if plane < NARROW && last == 1 {
+            fold_rows(x, out, apply);
         } else {
             let step = TILE / last;
             for (tile, out) in out.chunks_mut(step).enumerate() {
+                let start = tile * step * last;
+                if last == 1 {
+                    columns(x, plane, start, out, apply);
+                    continue;
+                }
                 let mut sums = [zero; TILE];
                 let sums = &mut sums[..out.len() * last];
-                columns(x, plane, tile * step * last, sums, apply);
+                columns(x, plane, start, sums, apply);
                 for (sums, out) in sums.chunks_exact(last).zip(out) {
                     *out = fold(sums, apply);
                 }
@@ -160,14 +175,18 @@ fn columns<T: Copy>(
 ) {
     let width = sums.len();
     let mut rows = x;
-    sums.copy_from_slice(&rows[start..][..width]);
-    rows = &rows[plane..];
+    if x.len() >= 4 * plane {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|row| &rows[row * plane + start..][..width]);
+        for at in 0..width {
+            sums[at] = apply(apply(a[at], b[at]), apply(c[at], d[at]));
+        }
+        rows = &rows[4 * plane..];
+    } else {
+        sums.copy_from_slice(&rows[start..][..width]);
+        rows = &rows[plane..];
+    }
     while rows.len() >= 4 * plane {
-        let (a, b) = (&rows[start..][..width], &rows[plane + start..][..width]);
-        let (c, d) = (
-            &rows[2 * plane + start..][..width],
-            &rows[3 * plane + start..][..width],
-        );
+        let [a, b, c, d] = [0, 1, 2, 3].map(|row| &rows[row * plane + start..][..width]);
         for at in 0..width {
             sums[at] = apply(sums[at], apply(apply(a[at], b[at]), apply(c[at], d[at])));
         }
@@ -178,37 +197,5 @@ fn columns<T: Copy>(
             *sum = apply(*sum, value);
         }
         rows = &rows[plane..];
-    }
-}
-
-/// Rows shorter than half of this are taken several at a time.
-const NARROW: usize = 64;
-
-/// Short rows: as many as fit are one row of accumulators, which are folded at the end.
-#[inline(always)]
-fn narrow<T: Copy>(x: &[T], out: &mut [T], zero: T, apply: impl Fn(T, T) -> T + Copy) {
-    let plane = out.len();
-    let wide = NARROW / plane * plane;
-    if x.len() < 2 * wide {
-        out.copy_from_slice(&x[..plane]);
-        for row in x[plane..].chunks_exact(plane) {
-            for (sum, &value) in out.iter_mut().zip(row) {
-                *sum = apply(*sum, value);
-            }
-        }
-        return;
-    }
-    let mut sums = [zero; NARROW];
-    let sums = &mut sums[..wide];
-    let whole = x.len() / wide * wide;
-    columns(&x[..whole], wide, 0, sums, apply);
-    out.copy_from_slice(&sums[..plane]);
-    for row in sums[plane..]
-        .chunks_exact(plane)
-        .chain(x[whole..].chunks_exact(plane))
-    {
-        for (sum, &value) in out.iter_mut().zip(row) {
-            *sum = apply(*sum, value);
-        }
     }
 }

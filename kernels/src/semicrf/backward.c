@@ -25,9 +25,11 @@ static void recompute(Scan *s, int64_t lo, int64_t hi) {
                (size_t)(s->longest * row_floats(s)) * sizeof(float));
         memcpy(s->offsets, s->checkpoint_offsets + 2 * first, (size_t)(2 * s->longest) * sizeof(double));
         for (int64_t n = lo - s->longest; n < lo - 1; n++) push(s, n);
+#if FORM == FIXED
+        prepare_ring(s);
+#endif
     }
     for (int64_t t = lo == 0 ? 1 : lo; t < hi; t++) {
-        push(s, t - 1);
         advance(s, t);
     }
 }
@@ -73,11 +75,11 @@ KERNEL(semicrf_backward, args, block) {
     const Work work = work_of(&s, ARG_PART(args, ARG_WORK, float, block),
                               ARG_PART(args, ARG_PARTS, float, block),
                               ARG_PART(args, ARG_GRADIENT, float, block));
-    const int64_t interval = s.interval > 0 ? s.interval : s.end + 1;
+    const int64_t interval = s.checkpoints != 0 ? s.interval : s.end + 1;
     Place place = {0, 0};
     for (int64_t lo = s.end / interval * interval; lo >= 0; lo -= interval) {
         const int64_t hi = least_of(lo + interval, s.end + 1);
-        if (s.interval > 0) recompute(&s, lo, hi);
+        if (s.checkpoints != 0) recompute(&s, lo, hi);
         if (SEMIRING == MAX) {
             if (hi > s.end) {
                 begin_best(&s, &work, positions);
@@ -92,4 +94,5 @@ KERNEL(semicrf_backward, args, block) {
         }
         for (int64_t n = least_of(hi, s.end) - 1; n >= lo; n--) retreat(&s, &targets, &work, n);
     }
+    if (SEMIRING != MAX) conclude(&s, &work);
 }

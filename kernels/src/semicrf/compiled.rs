@@ -40,6 +40,7 @@ macro_rules! sources {
             SourceFile::embedded("messages.h", include_str!("messages.h")),
             SourceFile::embedded("materialized.h", include_str!("materialized.h")),
             SourceFile::embedded("decomposed.h", include_str!("decomposed.h")),
+            SourceFile::embedded("ring.h", include_str!("ring.h")),
             SourceFile::embedded("forward.h", include_str!("forward.h")),
             SourceFile::embedded("targets.h", include_str!("targets.h")),
             SourceFile::embedded(
@@ -54,8 +55,8 @@ macro_rules! sources {
     };
 }
 
-static FORWARD: [SourceFile; 13] = sources!("forward.c");
-static BACKWARD: [SourceFile; 13] = sources!("backward.c");
+static FORWARD: [SourceFile; 14] = sources!("forward.c");
+static BACKWARD: [SourceFile; 14] = sources!("backward.c");
 static REDUCE: [SourceFile; 2] = [
     SourceFile::embedded("reduce.c", include_str!("reduce.c")),
     CPU_H,
@@ -108,8 +109,6 @@ struct Builder {
     sizes: Sizes,
     phase: Phase,
     layout: Layout,
-    /// Boundaries between checkpoints; 0 for none.
-    interval: usize,
     defines: Vec<(Cow<'static, str>, String)>,
     program: Program,
     /// Edges, or cumulative scores, transition and bias.
@@ -120,6 +119,7 @@ struct Builder {
     checkpoints: Option<[Parts; 2]>,
     messages: Parts,
     tables: Parts,
+    ring: Parts,
 }
 
 impl Builder {
@@ -141,7 +141,7 @@ impl Builder {
             .collect::<Vec<_>>();
         let (&lengths, scores) = given.split_last().unwrap_or((&BufferId(0), &[]));
         let checkpoints = phase.has_gradients() && keep == Keep::Checkpoints;
-        let interval = if checkpoints { layout.interval() } else { 0 };
+        let interval = layout.interval();
         let (capacity, role) = match (phase.has_gradients(), keep) {
             (true, Keep::Rows) => (sizes.last_end() + 1, Role::Saved),
             _ => (layout.longest + 1, Role::DpState),
@@ -164,11 +164,11 @@ impl Builder {
         });
         let messages = parts("messages", f32, layout.message_floats(), Role::DpState);
         let tables = parts("tables", f32, layout.table_floats(), Role::Workspace);
+        let ring = parts("ring", f32, layout.ring_floats(), Role::DpState);
         Builder {
             sizes: *sizes,
             phase,
             layout,
-            interval,
             defines,
             scores: scores.to_vec(),
             lengths,
@@ -177,6 +177,7 @@ impl Builder {
             checkpoints,
             messages,
             tables,
+            ring,
             program,
         }
     }
@@ -203,8 +204,8 @@ impl Builder {
 
     fn backward(&mut self) -> Vec<Step> {
         let (mut rows, mut offsets) = (self.rows, self.offsets);
-        if self.interval > 0 {
-            let capacity = self.interval + self.layout.longest;
+        if self.checkpoints.is_some() {
+            let capacity = self.layout.interval() + self.layout.longest;
             let floats = capacity * self.layout.row_floats();
             rows = self.parts("interval_rows", Dtype::F32, floats, Role::Workspace);
             offsets = self.parts(
@@ -214,7 +215,7 @@ impl Builder {
                 Role::Workspace,
             );
         }
-        let mut args = self.common_args(rows, offsets, self.interval > 0);
+        let mut args = self.common_args(rows, offsets, self.checkpoints.is_some());
         let layout = self.layout;
         let targets = self.parts("targets", Dtype::F32, layout.target_floats(), Role::DpState);
         let target_offsets = 2 * layout.longest;
@@ -277,7 +278,7 @@ impl Builder {
     fn common_args(&self, rows: Parts, offsets: Parts, writes_rows: bool) -> Vec<Arg> {
         let Sizes { t, k, c, .. } = self.sizes;
         let first = self.sizes.first_duration_index();
-        let numbers = [t, k, c, self.layout.longest, first, self.interval];
+        let numbers = [t, k, c, self.layout.longest, first, self.layout.interval()];
         let mut args: Vec<Arg> = numbers.into_iter().map(int).collect();
         args.push(Arg::Read(self.program.all(self.lengths)));
         args.push(Arg::Read(self.program.all(self.scores[0])));
@@ -307,6 +308,7 @@ impl Builder {
         }
         self.write_parts(&mut args, self.messages);
         self.write_parts(&mut args, self.tables);
+        self.write_parts(&mut args, self.ring);
         args
     }
 

@@ -37,7 +37,7 @@ static float peak_of(const Scan *s, int64_t table) {
     return SEMIRING == MAX || most < ZERO_BELOW ? 0.0f : most;
 }
 
-static void prepare_transitions(const Scan *s, int64_t table) {
+static COLD void prepare_transitions(const Scan *s, int64_t table) {
     peaks(s)[table] = peak_of(s, table);
     for (int64_t src = 0; src < s->labels; src++)
         for (int64_t v = 0; v < vectors_of(s); v++) {
@@ -82,7 +82,7 @@ static inline vf product(const Scan *s, const float *row, int64_t table, int64_t
 }
 
 // All messages of boundary n.
-static void push(Scan *s, int64_t n) {
+static HOT void push(Scan *s, int64_t n) {
     const float *row = row_of(s, n);
     if (SEMIRING != MAX)
         for (int64_t v = 0; v < vectors_of(s); v++) {

@@ -11,6 +11,8 @@
 // Workspace, in the order of `pass_floats` in compiled/layout.rs.
 typedef struct {
     float *transposed;                       // transitions by (k,) dst, rows of src, less the peak
+    float *weights, *products;               // like `transposed`: see `through_product`
+    float *ratios;
     float *logs, *entropies;                 // of messages
     float *gradients, *entropy_gradients;    // of messages
     float *row, *entropy_row;                // of the boundary's row
@@ -22,7 +24,10 @@ typedef struct {
 static Work work_of(const Scan *s, float *floats, float *parts, float *gradient) {
     const int64_t matrix = transition_tables(s) * s->labels * s->pitch;
     Work w = {.transposed = floats, .bias = parts, .transition = parts + s->longest * s->pitch};
-    w.logs = floats + matrix;
+    w.weights = floats + matrix;
+    w.products = w.weights + matrix;
+    w.ratios = w.products + matrix;
+    w.logs = w.ratios + s->pitch;
     w.entropies = w.logs + s->pitch;
     w.gradients = w.entropies + s->pitch;
     w.entropy_gradients = w.gradients + s->pitch;
@@ -36,6 +41,10 @@ static Work work_of(const Scan *s, float *floats, float *parts, float *gradient)
             for (int64_t src = 0; src < s->pitch; src++)
                 w.transposed[(table * s->labels + dst) * s->pitch + src] =
                     src < s->labels ? transition_row(s, table, src)[dst] - peaks(s)[table] : ZERO;
+    for (int64_t i = 0; i < matrix; i += LANES) {
+        v_store(w.weights + i, v_exp(v_load(w.transposed + i)));
+        v_store(w.products + i, v_all(0.0f));
+    }
     return w;
 }
 
@@ -70,7 +79,7 @@ static inline void through_duration(const Scan *s, const Targets *t, const Work 
 }
 
 // From the targets to the messages of one table: leaves messages and their gradients in `w`.
-static void through_durations(const Scan *s, const Targets *t, const Work *w, int64_t n,
+static HOT void through_durations(const Scan *s, const Targets *t, const Work *w, int64_t n,
                               int64_t table) {
     const int64_t first = table + 1, last = FORM == FIXED ? least_of(s->longest, s->end - n) : first;
     for (int64_t v = 0; v < vectors_of(s); v++) {
@@ -86,8 +95,38 @@ static void through_durations(const Scan *s, const Targets *t, const Work *w, in
     }
 }
 
+// The same as `through_transition` in linear space, for messages that have a sum. With weights x of the
+// row and y of the transition, message = sum of x y, and a term's gradient is x y gradient / message.
+// False, and nothing done, if a message that has a gradient has no sum.
+static inline int through_product(const Scan *s, const Work *w, int64_t n, int64_t table) {
+    for (int64_t v = 0; v < vectors_of(s); v++) {
+        const vf sum = v_load(s->sums + message_at(s, n, table + 1) + v * LANES);
+        const vf gradient = v_load(w->gradients + v * LANES);
+        if (v_any((sum == 0.0f) & (gradient != 0.0f) & v_first(lanes_of(s, v)))) return 0;
+        v_store(w->ratios + v * LANES, v_select(sum > 0.0f, gradient / sum, v_all(0.0f)));
+    }
+    for (int64_t v = 0; v < vectors_of(s); v++) {
+        const vf x = v_load(source_weights(s) + v * LANES);
+        vf sum = v_all(0.0f);
+        for (int64_t dst = 0; dst < s->labels; dst++) {
+            const int64_t at = (table * s->labels + dst) * s->pitch + v * LANES;
+            sum += v_load(w->weights + at) * w->ratios[dst];
+            v_store(w->products + at, v_load(w->products + at) + x * w->ratios[dst]);
+        }
+        v_store(w->row + v * LANES, v_load(w->row + v * LANES) + x * sum);
+    }
+    return 1;
+}
+
+// Adds what `through_product` left to be multiplied by the weights of transitions.
+static void conclude(const Scan *s, const Work *w) {
+    for (int64_t i = 0; i < transition_tables(s) * s->labels * s->pitch; i += LANES)
+        v_store(w->transition + i,
+                v_load(w->transition + i) + v_load(w->weights + i) * v_load(w->products + i));
+}
+
 // From the messages of one table, left in `w`, to the row of n; all lanes of src at a time.
-static void through_transition(const Scan *s, const Work *w, const float *row, int64_t table) {
+static HOT void through_transition(const Scan *s, const Work *w, const float *row, int64_t table) {
     for (int64_t v = 0; v < vectors_of(s); v++) {
         const vf own = v_load(row + v * LANES);
         const vf entropy = SEMIRING == ENTROPY ? v_load(row + s->pitch + v * LANES) : own;
@@ -122,7 +161,8 @@ static void retreat(Scan *s, const Targets *t, const Work *w, int64_t n) {
     memset(w->row, 0, (size_t)(3 * s->pitch) * sizeof(float));
     for (int64_t table = 0; table < tables; table++) {
         through_durations(s, t, w, n, table);
-        through_transition(s, w, row_of(s, n), table);
+        if (SEMIRING != LOG || !through_product(s, w, n, table))
+            through_transition(s, w, row_of(s, n), table);
     }
     for (int64_t v = 0; v < vectors_of(s); v++) {
         const int64_t to = target_at(t, n) + v * LANES;

@@ -33,7 +33,7 @@ static inline void repeat_row(float *pattern, int64_t period, const float *row, 
 // Combines the `labels` elements of each row into one, in place; rows lie one behind the other and so
 // do the results. Halves and thirds rows while it can. May touch a period and 48 elements past the end.
 #define FLAT_REDUCE(name, combine)                                                                 \
-    static void name(float *x, int64_t rows, int64_t labels) {                                     \
+    static HOT void name(float *x, int64_t rows, int64_t labels) {                                 \
         for (; labels % 2 == 0; labels /= 2)                                                       \
             for (int64_t i = 0; i < rows * labels / 2; i += LANES) {                               \
                 const vf a = v_load(x + 2 * i), b = v_load(x + 2 * i + LANES);                     \

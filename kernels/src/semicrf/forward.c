@@ -38,9 +38,8 @@ KERNEL(semicrf_forward, args, block) {
     prepare_tables(&s);
     begin(&s);
     for (int64_t t = 1; t <= s.end; t++) {
-        push(&s, t - 1);
         advance(&s, t);
-        if (s.interval > 0 && (t + 1) % s.interval == 0 && t < s.end) keep_checkpoint(&s, t + 1);
+        if (s.checkpoints != 0 && (t + 1) % s.interval == 0 && t < s.end) keep_checkpoint(&s, t + 1);
     }
     write_value(&s, args, block);
 }

@@ -4,6 +4,8 @@
 
 #if FORM == MATERIALIZED
 #include "materialized.h"
+#elif FORM == FIXED
+#include "ring.h"
 #else
 #include "decomposed.h"
 #endif
@@ -27,12 +29,8 @@ static inline Shift shift_of(const Scan *s, int64_t t, int64_t k, int64_t v) {
     return shift;
 }
 
-typedef struct {
-    vf log, entropy;
-} Weights;
-
 // Sums in log space: exact whatever the range.
-static Weights combine_in_log_space(const Scan *s, int64_t t, int64_t v) {
+static COLD Weights combine_in_log_space(const Scan *s, int64_t t, int64_t v) {
     const int64_t count = least_of(s->longest, t);
     vf most = v_all(4 * ZERO);
     for (int64_t k = 1; k <= count; k++) {
@@ -60,28 +58,82 @@ static Weights combine_in_log_space(const Scan *s, int64_t t, int64_t v) {
     return (Weights){most + log, SEMIRING == ENTROPY ? moment / total + log : total};
 }
 
-// The weights of boundary t before they are normalised.
-static Weights combine(const Scan *s, int64_t t, int64_t v) {
+static inline int totals_lost(const Scan *s, int64_t t, int64_t v, vf total) {
+    const vi lost = ~((total >= LEAST_TOTAL) & (total <= MOST_TOTAL));  // NaN, too
+    return t <= s->odd_until || v_any(lost & v_first(lanes_of(s, v)));
+}
+
+// The weights of boundary t relative to the offset of t - 1, lanes v.
+#if FORM == FIXED
+static inline Weights combine(const Scan *s, int64_t t, int64_t v) {
+    const Weights totals = ring_totals(s, t, v);
+    const vf score = cumulative(s, t, v);
+    if (SEMIRING != MAX && totals_lost(s, t, v, totals.log)) {
+        Weights weights = combine_in_log_space(s, t, v);
+        weights.log += score - cumulative(s, t - 1, v);
+        return weights;
+    }
+    const double *last = offset_of(s, t - 1);
+    const double by = s->ring_offset - last[0];
+    if (SEMIRING == MAX) return (Weights){totals.log + (score + (float)by), totals.log};
+    const Wide reference = v_widen(v_load(ring_reference(s) + v * LANES));
+    const Wide bias = v_widen(v_load(bias_greatest(s) + v * LANES)), own = v_widen(score);
+    const Wide all = {reference.low + bias.low + own.low + by, reference.high + bias.high + own.high + by};
+    Weights weights = {v_log_plus(totals.log, all), totals.log};
+    if (SEMIRING == ENTROPY)
+        weights.entropy = v_log(totals.log) + totals.entropy / totals.log +
+                          (float)(s->ring_entropy - last[1]);
+    return weights;
+}
+#else
+// The shifts of boundary t that labels have in common: their logarithms, those of entropies, and the
+// exponentials of the logarithms.
+static void prepare_shifts(const Scan *s, int64_t t) {
+    const int64_t count = least_of(s->longest, t);
+    float *log = s->shifts, *entropy = log + s->shifts_pitch, *weight = entropy + s->shifts_pitch;
+    int64_t index = row_index(s, t - 1);
+    const double *last = s->offsets + 2 * index;
+    for (int64_t k = 0; k < count; k++) {
+        log[k] = (float)(s->offsets[2 * index] - last[0]);
+        if (SEMIRING == ENTROPY) entropy[k] = (float)(s->offsets[2 * index + 1] - last[1]);
+        index = index == 0 ? s->capacity - 1 : index - 1;
+    }
+    if (FORM == MATERIALIZED && SEMIRING != MAX)
+        for (int64_t k = 0; k < count; k += LANES) v_store(weight + k, v_exp(v_load(log + k)));
+}
+
+static inline Weights combine(const Scan *s, int64_t t, int64_t v) {
     const int64_t count = least_of(s->longest, t);
     vf total = v_all(SEMIRING == MAX ? 4 * ZERO : 0.0f), moment = v_all(0.0f);
+    int64_t slot = (t - 1) % s->longest;
     for (int64_t k = 1; k <= count; k++) {
-        const int64_t at = message_at(s, t - k, k) + v * LANES;
-        const Shift shift = shift_of(s, t, k, v);
+        const int64_t at = slot * s->message_width + (k - 1) * s->message_pitch + v * LANES;
+        slot = slot == 0 ? s->longest - 1 : slot - 1;
+        vf log = v_all(s->shifts[k - 1]), weight = v_all(s->shifts[2 * s->shifts_pitch + k - 1]);
+#if FORM == PER_DURATION
+        log += cumulative(s, t - 1, v) - cumulative(s, t - k, v) + v_load(bias_row(s, k) + v * LANES);
+        weight = v_exp(log);
+#endif
         if (SEMIRING == MAX) {
-            total = v_max(total, v_load(s->logs + at) + shift.log);
+            total = v_max(total, v_load(s->logs + at) + log);
             continue;
         }
-        const vf weight = v_exp(shift.log), sum = v_load(s->sums + at) * weight;
+        const vf sum = v_load(s->sums + at) * weight;
         total += sum;
         if (SEMIRING == ENTROPY)
-            moment += v_load(s->moments + at) * weight + sum * (shift.entropy - shift.log);
+            moment += v_load(s->moments + at) * weight + sum * (s->shifts[s->shifts_pitch + k - 1] - log);
     }
-    if (SEMIRING == MAX) return (Weights){total, total};
-    if (t <= s->odd_until || v_any(((total < LEAST_TOTAL) | (total > MOST_TOTAL)) & v_first(lanes_of(s, v))))
-        return combine_in_log_space(s, t, v);
-    const vf log = v_log(total);
-    return (Weights){log, SEMIRING == ENTROPY ? moment / total + log : log};
+    Weights weights = {total, total};
+    if (SEMIRING != MAX && totals_lost(s, t, v, total)) {
+        weights = combine_in_log_space(s, t, v);
+    } else if (SEMIRING != MAX) {
+        const vf log = v_log(total);
+        weights = (Weights){log, SEMIRING == ENTROPY ? moment / total + log : log};
+    }
+    if (FORM != MATERIALIZED) weights.log += cumulative(s, t, v) - cumulative(s, t - 1, v);
+    return weights;
 }
+#endif
 
 // Moves the greatest log weight, and the mean entropy, of boundary t into its offsets.
 static void normalise(Scan *s, int64_t t) {
@@ -127,14 +179,22 @@ static void begin(Scan *s) {
         if (SEMIRING == ENTROPY) v_store(row + s->pitch + v * LANES, v_all(0.0f));
     }
     offset_of(s, 0)[0] = offset_of(s, 0)[1] = 0.0;
+#if FORM == FIXED
+    prepare_ring(s);
+#endif
 }
 
-// Boundary t, whose messages are all there.
-static void advance(Scan *s, int64_t t) {
+// Boundary t, from the messages of t - 1 and before.
+static HOT void advance(Scan *s, int64_t t) {
+    push(s, t - 1);
+#if FORM == FIXED
+    ring_take(s, t - 1);
+#else
+    prepare_shifts(s, t);
+#endif
     float *row = row_of(s, t);
     for (int64_t v = 0; v < vectors_of(s); v++) {
-        Weights weights = combine(s, t, v);
-        if (FORM != MATERIALIZED) weights.log += cumulative(s, t, v) - cumulative(s, t - 1, v);
+        const Weights weights = combine(s, t, v);
         v_store(row + v * LANES, weights.log);
         if (SEMIRING == ENTROPY) v_store(row + s->pitch + v * LANES, weights.entropy);
     }

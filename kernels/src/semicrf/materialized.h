@@ -29,16 +29,16 @@ static inline const float *edges_at(const Scan *s, int64_t n) {
     return s->scores + (n * s->durations + s->first_index) * s->labels * s->labels;
 }
 
-static inline vf edges_load(const Scan *s, const float *from) {
-    if (from + LANES <= s->scores_end) return v_load(from);
-    return v_load_part(from, s->scores_end - from, ZERO);
+static inline vf edges_load(const float *from, const float *end) {
+    if (from + LANES <= end) return v_load(from);
+    return v_load_part(from, end - from, ZERO);
 }
 
-// Terms of `count` edges from `edges` on, which begin a row.
-static void flat_terms(const Scan *s, const Flat *flat, const float *edges, int64_t count) {
+// Terms of `count` edges from `edges` on, which begin a row. Memory may end at `end`.
+static HOT void flat_terms(const Flat *flat, const float *edges, const float *end, int64_t count) {
     int64_t phase = 0;
     for (int64_t i = 0; i < count; i += LANES) {
-        const vf l = edges_load(s, edges + i) + v_load(flat->weights + phase);
+        const vf l = edges_load(edges + i, end) + v_load(flat->weights + phase);
         if (SEMIRING == MAX) {
             v_store(flat->first + i, l);
         } else {
@@ -52,7 +52,7 @@ static void flat_terms(const Scan *s, const Flat *flat, const float *edges, int6
 }
 
 // Does messages out of range again; edges of row r of the block at r * labels.
-static void repair_messages(Scan *s, int64_t n, int64_t rows) {
+static COLD void repair_messages(Scan *s, int64_t n, int64_t rows) {
     const int64_t first = message_at(s, n, 1);
     for (int64_t row = 0; row < rows; row++) {
         const float sum = s->sums[first + row];
@@ -72,7 +72,7 @@ static void push(Scan *s, int64_t n) {
     int odd = 0;
     for (int64_t done = 0; done < rows; done += rows_of_chunk) {
         const int64_t count = least_of(rows_of_chunk, rows - done);
-        flat_terms(s, &flat, edges_at(s, n) + done * s->labels, count * s->labels);
+        flat_terms(&flat, edges_at(s, n) + done * s->labels, s->scores_end, count * s->labels);
         if (SEMIRING == MAX) {
             flat_greatest(flat.first, count, s->labels);
         } else {

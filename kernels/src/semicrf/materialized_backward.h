@@ -38,7 +38,7 @@ static inline void zero(float *from, int64_t count) {
 }
 
 // Rows of all segments that start at n, `count` durations.
-static void gather_rows(const Scan *s, const Targets *t, const Work *w, int64_t n, int64_t count) {
+static HOT void gather_rows(const Scan *s, const Targets *t, const Work *w, int64_t n, int64_t count) {
     for (int64_t k = 1; k <= count; k++) {
         const float by = offset_before(s, t, n, k, 0);
         const float entropy_by = SEMIRING == ENTROPY ? offset_before(s, t, n, k, 1) : 0.0f;
@@ -79,7 +79,7 @@ static inline Gradients edge_gradients(const Work *w, const Flat *flat, vf edge,
 static inline void add_to(float *sums, vf x) { v_store(sums, v_load(sums) + x); }
 
 // Gradients of `count` edges, and their sums by source.
-static void flat_gradients(const Scan *s, const Flat *flat, const Work *w, const float *edges,
+static HOT void flat_gradients(const Scan *s, const Flat *flat, const Work *w, const float *edges,
                            float *gradient, int64_t count) {
     int64_t phase = 0, row = 0, i = 0;
     for (; i + LANES <= count; i += LANES) {
@@ -135,6 +135,8 @@ static void finish(const Scan *s, const Targets *t, const Work *w, int64_t posit
     (void)t;
     zero(w->gradient + s->end * w->step, (positions - 1 - s->end) * w->step);
 }
+
+static void conclude(const Scan *s, const Work *w) { (void)s, (void)w; }
 
 static void begin_best(const Scan *s, const Work *w, int64_t positions) {
     (void)s;

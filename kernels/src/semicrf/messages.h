@@ -29,7 +29,7 @@ static inline int64_t message_at(const Scan *s, int64_t n, int64_t k) {
 }
 
 // One message term by term in log space, for sums that are out of range. `scores` is strided over src.
-static void message_in_log_space(Scan *s, int64_t n, int64_t at, const float *scores, int64_t stride,
+static COLD void message_in_log_space(Scan *s, int64_t n, int64_t at, const float *scores, int64_t stride,
                                  float peak) {
     const float *row = row_of(s, n), *entropy = row + s->pitch;
     float most = row[0] + scores[0];
@@ -52,6 +52,7 @@ static void message_in_log_space(Scan *s, int64_t n, int64_t at, const float *sc
     if (s->odd_until < n + s->longest) s->odd_until = n + s->longest;
 }
 
-static inline vi out_of_range(vf sums) { return (sums < LEAST_SUM) | (sums > MOST_SUM); }
+// True for NaN, too.
+static inline vi out_of_range(vf sums) { return ~((sums >= LEAST_SUM) & (sums <= MOST_SUM)); }
 
 #endif

@@ -38,7 +38,7 @@ enum {
     ARG_LENGTHS, ARG_SCORES, ARG_TRANSITION = ARG_SCORES + 2, ARG_BIAS,
     ARG_ROWS, ARG_OFFSETS = ARG_ROWS + 2, ARG_CHECKPOINTS = ARG_OFFSETS + 2,
     ARG_CHECKPOINT_OFFSETS = ARG_CHECKPOINTS + 2, ARG_MESSAGES = ARG_CHECKPOINT_OFFSETS + 2,
-    ARG_TABLES = ARG_MESSAGES + 2, ARG_PASS = ARG_TABLES + 2,
+    ARG_TABLES = ARG_MESSAGES + 2, ARG_RING = ARG_TABLES + 2, ARG_PASS = ARG_RING + 2,
 };
 #define ARG_PART(args, position, type, block) \
     (ARG_WRITE(args, position, type) + (int64_t)(block) * ARG_INT(args, (position) + 1))
@@ -62,7 +62,18 @@ typedef struct {
     int64_t message_width, message_pitch;
     int64_t odd_until;  // no later boundary receives a message that is kept as a logarithm
     float *tables;
+    float *shifts;  // after the tables: see forward.h
+    int64_t shifts_pitch;
+
+    float *ring;  // see ring.h
+    double ring_offset, ring_entropy;
 } Scan;
+
+// Log weights and entropies of some labels.
+typedef struct {
+    vf log, entropy;
+} Weights;
+
 
 #ifdef VECTORS
 static inline int64_t vectors_of(const Scan *s) { (void)s; return VECTORS; }
@@ -115,6 +126,7 @@ static Scan scan_of(const uint64_t *args, uint32_t block) {
         .checkpoint_offsets = ARG_PART(args, ARG_CHECKPOINT_OFFSETS, double, block),
         .sums = ARG_PART(args, ARG_MESSAGES, float, block),
         .tables = ARG_PART(args, ARG_TABLES, float, block),
+        .ring = ARG_PART(args, ARG_RING, float, block),
     };
 #ifdef VECTORS
     s.pitch = VECTORS * LANES;
@@ -122,6 +134,8 @@ static Scan scan_of(const uint64_t *args, uint32_t block) {
     s.pitch = (s.labels + LANES - 1) / LANES * LANES;
 #endif
     s.capacity = ARG_INT(args, ARG_OFFSETS + 1) / 2;
+    s.shifts_pitch = (s.longest + LANES - 1) / LANES * LANES;
+    s.shifts = s.tables + ARG_INT(args, ARG_TABLES + 1) - 3 * s.shifts_pitch;
     const int64_t row = FORM == MATERIALIZED ? s.durations * s.labels * s.labels : s.labels;
     const int64_t step = (FORM == MATERIALIZED ? positions - 1 : positions + 1) * row;
     s.scores = ARG_READ(args, ARG_SCORES, float) + block * step;

@@ -75,8 +75,18 @@ impl Layout {
         planes * self.longest * width + self.pitch
     }
 
-    /// `Flat` in materialized.h, or the tables of decomposed.h.
+    /// `ring_rows` and what follows it in ring.h; nothing in other forms.
+    pub(super) fn ring_floats(&self) -> usize {
+        if self.is_materialized() || self.sizes.transition_per_duration {
+            return 0;
+        }
+        let rings = if self.has_entropy() { 2 } else { 1 };
+        (2 * self.longest * rings + 2 * self.longest + 2) * self.pitch
+    }
+
+    /// `Flat` in materialized.h, or the tables of decomposed.h; then the shifts of forward.h.
     pub(super) fn table_floats(&self) -> usize {
+        let shifts = 3 * self.longest.next_multiple_of(LANES);
         if self.is_materialized() {
             let period = self.period();
             let chunk = if period >= CHUNK {
@@ -84,11 +94,12 @@ impl Layout {
             } else {
                 CHUNK / period * period
             };
-            return 2 * (period + self.pitch) + 2 * (chunk + period + 3 * LANES);
+            let patterns = 2 * (period + self.pitch);
+            return patterns + 2 * (chunk + period + 3 * LANES) + shifts;
         }
         let products = if self.has_entropy() { 2 } else { 1 };
         let rows = self.longest + products * self.transition_tables() * self.sizes.c + 2;
-        rows * self.pitch + self.transition_tables()
+        rows * self.pitch + self.transition_tables() + shifts
     }
 
     /// `Targets` in targets.h.
@@ -102,7 +113,7 @@ impl Layout {
             let (rows, period) = (self.longest * self.sizes.c + 2 * self.pitch, self.period());
             3 * rows + 3 * period + period / LANES
         } else {
-            (self.transition_tables() * self.sizes.c + 7) * self.pitch
+            (3 * self.transition_tables() * self.sizes.c + 8) * self.pitch
         }
     }
 

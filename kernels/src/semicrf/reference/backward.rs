@@ -2,7 +2,7 @@
 //!
 //! Terms are made again as in the forward pass; their sums are in the tables.
 
-use pulp::Arch;
+use crate::ops::vector::vectorised;
 
 use super::scores::Gradients;
 use super::sequence::{Sequence, Stage};
@@ -169,7 +169,7 @@ fn add_window(table: &mut [f32], n: usize, labels: usize, window: &[f32]) {
 }
 
 fn add(sums: &mut [f32], gradients: &[f32]) {
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || blocks_in_place::<Dense>(gradients, sums, |sum, gradient| sum + gradient),
     );
@@ -183,7 +183,7 @@ fn fold_rows(terms: &[f32], labels: usize, out: &mut [f32]) {
         kept: 1,
         last: labels,
     };
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || fold_axes(terms, out, axes, 0.0, |a, b| a + b),
     );

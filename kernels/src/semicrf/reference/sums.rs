@@ -1,6 +1,6 @@
 //! The sum of a semiring over terms (first, kept, last) -> (kept), and its derivative, in a cache.
 
-use pulp::Arch;
+use crate::ops::vector::vectorised;
 
 use crate::ops::lanes::{Dense, Splat, blocks, blocks_in_place};
 use crate::ops::math;
@@ -60,7 +60,7 @@ pub(super) fn sum(
     terms: &mut Terms<'_>,
     sums: &mut Sums<'_>,
 ) {
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || match semiring {
             Semiring::Max => total(extents, terms.weights, sums.weights, greater),
@@ -133,7 +133,7 @@ pub(super) fn backward(
     sums: &Sums<'_>,
     gradients: &Sums<'_>,
 ) {
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             if semiring == Semiring::Max {

@@ -3,7 +3,7 @@
 //! Terms are laid out as the scores are: (duration, destination, source) for materialised edges,
 //! (duration, source, destination) for decomposed ones with a transition for each duration.
 
-use pulp::Arch;
+use crate::ops::vector::vectorised;
 
 use super::scores::{Gradients, Parts, Scores};
 use super::sums::Extents;
@@ -37,7 +37,7 @@ pub(super) fn weights(
     window: &[f32],
     out: &mut [f32],
 ) {
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || match scores {
             Scores::Edges(edge) => edge_weights(sizes, edge, n, window, out),
@@ -111,7 +111,7 @@ pub(super) fn add_to_states(sizes: &Sizes, terms: &[f32], window: &mut [f32]) {
         kept,
         last,
     };
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || fold_axes(terms, window, axes, 0.0, |a, b| a + b),
     );

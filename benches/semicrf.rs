@@ -1,0 +1,153 @@
+//! How fast the semi-CRF kernels are: `cargo bench --bench semicrf -- [T K C B] [word]...`
+//!
+//! All programs of a form run interleaved in one process on one thread; medians. `floor` reads the
+//! materialized edges once and takes one exponential of each. `exact` is the same source compiled for
+//! the labels at hand, where `fused` is compiled for the canonical shape. Words choose among
+//! `materialized`, `decomposed`, `per_duration` and the semirings; without any, all are run.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sweeper::compile::cc::Cc;
+use sweeper::device::cpu::Cpu;
+use sweeper::device::{Artifact, Device, Job, Prepared};
+use sweeper_kernels::inputs::InputKey;
+use sweeper_kernels::semicrf::{SemiCrf, floor, sizes::Sizes};
+use sweeper_kernels::{
+    CanonicalShape, Dtype, Parameters, Phase, Problem, Program, Target, Value, Workload,
+};
+
+const ROUNDS: usize = 25;
+/// A sample lasts at least this long.
+const SAMPLE_NS: f64 = 2e6;
+
+struct Entry {
+    name: String,
+    prepared: Prepared,
+    iterations: u32,
+    samples_ns: Vec<f64>,
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let numbers: Vec<i64> = words.iter().filter_map(|word| word.parse().ok()).collect();
+    let sizes = match numbers[..] {
+        [t, k, c, b] => [t, k, c, b],
+        _ => [1024, 24, 12, 4],
+    };
+    let chosen = |all: &[&str], word: &str| {
+        !all.iter().any(|other| words.iter().any(|w| w == other)) || words.iter().any(|w| w == word)
+    };
+    let forms = ["materialized", "decomposed", "per_duration"];
+    let semirings = ["log", "max", "entropy"];
+    println!("T, K, C, B = {sizes:?}; microseconds, median of {ROUNDS}, 1 thread");
+    for form in forms.into_iter().filter(|form| chosen(&forms, form)) {
+        for semiring in semirings
+            .into_iter()
+            .filter(|word| chosen(&semirings, word))
+        {
+            println!("{form} {semiring}");
+            for (name, median_ns) in measure(&parameters(sizes, form, semiring)) {
+                println!("  {name:<36} {:>12.1}", median_ns / 1e3);
+            }
+        }
+    }
+}
+
+fn parameters(sizes: [i64; 4], form: &str, semiring: &str) -> Parameters {
+    let mut parameters: Parameters = ["T", "K", "C", "B"].into_iter().zip(sizes).collect();
+    parameters.set("semiring", semiring);
+    if form != "materialized" {
+        parameters.set("potentials", "decomposed");
+    }
+    if form == "per_duration" {
+        parameters.set("transition", form);
+    }
+    parameters
+}
+
+/// Medians of all programs of a problem, in nanoseconds.
+fn measure(parameters: &Parameters) -> Vec<(String, f64)> {
+    let problem = SemiCrf
+        .problem(parameters, Dtype::F32)
+        .expect("sizes are within bounds");
+    let mut device = Cpu::new(1).expect("a thread");
+    device
+        .bind(&problem.generate(&InputKey([1; 32])))
+        .expect("memory for the inputs");
+    let mut entries: Vec<Entry> = programs(parameters, &*problem)
+        .into_iter()
+        .map(|(name, program)| prepare(&mut device, name, program))
+        .collect();
+    for _ in 0..ROUNDS {
+        for entry in &mut entries {
+            let sample = device.sample(entry.prepared, entry.iterations);
+            let sample = sample.expect("the program runs");
+            entry.samples_ns.push(sample.per_iteration_ns());
+        }
+    }
+    entries
+        .into_iter()
+        .map(|mut entry| {
+            entry.samples_ns.sort_by(f64::total_cmp);
+            (entry.name, entry.samples_ns[ROUNDS / 2])
+        })
+        .collect()
+}
+
+fn programs(parameters: &Parameters, problem: &dyn Problem) -> Vec<(String, Program)> {
+    let words = SemiCrf.info().resolve(parameters).expect("checked");
+    let sizes = Sizes::new(&words).expect("checked");
+    let bound = |bound: usize| CanonicalShape::new([("C".to_owned(), bound as u64)]);
+    let canonical = bound(sizes.c.next_multiple_of(16));
+    let mut programs = Vec::new();
+    if parameters.get("potentials") != Some(&Value::from("decomposed")) {
+        programs.push(("floor".to_owned(), floor::program(&sizes)));
+    }
+    for phase in Phase::ALL {
+        for (backend, canonical, name) in [
+            ("streaming", &canonical, "streaming"),
+            ("fused", &canonical, "fused"),
+            ("fused", &bound(sizes.c), "fused, exact"),
+            ("fused", &CanonicalShape::default(), "fused, any shape"),
+            ("fused_checkpointing", &canonical, "fused_checkpointing"),
+        ] {
+            if let Ok(program) = problem.program(backend, phase, canonical, &Target::Cpu) {
+                programs.push((format!("{phase} {name}"), program));
+            }
+        }
+    }
+    programs
+}
+
+fn prepare(device: &mut Cpu, name: String, program: Program) -> Entry {
+    let cc = Cc::find(None).expect("a C compiler");
+    let artifacts: Vec<Artifact> = program
+        .compiled()
+        .map(|source| Artifact {
+            key: format!("{} {:?}", source.entry, source.defines),
+            bytes: Arc::from(
+                cc.compile(source, Duration::from_secs(60))
+                    .expect("the kernels compile"),
+            ),
+        })
+        .collect();
+    let job = Job {
+        program,
+        artifacts: &artifacts,
+        script: None,
+    };
+    let prepared = device.prepare(job).expect("the program fits");
+    let once = device.sample(prepared, 1).expect("the program runs");
+    Entry {
+        name,
+        prepared,
+        iterations: (SAMPLE_NS / once.per_iteration_ns()).ceil().max(1.0) as u32,
+        samples_ns: Vec::with_capacity(ROUNDS),
+    }
+}
