@@ -92,7 +92,7 @@ fn refuse(
     let toolchain = Toolchain::find(std::env::var_os("CC").map(std::path::PathBuf::from));
     let here = RunIdentity::new(
         manifest.hash(),
-        vec![engine::local_device(device.kind)],
+        vec![engine::local_device(&device)],
         &engine::toolchain_for(device.kind, &toolchain),
     );
     let differences = here.differences(&recorded.environment.identity);

@@ -47,7 +47,7 @@ pub fn measure(
         Ok(setting) => setting,
         Err(outcome) => {
             for point in &block.points {
-                listener.finished(point.number, outcome.clone());
+                refuse(listener, point.number, outcome.clone())?;
             }
             return Ok(());
         }
@@ -57,7 +57,7 @@ pub fn measure(
         listener.working(point.number, Stage::Check);
         match setting.admit(point, artifacts, device) {
             Ok(admitted) => running.push(admitted),
-            Err(outcome) => listener.finished(point.number, outcome),
+            Err(outcome) => refuse(listener, point.number, outcome)?,
         }
     }
     let mut admitted = Vec::new();
@@ -133,6 +133,17 @@ fn fail(listener: &mut dyn Listener, number: u32, error: DeviceError) -> Result<
     match error {
         DeviceError::Lost(_) => Err(error),
         _ => Ok(()),
+    }
+}
+
+/// Finishes a point that can't be run; hands a lost device on.
+fn refuse(listener: &mut dyn Listener, number: u32, outcome: Outcome) -> Result<(), DeviceError> {
+    let lost = outcome.status == Status::Crashed;
+    let reason = outcome.reason.clone().unwrap_or_default();
+    listener.finished(number, outcome);
+    match lost {
+        true => Err(DeviceError::Lost(reason)),
+        false => Ok(()),
     }
 }
 

@@ -12,14 +12,14 @@ use sweeper_kernels::Target;
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Toolchain};
 use crate::device::null::Null;
-use crate::device::{Device, DeviceIdentity, DeviceKind, cpu};
+use crate::device::{Device, DeviceIdentity, DeviceKind, cpu, cuda};
 use crate::execute::outcome::Status;
 use crate::execute::protocol::{DeviceRequest, Stage};
 use crate::execute::supervisor::{Supervisor, WorkerCommand, WorkerError};
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::manifest::settings::DeviceUse;
-use crate::plan::{Outline, Plan, PlanDevice};
+use crate::plan::{Outline, Plan, PlanDevice, conditions};
 use crate::record::environment::{Environment, RunIdentity, surroundings};
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::row::Row;
@@ -161,49 +161,70 @@ pub enum RunError {
 /// # Errors
 /// If this program has no such device.
 pub fn device_request(manifest: &Manifest) -> Result<DeviceRequest, RunError> {
-    let kind = match &manifest.device.use_ {
-        DeviceUse::Auto | DeviceUse::Cpu => DeviceKind::Cpu,
-        DeviceUse::Null => DeviceKind::Null,
-        DeviceUse::Cuda(_) | DeviceUse::AllCuda => {
-            return Err(RunError::Impossible(
-                "this build has no CUDA device; use --device cpu".to_owned(),
-            ));
-        }
+    let (kind, ordinal) = match &manifest.device.use_ {
+        DeviceUse::Auto if cuda::identity::all().is_ok() => (DeviceKind::Cuda, 0),
+        DeviceUse::Auto | DeviceUse::Cpu => (DeviceKind::Cpu, 0),
+        DeviceUse::Null => (DeviceKind::Null, 0),
+        DeviceUse::Cuda(ordinals) => (DeviceKind::Cuda, ordinals.first().copied().unwrap_or(0)),
+        DeviceUse::AllCuda => (DeviceKind::Cuda, 0),
     };
+    if kind == DeviceKind::Cuda {
+        cuda::identity::of(ordinal).map_err(RunError::Impossible)?;
+    }
     Ok(DeviceRequest {
         kind,
-        ordinal: 0,
+        ordinal,
         threads: manifest.device.threads,
+        cold: conditions(manifest, kind).cold,
+    })
+}
+
+/// What to say of devices that a manifest asks for and this version leaves idle.
+fn idle_devices(manifest: &Manifest) -> Option<String> {
+    let wanted = match &manifest.device.use_ {
+        DeviceUse::Cuda(ordinals) => ordinals.len(),
+        DeviceUse::AllCuda => cuda::identity::all().map_or(0, <[_]>::len),
+        DeviceUse::Auto | DeviceUse::Cpu | DeviceUse::Null => 1,
+    };
+    (wanted > 1).then(|| {
+        format!("{wanted} devices are asked for; this version uses the first, a later one all")
     })
 }
 
 /// What a plan for that device is made for.
 pub fn plan_device(request: &DeviceRequest) -> PlanDevice {
+    let target = match request.kind {
+        DeviceKind::Cpu | DeviceKind::Null => Target::Cpu,
+        DeviceKind::Cuda => Target::Cuda {
+            arch: local_device(request).details["arch"].clone(),
+        },
+    };
     PlanDevice {
         kind: request.kind,
-        target: Target::Cpu,
-    }
-}
-
-fn no_toolchain() -> Toolchain {
-    Toolchain {
-        cc: Err("the null device compiles nothing".to_owned()),
+        target,
     }
 }
 
 /// The compilers that count for a device.
 pub fn toolchain_for(kind: DeviceKind, found: &Toolchain) -> Toolchain {
     match kind {
-        DeviceKind::Null => no_toolchain(),
+        DeviceKind::Null => Toolchain::none("the null device compiles nothing"),
         DeviceKind::Cpu | DeviceKind::Cuda => found.clone(),
     }
 }
 
-/// The identity of this machine's device of a kind, without a worker.
-pub fn local_device(kind: DeviceKind) -> DeviceIdentity {
-    match kind {
+/// The identity of this machine's device, without a worker.
+///
+/// # Panics
+/// If a CUDA device is asked for that is not there: [`device_request`] does not.
+pub fn local_device(request: &DeviceRequest) -> DeviceIdentity {
+    match request.kind {
         DeviceKind::Null => Null::default().identity().clone(),
-        DeviceKind::Cpu | DeviceKind::Cuda => cpu::identity::host(),
+        DeviceKind::Cpu => cpu::identity::host(),
+        DeviceKind::Cuda => match cuda::identity::of(request.ordinal) {
+            Ok(device) => device.clone(),
+            Err(reason) => unreachable!("`device_request` found the device: {reason}"),
+        },
     }
 }
 
@@ -223,10 +244,11 @@ pub fn run(
         device.clone(),
         manifest.limits.point_timeout,
     )?;
+    if let Some(warning) = idle_devices(manifest) {
+        progress.event(&Event::Warning(&warning));
+    }
     let toolchain = match device.kind {
-        DeviceKind::Null => Toolchain {
-            cc: Err("the null device compiles nothing".to_owned()),
-        },
+        DeviceKind::Null => Toolchain::none("the null device compiles nothing"),
         _ => Toolchain::find(std::env::var_os("CC").map(PathBuf::from)),
     };
     let outline = Outline::new(manifest, plan_device(&device));

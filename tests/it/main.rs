@@ -17,3 +17,5 @@ mod tidy;
 mod semicrf_eager;
 /// Verbs that do not measure, exit codes, errors as people see them.
 mod cli;
+/// The CUDA device, where there is one.
+mod cuda;
