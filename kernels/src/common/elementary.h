@@ -35,9 +35,10 @@ static inline vf v_exp(vf x) {
     return v_select(x < EXP_LEAST, v_all(0.0f), v_exp_within(v_min(x, v_all(EXP_CEILING))));
 }
 
-// e^x for x that is at most 0.
-static inline vf v_exp_not_above_1(vf x) {
-    return v_select(x < EXP_LEAST, v_all(0.0f), v_exp_within(x));
+// A probability from its logarithm, which is at most 0; 0 below 2e-16. Products of probabilities that
+// are smaller still would be denormal, and take processors a hundred cycles each.
+static inline vf v_probability(vf log) {
+    return v_select(log < -36.0f, v_all(0.0f), v_exp_within(log));
 }
 
 // e^x to f32 precision where x has more digits than an f32 holds; 0 below EXP_LEAST, infinite above

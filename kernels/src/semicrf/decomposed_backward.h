@@ -66,7 +66,7 @@ static inline void through_duration(const Scan *s, const Targets *t, const Work 
     float *bias = w->bias + (k - 1) * s->pitch + v * LANES;
     const vf shift = v_load(t->scores + from) - cumulative(s, n, v) + offset_before(s, t, n, k, 0);
     const vf log = v_min(message.log + v_load(bias_row(s, k) + v * LANES) + shift, v_all(0.0f));
-    const vf p = v_exp_not_above_1(log);
+    const vf p = v_probability(log);
     vf own = p * v_load(t->gradients + from);
     if (SEMIRING == ENTROPY) {
         const vf share = p * v_load(t->entropy_gradients + from);
@@ -134,7 +134,7 @@ static HOT void through_transition(const Scan *s, const Work *w, const float *ro
         for (int64_t dst = 0; dst < s->labels; dst++) {
             const int64_t at = (table * s->labels + dst) * s->pitch + v * LANES;
             const vf log = v_min(own + v_load(w->transposed + at) - w->logs[dst], v_all(0.0f));
-            const vf p = v_exp_not_above_1(log);
+            const vf p = v_probability(log);
             vf part = p * w->gradients[dst];
             if (SEMIRING == ENTROPY) {
                 const vf share = p * w->entropy_gradients[dst];
@@ -167,8 +167,11 @@ static void retreat(Scan *s, const Targets *t, const Work *w, int64_t n) {
     for (int64_t v = 0; v < vectors_of(s); v++) {
         const int64_t to = target_at(t, n) + v * LANES;
         const vf own = v_load(w->row + v * LANES), owed = v_load(w->owed + v * LANES);
-        v_store(t->gradients + to, own);
-        if (SEMIRING == ENTROPY) v_store(t->entropy_gradients + to, v_load(w->entropy_row + v * LANES));
+        v_store(t->gradients + to, without_traces(own));
+        if (SEMIRING == ENTROPY) {
+            const vf shares = v_load(w->entropy_row + v * LANES);
+            v_store(t->entropy_gradients + to, without_traces(shares));
+        }
         store_gradient(s, w, n, v, n > 0 ? own - owed : v_all(0.0f) - owed);
     }
     keep_target(s, t, n);

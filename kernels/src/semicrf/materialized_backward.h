@@ -67,7 +67,7 @@ static inline Gradients edge_gradients(const Work *w, const Flat *flat, vf edge,
     const vi lane = vi_load(w->row_of_lane + phase);
     const vf score = v_permute(v_load(w->scores + row), lane);
     const vf log = v_min(edge + v_load(flat->weights + phase) + score, v_all(0.0f));
-    const vf p = v_exp_not_above_1(log);
+    const vf p = v_probability(log);
     Gradients g = {p * v_permute(v_load(w->gradients + row), lane), p};
     if (SEMIRING == ENTROPY) {
         g.entropy_gradient = p * v_permute(v_load(w->entropy_gradients + row), lane);
@@ -109,6 +109,7 @@ static void fold(const Scan *s, const float *pattern, int64_t period, float *row
         row[c] = sum;
     }
     for (int64_t c = s->labels; c < s->pitch; c++) row[c] = 0.0f;
+    for (int64_t c = 0; c < s->pitch; c += LANES) v_store(row + c, without_traces(v_load(row + c)));
 }
 
 // Boundary n, whose targets are all there.

@@ -58,11 +58,10 @@ static COLD void prepare_ring(Scan *s) {
     }
 }
 
-// Puts message n, lanes v, into the ring; its linear weight.
-static inline vf ring_store(const Scan *s, int64_t n, int64_t v) {
-    const int64_t at = message_at(s, n, 1) + v * LANES;
-    const int64_t to = n % s->longest * s->pitch + v * LANES, twice = s->longest * s->pitch;
-    const double *offset = offset_of(s, n);
+// Puts message n, lanes v, into the ring; its linear weight. It lies in slot n % longest.
+static inline vf ring_store(const Scan *s, int64_t n, int64_t slot, const double *offset, int64_t v) {
+    const int64_t at = slot * s->message_width + v * LANES;
+    const int64_t to = slot * s->pitch + v * LANES, twice = s->longest * s->pitch;
     const vf score = cumulative(s, n, v);
     const double by = offset[0] - s->ring_offset;
     if (SEMIRING == MAX) {
@@ -88,26 +87,33 @@ static inline vf ring_store(const Scan *s, int64_t n, int64_t v) {
 
 // Takes message n as the reference, and fills the ring anew.
 static COLD void ring_refer(Scan *s, int64_t n) {
-    s->ring_offset = offset_of(s, n)[0];
-    s->ring_entropy = offset_of(s, n)[1];
-    const int64_t first = n < s->longest ? 0 : n - s->longest + 1;
+    const int64_t index = row_index(s, n), slot = n % s->longest;
+    s->ring_offset = s->offsets[2 * index];
+    s->ring_entropy = s->offsets[2 * index + 1];
     for (int64_t v = 0; v < vectors_of(s); v++) {
         if (SEMIRING != MAX) {
-            const vf sum = v_load(s->sums + message_at(s, n, 1) + v * LANES);
+            const vf sum = v_load(s->sums + slot * s->message_width + v * LANES);
             const vf log = v_select(sum > 0.0f, v_log(sum), v_all(0.0f));
             v_store(ring_reference(s) + v * LANES, log - cumulative(s, n, v));
         }
-        for (int64_t m = first; m <= n; m++) ring_store(s, m, v);
+        // Backwards, without a division a message.
+        int64_t at = slot, row = index;
+        for (int64_t m = n; m >= 0 && m > n - s->longest; m--) {
+            ring_store(s, m, at, s->offsets + 2 * row, v);
+            at = at == 0 ? s->longest - 1 : at - 1;
+            row = row == 0 ? s->capacity - 1 : row - 1;
+        }
     }
 }
 
 // Takes in message n. At every `interval`-th boundary the reference is new, so that a scan that begins
 // there computes the same bits.
 static inline void ring_take(Scan *s, int64_t n) {
-    const double drift = offset_of(s, n)[0] - s->ring_offset;
+    const double *offset = offset_of(s, n), drift = offset[0] - s->ring_offset;
+    const int64_t slot = n % s->longest;
     int refer = (n + 1) % s->interval == 0 || drift > MOST_DRIFT || drift < -MOST_DRIFT || n == 0;
     for (int64_t v = 0; !refer && v < vectors_of(s); v++) {
-        const vf linear = ring_store(s, n, v);
+        const vf linear = ring_store(s, n, slot, offset, v);
         if (SEMIRING == MAX) continue;
         const vi far = ((linear < LEAST_RING) & (linear > 0.0f)) | (linear > MOST_RING);
         refer = v_any(far & v_first(lanes_of(s, v)));
@@ -120,7 +126,8 @@ static inline Weights ring_totals(const Scan *s, int64_t t, int64_t v) {
     const int64_t pitch = s->pitch, count = s->longest, first = t % count * pitch + v * LANES;
     const float *rows = ring_rows(s) + first, *moments = ring_moments(s) + first;
     const float *weights = bias_weights(s) + v * LANES, *products = bias_products(s) + v * LANES;
-    vf totals[4], moment = v_all(0.0f);
+    vf totals[4], sums[4];
+    for (int j = 0; j < 4; j++) sums[j] = v_all(0.0f);
     for (int j = 0; j < 4; j++) totals[j] = v_all(SEMIRING == MAX ? 4 * ZERO : 0.0f);
     int64_t i = 0;
 #define RING_TERM(j, i)                                                                            \
@@ -129,7 +136,7 @@ static inline Weights ring_totals(const Scan *s, int64_t t, int64_t v) {
         if (SEMIRING == MAX) totals[j] = v_max(totals[j], row + weight);                           \
         else totals[j] += row * weight;                                                            \
         if (SEMIRING == ENTROPY)                                                                   \
-            moment += v_load(moments + (i) * pitch) * weight - row * v_load(products + (i) * pitch);\
+            sums[j] += v_load(moments + (i) * pitch) * weight - row * v_load(products + (i) * pitch);\
     } while (0)
     for (; i + 4 <= count; i += 4) {
         RING_TERM(0, i);
@@ -139,6 +146,7 @@ static inline Weights ring_totals(const Scan *s, int64_t t, int64_t v) {
     }
     for (; i < count; i++) RING_TERM(0, i);
 #undef RING_TERM
+    const vf moment = (sums[0] + sums[1]) + (sums[2] + sums[3]);
     if (SEMIRING == MAX)
         return (Weights){v_max(v_max(totals[0], totals[1]), v_max(totals[2], totals[3])), moment};
     return (Weights){(totals[0] + totals[1]) + (totals[2] + totals[3]), moment};

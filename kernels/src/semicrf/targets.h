@@ -29,6 +29,12 @@ static Targets targets_of(const Scan *s, float *floats, double *offsets) {
                      offsets, s->pitch, s->longest};
 }
 
+// A gradient is a sum of probabilities: what is less than this is nothing, and denormal soon.
+#define LEAST_GRADIENT 1e-20f
+static inline vf without_traces(vf x) {
+    return v_select((x > LEAST_GRADIENT) | (x < -LEAST_GRADIENT), x, v_all(0.0f));
+}
+
 static inline int64_t target_at(const Targets *t, int64_t n) { return n % t->longest * t->pitch; }
 
 // Makes boundary n a target. Its gradients are in place already.
@@ -64,9 +70,9 @@ static void begin_targets(const Scan *s, const Targets *t) {
         if (SEMIRING == ENTROPY) {
             const vf h = v_load(row + s->pitch + v * LANES);
             gradient += p * (h - l - moment / total);
-            v_store(t->entropy_gradients + at + v * LANES, p);
+            v_store(t->entropy_gradients + at + v * LANES, without_traces(p));
         }
-        v_store(t->gradients + at + v * LANES, gradient);
+        v_store(t->gradients + at + v * LANES, without_traces(gradient));
     }
     keep_target(s, t, s->end);
 }
