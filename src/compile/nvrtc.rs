@@ -326,7 +326,7 @@ mod tests {
         }
         match nvrtc.compile(&copy("sm_80"), "sm_1", LONG) {
             Err(CompileError::Rejected { log }) => {
-                assert!(log.contains("gpu-architecture"), "{log}")
+                assert!(log.contains("gpu-architecture"), "{log}");
             }
             _ => panic!("there is no sm_1"),
         }

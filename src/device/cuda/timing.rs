@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_resolution_is_the_step_of_the_clock() {
-        let spans_ns = vec![1984.0, 1952.000_01, 2016.0, 1984.000_01, 2112.0];
+        let spans_ns = vec![1984.0, 1952.00001, 2016.0, 1984.00001, 2112.0];
         let step = least_difference(spans_ns).unwrap();
         assert!((step - 32.0).abs() < 1e-3, "{step}");
         assert_eq!(least_difference(vec![1024.0; 3]), None);
