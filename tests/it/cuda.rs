@@ -18,6 +18,7 @@ use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Dtype, Program, Tensor, Tensors};
 
 /// Why there is no GPU, unless there is one; fails where one is required.
+#[expect(clippy::print_stderr, reason = "people should see what is skipped")]
 fn missing() -> Option<String> {
     let reason = identity::all().err()?;
     let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();

@@ -81,6 +81,11 @@ impl Fault {
         }
     }
 
+    /// True if the device can't do what was asked for.
+    pub fn is_unsupported(&self) -> bool {
+        self.code == sys::CUresult::CUDA_ERROR_NOT_SUPPORTED as u32
+    }
+
     /// The same, with the kernel that it is about.
     pub fn of_kernel(mut self, name: &str) -> Self {
         self.what = format!("`{name}`: {}", self.what);

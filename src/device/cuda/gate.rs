@@ -82,10 +82,6 @@ impl Gate {
     /// The driver's, and those of threads.
     #[expect(unsafe_code, reason = "calls of the driver")]
     pub fn new(context: &Rc<Context>) -> Result<Option<Self>, Fault> {
-        let supported = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1;
-        if context.attribute(supported)? == 0 {
-            return Ok(None);
-        }
         let bytes = size_of::<AtomicU32>();
         // SAFETY: a context is current, `context` sees to that.
         let memory = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_DEVICEMAP) }
@@ -110,13 +106,21 @@ impl Gate {
             .name("gate watchdog".to_owned())
             .spawn(move || watched.watch())
             .map_err(|error| Fault::refused(format!("starting a thread: {error}")))?;
-        Ok(Some(Gate {
+        let mut gate = Gate {
             word,
             address,
             closings: 0,
             watchdog: Some(watchdog),
             _context: Rc::clone(context),
-        }))
+        };
+        // The attribute that is documented for it speaks of an older form of the call: a try tells.
+        match gate.close(context) {
+            Err(fault) if fault.is_unsupported() => return Ok(None),
+            tried => tried?,
+        }
+        gate.open();
+        context.synchronize()?;
+        Ok(Some(gate))
     }
 
     /// What is queued from now on waits until the gate is opened.
