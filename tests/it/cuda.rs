@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -23,7 +22,7 @@ fn missing() -> Option<String> {
     let reason = identity::all().err()?;
     let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|what| what == "cuda"), "{reason}");
-    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+    eprintln!("skipped: {reason}");
     Some(reason)
 }
 
