@@ -93,6 +93,14 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Argument `position` as `f64` elements to read.
+    pub fn read_f64(&self, position: usize) -> &'a [f64] {
+        match self.args[position] {
+            CallArg::Read(Slice::F64(values)) => values,
+            ref other => mismatch(position, Dtype::F64, other),
+        }
+    }
+
     /// Argument `position` as `i64` elements to read.
     pub fn read_i64(&self, position: usize) -> &'a [i64] {
         match self.args[position] {
@@ -109,6 +117,17 @@ impl<'a> Call<'a> {
                 _ => unreachable!("matched above"),
             },
             other => mismatch(position, Dtype::F32, other),
+        }
+    }
+
+    /// Argument `position` as `f64` elements to write. Each can be taken once a call.
+    pub fn write_f64(&mut self, position: usize) -> &'a mut [f64] {
+        match &mut self.args[position] {
+            CallArg::Write(slot @ Some(SliceMut::F64(_))) => match slot.take() {
+                Some(SliceMut::F64(values)) => values,
+                _ => unreachable!("matched above"),
+            },
+            other => mismatch(position, Dtype::F64, other),
         }
     }
 

@@ -17,6 +17,7 @@ pub mod inputs;
 pub mod check;
 pub mod common;
 pub mod copy;
+pub mod ops;
 pub mod semicrf;
 pub mod registry;
 

@@ -3,6 +3,9 @@
 //! A program is plain data. Launches per iteration, bytes moved, memory by category, the kernels to
 //! compile: all of it follows without running anything, and without expanding a loop.
 
+mod index;
+mod validate;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -10,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::builtin::Builtin;
 use crate::tensor::Dtype;
+
+pub use index::{Index, Term};
 
 /// What a buffer's memory is for, as memory reports group it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -173,121 +178,6 @@ impl Kernel {
             Kernel::Builtin(builtin) => builtin.name,
             Kernel::Compiled(source) => &source.entry,
         }
-    }
-}
-
-/// The part of an [`Index`] that one enclosing loop contributes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Term {
-    /// The loop: 0 is the outermost [`Step::Repeat`].
-    pub depth: usize,
-    /// Factor of the loop's iteration (after `shift` and `modulus`).
-    pub stride: i64,
-    /// Added to the iteration first.
-    pub shift: i64,
-    /// The shifted iteration is taken modulo this (the result is never negative), for rings.
-    pub modulus: Option<i64>,
-}
-
-/// A whole number that may depend on the iterations of enclosing loops:
-/// `clamp(base + sum of stride ((iteration + shift) mod modulus), least, most)`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Index {
-    base: i64,
-    terms: Vec<Term>,
-    least: i64,
-    most: i64,
-}
-
-impl Index {
-    /// The same in every iteration.
-    pub const fn fixed(base: i64) -> Self {
-        Index {
-            base,
-            terms: Vec::new(),
-            least: i64::MIN,
-            most: i64::MAX,
-        }
-    }
-
-    /// `base + stride * iteration` of the loop at `depth`.
-    pub fn affine(base: i64, depth: usize, stride: i64) -> Self {
-        Index::fixed(base).plus(Term {
-            depth,
-            stride,
-            shift: 0,
-            modulus: None,
-        })
-    }
-
-    /// Adds a term.
-    pub fn plus(mut self, term: Term) -> Self {
-        self.terms.push(term);
-        self
-    }
-
-    /// Bounds the value, both ends inclusive.
-    pub fn clamped(mut self, least: i64, most: i64) -> Self {
-        (self.least, self.most) = (least, most);
-        self
-    }
-
-    /// The value at the given iterations, outermost loop first.
-    ///
-    /// # Panics
-    /// If a term names a loop that does not enclose the step: [`Program::validate`] finds that.
-    pub fn at(&self, iterations: &[i64]) -> i64 {
-        let mut value = self.base;
-        for term in &self.terms {
-            let iteration = iterations[term.depth] + term.shift;
-            let iteration = match term.modulus {
-                Some(modulus) => iteration.rem_euclid(modulus),
-                None => iteration,
-            };
-            value += term.stride * iteration;
-        }
-        value.clamp(self.least, self.most)
-    }
-
-    /// The least and the greatest value over all iterations of loops with `counts` iterations, or
-    /// `None` if one of them never runs. Exact for one term a loop, else possibly too wide.
-    fn range(&self, counts: &[u64]) -> Option<(i64, i64)> {
-        if counts.contains(&0) {
-            return None;
-        }
-        let (mut least, mut most) = (self.base, self.base);
-        for term in &self.terms {
-            let first = term.shift;
-            let last = term.shift + counts[term.depth] as i64 - 1;
-            let (low, high) = match term.modulus {
-                Some(modulus) if first.div_euclid(modulus) == last.div_euclid(modulus) => {
-                    (first.rem_euclid(modulus), last.rem_euclid(modulus))
-                }
-                Some(modulus) => (0, modulus - 1),
-                None => (first, last),
-            };
-            least += (term.stride * low).min(term.stride * high);
-            most += (term.stride * low).max(term.stride * high);
-        }
-        Some((
-            least.clamp(self.least, self.most),
-            most.clamp(self.least, self.most),
-        ))
-    }
-
-    /// How many enclosing loops it needs.
-    fn depth(&self) -> usize {
-        self.terms
-            .iter()
-            .map(|term| term.depth + 1)
-            .max()
-            .unwrap_or(0)
-    }
-}
-
-impl From<usize> for Index {
-    fn from(value: usize) -> Self {
-        Index::fixed(value as i64)
     }
 }
 
@@ -520,82 +410,6 @@ impl Program {
     fn view_bytes(&self, view: &View) -> u64 {
         view.len as u64 * self.buffers[view.buffer.0].dtype.size_bytes() as u64
     }
-
-    /// Looks for mistakes of the backend that made the program.
-    ///
-    /// # Errors
-    /// The first mistake: a view outside its buffer, a loop that does not exist, a given buffer that
-    /// is written, arguments of one launch that overlap.
-    pub fn validate(&self) -> Result<(), String> {
-        self.validate_steps(&self.prologue, &mut Vec::new())?;
-        self.validate_steps(&self.steps, &mut Vec::new())
-    }
-
-    fn validate_steps(&self, steps: &[Step], counts: &mut Vec<u64>) -> Result<(), String> {
-        for step in steps {
-            match step {
-                Step::Repeat { count, body } => {
-                    counts.push(*count);
-                    self.validate_steps(body, counts)?;
-                    counts.pop();
-                }
-                Step::Launch { kernel, args, .. } => {
-                    if kernel.0 >= self.kernels.len() {
-                        return Err(format!("there is no kernel {}", kernel.0));
-                    }
-                    for arg in args {
-                        match arg {
-                            Arg::Read(view) => self.validate_view(view, false, counts)?,
-                            Arg::Write(view) => self.validate_view(view, true, counts)?,
-                            Arg::Int(index) => validate_depth(index, counts)?,
-                            Arg::Float(_) => {}
-                        }
-                    }
-                }
-                Step::Copy { from, to } => {
-                    self.validate_view(from, false, counts)?;
-                    self.validate_view(to, true, counts)?;
-                    if from.len != to.len {
-                        return Err(format!("a copy of {} elements to {}", from.len, to.len));
-                    }
-                }
-                Step::Fill { view, .. } => self.validate_view(view, true, counts)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks that a view stays inside its buffer in every iteration, by the range of its offset.
-    fn validate_view(&self, view: &View, written: bool, counts: &[u64]) -> Result<(), String> {
-        let Some(buffer) = self.buffers.get(view.buffer.0) else {
-            return Err(format!("there is no buffer {}", view.buffer.0));
-        };
-        if written && buffer.binding == Binding::Given {
-            return Err(format!("`{}` is given, and written", buffer.name));
-        }
-        validate_depth(&view.offset, counts)?;
-        let Some((least, most)) = view.offset.range(counts) else {
-            return Ok(());
-        };
-        if least < 0 || most as usize + view.len > buffer.len {
-            return Err(format!(
-                "views of {} elements from {least} to {most} of `{}`, which has {}",
-                view.len, buffer.name, buffer.len
-            ));
-        }
-        Ok(())
-    }
-}
-
-fn validate_depth(index: &Index, counts: &[u64]) -> Result<(), String> {
-    if index.depth() > counts.len() {
-        return Err(format!(
-            "an index needs {} loops, there are {}",
-            index.depth(),
-            counts.len()
-        ));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -638,20 +452,6 @@ mod tests {
                 .unwrap_err()
                 .contains("needs 2 loops")
         );
-    }
-
-    #[test]
-    fn a_ring_index_wraps_and_is_never_negative() {
-        let term = Term {
-            depth: 0,
-            stride: 4,
-            shift: -1,
-            modulus: Some(3),
-        };
-        let index = Index::fixed(0).plus(term);
-        let offsets: Vec<i64> = (0..4).map(|iteration| index.at(&[iteration])).collect();
-        assert_eq!(offsets, [8, 0, 4, 8]);
-        assert_eq!(Index::affine(0, 0, 1).clamped(1, 2).at(&[5]), 2);
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub enum CacheVerb {
     Show {
         /// First digits of the key
         key: String,
+        /// Where the cache is
         #[command(flatten)]
         place: Place,
     },
@@ -29,6 +30,7 @@ pub enum CacheVerb {
         /// Set bad entries aside and count again
         #[arg(long)]
         repair: bool,
+        /// Where the cache is
         #[command(flatten)]
         place: Place,
     },
@@ -37,6 +39,7 @@ pub enum CacheVerb {
         /// Only say what would go
         #[arg(long)]
         dry_run: bool,
+        /// Where the cache is
         #[command(flatten)]
         place: Place,
     },
@@ -152,7 +155,7 @@ fn line(entry: &EntryInfo) -> String {
 }
 
 fn list(cache: &Cache, screen: &Screen) -> Result<Exit, CacheError> {
-    let entries: Vec<EntryInfo> = cache.ls()?.into_iter().collect();
+    let entries: Vec<EntryInfo> = cache.ls()?.collect();
     if screen.json {
         screen.json(&entries);
     } else {

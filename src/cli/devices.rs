@@ -10,6 +10,7 @@ use super::place;
 use super::screen::Screen;
 use crate::compile::kernels::Toolchain;
 use crate::device::cpu::identity;
+use crate::device::{DeviceIdentity, cuda};
 use crate::quantity;
 
 /// Arguments of `devices`.
@@ -23,8 +24,10 @@ pub struct DoctorArgs {}
 /// Lists devices.
 pub fn devices(_args: &DevicesArgs, screen: &Screen) -> Exit {
     let cpu = identity::host();
+    let gpus = cuda::identity::all();
     if screen.json {
-        screen.json(&vec![cpu]);
+        let all: Vec<&DeviceIdentity> = [&cpu].into_iter().chain(gpus.unwrap_or(&[])).collect();
+        screen.json(&all);
         return Exit::Fine;
     }
     screen.line(&format!(
@@ -32,8 +35,58 @@ pub fn devices(_args: &DevicesArgs, screen: &Screen) -> Exit {
         cpu.name,
         place::processors().0
     ));
+    match gpus {
+        Ok(gpus) => {
+            for (ordinal, gpu) in gpus.iter().enumerate() {
+                screen.line(&format!("cuda:{ordinal} {}", describe(gpu)));
+            }
+        }
+        Err(reason) => screen.line(&format!("cuda   none: {reason}")),
+    }
     screen.line("null   does nothing, in scripted times; for tests");
     Exit::Fine
+}
+
+/// A GPU in one line.
+fn describe(gpu: &DeviceIdentity) -> String {
+    let detail = |name: &str| gpu.details.get(name).map_or("?", String::as_str);
+    let memory = detail("memory_bytes").parse().unwrap_or(0);
+    format!(
+        "{} ({}, {}, {} multiprocessors, driver {} for CUDA {}, {})",
+        gpu.name,
+        detail("arch"),
+        quantity::bytes(memory),
+        detail("multiprocessors"),
+        detail("driver"),
+        detail("cuda"),
+        gpu.unit
+    )
+}
+
+/// What is said of GPUs and their compiler. A machine without a GPU lacks nothing.
+fn gpu_findings(toolchain: &Toolchain) -> Vec<Finding> {
+    let finding = |subject, fine, text| Finding {
+        subject,
+        fine,
+        text,
+    };
+    let gpus = match cuda::identity::all() {
+        Ok(gpus) => gpus,
+        Err(reason) => return vec![finding("cuda", true, format!("none: {reason}"))],
+    };
+    let mut findings: Vec<Finding> = gpus
+        .iter()
+        .map(|gpu| finding("cuda", true, describe(gpu)))
+        .collect();
+    findings.push(match toolchain.nvrtc() {
+        Ok(nvrtc) => finding(
+            "nvrtc",
+            true,
+            format!("{} at {}", nvrtc.version, nvrtc.path.display()),
+        ),
+        Err(reason) => finding("nvrtc", false, reason.to_owned()),
+    });
+    findings
 }
 
 /// One line of the doctor's report.
@@ -97,7 +150,7 @@ fn findings() -> Vec<Finding> {
     let results = PathBuf::from("results");
     let network = place::is_network(&results);
     let resolution = identity::clock_resolution_ns();
-    vec![
+    let mut findings = vec![
         finding("processor", true, identity::host().name),
         finding("threads", true, format!("{processors} ({source})")),
         finding(
@@ -122,5 +175,7 @@ fn findings() -> Vec<Finding> {
             }
             .to_owned(),
         ),
-    ]
+    ];
+    findings.extend(gpu_findings(&toolchain));
+    findings
 }

@@ -112,7 +112,7 @@ pub fn main() -> ExitCode {
         Verb::Doctor(args) => devices::doctor(&args, &screen),
         Verb::Workloads(args) => workloads::workloads(&args, &screen),
         Verb::Init(args) => starter::init(&args, &screen),
-        Verb::Schema => starter::schema(&screen),
+        Verb::Schema => starter::print_schema(&screen),
         Verb::Completions(args) => starter::completions::<Cli>(&args, &screen),
         Verb::Worker => worker::worker(),
     };

@@ -11,6 +11,7 @@ use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::{place, why};
 use crate::compile::kernels::{Kernels, Toolchain};
+use crate::device::DeviceIdentity;
 use crate::manifest::Manifest;
 use crate::manifest::settings::Stopping;
 use crate::plan::{Plan, Planned, describe};
@@ -74,6 +75,14 @@ pub fn make<'m>(manifest: &'m Manifest, screen: &Screen) -> Result<Plan<'m>, Exi
             screen.error(&error.to_string());
             Err(Exit::from(&error))
         }
+    }
+}
+
+/// The device that a plan was made for.
+pub fn device(plan: &Plan<'_>) -> DeviceIdentity {
+    match run::device_request(plan.manifest()) {
+        Ok(request) => run::local_device(&request),
+        Err(_) => unreachable!("there is no plan for a device that is not there"),
     }
 }
 
@@ -157,7 +166,7 @@ fn show_kernels(plan: &Plan<'_>, screen: &Screen) {
     let kernels = Kernels {
         toolchain: &toolchain,
         cache: cache.as_ref(),
-        device: &crate::device::cpu::identity::host(),
+        device: &device(plan),
         limit: plan.manifest().limits.compile_timeout,
         require_cached: true,
     };

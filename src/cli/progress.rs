@@ -1,5 +1,6 @@
 //! A run on the screen: a bar on a terminal, plain lines in a log, or one JSON event a line.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,8 @@ struct State {
     kernels: usize,
     compiled: usize,
     logged: Option<Instant>,
+    /// How often each complaint came up: it is shown once, and counted in the end.
+    complaints: BTreeMap<String, usize>,
 }
 
 impl<'a> Shown<'a> {
@@ -105,6 +108,12 @@ impl<'a> Shown<'a> {
         } else {
             format!(" ({})", counts.join(", "))
         };
+        let complaints = self.with_state(|state| std::mem::take(&mut state.complaints));
+        for (complaint, times) in complaints.unwrap_or_default() {
+            if times > 1 {
+                self.screen.line(&format!("{times} x {complaint}"));
+            }
+        }
         self.screen.line(&format!("{stopped}{did}{counts}"));
         self.screen
             .line(&format!("results: {}", ended.folder.display()));
@@ -157,8 +166,16 @@ impl<'a> Shown<'a> {
                 time.unwrap_or_else(|| format!("{status}: {reason}"))
             ));
         } else if !matches!(status, Status::Ok | Status::Skipped | Status::Pruned) {
-            let warning = self.screen.paint("33;1", status.name());
-            self.say(&format!("{label}: {warning}: {reason}"));
+            let complaint = format!("{status}: {}", reason.lines().next().unwrap_or_default());
+            let times = self.with_state(|state| {
+                let times = state.complaints.entry(complaint).or_insert(0);
+                *times += 1;
+                *times
+            });
+            if times == Some(1) {
+                let word = self.screen.paint("33;1", status.name());
+                self.say(&format!("{label}: {word}: {reason}"));
+            }
         }
         if self.screen.interactive {
             return;

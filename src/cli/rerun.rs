@@ -92,7 +92,7 @@ fn refuse(
     let toolchain = Toolchain::find(std::env::var_os("CC").map(std::path::PathBuf::from));
     let here = RunIdentity::new(
         manifest.hash(),
-        vec![engine::local_device(device.kind)],
+        vec![engine::local_device(&device)],
         &engine::toolchain_for(device.kind, &toolchain),
     );
     let differences = here.differences(&recorded.environment.identity);
@@ -102,9 +102,9 @@ fn refuse(
             difference.field, difference.own, difference.other
         );
         if anyway {
-            screen.warning(&text)
+            screen.warning(&text);
         } else {
-            screen.error(&text)
+            screen.error(&text);
         }
     }
     if differences.is_empty() || anyway {

@@ -163,7 +163,7 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
     let kernels = Kernels {
         toolchain: &toolchain,
         cache: Some(&cache),
-        device: &crate::device::cpu::identity::host(),
+        device: &run::local_device(&device),
         limit: manifest.limits.compile_timeout,
         require_cached: false,
     };

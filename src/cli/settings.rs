@@ -8,7 +8,7 @@ use super::exit::Exit;
 use super::screen::Screen;
 use crate::manifest::overrides::{FLAGS, FlagInfo};
 use crate::manifest::render::{Colour, render};
-use crate::manifest::{Diagnostics, Manifest, Overrides, Sources, registry};
+use crate::manifest::{Manifest, Overrides, Sources, registry};
 
 /// A manifest, and settings that are laid over it.
 #[derive(Args)]
@@ -100,7 +100,7 @@ impl ManifestArgs {
         overrides.deny_lints = self.deny_warnings;
         for assignment in &self.settings.sets {
             if let Err(diagnostic) = overrides.set(assignment) {
-                screen.to_stderr(&Diagnostics::from(diagnostic).to_string());
+                screen.to_stderr(&diagnostic.to_string());
                 return Err(Exit::Usage);
             }
         }

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 
 use super::exit::Exit;
 use super::screen::Screen;
-use crate::manifest::registry;
+use crate::manifest::{STARTER, registry, schema};
 
 /// Arguments of `init`.
 #[derive(Args)]
@@ -32,7 +32,7 @@ pub fn init(args: &InitArgs, screen: &Screen) -> Exit {
         .write(true)
         .create_new(true)
         .open(&args.path)
-        .and_then(|mut file| file.write_all(b""));
+        .and_then(|mut file| file.write_all(STARTER.as_bytes()));
     match written {
         Ok(()) => {
             let path = args.path.display();
@@ -47,8 +47,8 @@ pub fn init(args: &InitArgs, screen: &Screen) -> Exit {
 }
 
 /// Prints the JSON Schema of manifests.
-pub fn schema(screen: &Screen) -> Exit {
-    screen.json(&registry().len());
+pub fn print_schema(screen: &Screen) -> Exit {
+    screen.json(&schema(&registry()));
     Exit::Fine
 }
 

@@ -124,7 +124,7 @@ fn why_measured(plan: &Plan<'_>, point: &Planned, screen: &Screen) {
     }
     let manifest = plan.manifest();
     let toolchain = Toolchain::find(std::env::var_os("CC").map(PathBuf::from));
-    let device = run::local_device(plan.device.kind);
+    let device = plan::device(plan);
     let identity = RunIdentity::new(
         manifest.hash(),
         vec![device.clone()],

@@ -1,17 +1,19 @@
 //! Kernels through the cache: found, or compiled and stored.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use sweeper_cache::{Cache, Entry, Key, KeyBuilder, Kind, Lookup, Metadata, Warning};
+use sweeper_cache::{Cache, Entry, Key, KeyBuilder, Kind, Lookup, Metadata, Slot, Warning};
 use sweeper_kernels::program::{KernelSource, Language};
 
 use super::CompileError;
 use super::cc::{self, Cc};
-use crate::device::{Artifact, DeviceIdentity};
+use super::nvrtc::{self, Nvrtc};
+use crate::device::{Artifact, DeviceIdentity, DeviceKind};
 
 /// Version of the fields below; a new one makes every kernel new.
 const KEY_SCHEMA: &str = "sweeper kernel 1";
@@ -24,6 +26,9 @@ const LOG_TAIL_BYTES: usize = 4096;
 pub struct Toolchain {
     /// The C compiler, or why there is none.
     pub cc: Result<Cc, String>,
+    /// NVRTC, or why there is none: looked for when it is first asked for, because that reads a
+    /// hundred megabytes.
+    nvrtc: Arc<OnceLock<Result<Nvrtc, String>>>,
 }
 
 impl Toolchain {
@@ -31,14 +36,57 @@ impl Toolchain {
     pub fn find(cc: Option<PathBuf>) -> Self {
         Toolchain {
             cc: Cc::find(cc.as_deref().map(std::path::Path::as_os_str)),
+            nvrtc: Arc::default(),
         }
     }
 
-    /// One line that identifies everything, for run ids; equal lines, equal compilers.
-    pub fn identity(&self) -> String {
-        match &self.cc {
-            Ok(cc) => format!("cc {} ({}, {})", cc.version, cc.machine, &cc.identity[..12]),
-            Err(_) => "no cc".to_owned(),
+    /// No compilers, for this reason.
+    pub fn none(reason: &str) -> Self {
+        Toolchain {
+            cc: Err(reason.to_owned()),
+            nvrtc: Arc::new(OnceLock::from(Err(reason.to_owned()))),
+        }
+    }
+
+    /// NVRTC.
+    ///
+    /// # Errors
+    /// Why there is none, and what to install.
+    pub fn nvrtc(&self) -> Result<&Nvrtc, &str> {
+        let found = self.nvrtc.get_or_init(Nvrtc::find);
+        found.as_ref().map_err(String::as_str)
+    }
+
+    /// One line that identifies everything that counts for a kind of device, for run ids; equal
+    /// lines, equal compilers.
+    pub fn identity(&self, kind: DeviceKind) -> String {
+        let c = self.describe(Language::C);
+        match kind {
+            DeviceKind::Cpu | DeviceKind::Null => c,
+            DeviceKind::Cuda => format!("{c}; {}", self.describe(Language::Cuda)),
+        }
+    }
+
+    /// The compiler of a language, for people and run ids.
+    fn describe(&self, language: Language) -> String {
+        match language {
+            Language::C => match &self.cc {
+                Ok(cc) => format!("cc {} ({}, {})", cc.version, cc.machine, &cc.identity[..12]),
+                Err(_) => "no cc".to_owned(),
+            },
+            Language::Cuda => match self.nvrtc() {
+                Ok(nvrtc) => format!("nvrtc {} ({})", nvrtc.version, &nvrtc.identity[..12]),
+                Err(_) => "no nvrtc".to_owned(),
+            },
+        }
+    }
+
+    /// The identity of a language's compiler, or why there is none.
+    fn compiler(&self, language: Language) -> Result<&str, &str> {
+        match (language, &self.cc) {
+            (Language::C, Ok(cc)) => Ok(&cc.identity),
+            (Language::C, Err(reason)) => Err(reason),
+            (Language::Cuda, _) => self.nvrtc().map(|nvrtc| nvrtc.identity.as_str()),
         }
     }
 }
@@ -65,6 +113,13 @@ pub struct Built {
     pub compiler: String,
     /// Why the cache did not take it, if that is so.
     pub warning: Option<Warning>,
+}
+
+/// What a compiler made.
+struct Made {
+    payload: Vec<u8>,
+    log: String,
+    compile_ns: u64,
 }
 
 /// Compiles kernels for one device.
@@ -99,21 +154,19 @@ impl Kernels<'_> {
         for file in source.files.iter() {
             builder = builder.field(&format!("file {}", file.name), file.text.as_bytes());
         }
-        for option in cc::OPTIONS {
+        let options = match source.language {
+            Language::C => cc::OPTIONS,
+            Language::Cuda => nvrtc::OPTIONS,
+        };
+        for option in options {
             builder = builder.field("option", option);
         }
         for (name, value) in &source.defines {
             builder = builder.field(&format!("define {name}"), value);
         }
         builder = builder.field("entry", source.entry.as_bytes());
-        builder
-            .compiler(
-                self.toolchain
-                    .cc
-                    .as_ref()
-                    .map_or("", |cc| cc.identity.as_str()),
-            )
-            .finish()
+        let compiler = self.toolchain.compiler(source.language);
+        builder.compiler(compiler.unwrap_or_default()).finish()
     }
 
     fn arch(&self) -> &str {
@@ -131,13 +184,13 @@ impl Kernels<'_> {
     pub fn get(&self, source: &KernelSource) -> Result<Built, CompileError> {
         let key = self.key(source);
         let Some(cache) = self.cache else {
-            let (payload, compile_ns) = self.compile(source)?;
-            return Ok(self.built(&key, payload, compile_ns, Origin::Built));
+            let made = self.compile(source)?;
+            return Ok(self.built(source, &key, made.payload, made.compile_ns));
         };
-        if self.toolchain.cc.is_err() {
+        if let Err(reason) = self.toolchain.compiler(source.language) {
             return match cache.lookup_any_compiler(&key) {
                 Some(entry) => self.found(&key, &entry),
-                None => Err(self.unavailable()),
+                None => Err(CompileError::Unavailable(reason.to_owned())),
             };
         }
         if self.require_cached {
@@ -151,38 +204,47 @@ impl Kernels<'_> {
         }
         match cache.lookup(&key) {
             Lookup::Hit(entry) => self.found(&key, &entry),
-            Lookup::Miss(slot) => match self.compile(source) {
-                Ok((payload, compile_ns)) => {
-                    let metadata = self.metadata(source, compile_ns, "");
-                    let published = slot.publish(sweeper_cache::Artifact {
-                        kind: Kind::SharedObject,
-                        payload,
-                        metadata,
-                    });
-                    let payload = published.entry.payload().to_vec();
-                    let mut built = self.built(&key, payload, compile_ns, Origin::Built);
-                    built.warning = published.warning;
-                    Ok(built)
-                }
-                Err(CompileError::Rejected { log }) => {
-                    let metadata = self.metadata(source, 0, &log);
-                    let payload = log.clone().into_bytes();
-                    slot.publish(sweeper_cache::Artifact {
-                        kind: Kind::Failure,
-                        payload,
-                        metadata,
-                    });
-                    Err(CompileError::Rejected { log })
-                }
-                Err(error) => Err(error),
-            },
+            Lookup::Miss(slot) => self.build(source, &key, slot),
+        }
+    }
+
+    /// Compiles a kernel, and stores what came of it.
+    fn build(&self, source: &KernelSource, key: &Key, slot: Slot) -> Result<Built, CompileError> {
+        match self.compile(source) {
+            Ok(made) => {
+                let metadata = self.metadata(source, made.compile_ns, &made.log);
+                let published = slot.publish(sweeper_cache::Artifact {
+                    kind: match source.language {
+                        Language::C => Kind::SharedObject,
+                        Language::Cuda => Kind::Cubin,
+                    },
+                    payload: made.payload,
+                    metadata,
+                });
+                let payload = published.entry.payload().to_vec();
+                let mut built = self.built(source, key, payload, made.compile_ns);
+                built.warning = published.warning;
+                Ok(built)
+            }
+            Err(CompileError::Rejected { log }) => {
+                let metadata = self.metadata(source, 0, &log);
+                let payload = log.clone().into_bytes();
+                slot.publish(sweeper_cache::Artifact {
+                    kind: Kind::Failure,
+                    payload,
+                    metadata,
+                });
+                Err(CompileError::Rejected { log })
+            }
+            Err(error) => Err(error),
         }
     }
 
     /// True if the cache holds the kernel, without counting it as used.
     pub fn is_cached(&self, source: &KernelSource) -> bool {
         let key = self.key(source);
-        self.cache.is_some_and(|cache| match self.toolchain.cc {
+        let compiler = self.toolchain.compiler(source.language);
+        self.cache.is_some_and(|cache| match compiler {
             Ok(_) => cache.peek(&key).is_some(),
             Err(_) => cache.lookup_any_compiler(&key).is_some(),
         })
@@ -193,21 +255,27 @@ impl Kernels<'_> {
             let log = String::from_utf8_lossy(entry.payload()).into_owned();
             return Err(CompileError::Rejected { log });
         }
-        let compile_ns = entry.metadata().compile_ns;
-        let mut built = self.built(key, entry.payload().to_vec(), compile_ns, Origin::Hit);
-        built.compiler.clone_from(&entry.metadata().compiler);
-        Ok(built)
+        Ok(Built {
+            artifact: Artifact {
+                key: key_text(key),
+                bytes: entry.payload().into(),
+            },
+            origin: Origin::Hit,
+            compile_ns: entry.metadata().compile_ns,
+            compiler: entry.metadata().compiler.clone(),
+            warning: None,
+        })
     }
 
-    fn built(&self, key: &Key, payload: Vec<u8>, compile_ns: u64, origin: Origin) -> Built {
+    fn built(&self, source: &KernelSource, key: &Key, payload: Vec<u8>, compile_ns: u64) -> Built {
         Built {
             artifact: Artifact {
                 key: key_text(key),
                 bytes: payload.into(),
             },
-            origin,
+            origin: Origin::Built,
             compile_ns,
-            compiler: self.toolchain.identity(),
+            compiler: self.toolchain.describe(source.language),
             warning: None,
         }
     }
@@ -217,47 +285,53 @@ impl Kernels<'_> {
             .defines
             .iter()
             .map(|(name, value)| format!("-D{name}={value}"));
-        let options = self
-            .toolchain
-            .cc
-            .iter()
-            .flat_map(|cc| cc.options().iter().cloned());
+        let options: Vec<String> = match (source.language, &self.toolchain.cc) {
+            (Language::C, Ok(cc)) => cc.options().to_vec(),
+            (Language::C, Err(_)) => Vec::new(),
+            (Language::Cuda, _) => nvrtc::OPTIONS.iter().map(ToString::to_string).collect(),
+        };
         let start = log.floor_char_boundary(log.len().saturating_sub(LOG_TAIL_BYTES));
         Metadata {
             entry_points: vec![source.entry.to_string()],
-            options: options.chain(defines).collect(),
+            options: options.into_iter().chain(defines).collect(),
             arch: self.arch().to_owned(),
-            compiler: self.toolchain.identity(),
+            compiler: self.toolchain.describe(source.language),
             compile_ns,
             created_ns: 0,
-            resources: std::collections::BTreeMap::new(),
+            resources: match source.language {
+                Language::C => BTreeMap::new(),
+                Language::Cuda => nvrtc::resources(log),
+            },
             log_tail: log[start..].to_owned(),
             key_fields: Vec::new(),
         }
     }
 
-    fn compile(&self, source: &KernelSource) -> Result<(Vec<u8>, u64), CompileError> {
+    fn compile(&self, source: &KernelSource) -> Result<Made, CompileError> {
         if self.require_cached {
             return Err(CompileError::Unavailable(
                 "there is no cache, and --require-cached forbids to compile".to_owned(),
             ));
         }
         let start = Instant::now();
-        let payload = match (source.language, &self.toolchain.cc) {
-            (Language::C, Ok(cc)) => cc.compile(source, self.limit)?,
-            (Language::C, Err(_)) => return Err(self.unavailable()),
-            (Language::Cuda, _) => {
-                return Err(CompileError::Unavailable(
-                    "this build has no NVRTC".to_owned(),
-                ));
+        let unavailable = |reason: &str| CompileError::Unavailable(reason.to_owned());
+        let (payload, log) = match source.language {
+            Language::C => {
+                let cc = self.toolchain.cc.as_ref();
+                let cc = cc.map_err(|reason| unavailable(reason))?;
+                (cc.compile(source, self.limit)?, String::new())
+            }
+            Language::Cuda => {
+                let nvrtc = self.toolchain.nvrtc().map_err(unavailable)?;
+                let compilation = nvrtc.compile(source, self.arch(), self.limit)?;
+                (compilation.cubin, compilation.log)
             }
         };
-        Ok((payload, start.elapsed().as_nanos() as u64))
-    }
-
-    fn unavailable(&self) -> CompileError {
-        let reason = self.toolchain.cc.as_ref().err().map_or("", String::as_str);
-        CompileError::Unavailable(reason.to_owned())
+        Ok(Made {
+            payload,
+            log,
+            compile_ns: start.elapsed().as_nanos() as u64,
+        })
     }
 
     /// All of `sources`, in their order, by up to `threads` threads. `done` is told of each as it
@@ -365,9 +439,7 @@ mod tests {
                 (found.origin, &found.artifact),
                 (Origin::Hit, &built.artifact)
             );
-            let without = Toolchain {
-                cc: Err("no C compiler".to_owned()),
-            };
+            let without = Toolchain::none("no C compiler");
             let offline = Kernels {
                 toolchain: &without,
                 ..*kernels

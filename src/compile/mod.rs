@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub mod kernels;
 pub mod cc;
+pub mod nvrtc;
 pub mod process;
 
 /// Why there is no artifact.

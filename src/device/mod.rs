@@ -10,10 +10,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sweeper_kernels::program::Buffer;
+use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Program, Target, Tensors};
 
 pub mod null;
 pub mod cpu;
+pub mod cuda;
 
 /// What kind of device it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -176,15 +179,26 @@ pub trait Device {
     ///
     /// # Errors
     /// A lost device.
-    fn results(
-        &mut self,
-        program: Prepared,
-        specs: &[sweeper_kernels::workload::TensorSpec],
-    ) -> Result<Tensors, DeviceError>;
+    fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError>;
 
     /// What the program's memory was, by the device's own accounting.
     ///
     /// # Errors
     /// A lost device.
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError>;
+}
+
+/// The output of the problem that a buffer of results holds.
+///
+/// # Errors
+/// [`DeviceError::Launch`] if there is none of its name, type and size.
+fn spec_of<'a>(buffer: &Buffer, specs: &'a [TensorSpec]) -> Result<&'a TensorSpec, DeviceError> {
+    let is_same = |spec: &&TensorSpec| {
+        spec.name == buffer.name
+            && spec.dtype == buffer.dtype
+            && spec.size_bytes() == buffer.size_bytes()
+    };
+    specs.iter().find(is_same).ok_or_else(|| {
+        DeviceError::Launch(format!("`{}` is no output of the problem", buffer.name))
+    })
 }

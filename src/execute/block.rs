@@ -12,7 +12,7 @@ use sweeper_kernels::{
     CanonicalShape, Parameters, Phase, Problem, Program, Refusal, Tensors, registry,
 };
 
-use super::outcome::{KernelUse, Measurement, Outcome, Status};
+use super::outcome::{Flag, KernelUse, Measurement, Outcome, Status};
 use super::protocol::{Block, BlockPoint, Stage};
 use super::sampling::Sampler;
 use super::verify::{Answer, Verdict};
@@ -47,7 +47,7 @@ pub fn measure(
         Ok(setting) => setting,
         Err(outcome) => {
             for point in &block.points {
-                listener.finished(point.number, outcome.clone());
+                refuse(listener, point.number, outcome.clone())?;
             }
             return Ok(());
         }
@@ -57,7 +57,7 @@ pub fn measure(
         listener.working(point.number, Stage::Check);
         match setting.admit(point, artifacts, device) {
             Ok(admitted) => running.push(admitted),
-            Err(outcome) => listener.finished(point.number, outcome),
+            Err(outcome) => refuse(listener, point.number, outcome)?,
         }
     }
     let mut admitted = Vec::new();
@@ -70,12 +70,11 @@ pub fn measure(
         }
     }
     let failed = sample(block, device, listener, &mut admitted)?;
-    admitted.retain(|(one, _)| !failed.contains(&one.point.number));
+    let clock_resolution_ns = device.clock_resolution_ns();
     for (one, sampler) in admitted {
-        let outcome = setting.conclude(one, sampler, device);
-        match outcome {
-            Ok((number, outcome)) => listener.finished(number, outcome),
-            Err((number, error)) => fail(listener, number, error)?,
+        if !failed.contains(&one.point.number) {
+            let number = one.point.number;
+            listener.finished(number, setting.conclude(one, sampler, clock_resolution_ns));
         }
     }
     Ok(())
@@ -106,7 +105,13 @@ fn sample(
             while !failed.contains(&number) && !sampler.is_done(stop) {
                 busy = true;
                 listener.working(number, Stage::Sample);
-                if let Err(error) = sampler.take(device) {
+                let taken = sampler
+                    .take(device)
+                    .and_then(|()| match sampler.is_done(stop) {
+                        true => one.read_last(device),
+                        false => Ok(()),
+                    });
+                if let Err(error) = taken {
                     fail(listener, number, error)?;
                     failed.insert(number);
                 }
@@ -128,6 +133,17 @@ fn fail(listener: &mut dyn Listener, number: u32, error: DeviceError) -> Result<
     match error {
         DeviceError::Lost(_) => Err(error),
         _ => Ok(()),
+    }
+}
+
+/// Finishes a point that can't be run; hands a lost device on.
+fn refuse(listener: &mut dyn Listener, number: u32, outcome: Outcome) -> Result<(), DeviceError> {
+    let lost = outcome.status == Status::Crashed;
+    let reason = outcome.reason.clone().unwrap_or_default();
+    listener.finished(number, outcome);
+    match lost {
+        true => Err(DeviceError::Lost(reason)),
+        false => Ok(()),
     }
 }
 
@@ -157,6 +173,8 @@ struct Admitted<'a> {
     /// How long the first run took, an iteration.
     first_ns: f64,
     measurement: Measurement,
+    /// Digest of the outputs of the last sample.
+    last_digest: Option<String>,
 }
 
 impl<'a> Setting<'a> {
@@ -254,12 +272,17 @@ impl<'a> Setting<'a> {
             self.judge(point, &outputs, &mut measurement)?;
         }
         measurement.device_memory = device.memory(prepared).map_err(failed)?;
+        let by_role = measurement.memory_bytes.values().sum();
+        if !agree(by_role, measurement.device_memory.peak_allocated_bytes) {
+            measurement.flags.push(Flag::MemoryMismatch);
+        }
         Ok(Admitted {
             point,
             prepared,
             specs,
             first_ns,
             measurement,
+            last_digest: None,
         })
     }
 
@@ -315,33 +338,39 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Reads the outputs of one more run: timing must not have changed them.
-    fn conclude(
-        &self,
-        one: Admitted<'_>,
-        sampler: Sampler,
-        device: &mut dyn Device,
-    ) -> Result<(u32, Outcome), (u32, DeviceError)> {
-        let number = one.point.number;
+    /// What became of a point whose samples were taken: timing must not have changed its outputs.
+    fn conclude(&self, one: Admitted<'_>, sampler: Sampler, clock_resolution_ns: f64) -> Outcome {
         let mut measurement = one.measurement;
-        if device.computes() {
-            let digest = device
-                .sample(sampler.program(), 1)
-                .and_then(|_| device.results(sampler.program(), &one.specs))
-                .map(|outputs| tensors::digest(&outputs))
-                .map_err(|error| (number, error))?;
-            if measurement.output_digest.as_ref() != Some(&digest) {
-                let reason = "the outputs changed from one run to the next".to_owned();
-                return Ok((number, wrong(reason, measurement)));
-            }
+        if measurement.output_digest != one.last_digest {
+            return wrong(
+                "the outputs changed while it was timed".to_owned(),
+                measurement,
+            );
         }
-        let taken = sampler.finish(self.block.settings.stop, device.clock_resolution_ns());
+        let taken = sampler.finish(self.block.settings.stop, clock_resolution_ns);
         measurement.samples_ns = taken.samples_ns;
         measurement.iterations = taken.iterations;
         measurement.warmup_samples = taken.warmup_samples;
         measurement.flags.extend(taken.flags);
-        Ok((number, Outcome::measured(measurement)))
+        Outcome::measured(measurement)
     }
+}
+
+impl Admitted<'_> {
+    /// Keeps the digest of the outputs of the last sample, which is the one before.
+    fn read_last(&mut self, device: &mut dyn Device) -> Result<(), DeviceError> {
+        if device.computes() {
+            let outputs = device.results(self.prepared, &self.specs)?;
+            self.last_digest = Some(tensors::digest(&outputs));
+        }
+        Ok(())
+    }
+}
+
+/// Two accounts of memory agree within 1 % or 2 MiB, whichever is more: devices round sizes up.
+fn agree(program_bytes: u64, device_bytes: u64) -> bool {
+    let slack = (program_bytes / 100).max(2 << 20);
+    program_bytes.abs_diff(device_bytes) <= slack
 }
 
 fn wrong(reason: String, measurement: Measurement) -> Outcome {

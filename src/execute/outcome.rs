@@ -121,6 +121,8 @@ pub enum Flag {
     WideInterval,
     /// One sample is shorter than a thousand ticks of the clock.
     CoarseClock,
+    /// The device's account of memory and the program's differ by more than 1 % and 2 MiB.
+    MemoryMismatch,
 }
 
 impl Flag {
@@ -130,6 +132,7 @@ impl Flag {
             Flag::Unsteady => "unsteady",
             Flag::WideInterval => "wide_interval",
             Flag::CoarseClock => "coarse_clock",
+            Flag::MemoryMismatch => "memory_mismatch",
         }
     }
 }

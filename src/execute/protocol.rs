@@ -23,6 +23,8 @@ pub struct DeviceRequest {
     pub ordinal: u32,
     /// Threads of a measured program on a CPU.
     pub threads: u32,
+    /// Flush the second-level cache before whatever is timed, on a GPU.
+    pub cold: bool,
 }
 
 /// How samples are taken.

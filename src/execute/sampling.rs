@@ -1,7 +1,5 @@
 //! When to stop: batches, warm-up and the stopping rule of one program.
 
-use std::time::{Duration, Instant};
-
 use super::outcome::Flag;
 use crate::device::{Device, DeviceError, Prepared};
 use crate::manifest::settings::{Stopping, Warmup};
@@ -9,10 +7,13 @@ use crate::stats::{Summary, is_steady};
 
 /// A sample should last this many ticks of the clock, so that a tick is 0.1 % of it.
 const TICKS_PER_SAMPLE: f64 = 1000.0;
-/// A program whose sample lasts this long is warm after one.
-const LONG_SAMPLE_NS: f64 = 20e6;
+/// After so long at work clocks have risen and caches are what they will be; a program whose one run
+/// lasts this long is warm after it.
+const ENOUGH_WARMUP_NS: f64 = 20e6;
+/// After that, two samples in a row that differ by less than this are steady.
+const STEADY_RATIO: f64 = 1.05;
 /// Samples that show a trend for this long are measured all the same, and flagged.
-const MAX_WARMUP: Duration = Duration::from_millis(200);
+const MAX_WARMUP_NS: f64 = 200e6;
 
 /// The samples of one program.
 pub struct Sampler {
@@ -68,16 +69,17 @@ impl Sampler {
                 }
                 self.warmup_samples += count;
             }
-            Warmup::Auto if first_ns > LONG_SAMPLE_NS || !device.computes() => {}
+            Warmup::Auto if !device.computes() => {}
             Warmup::Auto => {
-                let start = Instant::now();
+                let mut spent_ns = first_ns;
                 let mut samples_ns = Vec::new();
-                while !is_steady(&samples_ns) {
-                    if start.elapsed() > MAX_WARMUP {
+                while !is_warm(&samples_ns, spent_ns) {
+                    if spent_ns > MAX_WARMUP_NS {
                         self.flags.push(Flag::Unsteady);
                         break;
                     }
                     let sample = device.sample(self.program, self.iterations)?;
+                    spent_ns += sample.elapsed_ns;
                     samples_ns.push(sample.per_iteration_ns());
                 }
                 self.warmup_samples += samples_ns.len() as u32;
@@ -152,6 +154,17 @@ impl Sampler {
     }
 }
 
+/// True if a program that was at work for `spent_ns` and took these samples is warm: they show no
+/// trend, or they did not long enough ago to count.
+fn is_warm(samples_ns: &[f64], spent_ns: f64) -> bool {
+    let is_close = match *samples_ns {
+        [] => true,
+        [.., before, last] => before.max(last) <= STEADY_RATIO * before.min(last),
+        [_] => false,
+    };
+    is_steady(samples_ns) || spent_ns >= ENOUGH_WARMUP_NS && is_close
+}
+
 /// What a [`Sampler`] has to say in the end.
 pub struct Taken {
     /// Nanoseconds of one iteration, a sample each.
@@ -171,6 +184,8 @@ fn batch(wanted_ns: f64, iteration_ns: f64) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::device::null::Null;
     use crate::device::{Job, Script};
@@ -222,6 +237,16 @@ mod tests {
         };
         assert_eq!(samples(0.1, stop).1, vec![Flag::WideInterval]);
         assert!((18..=24).contains(&samples(0.1, stop).0));
+    }
+
+    #[test]
+    fn warm_after_time_and_without_a_trend() {
+        assert!(is_warm(&[], 25e6));
+        assert!(!is_warm(&[], 5e6));
+        assert!(!is_warm(&[9e6, 7e6], 30e6));
+        assert!(is_warm(&[9e6, 7e6, 6.9e6], 30e6));
+        assert!(is_warm(&[1e3; 6], 1e6));
+        assert!(!is_warm(&[1e3; 5], 1e6));
     }
 
     #[test]

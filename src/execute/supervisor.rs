@@ -159,6 +159,8 @@ impl Worker {
     ) -> Result<(Self, DeviceIdentity), WorkerError> {
         let mut child = Command::new(&command.program)
             .args(&command.args)
+            // CUDA then loads kernels when it is told to, not when they are first launched.
+            .env("CUDA_MODULE_LOADING", "EAGER")
             // A group of its own: a key that interrupts the main process is not for its workers.
             .process_group(0)
             .stdin(Stdio::piped())

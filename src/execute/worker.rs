@@ -7,6 +7,7 @@ use super::block::{self, Listener};
 use super::outcome::Outcome;
 use super::protocol::{DeviceRequest, Event, Request, Stage, receive, send};
 use crate::device::cpu::Cpu;
+use crate::device::cuda::Cuda;
 use crate::device::null::Null;
 use crate::device::{Artifact, Device, DeviceError, DeviceKind};
 
@@ -54,9 +55,7 @@ pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
     match request.kind {
         DeviceKind::Cpu => Ok(Box::new(Cpu::new(request.threads as usize)?)),
         DeviceKind::Null => Ok(Box::new(Null::default())),
-        DeviceKind::Cuda => Err(DeviceError::Unavailable(
-            "this build has no CUDA device".to_owned(),
-        )),
+        DeviceKind::Cuda => Ok(Box::new(Cuda::open(request.ordinal, request.cold)?)),
     }
 }
 

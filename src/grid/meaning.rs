@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::walk::{Verdict, Visit};
+use super::walk::{Extra, Verdict, Visit};
 use crate::manifest::Case;
 
 /// Counts of one case.
@@ -69,12 +69,19 @@ impl Counts {
     }
 
     pub(super) fn add(&mut self, visit: &Visit<'_, '_>) {
-        if visit.extra {
-            self.included += 1;
-            return;
-        }
+        let verdict = match &visit.extra {
+            Extra::No => &visit.verdict,
+            Extra::Overruled(verdict) => {
+                self.included += 1;
+                verdict
+            }
+            Extra::New => {
+                self.included += 1;
+                return;
+            }
+        };
         self.existing += 1;
-        match visit.verdict {
+        match verdict {
             Verdict::Kept | Verdict::Failed(..) => {}
             Verdict::Restricted(_) => self.restricted += 1,
             Verdict::Unsatisfied(_) => self.unsatisfied += 1,

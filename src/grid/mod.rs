@@ -10,15 +10,15 @@
 mod point;
 pub(crate) mod walk;
 mod meaning;
+mod merge;
 
-use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
 use sweeper_kernels::workload::BackendInfo;
-use sweeper_kernels::{Parameters, Phase, Value};
+use sweeper_kernels::{Parameters, Value};
 
-use crate::identity::{Encoder, InputSource, ProblemId, problem_id_of};
+use crate::identity::ProblemId;
 use crate::manifest::case::{NullScript, ParameterSource};
 use crate::manifest::expression::{EvalError, Operand};
 use crate::manifest::fitted;
@@ -27,9 +27,10 @@ use crate::manifest::settings::Status;
 use crate::manifest::{Case, Manifest};
 
 pub use meaning::{Counts, Factor};
+pub(crate) use merge::{Merger, Problems};
 pub(crate) use point::Layout;
 pub use point::{Point, Skip};
-use walk::{Verdict, Visit, Walker};
+use walk::{Verdict, Walker};
 
 /// The points of a manifest.
 pub struct Grid<'m> {
@@ -308,89 +309,5 @@ fn reason(case: &Case, verdict: &Verdict) -> Option<Arc<str>> {
         Verdict::Unsatisfied(rule) => Some(case.require[*rule].reason.clone()),
         Verdict::Excluded(rule) => Some(case.exclude[*rule].reason.clone()),
         Verdict::Failed(_, error) => Some(error.to_string().into()),
-    }
-}
-
-/// Identities of a case's problems; variants of one problem are hashed once.
-pub(crate) struct Problems<'m> {
-    case: &'m Case,
-    inputs: InputSource,
-    /// Parameters in the order of their names: name, slot, index.
-    order: Vec<(&'static str, usize, usize)>,
-    values: Vec<Value>,
-    encoder: Encoder,
-    last: Option<ProblemId>,
-}
-
-impl<'m> Problems<'m> {
-    pub(crate) fn new(manifest: &Manifest, case: &'m Case) -> Self {
-        let inputs = match &case.inputs {
-            Some(file) => InputSource::File(file.digest),
-            None => InputSource::Seed(manifest.seed),
-        };
-        let parameters = case.workload.0.parameters.iter().zip(&case.parameters);
-        let mut order: Vec<(&'static str, usize, usize)> = parameters
-            .enumerate()
-            .map(|(index, (parameter, source))| (parameter.name, slot(case, *source), index))
-            .collect();
-        order.sort_unstable();
-        Problems {
-            case,
-            inputs,
-            values: vec![Value::Bool(false); order.len()],
-            order,
-            encoder: Encoder::new("problem"),
-            last: None,
-        }
-    }
-
-    pub(crate) fn id(&mut self, visit: &Visit<'_, 'm>) -> ProblemId {
-        let mut changed = self.last.is_none();
-        for (value, (_, slot, index)) in self.values.iter_mut().zip(&self.order) {
-            if Operand::from(&*value) != visit.slots[*slot] {
-                *value = parameter_of(self.case, *index, visit.slots);
-                changed = true;
-            }
-        }
-        if let (Some(last), false) = (self.last, changed) {
-            return last;
-        }
-        let entries = self.order.iter().map(|(name, ..)| *name).zip(&self.values);
-        let workload = self.case.workload.0.name;
-        let id = problem_id_of(
-            &mut self.encoder,
-            workload,
-            entries,
-            self.case.dtype,
-            self.inputs,
-        );
-        self.last = Some(id);
-        id
-    }
-}
-
-/// Finds points that are the same.
-#[derive(Default)]
-pub(crate) struct Merger {
-    problems: Vec<ProblemId>,
-    numbers: HashMap<ProblemId, u32>,
-    seen: HashSet<(u32, &'static str, Phase)>,
-}
-
-impl Merger {
-    pub(crate) fn problem(&mut self, id: ProblemId) -> u32 {
-        if self.problems.last() == Some(&id) {
-            return self.problems.len() as u32 - 1;
-        }
-        let next = self.problems.len() as u32;
-        let number = *self.numbers.entry(id).or_insert(next);
-        if number == next {
-            self.problems.push(id);
-        }
-        number
-    }
-
-    pub(crate) fn is_new(&mut self, problem: u32, backend: &'static str, phase: Phase) -> bool {
-        self.seen.insert((problem, backend, phase))
     }
 }

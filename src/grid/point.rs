@@ -57,7 +57,10 @@ impl Layout {
 
     /// The row of dimension `index`; equal to the number of rows where it does not exist.
     pub(crate) fn digit(&self, code: u64, index: usize) -> usize {
-        ((code / self.strides[index]) % self.bases[index]) as usize
+        match self.bases[index] {
+            1 => 0,
+            base => ((code / self.strides[index]) % base) as usize,
+        }
     }
 
     /// What a step of dimension `index` adds to a code.

@@ -26,6 +26,16 @@ pub(crate) enum Verdict {
     Failed(Part, EvalError),
 }
 
+/// Whether a combination was listed as an extra point, and makes a difference as such.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Extra {
+    No,
+    /// The rules had left it out.
+    Overruled(Verdict),
+    /// It is not in the grid.
+    New,
+}
+
 /// An expression of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
@@ -42,8 +52,8 @@ pub(crate) struct Visit<'a, 'm> {
     pub(crate) backend: usize,
     pub(crate) phase: Phase,
     pub(crate) verdict: Verdict,
-    /// It is there because it was listed as an extra point.
-    pub(crate) extra: bool,
+    /// Whether it was listed as an extra point.
+    pub(crate) extra: Extra,
     pub(crate) slots: &'a [Operand<'m>],
 }
 
@@ -135,7 +145,7 @@ impl<'m, 'l> Walker<'m, 'l> {
                 backend,
                 phase,
                 verdict,
-                extra: true,
+                extra: Extra::New,
                 slots: &self.slots,
             });
         }
@@ -177,12 +187,11 @@ impl<'m, 'l> Walker<'m, 'l> {
                 Verdict::Failed(part, error)
             }
         };
-        let mut extra = false;
+        let mut extra = Extra::No;
         if let Ok(index) = self.extras.binary_search(&(code, backend, phase)) {
             self.met[index] = true;
             if verdict != Verdict::Kept && failed.is_none() {
-                extra = true;
-                verdict = Verdict::Kept;
+                extra = Extra::Overruled(std::mem::replace(&mut verdict, Verdict::Kept));
             }
         }
         visit(Visit {

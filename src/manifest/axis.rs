@@ -228,7 +228,8 @@ fn unify(cx: &mut Context<'_>, name: &str, column: &mut [&mut Spanned<Value>]) -
             held.value = Value::Float(*value as f64);
         }
         let same = held.value.kind() == first.kind();
-        if !same && !(is_number(&held.value) && is_number(&first)) {
+        let both_numbers = is_number(&held.value) && is_number(&first);
+        if !same && !both_numbers {
             let message = format!("the values of `{name}` are of several kinds");
             let label = format!(
                 "{} after {}",

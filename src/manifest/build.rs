@@ -47,6 +47,7 @@ pub(super) struct Places {
     pub(super) require: Vec<WireText>,
     pub(super) exclude: Vec<WireText>,
     pub(super) include: Vec<At>,
+    pub(super) outcomes: Vec<At>,
 }
 
 impl Shared<'_> {
@@ -110,6 +111,7 @@ pub(super) fn case(
         require: Vec::new(),
         exclude: Vec::new(),
         include: Vec::new(),
+        outcomes: Vec::new(),
     };
     let mut case = Case {
         name: wire.name.value.as_str().into(),
@@ -156,7 +158,7 @@ pub(super) fn backend_list(
     for word in words {
         match info.backend(&word.value).map(KnownBackend) {
             Some(backend) if found.contains(&backend) => {
-                cx.twice(word.at, "backends", backend.name)
+                cx.twice(word.at, "backends", backend.name);
             }
             Some(backend) => found.push(backend),
             None => {

@@ -70,6 +70,7 @@ struct Survey<'m> {
 #[derive(Default)]
 struct Tally {
     rules: BTreeMap<At, bool>,
+    outcomes: BTreeMap<At, bool>,
     values: BTreeMap<(At, String, String), bool>,
 }
 
@@ -229,6 +230,9 @@ impl<'m> Survey<'m> {
     }
 
     fn count(&self, tally: &mut Tally) {
+        for (at, fired) in self.places.outcomes.iter().zip(&self.outcomes) {
+            *tally.outcomes.entry(*at).or_default() |= *fired;
+        }
         let rules = self.fired.iter().filter(|_| self.failures.is_empty());
         for (part, fired) in rules {
             let at = match part {
@@ -278,6 +282,12 @@ impl Tally {
             if !fired {
                 cx.report(Code::NeverFires, at, "this rule never leaves anything out")
                     .label("true of no combination, or of all");
+            }
+        }
+        for (at, fired) in self.outcomes {
+            if !fired {
+                cx.report(Code::NeverFires, at, "this outcome never happens")
+                    .label("true of no point");
             }
         }
         for ((at, names, values), reached) in self.values {

@@ -208,7 +208,7 @@ fn spaced(first: f64, last: f64, num: i64, logarithmic: bool) -> Made {
         match index {
             0 => first,
             _ if index == num - 1 => last,
-            _ if logarithmic => (first.ln() + (last.ln() - first.ln()) * part).exp(),
+            _ if logarithmic => 10f64.powf(first.log10() + (last.log10() - first.log10()) * part),
             _ => first + (last - first) * part,
         }
     };

@@ -6,7 +6,7 @@
 //! `[device]`, `[output]`, `[report]`, `[limits]` and `plan.order`, which are stored with the run.
 
 use super::Manifest;
-use super::case::{Case, Dimension, Include, Restrict};
+use super::case::{Case, Dimension, Include, NullScript, Restrict};
 use super::expression::Expression;
 use super::settings::{Canonical, Stopping, Warmup, Word};
 use crate::identity::{Digest, Encoder, ManifestHash};
@@ -69,79 +69,55 @@ fn measure(encoder: &mut Encoder, manifest: &Manifest) {
 }
 
 fn case(case: &Case) -> Digest {
+    let backends = case.backends.iter().map(|backend| word(backend.0.name));
+    let phases = case.phases.iter().map(|phase| word(phase.name()));
+    let dimensions = case.dimensions.iter().map(|each| dimension(case, each));
     let mut encoder = Encoder::new("case");
     encoder
         .text("workload", case.workload.0.name)
         .text("dtype", case.dtype.name())
-        .set(
-            "backends",
-            case.backends
-                .iter()
-                .map(|backend| word(backend.0.name))
-                .collect(),
-        )
-        .set(
-            "phases",
-            case.phases.iter().map(|phase| word(phase.name())).collect(),
-        );
+        .set("backends", backends.collect())
+        .set("phases", phases.collect())
+        .set("dimensions", dimensions.collect());
     if let Some(inputs) = &case.inputs {
         encoder.digest("inputs", &inputs.digest);
     }
-    let all = |expressions: &mut dyn Iterator<Item = &Expression>| {
-        expressions
-            .map(|expression| word(expression.canonical()))
-            .collect()
-    };
-    encoder
-        .set(
-            "dimensions",
-            case.dimensions
-                .iter()
-                .map(|each| dimension(case, each))
-                .collect(),
-        )
-        .set(
-            "derive",
-            case.derived
-                .iter()
-                .map(|each| named(&each.name, &each.expression))
-                .collect(),
-        )
-        .set(
-            "restrict",
-            case.restrict
-                .iter()
-                .map(|each| restrict(case, each))
-                .collect(),
-        )
-        .set(
-            "require",
-            all(&mut case.require.iter().map(|rule| &rule.when)),
-        )
-        .set(
-            "exclude",
-            all(&mut case.exclude.iter().map(|rule| &rule.when)),
-        )
-        .set(
-            "include",
-            case.include
-                .iter()
-                .map(|each| include(case, each))
-                .collect(),
-        );
+    rules(&mut encoder, case);
     if let Some(null) = &case.null {
-        encoder.text("time_ns", null.time_ns.canonical());
-        if let Some(memory) = &null.memory_bytes {
-            encoder.text("memory_bytes", memory.canonical());
-        }
-        encoder.list("outcomes", null.outcomes.len());
-        for (when, status) in &null.outcomes {
-            encoder
-                .text("when", when.canonical())
-                .text("status", status.word());
-        }
+        script(&mut encoder, null);
     }
     encoder.finish()
+}
+
+fn rules(encoder: &mut Encoder, case: &Case) {
+    let derived = case
+        .derived
+        .iter()
+        .map(|each| named(&each.name, &each.expression));
+    let restricted = case.restrict.iter().map(|each| restrict(case, each));
+    let required = case.require.iter().map(|rule| word(rule.when.canonical()));
+    let excluded = case.exclude.iter().map(|rule| word(rule.when.canonical()));
+    let included = case.include.iter().map(|each| include(case, each));
+    encoder
+        .set("derive", derived.collect())
+        .set("restrict", restricted.collect())
+        .set("require", required.collect())
+        .set("exclude", excluded.collect())
+        .set("include", included.collect());
+}
+
+fn script(encoder: &mut Encoder, null: &NullScript) {
+    encoder.text("time_ns", null.time_ns.canonical());
+    if let Some(memory) = &null.memory_bytes {
+        encoder.text("memory_bytes", memory.canonical());
+    }
+    // The first condition that holds decides, so their order means something.
+    encoder.list("outcomes", null.outcomes.len());
+    for (when, status) in &null.outcomes {
+        encoder
+            .text("when", when.canonical())
+            .text("status", status.word());
+    }
 }
 
 fn word(word: &str) -> Digest {

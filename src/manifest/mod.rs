@@ -39,6 +39,8 @@ mod check;
 mod resolve;
 mod hash;
 mod print;
+mod schema;
+mod starter;
 
 use sweeper_kernels::workload::WorkloadInfo;
 
@@ -48,10 +50,12 @@ pub(crate) use dimensions::fitted;
 pub use null::NullDevice;
 pub use overrides::{OverrideOrigin, Overrides};
 pub use provenance::{Origin, Provenance};
+pub use schema::schema;
 pub use settings::{
     CacheSettings, Canonical, DeviceSettings, Limits, Measure, Output, PlanSettings, Report,
 };
 pub use sources::Sources;
+pub use starter::STARTER;
 
 use crate::identity::ManifestHash;
 

@@ -65,7 +65,7 @@ impl Overrides {
     ///
     /// # Errors
     /// Text without `=` or without a key.
-    pub fn set(&mut self, assignment: &str) -> Result<(), Diagnostic> {
+    pub fn set(&mut self, assignment: &str) -> Result<(), Diagnostics> {
         match assignment.split_once('=') {
             Some((path, text)) if !path.trim().is_empty() => {
                 self.push(path.trim(), text.trim(), OverrideOrigin::Set);
@@ -73,8 +73,9 @@ impl Overrides {
             }
             _ => {
                 let message = format!("`--set {assignment}` is no assignment");
-                Err(Diagnostic::new(Code::Override, message)
-                    .help("write `--set KEY=VALUE`, such as `--set grid.T=256,512`"))
+                let diagnostic = Diagnostic::new(Code::Override, message)
+                    .help("write `--set KEY=VALUE`, such as `--set grid.T=256,512`");
+                Err(diagnostic.into())
             }
         }
     }

@@ -136,14 +136,14 @@ pub(super) fn prune(
             )
             .label(format!("`prune` is set at {before}"));
         } else if wanted {
-            limits.prune = Some(adjacent(cases));
+            limits.prune = adjacent(cases);
         }
     }
     section.finish(cx, &[]);
 }
 
 /// Out of memory, along every integer axis.
-fn adjacent(cases: &[Case]) -> Prune {
+fn adjacent(cases: &[Case]) -> Option<Prune> {
     let mut along: Vec<Arc<str>> = Vec::new();
     for case in cases {
         for variable in &case.variables {
@@ -154,10 +154,10 @@ fn adjacent(cases: &[Case]) -> Prune {
             }
         }
     }
-    Prune {
+    (!along.is_empty()).then(|| Prune {
         on: vec![Status::Oom, Status::PredictedOom],
         along,
-    }
+    })
 }
 
 pub(super) fn report(cx: &mut Context<'_>, section: &mut Section<'_>, cases: &[Case]) -> Report {

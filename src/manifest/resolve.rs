@@ -10,6 +10,7 @@ use super::diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use super::null::WireNull;
 use super::provenance::Provenance;
 use super::section::{Context, Section};
+use super::settings::DeviceUse;
 use super::sources::Sources;
 use super::tree::{self, Node, Raw, Table};
 use super::wire::{self, WireCase, WireScope};
@@ -108,14 +109,7 @@ fn read(
     let stem = default_name(cx);
     let name = section.or(cx, "name", stem, name);
     let about = section.or(cx, "about", String::new(), Context::text);
-    let tags = section
-        .take(cx, "tags")
-        .and_then(|node| cx.words(node, "tags"));
-    let tags = tags
-        .unwrap_or_default()
-        .into_iter()
-        .map(|tag| tag.value)
-        .collect();
+    let tags = section.or(cx, "tags", Vec::new(), tags);
     let seed = section.or(cx, "seed", 42, |cx, node, key| {
         cx.integer(node, key, 0, i64::MAX).map(|seed| seed as u64)
     });
@@ -132,23 +126,15 @@ fn read(
     let null = null(cx, &mut section);
     section.finish(cx, &["extends"]);
 
-    let mentioned: Vec<String> = plan
-        .buckets
-        .iter()
-        .map(|(name, _)| name.to_string())
-        .collect();
+    let buckets = plan.buckets.iter();
+    let mentioned: Vec<String> = buckets.map(|(name, _)| name.to_string()).collect();
     let (cases, places) = cases(cx, &scope, &wires, registry, null.as_ref(), &mentioned);
     relate::buckets(cx, &plan_section, &cases);
     relate::published(cx, &plan_section, plan.canonical, &cases);
     relate::prune(cx, &mut limits_section, &mut limits, &cases);
     let report = relate::report(cx, &mut report_section, &cases);
-    if matches!(device.use_, super::settings::DeviceUse::Null) && null.is_none() {
-        let message = "the device `null` needs a `[null]` table that says what it answers";
-        let at = section
-            .table
-            .get("device")
-            .map_or(root.at, |entry| entry.value.at);
-        cx.report(Code::NullScript, at, message);
+    if device.use_ == DeviceUse::Null && null.is_none() {
+        no_script(cx, &section);
     }
     let manifest = Manifest {
         name,
@@ -168,6 +154,18 @@ fn read(
         warnings: Diagnostics::default(),
     };
     Some((manifest, places))
+}
+
+fn tags(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<String>> {
+    let words = cx.words(node, key)?;
+    Some(words.into_iter().map(|tag| tag.value).collect())
+}
+
+fn no_script(cx: &mut Context<'_>, root: &Section<'_>) {
+    let device = root.table.get("device");
+    let at = device.map_or(root.at, |entry| entry.value.at);
+    let message = "the device `null` needs a `[null]` table that says what it answers";
+    cx.report(Code::NullScript, at, message);
 }
 
 fn schema(cx: &mut Context<'_>, section: &mut Section<'_>) {

@@ -205,7 +205,12 @@ pub(super) fn complete(
         }
     }
     includes(cx, case, &scopes, (usage, places));
-    case.null = shared.null.and_then(|null| script(cx, null, &scope));
+    if let Some(null) = shared.null {
+        case.null = script(cx, null, &scope);
+        places
+            .outcomes
+            .extend(null.outcomes.iter().map(|(when, _)| when.at));
+    }
 }
 
 /// Extra points: those of the case, shared ones that name it, and shared ones whose axes it has.
@@ -325,9 +330,14 @@ fn include(cx: &mut Context<'_>, case: &mut Case, wire: &WireInclude) -> Option<
     let mut given: Vec<(usize, Value)> = Vec::new();
     for (name, cell) in &wire.values {
         let index = variable(cx, case, name, "point")?;
-        let value = match info.parameter(&name.value) {
-            Some(parameter) => fit(cx, cell, parameter)?,
-            None => cell.value.clone(),
+        let value = match (info.parameter(&name.value), &cell.value) {
+            (Some(parameter), _) => fit(cx, cell, parameter)?,
+            (None, Value::Int(value))
+                if kind_of(&case.variables[index], &case.dimensions) == Kind::Float =>
+            {
+                Value::Float(*value as f64)
+            }
+            (None, value) => value.clone(),
         };
         given.push((index, value));
     }

@@ -59,7 +59,7 @@ impl Sources {
         loop {
             let text = match read_text(&next) {
                 Ok(text) => text,
-                Err(diagnostic) => return Err(sources.with_place(diagnostic, asked_by).into()),
+                Err(diagnostic) => return Err(sources.with_place(*diagnostic, asked_by).into()),
             };
             let identity = fs::canonicalize(&next).unwrap_or_else(|_| next.clone());
             if seen.contains(&identity) {
@@ -90,6 +90,9 @@ impl Sources {
             self.note_variables(&setting.text);
             let text = variables::expand(&setting.text, &self.environment)
                 .unwrap_or_else(|_| setting.text.clone());
+            if let Ok(node) = tree::parse_value(&text, 0) {
+                node.walk("", &mut |key, node| self.note(Path::new(""), key, node));
+            }
             if setting.path.ends_with(".inputs") {
                 self.note_input(PathBuf::from(text));
             }
@@ -162,31 +165,34 @@ impl Sources {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, Diagnostic> {
+fn read_text(path: &Path) -> Result<String, Box<Diagnostic>> {
     let shown = path.display();
-    let failed = |error: &io::Error| match error.kind() {
-        io::ErrorKind::NotFound => not_found(path),
-        _ => Diagnostic::new(Code::Unreadable, format!("can't read `{shown}`: {error}")),
+    let failed = |error: io::Error| {
+        Box::new(match error.kind() {
+            io::ErrorKind::NotFound => not_found(path),
+            _ => Diagnostic::new(Code::Unreadable, format!("can't read `{shown}`: {error}")),
+        })
     };
-    let metadata = fs::metadata(path).map_err(|error| failed(&error))?;
+    let metadata = fs::metadata(path).map_err(failed)?;
     if metadata.is_dir() {
         let message = format!("`{shown}` is a directory, not a manifest");
-        return Err(Diagnostic::new(Code::Directory, message).help(manifests_in(path)));
+        let diagnostic = Diagnostic::new(Code::Directory, message);
+        return Err(Box::new(diagnostic.help(manifests_in(path))));
     }
-    let file = File::open(path).map_err(|error| failed(&error))?;
+    let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| failed(&error))?;
+        .map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
         let message = format!("`{shown}` is over 100 MB, which no manifest is");
-        return Err(Diagnostic::new(Code::TooLarge, message));
+        return Err(Box::new(Diagnostic::new(Code::TooLarge, message)));
     }
     String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
         let message = format!("`{shown}` is not UTF-8 text (byte {offset})");
-        Diagnostic::new(Code::NotText, message)
-            .help("a manifest is TOML text; is this another kind of file?")
+        let diagnostic = Diagnostic::new(Code::NotText, message);
+        Box::new(diagnostic.help("a manifest is TOML text; is this another kind of file?"))
     })
 }
 

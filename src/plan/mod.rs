@@ -82,14 +82,57 @@ pub struct Plan<'m> {
     pub sampled_out: u64,
 }
 
-impl<'m> Plan<'m> {
-    /// Plans a manifest for a device.
+/// A plan without its programs: which points there are, and their identities. Enough to see whether
+/// anything is left to do, at a fraction of a plan's cost.
+pub struct Outline<'m> {
+    grid: Grid<'m>,
+    device: PlanDevice,
+    canonical: Canonical,
+    chosen: Vec<u32>,
+    blocks: Vec<PlannedBlock>,
+}
+
+impl<'m> Outline<'m> {
+    /// Outlines a manifest's plan for a device.
     pub fn new(manifest: &'m Manifest, device: PlanDevice) -> Self {
         let grid = Grid::new(manifest);
         let canonical = Canonical::of(&grid);
         let chosen = choose(&grid);
-        let sampled_out = (grid.points().len() - chosen.len()) as u64;
         let blocks = blocks(&grid, &chosen);
+        Outline {
+            grid,
+            device,
+            canonical,
+            chosen,
+            blocks,
+        }
+    }
+
+    /// Identities of the points that are measured, in the order of the grid.
+    pub fn points(&self) -> Vec<PointId> {
+        let conditions = conditions(self.grid.manifest(), self.device.kind);
+        self.chosen
+            .par_iter()
+            .map(|&index| {
+                let point = self.grid.points()[index as usize];
+                let problem = self.grid.problem_id(index as usize);
+                let canonical = self.canonical.shape(index as usize);
+                let backend = self.grid.backend(point).name;
+                point_id(problem, backend, point.phase, canonical, conditions)
+            })
+            .collect()
+    }
+
+    /// The plan: every point's program, and the kernels of all.
+    pub fn fill(self) -> Plan<'m> {
+        let Outline {
+            grid,
+            device,
+            canonical,
+            chosen,
+            blocks,
+        } = self;
+        let sampled_out = (grid.points().len() - chosen.len()) as u64;
         let position: HashMap<u32, u32> = chosen
             .iter()
             .zip(0..)
@@ -110,6 +153,13 @@ impl<'m> Plan<'m> {
         };
         plan.fill(drafts, &position);
         plan
+    }
+}
+
+impl<'m> Plan<'m> {
+    /// Plans a manifest for a device.
+    pub fn new(manifest: &'m Manifest, device: PlanDevice) -> Self {
+        Outline::new(manifest, device).fill()
     }
 
     /// Numbers kernels, and puts points in the order of the grid.

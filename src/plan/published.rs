@@ -64,7 +64,7 @@ impl<'a> Buckets<'a> {
     pub fn shape(&self, [t, k, c]: Configuration) -> Shape {
         let kc = clamped(self.kc, k * c);
         let score = |divisor: &u64| 2 * divisor.abs_diff(k) + (kc / divisor).abs_diff(c);
-        let divisors = (1..=kc).filter(|divisor| kc % divisor == 0);
+        let divisors = (1..=kc).filter(|divisor| kc.is_multiple_of(*divisor));
         // Of equal scores `min_by_key` keeps the first, as the published loop does.
         let best = divisors.min_by_key(score).unwrap_or(k);
         [clamped(self.t, t), best, kc / best.max(1)]

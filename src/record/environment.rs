@@ -6,7 +6,7 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 
 use crate::compile::kernels::Toolchain;
-use crate::device::DeviceIdentity;
+use crate::device::{DeviceIdentity, DeviceKind};
 use crate::identity::{Digest, ManifestHash, RunId, run_id};
 
 /// What identifies a run, spelt out. Two runs with equal fields have one id.
@@ -36,7 +36,10 @@ impl RunIdentity {
         let own = |text: &str| text.parse().unwrap_or(Digest::from_bytes([0; 32]));
         let engine = own(env!("SWEEPER_ENGINE_DIGEST"));
         let kernels = own(env!("SWEEPER_KERNELS_DIGEST"));
-        let toolchain = toolchain.identity();
+        let kind = devices
+            .first()
+            .map_or(DeviceKind::Null, |device| device.kind);
+        let toolchain = toolchain.identity(kind);
         let hardware: Vec<String> = devices.iter().map(device_text).collect();
         let run = run_id(
             manifest,

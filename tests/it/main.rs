@@ -1,5 +1,7 @@
 //! The integration tests, one binary; one module for each stage of the journey.
 
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 mod support;
 /// Manifests: what is read, what is refused, and how errors look.
 mod manifest;
@@ -7,3 +9,13 @@ mod manifest;
 mod semicrf;
 /// Grids: which points a manifest has, and in which order.
 mod grid;
+/// Runs from end to end: null device, CPU, kills, signals, reruns.
+mod run;
+/// The house rules.
+mod tidy;
+/// The semi-Markov CRF's backends of builtins, against its oracle on the CPU device.
+mod semicrf_eager;
+/// Verbs that do not measure, exit codes, errors as people see them.
+mod cli;
+/// The CUDA device, where there is one.
+mod cuda;

@@ -1,6 +1,8 @@
 //! What several modules use: a table of workloads, and manifests from text.
 
-use sweeper::manifest::{Manifest, Overrides, Sources};
+use std::path::{Path, PathBuf};
+
+use sweeper::manifest::{Diagnostics, Manifest, Overrides, Sources};
 use sweeper_kernels::workload::{
     BackendInfo, DefaultValue, ParameterInfo, ParameterKind, WorkloadInfo,
 };
@@ -128,6 +130,23 @@ static LAYERNORM: WorkloadInfo = WorkloadInfo {
 /// Workloads shaped like real ones.
 pub(crate) static REGISTRY: [&WorkloadInfo; 2] = [&SEMICRF, &LAYERNORM];
 
+/// Resolves a file.
+pub(crate) fn resolve(path: &Path, overrides: &Overrides) -> Result<Manifest, Diagnostics> {
+    Manifest::resolve(&Sources::read(path)?, overrides, &REGISTRY)
+}
+
+/// The TOML files of a folder, sorted.
+pub(crate) fn toml_files(folder: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "toml")
+    });
+    paths.sort();
+    paths
+}
+
 /// Resolves a text, or panics with what is wrong with it.
 pub(crate) fn manifest(text: &str) -> Manifest {
     with(text, &Overrides::new())
@@ -157,7 +176,7 @@ pub(crate) fn semicrf(grid: &str, more: &str) -> String {
 }
 
 /// Compares `actual` with the file `path`, or writes it there if `SWEEPER_BLESS` is set.
-pub(crate) fn golden(path: &std::path::Path, actual: &str) -> Result<(), String> {
+pub(crate) fn golden(path: &Path, actual: &str) -> Result<(), String> {
     if std::env::var_os("SWEEPER_BLESS").is_some() {
         std::fs::write(path, actual).map_err(|error| error.to_string())?;
         return Ok(());

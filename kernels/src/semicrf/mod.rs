@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`sizes`] holds one problem's numbers and words, [`problem`] is the contract,
 //! [`generate`] makes inputs, [`oracle`] is the right answer and [`judge`] compares with it. Each
-//! other module is a backend: `compiled` turns the C sources in this folder into programs.
+//! other module is a backend: [`streaming`] goes operation by operation, [`reference`](mod@reference) is the fused
+//! algorithm in Rust, `compiled` turns the C sources in this folder into programs.
 
 pub mod sizes;
 pub mod problem;
@@ -10,6 +11,8 @@ pub mod generate;
 pub mod oracle;
 pub mod judge;
 pub mod compiled;
+pub mod streaming;
+pub mod reference;
 pub mod floor;
 
 use crate::parameters::Parameters;
@@ -98,7 +101,7 @@ backward:     gradients of the sum over the batch of log Z, of the best score (t
         BackendInfo {
             name: "fused_reference",
             aliases: &["triton_pytorch"],
-            about: "the steps of the fused kernel, one operation at a time",
+            about: "the fused algorithm in plain Rust, one function a pass; CPU only",
         },
         BackendInfo {
             name: "fused_checkpointing",

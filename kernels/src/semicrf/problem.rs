@@ -4,7 +4,9 @@ use super::compiled::{self, Keep};
 use super::generate;
 use super::judge;
 use super::oracle;
+use super::reference;
 use super::sizes::{Lengths, Potentials, Semiring, Sizes};
+use super::streaming;
 use crate::check::Check;
 use crate::inputs::InputKey;
 use crate::program::Program;
@@ -65,10 +67,12 @@ impl Problem for SemiCrfProblem {
         target: &Target,
     ) -> Result<Program, Refusal> {
         match backend {
+            "streaming" => streaming::program(&self.sizes, phase, target),
             "fused" => compiled::program(&self.sizes, phase, canonical, target, Keep::Rows),
             "fused_checkpointing" => {
                 compiled::program(&self.sizes, phase, canonical, target, Keep::Checkpoints)
             }
+            "fused_reference" => reference::program(&self.sizes, phase, target),
             _ => Err(Refusal::Unavailable(format!(
                 "`{backend}` is not part of this build"
             ))),

@@ -9,7 +9,7 @@ use super::identity::available_bytes;
 use crate::device::DeviceError;
 
 /// Buffers start at multiples of this many bytes: a cache line, and the widest vector there is.
-const ALIGNMENT: usize = 64;
+pub const ALIGNMENT: usize = 64;
 
 /// Where the buffers of a program lie.
 pub struct Layout {
@@ -20,12 +20,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Buffers one behind the other, each aligned.
-    pub fn of(program: &Program) -> Self {
+    /// Buffers one behind the other, each at a multiple of `alignment` bytes.
+    pub fn of(program: &Program, alignment: usize) -> Self {
         let mut bytes = 0;
         let mut place = |size_bytes: usize| {
             let offset = bytes;
-            bytes += size_bytes.next_multiple_of(ALIGNMENT);
+            bytes += size_bytes.next_multiple_of(alignment);
             offset
         };
         let offsets = program
@@ -53,12 +53,7 @@ impl Arena {
     /// Memory that holds the elements of a tensor.
     pub fn holding(tensor: &Tensor) -> Result<Self, DeviceError> {
         let mut arena = Arena::default();
-        let bytes = match tensor.data() {
-            Data::F32(values) => as_bytes(values),
-            Data::F64(values) => as_bytes(values),
-            Data::I32(values) => as_bytes(values),
-            Data::I64(values) => as_bytes(values),
-        };
+        let bytes = bytes_of(tensor.data());
         arena.reserve(bytes.len())?;
         arena.used = bytes.len();
         arena.bytes_mut(bytes.len()).copy_from_slice(bytes);
@@ -131,14 +126,28 @@ impl Arena {
 
     /// A copy of the elements at `offset` bytes.
     pub fn tensor(&self, offset: usize, spec: &TensorSpec) -> Tensor {
-        let bytes = self.bytes(offset, spec.size_bytes() as usize);
-        let data = match spec.dtype {
-            Dtype::F32 => Data::F32(elements(bytes, f32::from_ne_bytes)),
-            Dtype::F64 => Data::F64(elements(bytes, f64::from_ne_bytes)),
-            Dtype::I32 => Data::I32(elements(bytes, i32::from_ne_bytes)),
-            Dtype::I64 => Data::I64(elements(bytes, i64::from_ne_bytes)),
-        };
-        Tensor::new(spec.shape.clone(), data)
+        tensor_of(self.bytes(offset, spec.size_bytes() as usize), spec)
+    }
+}
+
+/// The tensor whose elements are these bytes.
+pub fn tensor_of(bytes: &[u8], spec: &TensorSpec) -> Tensor {
+    let data = match spec.dtype {
+        Dtype::F32 => Data::F32(elements(bytes, f32::from_ne_bytes)),
+        Dtype::F64 => Data::F64(elements(bytes, f64::from_ne_bytes)),
+        Dtype::I32 => Data::I32(elements(bytes, i32::from_ne_bytes)),
+        Dtype::I64 => Data::I64(elements(bytes, i64::from_ne_bytes)),
+    };
+    Tensor::new(spec.shape.clone(), data)
+}
+
+/// The bytes of a tensor's elements.
+pub fn bytes_of(data: &Data) -> &[u8] {
+    match data {
+        Data::F32(values) => as_bytes(values),
+        Data::F64(values) => as_bytes(values),
+        Data::I32(values) => as_bytes(values),
+        Data::I64(values) => as_bytes(values),
     }
 }
 

@@ -96,7 +96,13 @@ pub fn available_bytes() -> u64 {
     host.min(group)
 }
 
-/// The greatest resident size of this process so far, in bytes.
+/// Forgets the greatest resident size, so that the next reading is about what comes.
+pub fn reset_peak_resident() {
+    // Where the system refuses, peaks are those of the process so far: too large, never too small.
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+/// The greatest resident size of this process since the last reset, in bytes.
 pub fn peak_resident_bytes() -> u64 {
     status_bytes("/proc/self/status", "VmHWM").unwrap_or(0)
 }

@@ -41,7 +41,7 @@ pub struct Libraries {
 
 struct Loaded {
     // Fields drop in this order: the library is closed before its descriptor is.
-    library: Library,
+    object: Library,
     _descriptor: OwnedFd,
 }
 
@@ -57,7 +57,7 @@ impl Libraries {
             })?;
             self.loaded.insert(artifact.key.clone(), loaded);
         }
-        symbol(&self.loaded[&artifact.key].library, name).map_err(|error| {
+        symbol(&self.loaded[&artifact.key].object, name).map_err(|error| {
             DeviceError::Launch(format!(
                 "kernel {:.12} has no `{name}`: {error}",
                 artifact.key
@@ -76,9 +76,9 @@ fn load(artifact: &Artifact) -> Result<Loaded, String> {
     let descriptor = OwnedFd::from(file);
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     fcntl_add_seals(&descriptor, seals).map_err(|error| format!("seal: {error}"))?;
-    let library = open(&descriptor).map_err(|error| error.to_string())?;
+    let object = open(&descriptor).map_err(|error| error.to_string())?;
     Ok(Loaded {
-        library,
+        object,
         _descriptor: descriptor,
     })
 }

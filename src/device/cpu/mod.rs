@@ -10,7 +10,9 @@ use sweeper_kernels::program::{Binding, Kernel, KernelSource};
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Program, Target, Tensors};
 
-use super::{Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample};
+use super::{
+    Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, spec_of,
+};
 
 pub mod arena;
 pub mod identity;
@@ -160,7 +162,7 @@ impl Device for Cpu {
         self.check_given(&program)?;
         run::check_writes_are_exclusive(&program).map_err(DeviceError::Launch)?;
         let entries = self.entries(&program, job.artifacts)?;
-        let layout = Layout::of(&program);
+        let layout = Layout::of(&program, arena::ALIGNMENT);
         self.arena.reserve(layout.bytes)?;
         self.programs.push(Loaded {
             program,
@@ -171,6 +173,7 @@ impl Device for Cpu {
     }
 
     fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
+        identity::reset_peak_resident();
         let bytes = self.programs[program.0].layout.bytes;
         self.arena.fill(bytes, 0xff);
         Ok(())
@@ -194,15 +197,7 @@ impl Device for Cpu {
             let (Binding::Result, Some(offset)) = (buffer.binding, offset) else {
                 continue;
             };
-            let spec = specs
-                .iter()
-                .find(|spec| spec.name == buffer.name)
-                .filter(|spec| {
-                    spec.dtype == buffer.dtype && spec.size_bytes() == buffer.size_bytes()
-                });
-            let spec = spec.ok_or_else(|| {
-                DeviceError::Launch(format!("`{}` is no output of the problem", buffer.name))
-            })?;
+            let spec = spec_of(buffer, specs)?;
             results.insert(spec.name.clone(), self.arena.tensor(*offset, spec));
         }
         Ok(results)

@@ -1,0 +1,283 @@
+//! Rows in blocks of a fixed number of lanes, which the compiler turns into vectors.
+//!
+//! Rows are often as short as there are labels; those are two blocks that overlap, rather than one and
+//! single elements: 12 labels are two blocks of 8.
+
+use std::array::from_fn;
+
+/// How an operand's row is read.
+pub(crate) trait Lanes {
+    /// Elements that it holds for a row of `row` elements.
+    fn extent(row: usize) -> usize;
+    /// Element `at` of the row.
+    fn element(row: &[f32], at: usize) -> f32;
+    /// `W` elements of the row from `at` on.
+    fn block<const W: usize>(row: &[f32], at: usize) -> [f32; W];
+}
+
+/// One element after another.
+pub(crate) struct Dense;
+
+/// The same element for the whole row.
+pub(crate) struct Splat;
+
+impl Lanes for Dense {
+    #[inline(always)]
+    fn extent(row: usize) -> usize {
+        row
+    }
+
+    #[inline(always)]
+    fn element(row: &[f32], at: usize) -> f32 {
+        row[at]
+    }
+
+    #[inline(always)]
+    fn block<const W: usize>(row: &[f32], at: usize) -> [f32; W] {
+        taken(row, at)
+    }
+}
+
+impl Lanes for Splat {
+    #[inline(always)]
+    fn extent(_row: usize) -> usize {
+        1
+    }
+
+    #[inline(always)]
+    fn element(row: &[f32], _at: usize) -> f32 {
+        row[0]
+    }
+
+    #[inline(always)]
+    fn block<const W: usize>(row: &[f32], _at: usize) -> [f32; W] {
+        [row[0]; W]
+    }
+}
+
+/// `out = apply(a, b)` for a row.
+#[inline(always)]
+pub(crate) fn blocks<A: Lanes, B: Lanes>(
+    a: &[f32],
+    b: &[f32],
+    out: &mut [f32],
+    apply: impl Fn(f32, f32) -> f32 + Copy,
+) {
+    let row = out.len();
+    let (a, b) = (&a[..A::extent(row)], &b[..B::extent(row)]);
+    match row {
+        0 => {}
+        1 => row_of::<A, B, 1>(a, b, out, apply),
+        2..4 => row_of::<A, B, 2>(a, b, out, apply),
+        4..8 => row_of::<A, B, 4>(a, b, out, apply),
+        8..16 => row_of::<A, B, 8>(a, b, out, apply),
+        16.. => row_of::<A, B, LONG>(a, b, out, apply),
+    }
+}
+
+/// The width that stands for rows of any length, which are left to the compiler.
+pub(crate) const LONG: usize = 16;
+
+/// A row of `W` to `2 W` elements.
+#[inline(always)]
+pub(crate) fn row_of<A: Lanes, B: Lanes, const W: usize>(
+    a: &[f32],
+    b: &[f32],
+    out: &mut [f32],
+    apply: impl Fn(f32, f32) -> f32 + Copy,
+) {
+    if W == LONG {
+        for (at, out) in out.iter_mut().enumerate() {
+            *out = apply(A::element(a, at), B::element(b, at));
+        }
+        return;
+    }
+    let last = out.len() - W;
+    let one = both(A::block::<W>(a, 0), B::block::<W>(b, 0), apply);
+    let two = both(A::block::<W>(a, last), B::block::<W>(b, last), apply);
+    out[..W].copy_from_slice(&one);
+    out[last..].copy_from_slice(&two);
+}
+
+/// `x = apply(x, b)` for a row.
+#[inline(always)]
+pub(crate) fn blocks_in_place<B: Lanes>(
+    b: &[f32],
+    x: &mut [f32],
+    apply: impl Fn(f32, f32) -> f32 + Copy,
+) {
+    let row = x.len();
+    let b = &b[..B::extent(row)];
+    match row {
+        0 => {}
+        1 => row_in_place_of::<B, 1>(b, x, apply),
+        2..4 => row_in_place_of::<B, 2>(b, x, apply),
+        4..8 => row_in_place_of::<B, 4>(b, x, apply),
+        8..16 => row_in_place_of::<B, 8>(b, x, apply),
+        16.. => row_in_place_of::<B, LONG>(b, x, apply),
+    }
+}
+
+/// A row of `W` to `2 W` elements; both blocks are computed while all elements are old.
+#[inline(always)]
+pub(crate) fn row_in_place_of<B: Lanes, const W: usize>(
+    b: &[f32],
+    x: &mut [f32],
+    apply: impl Fn(f32, f32) -> f32 + Copy,
+) {
+    if W == LONG {
+        for (at, x) in x.iter_mut().enumerate() {
+            *x = apply(*x, B::element(b, at));
+        }
+        return;
+    }
+    let last = x.len() - W;
+    let one = both(taken::<f32, W>(x, 0), B::block::<W>(b, 0), apply);
+    let two = both(taken::<f32, W>(x, last), B::block::<W>(b, last), apply);
+    x[..W].copy_from_slice(&one);
+    x[last..].copy_from_slice(&two);
+}
+
+/// Folds rows as long as `out` into one, which are in registers if they are short.
+#[inline(always)]
+pub(crate) fn fold_rows<T: Copy>(rows: &[T], out: &mut [T], apply: impl Fn(T, T) -> T + Copy) {
+    match out.len() {
+        0 => {}
+        1 => two_columns::<T, 1>(rows, out, apply),
+        2..4 => two_columns::<T, 2>(rows, out, apply),
+        4..8 => two_columns::<T, 4>(rows, out, apply),
+        8..16 => two_columns::<T, 8>(rows, out, apply),
+        16..32 => two_columns::<T, 16>(rows, out, apply),
+        32.. => {
+            let width = out.len();
+            out.copy_from_slice(&rows[..width]);
+            for row in rows[width..].chunks_exact(width) {
+                for (out, &value) in out.iter_mut().zip(row) {
+                    *out = apply(*out, value);
+                }
+            }
+        }
+    }
+}
+
+/// Rows of `W` to `2 W` elements, as two blocks that overlap.
+#[inline(always)]
+fn two_columns<T: Copy, const W: usize>(
+    rows: &[T],
+    out: &mut [T],
+    apply: impl Fn(T, T) -> T + Copy,
+) {
+    let width = out.len();
+    let last = width - W;
+    let (mut one, mut two) = (taken::<T, W>(rows, 0), taken::<T, W>(rows, last));
+    let mut rows = rows[width..].chunks_exact(4 * width);
+    for four in &mut rows {
+        one = both(one, four_rows(four, width, 0, apply), apply);
+        two = both(two, four_rows(four, width, last, apply), apply);
+    }
+    for row in rows.remainder().chunks_exact(width) {
+        one = both(one, taken::<T, W>(row, 0), apply);
+        two = both(two, taken::<T, W>(row, last), apply);
+    }
+    out[..W].copy_from_slice(&one);
+    out[last..].copy_from_slice(&two);
+}
+
+#[inline(always)]
+fn four_rows<T: Copy, const W: usize>(
+    rows: &[T],
+    width: usize,
+    at: usize,
+    apply: impl Fn(T, T) -> T + Copy,
+) -> [T; W] {
+    let front = both(taken(rows, at), taken(rows, width + at), apply);
+    let back = both(
+        taken(rows, 2 * width + at),
+        taken(rows, 3 * width + at),
+        apply,
+    );
+    both(front, back, apply)
+}
+
+#[inline(always)]
+fn taken<T: Copy, const W: usize>(row: &[T], at: usize) -> [T; W] {
+    let row = &row[at..at + W];
+    from_fn(
+        #[inline(always)]
+        |lane| row[lane],
+    )
+}
+
+#[inline(always)]
+fn both<T: Copy, const W: usize>(a: [T; W], b: [T; W], apply: impl Fn(T, T) -> T + Copy) -> [T; W] {
+    from_fn(
+        #[inline(always)]
+        |lane| apply(a[lane], b[lane]),
+    )
+}
+
+/// Folds a row into one element: lanes first, then across them, in an order that depends on the
+/// row's length alone.
+#[inline(always)]
+pub(crate) fn fold<T: Copy>(row: &[T], apply: impl Fn(T, T) -> T + Copy) -> T {
+    match row.len() {
+        16.. => {
+            let (blocks, rest) = row.as_chunks::<16>();
+            let mut lanes = blocks[0];
+            for block in &blocks[1..] {
+                lanes = both(lanes, *block, apply);
+            }
+            let halves = both(taken(&lanes, 0), taken(&lanes, 8), apply);
+            fold_eight(halves, rest, apply)
+        }
+        8..16 => fold_four(halved::<T, 8, 4>(taken(row, 0), apply), &row[8..], apply),
+        4..8 => fold_two(halved::<T, 4, 2>(taken(row, 0), apply), &row[4..], apply),
+        2..4 => fold_one(apply(row[0], row[1]), &row[2..], apply),
+        _ => row[0],
+    }
+}
+
+/// Goes on with eight lanes and fewer than sixteen elements.
+#[inline(always)]
+fn fold_eight<T: Copy>(mut lanes: [T; 8], mut rest: &[T], apply: impl Fn(T, T) -> T + Copy) -> T {
+    if rest.len() & 8 != 0 {
+        lanes = both(lanes, taken(rest, 0), apply);
+        rest = &rest[8..];
+    }
+    fold_four(halved::<T, 8, 4>(lanes, apply), rest, apply)
+}
+
+#[inline(always)]
+fn fold_four<T: Copy>(mut lanes: [T; 4], mut rest: &[T], apply: impl Fn(T, T) -> T + Copy) -> T {
+    if rest.len() & 4 != 0 {
+        lanes = both(lanes, taken(rest, 0), apply);
+        rest = &rest[4..];
+    }
+    fold_two(halved::<T, 4, 2>(lanes, apply), rest, apply)
+}
+
+#[inline(always)]
+fn fold_two<T: Copy>(mut lanes: [T; 2], mut rest: &[T], apply: impl Fn(T, T) -> T + Copy) -> T {
+    if rest.len() & 2 != 0 {
+        lanes = both(lanes, taken(rest, 0), apply);
+        rest = &rest[2..];
+    }
+    fold_one(apply(lanes[0], lanes[1]), rest, apply)
+}
+
+#[inline(always)]
+fn fold_one<T: Copy>(lane: T, rest: &[T], apply: impl Fn(T, T) -> T + Copy) -> T {
+    match rest.first() {
+        Some(&last) => apply(lane, last),
+        None => lane,
+    }
+}
+
+/// The lower half of the lanes with the upper half.
+#[inline(always)]
+fn halved<T: Copy, const W: usize, const H: usize>(
+    lanes: [T; W],
+    apply: impl Fn(T, T) -> T + Copy,
+) -> [T; H] {
+    both(taken(&lanes, 0), taken(&lanes, H), apply)
+}

@@ -1,0 +1,200 @@
+//! Nested loops over strided operands: extents, steps, and how to take them in long pieces.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::builtin::Call;
+
+/// Operations on fewer elements than this stay on one thread: waking others takes longer.
+const SHARED_FROM: usize = 1 << 15;
+
+/// Four nested loops over `N` operands, of which each has a start and a step per loop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Loops<const N: usize> {
+    pub(super) extents: [usize; 4],
+    pub(super) starts: [isize; N],
+    pub(super) steps: [[isize; 4]; N],
+}
+
+impl<const N: usize> Loops<N> {
+    /// Reads extents from the four arguments at `position`, then a start and four steps for each
+    /// operand. An operand beyond those is dense.
+    pub(super) fn read(call: &Call<'_>, position: usize, operands: usize) -> Self {
+        let int = |offset: usize| call.int(position + offset) as isize;
+        let extents = [0, 1, 2, 3].map(|dimension| call.size(position + dimension));
+        let mut loops = Loops {
+            extents,
+            starts: [0; N],
+            steps: [dense(extents); N],
+        };
+        for operand in 0..operands {
+            let first = 4 + 5 * operand;
+            loops.starts[operand] = int(first);
+            loops.steps[operand] = [1, 2, 3, 4].map(|dimension| int(first + dimension));
+        }
+        loops.merged()
+    }
+
+    /// The same loops, with neighbours made one where every operand steps evenly through both. What
+    /// is left lies at the end, the innermost loop last.
+    fn merged(self) -> Self {
+        let mut merged = Loops {
+            extents: [1; 4],
+            steps: [[0; 4]; N],
+            ..self
+        };
+        let mut last = 4;
+        for dimension in (0..4).rev() {
+            let extent = self.extents[dimension];
+            let continues = last < 4
+                && (0..N).all(|operand| {
+                    let inner = merged.steps[operand][last] * merged.extents[last] as isize;
+                    self.steps[operand][dimension] == inner
+                });
+            if extent == 1 {
+                continue;
+            }
+            if continues {
+                merged.extents[last] *= extent;
+                continue;
+            }
+            last -= 1;
+            merged.extents[last] = extent;
+            for operand in 0..N {
+                merged.steps[operand][last] = self.steps[operand][dimension];
+            }
+        }
+        merged
+    }
+
+    /// Elements of the result.
+    pub(super) fn len(&self) -> usize {
+        self.extents.iter().product()
+    }
+
+    /// Elements of the innermost loop.
+    pub(super) fn row(&self) -> usize {
+        self.extents[3]
+    }
+
+    /// Steps of the innermost loop.
+    pub(super) fn row_steps(&self) -> [isize; N] {
+        self.steps.map(|steps| steps[3])
+    }
+
+    /// Calls `row` with where each operand's row starts, outermost loop first.
+    #[inline(always)]
+    pub(super) fn rows(&self, mut row: impl FnMut([usize; N])) {
+        let [outer, middle, inner, _] = self.extents;
+        let steps = [0, 1, 2].map(|dimension| self.steps.map(|steps| steps[dimension]));
+        let mut first = self.starts;
+        for _ in 0..outer {
+            let mut second = first;
+            for _ in 0..middle {
+                let mut third = second;
+                for _ in 0..inner {
+                    row(third.map(|start| start as usize));
+                    advance(&mut third, steps[2]);
+                }
+                advance(&mut second, steps[1]);
+            }
+            advance(&mut first, steps[0]);
+        }
+    }
+
+    /// Runs `piece` over parts of the outermost loop and the parts of `out` that belong to them; the
+    /// last operand is `out`, which is dense. Small operations, and all of them on a pool of one
+    /// thread, are one part.
+    pub(super) fn split<T: Send>(self, out: &mut [T], piece: impl Fn(Self, &mut [T]) + Sync) {
+        let threads = threads_for(self.len());
+        if threads == 1 {
+            return piece(self, out);
+        }
+        let dimension = self.extents.iter().position(|&extent| extent > 1);
+        let dimension = dimension.unwrap_or(3);
+        let share = self.extents[dimension].div_ceil(threads);
+        let inner: usize = self.extents[dimension + 1..].iter().product();
+        out.par_chunks_mut(share * inner)
+            .enumerate()
+            .for_each(|(number, out)| {
+                let first = number * share;
+                let mut loops = self.within(dimension, first..first + out.len() / inner);
+                loops.starts[N - 1] = 0;
+                piece(loops, out);
+            });
+    }
+
+    fn within(mut self, dimension: usize, range: Range<usize>) -> Self {
+        for (start, steps) in self.starts.iter_mut().zip(&self.steps) {
+            *start += steps[dimension] * range.start as isize;
+        }
+        self.extents[dimension] = range.len();
+        self
+    }
+}
+
+#[inline(always)]
+fn advance<const N: usize>(starts: &mut [isize; N], steps: [isize; N]) {
+    for operand in 0..N {
+        starts[operand] += steps[operand];
+    }
+}
+
+/// How many threads an operation on `elements` elements is worth.
+pub(super) fn threads_for(elements: usize) -> usize {
+    if elements < SHARED_FROM {
+        1
+    } else {
+        rayon::current_num_threads()
+    }
+}
+
+/// Steps of a dense row-major tensor.
+pub(super) fn dense(extents: [usize; 4]) -> [isize; 4] {
+    let mut steps = [1; 4];
+    for dimension in (0..3).rev() {
+        steps[dimension] = steps[dimension + 1] * extents[dimension + 1] as isize;
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loops(extents: [usize; 4], one: [isize; 4]) -> Loops<2> {
+        Loops {
+            extents,
+            starts: [5, 0],
+            steps: [one, dense(extents)],
+        }
+        .merged()
+    }
+
+    #[test]
+    fn dense_operands_are_one_row() {
+        let merged = loops([2, 3, 4, 5], dense([2, 3, 4, 5]));
+        assert_eq!(
+            (merged.extents, merged.row_steps()),
+            ([1, 1, 1, 120], [1, 1])
+        );
+    }
+
+    #[test]
+    fn a_broadcast_operand_keeps_its_rows() {
+        // (2, 3, 1, 5) to (2, 3, 4, 5): the first two loops are one.
+        let merged = loops([2, 3, 4, 5], [15, 5, 0, 1]);
+        assert_eq!(merged.extents, [1, 6, 4, 5]);
+        let mut starts = Vec::new();
+        merged.rows(|start| starts.push(start));
+        assert_eq!(starts.len(), 24);
+        assert_eq!(starts[3..6], [[5, 15], [10, 20], [10, 25]]);
+    }
+
+    #[test]
+    fn loops_of_one_iteration_vanish() {
+        let merged = loops([4, 1, 1, 1], [7, 9, 9, 9]);
+        assert_eq!((merged.extents, merged.row_steps()), ([1, 1, 1, 4], [7, 1]));
+    }
+}

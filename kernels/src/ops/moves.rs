@@ -1,0 +1,125 @@
+//! Operations that move elements: strided copies, windows of a ring, rows picked by length.
+
+use super::vector::vectorised;
+
+use super::lanes::{Dense, Splat, blocks};
+use super::loops::Loops;
+use crate::builtin::{Builtin, Call};
+
+/// `out = x`, f32, where both step as they like: gathers, scatters and transposes.
+///
+/// Arguments: `x`, `out` (written), four extents, start and four steps of `x`, start and four steps of
+/// `out`, in elements. The steps of `out` visit no element twice; other elements stay as they are.
+pub const COPY: Builtin = Builtin {
+    name: "ops.copy",
+    function: copy,
+};
+
+/// The newest rows of a ring, f64: `out[b, j, :] = ring[(newest - j) mod slots, b, :]`.
+///
+/// Arguments: `ring` (slots, batch, row), `out` (batch, count, row; written), slots, newest, batch,
+/// count, row. `newest` is from 0 to slots-1, `count` at most slots.
+pub const RING_WINDOW: Builtin = Builtin {
+    name: "ops.ring_window",
+    function: ring_window,
+};
+
+/// Rows of f64 where an index matches: `out[b, :] = x[b, :]` if `index[b] == wanted`.
+///
+/// Arguments: `x` (batch, row), `index` (batch; i64), `out` (batch, row; written where it matches),
+/// wanted, row.
+pub const SELECT_ROWS: Builtin = Builtin {
+    name: "ops.select_rows",
+    function: select_rows,
+};
+
+/// Rows of f32 to where an index says: `out[index[b] + shift, b, :] = x[b, :]`.
+///
+/// Arguments: `x` (batch, row), `index` (batch; i64), `out` (slots, batch, row; written where an index
+/// points), shift, row.
+pub const SCATTER_ROWS: Builtin = Builtin {
+    name: "ops.scatter_rows",
+    function: scatter_rows,
+};
+
+/// Elements of f32 to where the reduction [`super::ARGMAX`] found them, zeros elsewhere:
+/// `out[o, i / last, kept, i mod last] = x[o, kept]` for `i = index[o, kept]`.
+///
+/// Arguments: `x` (outer, kept), `index` (outer, kept; i64), `out` (outer, first, kept, last; written),
+/// the four extents.
+pub const SCATTER_INDEX: Builtin = Builtin {
+    name: "ops.scatter_index",
+    function: scatter_index,
+};
+
+fn copy(call: &mut Call<'_>) {
+    let (x, out) = (call.read(0), call.write(1));
+    let loops = Loops::<2>::read(call, 2, 2);
+    let row = loops.row();
+    vectorised(
+        #[inline(always)]
+        || match loops.row_steps() {
+            [1, 1] => loops.rows(
+                #[inline(always)]
+                |[from, to]| {
+                    let (x, out) = (&x[from..][..row], &mut out[to..][..row]);
+                    blocks::<Dense, Splat>(x, &[0.0], out, |x, _| x);
+                },
+            ),
+            [step_from, step_to] => loops.rows(|[mut from, mut to]| {
+                for _ in 0..row {
+                    out[to] = x[from];
+                    from = from.wrapping_add_signed(step_from);
+                    to = to.wrapping_add_signed(step_to);
+                }
+            }),
+        },
+    );
+}
+
+fn ring_window(call: &mut Call<'_>) {
+    let (ring, out) = (call.read_f64(0), call.write_f64(1));
+    let [slots, newest, batch, count, row] = [2, 3, 4, 5, 6].map(|at| call.size(at));
+    let mut rows = out.chunks_exact_mut(row);
+    for sequence in 0..batch {
+        for age in 0..count {
+            let slot = (newest + slots - age) % slots;
+            if let Some(out) = rows.next() {
+                out.copy_from_slice(&ring[(slot * batch + sequence) * row..][..row]);
+            }
+        }
+    }
+}
+
+fn select_rows(call: &mut Call<'_>) {
+    let (x, index, out) = (call.read_f64(0), call.read_i64(1), call.write_f64(2));
+    let (wanted, row) = (call.int(3), call.size(4));
+    let rows = x.chunks_exact(row).zip(out.chunks_exact_mut(row));
+    for (&index, (x, out)) in index.iter().zip(rows) {
+        if index == wanted {
+            out.copy_from_slice(x);
+        }
+    }
+}
+
+fn scatter_rows(call: &mut Call<'_>) {
+    let (x, index, out) = (call.read(0), call.read_i64(1), call.write(2));
+    let (shift, row) = (call.int(3), call.size(4));
+    let batch = index.len();
+    for (sequence, (&index, x)) in index.iter().zip(x.chunks_exact(row)).enumerate() {
+        let slot = (index + shift) as usize;
+        out[(slot * batch + sequence) * row..][..row].copy_from_slice(x);
+    }
+}
+
+fn scatter_index(call: &mut Call<'_>) {
+    let (x, index, out) = (call.read(0), call.read_i64(1), call.write(2));
+    let [outer, first, kept, last] = [3, 4, 5, 6].map(|at| call.size(at));
+    let out = &mut out[..outer * first * kept * last];
+    out.fill(0.0);
+    for (at, (&x, &index)) in x.iter().zip(index).enumerate() {
+        let (block, keep) = (at / kept, at % kept);
+        let (one, two) = (index as usize / last, index as usize % last);
+        out[((block * first + one) * kept + keep) * last + two] = x;
+    }
+}

@@ -1,0 +1,201 @@
+//! Reductions over one axis, or over two with one between them that is kept.
+//!
+//! An operand is seen as (outer, first, kept, last); `first` and `last` are reduced. That covers a
+//! reduction over the last axes (kept = 1), over a leading one (last = 1), and over the durations and
+//! sources of (batch, duration, destination, source). Sums have one order, whatever the threads.
+
+use super::vector::vectorised;
+use rayon::prelude::*;
+
+use super::lanes::{fold, fold_rows};
+use super::loops::threads_for;
+use crate::builtin::{Builtin, Call};
+
+/// Greatest element. Not a number is passed over, but where all are.
+///
+/// Arguments: `x` (outer, first, kept, last), `out` (outer, kept; written), the four extents.
+pub const AMAX: Builtin = Builtin {
+    name: "ops.amax",
+    function: |call| {
+        let (x, out) = (call.read(0), call.write(1));
+        reduce(x, out, Axes::read(call, 2), 0.0, greater);
+    },
+};
+
+/// Sum. Arguments as of [`AMAX`].
+pub const SUM: Builtin = Builtin {
+    name: "ops.sum",
+    function: |call| {
+        let (x, out) = (call.read(0), call.write(1));
+        reduce(
+            x,
+            out,
+            Axes::read(call, 2),
+            0.0,
+            #[inline(always)]
+            |a, b| a + b,
+        );
+    },
+};
+
+/// Greatest element of f64. Arguments as of [`AMAX`].
+pub const AMAX_F64: Builtin = Builtin {
+    name: "ops.amax_f64",
+    function: |call| {
+        let (x, out) = (call.read_f64(0), call.write_f64(1));
+        reduce(x, out, Axes::read(call, 2), 0.0, greater);
+    },
+};
+
+/// A vector's worth of accumulators is split no further than this.
+const TILE: usize = 512;
+
+/// Rows shorter than this are folded in registers.
+const NARROW: usize = 32;
+
+/// The greater one, as one instruction.
+#[inline(always)]
+pub(crate) fn greater<T: PartialOrd>(a: T, b: T) -> T {
+    if a > b { a } else { b }
+}
+
+/// Extents of a reduction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Axes {
+    pub(crate) outer: usize,
+    pub(crate) first: usize,
+    pub(crate) kept: usize,
+    pub(crate) last: usize,
+}
+
+impl Axes {
+    pub(crate) fn read(call: &Call<'_>, position: usize) -> Self {
+        let size = |offset: usize| call.size(position + offset);
+        Axes {
+            outer: size(0),
+            first: size(1),
+            kept: size(2),
+            last: size(3),
+        }
+    }
+
+    pub(crate) fn plane(&self) -> usize {
+        self.kept * self.last
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.outer * self.first * self.plane()
+    }
+}
+
+fn reduce<T: Copy + Send + Sync>(
+    x: &[T],
+    out: &mut [T],
+    axes: Axes,
+    zero: T,
+    apply: impl Fn(T, T) -> T + Copy + Sync,
+) {
+    let (x, out) = (&x[..axes.len()], &mut out[..axes.outer * axes.kept]);
+    let part = |x: &[T], out: &mut [T]| {
+        vectorised(
+            #[inline(always)]
+            || fold_axes(x, out, axes, zero, apply),
+        );
+    };
+    let threads = threads_for(axes.len()).min(axes.outer);
+    if threads == 1 {
+        part(x, out);
+    } else {
+        let share = axes.outer.div_ceil(threads);
+        x.par_chunks(share * axes.first * axes.plane())
+            .zip(out.par_chunks_mut(share * axes.kept))
+            .for_each(|(x, out)| part(x, out));
+    }
+}
+
+/// Folds all of `x` (outer, first, kept, last) to `out` (outer, kept). `zero` is never folded in.
+#[inline(always)]
+pub(crate) fn fold_axes<T: Copy>(
+    x: &[T],
+    out: &mut [T],
+    axes: Axes,
+    zero: T,
+    apply: impl Fn(T, T) -> T + Copy,
+) {
+    let Axes {
+        first, kept, last, ..
+    } = axes;
+    let plane = axes.plane();
+    if first == 1 && last > 1 {
+        for (row, out) in x.chunks_exact(last).zip(out) {
+            *out = fold(row, apply);
+        }
+        return;
+    }
+    for (x, out) in x
+        .chunks_exact(first * plane)
+        .zip(out.chunks_exact_mut(kept))
+    {
+        if last > TILE {
+            for (at, out) in out.iter_mut().enumerate() {
+                let rows = x
+                    .chunks_exact(plane)
+                    .map(|x| fold(&x[at * last..][..last], apply));
+                *out = rows.reduce(apply).unwrap_or(zero);
+            }
+        } else if plane < NARROW && last == 1 {
+            fold_rows(x, out, apply);
+        } else {
+            let step = TILE / last;
+            for (tile, out) in out.chunks_mut(step).enumerate() {
+                let start = tile * step * last;
+                if last == 1 {
+                    columns(x, plane, start, out, apply);
+                    continue;
+                }
+                let mut sums = [zero; TILE];
+                let sums = &mut sums[..out.len() * last];
+                columns(x, plane, start, sums, apply);
+                for (sums, out) in sums.chunks_exact(last).zip(out) {
+                    *out = fold(sums, apply);
+                }
+            }
+        }
+    }
+}
+
+/// `sums` = the columns from `start` on, folded over the rows of `plane` elements of `x`.
+#[inline(always)]
+fn columns<T: Copy>(
+    x: &[T],
+    plane: usize,
+    start: usize,
+    sums: &mut [T],
+    apply: impl Fn(T, T) -> T + Copy,
+) {
+    let width = sums.len();
+    let mut rows = x;
+    if x.len() >= 4 * plane {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|row| &rows[row * plane + start..][..width]);
+        for at in 0..width {
+            sums[at] = apply(apply(a[at], b[at]), apply(c[at], d[at]));
+        }
+        rows = &rows[4 * plane..];
+    } else {
+        sums.copy_from_slice(&rows[start..][..width]);
+        rows = &rows[plane..];
+    }
+    while rows.len() >= 4 * plane {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|row| &rows[row * plane + start..][..width]);
+        for at in 0..width {
+            sums[at] = apply(sums[at], apply(apply(a[at], b[at]), apply(c[at], d[at])));
+        }
+        rows = &rows[4 * plane..];
+    }
+    while rows.len() >= plane {
+        for (sum, &value) in sums.iter_mut().zip(&rows[start..][..width]) {
+            *sum = apply(*sum, value);
+        }
+        rows = &rows[plane..];
+    }
+}

@@ -1,0 +1,156 @@
+//! What devices there are, without opening one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::OnceLock;
+
+use cudarc::driver::{result, sys};
+use sys::CUdevice_attribute as Attribute;
+
+use super::driver::{self, During, Fault};
+use crate::device::{DeviceIdentity, DeviceKind};
+
+/// All devices that this process may use, by number.
+///
+/// # Errors
+/// Why there are none, and what to do about it.
+pub fn all() -> Result<&'static [DeviceIdentity], String> {
+    static ALL: OnceLock<Result<Vec<DeviceIdentity>, String>> = OnceLock::new();
+    match ALL.get_or_init(find) {
+        Ok(devices) => Ok(devices),
+        Err(reason) => Err(reason.clone()),
+    }
+}
+
+/// The device with this number.
+///
+/// # Errors
+/// Why it is not there.
+pub fn of(ordinal: u32) -> Result<&'static DeviceIdentity, String> {
+    let devices = all()?;
+    devices.get(ordinal as usize).ok_or_else(|| {
+        format!(
+            "there is no CUDA device {ordinal}: this process sees {} (`sweeper devices` lists them)",
+            devices.len()
+        )
+    })
+}
+
+fn find() -> Result<Vec<DeviceIdentity>, String> {
+    let cuda = driver::start()?;
+    let count = result::device::get_count()
+        .during("counting devices")
+        .map_err(|fault| fault.to_string())?;
+    if count == 0 {
+        return Err("the CUDA driver sees no GPU; look at CUDA_VISIBLE_DEVICES".to_owned());
+    }
+    (0..count)
+        .map(|ordinal| describe(ordinal, cuda).map_err(|fault| fault.to_string()))
+        .collect()
+}
+
+fn describe(ordinal: i32, cuda: i32) -> Result<DeviceIdentity, Fault> {
+    let device = result::device::get(ordinal).during("looking at a device")?;
+    let name = result::device::get_name(device).during("asking for a device's name")?;
+    let uuid = result::device::get_uuid(device).during("asking for a device's UUID")?;
+    let number = |kind| attribute(device, kind);
+    let major = number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    let mut details: BTreeMap<String, String> = [
+        ("arch", arch(major, minor)),
+        ("compute_capability", format!("{major}.{minor}")),
+        ("cuda", driver::version_text(cuda)),
+        ("memory_bytes", total_bytes(device)?.to_string()),
+        (
+            "l2_bytes",
+            number(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.to_string(),
+        ),
+        (
+            "multiprocessors",
+            number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.to_string(),
+        ),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    let kernel_module = fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+    if let Some(version) = driver_version(&kernel_module) {
+        details.insert("driver".to_owned(), version);
+    }
+    Ok(DeviceIdentity {
+        kind: DeviceKind::Cuda,
+        name,
+        unit: uuid_text(uuid.bytes.map(|byte| byte as u8)),
+        details,
+    })
+}
+
+/// What programs are compiled for: with the instructions that one architecture alone has where a
+/// kernel may want them.
+fn arch(major: i32, minor: i32) -> String {
+    match (major, minor) {
+        (9, 0) => "sm_90a".to_owned(),
+        _ => format!("sm_{major}{minor}"),
+    }
+}
+
+/// A UUID as NVIDIA's tools write it.
+fn uuid_text(bytes: [u8; 16]) -> String {
+    let hex = hex::encode(bytes);
+    let (a, b, c, d, e) = (
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    );
+    format!("GPU-{a}-{b}-{c}-{d}-{e}")
+}
+
+/// The version in the driver's own account of itself: the first word like `580.65.06`.
+fn driver_version(account: &str) -> Option<String> {
+    let is_version = |word: &&str| {
+        word.contains('.')
+            && word
+                .bytes()
+                .all(|byte| byte == b'.' || byte.is_ascii_digit())
+    };
+    account
+        .split_whitespace()
+        .find(is_version)
+        .map(str::to_owned)
+}
+
+/// An attribute of a device.
+///
+/// # Errors
+/// The driver's.
+#[expect(unsafe_code, reason = "a call of the driver")]
+pub fn attribute(device: sys::CUdevice, attribute: Attribute) -> Result<i32, Fault> {
+    // SAFETY: devices are made by `cuDeviceGet` alone.
+    unsafe { result::device::get_attribute(device, attribute) }
+        .during("asking for an attribute of the device")
+}
+
+#[expect(unsafe_code, reason = "a call of the driver")]
+fn total_bytes(device: sys::CUdevice) -> Result<usize, Fault> {
+    // SAFETY: as in `attribute`.
+    unsafe { result::device::total_mem(device) }.during("asking for the device's memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_those_of_other_tools() {
+        assert_eq!(arch(9, 0), "sm_90a");
+        assert_eq!(arch(8, 6), "sm_86");
+        assert_eq!(arch(12, 0), "sm_120");
+        let bytes: [u8; 16] = std::array::from_fn(|index| index as u8);
+        assert_eq!(uuid_text(bytes), "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
+        let account = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release\n\
+                       GCC version:  gcc version 13.3.0";
+        assert_eq!(driver_version(account).as_deref(), Some("580.65.06"));
+        assert_eq!(driver_version(""), None);
+    }
+}

@@ -1,0 +1,212 @@
+//! Memory of one device: a pool of its own, so that its high-water marks are the program's.
+
+use std::ffi::c_void;
+use std::rc::Rc;
+
+use cudarc::driver::{result, sys};
+use sys::CUmemPool_attribute as Mark;
+
+use super::context::Context;
+use super::driver::{During, Fault};
+
+/// A stream-ordered pool.
+pub struct Pool {
+    pool: sys::CUmemoryPool,
+    context: Rc<Context>,
+}
+
+/// Memory of a pool, given back when it is dropped.
+pub struct Allocation {
+    address: sys::CUdeviceptr,
+    bytes: usize,
+    context: Rc<Context>,
+}
+
+impl Pool {
+    /// A pool that keeps what is freed, until it is trimmed.
+    ///
+    /// # Errors
+    /// The driver's; some virtual GPUs have no pools.
+    #[expect(unsafe_code, reason = "calls of the driver")]
+    pub fn new(context: &Rc<Context>) -> Result<Self, Fault> {
+        let properties = sys::CUmemPoolProps {
+            allocType: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            handleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+            location: sys::CUmemLocation {
+                type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+                id: context.device(),
+            },
+            win32SecurityAttributes: std::ptr::null_mut(),
+            maxSize: 0,
+            usage: 0,
+            reserved: [0; 54],
+        };
+        // SAFETY: the properties are complete and outlive the call.
+        let pool = unsafe { result::mem_pool::create(&raw const properties) }
+            .during("making a memory pool")?;
+        let pool = Pool {
+            pool,
+            context: Rc::clone(context),
+        };
+        pool.set(Mark::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)?;
+        Ok(pool)
+    }
+
+    /// At least one byte of memory, whose contents are undefined.
+    ///
+    /// # Errors
+    /// The driver's; the device may be full.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub fn allocate(&self, bytes: usize) -> Result<Allocation, Fault> {
+        let stream = self.context.stream();
+        // SAFETY: pool and stream live as long as `self`.
+        let address = unsafe { result::mem_pool::alloc_async(self.pool, bytes.max(1), stream) }
+            .during("allocating memory")?;
+        Ok(Allocation {
+            address,
+            bytes,
+            context: Rc::clone(&self.context),
+        })
+    }
+
+    /// Gives what is free back to the device, so that what is reserved says what is needed.
+    ///
+    /// # Errors
+    /// The driver's.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub fn trim(&self) -> Result<(), Fault> {
+        self.context.synchronize()?;
+        // SAFETY: the pool lives as long as `self`.
+        unsafe { result::mem_pool::trim_to(self.pool, 0) }.during("trimming the memory pool")
+    }
+
+    /// Sets the high-water marks to what is used and reserved now.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn reset_marks(&self) -> Result<(), Fault> {
+        self.set(Mark::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)?;
+        self.set(Mark::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0)
+    }
+
+    /// The most bytes that were allocated, and the most that were reserved, since the last reset.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn marks(&self) -> Result<(u64, u64), Fault> {
+        let used = self.get(Mark::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?;
+        let reserved = self.get(Mark::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)?;
+        Ok((used, reserved))
+    }
+
+    /// Bytes that could be allocated; 0 where the device does not say.
+    pub fn available_bytes(&self) -> u64 {
+        let (free, _) = result::mem_get_info().unwrap_or_default();
+        let reserved = self.get(Mark::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+        let used = self.get(Mark::CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+        let unused = reserved.unwrap_or(0).saturating_sub(used.unwrap_or(0));
+        free as u64 + unused
+    }
+
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    fn get(&self, attribute: Mark) -> Result<u64, Fault> {
+        let mut value = 0u64;
+        let pointer = (&raw mut value).cast::<c_void>();
+        // SAFETY: all attributes asked for are 64-bit numbers, and so is what the pointer is to.
+        unsafe { result::mem_pool::get_attribute(self.pool, attribute, pointer) }
+            .during("asking the memory pool")?;
+        Ok(value)
+    }
+
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    fn set(&self, attribute: Mark, mut value: u64) -> Result<(), Fault> {
+        let pointer = (&raw mut value).cast::<c_void>();
+        // SAFETY: as in `get`.
+        unsafe { result::mem_pool::set_attribute(self.pool, attribute, pointer) }
+            .during("setting up the memory pool")
+    }
+}
+
+impl Drop for Pool {
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    fn drop(&mut self) {
+        // SAFETY: destroyed once; allocations that are left keep it alive inside the driver.
+        let _ = unsafe { result::mem_pool::destroy(self.pool) };
+    }
+}
+
+impl Allocation {
+    /// Address of the first byte, on the device.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Sets all bytes.
+    ///
+    /// # Errors
+    /// The driver's.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub fn fill(&self, value: u8) -> Result<(), Fault> {
+        if self.bytes == 0 {
+            return Ok(());
+        }
+        let stream = self.context.stream();
+        // SAFETY: the range is the allocation.
+        unsafe { result::memset_d8_async(self.address, value, self.bytes, stream) }
+            .during("filling memory")
+    }
+
+    /// Copies bytes to its beginning, and waits for it.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Panics
+    /// If there are more bytes than it holds.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub fn upload(&self, bytes: &[u8]) -> Result<(), Fault> {
+        assert!(bytes.len() <= self.bytes, "outside the allocation");
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the range lies in the allocation, and `bytes` outlive the wait.
+        unsafe { result::memcpy_htod_async(self.address, bytes, self.context.stream()) }
+            .during("copying to the device")?;
+        self.context.synchronize()
+    }
+
+    /// A copy of `len` bytes from `offset`.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Panics
+    /// If they are not all its own.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub fn download(&self, offset: usize, len: usize) -> Result<Vec<u8>, Fault> {
+        assert!(offset + len <= self.bytes, "outside the allocation");
+        let mut bytes = vec![0; len];
+        if len == 0 {
+            return Ok(bytes);
+        }
+        let from = self.address + offset as u64;
+        // SAFETY: the range lies in the allocation, and `bytes` outlive the wait.
+        unsafe { result::memcpy_dtoh_async(&mut bytes, from, self.context.stream()) }
+            .during("copying from the device")?;
+        self.context.synchronize()?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for Allocation {
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    fn drop(&mut self) {
+        // SAFETY: freed once, in the order of the stream that uses it.
+        let _ = unsafe { result::free_async(self.address, self.context.stream()) };
+    }
+}

@@ -1,0 +1,318 @@
+//! An NVIDIA GPU: kernels from cubins, through the driver.
+//!
+//! [`driver`] says whether there is one and what its errors mean, [`identity`] what it is;
+//! [`context`], [`memory`] and [`module`] hold what lives on it, [`run`] queues steps, [`timing`] and
+//! [`gate`] time them; [`compiler`] calls NVRTC, which needs no GPU. This file keeps the books.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use sweeper_kernels::program::{Binding, Kernel};
+use sweeper_kernels::workload::TensorSpec;
+use sweeper_kernels::{Program, Target, Tensors};
+
+use super::cpu::arena::{Layout, bytes_of, tensor_of};
+use super::cpu::run::check_writes_are_exclusive;
+use super::{
+    Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, spec_of,
+};
+
+pub mod driver;
+pub mod identity;
+pub mod compiler;
+pub mod context;
+pub mod memory;
+pub mod module;
+pub mod gate;
+pub mod run;
+pub mod timing;
+
+use context::Context;
+use driver::Fault;
+use memory::{Allocation, Pool};
+use module::{Function, Modules};
+use run::{Runner, Spans};
+use timing::Timer;
+
+/// Buffers start at multiples of this many bytes, as those of `cudaMalloc` do.
+const ALIGNMENT: usize = 256;
+
+/// A span of more launches is not gated: the stream holds about a thousand.
+const MOST_GATED_LAUNCHES: u64 = 500;
+
+/// The CUDA device.
+///
+/// Everything of it happens on the thread that opened it. Fields drop in this order: the context is
+/// released last.
+pub struct Cuda {
+    identity: DeviceIdentity,
+    target: Target,
+    modules: Modules,
+    timer: Timer,
+    clock_resolution_ns: f64,
+    /// The input tensors of the bound problem, by name.
+    inputs: BTreeMap<String, Allocation>,
+    /// Memory of results and scratch, shared by all programs: only one runs at a time.
+    arena: Option<Allocation>,
+    programs: Vec<Loaded>,
+    pool: Pool,
+    context: Rc<Context>,
+}
+
+struct Loaded {
+    program: Program,
+    /// One for each kernel.
+    functions: Vec<Function>,
+    /// Where each buffer that is not given lies in the arena.
+    layout: Layout,
+    /// Launches of one iteration.
+    launches: u64,
+    /// Spans are gated. The first is not: whatever a first launch has to do may wait for the device.
+    gated: bool,
+}
+
+impl Cuda {
+    /// Opens a device by number; `cold` flushes its second-level cache before whatever is timed.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unavailable`] with what is missing.
+    pub fn open(ordinal: u32, cold: bool) -> Result<Self, DeviceError> {
+        let identity = identity::of(ordinal).map_err(DeviceError::Unavailable)?;
+        let unavailable =
+            |fault: Fault| DeviceError::Unavailable(format!("{}: {fault}", identity.name));
+        let context = Rc::new(Context::open(ordinal).map_err(unavailable)?);
+        let timer = Timer::new(&context, cold).map_err(unavailable)?;
+        Ok(Cuda {
+            target: Target::Cuda {
+                arch: identity.details["arch"].clone(),
+            },
+            identity: identity.clone(),
+            modules: Modules::default(),
+            clock_resolution_ns: timer.resolution_ns().map_err(unavailable)?,
+            timer,
+            inputs: BTreeMap::new(),
+            arena: None,
+            programs: Vec::new(),
+            pool: Pool::new(&context).map_err(unavailable)?,
+            context,
+        })
+    }
+
+    /// What a fault means to a caller that needs `bytes` in all.
+    fn means(&self, fault: Fault, bytes: usize) -> DeviceError {
+        fault.means(bytes as u64, self.pool.available_bytes())
+    }
+
+    /// Makes the arena exactly so large; its contents are lost if it changes.
+    fn fit_arena(&mut self, bytes: usize) -> Result<(), DeviceError> {
+        if self
+            .arena
+            .as_ref()
+            .is_some_and(|held| held.bytes() == bytes)
+        {
+            return Ok(());
+        }
+        self.arena = None;
+        let allocated = self.pool.trim().and_then(|()| self.pool.allocate(bytes));
+        self.arena = Some(allocated.map_err(|fault| self.means(fault, bytes))?);
+        Ok(())
+    }
+
+    /// Makes the arena at least so large.
+    fn grow_arena(&mut self, bytes: usize) -> Result<(), DeviceError> {
+        match &self.arena {
+            Some(held) if held.bytes() >= bytes => Ok(()),
+            _ => self.fit_arena(bytes),
+        }
+    }
+
+    /// The function of each kernel of a program.
+    fn functions(
+        &mut self,
+        program: &Program,
+        artifacts: &[Artifact],
+    ) -> Result<Vec<Function>, Fault> {
+        let mut artifacts = artifacts.iter();
+        let mut function = |kernel: &Kernel| match kernel {
+            Kernel::Builtin(builtin) => Err(Fault::refused(format!(
+                "`{}` is a function of the host, and runs on a CPU only",
+                builtin.name
+            ))),
+            Kernel::Compiled(source) => {
+                let artifact = artifacts.next().ok_or_else(|| {
+                    Fault::refused(format!("`{}` was not compiled", source.entry))
+                })?;
+                self.modules.function(artifact, &source.entry)
+            }
+        };
+        program.kernels.iter().map(&mut function).collect()
+    }
+
+    /// The address of each buffer of a program.
+    fn addresses(&self, loaded: &Loaded) -> Vec<u64> {
+        let arena = self.arena.as_ref().map_or(0, Allocation::address);
+        let buffers = loaded.program.buffers.iter().zip(&loaded.layout.offsets);
+        buffers
+            .map(|(buffer, offset)| match offset {
+                Some(offset) => arena + *offset as u64,
+                None => self.inputs[&buffer.name].address(),
+            })
+            .collect()
+    }
+
+    fn check_given(&self, program: &Program) -> Result<(), DeviceError> {
+        let given = |binding| binding == Binding::Given;
+        for buffer in program
+            .buffers
+            .iter()
+            .filter(|buffer| given(buffer.binding))
+        {
+            let bound = self.inputs.get(&buffer.name).map(Allocation::bytes);
+            if bound != Some(buffer.size_bytes() as usize) {
+                return Err(DeviceError::Launch(format!(
+                    "the program reads {} bytes of `{}`, the problem has {}",
+                    buffer.size_bytes(),
+                    buffer.name,
+                    bound.unwrap_or(0)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of bound inputs that a program does not read: they are in memory, but not for it.
+    fn foreign_bytes(&self, program: &Program) -> u64 {
+        let is_read = |name: &String| {
+            let mut buffers = program.buffers.iter();
+            buffers.any(|buffer| buffer.binding == Binding::Given && buffer.name == *name)
+        };
+        let foreign = self.inputs.iter().filter(|(name, _)| !is_read(name));
+        foreign.map(|(_, held)| held.bytes() as u64).sum()
+    }
+}
+
+impl Device for Cuda {
+    fn identity(&self) -> &DeviceIdentity {
+        &self.identity
+    }
+
+    fn target(&self) -> Target {
+        self.target.clone()
+    }
+
+    fn computes(&self) -> bool {
+        true
+    }
+
+    fn clock_resolution_ns(&self) -> f64 {
+        self.clock_resolution_ns
+    }
+
+    fn bind(&mut self, inputs: &Tensors) -> Result<(), DeviceError> {
+        self.programs.clear();
+        self.inputs.clear();
+        self.arena = None;
+        let all = inputs.values().map(|tensor| bytes_of(tensor.data()).len());
+        let all: usize = all.sum();
+        self.pool.trim().map_err(|fault| self.means(fault, all))?;
+        for (name, tensor) in inputs {
+            let bytes = bytes_of(tensor.data());
+            let bound = self.pool.allocate(bytes.len()).and_then(|allocation| {
+                allocation.upload(bytes)?;
+                Ok(allocation)
+            });
+            let bound = bound.map_err(|fault| self.means(fault, all))?;
+            self.inputs.insert(name.clone(), bound);
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError> {
+        let program = job.program;
+        program.validate().map_err(DeviceError::Launch)?;
+        self.check_given(&program)?;
+        check_writes_are_exclusive(&program).map_err(DeviceError::Launch)?;
+        let layout = Layout::of(&program, ALIGNMENT);
+        let functions = self.functions(&program, job.artifacts);
+        let functions = functions.and_then(|functions| {
+            run::check_launches(&program, &functions)?;
+            Ok(functions)
+        });
+        let functions = functions.map_err(|fault| self.means(fault, layout.bytes))?;
+        self.fit_arena(layout.bytes)?;
+        self.programs.push(Loaded {
+            launches: program.totals().launches,
+            program,
+            functions,
+            layout,
+            gated: false,
+        });
+        Ok(Prepared(self.programs.len() - 1))
+    }
+
+    /// Also begins the account of the program's memory.
+    fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
+        let bytes = self.programs[program.0].layout.bytes;
+        self.fit_arena(bytes)?;
+        let poisoned = self.pool.reset_marks().and_then(|()| {
+            self.arena.iter().try_for_each(|arena| arena.fill(0xff))?;
+            self.context.synchronize()
+        });
+        poisoned.map_err(|fault| self.means(fault, bytes))
+    }
+
+    fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+        let bytes = self.programs[program.0].layout.bytes;
+        self.grow_arena(bytes)?;
+        let loaded = &self.programs[program.0];
+        let addresses = self.addresses(loaded);
+        let per_span = MOST_GATED_LAUNCHES / loaded.launches.max(1);
+        let spans = Spans {
+            iterations,
+            per_span: per_span.max(1) as u32,
+            gated: loaded.gated,
+        };
+        let runner = Runner::new(
+            &self.context,
+            &loaded.program,
+            &loaded.functions,
+            &addresses,
+        );
+        let sampled = runner.sample(&mut self.timer, spans);
+        let elapsed_ns = sampled.map_err(|fault| self.means(fault, bytes))?;
+        // Once the host was too slow for a gate, it would be again.
+        let was_late = self.timer.was_late();
+        self.programs[program.0].gated = per_span > 0 && !was_late;
+        Ok(Sample {
+            elapsed_ns,
+            iterations,
+        })
+    }
+
+    fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {
+        let loaded = &self.programs[program.0];
+        let mut results = Tensors::new();
+        for (buffer, offset) in loaded.program.buffers.iter().zip(&loaded.layout.offsets) {
+            let (Binding::Result, Some(offset), Some(arena)) =
+                (buffer.binding, offset, &self.arena)
+            else {
+                continue;
+            };
+            let spec = spec_of(buffer, specs)?;
+            let bytes = arena.download(*offset, buffer.size_bytes() as usize);
+            let bytes = bytes.map_err(|fault| self.means(fault, loaded.layout.bytes))?;
+            results.insert(spec.name.clone(), tensor_of(&bytes, spec));
+        }
+        Ok(results)
+    }
+
+    /// Of the program that was poisoned last.
+    fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
+        let loaded = &self.programs[program.0];
+        let (used, reserved) = self.pool.marks().map_err(|fault| self.means(fault, 0))?;
+        Ok(DeviceMemory {
+            peak_allocated_bytes: used.saturating_sub(self.foreign_bytes(&loaded.program)),
+            peak_reserved_bytes: reserved,
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! Compiled kernels in the device's memory.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+
+use cudarc::driver::{result, sys};
+use sys::CUfunction_attribute as Attribute;
+
+use super::driver::{During, Fault};
+use crate::device::Artifact;
+
+/// What every cubin begins with: it is an ELF file.
+const ELF_MAGIC: &[u8] = b"\x7fELF";
+
+/// The size of an argument cell, in bytes.
+const CELL_BYTES: usize = 8;
+
+/// A kernel that can be launched.
+#[derive(Clone, Copy, Debug)]
+pub struct Function {
+    handle: sys::CUfunction,
+    parameters: usize,
+}
+
+impl Function {
+    /// The driver's handle. Modules stay loaded, so that it is valid for as long as the process.
+    pub fn handle(self) -> sys::CUfunction {
+        self.handle
+    }
+
+    /// How many arguments it takes.
+    pub fn parameters(self) -> usize {
+        self.parameters
+    }
+
+    /// Allows launches with so much dynamic shared memory: above 48 KiB a kernel must ask.
+    ///
+    /// # Errors
+    /// The driver's, if a block can't have as much.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub fn allow_shared(self, bytes: u32) -> Result<(), Fault> {
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function belongs to a module that stays loaded.
+        unsafe { result::function::set_function_attribute(self.handle, attribute, bytes as i32) }
+            .during(&format!("asking for {bytes} bytes of shared memory"))
+    }
+
+    /// Allows clusters of more than eight blocks, which not every device has.
+    ///
+    /// # Errors
+    /// The driver's.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub fn allow_large_clusters(self) -> Result<(), Fault> {
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+        // SAFETY: as in `allow_shared`.
+        unsafe { result::function::set_function_attribute(self.handle, attribute, 1) }
+            .during("asking for large clusters")
+    }
+}
+
+/// All modules that were loaded, by kernel key. They are never unloaded.
+#[derive(Default)]
+pub struct Modules {
+    loaded: HashMap<String, sys::CUmodule>,
+}
+
+impl Modules {
+    /// The function `name` of an artifact, which is loaded at most once.
+    ///
+    /// # Errors
+    /// If the bytes are no cubin for this device, lack the function, or it takes other arguments
+    /// than cells.
+    pub fn function(&mut self, artifact: &Artifact, name: &str) -> Result<Function, Fault> {
+        let module = match self.loaded.get(&artifact.key) {
+            Some(&module) => module,
+            None => {
+                let module = load(artifact)?;
+                self.loaded.insert(artifact.key.clone(), module);
+                module
+            }
+        };
+        let handle = find(module, name)?;
+        let parameters = count_parameters(handle, name)?;
+        Ok(Function { handle, parameters })
+    }
+}
+
+#[expect(unsafe_code, reason = "a call of the driver")]
+fn load(artifact: &Artifact) -> Result<sys::CUmodule, Fault> {
+    let bytes = &artifact.bytes;
+    if !bytes.starts_with(ELF_MAGIC) {
+        return Err(Fault::refused(format!(
+            "kernel {:.12} is no cubin",
+            artifact.key
+        )));
+    }
+    // SAFETY: the bytes are a whole cubin, which says how long it is: they came out of NVRTC, and
+    // the cache hands out only what has the digest of what went in.
+    unsafe { result::module::load_data(bytes.as_ptr().cast()) }
+        .during(&format!("loading kernel {:.12}", artifact.key))
+}
+
+#[expect(unsafe_code, reason = "a call of the driver")]
+fn find(module: sys::CUmodule, name: &str) -> Result<sys::CUfunction, Fault> {
+    let symbol = CString::new(name)
+        .map_err(|_| Fault::refused(format!("`{name}` is no name of a kernel")))?;
+    // SAFETY: the module stays loaded.
+    unsafe { result::module::get_function(module, symbol) }
+        .during(&format!("looking for the kernel `{name}`"))
+}
+
+/// How many parameters a kernel has. A launch reads a pointer for each, so it must be known.
+#[expect(unsafe_code, reason = "a call of the driver")]
+fn count_parameters(function: sys::CUfunction, name: &str) -> Result<usize, Fault> {
+    let mut count = 0;
+    loop {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: the function belongs to a module that stays loaded; both pointers are to numbers
+        // of the right type.
+        let answer =
+            unsafe { sys::cuFuncGetParamInfo(function, count, &raw mut offset, &raw mut size) };
+        match answer {
+            sys::CUresult::CUDA_SUCCESS if size <= CELL_BYTES => count += 1,
+            sys::CUresult::CUDA_SUCCESS => {
+                return Err(Fault::refused(format!(
+                    "argument {count} of `{name}` has {size} bytes, a cell has {CELL_BYTES}"
+                )));
+            }
+            // There is no parameter with this number.
+            sys::CUresult::CUDA_ERROR_INVALID_VALUE => return Ok(count),
+            other => {
+                other.result().during("asking for a kernel's parameters")?;
+            }
+        }
+    }
+}

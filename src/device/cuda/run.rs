@@ -1,0 +1,289 @@
+//! Queues the steps of a program in the stream.
+
+use std::ffi::c_void;
+
+use cudarc::driver::{result, sys};
+use sweeper_kernels::program::{Arg, Geometry, KernelId, Step, View};
+use sweeper_kernels::{Dtype, Program};
+
+use super::context::Context;
+use super::driver::{During, Fault};
+use super::module::Function;
+use super::timing::Timer;
+
+/// Blocks of a cluster that every device with clusters has.
+const PORTABLE_CLUSTER: u32 = 8;
+
+/// Queues one program whose buffers have addresses.
+pub struct Runner<'a> {
+    context: &'a Context,
+    program: &'a Program,
+    functions: &'a [Function],
+    addresses: &'a [u64],
+}
+
+impl<'a> Runner<'a> {
+    /// A runner; `addresses` has one for each buffer, `functions` one for each kernel.
+    ///
+    /// The program was validated: every view lies inside its buffer in every iteration, and
+    /// [`check_launches`] had no complaint.
+    pub fn new(
+        context: &'a Context,
+        program: &'a Program,
+        functions: &'a [Function],
+        addresses: &'a [u64],
+    ) -> Self {
+        Runner {
+            context,
+            program,
+            functions,
+            addresses,
+        }
+    }
+
+    /// Runs the program `iterations` times; the time of the timed steps alone, in nanoseconds.
+    ///
+    /// Up to `per_span` iterations share a pair of events, unless something that is not timed comes
+    /// before each of them: a prologue, or a flush of the cache.
+    ///
+    /// # Errors
+    /// A refused launch, or whatever kernels did wrong.
+    pub fn sample(&self, timer: &mut Timer, plan: Spans) -> Result<f64, Fault> {
+        let apart = timer.is_cold() || !self.program.prologue.is_empty();
+        let most = if apart { 1 } else { plan.per_span.max(1) };
+        let mut left = plan.iterations;
+        let mut elapsed_ns = 0.0;
+        while left > 0 {
+            let now = left.min(most);
+            self.steps(&self.program.prologue, &mut Vec::new())?;
+            elapsed_ns += timer.span(plan.gated, || {
+                for _ in 0..now {
+                    self.steps(&self.program.steps, &mut Vec::new())?;
+                }
+                Ok(())
+            })?;
+            left -= now;
+        }
+        Ok(elapsed_ns)
+    }
+
+    fn steps(&self, steps: &[Step], iterations: &mut Vec<i64>) -> Result<(), Fault> {
+        for step in steps {
+            match step {
+                Step::Launch {
+                    kernel,
+                    geometry,
+                    args,
+                } => self.launch(*kernel, *geometry, args, iterations)?,
+                Step::Copy { from, to } => self.copy(from, to, iterations)?,
+                Step::Fill { view, value } => self.fill(view, *value, iterations)?,
+                Step::Repeat { count, body } => {
+                    iterations.push(0);
+                    for iteration in 0..*count as i64 {
+                        if let Some(last) = iterations.last_mut() {
+                            *last = iteration;
+                        }
+                        self.steps(body, iterations)?;
+                    }
+                    iterations.pop();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[expect(unsafe_code, reason = "kernels are foreign functions")]
+    fn launch(
+        &self,
+        kernel: KernelId,
+        geometry: Geometry,
+        args: &[Arg],
+        iterations: &[i64],
+    ) -> Result<(), Fault> {
+        let mut cells: Vec<u64> = args.iter().map(|arg| self.cell(arg, iterations)).collect();
+        let mut pointers: Vec<*mut c_void> = cells
+            .iter_mut()
+            .map(|cell| std::ptr::from_mut(cell).cast())
+            .collect();
+        let function = self.functions[kernel.0].handle();
+        let mut cluster = cluster_attribute(geometry.cluster);
+        let config = sys::CUlaunchConfig {
+            gridDimX: geometry.grid[0],
+            gridDimY: geometry.grid[1],
+            gridDimZ: geometry.grid[2],
+            blockDimX: geometry.block[0],
+            blockDimY: geometry.block[1],
+            blockDimZ: geometry.block[2],
+            sharedMemBytes: geometry.shared_bytes,
+            hStream: self.context.stream(),
+            attrs: &raw mut cluster,
+            numAttrs: u32::from(geometry.cluster > 1),
+        };
+        // SAFETY: there is a pointer for every parameter of the function, each to a cell at least as
+        // large (`check_launches`, `count_parameters`); the driver copies the cells before it
+        // returns. What the kernel does with the addresses is its own responsibility, as with any
+        // foreign function: it runs in a worker process, which may die of it.
+        unsafe {
+            sys::cuLaunchKernelEx(
+                &raw const config,
+                function,
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        }
+        .result()
+        .during("launching")
+        .map_err(|fault| fault.of_kernel(self.program.kernels[kernel.0].name()))
+    }
+
+    fn address(&self, view: &View, iterations: &[i64]) -> (u64, Dtype) {
+        let dtype = self.program.buffers[view.buffer.0].dtype;
+        let offset = view.offset.at(iterations) as u64 * dtype.size_bytes() as u64;
+        (self.addresses[view.buffer.0] + offset, dtype)
+    }
+
+    fn cell(&self, arg: &Arg, iterations: &[i64]) -> u64 {
+        match arg {
+            Arg::Read(view) | Arg::Write(view) => self.address(view, iterations).0,
+            Arg::Int(index) => index.at(iterations) as u64,
+            Arg::Float(value) => u64::from(value.to_bits()),
+        }
+    }
+
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    fn copy(&self, from: &View, to: &View, iterations: &[i64]) -> Result<(), Fault> {
+        let (source, dtype) = self.address(from, iterations);
+        let (destination, _) = self.address(to, iterations);
+        let bytes = from.len * dtype.size_bytes();
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: both views lie inside their buffers (`Program::validate`), which have one type.
+        unsafe { result::memcpy_dtod_async(destination, source, bytes, self.context.stream()) }
+            .during("copying")
+    }
+
+    #[expect(unsafe_code, reason = "calls of the driver")]
+    fn fill(&self, view: &View, value: f64, iterations: &[i64]) -> Result<(), Fault> {
+        let (address, dtype) = self.address(view, iterations);
+        let (len, stream) = (view.len, self.context.stream());
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY: the view lies inside its buffer (`Program::validate`), and is `len` words long, or
+        // as many pairs of words.
+        unsafe {
+            match words(dtype, value) {
+                (word, None) => sys::cuMemsetD32Async(address, word, len, stream),
+                (low, Some(high)) if low == high => {
+                    sys::cuMemsetD32Async(address, low, 2 * len, stream)
+                }
+                (low, Some(high)) => {
+                    match sys::cuMemsetD2D32Async(address, 8, low, 1, len, stream) {
+                        sys::CUresult::CUDA_SUCCESS => {
+                            sys::cuMemsetD2D32Async(address + 4, 8, high, 1, len, stream)
+                        }
+                        refused => refused,
+                    }
+                }
+            }
+        }
+        .result()
+        .during("filling")
+    }
+}
+
+/// How often a sample runs a program, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Spans {
+    /// Iterations in all.
+    pub iterations: u32,
+    /// Iterations between two events, at most.
+    pub per_span: u32,
+    /// Hold the device back until all of a span is queued.
+    pub gated: bool,
+}
+
+/// The 32-bit words of one element, low before high.
+fn words(dtype: Dtype, value: f64) -> (u32, Option<u32>) {
+    let halves = |bits: u64| (bits as u32, Some((bits >> 32) as u32));
+    match dtype {
+        Dtype::F32 => ((value as f32).to_bits(), None),
+        Dtype::I32 => (value as i32 as u32, None),
+        Dtype::F64 => halves(value.to_bits()),
+        Dtype::I64 => halves(value as i64 as u64),
+    }
+}
+
+#[expect(unsafe_code, reason = "a foreign union")]
+fn cluster_attribute(blocks: u32) -> sys::CUlaunchAttribute {
+    // SAFETY: an attribute is plain numbers, for which zeros are valid.
+    let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
+    attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value.clusterDim.x = blocks;
+    attribute.value.clusterDim.y = 1;
+    attribute.value.clusterDim.z = 1;
+    attribute
+}
+
+/// Checks that every launch hands its kernel as many arguments as it takes, and lets kernels have
+/// the shared memory and clusters that their launches want.
+///
+/// # Errors
+/// A sentence that names the kernel, or the driver's.
+pub fn check_launches(program: &Program, functions: &[Function]) -> Result<(), Fault> {
+    let mut launches = Vec::new();
+    collect(&program.prologue, &mut launches);
+    collect(&program.steps, &mut launches);
+    for (position, &function) in functions.iter().enumerate() {
+        let name = program.kernels[position].name();
+        let own = launches.iter().filter(|(kernel, ..)| kernel.0 == position);
+        let (mut shared_bytes, mut cluster) = (0, 1);
+        for (_, geometry, arguments) in own {
+            if *arguments != function.parameters() {
+                return Err(Fault::refused(format!(
+                    "`{name}` takes {} arguments, a launch has {arguments}",
+                    function.parameters()
+                )));
+            }
+            shared_bytes = geometry.shared_bytes.max(shared_bytes);
+            cluster = geometry.cluster.max(cluster);
+        }
+        let named = |fault: Fault| fault.of_kernel(name);
+        if shared_bytes > 0 {
+            function.allow_shared(shared_bytes).map_err(named)?;
+        }
+        if cluster > PORTABLE_CLUSTER {
+            function.allow_large_clusters().map_err(named)?;
+        }
+    }
+    Ok(())
+}
+
+/// All launches of some steps, each once: kernel, geometry and number of arguments.
+fn collect(steps: &[Step], launches: &mut Vec<(KernelId, Geometry, usize)>) {
+    for step in steps {
+        match step {
+            Step::Launch {
+                kernel,
+                geometry,
+                args,
+            } => launches.push((*kernel, *geometry, args.len())),
+            Step::Repeat { body, .. } => collect(body, launches),
+            Step::Copy { .. } | Step::Fill { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_words() {
+        assert_eq!(words(Dtype::F32, -1.0), (0xbf80_0000, None));
+        assert_eq!(words(Dtype::I32, -2.0), (0xffff_fffe, None));
+        assert_eq!(words(Dtype::F64, 1.0), (0, Some(0x3ff0_0000)));
+        assert_eq!(words(Dtype::I64, -1.0), (u32::MAX, Some(u32::MAX)));
+    }
+}

@@ -1,0 +1,223 @@
+//! How long the stream takes for something.
+//!
+//! A sample is the time between two events. The device would reach the first while the host is still
+//! queueing what comes after it, so a gate holds the stream back until all of a sample is queued.
+
+use std::rc::Rc;
+
+use cudarc::driver::{result, sys};
+
+use super::context::Context;
+use super::driver::{During, Fault};
+use super::gate::Gate;
+
+/// The least that is written to flush the second-level cache, in bytes.
+const LEAST_FLUSH_BYTES: usize = 64 << 20;
+
+/// Pairs of events from which the clock's resolution is read.
+const PROBES: usize = 64;
+
+/// Taken for the resolution where all probes agree: what NVIDIA documents for events.
+const DOCUMENTED_RESOLUTION_NS: f64 = 500.0;
+
+/// Times what is queued in a stream.
+pub struct Timer {
+    start: Event,
+    stop: Event,
+    /// None where the device can't wait for memory.
+    gate: Option<Gate>,
+    /// None where the cache stays as it is.
+    flush: Option<Flush>,
+    /// The gate's time limit was reached since this was last asked.
+    late: bool,
+    context: Rc<Context>,
+}
+
+impl Timer {
+    /// A timer that flushes the second-level cache before each span if it is `cold`.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn new(context: &Rc<Context>, cold: bool) -> Result<Self, Fault> {
+        Ok(Timer {
+            start: Event::new(context)?,
+            stop: Event::new(context)?,
+            gate: Gate::new(context)?,
+            flush: cold.then(|| Flush::new(context)).transpose()?,
+            late: false,
+            context: Rc::clone(context),
+        })
+    }
+
+    /// True if the cache is flushed before each span.
+    pub fn is_cold(&self) -> bool {
+        self.flush.is_some()
+    }
+
+    /// True if, since the last call, queueing took longer than a gate stays closed. What was timed
+    /// then holds some of the host's time.
+    pub fn was_late(&mut self) -> bool {
+        std::mem::take(&mut self.late)
+    }
+
+    /// Flushes, and times what `queue` puts into the stream, in nanoseconds. Where it is `gated` the
+    /// device begins when all of it is queued: no more than 900 launches.
+    ///
+    /// # Errors
+    /// Those of `queue`, and whatever kernels did wrong.
+    pub fn span(
+        &mut self,
+        gated: bool,
+        queue: impl FnOnce() -> Result<(), Fault>,
+    ) -> Result<f64, Fault> {
+        if let Some(flush) = &mut self.flush {
+            flush.queue(&self.context)?;
+        }
+        let gate = self.gate.as_mut().filter(|_| gated);
+        let queued = match gate {
+            None => Self::queue(&self.start, &self.stop, queue),
+            Some(gate) => {
+                gate.close(&self.context)?;
+                let queued = Self::queue(&self.start, &self.stop, queue);
+                self.late |= !gate.open();
+                queued
+            }
+        };
+        queued?;
+        self.stop.since(&self.start)
+    }
+
+    fn queue(
+        start: &Event,
+        stop: &Event,
+        queue: impl FnOnce() -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        start.record()?;
+        queue()?;
+        stop.record()
+    }
+
+    /// The least difference of two readings of the device's clock, in nanoseconds.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn resolution_ns(&self) -> Result<f64, Fault> {
+        let mut spans_ns = Vec::with_capacity(PROBES);
+        for _ in 0..PROBES {
+            Self::queue(&self.start, &self.stop, || Ok(()))?;
+            spans_ns.push(self.stop.since(&self.start)?);
+        }
+        Ok(least_difference(spans_ns).unwrap_or(DOCUMENTED_RESOLUTION_NS))
+    }
+}
+
+/// The least difference of two values that is not rounding, if there is one.
+fn least_difference(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let differences = values.windows(2).map(|pair| pair[1] - pair[0]);
+    differences
+        .filter(|&difference| difference >= 0.5)
+        .reduce(f64::min)
+}
+
+/// An event that takes the time.
+struct Event {
+    event: sys::CUevent,
+    context: Rc<Context>,
+}
+
+impl Event {
+    fn new(context: &Rc<Context>) -> Result<Self, Fault> {
+        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)
+            .during("making an event")?;
+        let context = Rc::clone(context);
+        Ok(Event { event, context })
+    }
+
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    fn record(&self) -> Result<(), Fault> {
+        // SAFETY: event and stream live as long as `self`.
+        unsafe { result::event::record(self.event, self.context.stream()) }
+            .during("recording an event")
+    }
+
+    /// Waits for this event; the nanoseconds from `earlier` to it.
+    #[expect(unsafe_code, reason = "calls of the driver")]
+    fn since(&self, earlier: &Event) -> Result<f64, Fault> {
+        // SAFETY: both events live, and both were recorded.
+        let elapsed_ms = unsafe {
+            result::event::synchronize(self.event)
+                .and_then(|()| result::event::elapsed(earlier.event, self.event))
+        }
+        .during("running the program")?;
+        Ok(f64::from(elapsed_ms) * 1e6)
+    }
+}
+
+impl Drop for Event {
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    fn drop(&mut self) {
+        // SAFETY: destroyed once.
+        let _ = unsafe { result::event::destroy(self.event) };
+    }
+}
+
+/// Memory that pushes everything else out of the second-level cache when it is written. It is no
+/// part of the pool, whose marks are the program's.
+struct Flush {
+    address: sys::CUdeviceptr,
+    words: usize,
+    turn: u32,
+    /// What it was allocated in.
+    _context: Rc<Context>,
+}
+
+impl Flush {
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    fn new(context: &Rc<Context>) -> Result<Self, Fault> {
+        let l2 = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE;
+        let l2_bytes = context.attribute(l2)?.max(0) as usize;
+        let bytes = (2 * l2_bytes).max(LEAST_FLUSH_BYTES).next_multiple_of(4);
+        // SAFETY: a context is current, `context` sees to that; contents are written before use.
+        let address =
+            unsafe { result::malloc_sync(bytes) }.during("allocating what flushes the cache")?;
+        Ok(Flush {
+            address,
+            words: bytes / 4,
+            turn: 0,
+            _context: Rc::clone(context),
+        })
+    }
+
+    /// Writes other words than the last time, and never zeros: neither may be left out.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    fn queue(&mut self, context: &Context) -> Result<(), Fault> {
+        self.turn = self.turn.wrapping_add(1);
+        let word = self.turn.wrapping_mul(0x9E37_79B9) | 1;
+        // SAFETY: the range is the allocation.
+        unsafe { sys::cuMemsetD32Async(self.address, word, self.words, context.stream()) }
+            .result()
+            .during("flushing the cache")
+    }
+}
+
+impl Drop for Flush {
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    fn drop(&mut self) {
+        // SAFETY: freed once; the driver waits for what still uses it.
+        let _ = unsafe { result::free_sync(self.address) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_resolution_is_the_step_of_the_clock() {
+        let spans_ns = vec![1984.0, 1952.00001, 2016.0, 1984.00001, 2112.0];
+        let step = least_difference(spans_ns).unwrap();
+        assert!((step - 32.0).abs() < 1e-3, "{step}");
+        assert_eq!(least_difference(vec![1024.0; 3]), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! Which points are the same: identities of problems, and a record of what was seen.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use sweeper_kernels::{Phase, Value};
+
+use super::walk::Visit;
+use super::{parameter_of, slot};
+use crate::identity::{Encoder, InputSource, ProblemId, problem_id_of};
+use crate::manifest::expression::Operand;
+use crate::manifest::{Case, Manifest};
+
+/// Identities of a case's problems; variants of one problem are hashed once.
+pub(crate) struct Problems<'m> {
+    case: &'m Case,
+    inputs: InputSource,
+    /// Parameters in the order of their names: name, slot, index.
+    order: Vec<(&'static str, usize, usize)>,
+    values: Vec<Value>,
+    encoder: Encoder,
+    last: Option<ProblemId>,
+}
+
+impl<'m> Problems<'m> {
+    pub(crate) fn new(manifest: &Manifest, case: &'m Case) -> Self {
+        let inputs = match &case.inputs {
+            Some(file) => InputSource::File(file.digest),
+            None => InputSource::Seed(manifest.seed),
+        };
+        let parameters = case.workload.0.parameters.iter().zip(&case.parameters);
+        let mut order: Vec<(&'static str, usize, usize)> = parameters
+            .enumerate()
+            .map(|(index, (parameter, source))| (parameter.name, slot(case, *source), index))
+            .collect();
+        order.sort_unstable();
+        Problems {
+            case,
+            inputs,
+            values: vec![Value::Bool(false); order.len()],
+            order,
+            encoder: Encoder::new("problem"),
+            last: None,
+        }
+    }
+
+    pub(crate) fn id(&mut self, visit: &Visit<'_, 'm>) -> ProblemId {
+        let mut changed = self.last.is_none();
+        for (value, (_, slot, index)) in self.values.iter_mut().zip(&self.order) {
+            if Operand::from(&*value) != visit.slots[*slot] {
+                *value = parameter_of(self.case, *index, visit.slots);
+                changed = true;
+            }
+        }
+        if let (Some(last), false) = (self.last, changed) {
+            return last;
+        }
+        let entries = self.order.iter().map(|(name, ..)| *name).zip(&self.values);
+        let workload = self.case.workload.0.name;
+        let id = problem_id_of(
+            &mut self.encoder,
+            workload,
+            entries,
+            self.case.dtype,
+            self.inputs,
+        );
+        self.last = Some(id);
+        id
+    }
+}
+
+/// Finds points that are the same.
+#[derive(Default)]
+pub(crate) struct Merger {
+    pub(super) problems: Vec<ProblemId>,
+    numbers: HashMap<ProblemId, u32, Cheap>,
+    backends: Vec<&'static str>,
+    /// Problem, backend and phase in one number.
+    seen: HashSet<u64, Cheap>,
+}
+
+impl Merger {
+    /// The number of a problem, in order of appearance.
+    pub(crate) fn problem(&mut self, id: ProblemId) -> u32 {
+        if self.problems.last() == Some(&id) {
+            return self.problems.len() as u32 - 1;
+        }
+        let next = self.problems.len() as u32;
+        let number = *self.numbers.entry(id).or_insert(next);
+        if number == next {
+            self.problems.push(id);
+        }
+        number
+    }
+
+    /// True the first time that a variant of a problem is seen.
+    pub(crate) fn is_new(&mut self, problem: u32, backend: &'static str, phase: Phase) -> bool {
+        let known = self.backends.iter().position(|held| *held == backend);
+        let backend = known.unwrap_or_else(|| {
+            self.backends.push(backend);
+            self.backends.len() - 1
+        });
+        let variant = (backend as u64) << 8 | phase as u64;
+        self.seen.insert(u64::from(problem) << 32 | variant)
+    }
+}
+
+type Cheap = BuildHasherDefault<CheapHasher>;
+
+/// A hash for keys that are digests, and so random already, or small numbers. Nobody who writes a
+/// manifest gains from collisions in it.
+#[derive(Default)]
+struct CheapHasher(u64);
+
+impl Hasher for CheapHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk::<8>() {
+            self.0 = u64::from_le_bytes(*first);
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        // Fibonacci hashing; the fold brings high bits down to where a table looks first.
+        let product = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ (product >> 32);
+    }
+
+    fn write_usize(&mut self, _length: usize) {}
+}

@@ -1,0 +1,317 @@
+//! The CUDA device: what is said without one, and on a GPU runs from end to end, steps and errors.
+
+use std::borrow::Cow;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use sweeper::compile::nvrtc::Nvrtc;
+use sweeper::device::cuda::{Cuda, identity};
+use sweeper::device::{Artifact, Device, DeviceError, Job, Prepared};
+use sweeper_kernels::program::{
+    Arg, Binding, BufferId, Geometry, Index, Kernel, KernelSource, Language, Role, SourceFile,
+    Step, View,
+};
+use sweeper_kernels::workload::TensorSpec;
+use sweeper_kernels::{Dtype, Program, Tensor, Tensors};
+
+/// Why there is no GPU, unless there is one; fails where one is required.
+#[expect(clippy::print_stderr, reason = "people should see what is skipped")]
+fn missing() -> Option<String> {
+    let reason = identity::all().err()?;
+    let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|what| what == "cuda"), "{reason}");
+    eprintln!("skipped: {reason}");
+    Some(reason)
+}
+
+fn sweeper(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sweeper"))
+        .current_dir(folder)
+        .args(args)
+        .env("SWEEPER_CACHE_DIR", folder.join("cache"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8(both).unwrap()
+}
+
+fn manifest(more: &str) -> String {
+    format!(
+        "schema = 1\nname = \"gpu\"\nabout = \"Does a copy arrive?\"\nseed = 7\n\
+         [grid]\nelements = [1, 5, 1000, 1048579]\n\
+         [case.copy]\nworkload = \"copy\"\nbackends = [\"compiled\"]\nphases = [\"forward\"]\n\
+         [device]\nuse = \"cuda\"\n[measure]\nrepeats = 5\n{more}"
+    )
+}
+
+#[test]
+fn without_a_driver_it_is_said_what_is_missing() {
+    let Some(reason) = missing() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("m.toml"), manifest("")).unwrap();
+    let output = sweeper(folder.path(), &["run", "m.toml"]);
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output));
+    assert!(text(&output).contains(&reason), "{}", text(&output));
+    let listed = sweeper(folder.path(), &["devices"]);
+    assert!(text(&listed).contains("cuda   none"), "{}", text(&listed));
+    let auto = sweeper(folder.path(), &["run", "m.toml", "--device", "auto"]);
+    assert_eq!(auto.status.code(), Some(0), "{}", text(&auto));
+}
+
+#[test]
+fn copies_are_right_and_repeat_bit_by_bit() {
+    if missing().is_some() {
+        return;
+    }
+    for l2 in ["cold", "hot"] {
+        let folder = tempfile::tempdir().unwrap();
+        let more = format!("l2 = \"{l2}\"\n");
+        fs::write(folder.path().join("m.toml"), manifest(&more)).unwrap();
+        let output = sweeper(folder.path(), &["run", "m.toml"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+        let results = fs::read_dir(folder.path().join("results")).unwrap();
+        let run = results.last().unwrap().unwrap().path();
+        let mut records = csv::Reader::from_path(run.join("records.csv")).unwrap();
+        let headers = records.headers().unwrap().clone();
+        let rows: Vec<csv::StringRecord> = records.records().map(Result::unwrap).collect();
+        assert_eq!(rows.len(), 4);
+        for row in rows {
+            let column = |name: &str| {
+                let index = headers.iter().position(|held| held == name).unwrap();
+                row[index].to_owned()
+            };
+            assert_eq!(column("checked"), "full", "{row:?}");
+            assert_eq!(column("device"), "cuda", "{row:?}");
+            assert!(!column("flags").contains("memory_mismatch"), "{row:?}");
+            assert!(column("median_ns").parse::<f64>().unwrap() > 0.0, "{row:?}");
+        }
+        let name = run.file_name().unwrap().to_string_lossy().into_owned();
+        let again = sweeper(folder.path(), &["rerun", &name["gpu-".len()..][..6]]);
+        let said = text(&again);
+        assert_eq!(again.status.code(), Some(0), "{said}");
+        assert!(said.contains("4 bit-identical, 0 differ"), "{said}");
+    }
+}
+
+const KERNELS: &str = r#"
+extern "C" __global__ void scale(const float *x, float *y, long long n, float factor) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n) y[i] = y[i] + factor * x[i];
+}
+extern "C" __global__ void stray(float *x) { *(volatile float *)((char *)x + (1ull << 46)) = 1; }
+"#;
+
+fn source(entry: &'static str) -> KernelSource {
+    KernelSource {
+        language: Language::Cuda,
+        files: Cow::Owned(vec![SourceFile::embedded("test.cu", KERNELS)]),
+        entry: entry.into(),
+        defines: Vec::new(),
+    }
+}
+
+/// The cubin of all kernels above, for a device.
+fn artifact(device: &Cuda) -> Artifact {
+    let arch = &device.identity().details["arch"];
+    let nvrtc = Nvrtc::find().unwrap();
+    let limit = Duration::from_secs(60);
+    let compiled = nvrtc.compile(&source("scale"), arch, limit).unwrap();
+    Artifact {
+        key: "test".to_owned(),
+        bytes: compiled.cubin.into(),
+    }
+}
+
+fn prepare(device: &mut Cuda, program: Program) -> Result<Prepared, DeviceError> {
+    let artifacts = vec![artifact(device); program.kernels.len()];
+    device.prepare(Job {
+        program,
+        artifacts: &artifacts,
+        script: None,
+    })
+}
+
+const LEN: usize = 12;
+
+/// `y` is filled with 1 and, three times, `factor x` is added to a part of it that moves.
+fn looped(factor: f32) -> Program {
+    let mut program = Program::default();
+    let x = program.buffer("x", Dtype::F32, LEN, Role::Input, Binding::Given);
+    let y = program.buffer("y", Dtype::F32, LEN, Role::Output, Binding::Result);
+    let scale = program.kernel(Kernel::Compiled(source("scale")));
+    let part = |buffer: BufferId| View {
+        buffer,
+        offset: Index::affine(0, 0, 4),
+        len: 4,
+    };
+    let launch = Step::Launch {
+        kernel: scale,
+        geometry: Geometry::linear(1, 32),
+        args: vec![
+            Arg::Read(part(x)),
+            Arg::Write(part(y)),
+            Arg::Int(Index::affine(2, 0, 1)),
+            Arg::Float(factor),
+        ],
+    };
+    program.steps = vec![
+        Step::Fill {
+            view: program.all(y),
+            value: 1.0,
+        },
+        Step::Repeat {
+            count: 3,
+            body: vec![launch],
+        },
+    ];
+    program
+}
+
+fn inputs() -> Tensors {
+    let values = (0..LEN).map(|index| index as f32).collect();
+    [("x".to_owned(), Tensor::f32([LEN], values))].into()
+}
+
+fn spec(name: &str, dtype: Dtype) -> TensorSpec {
+    TensorSpec {
+        name: name.to_owned(),
+        dtype,
+        shape: vec![LEN],
+    }
+}
+
+#[test]
+fn steps_do_what_programs_say() {
+    if missing().is_some() {
+        return;
+    }
+    for cold in [true, false] {
+        let mut device = Cuda::open(0, cold).unwrap();
+        device.bind(&inputs()).unwrap();
+        let program = prepare(&mut device, looped(10.0)).unwrap();
+        device.poison(program).unwrap();
+        for iterations in [1, 3, 700] {
+            let sample = device.sample(program, iterations).unwrap();
+            assert!(
+                sample.elapsed_ns > 0.0 && sample.elapsed_ns < 1e9,
+                "{sample:?}"
+            );
+        }
+        let y = &device.results(program, &[spec("y", Dtype::F32)]).unwrap()["y"];
+        // Two elements of the first four, three of the next, all of the last.
+        let expected = [
+            1.0, 11.0, 1.0, 1.0, 41.0, 51.0, 61.0, 1.0, 81.0, 91.0, 101.0, 111.0,
+        ];
+        assert_eq!(y, &Tensor::f32([LEN], expected.to_vec()));
+    }
+}
+
+#[test]
+fn every_type_is_filled_and_copied() {
+    if missing().is_some() {
+        return;
+    }
+    let mut device = Cuda::open(0, false).unwrap();
+    device.bind(&Tensors::new()).unwrap();
+    for dtype in [Dtype::F32, Dtype::F64, Dtype::I32, Dtype::I64] {
+        let mut program = Program::default();
+        let from = program.buffer("from", dtype, LEN, Role::Workspace, Binding::Scratch);
+        let to = program.buffer("to", dtype, LEN, Role::Output, Binding::Result);
+        program.steps = vec![
+            Step::Fill {
+                view: program.all(from),
+                value: -3.0,
+            },
+            Step::Copy {
+                from: program.all(from),
+                to: program.all(to),
+            },
+        ];
+        let program = prepare(&mut device, program).unwrap();
+        device.poison(program).unwrap();
+        device.sample(program, 2).unwrap();
+        let results = device.results(program, &[spec("to", dtype)]).unwrap();
+        let values: Vec<f64> = sweeper_kernels::check::elements(&results["to"]).collect();
+        assert_eq!(values, [-3.0; LEN], "{dtype}");
+    }
+}
+
+#[test]
+fn refusals_leave_the_device_at_work() {
+    if missing().is_some() {
+        return;
+    }
+    let mut device = Cuda::open(0, true).unwrap();
+    device.bind(&inputs()).unwrap();
+    let mut too_few = looped(1.0);
+    let mut too_much_shared = looped(1.0);
+    for (program, shared_bytes) in [(&mut too_few, 0), (&mut too_much_shared, 1 << 30)] {
+        let Step::Repeat { body, .. } = &mut program.steps[1] else {
+            unreachable!("the second step is the loop");
+        };
+        let Step::Launch { args, geometry, .. } = &mut body[0] else {
+            unreachable!("its body is a launch");
+        };
+        geometry.shared_bytes = shared_bytes;
+        if shared_bytes == 0 {
+            args.pop();
+        }
+    }
+    let refused = prepare(&mut device, too_few).unwrap_err();
+    assert!(
+        refused.to_string().contains("takes 4 arguments"),
+        "{refused}"
+    );
+    let refused = prepare(&mut device, too_much_shared).unwrap_err();
+    assert!(matches!(refused, DeviceError::Launch(_)), "{refused}");
+    let mut too_large = Program::default();
+    too_large.buffer("a", Dtype::F32, 1 << 42, Role::Workspace, Binding::Scratch);
+    let refused = prepare(&mut device, too_large).unwrap_err();
+    assert!(
+        matches!(refused, DeviceError::OutOfMemory { .. }),
+        "{refused}"
+    );
+    let program = prepare(&mut device, looped(1.0)).unwrap();
+    device.poison(program).unwrap();
+    device.sample(program, 1).unwrap();
+    assert!(device.memory(program).unwrap().peak_allocated_bytes > 0);
+}
+
+/// Run in a process of its own by the next test: afterwards nothing of CUDA works in it.
+#[test]
+#[ignore = "loses the device for the whole process"]
+fn a_stray_write_in_this_process() {
+    let mut device = Cuda::open(0, true).unwrap();
+    device.bind(&Tensors::new()).unwrap();
+    let mut program = Program::default();
+    let x = program.buffer("x", Dtype::F32, 1, Role::Output, Binding::Result);
+    let kernel = program.kernel(Kernel::Compiled(source("stray")));
+    program.steps = vec![Step::Launch {
+        kernel,
+        geometry: Geometry::linear(1, 1),
+        args: vec![Arg::Write(program.all(x))],
+    }];
+    let program = prepare(&mut device, program).unwrap();
+    let lost = device.sample(program, 1).unwrap_err();
+    assert!(matches!(lost, DeviceError::Lost(_)), "{lost}");
+}
+
+#[test]
+fn a_stray_write_loses_the_device() {
+    if missing().is_some() {
+        return;
+    }
+    let name = "cuda::a_stray_write_in_this_process";
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains("1 passed"), "{}", text(&output));
+}
