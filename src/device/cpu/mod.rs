@@ -90,7 +90,7 @@ impl Cpu {
     fn addresses(&self, loaded: &Loaded) -> Vec<usize> {
         let address = |(index, offset): (usize, &Option<usize>)| match offset {
             Some(offset) => self.arena.address() + offset,
-            None => self.inputs[&loaded.program.buffers[index].name].address(),
+            None => self.inputs[&*loaded.program.buffers[index].name].address(),
         };
         loaded
             .layout
@@ -107,7 +107,7 @@ impl Cpu {
             .iter()
             .filter(|buffer| buffer.binding == Binding::Given);
         given
-            .map(|buffer| self.inputs[&buffer.name].used() as u64)
+            .map(|buffer| self.inputs[&*buffer.name].used() as u64)
             .sum()
     }
 
@@ -116,7 +116,7 @@ impl Cpu {
             if buffer.binding != Binding::Given {
                 continue;
             }
-            let bound = self.inputs.get(&buffer.name).map(Arena::used);
+            let bound = self.inputs.get(&*buffer.name).map(Arena::used);
             if bound != Some(buffer.size_bytes() as usize) {
                 return Err(DeviceError::Launch(format!(
                     "the program reads {} bytes of `{}`, the problem has {}",
