@@ -165,7 +165,7 @@ fn finished_points_are_not_measured_again() {
 fn crashes_and_hangs_cost_one_row_each() {
     let outcomes = "outcomes = [\n\
         { when = \"elements == 20 and backend == 'builtin'\", status = \"crashed\" },\n\
-        { when = \"elements == 30 and backend == 'compiled'\", status = \"hang\" },\n\
+        { when = \"elements == 30 and backend == 'compiled'\", status = \"timeout\" },\n\
         { when = \"elements == 40\", status = \"oom\" },\n]\n";
     let limits = "[limits]\npoint_timeout_s = 1\n";
     let place = Place::new(&null_manifest(&format!("{SCRIPT}{outcomes}{limits}")));
@@ -232,7 +232,7 @@ fn predicted_memory_is_compared_with_the_limit() {
 
 #[test]
 fn a_killed_run_goes_on_where_it_was() {
-    let slow = "outcomes = [{ when = \"elements == 30\", status = \"hang\" }]\n";
+    let slow = "outcomes = [{ when = \"elements == 30\", status = \"timeout\" }]\n";
     let place = Place::new(&null_manifest(&format!("{SCRIPT}{slow}")));
     let mut child = place
         .command(&["run", "m.toml", "--quiet"])
@@ -276,7 +276,7 @@ fn wait_for_rows(place: &Place, rows: usize) {
 #[test]
 fn signals_leave_a_run_that_can_go_on() {
     for signal in ["-INT", "-TERM", "-USR1"] {
-        let slow = "outcomes = [{ when = \"elements == 30\", status = \"hang\" }]\n";
+        let slow = "outcomes = [{ when = \"elements == 30\", status = \"timeout\" }]\n";
         let place = Place::new(&null_manifest(&format!("{SCRIPT}{slow}")));
         let mut child = place
             .command(&["run", "m.toml", "--quiet"])
@@ -298,7 +298,7 @@ fn signals_leave_a_run_that_can_go_on() {
 
 #[test]
 fn two_runs_do_not_write_one_folder() {
-    let slow = "outcomes = [{ when = \"elements == 30\", status = \"hang\" }]\n";
+    let slow = "outcomes = [{ when = \"elements == 30\", status = \"timeout\" }]\n";
     let place = Place::new(&null_manifest(&format!("{SCRIPT}{slow}")));
     let mut child = place
         .command(&["run", "m.toml", "--quiet"])
