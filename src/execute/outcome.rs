@@ -16,6 +16,9 @@ pub use crate::status::Status;
 pub enum Checked {
     /// All outputs against the oracle.
     Full,
+    /// All outputs of the same kernels on a smaller problem, because the oracle of the whole one
+    /// would take too long.
+    Reduced,
     /// Not at all.
     #[default]
     None,
@@ -26,6 +29,7 @@ impl Checked {
     pub const fn name(self) -> &'static str {
         match self {
             Checked::Full => "full",
+            Checked::Reduced => "reduced",
             Checked::None => "none",
         }
     }

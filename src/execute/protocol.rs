@@ -36,6 +36,8 @@ pub struct Settings {
     pub warmup: Warmup,
     /// Whether outputs are checked.
     pub verify: bool,
+    /// Longest evaluation of the oracle, in seconds; a reduced problem is checked beyond.
+    pub oracle_s: f64,
     /// Order of rounds inside a block.
     pub order: Order,
 }

@@ -44,7 +44,7 @@ impl Sampler {
         let wanted_ns = TICKS_PER_SAMPLE * device.clock_resolution_ns();
         // The first run pays for cold caches: more of them tell how long a warm one takes.
         let mut iteration_ns = first_ns;
-        if first_ns < 2.0 * wanted_ns {
+        if first_ns < 100.0 * wanted_ns {
             for _ in 0..SIZING_SAMPLES {
                 let sample = device.sample(program, batch(wanted_ns, iteration_ns))?;
                 iteration_ns = sample.per_iteration_ns();

@@ -157,6 +157,9 @@ pub struct Limits {
     pub compile_timeout: Duration,
     /// Longest stay in one point.
     pub point_timeout: Duration,
+    /// Longest evaluation of the oracle for one problem; where it would take longer, the kernels are
+    /// checked on a reduced problem.
+    pub oracle_time: Duration,
     /// Measure no more points than this, the first ones in order.
     pub max_points: Option<u64>,
 }

@@ -254,6 +254,7 @@ impl Session<'_> {
                 stop: measure.stopping,
                 warmup: measure.warmup,
                 verify: measure.verify,
+                oracle_s: self.manifest.limits.oracle_time.as_secs_f64(),
                 order: self.manifest.plan.order,
             },
             points: numbers

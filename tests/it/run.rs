@@ -2,95 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
-
-/// A folder with a manifest in it.
-struct Place {
-    folder: TempDir,
-}
-
-impl Place {
-    fn new(manifest: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("m.toml"), manifest).unwrap();
-        Place { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sweeper"));
-        command
-            .current_dir(self.folder.path())
-            .args(args)
-            .stdin(Stdio::null());
-        command.env("SWEEPER_CACHE_DIR", self.path("cache"));
-        for name in ["SLURM_CPUS_PER_TASK", "NO_COLOR", "CC"] {
-            command.env_remove(name);
-        }
-        command
-    }
-
-    fn sweeper(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-
-    /// The folder of the only run.
-    fn run_folder(&self) -> PathBuf {
-        let mut folders: Vec<PathBuf> = fs::read_dir(self.path("results"))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect();
-        assert_eq!(folders.len(), 1, "{folders:?}");
-        folders.remove(0)
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.run_folder().join(name)).unwrap()
-    }
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().unwrap_or_else(|| panic!("{output:?}"))
-}
-
-fn text(output: &Output) -> String {
-    let both = [&output.stdout[..], &output.stderr[..]].concat();
-    String::from_utf8(both).unwrap()
-}
-
-/// Values of one column of a CSV file.
-fn column(csv: &str, name: &str) -> Vec<String> {
-    let mut reader = csv::Reader::from_reader(csv.as_bytes());
-    let index = reader
-        .headers()
-        .unwrap()
-        .iter()
-        .position(|held| held == name)
-        .unwrap();
-    reader
-        .records()
-        .map(|record| record.unwrap()[index].to_owned())
-        .collect()
-}
-
-fn null_manifest(more: &str) -> String {
-    format!(
-        "schema = 1\nname = \"nulls\"\nabout = \"What does the engine do?\"\nseed = 7\n\
-         [grid]\nelements = [10, 20, 30, 40]\n\
-         [case.copy]\nworkload = \"copy\"\nbackends = [\"builtin\", \"compiled\"]\n\
-         phases = [\"forward\"]\n\
-         [device]\nuse = \"null\"\n[measure]\nrepeats = 5\n{more}"
-    )
-}
-
-const SCRIPT: &str = "[null]\ntime_ns = \"100 * elements\"\nnoise = 0.01\n";
+use super::place::{Place, SCRIPT, code, column, cpu_manifest, null_manifest, text};
 
 #[test]
 fn the_null_device_repeats_to_the_byte() {
@@ -334,15 +250,6 @@ fn bad_journals_and_folders_are_refused_and_kept() {
     assert_eq!(fs::read_to_string(place.path("results")).unwrap(), "a file");
 }
 
-fn cpu_manifest(more: &str) -> String {
-    format!(
-        "schema = 1\nname = \"copies\"\nabout = \"How fast is memory?\"\n[grid]\n\
-         elements = [1, 1000, 300000]\n[case.copy]\nworkload = \"copy\"\n\
-         backends = [\"builtin\", \"compiled\"]\nphases = [\"forward\"]\n\
-         [device]\nuse = \"cpu\"\n[measure]\nrepeats = 3\n{more}"
-    )
-}
-
 #[test]
 fn the_cpu_computes_what_the_oracle_says() {
     let place = Place::new(&cpu_manifest(""));
@@ -558,5 +465,24 @@ fn events_are_one_json_object_a_line() {
             .filter(|event| event["event"] == "row")
             .count(),
         8
+    );
+}
+
+#[test]
+fn where_the_oracle_takes_too_long_a_smaller_problem_is_checked() {
+    let manifest = "schema = 1\nname = \"long\"\nabout = \"Is it right?\"\n[grid]\nT = 300\nK = 8\n\
+                    C = 5\npotentials = [\"materialized\", \"decomposed\"]\n[case.semicrf]\n\
+                    workload = \"semicrf\"\nbackends = [\"streaming\", \"fused_reference\"]\n\
+                    phases = [\"forward\", \"both\"]\n[device]\nuse = \"cpu\"\n\
+                    [measure]\nrepeats = 3\n[limits]\noracle_s = 0.001\n";
+    let place = Place::new(manifest);
+    let output = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    let records = place.read("records.csv");
+    assert_eq!(column(&records, "checked"), ["reduced"; 8]);
+    assert!(
+        column(&records, "worst_error")
+            .iter()
+            .all(|error| { error.parse::<f64>().unwrap() < 1e-4 })
     );
 }
