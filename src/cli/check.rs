@@ -33,7 +33,7 @@ pub fn check(args: &CheckArgs, screen: &Screen) -> Exit {
     if screen.json {
         let cases: Vec<_> = cases()
             .map(|(case, counts)| {
-                let steps: Vec<_> = counts.steps().collect();
+                let steps = counts.steps();
                 json!({ "case": &*case.name, "points": counts.points(), "steps": steps })
             })
             .collect();
