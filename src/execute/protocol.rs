@@ -133,6 +133,18 @@ pub enum Stage {
     Sample,
 }
 
+impl Stage {
+    /// One word, for screens.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stage::Inputs => "inputs",
+            Stage::Check => "check",
+            Stage::Warmup => "warm-up",
+            Stage::Sample => "samples",
+        }
+    }
+}
+
 /// Writes one frame and flushes.
 ///
 /// # Errors
