@@ -29,6 +29,8 @@ pub struct Shown<'a> {
 #[derive(Default)]
 struct State {
     points: usize,
+    /// Points that had rows before.
+    finished: usize,
     kernels: usize,
     compiled: usize,
     logged: Option<Instant>,
@@ -197,11 +199,11 @@ impl<'a> Shown<'a> {
             if due {
                 state.logged = Some(Instant::now());
             }
-            due.then_some(state.points)
+            due.then_some((state.points, state.finished))
         });
-        if let Some(Some(points)) = due {
+        if let Some(Some((points, finished))) = due {
             let seconds = self.started.elapsed().as_secs_f64();
-            let rate = done as f64 / seconds;
+            let rate = (done - finished) as f64 / seconds;
             let remaining = Duration::from_secs_f64(points.saturating_sub(done) as f64 / rate);
             self.say(&format!(
                 "{done}/{points} points after {seconds:.0} s, {}, last: {label}",
@@ -257,7 +259,7 @@ impl Progress for Shown<'_> {
                 device,
                 ..
             } => {
-                self.with_state(|state| state.points = *points);
+                self.with_state(|state| (state.points, state.finished) = (*points, *finished));
                 self.bar.set_length(*points as u64);
                 self.bar.set_position(*finished as u64);
                 self.bar.reset_eta();
@@ -280,13 +282,12 @@ impl Progress for Shown<'_> {
 
 /// What is left of a run, in words that fit beside a bar.
 fn left(rate: f64, remaining: Duration) -> String {
-    if rate.is_normal() {
-        format!(
-            "{} left",
-            quantity::time_ns(remaining.as_secs_f64().round() * 1e9)
-        )
-    } else {
-        "? left".to_owned()
+    let seconds = remaining.as_secs();
+    match seconds {
+        _ if !rate.is_normal() => "? left".to_owned(),
+        0..120 => format!("{seconds} s left"),
+        120..7200 => format!("{} min left", seconds / 60),
+        _ => format!("{} h left", seconds / 3600),
     }
 }
 
