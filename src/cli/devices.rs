@@ -129,7 +129,8 @@ fn findings() -> Vec<Finding> {
         text,
     };
     let (processors, source) = place::processors();
-    let toolchain = Toolchain::find(std::env::var_os("CC").map(PathBuf::from));
+    let (dir, why) = place::cache_dir(None);
+    let toolchain = place::toolchain(dir.exists().then_some(dir.as_path()));
     let compiler = match &toolchain.cc {
         Ok(cc) => finding(
             "compiler",
@@ -138,7 +139,6 @@ fn findings() -> Vec<Finding> {
         ),
         Err(reason) => finding("compiler", false, reason.clone()),
     };
-    let (dir, why) = place::cache_dir(None);
     let config = sweeper_cache::CacheConfig::new(&dir, 10 << 30);
     let cache = match sweeper_cache::Cache::open(config) {
         Ok(cache) => match cache.warning() {

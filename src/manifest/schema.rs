@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use sweeper_kernels::Phase;
 use sweeper_kernels::workload::{ParameterKind, WorkloadInfo};
 
-use super::settings::{EXPORTS, L2, Order, PLOTS, PlotFormat, Status, Word};
+use super::settings::{EXPORTS, L2, Launching, Order, PLOTS, PlotFormat, Status, Word};
 
 /// The JSON Schema of manifests for these workloads.
 pub fn schema(registry: &[&'static WorkloadInfo]) -> Value {
@@ -140,6 +140,7 @@ fn measure() -> Value {
             "max_seconds": positive(),
             "warmup": { "anyOf": [{ "const": "auto" }, whole(0)] },
             "l2": words::<L2>(),
+            "mode": described(words::<Launching>(), "how a GPU is told what to do"),
             "verify": { "type": "boolean" },
         }),
         &[],
@@ -173,6 +174,7 @@ fn null_device() -> Value {
             "time_ns": expression(),
             "memory_bytes": expression(),
             "noise": { "type": "number", "minimum": 0, "exclusiveMaximum": 1 },
+            "units": described(whole(1), "devices to pretend"),
             "outcomes": { "type": "array", "items": outcome },
         }),
         &["time_ns"],

@@ -184,10 +184,7 @@ impl Device for Cpu {
         let addresses = self.addresses(loaded);
         let runner = run::Runner::new(&loaded.program, &loaded.entries, &addresses);
         let elapsed_ns = self.pool.install(|| runner.sample(iterations));
-        Ok(Sample {
-            elapsed_ns,
-            iterations,
-        })
+        Ok(Sample::new(elapsed_ns, iterations))
     }
 
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {
