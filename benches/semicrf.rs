@@ -176,7 +176,8 @@ impl Kernels {
     fn artifact(&mut self, source: &KernelSource) -> Artifact {
         let key = format!("{} {:?}", source.entry, source.defines);
         let compile = || {
-            let cc = Cc::find(None).expect("a C compiler");
+            let cc = Cc::find(None, &sweeper::compile::digests::Digests::default())
+                .expect("a C compiler");
             let bytes = cc.compile(source, Duration::from_secs(60));
             Artifact {
                 key: key.clone(),

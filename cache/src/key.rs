@@ -220,6 +220,12 @@ impl EntryName {
         Self { content, compiler }
     }
 
+    /// All of it in hexadecimal digits: what was compiled, then with what.
+    #[must_use]
+    pub fn hex(&self) -> String {
+        hex::encode(self.to_bytes())
+    }
+
     /// The folder under `o/` that holds it: the first two hex digits.
     pub(crate) fn shard(&self) -> String {
         hex::encode(&self.content[..1])

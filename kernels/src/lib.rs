@@ -19,6 +19,9 @@ pub mod common;
 pub mod copy;
 pub mod ops;
 pub mod semicrf;
+pub mod ceilings;
+#[cfg(feature = "faults")]
+pub mod faults;
 pub mod registry;
 
 pub use parameters::{Parameters, Value};

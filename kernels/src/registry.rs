@@ -6,7 +6,12 @@ use crate::workload::Workload;
 
 /// Every workload of this build.
 pub fn workloads() -> &'static [&'static dyn Workload] {
-    &[&Copy, &SemiCrf]
+    &[
+        &Copy,
+        &SemiCrf,
+        #[cfg(feature = "faults")]
+        &crate::faults::Faults,
+    ]
 }
 
 /// The workload called `name`.

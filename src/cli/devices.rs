@@ -1,28 +1,40 @@
 //! `sweeper devices` and `sweeper doctor`: what works here, and what to install for what does not.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 
 use super::exit::Exit;
-use super::place;
 use super::screen::Screen;
-use crate::compile::kernels::Toolchain;
+use super::{place, worker};
+use crate::compile::kernels::{Kernels, Toolchain};
+use crate::device::ceilings::Ceilings;
 use crate::device::cpu::identity;
-use crate::device::{DeviceIdentity, cuda};
+use crate::device::{DeviceIdentity, DeviceKind, cuda};
+use crate::execute::protocol::DeviceRequest;
+use crate::execute::supervisor::Supervisor;
 use crate::quantity;
+use crate::run::{self, calibration::Calibrator};
 
 /// Arguments of `devices`.
 #[derive(Args)]
-pub struct DevicesArgs {}
+pub struct DevicesArgs {
+    /// Measure what devices can do at most, again if that was done
+    #[arg(long)]
+    calibrate: bool,
+}
 
 /// Arguments of `doctor`.
 #[derive(Args)]
 pub struct DoctorArgs {}
 
 /// Lists devices.
-pub fn devices(_args: &DevicesArgs, screen: &Screen) -> Exit {
+pub fn devices(args: &DevicesArgs, screen: &Screen) -> Exit {
+    if args.calibrate {
+        return calibrate(screen);
+    }
     let cpu = identity::host();
     let gpus = cuda::identity::all();
     if screen.json {
@@ -45,6 +57,80 @@ pub fn devices(_args: &DevicesArgs, screen: &Screen) -> Exit {
     }
     screen.line("null   does nothing, in scripted times; for tests");
     Exit::Fine
+}
+
+/// Measures what the CPU and every GPU can do, and shows it.
+fn calibrate(screen: &Screen) -> Exit {
+    let (dir, _) = place::cache_dir(None);
+    let config = sweeper_cache::CacheConfig::new(&dir, 10 << 30);
+    let cache = sweeper_cache::Cache::open(config).ok();
+    let toolchain = place::toolchain(Some(&dir));
+    let worker = match worker::command() {
+        Ok(worker) => worker,
+        Err(error) => {
+            screen.error(&format!("this program's own file: {error}"));
+            return Exit::Files;
+        }
+    };
+    let gpus = cuda::identity::all().map_or(0, <[_]>::len) as u32;
+    let request = |kind, ordinal| DeviceRequest {
+        kind,
+        ordinal,
+        threads: 1,
+        cold: false,
+        graph: false,
+    };
+    let cpu = request(DeviceKind::Cpu, 0);
+    let gpus = (0..gpus).map(|ordinal| request(DeviceKind::Cuda, ordinal));
+    let mut exit = Exit::Fine;
+    for request in std::iter::once(cpu).chain(gpus) {
+        let device = run::local_device(&request);
+        let calibrator = Calibrator {
+            kernels: Kernels {
+                toolchain: &toolchain,
+                cache: cache.as_ref(),
+                device: &device,
+                limit: KERNEL_LIMIT,
+                require_cached: false,
+            },
+            target: run::plan_device(&request).target,
+            threads: request.threads,
+            folder: cache.as_ref().map(|_| dir.as_path()),
+            again: true,
+            compile_threads: place::processors().0,
+        };
+        let measured = Supervisor::start(worker.clone(), request, POINT_LIMIT)
+            .map_err(|error| error.to_string())
+            .and_then(|mut supervisor| calibrator.ceilings(&mut supervisor));
+        match measured {
+            Ok(ceilings) if screen.json => screen.json(&json!({
+                "device": device, "ceilings": ceilings,
+            })),
+            Ok(ceilings) => screen.line(&describe_ceilings(&device, &ceilings)),
+            Err(reason) => {
+                screen.error(&format!("{} {}: {reason}", device.name, device.unit));
+                exit = Exit::Failures;
+            }
+        }
+    }
+    exit
+}
+
+/// How long a probe's kernel may take to compile, and a worker may be silent.
+const KERNEL_LIMIT: Duration = Duration::from_secs(60);
+const POINT_LIMIT: Duration = Duration::from_secs(60);
+
+fn describe_ceilings(device: &DeviceIdentity, ceilings: &Ceilings) -> String {
+    let rates = ceilings.flops_per_s.iter();
+    let rates = rates.map(|(kind, rate)| format!(", {:.1} Tflop/s {kind}", rate / 1e12));
+    format!(
+        "{:6} {} {}: copies {:.1} GB/s{}",
+        device.kind.name(),
+        device.name,
+        device.unit,
+        ceilings.copy_bytes_per_s / 1e9,
+        rates.collect::<String>()
+    )
 }
 
 /// A GPU in one line.
@@ -129,7 +215,8 @@ fn findings() -> Vec<Finding> {
         text,
     };
     let (processors, source) = place::processors();
-    let toolchain = Toolchain::find(std::env::var_os("CC").map(PathBuf::from));
+    let (dir, why) = place::cache_dir(None);
+    let toolchain = place::toolchain(dir.exists().then_some(dir.as_path()));
     let compiler = match &toolchain.cc {
         Ok(cc) => finding(
             "compiler",
@@ -138,7 +225,6 @@ fn findings() -> Vec<Finding> {
         ),
         Err(reason) => finding("compiler", false, reason.clone()),
     };
-    let (dir, why) = place::cache_dir(None);
     let config = sweeper_cache::CacheConfig::new(&dir, 10 << 30);
     let cache = match sweeper_cache::Cache::open(config) {
         Ok(cache) => match cache.warning() {

@@ -13,6 +13,7 @@ pub mod check;
 pub mod plan;
 pub mod why;
 pub mod run;
+pub mod compile;
 pub mod rerun;
 pub mod runs;
 pub mod cache;
@@ -56,7 +57,7 @@ enum Verb {
     /// Validate a manifest
     Check(check::CheckArgs),
     /// Fill the kernel cache ahead
-    Compile(run::CompileArgs),
+    Compile(compile::CompileArgs),
     /// Repeat a recorded run and compare outputs bit by bit, and times
     Rerun(rerun::RerunArgs),
     /// List recorded runs
@@ -103,7 +104,7 @@ pub fn main() -> ExitCode {
         Verb::Plan(args) => plan::plan(&args, &screen),
         Verb::Why(args) => why::why(&args, &screen),
         Verb::Check(args) => check::check(&args, &screen),
-        Verb::Compile(args) => run::compile(&args, &screen),
+        Verb::Compile(args) => compile::compile(&args, &screen),
         Verb::Rerun(args) => rerun::rerun(&args, &screen),
         Verb::Runs(args) => runs::runs(&args, &screen),
         Verb::Show(args) => runs::show(&args, &screen),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use directories::ProjectDirs;
 
+use crate::compile::kernels::Toolchain;
 use crate::manifest::Manifest;
 use crate::manifest::settings::Threads;
 
@@ -38,6 +39,12 @@ pub fn processors() -> (usize, &'static str) {
         std::thread::available_parallelism().map_or(1, usize::from),
         "affinity and control group",
     )
+}
+
+/// The compilers of this machine; `CC` names the C compiler. What a cache's folder remembers of them
+/// need not be read again.
+pub fn toolchain(cache: Option<&Path>) -> Toolchain {
+    Toolchain::find(env::var_os("CC").map(PathBuf::from), cache)
 }
 
 /// Threads that compile.

@@ -1,7 +1,5 @@
 //! `sweeper plan`: what a run would do.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use sweeper_kernels::Refusal;
 use sweeper_kernels::program::{Program, Step};
@@ -10,7 +8,7 @@ use super::exit::Exit;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::{place, why};
-use crate::compile::kernels::{Kernels, Toolchain};
+use crate::compile::kernels::Kernels;
 use crate::device::DeviceIdentity;
 use crate::manifest::Manifest;
 use crate::manifest::settings::Stopping;
@@ -162,7 +160,7 @@ fn show_kernels(plan: &Plan<'_>, screen: &Screen) {
         .exists()
         .then(|| sweeper_cache::Cache::open(config).ok())
         .flatten();
-    let toolchain = Toolchain::find(std::env::var_os("CC").map(PathBuf::from));
+    let toolchain = place::toolchain(cache.as_ref().map(|_| dir.as_path()));
     let kernels = Kernels {
         toolchain: &toolchain,
         cache: cache.as_ref(),

@@ -10,9 +10,11 @@ use serde_json::json;
 
 use super::screen::Screen;
 use crate::compile::kernels::Origin;
+use crate::device::DeviceKind;
 use crate::execute::outcome::Status;
 use crate::execute::protocol::Stage;
 use crate::quantity;
+use crate::run::usage::DeviceUsage;
 use crate::run::{Ended, Event, Progress};
 
 /// A line in a log at most this often.
@@ -92,6 +94,7 @@ impl<'a> Shown<'a> {
                     "written": ended.written,
                     "compiled": ended.compiled,
                     "stopped": ended.stopped,
+                    "usage": ended.usage,
                 })
                 .to_string(),
             );
@@ -127,6 +130,16 @@ impl<'a> Shown<'a> {
             }
         }
         self.screen.line(&format!("{stopped}{did}{counts}"));
+        let is_gpu = |device: &DeviceUsage| device.kind == DeviceKind::Cuda;
+        if ended.usage.devices.iter().any(is_gpu) || self.screen.verbose {
+            let usage = &ended.usage;
+            self.screen.line(&format!(
+                "devices ran programs {} of {:.1} s, and had a block to measure {}",
+                quantity::percent(usage.running),
+                usage.wall_s,
+                quantity::percent(usage.at_work)
+            ));
+        }
         self.screen
             .line(&format!("results: {}", ended.folder.display()));
     }

@@ -8,7 +8,6 @@ use serde_json::json;
 use super::exit::Exit;
 use super::screen::Screen;
 use super::{place, run, runs, settings, worker};
-use crate::compile::kernels::Toolchain;
 use crate::execute::outcome::Status;
 use crate::identity::PointId;
 use crate::manifest::{OverrideOrigin, Overrides};
@@ -85,15 +84,16 @@ fn refuse(
     anyway: bool,
     screen: &Screen,
 ) -> Result<(), Exit> {
-    let device = engine::device_request(manifest).map_err(|error| {
+    let devices = engine::local_devices(manifest).map_err(|error| {
         screen.error(&error.to_string());
         Exit::from(&error)
     })?;
-    let toolchain = Toolchain::find(std::env::var_os("CC").map(std::path::PathBuf::from));
+    let kind = devices[0].kind;
+    let toolchain = place::toolchain(Some(&place::cache_dir(Some(manifest)).0));
     let here = RunIdentity::new(
         manifest.hash(),
-        vec![engine::local_device(&device)],
-        &engine::toolchain_for(device.kind, &toolchain),
+        devices,
+        &engine::toolchain_for(kind, &toolchain),
     );
     let differences = here.differences(&recorded.environment.identity);
     for difference in &differences {

@@ -1,4 +1,4 @@
-//! `sweeper run` and `sweeper compile`.
+//! `sweeper run`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,11 +12,9 @@ use super::progress::Shown;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::{place, plan, worker};
-use crate::compile::kernels::{Kernels, Origin, Toolchain};
 use crate::execute::outcome::Status;
 use crate::manifest::Manifest;
-use crate::plan::Plan;
-use crate::run::{self, Ended, Request, compiling};
+use crate::run::{self, Ended, Request};
 
 /// Arguments of `run`.
 #[derive(Args)]
@@ -126,76 +124,5 @@ fn exit_of(ended: &Ended, request: &Request) -> Exit {
             Exit::Impossible
         }
         () => Exit::Failures,
-    }
-}
-
-/// Arguments of `compile`.
-#[derive(Args)]
-pub struct CompileArgs {
-    #[command(flatten)]
-    manifest: ManifestArgs,
-}
-
-/// Fills the kernel cache with what a manifest needs on this machine.
-pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
-    let manifest = match args.manifest.load(screen) {
-        Ok(manifest) => manifest,
-        Err(exit) => return exit,
-    };
-    let device = match run::device_request(&manifest) {
-        Ok(device) => device,
-        Err(error) => {
-            screen.error(&error.to_string());
-            return Exit::from(&error);
-        }
-    };
-    let plan = Plan::new(&manifest, run::plan_device(&device));
-    let (dir, _) = place::cache_dir(Some(&manifest));
-    let config = sweeper_cache::CacheConfig::new(&dir, manifest.cache.size_bytes);
-    let cache = match sweeper_cache::Cache::open(config) {
-        Ok(cache) => cache,
-        Err(error) => {
-            screen.error(&error.to_string());
-            return Exit::Files;
-        }
-    };
-    let toolchain = Toolchain::find(std::env::var_os("CC").map(PathBuf::from));
-    let kernels = Kernels {
-        toolchain: &toolchain,
-        cache: Some(&cache),
-        device: &run::local_device(&device),
-        limit: manifest.limits.compile_timeout,
-        require_cached: false,
-    };
-    let sources: Vec<_> = plan.kernels.iter().collect();
-    let results = kernels.get_all(
-        &sources,
-        place::compile_threads(&manifest),
-        &|position, result| {
-            let name = compiling::name(sources[position]);
-            match result {
-                Ok(built) if built.origin == Origin::Built => {
-                    screen.note(&format!(
-                        "compiled {name} in {:.0} ms",
-                        built.compile_ns as f64 / 1e6
-                    ));
-                }
-                Ok(_) => {}
-                Err(error) => screen.error(&format!("{name}: {error}")),
-            }
-        },
-    );
-    let built = compiling::count_built(&results);
-    let failed = results.iter().filter(|result| result.is_err()).count();
-    screen.line(&format!(
-        "{} kernels: {built} compiled, {} in the cache before, {failed} failed; {}",
-        results.len(),
-        results.len() - built - failed,
-        dir.display()
-    ));
-    if failed > 0 {
-        Exit::Failures
-    } else {
-        Exit::Fine
     }
 }

@@ -1,7 +1,5 @@
 //! `sweeper why`: why a point is in or out, would be measured again, would be compiled.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use sweeper_cache::{Cache, CacheConfig};
 
@@ -9,7 +7,7 @@ use super::exit::Exit;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::{place, plan};
-use crate::compile::kernels::{Kernels, Toolchain};
+use crate::compile::kernels::Kernels;
 use crate::plan::{Plan, Planned};
 use crate::record::environment::RunIdentity;
 use crate::record::folder::{self, Recorded};
@@ -123,15 +121,15 @@ fn why_measured(plan: &Plan<'_>, point: &Planned, screen: &Screen) {
         return;
     }
     let manifest = plan.manifest();
-    let toolchain = Toolchain::find(std::env::var_os("CC").map(PathBuf::from));
+    let (dir, _) = place::cache_dir(Some(manifest));
+    let toolchain = place::toolchain(dir.exists().then_some(dir.as_path()));
     let device = plan::device(plan);
     let identity = RunIdentity::new(
         manifest.hash(),
-        vec![device.clone()],
+        run::local_devices(manifest).unwrap_or_default(),
         &run::toolchain_for(plan.device.kind, &toolchain),
     );
     screen.line(&why_again(plan, point, &identity));
-    let (dir, _) = place::cache_dir(Some(manifest));
     let config = CacheConfig::new(&dir, manifest.cache.size_bytes);
     let cache = dir.exists().then(|| Cache::open(config).ok()).flatten();
     let kernels = Kernels {

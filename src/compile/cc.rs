@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use sweeper_kernels::program::KernelSource;
 
 use super::CompileError;
+use super::digests::Digests;
 use super::process::{first_line, output, run};
 
 /// How every kernel is compiled. Not `-ffast-math`: gcc then switches the thread that loads the
@@ -52,14 +53,14 @@ impl Cc {
     ///
     /// # Errors
     /// What was tried, and what to install.
-    pub fn find(named: Option<&OsStr>) -> Result<Self, String> {
+    pub fn find(named: Option<&OsStr>, digests: &Digests) -> Result<Self, String> {
         let candidates = match named {
             Some(path) => vec![PathBuf::from(path)],
             None => ["cc", "gcc", "clang"].map(PathBuf::from).to_vec(),
         };
         let mut tried = Vec::new();
         for candidate in candidates {
-            match Cc::at(&candidate) {
+            match Cc::at(&candidate, digests) {
                 Ok(cc) => return Ok(cc),
                 Err(reason) => tried.push(format!("{}: {reason}", candidate.display())),
             }
@@ -70,7 +71,7 @@ impl Cc {
         ))
     }
 
-    fn at(path: &Path) -> Result<Self, String> {
+    fn at(path: &Path, digests: &Digests) -> Result<Self, String> {
         let version = first_line(&output(path, &["--version"])?);
         let machine = first_line(&output(path, &["-dumpmachine"])?);
         let macros = |option: &str| output(path, &[option, "-dM", "-E", "-x", "c", "/dev/null"]);
@@ -78,7 +79,7 @@ impl Cc {
         let mut hasher = Sha256::new();
         hasher.update(&isa);
         for program in [None, Some("cc1"), Some("as"), Some("ld")] {
-            if let Some(digest) = program_digest(path, program) {
+            if let Some(digest) = program_digest(path, program, digests) {
                 hasher.update(digest);
             }
         }
@@ -131,7 +132,7 @@ impl Cc {
 }
 
 /// The digest of one of the compiler's programs (of the driver itself for `None`), where it is a file.
-fn program_digest(driver: &Path, program: Option<&str>) -> Option<[u8; 32]> {
+fn program_digest(driver: &Path, program: Option<&str>, digests: &Digests) -> Option<String> {
     let path = match program {
         None => driver.to_owned(),
         Some(program) => {
@@ -139,8 +140,7 @@ fn program_digest(driver: &Path, program: Option<&str>) -> Option<[u8; 32]> {
             PathBuf::from(first_line(&output(driver, &[&option]).ok()?))
         }
     };
-    let bytes = fs::read(resolve(&path)?).ok()?;
-    Some(Sha256::digest(&bytes).into())
+    digests.of(&resolve(&path)?).ok()
 }
 
 /// A program by its path, or by its name on the search path.
@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn cc() -> Cc {
-        Cc::find(None).expect("these tests need a C compiler")
+        Cc::find(None, &Digests::default()).expect("these tests need a C compiler")
     }
 
     #[test]
@@ -180,7 +180,10 @@ mod tests {
         let first = cc.compile(&source, LONG).unwrap();
         assert!(first.starts_with(b"\x7fELF"));
         assert_eq!(first, cc.compile(&source, LONG).unwrap());
-        assert_eq!(cc.identity, Cc::find(None).unwrap().identity);
+        assert_eq!(
+            cc.identity,
+            Cc::find(None, &Digests::default()).unwrap().identity
+        );
     }
 
     #[test]
@@ -200,7 +203,7 @@ mod tests {
         fs::write(&script, text).unwrap();
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(&script, executable).unwrap();
-        let cc = Cc::find(Some(script.as_os_str())).unwrap();
+        let cc = Cc::find(Some(script.as_os_str()), &Digests::default()).unwrap();
         let limit = Duration::from_millis(100);
         let result = cc.compile(&kernel("int f(void) { return 0; }"), limit);
         assert_eq!(result, Err(CompileError::Timeout { limit }));
@@ -208,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_missing_compiler_says_what_to_install() {
-        let message = Cc::find(Some(OsStr::new("/nowhere/cc"))).unwrap_err();
+        let message = Cc::find(Some(OsStr::new("/nowhere/cc")), &Digests::default()).unwrap_err();
         assert!(message.contains("/nowhere/cc"), "{message}");
         assert!(message.contains("apt-get install"), "{message}");
     }

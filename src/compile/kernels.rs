@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use sweeper_kernels::program::{KernelSource, Language};
 
 use super::CompileError;
 use super::cc::{self, Cc};
+use super::digests::Digests;
 use super::nvrtc::{self, Nvrtc};
 use crate::device::{Artifact, DeviceIdentity, DeviceKind};
 
@@ -29,14 +30,18 @@ pub struct Toolchain {
     /// NVRTC, or why there is none: looked for when it is first asked for, because that reads a
     /// hundred megabytes.
     nvrtc: Arc<OnceLock<Result<Nvrtc, String>>>,
+    digests: Arc<Digests>,
 }
 
 impl Toolchain {
-    /// Looks for compilers. `cc` names the C compiler to use instead of the usual ones.
-    pub fn find(cc: Option<PathBuf>) -> Self {
+    /// Looks for compilers. `cc` names the C compiler to use instead of the usual ones; digests of
+    /// compilers are remembered in the folder of a cache.
+    pub fn find(cc: Option<PathBuf>, cache: Option<&Path>) -> Self {
+        let digests = Digests::remembered_in(cache);
         Toolchain {
-            cc: Cc::find(cc.as_deref().map(std::path::Path::as_os_str)),
+            cc: Cc::find(cc.as_deref().map(Path::as_os_str), &digests),
             nvrtc: Arc::default(),
+            digests: Arc::new(digests),
         }
     }
 
@@ -45,6 +50,7 @@ impl Toolchain {
         Toolchain {
             cc: Err(reason.to_owned()),
             nvrtc: Arc::new(OnceLock::from(Err(reason.to_owned()))),
+            digests: Arc::default(),
         }
     }
 
@@ -53,7 +59,7 @@ impl Toolchain {
     /// # Errors
     /// Why there is none, and what to install.
     pub fn nvrtc(&self) -> Result<&Nvrtc, &str> {
-        let found = self.nvrtc.get_or_init(Nvrtc::find);
+        let found = self.nvrtc.get_or_init(|| Nvrtc::find(&self.digests));
         found.as_ref().map_err(String::as_str)
     }
 
@@ -113,6 +119,8 @@ pub struct Built {
     pub compiler: String,
     /// Why the cache did not take it, if that is so.
     pub warning: Option<Warning>,
+    /// It was found, and another compiler than this machine's made it.
+    pub is_foreign: bool,
 }
 
 /// What a compiler made.
@@ -189,13 +197,15 @@ impl Kernels<'_> {
         };
         if let Err(reason) = self.toolchain.compiler(source.language) {
             return match cache.lookup_any_compiler(&key) {
-                Some(entry) => self.found(&key, &entry),
+                Some(entry) => self.found(&entry),
                 None => Err(CompileError::Unavailable(reason.to_owned())),
             };
         }
         if self.require_cached {
-            return match cache.peek(&key) {
-                Some(entry) => self.found(&key, &entry),
+            // What a login node's compiler made will do where nothing may be compiled; it is said.
+            let own = cache.peek(&key);
+            return match own.or_else(|| cache.lookup_any_compiler(&key)) {
+                Some(entry) => self.found(&entry),
                 None => Err(CompileError::Unavailable(format!(
                     "`{}` is not in the cache, and --require-cached forbids to compile it",
                     source.entry
@@ -203,7 +213,7 @@ impl Kernels<'_> {
             };
         }
         match cache.lookup(&key) {
-            Lookup::Hit(entry) => self.found(&key, &entry),
+            Lookup::Hit(entry) => self.found(&entry),
             Lookup::Miss(slot) => self.build(source, &key, slot),
         }
     }
@@ -250,14 +260,21 @@ impl Kernels<'_> {
         })
     }
 
-    fn found(&self, key: &Key, entry: &Entry) -> Result<Built, CompileError> {
+    fn found(&self, entry: &Entry) -> Result<Built, CompileError> {
         if entry.kind() == Kind::Failure {
             let log = String::from_utf8_lossy(entry.payload()).into_owned();
             return Err(CompileError::Rejected { log });
         }
+        let language = match entry.kind() {
+            Kind::Cubin => Language::Cuda,
+            _ => Language::C,
+        };
+        let compiler = &entry.metadata().compiler;
+        let is_here = self.toolchain.compiler(language).is_ok();
         Ok(Built {
+            is_foreign: is_here && *compiler != self.toolchain.describe(language),
             artifact: Artifact {
-                key: key_text(key),
+                key: entry.name().hex(),
                 bytes: entry.payload().into(),
             },
             origin: Origin::Hit,
@@ -277,6 +294,7 @@ impl Kernels<'_> {
             compile_ns,
             compiler: self.toolchain.describe(source.language),
             warning: None,
+            is_foreign: false,
         }
     }
 
@@ -378,11 +396,7 @@ impl Kernels<'_> {
 
 /// A kernel key in full: the digest of everything but the compiler, then the compiler's.
 pub fn key_text(key: &Key) -> String {
-    format!(
-        "{}{}",
-        hex::encode(key.content().0),
-        &hex::encode(key.compiler().0)[..16]
-    )
+    key.name().hex()
 }
 
 /// Groups equal sources, so that each is compiled once.
@@ -429,7 +443,7 @@ mod tests {
 
     #[test]
     fn a_kernel_is_compiled_once_and_found_without_a_compiler() {
-        let toolchain = Toolchain::find(None);
+        let toolchain = Toolchain::find(None, None);
         with_kernels(&toolchain, |kernels| {
             let kernel = source("int f(void) { return N; }");
             let built = kernels.get(&kernel).unwrap();
@@ -457,7 +471,7 @@ mod tests {
 
     #[test]
     fn refusals_are_remembered_and_require_cached_compiles_nothing() {
-        let toolchain = Toolchain::find(None);
+        let toolchain = Toolchain::find(None, None);
         with_kernels(&toolchain, |kernels| {
             let bad = source("int f(void) { return missing; }");
             assert!(matches!(
@@ -479,7 +493,7 @@ mod tests {
 
     #[test]
     fn all_results_come_in_order() {
-        let toolchain = Toolchain::find(None);
+        let toolchain = Toolchain::find(None, None);
         with_kernels(&toolchain, |kernels| {
             let (good, bad) = (source("int f(void) { return 7; }"), source("nonsense"));
             let results = kernels.get_all(&[&good, &bad, &good], 3, &|_, _| {});

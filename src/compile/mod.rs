@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 pub mod kernels;
 pub mod cc;
 pub mod nvrtc;
+pub mod places;
+pub mod digests;
 pub mod process;
 
 /// Why there is no artifact.

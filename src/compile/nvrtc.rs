@@ -1,9 +1,8 @@
 //! NVRTC: where it is, what it is, and CUDA kernels to cubins.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -12,16 +11,18 @@ use sha2::{Digest, Sha256};
 use sweeper_kernels::program::KernelSource;
 
 use super::CompileError;
+use super::digests::Digests;
+use super::places::{FOLDERS_VARIABLE, children, folders};
 use crate::device::cuda::compiler::{Compilation, Compiler, Refusal, Text};
 
 /// How every kernel is compiled, beside its architecture: the assembler tells what it used.
 pub const OPTIONS: &[&str] = &["--std=c++17", "--ptxas-options=-v"];
 
-/// Names a list of folders that are looked into before all others, separated as in `PATH`.
-pub const FOLDERS_VARIABLE: &str = "SWEEPER_CUDA_LIBS";
+/// What the library's name begins with; its major version follows.
+const NAME: &str = "libnvrtc.so.";
 
-/// Names of the library, the best first.
-const NAMES: [&str; 2] = ["libnvrtc.so.13", "libnvrtc.so.12"];
+/// Major versions that can be used, the best first.
+const MAJORS: [u32; 2] = [13, 12];
 
 /// The compiler recurses over the source; a thread of its own has room for that.
 const STACK_BYTES: usize = 64 << 20;
@@ -36,6 +37,8 @@ pub struct Nvrtc {
     pub version: String,
     /// Digest of its libraries and its version: changes whenever the compiler would.
     pub identity: String,
+    /// Architectures that it compiles for, by number such as 90; empty where it does not say.
+    architectures: Vec<i32>,
 }
 
 impl std::fmt::Debug for Nvrtc {
@@ -50,54 +53,70 @@ impl Nvrtc {
     ///
     /// # Errors
     /// What was found and failed, and what to install.
-    pub fn find() -> Result<Self, String> {
-        Nvrtc::find_in(&folders())
+    pub fn find(digests: &Digests) -> Result<Self, String> {
+        Nvrtc::find_in(&folders(), digests)
     }
 
     /// The first NVRTC in `folders`.
     ///
     /// # Errors
     /// What was found and failed, and what to install.
-    pub fn find_in(folders: &[PathBuf]) -> Result<Self, String> {
+    pub fn find_in(folders: &[PathBuf], digests: &Digests) -> Result<Self, String> {
         let paths = folders
             .iter()
-            .flat_map(|folder| NAMES.map(|name| folder.join(name)));
+            .flat_map(|folder| MAJORS.map(|major| folder.join(format!("{NAME}{major}"))));
         let mut failed = Vec::new();
         for path in paths.filter(|path| path.is_file()) {
-            match Nvrtc::at(path) {
+            match Nvrtc::at(path, digests) {
                 Ok(found) => return Ok(found),
                 Err(reason) => failed.push(reason),
             }
         }
+        failed.extend(others(folders));
         let failed = match failed.as_slice() {
             [] => String::new(),
             _ => format!(" ({})", failed.join("; ")),
         };
         Err(format!(
-            "no {}{failed}: install the CUDA toolkit 13, or `pip install nvidia-cuda-nvrtc==13.0.88`, \
-             or set {FOLDERS_VARIABLE} to the folder that holds it",
-            NAMES[0]
+            "no {NAME}{}{failed}: install the CUDA toolkit 13, or `pip install \
+             nvidia-cuda-nvrtc==13.0.88`, or set {FOLDERS_VARIABLE} to the folder that holds it",
+            MAJORS[0]
         ))
     }
 
-    fn at(path: PathBuf) -> Result<Self, String> {
+    fn at(path: PathBuf, digests: &Digests) -> Result<Self, String> {
         let (compiler, builtins) = Compiler::load(&path)?;
         let (major, minor) = compiler.version()?;
         let version = format!("{major}.{minor}");
         let mut hasher = Sha256::new();
         for part in [&path, &builtins] {
-            let mut file =
-                File::open(part).map_err(|error| format!("{}: {error}", part.display()))?;
-            std::io::copy(&mut file, &mut hasher)
-                .map_err(|error| format!("{}: {error}", part.display()))?;
+            let digest = digests.of(part);
+            hasher.update(digest.map_err(|error| format!("{}: {error}", part.display()))?);
         }
         hasher.update(&version);
         Ok(Nvrtc {
+            architectures: compiler.architectures(),
             compiler: Arc::new(compiler),
             path,
             version,
             identity: hex::encode(hasher.finalize()),
         })
+    }
+
+    /// Why it can't compile for an architecture, if it can't.
+    fn refuses(&self, arch: &str) -> Option<String> {
+        let number = arch.trim_start_matches("sm_");
+        let number = number.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+        let known = &self.architectures;
+        if known.is_empty() || number.parse().is_ok_and(|number| known.contains(&number)) {
+            return None;
+        }
+        let known: Vec<String> = known.iter().map(|number| format!("sm_{number}")).collect();
+        Some(format!(
+            "NVRTC {} does not compile for {arch}; it does for {}",
+            self.version,
+            known.join(", ")
+        ))
     }
 
     /// Compiles one kernel for an architecture, such as `sm_90a`, straight to a cubin.
@@ -112,6 +131,9 @@ impl Nvrtc {
         arch: &str,
         limit: Duration,
     ) -> Result<Compilation, CompileError> {
+        if let Some(reason) = self.refuses(arch) {
+            return Err(CompileError::Unavailable(reason));
+        }
         let files = texts(source)?;
         let options = options(source, arch)?;
         let compiler = Arc::clone(&self.compiler);
@@ -134,6 +156,19 @@ impl Nvrtc {
             )),
         }
     }
+}
+
+/// What is said of libraries in `folders` of versions that can't be used.
+fn others(folders: &[PathBuf]) -> Option<String> {
+    let is_major = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let found = folders.iter().flat_map(|folder| children(folder, NAME));
+    let mut foreign = found.filter_map(|path| {
+        let name = path.file_name()?.to_str()?;
+        let major = name.strip_prefix(NAME).filter(|major| is_major(major))?;
+        let usable = MAJORS.iter().any(|usable| usable.to_string() == major);
+        (!usable).then(|| format!("{} is NVRTC {major}, 13 or 12 is needed", path.display()))
+    });
+    foreign.next()
 }
 
 fn texts(source: &KernelSource) -> Result<Vec<Text>, CompileError> {
@@ -166,59 +201,6 @@ fn zero_ended(text: &str) -> Result<CString, CompileError> {
     })
 }
 
-/// Where NVRTC may be, the likeliest first, each folder once.
-fn folders() -> Vec<PathBuf> {
-    let variable = |name: &str| {
-        let value = std::env::var_os(name).unwrap_or_default();
-        std::env::split_paths(&value)
-            .filter(|path| !path.as_os_str().is_empty())
-            .collect::<Vec<_>>()
-    };
-    let mut found = variable(FOLDERS_VARIABLE);
-    let mut toolkits: Vec<PathBuf> = ["CUDA_HOME", "CUDA_PATH"]
-        .into_iter()
-        .flat_map(&variable)
-        .collect();
-    toolkits.extend(children(Path::new("/usr/local"), "cuda"));
-    let arch = std::env::consts::ARCH;
-    for toolkit in toolkits {
-        found.push(toolkit.join(format!("targets/{arch}-linux/lib")));
-        found.push(toolkit.join("lib64"));
-    }
-    found.extend(variable("LD_LIBRARY_PATH"));
-    found.push(PathBuf::from(format!("/usr/lib/{arch}-linux-gnu")));
-    found.push(PathBuf::from("/usr/lib64"));
-    let mut prefixes: Vec<PathBuf> = ["VIRTUAL_ENV", "CONDA_PREFIX"]
-        .into_iter()
-        .flat_map(&variable)
-        .collect();
-    prefixes.extend(variable("HOME").iter().map(|home| home.join(".local")));
-    prefixes.extend(["/usr/local", "/usr", "/opt/conda"].map(PathBuf::from));
-    for prefix in prefixes {
-        for python in children(&prefix.join("lib"), "python3") {
-            for packages in ["site-packages", "dist-packages"] {
-                let nvidia = python.join(packages).join("nvidia");
-                found.extend(["cu13/lib", "cuda_nvrtc/lib"].map(|folder| nvidia.join(folder)));
-            }
-        }
-    }
-    let mut seen = BTreeSet::new();
-    found.retain(|folder| seen.insert(folder.clone()));
-    found
-}
-
-/// The folders in `parent` whose names start with `prefix`, the last name first: newer versions.
-fn children(parent: &Path, prefix: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
-        .map(|entry| entry.path())
-        .collect();
-    found.sort();
-    found.reverse();
-    found
-}
-
 /// What the assembler's report says of a cubin's kernels: registers of a thread, and bytes of a
 /// thread's spills and of a block's static shared memory, the greatest of each.
 pub fn resources(log: &str) -> BTreeMap<String, Number> {
@@ -247,6 +229,7 @@ pub fn resources(log: &str) -> BTreeMap<String, Number> {
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
+    use std::fs;
 
     use sweeper_kernels::program::{Language, SourceFile};
     use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Target, registry};
@@ -257,7 +240,7 @@ mod tests {
 
     /// NVRTC, unless there is none here and nobody insists on it.
     fn nvrtc() -> Option<Nvrtc> {
-        match Nvrtc::find() {
+        match Nvrtc::find(&Digests::default()) {
             Ok(nvrtc) => Some(nvrtc),
             Err(reason) => {
                 let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
@@ -325,28 +308,33 @@ mod tests {
             Ok(_) => panic!("it was compiled"),
         }
         match nvrtc.compile(&copy("sm_80"), "sm_1", LONG) {
-            Err(CompileError::Rejected { log }) => {
-                assert!(log.contains("gpu-architecture"), "{log}");
+            Err(CompileError::Unavailable(reason)) => {
+                assert!(reason.contains("sm_90"), "{reason}");
             }
             _ => panic!("there is no sm_1"),
         }
     }
 
     #[test]
-    fn a_missing_library_says_what_to_install() {
+    fn what_is_missing_is_said_and_what_to_install() {
         let folder = tempfile::tempdir().unwrap();
         let folders = [folder.path().to_owned(), PathBuf::from("/nowhere")];
-        let message = Nvrtc::find_in(&folders).unwrap_err();
-        assert!(
-            message.contains("pip install nvidia-cuda-nvrtc"),
-            "{message}"
-        );
-        fs::write(folder.path().join(NAMES[0]), "no library").unwrap();
-        let message = Nvrtc::find_in(&folders).unwrap_err();
-        assert!(message.contains(NAMES[0]), "{message}");
-        assert!(message.contains(FOLDERS_VARIABLE), "{message}");
+        let message = || Nvrtc::find_in(&folders, &Digests::default()).unwrap_err();
+        let holds = |message: &str, words: &[&str]| {
+            for word in words {
+                assert!(message.contains(word), "{word}: {message}");
+            }
+        };
+        holds(&message(), &["pip install nvidia-cuda-nvrtc"]);
+        fs::write(folder.path().join("libnvrtc.so.11"), "old").unwrap();
+        holds(&message(), &["is NVRTC 11, 13 or 12 is needed"]);
+        fs::write(folder.path().join("libnvrtc.so.13"), "no library").unwrap();
         let path = folder.path().to_string_lossy().into_owned();
-        assert!(message.contains(&path), "{message}");
+        holds(&message(), &["libnvrtc.so.13", FOLDERS_VARIABLE, &path]);
+        let Some(nvrtc) = nvrtc() else { return };
+        let copy = folder.path().join(nvrtc.path.file_name().unwrap());
+        fs::copy(&nvrtc.path, copy).unwrap();
+        holds(&message(), &["is not beside it", "libnvrtc-builtins.so."]);
     }
 
     #[test]

@@ -17,6 +17,11 @@ use sweeper_kernels::{Program, Target, Tensors};
 pub mod null;
 pub mod cpu;
 pub mod cuda;
+pub mod clocks;
+pub mod ceilings;
+pub mod watched;
+
+use clocks::Clocks;
 
 /// What kind of device it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -128,12 +133,31 @@ pub struct Sample {
     pub elapsed_ns: f64,
     /// How often the timed steps ran in it.
     pub iterations: u32,
+    /// The device did not wait until all was queued: the time may hold some of the host's.
+    pub is_ungated: bool,
+    /// How the device was doing, where it can be asked.
+    pub clocks: Option<Clocks>,
 }
 
 impl Sample {
+    /// A sample of which nothing else is known.
+    pub fn new(elapsed_ns: f64, iterations: u32) -> Self {
+        Sample {
+            elapsed_ns,
+            iterations,
+            is_ungated: false,
+            clocks: None,
+        }
+    }
+
     /// Time of one iteration, in nanoseconds.
     pub fn per_iteration_ns(&self) -> f64 {
         self.elapsed_ns / f64::from(self.iterations)
+    }
+
+    /// True if the device held its clocks back while it was taken.
+    pub fn is_throttled(&self) -> bool {
+        self.clocks.is_some_and(Clocks::is_throttled)
     }
 }
 

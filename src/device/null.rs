@@ -29,10 +29,20 @@ const DEFAULT_SCRIPT: Script = Script {
 
 impl Default for Null {
     fn default() -> Self {
+        Null::unit(0)
+    }
+}
+
+impl Null {
+    /// One of several units that are pretended; the first is the only one where there is one.
+    pub fn unit(ordinal: u32) -> Self {
         let identity = DeviceIdentity {
             kind: DeviceKind::Null,
             name: "null".to_owned(),
-            unit: String::new(),
+            unit: match ordinal {
+                0 => String::new(),
+                other => format!("unit-{other}"),
+            },
             details: [("arch".to_owned(), "none".to_owned())].into(),
         };
         Null {
@@ -84,10 +94,7 @@ impl Device for Null {
         scripted.samples += 1;
         let factor = 1.0 + scripted.script.noise * (2.0 * unit - 1.0);
         let elapsed_ns = scripted.script.time_ns * factor * f64::from(iterations);
-        Ok(Sample {
-            elapsed_ns,
-            iterations,
-        })
+        Ok(Sample::new(elapsed_ns, iterations))
     }
 
     fn results(

@@ -7,6 +7,7 @@ use sweeper_kernels::check::Check;
 use sweeper_kernels::program::{Role, Totals};
 
 use crate::device::DeviceMemory;
+use crate::device::clocks::ClockSummary;
 
 pub use crate::status::Status;
 
@@ -45,6 +46,12 @@ pub enum Flag {
     WideInterval,
     /// One sample is shorter than a thousand ticks of the clock.
     CoarseClock,
+    /// The device did not wait until a sample was queued: times may hold some of the host's.
+    Ungated,
+    /// The device held its clocks back in a sample that was kept.
+    Throttled,
+    /// The median is below what the device's measured ceilings allow.
+    AboveRoofline,
     /// The device's account of memory and the program's differ by more than 1 % and 2 MiB.
     MemoryMismatch,
 }
@@ -56,6 +63,9 @@ impl Flag {
             Flag::Unsteady => "unsteady",
             Flag::WideInterval => "wide_interval",
             Flag::CoarseClock => "coarse_clock",
+            Flag::Ungated => "ungated",
+            Flag::Throttled => "throttled",
+            Flag::AboveRoofline => "above_roofline",
             Flag::MemoryMismatch => "memory_mismatch",
         }
     }
@@ -97,6 +107,9 @@ pub struct Measurement {
     pub flops: f64,
     /// The least bytes that must be moved.
     pub compulsory_bytes: f64,
+    /// How the device was doing, where it can be asked.
+    #[serde(default)]
+    pub clocks: Option<ClockSummary>,
     /// What else to know.
     pub flags: Vec<Flag>,
 }

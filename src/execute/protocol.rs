@@ -2,12 +2,14 @@
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sweeper_kernels::{Dtype, Phase, Value};
 
 use super::outcome::{Outcome, Status};
+use crate::device::ceilings::Ceilings;
 use crate::device::{Artifact, DeviceIdentity, DeviceKind, Script};
 use crate::manifest::settings::{Order, Stopping, Warmup};
 
@@ -25,6 +27,8 @@ pub struct DeviceRequest {
     pub threads: u32,
     /// Flush the second-level cache before whatever is timed, on a GPU.
     pub cold: bool,
+    /// Launch what is timed as one graph, on a GPU.
+    pub graph: bool,
 }
 
 /// How samples are taken.
@@ -93,6 +97,8 @@ pub enum Request {
     Open(DeviceRequest),
     /// Measure.
     Measure(Box<Block>),
+    /// Measure what the device can do, with the kernels of its probes in their order.
+    Calibrate(Vec<Option<Artifact>>),
 }
 
 /// What a worker says.
@@ -117,7 +123,12 @@ pub enum Event {
         outcome: Outcome,
     },
     /// All points of the block are.
-    BlockDone,
+    BlockDone {
+        /// How long the device was running programs, by the host's clock.
+        running: Duration,
+    },
+    /// What the device can do, or why that is not known.
+    Calibrated(Result<Ceilings, String>),
 }
 
 /// What a worker does at the moment.
@@ -194,7 +205,9 @@ mod tests {
                 stage: Stage::Check,
             },
             Event::Finished { number: 3, outcome },
-            Event::BlockDone,
+            Event::BlockDone {
+                running: Duration::from_millis(7),
+            },
         ];
         let mut stream = Vec::new();
         for event in &sent {

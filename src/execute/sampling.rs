@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::outcome::Flag;
+use crate::device::clocks::{ClockSummary, Clocks};
 use crate::device::{Device, DeviceError, Prepared, Sample};
 use crate::manifest::settings::{Stopping, Warmup};
 use crate::stats::{Summary, is_steady};
@@ -16,6 +17,8 @@ const SIZING_SAMPLES: u32 = 4;
 const ENOUGH_WARMUP_NS: f64 = 20e6;
 /// After that, two samples in a row that differ by less than this are steady.
 const STEADY_RATIO: f64 = 1.05;
+/// A sample that was throttled is taken again so often at most; then it is kept, and flagged.
+const MAX_REPEATS: usize = 3;
 /// Samples that show a trend for this long are measured all the same, and flagged.
 const MAX_WARMUP_NS: f64 = 200e6;
 
@@ -26,6 +29,8 @@ pub struct Sampler {
     warmup_samples: u32,
     samples_ns: Vec<f64>,
     spent_ns: f64,
+    is_ungated: bool,
+    readings: Vec<Clocks>,
     flags: Vec<Flag>,
 }
 
@@ -59,6 +64,8 @@ impl Sampler {
             warmup_samples: 1,
             samples_ns: Vec::new(),
             spent_ns: 0.0,
+            is_ungated: false,
+            readings: Vec::new(),
             flags: Vec::new(),
         };
         sampler.warm_up(device, warmup, first_ns)?;
@@ -97,13 +104,23 @@ impl Sampler {
         Ok(())
     }
 
-    /// Takes one sample.
+    /// Takes one sample; again a few times if the device held its clocks back meanwhile.
     ///
     /// # Errors
     /// Those of [`Device::sample`].
     pub fn take(&mut self, device: &mut dyn Device) -> Result<(), DeviceError> {
-        let (sample, spent_ns) = self.sample(device)?;
+        let (mut sample, mut spent_ns) = self.sample(device)?;
+        for _ in 0..MAX_REPEATS {
+            if !sample.is_throttled() {
+                break;
+            }
+            let (again, again_ns) = self.sample(device)?;
+            sample = again;
+            spent_ns += again_ns;
+        }
         self.spent_ns += spent_ns;
+        self.is_ungated |= sample.is_ungated;
+        self.readings.extend(sample.clocks);
         self.samples_ns.push(sample.per_iteration_ns());
         Ok(())
     }
@@ -165,7 +182,14 @@ impl Sampler {
         if shortest * f64::from(self.iterations) < 0.5 * wanted_ns {
             self.flags.push(Flag::CoarseClock);
         }
+        if self.is_ungated {
+            self.flags.push(Flag::Ungated);
+        }
+        if self.readings.iter().any(|reading| reading.is_throttled()) {
+            self.flags.push(Flag::Throttled);
+        }
         Taken {
+            clocks: ClockSummary::of(&self.readings),
             samples_ns: self.samples_ns,
             iterations: self.iterations,
             warmup_samples: self.warmup_samples,
@@ -193,6 +217,8 @@ pub struct Taken {
     pub iterations: u32,
     /// Samples before the first that counts.
     pub warmup_samples: u32,
+    /// How the device was doing, where it can be asked.
+    pub clocks: Option<ClockSummary>,
     /// What to know.
     pub flags: Vec<Flag>,
 }

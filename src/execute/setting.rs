@@ -288,6 +288,7 @@ impl<'a> Setting<'a> {
         measurement.samples_ns = taken.samples_ns;
         measurement.iterations = taken.iterations;
         measurement.warmup_samples = taken.warmup_samples;
+        measurement.clocks = taken.clocks;
         measurement.flags.extend(taken.flags);
         Outcome::measured(measurement)
     }

@@ -5,13 +5,14 @@ use std::fmt;
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::outcome::{Outcome, Status};
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
+use crate::device::ceilings::Ceilings;
 use crate::device::{Artifact, DeviceIdentity};
 
 /// How a worker is started.
@@ -47,6 +48,15 @@ pub trait Observer {
 /// How often a wait looks whether it should stop.
 const TICK: Duration = Duration::from_millis(50);
 
+/// How long a worker has to open its device: a driver that has just lost a process takes a while.
+const OPENING_LIMIT: Duration = Duration::from_secs(120);
+
+/// How long measuring what a device can do may take.
+const CALIBRATION_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a killed process may take to go: one that hangs in a driver is left to the system.
+const LEAVING_LIMIT: Duration = Duration::from_secs(10);
+
 /// The most of a worker's last words that is kept, in bytes.
 const LAST_WORDS_BYTES: usize = 4096;
 
@@ -58,6 +68,18 @@ pub struct Supervisor {
     identity: DeviceIdentity,
     /// How long a worker may be silent.
     limit: Duration,
+    usage: Usage,
+}
+
+/// What a device's time was used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Blocks that were measured, in whole or in part.
+    pub blocks: u32,
+    /// How long a worker had a block.
+    pub at_work: Duration,
+    /// How long the device ran programs, by workers that lived to say so.
+    pub running: Duration,
 }
 
 impl Supervisor {
@@ -77,7 +99,27 @@ impl Supervisor {
             worker: Some(worker),
             identity,
             limit,
+            usage: Usage::default(),
         })
+    }
+
+    /// What the device's time was used for so far.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// Measures what the device can do, with the kernels of its probes in their order.
+    ///
+    /// # Errors
+    /// Why that is not known. The next block is measured all the same.
+    pub fn calibrate(&mut self, kernels: Vec<Option<Artifact>>) -> Result<Ceilings, String> {
+        let worker = self.worker().map_err(|error| error.to_string())?;
+        let measured = worker.calibrate(kernels);
+        // A worker that failed at it may be in any state.
+        if measured.is_err() {
+            self.worker = None;
+        }
+        measured
     }
 
     /// The device.
@@ -96,7 +138,21 @@ impl Supervisor {
         artifacts: &[Artifact],
         observer: &mut dyn Observer,
     ) -> Result<(), WorkerError> {
+        let start = Instant::now();
+        let measured = self.measure_parts(block, artifacts, observer);
+        self.usage.blocks += 1;
+        self.usage.at_work += start.elapsed();
+        measured
+    }
+
+    fn measure_parts(
+        &mut self,
+        block: &Block,
+        artifacts: &[Artifact],
+        observer: &mut dyn Observer,
+    ) -> Result<(), WorkerError> {
         let limit = self.limit;
+        let mut has_died_idle = false;
         let mut left: BTreeSet<u32> = block.points.iter().map(|point| point.number).collect();
         while !left.is_empty() && !observer.is_stopped() {
             let mut part = block.clone();
@@ -105,8 +161,17 @@ impl Supervisor {
             part.artifacts = worker.not_sent(artifacts);
             let ending = worker.measure(part, limit, &mut left, observer);
             let (culprit, status, reason) = match ending {
-                Ending::Done => return Ok(()),
+                Ending::Done(running) => {
+                    self.usage.running += running;
+                    return Ok(());
+                }
                 Ending::Stopped => break,
+                // It died before it began: no point is to blame, unless it happens again.
+                Ending::Died(None, _) if !has_died_idle => {
+                    has_died_idle = true;
+                    self.worker = None;
+                    continue;
+                }
                 Ending::Died(culprit, reason) => (culprit, Status::Crashed, reason),
                 Ending::Silent(culprit) => {
                     let reason = format!("no progress within {limit:?}");
@@ -137,7 +202,7 @@ impl Supervisor {
 
 /// How a block ended in one worker.
 enum Ending {
-    Done,
+    Done(Duration),
     Stopped,
     Died(Option<u32>, String),
     Silent(Option<u32>),
@@ -191,9 +256,12 @@ impl Worker {
             sent: HashSet::new(),
         };
         send(&mut worker.requests, &Request::Open(device.clone()))?;
-        match worker.events.recv() {
+        match worker.events.recv_timeout(OPENING_LIMIT) {
             Ok(Ok(Some(Event::Ready(identity)))) => Ok((worker, identity)),
             Ok(Ok(Some(Event::NotReady(reason)))) => Err(WorkerError::NoDevice(reason)),
+            Err(RecvTimeoutError::Timeout) => Err(WorkerError::NoDevice(format!(
+                "the device did not open within {OPENING_LIMIT:?}"
+            ))),
             _ => Err(WorkerError::NoDevice(worker.obituary().to_string())),
         }
     }
@@ -202,6 +270,18 @@ impl Worker {
     fn not_sent(&mut self, artifacts: &[Artifact]) -> Vec<Artifact> {
         let new = |artifact: &&Artifact| self.sent.insert(artifact.key.clone());
         artifacts.iter().filter(new).cloned().collect()
+    }
+
+    fn calibrate(&mut self, kernels: Vec<Option<Artifact>>) -> Result<Ceilings, String> {
+        send(&mut self.requests, &Request::Calibrate(kernels))
+            .map_err(|_| self.obituary().to_string())?;
+        match self.events.recv_timeout(CALIBRATION_LIMIT) {
+            Ok(Ok(Some(Event::Calibrated(measured)))) => measured,
+            Err(RecvTimeoutError::Timeout) => {
+                Err(format!("no answer within {CALIBRATION_LIMIT:?}"))
+            }
+            _ => Err(self.obituary().to_string()),
+        }
     }
 
     fn measure(
@@ -239,8 +319,8 @@ impl Worker {
                         observer.finished(number, outcome);
                     }
                 }
-                Event::BlockDone => return Ending::Done,
-                Event::Ready(_) | Event::NotReady(_) => {}
+                Event::BlockDone { running } => return Ending::Done(running),
+                Event::Ready(_) | Event::NotReady(_) | Event::Calibrated(_) => {}
             }
             if observer.is_stopped() {
                 return Ending::Stopped;
@@ -257,8 +337,7 @@ impl Worker {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let _ = self.child.kill();
-        let status = self.child.wait().ok();
+        let status = end(&mut self.child);
         let words = self
             .last_words
             .lock()
@@ -274,10 +353,22 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A process that is gone already can't be killed; that is as well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
+}
+
+/// Kills a process and waits for it, for as long as that can take.
+fn end(child: &mut Child) -> Option<ExitStatus> {
+    // A process that is gone already can't be killed; that is as well.
+    let _ = child.kill();
+    let start = Instant::now();
+    while start.elapsed() < LEAVING_LIMIT {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    None
 }
 
 struct Obituary {

@@ -7,9 +7,10 @@ use super::block::{self, Listener};
 use super::outcome::Outcome;
 use super::protocol::{DeviceRequest, Event, Request, Stage, receive, send};
 use crate::device::cpu::Cpu;
-use crate::device::cuda::Cuda;
+use crate::device::cuda::{Cuda, Mode};
 use crate::device::null::Null;
-use crate::device::{Artifact, Device, DeviceError, DeviceKind};
+use crate::device::watched::Watched;
+use crate::device::{Artifact, Device, DeviceError, DeviceKind, ceilings};
 
 /// Serves requests until the stream ends.
 ///
@@ -24,11 +25,23 @@ pub fn serve(requests: impl Read, mut events: impl Write) -> io::Result<()> {
         Ok(device) => device,
         Err(error) => return send(&mut events, &Event::NotReady(error.to_string())),
     };
+    let threads = request.threads;
     send(&mut events, &Event::Ready(device.identity().clone()))?;
     let mut artifacts: HashMap<String, Artifact> = HashMap::new();
     while let Some(request) = receive(&mut requests)? {
-        let Request::Measure(mut block) = request else {
-            return Err(io::Error::other("the device is open already"));
+        let mut block = match request {
+            Request::Measure(block) => block,
+            Request::Calibrate(kernels) => {
+                let measured = ceilings::measure(device.as_mut(), threads, &kernels);
+                let lost = matches!(measured, Err(DeviceError::Lost(_)));
+                let measured = measured.map_err(|error| error.to_string());
+                send(&mut events, &Event::Calibrated(measured))?;
+                if lost {
+                    return Err(io::Error::other("the device is lost"));
+                }
+                continue;
+            }
+            Request::Open(_) => return Err(io::Error::other("the device is open already")),
         };
         for artifact in std::mem::take(&mut block.artifacts) {
             artifacts.insert(artifact.key.clone(), artifact);
@@ -37,12 +50,14 @@ pub fn serve(requests: impl Read, mut events: impl Write) -> io::Result<()> {
             events: &mut events,
             broken: None,
         };
-        let measured = block::measure(&block, &artifacts, device.as_mut(), &mut reporter);
+        let mut watched = Watched::new(device.as_mut());
+        let measured = block::measure(&block, &artifacts, &mut watched, &mut reporter);
+        let running = watched.running();
         if let Some(error) = reporter.broken {
             return Err(error);
         }
         measured.map_err(io::Error::other)?;
-        send(&mut events, &Event::BlockDone)?;
+        send(&mut events, &Event::BlockDone { running })?;
     }
     Ok(())
 }
@@ -57,8 +72,14 @@ pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
             let device = Cpu::new(request.threads as usize)?;
             Ok(Box::new(if request.cold { device.cold() } else { device }))
         }
-        DeviceKind::Null => Ok(Box::new(Null::default())),
-        DeviceKind::Cuda => Ok(Box::new(Cuda::open(request.ordinal, request.cold)?)),
+        DeviceKind::Null => Ok(Box::new(Null::unit(request.ordinal))),
+        DeviceKind::Cuda => {
+            let mode = Mode {
+                cold: request.cold,
+                graph: request.graph,
+            };
+            Ok(Box::new(Cuda::open(request.ordinal, mode)?))
+        }
     }
 }
 

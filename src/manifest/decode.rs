@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::diagnostics::Code;
 use super::section::{Context, Section};
 use super::settings::{
-    CacheSettings, Canonical, DeviceSettings, DeviceUse, EXPORTS, GB, L2, Limits, Measure, Order,
-    Output, PLOTS, PlanSettings, PlotFormat, Plots, Stopping, Threads, Warmup,
+    CacheSettings, Canonical, DeviceSettings, DeviceUse, EXPORTS, GB, L2, Launching, Limits,
+    Measure, Order, Output, PLOTS, PlanSettings, PlotFormat, Plots, Stopping, Threads, Warmup,
 };
 use super::tree::{Node, Raw};
 
@@ -264,12 +264,14 @@ pub(super) fn measure(cx: &mut Context<'_>, section: &mut Section<'_>) -> Measur
         }
     });
     let l2 = section.or(cx, "l2", L2::Auto, Context::word);
+    let mode = section.or(cx, "mode", Launching::Launch, Context::word);
     let verify = section.or(cx, "verify", true, Context::boolean);
     section.finish(cx, &[]);
     Measure {
         stopping,
         warmup,
         l2,
+        mode,
         verify,
     }
 }

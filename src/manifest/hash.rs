@@ -65,6 +65,7 @@ fn measure(encoder: &mut Encoder, manifest: &Manifest) {
     };
     encoder
         .text("l2", measure.l2.word())
+        .text("mode", measure.mode.word())
         .value("verify", &Value::Bool(measure.verify));
 }
 

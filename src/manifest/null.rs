@@ -14,6 +14,7 @@ pub(super) struct WireNull {
     pub(super) time_ns: WireText,
     pub(super) memory_bytes: Option<WireText>,
     pub(super) noise: f64,
+    pub(super) units: u32,
     pub(super) outcomes: Vec<(WireText, Status)>,
 }
 
@@ -26,6 +27,8 @@ pub struct NullDevice {
     pub memory_bytes: Option<Arc<str>>,
     /// Relative standard deviation of samples.
     pub noise: f64,
+    /// How many devices it pretends to be; no part of any identity but the devices' own.
+    pub units: u32,
     /// Conditions with the status they lead to; the first that holds decides.
     pub outcomes: Vec<(Arc<str>, Status)>,
 }
@@ -45,6 +48,9 @@ impl WireNull {
             cx.report(Code::OutOfBounds, node.at, "`noise` is out of bounds")
                 .label("from 0 to less than 1");
             None
+        });
+        let units = section.or(cx, "units", 1, |cx, node, key| {
+            u32::try_from(cx.integer(node, key, 1, 64)?).ok()
         });
         let mut outcomes = Vec::new();
         match section.take(cx, "outcomes").map(|node| (&node.raw, node)) {
@@ -69,6 +75,7 @@ impl WireNull {
             time_ns: time_ns?,
             memory_bytes,
             noise,
+            units,
             outcomes,
         })
     }
@@ -88,6 +95,7 @@ impl WireNull {
             time_ns: text(&self.time_ns),
             memory_bytes: self.memory_bytes.as_ref().map(text),
             noise: self.noise,
+            units: self.units,
             outcomes: self
                 .outcomes
                 .iter()

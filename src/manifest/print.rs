@@ -280,6 +280,7 @@ impl Printer<'_> {
         };
         self.key("measure", "warmup", &warmup);
         self.key("measure", "l2", &text(measure.l2.word()));
+        self.key("measure", "mode", &text(measure.mode.word()));
         self.key("measure", "verify", &measure.verify.to_string());
     }
 
@@ -344,6 +345,7 @@ impl Printer<'_> {
             self.key("null", "memory_bytes", &text(memory));
         }
         self.key("null", "noise", &float(null.noise));
+        self.key("null", "units", &null.units.to_string());
         let outcomes = null.outcomes.iter().map(|(when, status)| {
             let cells = [
                 format!("when = {}", text(when)),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use sweeper_kernels::Phase;
 use sweeper_kernels::workload::{ParameterKind, WorkloadInfo};
 
-use super::settings::{EXPORTS, L2, Order, PLOTS, PlotFormat, Word};
+use super::settings::{EXPORTS, L2, Launching, Order, PLOTS, PlotFormat, Word};
 use crate::status::Status;
 
 /// The JSON Schema of manifests for these workloads.
@@ -141,6 +141,7 @@ fn measure() -> Value {
             "max_seconds": positive(),
             "warmup": { "anyOf": [{ "const": "auto" }, whole(0)] },
             "l2": words::<L2>(),
+            "mode": described(words::<Launching>(), "how a GPU is told what to do"),
             "verify": { "type": "boolean" },
         }),
         &[],
@@ -175,6 +176,7 @@ fn null_device() -> Value {
             "time_ns": expression(),
             "memory_bytes": expression(),
             "noise": { "type": "number", "minimum": 0, "exclusiveMaximum": 1 },
+            "units": described(whole(1), "devices to pretend"),
             "outcomes": { "type": "array", "items": outcome },
         }),
         &["time_ns"],

@@ -104,6 +104,8 @@ pub struct Measure {
     pub warmup: Warmup,
     /// State of the second-level cache at the start of a sample.
     pub l2: L2,
+    /// How a GPU is told what to do.
+    pub mode: Launching,
     /// Check outputs against the oracle.
     pub verify: bool,
 }
@@ -144,6 +146,15 @@ pub enum L2 {
     Cold,
     /// As the previous sample left it.
     Hot,
+}
+
+/// How a GPU is told what to do in a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launching {
+    /// Launch by launch.
+    Launch,
+    /// As one CUDA graph.
+    Graph,
 }
 
 /// `[limits]`: what a sweep may use; no part of any identity.
@@ -268,6 +279,11 @@ impl Word for Order {
 impl Word for L2 {
     const WORDS: &'static [(&'static str, Self)] =
         &[("auto", L2::Auto), ("cold", L2::Cold), ("hot", L2::Hot)];
+}
+
+impl Word for Launching {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("launch", Launching::Launch), ("graph", Launching::Graph)];
 }
 
 impl Word for PlotFormat {

@@ -15,7 +15,7 @@ use crate::device::DeviceKind;
 use crate::grid::{Grid, Point};
 use crate::identity::{Conditions, PointId, ProblemId, point_id};
 use crate::manifest::Manifest;
-use crate::manifest::settings::{self, L2};
+use crate::manifest::settings::{self, L2, Launching};
 
 pub mod canonical;
 pub mod published;
@@ -210,7 +210,8 @@ pub fn conditions(manifest: &Manifest, kind: DeviceKind) -> Conditions {
     };
     Conditions {
         cold,
-        graph: false,
+        // Nothing but a GPU knows graphs.
+        graph: kind == DeviceKind::Cuda && manifest.measure.mode == Launching::Graph,
         threads: manifest.device.threads,
     }
 }

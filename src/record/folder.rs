@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use super::environment::Environment;
 use super::exports;
 use super::journal::{Contents, Journal, JournalError};
@@ -104,6 +106,18 @@ impl RunFolder {
         let temporary = self.path.join(format!(".{name}.new"));
         let written = fs::write(&temporary, content).and_then(|()| fs::rename(&temporary, &path));
         written.map_err(|error| FolderError::Io { path, error })
+    }
+
+    /// Writes a file of the folder as JSON.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), FolderError> {
+        let bytes = serde_json::to_vec_pretty(value).map_err(|error| FolderError::Io {
+            path: self.path.join(name),
+            error: error.into(),
+        })?;
+        self.write(name, &bytes)
     }
 
     /// Makes the tables and exports from rows.

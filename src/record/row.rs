@@ -48,12 +48,21 @@ pub struct Row {
     pub device: DeviceKind,
     /// The product's name, and the unit where there are several.
     pub device_name: String,
+    /// State of the second-level cache at the start of a sample: `cold` or `hot`.
+    #[serde(default)]
+    pub l2: String,
+    /// How the device was told what to do: `launch` or `graph`.
+    #[serde(default)]
+    pub mode: String,
     /// CPU threads of a measured program.
     pub threads: u32,
     /// When the row was made, in seconds since 1970; zero on the null device.
     pub unix_time_s: f64,
     /// What the kernel cache did.
     pub compile: CompileUse,
+    /// The least time that the device's ceilings allow for its work, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roofline_ns: Option<f64>,
     /// What became of it.
     #[serde(flatten)]
     pub outcome: Outcome,
@@ -112,9 +121,12 @@ pub(crate) fn test_row(number: u8, outcome: Outcome) -> Row {
         canonical: [("KC".to_owned(), 12), ("T".to_owned(), 128)].into(),
         device: DeviceKind::Null,
         device_name: "null".to_owned(),
+        l2: "hot".to_owned(),
+        mode: "launch".to_owned(),
         threads: 1,
         unix_time_s: 0.0,
         compile: CompileUse::default(),
+        roofline_ns: None,
         outcome,
     }
 }

@@ -13,10 +13,12 @@ const IDENTITY: [&str; 7] = [
 ];
 
 /// Columns after those of parameters and derived values.
-const RESULT: [&str; 38] = [
+const RESULT: [&str; 48] = [
     "canonical",
     "device",
     "device_name",
+    "l2",
+    "mode",
     "threads",
     "status",
     "reason",
@@ -41,6 +43,10 @@ const RESULT: [&str; 38] = [
     "written_bytes",
     "flops",
     "compulsory_bytes",
+    "flops_per_s",
+    "bytes_per_s",
+    "roofline_ns",
+    "efficiency",
     "peak_allocated_bytes",
     "peak_reserved_bytes",
     "kernels",
@@ -51,6 +57,10 @@ const RESULT: [&str; 38] = [
     "worst_error",
     "worst_tolerance",
     "output_digest",
+    "sm_mhz",
+    "temperature_c",
+    "power_w",
+    "throttled_by",
     "flags",
 ];
 
@@ -146,6 +156,8 @@ fn result(row: &Row) -> Vec<String> {
         canonical.join(" "),
         row.device.name().to_owned(),
         row.device_name.clone(),
+        row.l2.clone(),
+        row.mode.clone(),
         row.threads.to_string(),
         row.outcome.status.to_string(),
         row.outcome.reason.clone().unwrap_or_default(),
@@ -182,8 +194,11 @@ fn statistics(row: &Row) -> Vec<String> {
 
 fn program(row: &Row) -> Vec<String> {
     let Some(found) = &row.outcome.measurement else {
-        return vec![String::new(); 12];
+        return vec![String::new(); 16];
     };
+    let median_ns = row.summary().map(|summary| summary.median);
+    let per_s = |amount: f64| text(median_ns.map(|median_ns| amount / median_ns * 1e9).as_ref());
+    let efficiency = row.roofline_ns.zip(median_ns);
     vec![
         found.iterations.to_string(),
         found.warmup_samples.to_string(),
@@ -192,6 +207,14 @@ fn program(row: &Row) -> Vec<String> {
         found.totals.written_bytes.to_string(),
         found.flops.to_string(),
         found.compulsory_bytes.to_string(),
+        per_s(found.flops),
+        per_s(found.compulsory_bytes),
+        text(row.roofline_ns.as_ref()),
+        text(
+            efficiency
+                .map(|(roofline_ns, median_ns)| roofline_ns / median_ns)
+                .as_ref(),
+        ),
         found.device_memory.peak_allocated_bytes.to_string(),
         found.device_memory.peak_reserved_bytes.to_string(),
         row.compile.kernels.to_string(),
@@ -202,8 +225,9 @@ fn program(row: &Row) -> Vec<String> {
 
 fn judgement(row: &Row) -> Vec<String> {
     let Some(found) = &row.outcome.measurement else {
-        return vec![String::new(); 6];
+        return vec![String::new(); 10];
     };
+    let clocks = found.clocks.as_ref();
     let worst = found.check.as_ref().and_then(|check| check.worst());
     let flags: Vec<&str> = found.flags.iter().map(|flag| flag.name()).collect();
     vec![
@@ -212,6 +236,12 @@ fn judgement(row: &Row) -> Vec<String> {
         text(worst.map(|worst| &worst.error)),
         text(worst.map(|worst| &worst.tolerance)),
         found.output_digest.clone().unwrap_or_default(),
+        text(clocks.map(|clocks| &clocks.sm_mhz)),
+        text(clocks.map(|clocks| &clocks.temperature_c)),
+        text(clocks.map(|clocks| &clocks.power_w)),
+        clocks
+            .map(|clocks| clocks.throttled_by.join(" "))
+            .unwrap_or_default(),
         flags.join(" "),
     ]
 }

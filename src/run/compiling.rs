@@ -39,8 +39,15 @@ pub fn count_built(results: &[Result<Built, CompileError>]) -> usize {
     results.iter().filter(is_built).count()
 }
 
-/// The first reason for which the cache did not take a kernel.
-pub fn first_warning(results: &[Result<Built, CompileError>]) -> Option<String> {
-    let mut built = results.iter().flatten();
-    built.find_map(|built| built.warning.as_ref().map(ToString::to_string))
+/// What to say of a kernel: the cache did not take it, or holds another compiler's.
+pub fn warning(result: &Result<Built, CompileError>) -> Option<String> {
+    let built = result.as_ref().ok()?;
+    if built.is_foreign {
+        return Some(format!(
+            "kernels in the cache were made by {}, which is not this machine's compiler; \
+             --require-cached takes them all the same",
+            built.compiler
+        ));
+    }
+    built.warning.as_ref().map(ToString::to_string)
 }

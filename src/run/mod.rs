@@ -1,37 +1,47 @@
 //! A run: plan, compile, measure, record. What is finished is not done again.
 //!
-//! [`compiling`] fills the list of artifacts, [`rows`] turns outcomes into rows, [`pruning`] learns
-//! from failures; this file is the order of events.
+//! [`devices`] says on what, [`calibration`] how fast that can be; [`compiling`] opens the cache,
+//! [`schedule`] deals out blocks, [`rows`] turns outcomes into rows, [`pruning`] learns from failures,
+//! [`usage`] says how busy devices were; this file is the order of events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-
-use sweeper_kernels::Target;
+use std::time::Duration;
 
 use crate::compile::CompileError;
-use crate::compile::kernels::{Built, Toolchain};
-use crate::device::null::Null;
-use crate::device::{Device, DeviceIdentity, DeviceKind, cpu, cuda};
+use crate::compile::kernels::{Built, Kernels, Toolchain};
+use crate::device::{DeviceIdentity, DeviceKind};
 use crate::execute::outcome::Status;
 use crate::execute::protocol::{DeviceRequest, Stage};
-use crate::execute::supervisor::{Supervisor, WorkerCommand, WorkerError};
+use crate::execute::supervisor::{Supervisor, Usage, WorkerCommand, WorkerError};
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
-use crate::manifest::settings::DeviceUse;
-use crate::plan::{Outline, Plan, PlanDevice, conditions};
+use crate::plan::{Outline, Plan};
 use crate::record::environment::{Environment, RunIdentity, surroundings};
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::row::Row;
 
+pub mod devices;
+pub mod calibration;
 pub mod compiling;
+pub mod schedule;
 pub mod pruning;
 pub mod rows;
+pub mod usage;
+mod blocks;
+mod workers;
 mod session;
 
+pub use devices::{
+    device_request, device_requests, local_device, local_devices, plan_device, toolchain_for,
+};
+
+use calibration::Calibrator;
 use pruning::Pruner;
-use rows::RowMaker;
+use rows::{Measured, RowMaker};
 use session::Session;
+use usage::RunUsage;
 
 /// What a run is asked for, beside its manifest.
 pub struct Request {
@@ -124,6 +134,8 @@ pub struct Ended {
     pub written: usize,
     /// Kernels compiled now.
     pub compiled: usize,
+    /// How the devices' time was used.
+    pub usage: RunUsage,
     /// True if it was stopped before the end.
     pub stopped: bool,
 }
@@ -137,6 +149,7 @@ impl Ended {
             reused,
             written: 0,
             compiled: 0,
+            usage: RunUsage::default(),
             stopped: false,
         }
     }
@@ -156,78 +169,6 @@ pub enum RunError {
     Worker(#[from] WorkerError),
 }
 
-/// Which device a manifest asks for.
-///
-/// # Errors
-/// If this program has no such device.
-pub fn device_request(manifest: &Manifest) -> Result<DeviceRequest, RunError> {
-    let (kind, ordinal) = match &manifest.device.use_ {
-        DeviceUse::Auto if cuda::identity::all().is_ok() => (DeviceKind::Cuda, 0),
-        DeviceUse::Auto | DeviceUse::Cpu => (DeviceKind::Cpu, 0),
-        DeviceUse::Null => (DeviceKind::Null, 0),
-        DeviceUse::Cuda(ordinals) => (DeviceKind::Cuda, ordinals.first().copied().unwrap_or(0)),
-        DeviceUse::AllCuda => (DeviceKind::Cuda, 0),
-    };
-    if kind == DeviceKind::Cuda {
-        cuda::identity::of(ordinal).map_err(RunError::Impossible)?;
-    }
-    Ok(DeviceRequest {
-        kind,
-        ordinal,
-        threads: manifest.device.threads,
-        cold: conditions(manifest, kind).cold,
-    })
-}
-
-/// What to say of devices that a manifest asks for and this version leaves idle.
-fn idle_devices(manifest: &Manifest) -> Option<String> {
-    let wanted = match &manifest.device.use_ {
-        DeviceUse::Cuda(ordinals) => ordinals.len(),
-        DeviceUse::AllCuda => cuda::identity::all().map_or(0, <[_]>::len),
-        DeviceUse::Auto | DeviceUse::Cpu | DeviceUse::Null => 1,
-    };
-    (wanted > 1).then(|| {
-        format!("{wanted} devices are asked for; this version uses the first, a later one all")
-    })
-}
-
-/// What a plan for that device is made for.
-pub fn plan_device(request: &DeviceRequest) -> PlanDevice {
-    let target = match request.kind {
-        DeviceKind::Cpu | DeviceKind::Null => Target::Cpu,
-        DeviceKind::Cuda => Target::Cuda {
-            arch: local_device(request).details["arch"].clone(),
-        },
-    };
-    PlanDevice {
-        kind: request.kind,
-        target,
-    }
-}
-
-/// The compilers that count for a device.
-pub fn toolchain_for(kind: DeviceKind, found: &Toolchain) -> Toolchain {
-    match kind {
-        DeviceKind::Null => Toolchain::none("the null device compiles nothing"),
-        DeviceKind::Cpu | DeviceKind::Cuda => found.clone(),
-    }
-}
-
-/// The identity of this machine's device, without a worker.
-///
-/// # Panics
-/// If a CUDA device is asked for that is not there: [`device_request`] does not.
-pub fn local_device(request: &DeviceRequest) -> DeviceIdentity {
-    match request.kind {
-        DeviceKind::Null => Null::default().identity().clone(),
-        DeviceKind::Cpu => cpu::identity::host(),
-        DeviceKind::Cuda => match cuda::identity::of(request.ordinal) {
-            Ok(device) => device.clone(),
-            Err(reason) => unreachable!("`device_request` found the device: {reason}"),
-        },
-    }
-}
-
 /// Runs a manifest.
 ///
 /// # Errors
@@ -238,25 +179,23 @@ pub fn run(
     stop: &AtomicBool,
     progress: &dyn Progress,
 ) -> Result<Ended, RunError> {
-    let device = device_request(manifest)?;
-    let supervisor = Supervisor::start(
-        request.worker.clone(),
-        device.clone(),
-        manifest.limits.point_timeout,
-    )?;
-    if let Some(warning) = idle_devices(manifest) {
-        progress.event(&Event::Warning(&warning));
-    }
-    let toolchain = match device.kind {
+    let requests = device_requests(manifest)?;
+    let mut supervisors = start(manifest, request, &requests)?;
+    let devices: Vec<DeviceIdentity> = supervisors
+        .iter()
+        .map(|supervisor| supervisor.identity().clone())
+        .collect();
+    let kind = devices[0].kind;
+    let toolchain = match kind {
         DeviceKind::Null => Toolchain::none("the null device compiles nothing"),
-        _ => Toolchain::find(std::env::var_os("CC").map(PathBuf::from)),
+        _ => Toolchain::find(
+            std::env::var_os("CC").map(PathBuf::from),
+            request.cache_dir.as_deref(),
+        ),
     };
-    let outline = Outline::new(manifest, plan_device(&device));
-    let identity = RunIdentity::new(
-        manifest.hash(),
-        vec![supervisor.identity().clone()],
-        &toolchain,
-    );
+    let plan_device = plan_device(&requests[0]);
+    let outline = Outline::new(manifest, plan_device.clone());
+    let identity = RunIdentity::new(manifest.hash(), devices.clone(), &toolchain);
     let run = identity.run;
     let folder = open_folder(manifest, run, request.fresh)?;
     let (journal, contents) = folder.journal(run)?;
@@ -270,39 +209,98 @@ pub fn run(
     let finished: HashSet<PointId> = contents.points().collect();
     let ids = outline.points();
     let reused = ids.iter().filter(|id| finished.contains(id)).count();
+    let name = match devices.len() {
+        1 => devices[0].name.clone(),
+        count => format!("{count} x {}", devices[0].name),
+    };
     progress.event(&Event::Started {
         run,
         folder: folder.path(),
         points: ids.len(),
         finished: reused,
-        device: &supervisor.identity().name,
+        device: &name,
     });
     if reused == ids.len() && folder.path().join("records.csv").exists() {
         return Ok(Ended::with_nothing_to_do(run, &folder, reused));
     }
     let plan = outline.fill();
     write_description(&folder, manifest, request, &plan, identity)?;
+    let cache = match kind {
+        DeviceKind::Null => None,
+        _ => compiling::open_cache(manifest, request).unwrap_or_else(|warning| {
+            progress.event(&Event::Warning(&warning));
+            None
+        }),
+    };
+    let calibrator = Calibrator {
+        kernels: Kernels {
+            toolchain: &toolchain,
+            cache: cache.as_ref(),
+            device: &devices[0],
+            limit: manifest.limits.compile_timeout,
+            require_cached: request.require_cached,
+        },
+        target: plan_device.target,
+        threads: manifest.device.threads,
+        folder: request.cache_dir.as_deref(),
+        again: false,
+        compile_threads: request.compile_threads,
+    };
+    let measured = calibrate(&calibrator, &mut supervisors, progress);
     let mut session = Session {
         manifest,
         request,
         stop,
         progress,
-        maker: RowMaker::new(&plan, supervisor.identity()),
+        maker: RowMaker::new(&plan, measured),
         pruner: Pruner::new(manifest.limits.prune.as_ref()),
         plan: &plan,
-        supervisor,
+        usage: vec![Usage::default(); devices.len()],
+        devices: &devices,
         toolchain: &toolchain,
-        cache: None,
+        cache: cache.as_ref(),
         journal,
         finished,
         built: HashMap::new(),
+        warned: HashSet::new(),
+        wall: Duration::ZERO,
         written: 0,
         compiled: 0,
     };
     session.learn(&contents)?;
-    session.open_cache();
-    session.measure_all()?;
+    session.measure_all(supervisors)?;
     session.end(run, &folder, reused)
+}
+
+/// Starts a worker for each device.
+fn start(
+    manifest: &Manifest,
+    request: &Request,
+    devices: &[DeviceRequest],
+) -> Result<Vec<Supervisor>, WorkerError> {
+    let limit = manifest.limits.point_timeout;
+    let start =
+        |device: &DeviceRequest| Supervisor::start(request.worker.clone(), device.clone(), limit);
+    devices.iter().map(start).collect()
+}
+
+/// What each device is, and what it can do.
+fn calibrate(
+    calibrator: &Calibrator<'_>,
+    supervisors: &mut [Supervisor],
+    progress: &dyn Progress,
+) -> Vec<Measured> {
+    let measured = supervisors.iter_mut().map(|supervisor| {
+        let ceilings = calibrator.ceilings(supervisor).map_err(|reason| {
+            let warning = format!("what the device can do at most is not known: {reason}");
+            progress.event(&Event::Warning(&warning));
+        });
+        Measured {
+            device: supervisor.identity().clone(),
+            ceilings: ceilings.ok(),
+        }
+    });
+    measured.collect()
 }
 
 /// The run's folder, or for a fresh run the first `attempt-N` beside it that does not exist.
@@ -340,21 +338,7 @@ fn write_description(
         host,
         variables,
     };
-    let json = |value: serde_json::Result<Vec<u8>>| {
-        value.map_err(|error| FolderError::Io {
-            path: folder.path().to_owned(),
-            error: error.into(),
-        })
-    };
     folder.write("manifest.toml", request.resolved.as_bytes())?;
-    folder.write(
-        "plan.json",
-        &json(serde_json::to_vec_pretty(&crate::plan::describe::json(
-            plan,
-        )))?,
-    )?;
-    folder.write(
-        "environment.json",
-        &json(serde_json::to_vec_pretty(&environment))?,
-    )
+    folder.write_json("plan.json", &crate::plan::describe::json(plan))?;
+    folder.write_json("environment.json", &environment)
 }

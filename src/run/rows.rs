@@ -7,28 +7,45 @@ use sweeper_kernels::Value;
 
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Origin};
+use crate::device::ceilings::Ceilings;
 use crate::device::{DeviceIdentity, DeviceKind, Script};
-use crate::execute::outcome::{Outcome, Status};
+use crate::execute::outcome::{Flag, Outcome, Status};
 use crate::grid::{Grid, Point};
-use crate::identity::{InputSource, PointId, ProblemId, point_id, problem_id};
+use crate::identity::{Conditions, InputSource, PointId, ProblemId, point_id, problem_id};
 use crate::plan::{Plan, Planned, conditions};
 use crate::record::row::{CompileUse, Row};
+
+/// A device that rows are measured on.
+pub struct Measured {
+    /// What it is.
+    pub device: DeviceIdentity,
+    /// What it can do, where that is known.
+    pub ceilings: Option<Ceilings>,
+}
+
+impl Measured {
+    /// The product's name, and the unit where there are several.
+    fn name(&self) -> String {
+        match self.device.unit.as_str() {
+            "" => self.device.name.clone(),
+            unit => format!("{} {unit}", self.device.name),
+        }
+    }
+}
 
 /// Makes rows of one plan.
 pub struct RowMaker<'a> {
     plan: &'a Plan<'a>,
-    device_name: String,
+    conditions: Conditions,
+    /// The devices, by worker.
+    devices: Vec<Measured>,
     /// The problem of each planned point, by its identity.
     problems: HashMap<PointId, ProblemId>,
 }
 
 impl<'a> RowMaker<'a> {
-    /// Rows measured on `device`.
-    pub fn new(plan: &'a Plan<'a>, device: &DeviceIdentity) -> Self {
-        let device_name = match device.unit.as_str() {
-            "" => device.name.clone(),
-            unit => format!("{} {unit}", device.name),
-        };
+    /// Rows measured on `devices`, by the worker of each.
+    pub fn new(plan: &'a Plan<'a>, devices: Vec<Measured>) -> Self {
         let problems = plan
             .blocks
             .iter()
@@ -37,20 +54,29 @@ impl<'a> RowMaker<'a> {
             .collect();
         RowMaker {
             plan,
-            device_name,
+            conditions: conditions(plan.manifest(), plan.device.kind),
+            devices,
             problems,
         }
     }
 
-    /// The row of a finished point.
+    /// What a worker's device can do, where that is known.
+    pub fn ceilings(&self, worker: usize) -> Option<&Ceilings> {
+        self.devices[worker].ceilings.as_ref()
+    }
+
+    /// The row of a point that a worker finished.
     pub fn row(
         &self,
         point: &Planned,
         outcome: Outcome,
         built: &HashMap<u32, Result<Built, CompileError>>,
+        worker: usize,
     ) -> Row {
         let mut row = self.describe(point);
         row.outcome = outcome;
+        row.device_name = self.devices[worker].name();
+        self.hold_against_ceilings(&mut row, worker);
         row.unix_time_s = now_unix_s(self.plan.device.kind);
         let used = point
             .kernels
@@ -62,6 +88,21 @@ impl<'a> RowMaker<'a> {
             row.compile.compile_ns += kernel.compile_ns;
         }
         row
+    }
+
+    /// Says what would have been possible, and flags what is not.
+    fn hold_against_ceilings(&self, row: &mut Row, worker: usize) {
+        let median_ns = row.summary().map(|summary| summary.median);
+        let (Some(ceilings), Some(found)) = (self.ceilings(worker), &mut row.outcome.measurement)
+        else {
+            return;
+        };
+        let (flops, bytes) = (found.flops, found.compulsory_bytes);
+        row.roofline_ns = ceilings.roofline_ns(row.dtype, flops, bytes);
+        let surpasses = |time_ns| ceilings.are_surpassed(row.dtype, flops, bytes, time_ns);
+        if median_ns.is_some_and(surpasses) {
+            found.flags.push(Flag::AboveRoofline);
+        }
     }
 
     /// A point's row before anything became of it.
@@ -96,7 +137,15 @@ impl<'a> RowMaker<'a> {
             phase: point.phase,
             canonical,
             device: self.plan.device.kind,
-            device_name: self.device_name.clone(),
+            device_name: self.devices[0].name(),
+            l2: if self.conditions.cold { "cold" } else { "hot" }.to_owned(),
+            mode: if self.conditions.graph {
+                "graph"
+            } else {
+                "launch"
+            }
+            .to_owned(),
+            roofline_ns: None,
             threads: self.plan.manifest().device.threads,
             unix_time_s: 0.0,
             compile: CompileUse::default(),

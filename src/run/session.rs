@@ -1,25 +1,34 @@
 //! A run while it goes on: blocks to workers, outcomes to rows.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use sweeper_cache::Cache;
 use sweeper_kernels::Refusal;
 
+use super::blocks::{Blocks, BuiltKernels};
 use super::pruning::Pruner;
 use super::rows::RowMaker;
+use super::schedule::Schedule;
+use super::usage::RunUsage;
+use super::workers::{Ahead, Message, Task, serve};
 use super::{Ended, Event, Progress, Request, RunError, compiling};
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels, Toolchain};
-use crate::device::{Artifact, DeviceKind};
+use crate::device::{DeviceIdentity, DeviceKind};
 use crate::execute::outcome::{Outcome, Status};
-use crate::execute::protocol::{Block, BlockPoint, Settings, Stage};
-use crate::execute::supervisor::{Observer, Supervisor};
+use crate::execute::supervisor::{Supervisor, Usage, WorkerError};
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::plan::{Plan, Planned, PlannedBlock};
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::journal::{Contents, Journal};
+
+/// How often the main thread looks whether it should stop.
+const TICK: Duration = Duration::from_millis(50);
 
 /// Everything that a run holds while it goes on.
 pub(super) struct Session<'a> {
@@ -30,18 +39,37 @@ pub(super) struct Session<'a> {
     pub(super) plan: &'a Plan<'a>,
     pub(super) maker: RowMaker<'a>,
     pub(super) pruner: Pruner,
-    pub(super) supervisor: Supervisor,
+    pub(super) devices: &'a [DeviceIdentity],
     pub(super) toolchain: &'a Toolchain,
-    pub(super) cache: Option<Cache>,
+    pub(super) cache: Option<&'a Cache>,
     pub(super) journal: Journal,
     pub(super) finished: HashSet<PointId>,
     /// Kernels that were asked for, by number.
-    pub(super) built: HashMap<u32, Result<Built, CompileError>>,
+    pub(super) built: BuiltKernels,
+    /// Warnings that were shown: each once.
+    pub(super) warned: HashSet<String>,
+    /// What each device's time was used for.
+    pub(super) usage: Vec<Usage>,
+    /// How long measuring took.
+    pub(super) wall: Duration,
     pub(super) written: usize,
     pub(super) compiled: usize,
 }
 
-impl Session<'_> {
+/// Blocks that are left, and who is at which.
+struct Dispatch<'a> {
+    blocks: Vec<&'a PlannedBlock>,
+    schedule: Schedule,
+    tasks: Vec<Sender<Task>>,
+    /// The block that each worker is at; `None` for one that waits.
+    busy: Vec<Option<usize>>,
+    /// Workers that can't go on.
+    lost: Vec<bool>,
+    /// Blocks of each case that are not done.
+    of_case: BTreeMap<u16, usize>,
+}
+
+impl<'a> Session<'a> {
     /// Learns from failures of an earlier, interrupted part of the run.
     pub(super) fn learn(&mut self, contents: &Contents) -> Result<(), RunError> {
         if contents.is_empty() || !self.pruner.is_active() {
@@ -58,70 +86,77 @@ impl Session<'_> {
         points.all(|point| self.finished.contains(&point.id))
     }
 
-    pub(super) fn open_cache(&mut self) {
-        if self.plan.device.kind == DeviceKind::Null {
-            return;
-        }
-        match compiling::open_cache(self.manifest, self.request) {
-            Ok(cache) => self.cache = cache,
-            Err(warning) => self.progress.event(&Event::Warning(&warning)),
-        }
+    /// On a GPU kernels are compiled while others are measured; a CPU would be disturbed by it.
+    fn compiles_beside(&self) -> bool {
+        self.plan.device.kind == DeviceKind::Cuda && !self.request.skip_precompile
     }
 
     /// Writes declared skips, compiles ahead, and measures block after block.
-    pub(super) fn measure_all(&mut self) -> Result<(), RunError> {
+    pub(super) fn measure_all(&mut self, supervisors: Vec<Supervisor>) -> Result<(), RunError> {
         for row in self.maker.skips() {
             if self.finished.insert(row.point) {
                 self.journal.write(&row).map_err(FolderError::from)?;
             }
         }
-        let plan = self.plan;
-        let left: Vec<&PlannedBlock> = plan
-            .blocks
-            .iter()
-            .filter(|block| {
-                let mut ids = block
-                    .points
-                    .iter()
-                    .map(|&point| plan.points[point as usize].id);
-                ids.any(|id| !self.finished.contains(&id))
-            })
-            .collect();
-        if !self.request.skip_precompile {
-            let points = left.iter().flat_map(|block| &block.points);
-            let wanted: Vec<u32> = points
-                .flat_map(|&point| plan.points[point as usize].kernels.clone())
-                .collect();
+        let blocks = self.left();
+        let cost = |block: &&PlannedBlock| {
+            let points = block.points.iter();
+            points
+                .map(|&point| self.plan.points[point as usize].guess_ns)
+                .sum()
+        };
+        let schedule = Schedule::new(blocks.iter().map(cost).collect(), supervisors.len());
+        if !self.request.skip_precompile && !self.compiles_beside() {
+            let wanted = self.kernels_of(&blocks, &schedule);
             self.compile(wanted);
         }
-        for block in left {
-            if self.stop.load(Ordering::Relaxed) {
-                break;
-            }
-            self.measure(block)?;
-        }
+        let start = Instant::now();
+        let measured = self.measure(blocks, schedule, supervisors);
+        self.wall = start.elapsed();
         self.journal.sync().map_err(FolderError::from)?;
-        Ok(())
+        measured
+    }
+
+    /// Blocks of which a point has no row.
+    fn left(&self) -> Vec<&'a PlannedBlock> {
+        let plan = self.plan;
+        let is_left = |block: &&PlannedBlock| {
+            let mut points = block.points.iter();
+            points.any(|&point| !self.finished.contains(&plan.points[point as usize].id))
+        };
+        plan.blocks.iter().filter(is_left).collect()
+    }
+
+    /// The kernels that blocks need, each once, in the order in which they are needed.
+    fn kernels_of(&self, blocks: &[&PlannedBlock], schedule: &Schedule) -> Vec<u32> {
+        let mut seen = HashSet::new();
+        let order = schedule.order().into_iter();
+        let points = order.flat_map(|block| &blocks[block].points);
+        let kernels = points.flat_map(|&point| self.plan.points[point as usize].kernels.clone());
+        kernels.filter(|&kernel| seen.insert(kernel)).collect()
+    }
+
+    fn kernels(&self) -> Kernels<'a> {
+        Kernels {
+            toolchain: self.toolchain,
+            cache: self.cache,
+            device: &self.devices[0],
+            limit: self.manifest.limits.compile_timeout,
+            require_cached: self.request.require_cached,
+        }
     }
 
     /// Gets the kernels of these numbers that were not asked for before.
     fn compile(&mut self, mut wanted: Vec<u32>) {
+        wanted.retain(|number| !self.built.contains_key(number));
         wanted.sort_unstable();
         wanted.dedup();
-        wanted.retain(|number| !self.built.contains_key(number));
         if wanted.is_empty() || self.plan.device.kind == DeviceKind::Null {
             return;
         }
         self.progress.event(&Event::Compiling {
             kernels: wanted.len(),
         });
-        let kernels = Kernels {
-            toolchain: self.toolchain,
-            cache: self.cache.as_ref(),
-            device: self.supervisor.identity(),
-            limit: self.manifest.limits.compile_timeout,
-            require_cached: self.request.require_cached,
-        };
         let sources: Vec<_> = wanted
             .iter()
             .map(|&number| &self.plan.kernels[number as usize])
@@ -134,16 +169,237 @@ impl Session<'_> {
                 result: result.as_ref(),
             });
         };
+        let kernels = self.kernels();
         let results = kernels.get_all(&sources, self.request.compile_threads, &done);
-        self.compiled += compiling::count_built(&results);
-        if let Some(warning) = compiling::first_warning(&results) {
-            self.progress.event(&Event::Warning(&warning));
+        for (number, result) in wanted.into_iter().zip(results) {
+            self.keep(number, result);
         }
-        self.built.extend(wanted.into_iter().zip(results));
     }
 
-    /// Measures what is left of a block.
-    fn measure(&mut self, planned: &PlannedBlock) -> Result<(), RunError> {
+    /// Remembers what became of a kernel.
+    fn keep(&mut self, number: u32, result: Result<Built, CompileError>) {
+        self.compiled += compiling::count_built(std::slice::from_ref(&result));
+        if let Some(warning) = compiling::warning(&result) {
+            self.warn(warning);
+        }
+        self.built.insert(number, result);
+    }
+
+    fn warn(&mut self, warning: String) {
+        if !self.warned.contains(&warning) {
+            self.progress.event(&Event::Warning(&warning));
+            self.warned.insert(warning);
+        }
+    }
+
+    /// Measures blocks by all workers at once, and compiles meanwhile where that disturbs nobody.
+    fn measure(
+        &mut self,
+        blocks: Vec<&'a PlannedBlock>,
+        schedule: Schedule,
+        supervisors: Vec<Supervisor>,
+    ) -> Result<(), RunError> {
+        let ahead = self.ahead(&blocks, &schedule);
+        let (sender, messages) = mpsc::channel();
+        let stop = self.stop;
+        thread::scope(|scope| {
+            let mut tasks = Vec::new();
+            for (worker, supervisor) in supervisors.into_iter().enumerate() {
+                let (task, given) = mpsc::channel();
+                tasks.push(task);
+                let sender = sender.clone();
+                scope.spawn(move || serve(worker, supervisor, &given, &sender, stop));
+            }
+            for _ in 0..self.compilers(&ahead, tasks.len()) {
+                let (sender, ahead) = (sender.clone(), &ahead);
+                scope.spawn(move || ahead.compile(&sender, stop));
+            }
+            // The channel closes when all workers and compilers are gone.
+            drop(sender);
+            let mut of_case = BTreeMap::new();
+            for block in &blocks {
+                *of_case.entry(self.case_of(block)).or_insert(0) += 1;
+            }
+            let mut dispatch = Dispatch {
+                busy: vec![None; tasks.len()],
+                lost: vec![false; tasks.len()],
+                blocks,
+                schedule,
+                tasks,
+                of_case,
+            };
+            let measured = self.attend(&mut dispatch, &messages);
+            ahead.end();
+            measured
+        })
+    }
+
+    /// Kernels to compile while others are measured.
+    fn ahead(&self, blocks: &[&PlannedBlock], schedule: &Schedule) -> Ahead<'a> {
+        let plan = self.plan;
+        let mut wanted = Vec::new();
+        if self.compiles_beside() {
+            let numbers = self.kernels_of(blocks, schedule).into_iter();
+            wanted = numbers
+                .filter(|number| !self.built.contains_key(number))
+                .map(|number| (number, &plan.kernels[number as usize]))
+                .collect();
+        }
+        Ahead::new(self.kernels(), wanted)
+    }
+
+    /// Threads that compile: each worker keeps a processor, for the host's part of measuring.
+    fn compilers(&self, ahead: &Ahead<'_>, workers: usize) -> usize {
+        let kernels = ahead.wanted.len();
+        if kernels > 0 {
+            self.progress.event(&Event::Compiling { kernels });
+        }
+        let threads = self.request.compile_threads.saturating_sub(workers).max(1);
+        threads.min(kernels)
+    }
+
+    /// Gives workers blocks and writes what comes back, until all is done or it should stop.
+    fn attend(
+        &mut self,
+        dispatch: &mut Dispatch<'a>,
+        messages: &Receiver<Message>,
+    ) -> Result<(), RunError> {
+        loop {
+            for worker in 0..dispatch.busy.len() {
+                self.give(worker, dispatch)?;
+            }
+            let is_idle = dispatch.busy.iter().all(Option::is_none);
+            let is_stopped = self.stop.load(Ordering::Relaxed);
+            if is_idle && (is_stopped || dispatch.schedule.is_empty()) {
+                return Ok(());
+            }
+            match messages.recv_timeout(TICK) {
+                Ok(message) => self.hear(message, dispatch)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                // The last worker is gone, with blocks left that nobody can measure.
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+
+    fn hear(&mut self, message: Message, dispatch: &mut Dispatch<'a>) -> Result<(), RunError> {
+        match message {
+            Message::Working { number, stage } => {
+                let grid = &self.plan.grid;
+                let label = grid.label(self.plan.points[number as usize].point);
+                let label = &label;
+                self.progress.event(&Event::Working { label, stage });
+            }
+            Message::Compiled { number, result } => {
+                let name = compiling::name(&self.plan.kernels[number as usize]);
+                let event = Event::Compiled {
+                    name: &name,
+                    result: result.as_ref(),
+                };
+                self.progress.event(&event);
+                self.keep(number, result);
+            }
+            Message::Done {
+                worker,
+                block,
+                finished,
+                usage,
+                result,
+            } => {
+                dispatch.busy[worker] = None;
+                self.usage[worker] = usage;
+                for (number, outcome) in finished {
+                    self.finish(number, outcome, worker)?;
+                }
+                match result {
+                    Ok(()) => self.done(block, dispatch),
+                    Err(error) => self.lose(worker, block, error, dispatch)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn case_of(&self, block: &PlannedBlock) -> u16 {
+        let first = block.points.first();
+        first.map_or(0, |&point| self.plan.points[point as usize].point.case)
+    }
+
+    fn done(&self, block: usize, dispatch: &mut Dispatch<'a>) {
+        let case = self.case_of(dispatch.blocks[block]);
+        if let Some(left) = dispatch.of_case.get_mut(&case) {
+            *left -= 1;
+        }
+    }
+
+    /// A worker can't be replaced: others take its blocks, if there are others.
+    fn lose(
+        &mut self,
+        worker: usize,
+        block: usize,
+        error: WorkerError,
+        dispatch: &mut Dispatch<'a>,
+    ) -> Result<(), RunError> {
+        dispatch.lost[worker] = true;
+        dispatch.schedule.put_back(worker, block);
+        if dispatch.lost.iter().all(|&lost| lost) {
+            return Err(error.into());
+        }
+        let device = &self.devices[worker];
+        self.warn(format!(
+            "{} {} is given up: {error}",
+            device.name, device.unit
+        ));
+        Ok(())
+    }
+
+    /// Gives an idle worker its next block; one that needs no worker is finished at once.
+    fn give(&mut self, worker: usize, dispatch: &mut Dispatch<'a>) -> Result<(), RunError> {
+        while dispatch.busy[worker].is_none()
+            && !dispatch.lost[worker]
+            && !self.stop.load(Ordering::Relaxed)
+        {
+            let (blocks, of_case) = (&dispatch.blocks, &dispatch.of_case);
+            let is_ready = |block: usize| self.is_ready(blocks[block], of_case);
+            let Some(block) = dispatch.schedule.next(worker, is_ready) else {
+                return Ok(());
+            };
+            match self.task(dispatch.blocks[block], block, worker)? {
+                None => self.done(block, dispatch),
+                Some(task) => {
+                    dispatch.busy[worker] = Some(block);
+                    // A thread that is gone is heard of as the end of all messages.
+                    let _ = dispatch.tasks[worker].send(task);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// True if a block's kernels are there, and the cases that it needs are done.
+    fn is_ready(&self, block: &PlannedBlock, of_case: &BTreeMap<u16, usize>) -> bool {
+        let needs = &self.manifest.cases[usize::from(self.case_of(block))].needs;
+        let is_done = |case: &usize| of_case.get(&(*case as u16)).is_none_or(|&left| left == 0);
+        let are_there = || {
+            let kernels = block.points.iter().flat_map(|&point| {
+                let point = &self.plan.points[point as usize];
+                let is_left = !self.finished.contains(&point.id);
+                point.kernels.iter().filter(move |_| is_left)
+            });
+            kernels
+                .into_iter()
+                .all(|kernel| self.built.contains_key(kernel))
+        };
+        needs.iter().all(is_done) && (!self.compiles_beside() || are_there())
+    }
+
+    /// What is left of a block for a worker to do, if there is anything.
+    fn task(
+        &mut self,
+        planned: &PlannedBlock,
+        number: usize,
+        worker: usize,
+    ) -> Result<Option<Task>, RunError> {
         let plan = self.plan;
         let left = |number: &&u32| !self.finished.contains(&plan.points[**number as usize].id);
         let left: Vec<u32> = planned.points.iter().filter(left).copied().collect();
@@ -152,28 +408,26 @@ impl Session<'_> {
             .flat_map(|&number| plan.points[number as usize].kernels.clone());
         self.compile(kernels.collect());
         let mut admitted = Vec::new();
-        for &number in &left {
+        for number in left {
             match self.refuse(&plan.points[number as usize]) {
-                Some(outcome) => self.finish(number, outcome)?,
+                Some(outcome) => self.finish(number, outcome, worker)?,
                 None => admitted.push(number),
             }
         }
         let Some(&first) = admitted.first() else {
-            return Ok(());
+            return Ok(None);
         };
-        let block = self.block(planned, first, &admitted);
-        let artifacts = self.artifacts(&admitted);
-        let mut listener = Listener {
-            stop: self.stop,
-            progress: self.progress,
+        let blocks = Blocks {
             plan,
-            finished: Vec::new(),
+            request: self.request,
+            maker: &self.maker,
+            built: &self.built,
         };
-        let result = self.supervisor.measure(&block, &artifacts, &mut listener);
-        for (number, outcome) in listener.finished {
-            self.finish(number, outcome)?;
-        }
-        Ok(result?)
+        Ok(Some(Task {
+            number,
+            block: blocks.block(planned, first, &admitted),
+            artifacts: blocks.artifacts(&admitted),
+        }))
     }
 
     /// Why a point is not even tried, if that is so.
@@ -216,9 +470,9 @@ impl Session<'_> {
         })
     }
 
-    fn finish(&mut self, number: u32, outcome: Outcome) -> Result<(), RunError> {
+    fn finish(&mut self, number: u32, outcome: Outcome, worker: usize) -> Result<(), RunError> {
         let point = &self.plan.points[number as usize];
-        let row = self.maker.row(point, outcome, &self.built);
+        let row = self.maker.row(point, outcome, &self.built, worker);
         self.pruner.learn(&row);
         self.journal.write(&row).map_err(FolderError::from)?;
         self.finished.insert(row.point);
@@ -231,76 +485,6 @@ impl Session<'_> {
             done,
         });
         Ok(())
-    }
-
-    fn block(&self, planned: &PlannedBlock, first: u32, numbers: &[u32]) -> Block {
-        let plan = self.plan;
-        let first = plan.points[first as usize].point;
-        let case = plan.grid.case(first);
-        let measure = &self.manifest.measure;
-        Block {
-            workload: case.workload.name.to_owned(),
-            parameters: plan
-                .grid
-                .parameters(first)
-                .iter()
-                .map(|(name, value)| (name.to_string(), value.clone()))
-                .collect(),
-            dtype: case.dtype,
-            problem: *planned.problem.0.bytes(),
-            inputs: case.inputs.as_ref().map(|file| file.path.clone()),
-            save_tensors: self.request.save_tensors.clone(),
-            settings: Settings {
-                stop: measure.stopping,
-                warmup: measure.warmup,
-                verify: measure.verify,
-                oracle_s: self.manifest.limits.oracle_time.as_secs_f64(),
-                order: self.manifest.plan.order,
-            },
-            points: numbers
-                .iter()
-                .map(|&number| self.block_point(number))
-                .collect(),
-            artifacts: Vec::new(),
-        }
-    }
-
-    fn block_point(&self, number: u32) -> BlockPoint {
-        let plan = self.plan;
-        let point = &plan.points[number as usize];
-        let key = |kernel: &u32| match self.built.get(kernel) {
-            Some(Ok(built)) => Some(built.artifact.key.clone()),
-            _ => None,
-        };
-        let (script, scripted_status) = self.maker.script(point);
-        BlockPoint {
-            number,
-            backend: plan.grid.backend(point.point).name.to_owned(),
-            phase: point.point.phase,
-            canonical: plan
-                .shape(point)
-                .iter()
-                .map(|(name, bound)| (name.to_owned(), bound))
-                .collect(),
-            kernels: point.kernels.iter().filter_map(key).collect(),
-            folder: point.id.to_string(),
-            script,
-            scripted_status,
-        }
-    }
-
-    fn artifacts(&self, numbers: &[u32]) -> Vec<Artifact> {
-        let mut kernels: Vec<u32> = numbers
-            .iter()
-            .flat_map(|&number| self.plan.points[number as usize].kernels.clone())
-            .collect();
-        kernels.sort_unstable();
-        kernels.dedup();
-        let artifact = |kernel: &u32| match self.built.get(kernel) {
-            Some(Ok(built)) => Some(built.artifact.clone()),
-            _ => None,
-        };
-        kernels.iter().filter_map(artifact).collect()
     }
 
     /// Writes the tables and adds up.
@@ -316,6 +500,12 @@ impl Session<'_> {
             .rows()
             .map_err(|reason| FolderError::Foreign { path, reason })?;
         folder.write_tables(&rows, &self.manifest.output.exports)?;
+        let devices = self.devices.iter().zip(&self.usage).enumerate();
+        let devices: Vec<_> = devices
+            .map(|(worker, (device, usage))| (device, *usage, self.maker.ceilings(worker)))
+            .collect();
+        let usage = RunUsage::new(self.wall, self.compiled, &devices);
+        folder.write_json("usage.json", &usage)?;
         let mut statuses = BTreeMap::new();
         for row in &rows {
             *statuses.entry(row.outcome.status).or_insert(0) += 1;
@@ -327,38 +517,8 @@ impl Session<'_> {
             reused,
             written: self.written,
             compiled: self.compiled,
+            usage,
             stopped: !self.is_complete(),
         })
-    }
-}
-
-/// Collects what a block yields; rows are written when it ends.
-struct Listener<'a> {
-    stop: &'a AtomicBool,
-    progress: &'a dyn Progress,
-    plan: &'a Plan<'a>,
-    finished: Vec<(u32, Outcome)>,
-}
-
-impl Observer for Listener<'_> {
-    fn working(&mut self, number: u32, stage: Stage) {
-        if stage != Stage::Sample {
-            let label = self
-                .plan
-                .grid
-                .label(self.plan.points[number as usize].point);
-            self.progress.event(&Event::Working {
-                label: &label,
-                stage,
-            });
-        }
-    }
-
-    fn finished(&mut self, number: u32, outcome: Outcome) {
-        self.finished.push((number, outcome));
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
     }
 }

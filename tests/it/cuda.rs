@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use sweeper::compile::digests::Digests;
 use sweeper::compile::nvrtc::Nvrtc;
-use sweeper::device::cuda::{Cuda, identity};
+use sweeper::device::cuda::{Cuda, Mode, identity};
 use sweeper::device::{Artifact, Device, DeviceError, Job, Prepared};
 use sweeper_kernels::program::{
     Arg, Binding, BufferId, Geometry, Index, Kernel, KernelSource, Language, Role, SourceFile,
@@ -16,9 +17,11 @@ use sweeper_kernels::program::{
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Dtype, Program, Tensor, Tensors};
 
+use super::support::program;
+
 /// Why there is no GPU, unless there is one; fails where one is required.
 #[expect(clippy::print_stderr, reason = "people should see what is skipped")]
-fn missing() -> Option<String> {
+pub(crate) fn missing() -> Option<String> {
     let reason = identity::all().err()?;
     let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|what| what == "cuda"), "{reason}");
@@ -27,7 +30,7 @@ fn missing() -> Option<String> {
 }
 
 fn sweeper(folder: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sweeper"))
+    Command::new(program())
         .current_dir(folder)
         .args(args)
         .env("SWEEPER_CACHE_DIR", folder.join("cache"))
@@ -69,9 +72,14 @@ fn copies_are_right_and_repeat_bit_by_bit() {
     if missing().is_some() {
         return;
     }
-    for l2 in ["cold", "hot"] {
+    for (l2, mode) in [
+        ("cold", "launch"),
+        ("hot", "launch"),
+        ("cold", "graph"),
+        ("hot", "graph"),
+    ] {
         let folder = tempfile::tempdir().unwrap();
-        let more = format!("l2 = \"{l2}\"\n");
+        let more = format!("l2 = \"{l2}\"\nmode = \"{mode}\"\n");
         fs::write(folder.path().join("m.toml"), manifest(&more)).unwrap();
         let output = sweeper(folder.path(), &["run", "m.toml"]);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output));
@@ -88,6 +96,17 @@ fn copies_are_right_and_repeat_bit_by_bit() {
             };
             assert_eq!(column("checked"), "full", "{row:?}");
             assert_eq!(column("device"), "cuda", "{row:?}");
+            assert!(column("device_name").contains("GPU-"), "{row:?}");
+            assert_eq!(
+                (column("l2"), column("mode")),
+                (l2.to_owned(), mode.to_owned())
+            );
+            assert!(
+                column("roofline_ns").parse::<f64>().unwrap() > 0.0,
+                "{row:?}"
+            );
+            assert!(!column("flags").contains("ungated"), "{row:?}");
+            assert!(!column("flags").contains("above_roofline"), "{row:?}");
             assert!(!column("flags").contains("memory_mismatch"), "{row:?}");
             assert!(column("median_ns").parse::<f64>().unwrap() > 0.0, "{row:?}");
         }
@@ -96,6 +115,74 @@ fn copies_are_right_and_repeat_bit_by_bit() {
         let said = text(&again);
         assert_eq!(again.status.code(), Some(0), "{said}");
         assert!(said.contains("4 bit-identical, 0 differ"), "{said}");
+    }
+}
+
+/// Why there is no NVRTC, unless there is one; fails where one is required.
+#[expect(clippy::print_stderr, reason = "people should see what is skipped")]
+fn no_nvrtc() -> bool {
+    let Err(reason) = Nvrtc::find(&Digests::default()) else {
+        return false;
+    };
+    let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|what| what == "nvrtc"), "{reason}");
+    eprintln!("skipped: {reason}");
+    true
+}
+
+#[test]
+fn kernels_are_compiled_for_gpus_that_are_not_here() {
+    if no_nvrtc() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("m.toml"), manifest("")).unwrap();
+    let compile = |arch: &str| sweeper(folder.path(), &["compile", "m.toml", "--arch", arch]);
+    let output = compile("sm_80,sm_90");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    for arch in ["sm_80", "sm_90a"] {
+        let said = format!("for {arch}: 4 compiled");
+        assert!(text(&output).contains(&said), "{}", text(&output));
+    }
+    let again = compile("9.0");
+    assert!(
+        text(&again).contains("4 in the cache before"),
+        "{}",
+        text(&again)
+    );
+    let memo = fs::read_to_string(folder.path().join("cache/digests.json")).unwrap();
+    assert!(memo.contains("libnvrtc"), "{memo}");
+    let old = compile("sm_30");
+    assert_eq!(old.status.code(), Some(4), "{}", text(&old));
+    assert!(
+        text(&old).contains("does not compile for sm_30"),
+        "{}",
+        text(&old)
+    );
+    assert_eq!(compile("fermi").status.code(), Some(2));
+}
+
+#[test]
+fn without_nvrtc_it_is_said_what_to_install() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("m.toml"), manifest("")).unwrap();
+    let empty = folder.path().join("nothing");
+    let output = Command::new(program())
+        .current_dir(folder.path())
+        .args(["compile", "m.toml", "--arch", "sm_90"])
+        .env_clear()
+        .env("SWEEPER_CACHE_DIR", folder.path().join("cache"))
+        .env("PATH", &empty)
+        .output()
+        .unwrap();
+    // A toolkit in its usual place is found all the same.
+    if output.status.code() != Some(0) {
+        assert_eq!(output.status.code(), Some(7), "{}", text(&output));
+        assert!(
+            text(&output).contains("SWEEPER_CUDA_LIBS"),
+            "{}",
+            text(&output)
+        );
     }
 }
 
@@ -119,7 +206,7 @@ fn source(entry: &'static str) -> KernelSource {
 /// The cubin of all kernels above, for a device.
 fn artifact(device: &Cuda) -> Artifact {
     let arch = &device.identity().details["arch"];
-    let nvrtc = Nvrtc::find().unwrap();
+    let nvrtc = Nvrtc::find(&Digests::default()).unwrap();
     let limit = Duration::from_secs(60);
     let compiled = nvrtc.compile(&source("scale"), arch, limit).unwrap();
     Artifact {
@@ -136,6 +223,11 @@ fn prepare(device: &mut Cuda, program: Program) -> Result<Prepared, DeviceError>
         script: None,
     })
 }
+
+const COLD: Mode = Mode {
+    cold: true,
+    graph: false,
+};
 
 const LEN: usize = 12;
 
@@ -191,8 +283,9 @@ fn steps_do_what_programs_say() {
     if missing().is_some() {
         return;
     }
-    for cold in [true, false] {
-        let mut device = Cuda::open(0, cold).unwrap();
+    let modes = [false, true].map(|cold| [false, true].map(|graph| Mode { cold, graph }));
+    for mode in modes.into_iter().flatten() {
+        let mut device = Cuda::open(0, mode).unwrap();
         device.bind(&inputs()).unwrap();
         let program = prepare(&mut device, looped(10.0)).unwrap();
         device.poison(program).unwrap();
@@ -217,7 +310,7 @@ fn every_type_is_filled_and_copied() {
     if missing().is_some() {
         return;
     }
-    let mut device = Cuda::open(0, false).unwrap();
+    let mut device = Cuda::open(0, Mode::default()).unwrap();
     device.bind(&Tensors::new()).unwrap();
     for dtype in [Dtype::F32, Dtype::F64, Dtype::I32, Dtype::I64] {
         let mut program = Program::default();
@@ -247,7 +340,7 @@ fn refusals_leave_the_device_at_work() {
     if missing().is_some() {
         return;
     }
-    let mut device = Cuda::open(0, true).unwrap();
+    let mut device = Cuda::open(0, COLD).unwrap();
     device.bind(&inputs()).unwrap();
     let mut too_few = looped(1.0);
     let mut too_much_shared = looped(1.0);
@@ -287,7 +380,7 @@ fn refusals_leave_the_device_at_work() {
 #[test]
 #[ignore = "loses the device for the whole process"]
 fn a_stray_write_in_this_process() {
-    let mut device = Cuda::open(0, true).unwrap();
+    let mut device = Cuda::open(0, COLD).unwrap();
     device.bind(&Tensors::new()).unwrap();
     let mut program = Program::default();
     let x = program.buffer("x", Dtype::F32, 1, Role::Output, Binding::Result);

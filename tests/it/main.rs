@@ -22,3 +22,5 @@ mod semicrf_eager;
 mod cli;
 /// The CUDA device, where there is one.
 mod cuda;
+/// Everything that can go wrong, on the CPU and on a GPU.
+mod faults;

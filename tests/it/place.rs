@@ -23,7 +23,7 @@ impl Place {
     }
 
     pub(super) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sweeper"));
+        let mut command = Command::new(crate::support::program());
         command
             .current_dir(self.folder.path())
             .args(args)

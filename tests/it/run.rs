@@ -486,3 +486,55 @@ fn where_the_oracle_takes_too_long_a_smaller_problem_is_checked() {
             .all(|error| { error.parse::<f64>().unwrap() < 1e-4 })
     );
 }
+
+#[test]
+fn several_devices_share_a_run() {
+    let script = format!("{SCRIPT}units = 3\n");
+    let places = [
+        Place::new(&null_manifest(&script)),
+        Place::new(&null_manifest(&script)),
+    ];
+    let mut names = Vec::new();
+    for place in &places {
+        let output = place.sweeper(&["run", "m.toml"]);
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        assert!(text(&output).contains("3 x null"), "{}", text(&output));
+        let records = place.read("records.csv");
+        let points = column(&records, "point");
+        let mut rows: Vec<_> = points
+            .into_iter()
+            .zip(column(&records, "median_ns"))
+            .collect();
+        rows.sort();
+        assert_eq!(rows.len(), 8);
+        rows.dedup_by(|one, other| one.0 == other.0);
+        assert_eq!(rows.len(), 8);
+        names.extend(column(&records, "device_name"));
+        let usage: serde_json::Value = serde_json::from_str(&place.read("usage.json")).unwrap();
+        let blocks = usage["devices"].as_array().unwrap().iter();
+        let blocks: u64 = blocks
+            .map(|device| device["blocks"].as_u64().unwrap())
+            .sum();
+        assert_eq!(blocks, 4);
+    }
+    names.sort();
+    names.dedup();
+    assert!(names.len() > 1, "{names:?}");
+}
+
+#[test]
+fn a_device_that_hangs_does_not_hold_up_others() {
+    let outcomes = "units = 2\noutcomes = [{ when = \"elements == 40 and backend == 'builtin'\", \
+        status = \"timeout\" }]\n[limits]\npoint_timeout_s = 1\n";
+    let place = Place::new(&null_manifest(&format!("{SCRIPT}{outcomes}")));
+    let output = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&output), 4, "{}", text(&output));
+    let records = place.read("records.csv");
+    let statuses = column(&records, "status");
+    assert_eq!(statuses.iter().filter(|status| *status == "ok").count(), 7);
+    // All the others' rows were written meanwhile.
+    assert!(
+        statuses[6..].contains(&"timeout".to_owned()),
+        "{statuses:?}"
+    );
+}

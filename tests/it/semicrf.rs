@@ -111,7 +111,10 @@ fn artifact(source: &KernelSource) -> Artifact {
     let key = format!("{} {:?}", source.entry, source.defines);
     let mut cache = CACHE.get_or_init(Mutex::default).lock().unwrap();
     let compiled = cache.entry(key.clone()).or_insert_with(|| {
-        let cc = COMPILER.get_or_init(|| Cc::find(None).expect("these tests need a C compiler"));
+        let cc = COMPILER.get_or_init(|| {
+            Cc::find(None, &sweeper::compile::digests::Digests::default())
+                .expect("these tests need a C compiler")
+        });
         let bytes = cc.compile(source, Duration::from_secs(120)).unwrap();
         Artifact {
             key,

@@ -8,6 +8,14 @@ use sweeper_kernels::workload::{
 };
 use sweeper_kernels::{Dtype, Phase};
 
+/// The program: that of this build, or the one beside these tests where they were carried elsewhere.
+pub(crate) fn program() -> PathBuf {
+    match std::env::var_os("SWEEPER_PROGRAM") {
+        Some(path) => PathBuf::from(path),
+        None => PathBuf::from(env!("CARGO_BIN_EXE_sweeper")),
+    }
+}
+
 const fn int(name: &'static str, max: i64) -> ParameterInfo {
     ParameterInfo {
         name,

@@ -10,7 +10,7 @@ fn shell(place: &Place, command: &str) -> Output {
     Command::new("sh")
         .current_dir(place.path("."))
         .args(["-c", command])
-        .env("sweeper", env!("CARGO_BIN_EXE_sweeper"))
+        .env("sweeper", crate::support::program())
         .env("SWEEPER_CACHE_DIR", place.path("cache"))
         .output()
         .unwrap()

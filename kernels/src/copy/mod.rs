@@ -107,42 +107,44 @@ impl CopyProblem {
             shape: vec![self.elements],
         }
     }
+}
 
-    fn kernel(&self, backend: &str, target: &Target) -> Result<(Kernel, Geometry), Refusal> {
-        match (backend, target) {
-            ("builtin", Target::Cpu) => {
-                let builtin = Builtin {
-                    name: "copy.f32",
-                    function: copy_f32,
-                };
-                Ok((Kernel::Builtin(builtin), Geometry::blocks(1)))
-            }
-            ("builtin", Target::Cuda { .. }) => Err(Refusal::Unavailable(
-                "`builtin` runs on a CPU only".to_owned(),
-            )),
-            (_, Target::Cpu) => {
-                let kernel = KernelSource {
-                    language: Language::C,
-                    files: Cow::Borrowed(&C_FILES),
-                    entry: "copy_f32".into(),
-                    defines: vec![KernelSource::define("PIECE", PIECE)],
-                };
-                let blocks = self.elements.div_ceil(PIECE) as u32;
-                Ok((Kernel::Compiled(kernel), Geometry::blocks(blocks)))
-            }
-            (_, Target::Cuda { .. }) => {
-                let kernel = KernelSource {
-                    language: Language::Cuda,
-                    files: Cow::Borrowed(&CUDA_FILES),
-                    entry: "copy_f32".into(),
-                    defines: vec![],
-                };
-                let blocks = self.elements.div_ceil(CUDA_THREADS * CUDA_ELEMENTS) as u32;
-                Ok((
-                    Kernel::Compiled(kernel),
-                    Geometry::linear(blocks, CUDA_THREADS as u32),
-                ))
-            }
+/// The kernel of a backend that copies so many elements, and its geometry.
+///
+/// # Panics
+/// If the backend is `builtin` and the target is no CPU.
+pub(crate) fn copy_kernel(backend: &str, elements: usize, target: &Target) -> (Kernel, Geometry) {
+    let kernel = |language, files: &'static [SourceFile], defines| {
+        Kernel::Compiled(KernelSource {
+            language,
+            files: Cow::Borrowed(files),
+            entry: "copy_f32".into(),
+            defines,
+        })
+    };
+    match (backend, target) {
+        ("builtin", Target::Cpu) => {
+            let builtin = Builtin {
+                name: "copy.f32",
+                function: copy_f32,
+            };
+            (Kernel::Builtin(builtin), Geometry::blocks(1))
+        }
+        ("builtin", Target::Cuda { .. }) => unreachable!("builtins are functions of the host"),
+        (_, Target::Cpu) => {
+            let defines = vec![KernelSource::define("PIECE", PIECE)];
+            let blocks = elements.div_ceil(PIECE) as u32;
+            (
+                kernel(Language::C, &C_FILES, defines),
+                Geometry::blocks(blocks),
+            )
+        }
+        (_, Target::Cuda { .. }) => {
+            let blocks = elements.div_ceil(CUDA_THREADS * CUDA_ELEMENTS) as u32;
+            (
+                kernel(Language::Cuda, &CUDA_FILES, vec![]),
+                Geometry::linear(blocks, CUDA_THREADS as u32),
+            )
         }
     }
 }
@@ -215,7 +217,11 @@ impl Problem for CopyProblem {
         _canonical: &CanonicalShape,
         target: &Target,
     ) -> Result<Program, Refusal> {
-        let (kernel, geometry) = self.kernel(backend, target)?;
+        if backend == "builtin" && *target != Target::Cpu {
+            let reason = "`builtin` runs on a CPU only".to_owned();
+            return Err(Refusal::Unavailable(reason));
+        }
+        let (kernel, geometry) = copy_kernel(backend, self.elements, target);
         let mut program = Program::default();
         let x = program.buffer("x", Dtype::F32, self.elements, Role::Input, Binding::Given);
         let out = program.buffer(

@@ -84,6 +84,23 @@ pub fn clock_resolution_ns() -> f64 {
     least
 }
 
+/// The size of the largest cache of the first processor, in bytes; 0 where the system does not say.
+pub fn last_cache_bytes() -> u64 {
+    let size = |index: usize| {
+        let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
+        let text = fs::read_to_string(path).ok()?;
+        let text = text.trim();
+        let (digits, unit) = text.split_at(text.len().checked_sub(1)?);
+        let unit = match unit {
+            "K" => 1 << 10,
+            "M" => 1 << 20,
+            _ => return None,
+        };
+        Some(digits.parse::<u64>().ok()? * unit)
+    };
+    (0..8).filter_map(size).max().unwrap_or(0)
+}
+
 /// Bytes that can be taken without pushing the host or the process's control group into swapping.
 pub fn available_bytes() -> u64 {
     let host = status_bytes("/proc/meminfo", "MemAvailable").unwrap_or(u64::MAX);

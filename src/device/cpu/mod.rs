@@ -203,10 +203,7 @@ impl Device for Cpu {
                 })
                 .sum(),
         };
-        Ok(Sample {
-            elapsed_ns,
-            iterations,
-        })
+        Ok(Sample::new(elapsed_ns, iterations))
     }
 
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {

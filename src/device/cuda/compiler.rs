@@ -34,6 +34,9 @@ pub struct Compiler {
     log: BytesFunction,
     cubin_size: SizeFunction,
     cubin: BytesFunction,
+    /// Older versions lack these two.
+    count_architectures: Option<NumbersFunction>,
+    architectures: Option<NumbersFunction>,
     /// Stays loaded for as long as the functions are used.
     _library: Library,
     /// Loaded ahead, so that NVRTC finds it by its name.
@@ -41,6 +44,7 @@ pub struct Compiler {
 }
 
 type SizeFunction = unsafe extern "C" fn(Program, *mut usize) -> c_int;
+type NumbersFunction = unsafe extern "C" fn(*mut c_int) -> c_int;
 type BytesFunction = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 
 /// A file of source by name.
@@ -81,7 +85,13 @@ impl Compiler {
         let version = function(&library, c"nvrtcVersion")?;
         let (major, minor) = ask_version(version)?;
         let name = format!("libnvrtc-builtins.so.{major}.{minor}");
-        let builtins = path.with_file_name(name);
+        let builtins = path.with_file_name(&name);
+        if !builtins.is_file() {
+            return Err(format!(
+                "{} can't compile: {name} is not beside it; install both from one package",
+                path.display()
+            ));
+        }
         let compiler = Compiler {
             version,
             create: function(&library, c"nvrtcCreateProgram")?,
@@ -91,6 +101,8 @@ impl Compiler {
             log: function(&library, c"nvrtcGetProgramLog")?,
             cubin_size: function(&library, c"nvrtcGetCUBINSize")?,
             cubin: function(&library, c"nvrtcGetCUBIN")?,
+            count_architectures: function(&library, c"nvrtcGetNumSupportedArchs").ok(),
+            architectures: function(&library, c"nvrtcGetSupportedArchs").ok(),
             _builtins: open(&builtins)?,
             _library: library,
         };
@@ -103,6 +115,25 @@ impl Compiler {
     /// NVRTC's.
     pub fn version(&self) -> Result<(i32, i32), String> {
         ask_version(self.version)
+    }
+
+    /// The architectures that it compiles for, as numbers such as 90; none if it does not say.
+    #[expect(unsafe_code, reason = "calls of foreign functions")]
+    pub fn architectures(&self) -> Vec<i32> {
+        let (Some(count), Some(get)) = (self.count_architectures, self.architectures) else {
+            return Vec::new();
+        };
+        let mut len = 0;
+        // SAFETY: the pointer is to a number of the right type.
+        if unsafe { count(&raw mut len) } != SUCCESS {
+            return Vec::new();
+        }
+        let mut numbers = vec![0; usize::try_from(len).unwrap_or(0)];
+        // SAFETY: there is room for as many numbers as it counted.
+        match unsafe { get(numbers.as_mut_ptr()) } {
+            SUCCESS => numbers,
+            _ => Vec::new(),
+        }
     }
 
     /// Compiles the first of `files`, which may include the others.

@@ -37,10 +37,50 @@ fn start_now() -> Result<i32, String> {
     }
     result::init()
         .during("starting the CUDA driver")
-        .map_err(|fault| {
-            format!("{fault}; is a GPU visible here (CUDA_VISIBLE_DEVICES, /dev/nvidia*)?")
-        })?;
+        .map_err(|fault| invisible(fault, std::env::var(VISIBLE).ok().as_deref()))?;
     Ok(version)
+}
+
+/// Restricts which devices a process sees.
+pub const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// What to say where no device is seen, with the value of [`VISIBLE`].
+fn invisible(fault: Fault, visible: Option<&str>) -> String {
+    match (fault.code, visible) {
+        (NO_DEVICE | INVALID_DEVICE, Some("")) => format!("{VISIBLE} is empty: it hides every GPU"),
+        (NO_DEVICE | INVALID_DEVICE, Some(value)) => {
+            format!("{VISIBLE}={value} names no GPU of this machine (`nvidia-smi -L` lists them)")
+        }
+        (NO_DEVICE, None) => {
+            "there is a CUDA driver, and no GPU (/dev/nvidia* of a container?)".to_owned()
+        }
+        _ => fault.to_string(),
+    }
+}
+
+/// Numbers of the driver's errors that are spoken of below.
+const OUT_OF_MEMORY: u32 = 2;
+const NOT_AVAILABLE: u32 = 46;
+const NO_DEVICE: u32 = 100;
+const INVALID_DEVICE: u32 = 101;
+const NO_BINARY: u32 = 209;
+const NOT_READY: u32 = 802;
+const DRIVER_MISMATCH: u32 = 803;
+
+/// What to do about an error, where the driver's words do not say.
+fn hint(code: u32) -> Option<&'static str> {
+    match code {
+        NOT_AVAILABLE => Some(
+            "another process uses the device exclusively, or its mode forbids computing \
+             (`nvidia-smi -q -d COMPUTE`)",
+        ),
+        NO_BINARY => Some("the kernel was compiled for another architecture than this device's"),
+        NOT_READY => Some("the system's fabric manager is not running, or not yet"),
+        DRIVER_MISMATCH => {
+            Some("the driver's library and its kernel module differ: restart the machine")
+        }
+        _ => None,
+    }
 }
 
 /// A version of CUDA for people, such as `13.0`.
@@ -73,6 +113,15 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// The same, of opening a device: what else may use it is told.
+    pub fn of_opening(mut self) -> Self {
+        if self.code == OUT_OF_MEMORY {
+            self.what
+                .push_str("; other processes hold the device's memory (`nvidia-smi` lists them)");
+        }
+        self
+    }
+
     /// A refusal that the driver was not even asked for.
     pub fn refused(what: impl Into<String>) -> Self {
         Fault {
@@ -96,11 +145,11 @@ impl Fault {
     /// what is missing.
     pub fn means(self, needed_bytes: u64, available_bytes: u64) -> DeviceError {
         match self.code {
-            2 => DeviceError::OutOfMemory {
+            OUT_OF_MEMORY => DeviceError::OutOfMemory {
                 needed_bytes,
                 available_bytes,
             },
-            100 | 101 => DeviceError::Unavailable(self.what),
+            NOT_AVAILABLE | NO_DEVICE | INVALID_DEVICE => DeviceError::Unavailable(self.what),
             // Whatever is called after one of these fails with it again, until the process ends.
             214 | 700 | 702 | 710 | 714..=719 | 999 => DeviceError::Lost(self.what),
             _ => DeviceError::Launch(self.what),
@@ -127,9 +176,10 @@ impl<T> During<T> for Result<T, DriverError> {
                 }
                 _ => format!("error {code}"),
             };
+            let hint = hint(code).map(|hint| format!(" ({hint})"));
             Fault {
                 code,
-                what: format!("{doing}: {words}"),
+                what: format!("{doing}: {words}{}", hint.unwrap_or_default()),
             }
         })
     }
@@ -158,5 +208,24 @@ mod tests {
         };
         assert_eq!(meaning(2), out_of_memory);
         assert_eq!(version_text(13_010), "13.1");
+        assert!(matches!(meaning(46), DeviceError::Unavailable(_)));
+    }
+
+    #[test]
+    fn what_hides_a_gpu_is_named() {
+        let said = |code, visible| {
+            let what = "starting".to_owned();
+            invisible(Fault { code, what }, visible)
+        };
+        assert!(said(100, Some("")).contains("CUDA_VISIBLE_DEVICES is empty"));
+        assert!(said(100, Some("7")).contains("CUDA_VISIBLE_DEVICES=7 names no GPU"));
+        assert!(said(100, None).contains("no GPU"));
+        assert_eq!(said(999, Some("0")), "starting");
+        assert!(hint(209).is_some() && hint(1).is_none());
+        let full = Fault {
+            code: 2,
+            what: "making a context".to_owned(),
+        };
+        assert!(full.of_opening().to_string().contains("other processes"));
     }
 }

@@ -28,12 +28,31 @@ pub fn all() -> Result<&'static [DeviceIdentity], String> {
 /// Why it is not there.
 pub fn of(ordinal: u32) -> Result<&'static DeviceIdentity, String> {
     let devices = all()?;
-    devices.get(ordinal as usize).ok_or_else(|| {
+    let device = devices.get(ordinal as usize).ok_or_else(|| {
         format!(
             "there is no CUDA device {ordinal}: this process sees {} (`sweeper devices` lists them)",
             devices.len()
         )
-    })
+    })?;
+    match too_old(&device.details["compute_capability"]) {
+        true => Err(format!(
+            "{} has compute capability {}, kernels need {}.{} or newer",
+            device.name,
+            device.details["compute_capability"],
+            LEAST_CAPABILITY.0,
+            LEAST_CAPABILITY.1
+        )),
+        false => Ok(device),
+    }
+}
+
+/// The oldest devices that the compiler of the least driver makes code for.
+const LEAST_CAPABILITY: (u32, u32) = (7, 5);
+
+fn too_old(capability: &str) -> bool {
+    let numbers = capability.split_once('.');
+    let pair = numbers.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    pair.is_some_and(|pair: (u32, u32)| pair < LEAST_CAPABILITY)
 }
 
 fn find() -> Result<Vec<DeviceIdentity>, String> {
@@ -42,7 +61,10 @@ fn find() -> Result<Vec<DeviceIdentity>, String> {
         .during("counting devices")
         .map_err(|fault| fault.to_string())?;
     if count == 0 {
-        return Err("the CUDA driver sees no GPU; look at CUDA_VISIBLE_DEVICES".to_owned());
+        return Err(format!(
+            "the CUDA driver sees no GPU; look at {}",
+            driver::VISIBLE
+        ));
     }
     (0..count)
         .map(|ordinal| describe(ordinal, cuda).map_err(|fault| fault.to_string()))
@@ -91,6 +113,28 @@ fn arch(major: i32, minor: i32) -> String {
         (9, 0) => "sm_90a".to_owned(),
         _ => format!("sm_{major}{minor}"),
     }
+}
+
+/// A device that need not be here, by its architecture: `sm_90`, `sm_90a`, `90` and `9.0` are one.
+///
+/// # Errors
+/// If that is no architecture.
+pub fn of_arch(text: &str) -> Result<DeviceIdentity, String> {
+    let digits: String = text
+        .trim_start_matches("sm_")
+        .trim_end_matches('a')
+        .split('.')
+        .collect();
+    let number: i32 = digits.parse().ok().filter(|number| *number >= 10).ok_or_else(|| {
+        format!("`{text}` is no architecture of a GPU; `sweeper devices` names them where they are, such as sm_80 or sm_90")
+    })?;
+    let arch = arch(number / 10, number % 10);
+    Ok(DeviceIdentity {
+        kind: DeviceKind::Cuda,
+        name: arch.clone(),
+        unit: String::new(),
+        details: [("arch".to_owned(), arch)].into(),
+    })
 }
 
 /// A UUID as NVIDIA's tools write it.
@@ -146,6 +190,13 @@ mod tests {
         assert_eq!(arch(9, 0), "sm_90a");
         assert_eq!(arch(8, 6), "sm_86");
         assert_eq!(arch(12, 0), "sm_120");
+        assert!(too_old("7.0") && too_old("6.1"));
+        assert!(!too_old("7.5") && !too_old("10.0"));
+        for text in ["sm_90", "sm_90a", "90", "9.0"] {
+            assert_eq!(of_arch(text).unwrap().details["arch"], "sm_90a", "{text}");
+        }
+        assert_eq!(of_arch("sm_120").unwrap().details["arch"], "sm_120");
+        assert!(of_arch("hopper").unwrap_err().contains("sm_80"));
         let bytes: [u8; 16] = std::array::from_fn(|index| index as u8);
         assert_eq!(uuid_text(bytes), "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
         let account = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release\n\

@@ -2,7 +2,7 @@
 //!
 //! [`driver`] says whether there is one and what its errors mean, [`identity`] what it is;
 //! [`context`], [`memory`] and [`module`] hold what lives on it, [`run`] queues steps, [`timing`] and
-//! [`gate`] time them; [`compiler`] calls NVRTC, which needs no GPU. This file keeps the books.
+//! [`gate`] time them, [`graph`] makes one launch of many, [`nvml`] watches clocks; [`compiler`] calls NVRTC, which needs no GPU. This file keeps the books.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -26,11 +26,15 @@ pub mod module;
 pub mod gate;
 pub mod run;
 pub mod timing;
+pub mod graph;
+pub mod nvml;
 
 use context::Context;
 use driver::Fault;
+use graph::Graph;
 use memory::{Allocation, Pool};
 use module::{Function, Modules};
+use nvml::Monitor;
 use run::{Runner, Spans};
 use timing::Timer;
 
@@ -55,8 +59,20 @@ pub struct Cuda {
     /// Memory of results and scratch, shared by all programs: only one runs at a time.
     arena: Option<Allocation>,
     programs: Vec<Loaded>,
+    /// Timed steps are launched as one graph.
+    as_graph: bool,
+    monitor: Option<Monitor>,
     pool: Pool,
     context: Rc<Context>,
+}
+
+/// How programs are timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mode {
+    /// Flush the second-level cache before whatever is timed.
+    pub cold: bool,
+    /// Launch timed steps as one graph.
+    pub graph: bool,
 }
 
 struct Loaded {
@@ -69,19 +85,22 @@ struct Loaded {
     launches: u64,
     /// Spans are gated. The first is not: whatever a first launch has to do may wait for the device.
     gated: bool,
+    /// Its timed steps as one launch, once they were recorded.
+    graph: Option<Graph>,
 }
 
 impl Cuda {
-    /// Opens a device by number; `cold` flushes its second-level cache before whatever is timed.
+    /// Opens a device by number.
     ///
     /// # Errors
     /// [`DeviceError::Unavailable`] with what is missing.
-    pub fn open(ordinal: u32, cold: bool) -> Result<Self, DeviceError> {
+    pub fn open(ordinal: u32, mode: Mode) -> Result<Self, DeviceError> {
         let identity = identity::of(ordinal).map_err(DeviceError::Unavailable)?;
-        let unavailable =
-            |fault: Fault| DeviceError::Unavailable(format!("{}: {fault}", identity.name));
+        let unavailable = |fault: Fault| {
+            DeviceError::Unavailable(format!("{}: {}", identity.name, fault.of_opening()))
+        };
         let context = Rc::new(Context::open(ordinal).map_err(unavailable)?);
-        let timer = Timer::new(&context, cold).map_err(unavailable)?;
+        let timer = Timer::new(&context, mode.cold).map_err(unavailable)?;
         Ok(Cuda {
             target: Target::Cuda {
                 arch: identity.details["arch"].clone(),
@@ -93,6 +112,8 @@ impl Cuda {
             inputs: BTreeMap::new(),
             arena: None,
             programs: Vec::new(),
+            as_graph: mode.graph,
+            monitor: Monitor::of(&identity.unit),
             pool: Pool::new(&context).map_err(unavailable)?,
             context,
         })
@@ -180,6 +201,28 @@ impl Cuda {
         Ok(())
     }
 
+    /// Records a program's timed steps as a graph, unless that was done and its buffers stayed where
+    /// they were.
+    fn record(&mut self, program: Prepared, addresses: &[u64]) -> Result<(), Fault> {
+        let loaded = &self.programs[program.0];
+        let held = loaded.graph.as_ref();
+        if held.is_some_and(|graph| graph.is_for(addresses)) {
+            return Ok(());
+        }
+        if loaded.launches > graph::MOST_NODES {
+            return Err(Fault::refused(format!(
+                "{} launches are too many for one graph, which takes {}",
+                loaded.launches,
+                graph::MOST_NODES
+            )));
+        }
+        let (program_data, functions) = (&loaded.program, &loaded.functions);
+        let runner = Runner::new(&self.context, program_data, functions, addresses);
+        let graph = Graph::record(&self.context, addresses, || runner.timed_steps())?;
+        self.programs[program.0].graph = Some(graph);
+        Ok(())
+    }
+
     /// Bytes of bound inputs that a program does not read: they are in memory, but not for it.
     fn foreign_bytes(&self, program: &Program) -> u64 {
         let is_read = |name: &String| {
@@ -246,6 +289,7 @@ impl Device for Cuda {
             functions,
             layout,
             gated: false,
+            graph: None,
         });
         Ok(Prepared(self.programs.len() - 1))
     }
@@ -264,9 +308,14 @@ impl Device for Cuda {
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
         let bytes = self.programs[program.0].layout.bytes;
         self.grow_arena(bytes)?;
+        let addresses = self.addresses(&self.programs[program.0]);
+        if self.as_graph {
+            let recorded = self.record(program, &addresses);
+            recorded.map_err(|fault| self.means(fault, bytes))?;
+        }
         let loaded = &self.programs[program.0];
-        let addresses = self.addresses(loaded);
-        let per_span = MOST_GATED_LAUNCHES / loaded.launches.max(1);
+        let launches = loaded.launches.max(1);
+        let per_span = MOST_GATED_LAUNCHES / launches;
         let spans = Spans {
             iterations,
             per_span: per_span.max(1) as u32,
@@ -278,14 +327,16 @@ impl Device for Cuda {
             &loaded.functions,
             &addresses,
         );
-        let sampled = runner.sample(&mut self.timer, spans);
+        let sampled = runner.sample(&mut self.timer, spans, loaded.graph.as_ref());
         let elapsed_ns = sampled.map_err(|fault| self.means(fault, bytes))?;
         // Once the host was too slow for a gate, it would be again.
         let was_late = self.timer.was_late();
-        self.programs[program.0].gated = per_span > 0 && !was_late;
+        let is_short = per_span > 0 || self.as_graph;
+        self.programs[program.0].gated = is_short && !was_late && self.timer.has_gate();
         Ok(Sample {
-            elapsed_ns,
-            iterations,
+            is_ungated: !spans.gated || was_late,
+            clocks: self.monitor.as_mut().and_then(Monitor::clocks),
+            ..Sample::new(elapsed_ns, iterations)
         })
     }
 

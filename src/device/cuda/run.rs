@@ -8,6 +8,7 @@ use sweeper_kernels::{Dtype, Program};
 
 use super::context::Context;
 use super::driver::{During, Fault};
+use super::graph::Graph;
 use super::module::Function;
 use super::timing::Timer;
 
@@ -46,9 +47,16 @@ impl<'a> Runner<'a> {
     /// Up to `per_span` iterations share a pair of events, unless something that is not timed comes
     /// before each of them: a prologue, or a flush of the cache.
     ///
+    /// With a `graph` of the timed steps, it is launched in their place.
+    ///
     /// # Errors
     /// A refused launch, or whatever kernels did wrong.
-    pub fn sample(&self, timer: &mut Timer, plan: Spans) -> Result<f64, Fault> {
+    pub fn sample(
+        &self,
+        timer: &mut Timer,
+        plan: Spans,
+        graph: Option<&Graph>,
+    ) -> Result<f64, Fault> {
         let apart = timer.is_cold() || !self.program.prologue.is_empty();
         let most = if apart { 1 } else { plan.per_span.max(1) };
         let mut left = plan.iterations;
@@ -57,14 +65,22 @@ impl<'a> Runner<'a> {
             let now = left.min(most);
             self.steps(&self.program.prologue, &mut Vec::new())?;
             elapsed_ns += timer.span(plan.gated, || {
-                for _ in 0..now {
-                    self.steps(&self.program.steps, &mut Vec::new())?;
-                }
-                Ok(())
+                (0..now).try_for_each(|_| match graph {
+                    None => self.timed_steps(),
+                    Some(graph) => graph.launch(),
+                })
             })?;
             left -= now;
         }
         Ok(elapsed_ns)
+    }
+
+    /// Queues the timed steps once.
+    ///
+    /// # Errors
+    /// A refused launch.
+    pub fn timed_steps(&self) -> Result<(), Fault> {
+        self.steps(&self.program.steps, &mut Vec::new())
     }
 
     fn steps(&self, steps: &[Step], iterations: &mut Vec<i64>) -> Result<(), Fault> {

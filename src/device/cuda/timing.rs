@@ -54,6 +54,11 @@ impl Timer {
         self.flush.is_some()
     }
 
+    /// True if spans can be gated here.
+    pub fn has_gate(&self) -> bool {
+        self.gate.is_some()
+    }
+
     /// True if, since the last call, queueing took longer than a gate stays closed. What was timed
     /// then holds some of the host's time.
     pub fn was_late(&mut self) -> bool {
@@ -189,11 +194,15 @@ impl Flush {
         })
     }
 
-    /// Writes other words than the last time, and never zeros: neither may be left out.
+    /// Writes other words than the last time, and never zeros: neither may be left out. Lines that a
+    /// kernel asked the cache to keep are given up first.
     #[expect(unsafe_code, reason = "a call of the driver")]
     fn queue(&mut self, context: &Context) -> Result<(), Fault> {
         self.turn = self.turn.wrapping_add(1);
         let word = self.turn.wrapping_mul(0x9E37_79B9) | 1;
+        // Caches that keep no lines have none to give up.
+        // SAFETY: a context is current.
+        let _ = unsafe { sys::cuCtxResetPersistingL2Cache() };
         // SAFETY: the range is the allocation.
         unsafe { sys::cuMemsetD32Async(self.address, word, self.words, context.stream()) }
             .result()

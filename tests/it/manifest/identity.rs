@@ -129,6 +129,7 @@ const CHANGES: &[(&str, &str)] = &[
     ("repeats = 5", "max_seconds = 111"),
     ("warmup = \"auto\"", "warmup = 3"),
     ("l2 = \"cold\"", "l2 = \"hot\""),
+    ("verify = true", "verify = true\nmode = \"graph\""),
     ("verify = true", "verify = false"),
     ("time_ns = \"100 * T\"", "time_ns = \"101 * T\""),
     (

@@ -1,0 +1,146 @@
+//! Digests of compilers' files, remembered: a library of a hundred megabytes is not read at every start.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The file in the cache's folder.
+const FILE: &str = "digests.json";
+
+/// Smaller files are read as quickly as they would be looked up.
+const LEAST_BYTES: u64 = 1 << 20;
+
+/// SHA-256 of files.
+///
+/// The memo is an optimisation: where it can't be read or written, files are.
+#[derive(Debug, Default)]
+pub struct Digests {
+    /// Where the memo is kept; without it nothing is remembered.
+    memo: Option<PathBuf>,
+}
+
+/// What is remembered of one file.
+#[derive(Clone, Serialize, Deserialize)]
+struct Remembered {
+    /// Size, times and inode: a file that was replaced differs in one of them.
+    stamp: String,
+    digest: String,
+}
+
+impl Digests {
+    /// Digests that are remembered in a cache's folder.
+    pub fn remembered_in(cache: Option<&Path>) -> Self {
+        Digests {
+            memo: cache.map(|folder| folder.join(FILE)),
+        }
+    }
+
+    /// The digest of a file, in hexadecimal digits.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn of(&self, path: &Path) -> io::Result<String> {
+        let path = fs::canonicalize(path)?;
+        let data = fs::metadata(&path)?;
+        if data.len() < LEAST_BYTES || self.memo.is_none() {
+            return read(&path);
+        }
+        let stamp = format!(
+            "{} {}.{:09} {}.{:09} {}",
+            data.len(),
+            data.mtime(),
+            data.mtime_nsec(),
+            data.ctime(),
+            data.ctime_nsec(),
+            data.ino()
+        );
+        let name = path.to_string_lossy().into_owned();
+        let held = self.load().remove(&name);
+        if let Some(held) = held.filter(|held| held.stamp == stamp) {
+            return Ok(held.digest);
+        }
+        let digest = read(&path)?;
+        let entry = Remembered {
+            stamp,
+            digest: digest.clone(),
+        };
+        self.remember(name, entry);
+        Ok(digest)
+    }
+
+    fn load(&self) -> BTreeMap<String, Remembered> {
+        let bytes = self.memo.as_ref().and_then(|memo| fs::read(memo).ok());
+        bytes
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default()
+    }
+
+    /// Of two processes that remember at once, one forgets: it will read the file again.
+    fn remember(&self, name: String, entry: Remembered) {
+        let Some(memo) = &self.memo else { return };
+        let mut all = self.load();
+        all.retain(|path, _| Path::new(path).exists());
+        all.insert(name, entry);
+        let Ok(bytes) = serde_json::to_vec_pretty(&all) else {
+            return;
+        };
+        // A folder that can't be written to is the cache's to complain about.
+        let _ = keep(memo, &bytes);
+    }
+}
+
+/// Writes a file beside a cache's own, as a whole.
+///
+/// # Errors
+/// Those of the file system; if the folder is no cache, which would refuse a folder with files in it.
+pub fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::metadata(folder.join("CACHEDIR.TAG"))?;
+    let file = tempfile::NamedTempFile::new_in(folder)?;
+    fs::write(file.path(), bytes)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut hasher = Sha256::new();
+    io::copy(&mut File::open(path)?, &mut hasher)?;
+    Ok(hex::encode(hasher.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_remembered_until_the_file_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("library");
+        fs::write(&file, vec![7; 2 << 20]).unwrap();
+        let cache = folder.path().join("cache");
+        let digests = Digests::remembered_in(Some(&cache));
+        digests.of(&file).unwrap();
+        assert!(!cache.exists(), "a folder that is no cache stays as it is");
+        fs::create_dir(&cache).unwrap();
+        fs::write(cache.join("CACHEDIR.TAG"), "").unwrap();
+        let first = digests.of(&file).unwrap();
+        assert_eq!(first, Digests::default().of(&file).unwrap());
+        // What is remembered is believed: a memo that lies is noticed by its answer.
+        let memo = cache.join(FILE);
+        let lie = fs::read_to_string(&memo).unwrap().replace(&first, "lie");
+        fs::write(&memo, lie).unwrap();
+        assert_eq!(digests.of(&file).unwrap(), "lie");
+        fs::write(&file, vec![8; 2 << 20]).unwrap();
+        let second = digests.of(&file).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(second, digests.of(&file).unwrap());
+        fs::write(&memo, "nonsense").unwrap();
+        assert_eq!(second, digests.of(&file).unwrap());
+        assert!(digests.of(Path::new("/nowhere")).is_err());
+    }
+}

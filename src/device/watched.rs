@@ -1,0 +1,77 @@
+//! A device that counts how long it runs programs: the rest of a run's time it waits for its host.
+
+use std::time::{Duration, Instant};
+
+use sweeper_kernels::workload::TensorSpec;
+use sweeper_kernels::{Target, Tensors};
+
+use super::{Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample};
+
+/// Another device, watched.
+pub struct Watched<'a> {
+    device: &'a mut dyn Device,
+    running: Duration,
+}
+
+impl<'a> Watched<'a> {
+    /// Watches a device from now on.
+    pub fn new(device: &'a mut dyn Device) -> Self {
+        Watched {
+            device,
+            running: Duration::ZERO,
+        }
+    }
+
+    /// How long it ran programs so far, by the host's clock; none where no time passes.
+    pub fn running(&self) -> Duration {
+        match self.device.computes() {
+            true => self.running,
+            false => Duration::ZERO,
+        }
+    }
+}
+
+impl Device for Watched<'_> {
+    fn identity(&self) -> &DeviceIdentity {
+        self.device.identity()
+    }
+
+    fn target(&self) -> Target {
+        self.device.target()
+    }
+
+    fn computes(&self) -> bool {
+        self.device.computes()
+    }
+
+    fn clock_resolution_ns(&self) -> f64 {
+        self.device.clock_resolution_ns()
+    }
+
+    fn bind(&mut self, inputs: &Tensors) -> Result<(), DeviceError> {
+        self.device.bind(inputs)
+    }
+
+    fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError> {
+        self.device.prepare(job)
+    }
+
+    fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
+        self.device.poison(program)
+    }
+
+    fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+        let start = Instant::now();
+        let sample = self.device.sample(program, iterations);
+        self.running += start.elapsed();
+        sample
+    }
+
+    fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {
+        self.device.results(program, specs)
+    }
+
+    fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
+        self.device.memory(program)
+    }
+}

@@ -1,0 +1,92 @@
+//! From planned blocks to what workers are sent.
+
+use std::collections::HashMap;
+
+use super::Request;
+use super::rows::RowMaker;
+use crate::compile::CompileError;
+use crate::compile::kernels::Built;
+use crate::device::Artifact;
+use crate::execute::protocol::{Block, BlockPoint, Settings};
+use crate::plan::{Plan, PlannedBlock};
+
+/// Kernels that were asked for, by number.
+pub(super) type BuiltKernels = HashMap<u32, Result<Built, CompileError>>;
+
+/// What blocks are made from.
+pub(super) struct Blocks<'a> {
+    pub(super) plan: &'a Plan<'a>,
+    pub(super) request: &'a Request,
+    pub(super) maker: &'a RowMaker<'a>,
+    pub(super) built: &'a BuiltKernels,
+}
+
+impl Blocks<'_> {
+    /// The points called `numbers` of a block, of which there is one at least.
+    pub(super) fn block(&self, planned: &PlannedBlock, first: u32, numbers: &[u32]) -> Block {
+        let grid = &self.plan.grid;
+        let first = self.plan.points[first as usize].point;
+        let case = grid.case(first);
+        let manifest = self.plan.manifest();
+        let parameters = grid.parameters(first);
+        let parameters = parameters.iter();
+        let points = numbers.iter().map(|&number| self.point(number));
+        Block {
+            workload: case.workload.name.to_owned(),
+            parameters: parameters
+                .map(|(name, value)| (name.to_string(), value.clone()))
+                .collect(),
+            dtype: case.dtype,
+            problem: *planned.problem.0.bytes(),
+            inputs: case.inputs.as_ref().map(|file| file.path.clone()),
+            save_tensors: self.request.save_tensors.clone(),
+            settings: Settings {
+                stop: manifest.measure.stopping,
+                warmup: manifest.measure.warmup,
+                verify: manifest.measure.verify,
+                oracle_s: manifest.limits.oracle_time.as_secs_f64(),
+                order: manifest.plan.order,
+            },
+            points: points.collect(),
+            artifacts: Vec::new(),
+        }
+    }
+
+    fn point(&self, number: u32) -> BlockPoint {
+        let plan = self.plan;
+        let point = &plan.points[number as usize];
+        let key = |kernel: &u32| match self.built.get(kernel) {
+            Some(Ok(built)) => Some(built.artifact.key.clone()),
+            _ => None,
+        };
+        let (script, scripted_status) = self.maker.script(point);
+        let canonical = plan.shape(point).iter();
+        BlockPoint {
+            number,
+            backend: plan.grid.backend(point.point).name.to_owned(),
+            phase: point.point.phase,
+            canonical: canonical
+                .map(|(name, bound)| (name.to_owned(), bound))
+                .collect(),
+            kernels: point.kernels.iter().filter_map(key).collect(),
+            folder: point.id.to_string(),
+            script,
+            scripted_status,
+        }
+    }
+
+    /// The compiled kernels of some points, each once.
+    pub(super) fn artifacts(&self, numbers: &[u32]) -> Vec<Artifact> {
+        let mut kernels: Vec<u32> = numbers
+            .iter()
+            .flat_map(|&number| self.plan.points[number as usize].kernels.clone())
+            .collect();
+        kernels.sort_unstable();
+        kernels.dedup();
+        let artifact = |kernel: &u32| match self.built.get(kernel) {
+            Some(Ok(built)) => Some(built.artifact.clone()),
+            _ => None,
+        };
+        kernels.iter().filter_map(artifact).collect()
+    }
+}

@@ -1,0 +1,118 @@
+//! Which devices a manifest asks for, and what plans and compilers need to know of them.
+
+use sweeper_kernels::Target;
+
+use super::RunError;
+use crate::compile::kernels::Toolchain;
+use crate::device::null::Null;
+use crate::device::{Device, DeviceIdentity, DeviceKind, cpu, cuda};
+use crate::execute::protocol::DeviceRequest;
+use crate::manifest::Manifest;
+use crate::manifest::settings::DeviceUse;
+use crate::plan::{PlanDevice, conditions};
+
+/// The devices that a manifest asks for, at least one, all of one kind and architecture.
+///
+/// # Errors
+/// If one of them is not here, or they differ: a plan is made for one architecture.
+pub fn device_requests(manifest: &Manifest) -> Result<Vec<DeviceRequest>, RunError> {
+    let (kind, ordinals) = match &manifest.device.use_ {
+        DeviceUse::Auto if cuda::identity::of(0).is_ok() => (DeviceKind::Cuda, vec![0]),
+        DeviceUse::Auto | DeviceUse::Cpu => (DeviceKind::Cpu, vec![0]),
+        DeviceUse::Null => {
+            let units = manifest.null.as_ref().map_or(1, |null| null.units);
+            (DeviceKind::Null, (0..units).collect())
+        }
+        DeviceUse::Cuda(ordinals) => (DeviceKind::Cuda, ordinals.clone()),
+        DeviceUse::AllCuda => {
+            let all = cuda::identity::all().map_err(RunError::Impossible)?;
+            (DeviceKind::Cuda, (0..all.len() as u32).collect())
+        }
+    };
+    if kind == DeviceKind::Cuda {
+        check_alike(&ordinals)?;
+    }
+    let conditions = conditions(manifest, kind);
+    let request = |ordinal| DeviceRequest {
+        kind,
+        ordinal,
+        threads: manifest.device.threads,
+        cold: conditions.cold,
+        graph: conditions.graph,
+    };
+    Ok(ordinals.into_iter().map(request).collect())
+}
+
+/// Refuses devices that are not there, or not of one product.
+fn check_alike(ordinals: &[u32]) -> Result<(), RunError> {
+    let mut first: Option<&DeviceIdentity> = None;
+    for &ordinal in ordinals {
+        let device = cuda::identity::of(ordinal).map_err(RunError::Impossible)?;
+        let expected = *first.get_or_insert(device);
+        if device.name != expected.name || device.details["arch"] != expected.details["arch"] {
+            return Err(RunError::Impossible(format!(
+                "cuda:{ordinal} is {}, and not {} as the first: run different devices apart",
+                device.name, expected.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The first device that a manifest asks for.
+///
+/// # Errors
+/// As [`device_requests`].
+pub fn device_request(manifest: &Manifest) -> Result<DeviceRequest, RunError> {
+    let requests = device_requests(manifest)?;
+    let none = || RunError::Impossible("the manifest names no device".to_owned());
+    requests.into_iter().next().ok_or_else(none)
+}
+
+/// What a plan for that device is made for.
+pub fn plan_device(request: &DeviceRequest) -> PlanDevice {
+    let target = match request.kind {
+        DeviceKind::Cpu | DeviceKind::Null => Target::Cpu,
+        DeviceKind::Cuda => Target::Cuda {
+            arch: local_device(request).details["arch"].clone(),
+        },
+    };
+    PlanDevice {
+        kind: request.kind,
+        target,
+    }
+}
+
+/// The compilers that count for a device.
+pub fn toolchain_for(kind: DeviceKind, found: &Toolchain) -> Toolchain {
+    match kind {
+        DeviceKind::Null => Toolchain::none("the null device compiles nothing"),
+        DeviceKind::Cpu | DeviceKind::Cuda => found.clone(),
+    }
+}
+
+/// The identities of this machine's devices, without a worker.
+///
+/// # Errors
+/// As [`device_requests`].
+pub fn local_devices(manifest: &Manifest) -> Result<Vec<DeviceIdentity>, RunError> {
+    Ok(device_requests(manifest)?
+        .iter()
+        .map(local_device)
+        .collect())
+}
+
+/// The identity of this machine's device, without a worker.
+///
+/// # Panics
+/// If a CUDA device is asked for that is not there: [`device_requests`] does not.
+pub fn local_device(request: &DeviceRequest) -> DeviceIdentity {
+    match request.kind {
+        DeviceKind::Null => Null::unit(request.ordinal).identity().clone(),
+        DeviceKind::Cpu => cpu::identity::host(),
+        DeviceKind::Cuda => match cuda::identity::of(request.ordinal) {
+            Ok(device) => device.clone(),
+            Err(reason) => unreachable!("`device_requests` found the device: {reason}"),
+        },
+    }
+}

@@ -1,0 +1,137 @@
+//! Workers and compilers at work beside each other: threads that wait for them, and what they tell.
+//!
+//! One thread a worker, because each waits for its process; on a GPU, threads that compile ahead of
+//! the measuring. All of them tell the main thread, which alone writes rows and shows what happens.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+
+use sweeper_kernels::program::KernelSource;
+
+use crate::compile::CompileError;
+use crate::compile::kernels::{Built, Kernels};
+use crate::device::Artifact;
+use crate::execute::outcome::Outcome;
+use crate::execute::protocol::{Block, Stage};
+use crate::execute::supervisor::{Observer, Supervisor, Usage, WorkerError};
+
+/// What a worker is given.
+pub(super) struct Task {
+    /// The block's number among those that are left.
+    pub(super) number: usize,
+    pub(super) block: Block,
+    pub(super) artifacts: Vec<Artifact>,
+}
+
+/// What the main thread is told.
+pub(super) enum Message {
+    /// A worker is at a point.
+    Working { number: u32, stage: Stage },
+    /// A worker is done with a block, or can't go on.
+    Done {
+        worker: usize,
+        /// The block's number among those that are left.
+        block: usize,
+        finished: Vec<(u32, Outcome)>,
+        usage: Usage,
+        result: Result<(), WorkerError>,
+    },
+    /// A kernel is there, or is not.
+    Compiled {
+        number: u32,
+        result: Result<Built, CompileError>,
+    },
+}
+
+/// Hands tasks to one worker until there are no more.
+pub(super) fn serve(
+    worker: usize,
+    mut supervisor: Supervisor,
+    tasks: &Receiver<Task>,
+    messages: &Sender<Message>,
+    stop: &AtomicBool,
+) {
+    while let Ok(task) = tasks.recv() {
+        let mut listener = Listener {
+            messages,
+            stop,
+            finished: Vec::new(),
+        };
+        let result = supervisor.measure(&task.block, &task.artifacts, &mut listener);
+        let done = Message::Done {
+            worker,
+            block: task.number,
+            finished: listener.finished,
+            usage: supervisor.usage(),
+            result,
+        };
+        // Nobody listens when the run has failed elsewhere.
+        if messages.send(done).is_err() {
+            return;
+        }
+    }
+}
+
+/// Collects what a block yields; rows are written when it ends.
+struct Listener<'a> {
+    messages: &'a Sender<Message>,
+    stop: &'a AtomicBool,
+    finished: Vec<(u32, Outcome)>,
+}
+
+impl Observer for Listener<'_> {
+    fn working(&mut self, number: u32, stage: Stage) {
+        if stage != Stage::Sample {
+            let _ = self.messages.send(Message::Working { number, stage });
+        }
+    }
+
+    fn finished(&mut self, number: u32, outcome: Outcome) {
+        self.finished.push((number, outcome));
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Kernels that are compiled while others are measured.
+pub(super) struct Ahead<'a> {
+    pub(super) kernels: Kernels<'a>,
+    /// Numbers and sources, in the order in which they are needed.
+    pub(super) wanted: Vec<(u32, &'a KernelSource)>,
+    next: AtomicUsize,
+    /// The run is over.
+    ended: AtomicBool,
+}
+
+impl<'a> Ahead<'a> {
+    pub(super) fn new(kernels: Kernels<'a>, wanted: Vec<(u32, &'a KernelSource)>) -> Self {
+        Ahead {
+            kernels,
+            wanted,
+            next: AtomicUsize::new(0),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// No more kernels are begun.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Compiles one kernel after the other until none is left; several threads may.
+    pub(super) fn compile(&self, messages: &Sender<Message>, stop: &AtomicBool) {
+        loop {
+            let position = self.next.fetch_add(1, Ordering::Relaxed);
+            let is_over = self.ended.load(Ordering::Relaxed) || stop.load(Ordering::Relaxed);
+            let Some(&(number, source)) = self.wanted.get(position).filter(|_| !is_over) else {
+                return;
+            };
+            let result = self.kernels.get(source);
+            if messages.send(Message::Compiled { number, result }).is_err() {
+                return;
+            }
+        }
+    }
+}
