@@ -11,7 +11,6 @@ use super::{place, why};
 use crate::compile::kernels::Kernels;
 use crate::device::DeviceIdentity;
 use crate::manifest::Manifest;
-use crate::manifest::settings::Stopping;
 use crate::plan::{Plan, Planned, describe};
 use crate::quantity;
 use crate::run;
@@ -133,10 +132,13 @@ fn show_points(plan: &Plan<'_>, screen: &Screen) {
     }
 }
 
+/// So many canonical shapes are listed without being asked.
+const FEW_SHAPES: usize = 12;
+
 fn show_shapes(plan: &Plan<'_>, screen: &Screen) {
     let members = describe::members(plan);
     screen.line(&format!("shapes     {} canonical shapes", members.len()));
-    if screen.verbose {
+    if screen.verbose || members.len() <= FEW_SHAPES {
         for (shape, count) in members {
             let shape = &plan.canonical.shapes()[shape as usize];
             screen.line(&format!("           {shape}: {count} points"));
@@ -198,30 +200,10 @@ fn show_cost(plan: &Plan<'_>, screen: &Screen) {
         quantity::bytes(most),
         over.count()
     ));
-    let samples = match plan.manifest().measure.stopping {
-        Stopping::Repeats(repeats) => f64::from(repeats),
-        Stopping::Adaptive { min_samples, .. } => f64::from(min_samples),
-    };
-    let guess_ns: f64 = plan
-        .points
-        .iter()
-        .map(|point| guess_ns(point, samples))
-        .sum();
     screen.line(&format!(
         "time       about {} (a rough guess)",
-        quantity::time_ns(guess_ns)
+        quantity::time_ns(plan.guess_ns(place::processors().0))
     ));
-}
-
-/// One run to check, one to check again, a few to warm up, and the samples; at least what a point
-/// costs however small it is.
-fn guess_ns(point: &Planned, samples: f64) -> f64 {
-    const LEAST_NS: f64 = 2e6;
-    if point.refusal.is_some() {
-        0.0
-    } else {
-        (samples + 5.0) * point.guess_ns + LEAST_NS
-    }
 }
 
 /// Prints the program of a point.
