@@ -332,6 +332,41 @@ fn launches_are_known_without_running() {
     }
 }
 
+/// What one more position moves, by hand: d durations, E edges, S segments, N states of B sequences.
+#[test]
+fn bytes_are_known_without_running() {
+    let totals = |positions: i64| {
+        let case = Case::new([positions, 5, 3, 2], "log", FORMS[0], "full");
+        let program = case.expect("valid sizes");
+        program.program("streaming", Phase::Forward).totals()
+    };
+    let (b, d, c) = (2, 4, 3);
+    let (e, s, n) = (b * d * c * c, b * d * c, b * c);
+    // Edges gathered, added to states, their maximum, difference, exponential and sum; then log,
+    // maximum added, states stored.
+    let read_f32 = e + (e + s) + e + (e + n) + e + e + n + 2 * n + n;
+    // Window, its maximum, the difference of both, states stored; and lengths.
+    let read_f64 = s + s + (s + b) + b + b;
+    let written_f32 = e + s + e + n + e + e + n + n + n;
+    let written_f64 = s + b + n;
+    let (shorter, longer) = (totals(9), totals(10));
+    assert_eq!(
+        longer.read_bytes - shorter.read_bytes,
+        4 * read_f32 + 8 * read_f64
+    );
+    assert_eq!(
+        longer.written_bytes - shorter.written_bytes,
+        4 * written_f32 + 8 * written_f64
+    );
+    // The first positions have fewer durations: 1, 2, 3 of them.
+    let missing = 8 * d - (1 + 2 + 3 + 5 * d);
+    let positions = 8 * (4 * written_f32 + 8 * written_f64);
+    let per_duration = 4 * (4 * e / d + s / d) + 8 * s / d;
+    let before_and_after = 8 * n + (8 * b + 12 * n) + 5 * 4 * b;
+    let expected = positions - missing * per_duration + before_and_after;
+    assert_eq!(shorter.written_bytes, expected);
+}
+
 /// A forward pass alone keeps a window of states; one with gradients keeps what the way back needs.
 #[test]
 fn memory_by_role_says_what_is_saved() {

@@ -31,9 +31,34 @@ impl Strided {
         self
     }
 
+    /// How many elements the loops touch: each as often as a step of 0 repeats it, but once.
+    fn touched(&self, extents: &[Index; 4]) -> Option<Index> {
+        let pairs = extents.iter().zip(&self.steps);
+        let mut touched = Index::fixed(1);
+        for (extent, _) in pairs.filter(|(_, step)| !step.is_zero()) {
+            touched = extent.clone().product(touched)?;
+        }
+        Some(touched)
+    }
+
+    /// The view, saying how much of it the loops touch, if they don't depend on iterations twice.
+    fn read(&self, extents: &[Index; 4]) -> View {
+        let view = self.view.clone();
+        match self.touched(extents) {
+            Some(touched) => view.touching(touched),
+            None => view,
+        }
+    }
+
     fn args(self) -> impl Iterator<Item = Arg> {
         std::iter::once(self.start).chain(self.steps).map(Arg::Int)
     }
+}
+
+/// How many elements a tensor has, if its extents don't depend on iterations twice.
+fn product(extents: &[Index; 4]) -> Option<Index> {
+    let mut extents = extents.iter();
+    extents.try_fold(Index::fixed(1), |all, extent| extent.clone().product(all))
 }
 
 /// A program that is being written, one operation after another.
@@ -92,11 +117,13 @@ impl Emitter {
         b: Strided,
         out: View,
     ) {
-        let mut args = vec![
-            Arg::Read(a.view.clone()),
-            Arg::Read(b.view.clone()),
-            Arg::Write(out),
-        ];
+        let mut args = Vec::with_capacity(17);
+        args.push(Arg::Read(a.read(&extents)));
+        args.push(Arg::Read(b.read(&extents)));
+        args.push(Arg::Write(match product(&extents) {
+            Some(all) => out.touching(all),
+            None => out,
+        }));
         args.extend(extents.into_iter().map(Arg::Int));
         args.extend(a.args());
         args.extend(b.args());
@@ -106,7 +133,14 @@ impl Emitter {
     /// Launches an operation from one operand to another: [`super::ADD_IN_PLACE`] and its like, and
     /// [`super::COPY`].
     pub fn onto(&mut self, builtin: Builtin, extents: [Index; 4], from: Strided, to: Strided) {
-        let mut args = vec![Arg::Read(from.view.clone()), Arg::Write(to.view.clone())];
+        let mut args = Vec::with_capacity(16);
+        args.push(Arg::Read(from.read(&extents)));
+        let is_updated = builtin != super::COPY;
+        args.push(Arg::Write(match to.touched(&extents) {
+            Some(touched) if is_updated => to.view.clone().updating(touched),
+            Some(touched) => to.view.clone().touching(touched),
+            None => to.view.clone(),
+        }));
         args.extend(extents.into_iter().map(Arg::Int));
         args.extend(from.args());
         args.extend(to.args());
@@ -115,12 +149,22 @@ impl Emitter {
 
     /// Launches an operation on `count` elements in place.
     pub fn in_place(&mut self, builtin: Builtin, x: View, count: Index) {
+        let x = x.updating(count.clone());
         self.launch(builtin, vec![Arg::Write(x), Arg::Int(count)]);
     }
 
     /// Launches a reduction: extents are outer, first, kept, last.
     pub fn reduce(&mut self, builtin: Builtin, x: View, out: View, extents: [Index; 4]) {
-        let mut args = vec![Arg::Read(x), Arg::Write(out)];
+        let [outer, _, kept, _] = &extents;
+        let mut args = Vec::with_capacity(6);
+        args.push(Arg::Read(match product(&extents) {
+            Some(all) => x.touching(all),
+            None => x,
+        }));
+        args.push(Arg::Write(match outer.clone().product(kept.clone()) {
+            Some(sums) => out.touching(sums),
+            None => out,
+        }));
         args.extend(extents.into_iter().map(Arg::Int));
         self.launch(builtin, args);
     }

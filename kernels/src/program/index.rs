@@ -1,6 +1,7 @@
 //! Whole numbers that depend on the iterations of enclosing loops.
 
-use serde::Serialize;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
 /// The part of an [`Index`] that one enclosing loop contributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -17,12 +18,26 @@ pub struct Term {
 
 /// A whole number that may depend on the iterations of enclosing loops:
 /// `clamp(base + sum of stride ((iteration + shift) mod modulus), least, most)`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+///
+/// The first term lies inside: few have another, and programs are made by the hundred thousand.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
     base: i64,
-    terms: Vec<Term>,
+    term: Option<Term>,
+    more: Vec<Term>,
     least: i64,
     most: i64,
+}
+
+impl Serialize for Index {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Index", 4)?;
+        fields.serialize_field("base", &self.base)?;
+        fields.serialize_field("terms", &self.terms().collect::<Vec<_>>())?;
+        fields.serialize_field("least", &self.least)?;
+        fields.serialize_field("most", &self.most)?;
+        fields.end()
+    }
 }
 
 impl Index {
@@ -30,7 +45,8 @@ impl Index {
     pub const fn fixed(base: i64) -> Self {
         Index {
             base,
-            terms: Vec::new(),
+            term: None,
+            more: Vec::new(),
             least: i64::MIN,
             most: i64::MAX,
         }
@@ -48,8 +64,16 @@ impl Index {
 
     /// Adds a term.
     pub fn plus(mut self, term: Term) -> Self {
-        self.terms.push(term);
+        if self.term.is_none() {
+            self.term = Some(term);
+        } else {
+            self.more.push(term);
+        }
         self
+    }
+
+    fn terms(&self) -> impl Iterator<Item = &Term> {
+        self.term.iter().chain(&self.more)
     }
 
     /// Bounds the value, both ends inclusive.
@@ -58,13 +82,101 @@ impl Index {
         self
     }
 
+    /// Whether it is 0 in every iteration.
+    pub fn is_zero(&self) -> bool {
+        self.fixed_value() == Some(0)
+    }
+
+    /// The value, if it is the same in every iteration.
+    pub fn fixed_value(&self) -> Option<i64> {
+        let is_fixed = self.term.is_none();
+        is_fixed.then(|| self.base.clamp(self.least, self.most))
+    }
+
+    /// `factor` times the value, for a factor that is not negative.
+    pub fn times(mut self, factor: i64) -> Self {
+        self.base *= factor;
+        for term in self.term.iter_mut().chain(&mut self.more) {
+            term.stride *= factor;
+        }
+        // Bounds that are none stay none.
+        self.least = self.least.saturating_mul(factor);
+        self.most = self.most.saturating_mul(factor);
+        self
+    }
+
+    /// The product, if no more than one of the two depends on iterations.
+    pub fn product(self, other: Index) -> Option<Self> {
+        match (self.fixed_value(), other.fixed_value()) {
+            (Some(factor), _) => Some(other.times(factor)),
+            (_, Some(factor)) => Some(self.times(factor)),
+            (None, None) => None,
+        }
+    }
+
+    /// The sum of the values over all iterations of loops with `counts` iterations.
+    pub(super) fn sum(&self, counts: &[u64]) -> i128 {
+        let all: i128 = counts.iter().map(|&count| i128::from(count)).product();
+        match &self.term {
+            None => all * i128::from(self.base.clamp(self.least, self.most)),
+            Some(_) if all == 0 => 0,
+            Some(term) if self.more.is_empty() && term.modulus.is_none() => {
+                let count = i128::from(counts[term.depth]);
+                all / count * self.sum_of_steps(term, count)
+            }
+            Some(_) => self.sum_one_by_one(counts),
+        }
+    }
+
+    /// The sum over `count` iterations of the loop of the only term: what lies under the least value,
+    /// what lies over the greatest, and an arithmetic series between.
+    fn sum_of_steps(&self, term: &Term, count: i128) -> i128 {
+        let [base, stride, least, most] =
+            [self.base, term.stride, self.least, self.most].map(i128::from);
+        let first = base + stride * i128::from(term.shift);
+        // Upwards, so that the order of the three is known.
+        let (first, stride) = if stride < 0 {
+            (first + stride * (count - 1), -stride)
+        } else {
+            (first, stride)
+        };
+        if stride == 0 {
+            return count * first.clamp(least, most);
+        }
+        let under = (least - first + stride - 1)
+            .div_euclid(stride)
+            .clamp(0, count);
+        let over = ((most - first).div_euclid(stride) + 1).clamp(under, count);
+        let between = over - under;
+        under * least
+            + (count - over) * most
+            + between * (first + stride * under)
+            + stride * (between * (between - 1) / 2)
+    }
+
+    fn sum_one_by_one(&self, counts: &[u64]) -> i128 {
+        let mut iterations = vec![0; counts.len()];
+        let mut sum = 0;
+        loop {
+            sum += i128::from(self.at(&iterations));
+            let Some(depth) = (0..counts.len())
+                .rev()
+                .find(|&depth| iterations[depth] + 1 < counts[depth] as i64)
+            else {
+                return sum;
+            };
+            iterations[depth] += 1;
+            iterations[depth + 1..].fill(0);
+        }
+    }
+
     /// The value at the given iterations, outermost loop first.
     ///
     /// # Panics
     /// If a term names a loop that does not enclose the step: [`Program::validate`](super::Program::validate) finds that.
     pub fn at(&self, iterations: &[i64]) -> i64 {
         let mut value = self.base;
-        for term in &self.terms {
+        for term in self.terms() {
             let iteration = iterations[term.depth] + term.shift;
             let iteration = match term.modulus {
                 Some(modulus) => iteration.rem_euclid(modulus),
@@ -82,7 +194,7 @@ impl Index {
             return None;
         }
         let (mut least, mut most) = (self.base, self.base);
-        for term in &self.terms {
+        for term in self.terms() {
             let first = term.shift;
             let last = term.shift + counts[term.depth] as i64 - 1;
             let (low, high) = match term.modulus {
@@ -103,11 +215,7 @@ impl Index {
 
     /// How many enclosing loops it needs.
     pub(super) fn depth(&self) -> usize {
-        self.terms
-            .iter()
-            .map(|term| term.depth + 1)
-            .max()
-            .unwrap_or(0)
+        self.terms().map(|term| term.depth + 1).max().unwrap_or(0)
     }
 }
 
@@ -133,5 +241,36 @@ mod tests {
         let offsets: Vec<i64> = (0..4).map(|iteration| index.at(&[iteration])).collect();
         assert_eq!(offsets, [8, 0, 4, 8]);
         assert_eq!(Index::affine(0, 0, 1).clamped(1, 2).at(&[5]), 2);
+    }
+
+    #[test]
+    fn sums_are_those_of_all_iterations() {
+        let ring = |stride| Term {
+            depth: 1,
+            stride,
+            shift: 5,
+            modulus: Some(4),
+        };
+        for (base, stride, least, most) in [
+            (0, 3, i64::MIN, i64::MAX),
+            (7, -3, 0, 12),
+            (-20, 6, 6, 18),
+            (100, 1, 0, 50),
+            (1, 0, 2, 3),
+        ] {
+            let index = Index::affine(base, 1, stride).clamped(least, most);
+            for index in [index.clone(), index.clone().plus(ring(2)), index.times(3)] {
+                for counts in [[1, 1], [3, 9], [2, 40], [4, 0]] {
+                    let pairs = (0..counts[0] as i64)
+                        .flat_map(|one| (0..counts[1] as i64).map(move |two| [one, two]));
+                    let expected: i128 = pairs.map(|pair| i128::from(index.at(&pair))).sum();
+                    assert_eq!(index.sum(&counts), expected, "{index:?} {counts:?}");
+                }
+            }
+        }
+        let twice = Index::fixed(2).product(Index::affine(1, 0, 1));
+        assert_eq!(twice.map(|index| index.at(&[3])), Some(8));
+        let square = Index::affine(0, 0, 1).product(Index::affine(0, 0, 1));
+        assert_eq!(square, None);
     }
 }
