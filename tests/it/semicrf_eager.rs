@@ -230,34 +230,9 @@ fn scaled(case: Case, factor: f32) -> Case {
 #[test]
 fn large_scores() {
     for form in FORMS {
-        for semiring in ["log", "max"] {
+        for semiring in SEMIRINGS {
             let case = Case::new([64, 8, 4, 2], semiring, form, "random");
             scaled(case.expect("valid sizes"), 20.0).check();
-        }
-    }
-}
-
-/// Terms near 128 are rounded by up to 4e-6, which is what an entropy of about 1 is then off by at each
-/// near tie: more than the tolerance of values, and stated here. Everything else is held to its own.
-#[test]
-fn entropies_of_large_scores() {
-    const ENTROPY_ERROR: f64 = 2e-5;
-    for form in FORMS {
-        let case = Case::new([64, 8, 4, 2], "entropy", form, "random");
-        let case = scaled(case.expect("valid sizes"), 20.0);
-        let expected = case.problem.oracle(&case.inputs, Phase::Both);
-        let mut device = Cpu::new(1).expect("a device");
-        device.bind(&case.inputs).expect("bound");
-        for backend in BACKENDS {
-            let outputs = case.run(&mut device, backend, Phase::Both);
-            let check = case
-                .problem
-                .check(&case.inputs, &outputs, &expected, Phase::Both);
-            for tensor in check.tensors {
-                let is_entropy = tensor.tensor == "entropy";
-                let right = tensor.passed() || is_entropy && tensor.error < ENTROPY_ERROR;
-                assert!(right, "{}: {backend}: {tensor:?}", case.name);
-            }
         }
     }
 }
