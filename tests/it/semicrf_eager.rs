@@ -368,18 +368,66 @@ fn memory_by_role_says_what_is_saved() {
     );
 }
 
+fn cuda(arch: &str) -> Target {
+    Target::Cuda {
+        arch: arch.to_owned(),
+    }
+}
+
 #[test]
 fn a_gpu_is_refused_with_the_reason() {
     let case = Case::new([9, 4, 3, 2], "log", FORMS[0], "full").expect("valid sizes");
-    let target = Target::Cuda {
-        arch: "sm_90a".to_owned(),
+    let shape = CanonicalShape::default();
+    let program = case
+        .problem
+        .program("fused_reference", Phase::Forward, &shape, &cuda("sm_90a"));
+    let refusal = program.expect_err("refused").to_string();
+    assert!(refusal.contains("runs on a CPU only"), "{refusal}");
+}
+
+/// On a GPU, `streaming` is the same launches of compiled kernels, with enough threads in every iteration.
+#[test]
+fn a_gpu_gets_the_same_launches() {
+    for semiring in SEMIRINGS {
+        for form in FORMS {
+            let case = Case::new([40, 5, 3, 2], semiring, form, "random").expect("valid sizes");
+            for phase in Phase::ALL {
+                let shape = CanonicalShape::default();
+                let program = case
+                    .problem
+                    .program("streaming", phase, &shape, &cuda("sm_80"));
+                let program = program.expect("a program");
+                program.validate().expect("valid");
+                assert_eq!(program.compiled().count(), program.kernels.len());
+                let host = case.program("streaming", phase);
+                assert_eq!(program.totals(), host.totals());
+                assert_eq!(program.buffers, host.buffers);
+            }
+        }
+    }
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "people should see what is skipped")]
+fn operations_compile_for_a_gpu() {
+    use sweeper::compile::nvrtc::Nvrtc;
+    let nvrtc = match Nvrtc::find() {
+        Ok(nvrtc) => nvrtc,
+        Err(reason) => {
+            eprintln!("skipped: {reason}");
+            return;
+        }
     };
-    for backend in BACKENDS {
+    let case = Case::new([9, 4, 3, 2], "entropy", FORMS[0], "full").expect("valid sizes");
+    for arch in ["sm_80", "sm_90a"] {
         let shape = CanonicalShape::default();
         let program = case
             .problem
-            .program(backend, Phase::Forward, &shape, &target);
-        let refusal = program.expect_err("refused").to_string();
-        assert!(refusal.contains("runs on a CPU only"), "{refusal}");
+            .program("streaming", Phase::Both, &shape, &cuda(arch));
+        let program = program.expect("a program");
+        // All entries are in one source.
+        let source = program.compiled().next().expect("kernels");
+        let limit = std::time::Duration::from_secs(120);
+        nvrtc.compile(source, arch, limit).expect("compiled");
     }
 }

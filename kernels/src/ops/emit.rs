@@ -1,8 +1,9 @@
 //! How a backend writes programs of these operations.
 
+use super::cuda;
 use crate::builtin::Builtin;
 use crate::program::{Arg, Binding, BufferId, Geometry, Index, Kernel, KernelId, Role, Step, View};
-use crate::{Dtype, Program};
+use crate::{Dtype, Program, Target};
 
 /// An operand of an elementwise operation: a view, where in it to start, and its steps.
 #[derive(Clone, Debug)]
@@ -62,15 +63,28 @@ fn product(extents: &[Index; 4]) -> Option<Index> {
 }
 
 /// A program that is being written, one operation after another.
+///
+/// On a CPU operations are builtins; on a GPU each is a small kernel, launched as often.
 #[derive(Debug, Default)]
 pub struct Emitter {
     program: Program,
+    is_cuda: bool,
+    /// Operations that have been launched.
+    known: Vec<(&'static str, KernelId)>,
     steps: Vec<Step>,
     /// Steps before each loop that is open.
     outside: Vec<Vec<Step>>,
 }
 
 impl Emitter {
+    /// An empty program for a target. [`Emitter::default`] is for a CPU.
+    pub fn new(target: &Target) -> Self {
+        Emitter {
+            is_cuda: matches!(target, Target::Cuda { .. }),
+            ..Emitter::default()
+        }
+    }
+
     /// Adds a buffer.
     pub fn buffer(
         &mut self,
@@ -91,21 +105,30 @@ impl Emitter {
     /// Launches an operation with these arguments.
     pub fn launch(&mut self, builtin: Builtin, args: Vec<Arg>) {
         let kernel = self.kernel(builtin);
+        let geometry = if self.is_cuda {
+            cuda::geometry(&builtin, &args)
+        } else {
+            Geometry::blocks(1)
+        };
         self.steps.push(Step::Launch {
             kernel,
-            geometry: Geometry::blocks(1),
+            geometry,
             args,
         });
     }
 
     fn kernel(&mut self, builtin: Builtin) -> KernelId {
-        let kernel = Kernel::Builtin(builtin);
-        let known = self
-            .program
-            .kernels
-            .iter()
-            .position(|known| *known == kernel);
-        known.map_or_else(|| self.program.kernel(kernel), KernelId)
+        let mut known = self.known.iter();
+        if let Some(&(_, kernel)) = known.find(|(name, _)| *name == builtin.name) {
+            return kernel;
+        }
+        let kernel = self.program.kernel(if self.is_cuda {
+            Kernel::Compiled(cuda::kernel(&builtin))
+        } else {
+            Kernel::Builtin(builtin)
+        });
+        self.known.push((builtin.name, kernel));
+        kernel
     }
 
     /// Launches an operation of two operands and a dense result: [`super::ADD`] and its like.

@@ -93,6 +93,15 @@ impl Index {
         is_fixed.then(|| self.base.clamp(self.least, self.most))
     }
 
+    /// The greatest value that it can have, by its bounds; its base where there are none.
+    pub fn most(&self) -> i64 {
+        match self.fixed_value() {
+            Some(value) => value,
+            None if self.most < i64::MAX => self.most,
+            None => self.base,
+        }
+    }
+
     /// `factor` times the value, for a factor that is not negative.
     pub fn times(mut self, factor: i64) -> Self {
         self.base *= factor;

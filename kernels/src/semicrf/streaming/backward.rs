@@ -150,6 +150,7 @@ impl Scan {
             Arg::Write(self.emit.all(to).touching(states.into())),
             Arg::Int(Index::fixed(-(self.shortest() as i64))),
             Arg::Int(self.sizes.c.into()),
+            Arg::Int(self.sizes.b.into()),
         ];
         self.emit.launch(ops::SCATTER_ROWS, args);
     }

@@ -248,6 +248,7 @@ impl Scan {
             Arg::Write(self.emit.all(component.last).touching(0.into())),
             Arg::Int(wanted),
             Arg::Int(self.sizes.c.into()),
+            Arg::Int(self.sizes.b.into()),
         ];
         self.emit.launch(ops::SELECT_ROWS, args);
     }
