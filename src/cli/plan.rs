@@ -245,10 +245,10 @@ fn show_program(program: &Program, screen: &Screen) {
     }
     if !program.prologue.is_empty() {
         screen.line("prologue (untimed):");
-        show_steps(program, &program.prologue, 1, screen);
+        show_steps(program, &program.prologue, &mut Vec::new(), screen);
     }
     screen.line("steps (timed):");
-    show_steps(program, &program.steps, 1, screen);
+    show_steps(program, &program.steps, &mut Vec::new(), screen);
     let totals = program.totals();
     screen.line(&format!(
         "{} launches, {} read, {} written, {} of memory",
@@ -259,13 +259,16 @@ fn show_program(program: &Program, screen: &Screen) {
     ));
 }
 
-fn show_steps(program: &Program, steps: &[Step], depth: usize, screen: &Screen) {
-    let indent = "  ".repeat(depth);
+/// `counts` are the iterations of the loops around the steps; bytes are those of one iteration on average.
+fn show_steps(program: &Program, steps: &[Step], counts: &mut Vec<u64>, screen: &Screen) {
+    let indent = "  ".repeat(counts.len() + 1);
     for step in steps {
         let text = match step {
             Step::Repeat { count, body } => {
                 screen.line(&format!("{indent}repeat {count}:"));
-                show_steps(program, body, depth + 1, screen);
+                counts.push(*count);
+                show_steps(program, body, counts, screen);
+                counts.pop();
                 continue;
             }
             Step::Launch {
@@ -285,8 +288,9 @@ fn show_steps(program: &Program, steps: &[Step], depth: usize, screen: &Screen) 
                 format!("fill {} with {value}", program.buffers[view.buffer.0].name)
             }
         };
-        let once = program.totals_of(std::slice::from_ref(step));
-        let moved = quantity::bytes(once.read_bytes + once.written_bytes);
+        let all = program.totals_of(std::slice::from_ref(step), counts);
+        let moved = (all.read_bytes + all.written_bytes) / counts.iter().product::<u64>().max(1);
+        let moved = quantity::bytes(moved);
         screen.line(&format!("{indent}{text}  ({moved})"));
     }
 }
