@@ -142,6 +142,18 @@ pub enum Stage {
     Sample,
 }
 
+impl Stage {
+    /// The word of time lines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stage::Inputs => "inputs",
+            Stage::Check => "check",
+            Stage::Warmup => "warm-up",
+            Stage::Sample => "sample",
+        }
+    }
+}
+
 /// Writes one frame and flushes.
 ///
 /// # Errors

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 use std::time::Duration;
 
 use crate::compile::CompileError;
@@ -272,7 +273,7 @@ pub fn run(
     session.end(run, &folder, reused)
 }
 
-/// Starts a worker for each device.
+/// Starts a worker for each device, all at once: opening a GPU takes half a second.
 fn start(
     manifest: &Manifest,
     request: &Request,
@@ -281,7 +282,20 @@ fn start(
     let limit = manifest.limits.point_timeout;
     let start =
         |device: &DeviceRequest| Supervisor::start(request.worker.clone(), device.clone(), limit);
-    devices.iter().map(start).collect()
+    thread::scope(|scope| {
+        let started: Vec<_> = devices
+            .iter()
+            .map(|device| scope.spawn(|| start(device)))
+            .collect();
+        started.into_iter().map(joined).collect()
+    })
+}
+
+/// What a thread came to.
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// What each device is, and what it can do.
@@ -290,7 +304,7 @@ fn calibrate(
     supervisors: &mut [Supervisor],
     progress: &dyn Progress,
 ) -> Vec<Measured> {
-    let measured = supervisors.iter_mut().map(|supervisor| {
+    let calibrate = |supervisor: &mut Supervisor| {
         let ceilings = calibrator.ceilings(supervisor).map_err(|reason| {
             let warning = format!("what the device can do at most is not known: {reason}");
             progress.event(&Event::Warning(&warning));
@@ -299,8 +313,12 @@ fn calibrate(
             device: supervisor.identity().clone(),
             ceilings: ceilings.ok(),
         }
-    });
-    measured.collect()
+    };
+    thread::scope(|scope| {
+        let all = supervisors.iter_mut();
+        let measured: Vec<_> = all.map(|each| scope.spawn(|| calibrate(each))).collect();
+        measured.into_iter().map(joined).collect()
+    })
 }
 
 /// The run's folder, or for a fresh run the first `attempt-N` beside it that does not exist.

@@ -1,6 +1,6 @@
 //! A run while it goes on: blocks to workers, outcomes to rows.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -496,9 +496,15 @@ impl<'a> Session<'a> {
     ) -> Result<Ended, RunError> {
         let path = folder.path().join("journal.jsonl");
         let contents = Contents::read(&path).map_err(FolderError::from)?;
-        let rows = contents
+        let mut rows = contents
             .rows()
             .map_err(|reason| FolderError::Foreign { path, reason })?;
+        // The journal has rows as they were finished: tables have declared skips, then the plan's order.
+        let points = self.plan.points.iter().enumerate();
+        let position: HashMap<PointId, usize> = points
+            .map(|(position, point)| (point.id, position))
+            .collect();
+        rows.sort_by_key(|row| position.get(&row.point));
         folder.write_tables(&rows, &self.manifest.output.exports)?;
         let devices = self.devices.iter().zip(&self.usage).enumerate();
         let devices: Vec<_> = devices

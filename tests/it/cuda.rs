@@ -1,6 +1,7 @@
 //! The CUDA device: what is said without one, and on a GPU runs from end to end, steps and errors.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -205,12 +206,15 @@ fn source(entry: &'static str) -> KernelSource {
 
 /// The cubin of all kernels above, for a device.
 fn artifact(device: &Cuda) -> Artifact {
-    let arch = &device.identity().details["arch"];
+    artifact_for(&device.identity().details["arch"])
+}
+
+fn artifact_for(arch: &str) -> Artifact {
     let nvrtc = Nvrtc::find(&Digests::default()).unwrap();
     let limit = Duration::from_secs(60);
     let compiled = nvrtc.compile(&source("scale"), arch, limit).unwrap();
     Artifact {
-        key: "test".to_owned(),
+        key: arch.to_owned(),
         bytes: compiled.cubin.into(),
     }
 }
@@ -303,6 +307,75 @@ fn steps_do_what_programs_say() {
         ];
         assert_eq!(y, &Tensor::f32([LEN], expected.to_vec()));
     }
+}
+
+#[test]
+fn a_kernel_for_another_gpu_is_refused_with_the_reason() {
+    if missing().is_some() {
+        return;
+    }
+    let mut device = Cuda::open(0, COLD).unwrap();
+    device.bind(&inputs()).unwrap();
+    let own = device.identity().details["arch"].clone();
+    let other = ["sm_80", "sm_120"].into_iter().find(|arch| *arch != own);
+    let program = looped(1.0);
+    let refused = device.prepare(Job {
+        artifacts: &vec![artifact_for(other.unwrap()); program.kernels.len()],
+        program,
+        script: None,
+    });
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("another architecture"), "{refused}");
+}
+
+#[test]
+fn many_launches_are_timed_without_a_gate_unless_they_are_a_graph() {
+    if missing().is_some() {
+        return;
+    }
+    for graph in [false, true] {
+        let mut device = Cuda::open(0, Mode { cold: true, graph }).unwrap();
+        device.bind(&inputs()).unwrap();
+        let mut long = looped(1.0);
+        let fill = Step::Fill {
+            view: long.all(BufferId(1)),
+            value: 1.0,
+        };
+        long.steps = vec![Step::Repeat {
+            count: 600,
+            body: vec![fill],
+        }];
+        let short = prepare(&mut device, looped(10.0)).unwrap();
+        let long = prepare(&mut device, long).unwrap();
+        for (program, is_ungated) in [(short, false), (long, !graph), (short, false)] {
+            device.poison(program).unwrap();
+            device.sample(program, 1).unwrap();
+            let sample = device.sample(program, 2).unwrap();
+            assert_eq!(sample.is_ungated, is_ungated, "{sample:?}");
+        }
+        // The memory moved meanwhile, and the graph with it.
+        let y = &device.results(short, &[spec("y", Dtype::F32)]).unwrap()["y"];
+        assert_eq!(sweeper_kernels::check::elements(y).last(), Some(111.0));
+    }
+}
+
+#[test]
+fn all_devices_share_a_run() {
+    if missing().is_some() {
+        return;
+    }
+    let count = identity::all().unwrap().len();
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = manifest("").replace("use = \"cuda\"", "use = \"cuda:all\"");
+    fs::write(folder.path().join("m.toml"), manifest).unwrap();
+    let output = sweeper(folder.path(), &["run", "m.toml"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let results = fs::read_dir(folder.path().join("results")).unwrap();
+    let records = results.last().unwrap().unwrap().path().join("records.csv");
+    let mut reader = csv::Reader::from_path(records).unwrap();
+    let rows: Vec<BTreeMap<String, String>> = reader.deserialize().map(Result::unwrap).collect();
+    let units: BTreeSet<&String> = rows.iter().map(|row| &row["device_name"]).collect();
+    assert_eq!((rows.len(), units.len()), (4, count.min(4)));
 }
 
 #[test]
