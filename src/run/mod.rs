@@ -14,7 +14,7 @@ use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels, Toolchain};
 use crate::device::{DeviceIdentity, DeviceKind};
 use crate::execute::outcome::Status;
-use crate::execute::protocol::{DeviceRequest, Stage};
+use crate::execute::protocol::Stage;
 use crate::execute::supervisor::{Supervisor, Usage, WorkerCommand, WorkerError};
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
@@ -181,7 +181,9 @@ pub fn run(
     progress: &dyn Progress,
 ) -> Result<Ended, RunError> {
     let requests = device_requests(manifest)?;
-    let mut supervisors = start(manifest, request, &requests)?;
+    let plan_device = plan_device(&requests[0]);
+    let limit = manifest.limits.point_timeout;
+    let mut supervisors = Supervisor::start_all(&request.worker, requests, limit)?;
     let devices: Vec<DeviceIdentity> = supervisors
         .iter()
         .map(|supervisor| supervisor.identity().clone())
@@ -194,7 +196,6 @@ pub fn run(
             request.cache_dir.as_deref(),
         ),
     };
-    let plan_device = plan_device(&requests[0]);
     let outline = Outline::new(manifest, plan_device.clone());
     let identity = RunIdentity::new(manifest.hash(), devices.clone(), &toolchain);
     let run = identity.run;
@@ -271,24 +272,6 @@ pub fn run(
     session.learn(&contents)?;
     session.measure_all(supervisors)?;
     session.end(run, &folder, reused)
-}
-
-/// Starts a worker for each device, all at once: opening a GPU takes half a second.
-fn start(
-    manifest: &Manifest,
-    request: &Request,
-    devices: &[DeviceRequest],
-) -> Result<Vec<Supervisor>, WorkerError> {
-    let limit = manifest.limits.point_timeout;
-    let start =
-        |device: &DeviceRequest| Supervisor::start(request.worker.clone(), device.clone(), limit);
-    thread::scope(|scope| {
-        let started: Vec<_> = devices
-            .iter()
-            .map(|device| scope.spawn(|| start(device)))
-            .collect();
-        started.into_iter().map(joined).collect()
-    })
 }
 
 /// What a thread came to.

@@ -355,6 +355,16 @@ fn the_cpu_computes_what_the_oracle_says() {
             .iter()
             .all(|time| time.parse::<f64>().unwrap() > 0.0)
     );
+    // What the processor can do at most was measured, and is remembered.
+    assert!(
+        column(&records, "efficiency")
+            .iter()
+            .all(|ratio| ratio.parse::<f64>().unwrap() > 0.0)
+    );
+    let remembered = fs::read_dir(place.path("cache")).unwrap();
+    let is_ceilings = |name: String| name.starts_with("ceilings-");
+    let mut names = remembered.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(names.any(is_ceilings));
     // Two backends of one problem have the same outputs.
     let digests = column(&records, "output_digest");
     assert!(
