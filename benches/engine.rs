@@ -11,6 +11,9 @@ use sweeper::manifest::{Manifest, Overrides, Sources, registry};
 use sweeper::plan::{Outline, Plan, PlanDevice};
 use sweeper_kernels::Target;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc; // as in the program
+
 const MANIFEST: &str = include_str!("engine.toml");
 const REPEATS: usize = 9;
 

@@ -1,8 +1,10 @@
-//! Times each operation of the eager backends against copying as many bytes as it reads and writes.
+//! Times each operation of `streaming` against copying as many bytes as it reads and writes.
 //!
-//! `cargo bench --bench ops`. Sizes are those of one position at T = 1024, K = 24, C = 12, B = 4; all
-//! operands stay in the caches that they fit in, and so do the copy's. The time of an operation is the
-//! median of batches, and includes making its list of arguments, as a device does for each launch.
+//! `cargo bench --bench ops`, or `cargo bench --bench ops -- exp` for some. Sizes are those of one position at T = 1024, K = 24, C = 12, B = 4; all
+//! operands stay in the caches that they fit in, and so do the copy's. An operation in place is compared
+//! with reading and writing the same bytes in place. Both are launches with as many arguments, and both
+//! times include making the list of arguments, as a device does for each launch. Batches of the operation
+//! and of its floor alternate, so that other work on the machine slows both; medians of batches.
 
 #![expect(clippy::print_stdout, reason = "a table for people")]
 
@@ -20,29 +22,84 @@ const EDGES: usize = B * K * C * C;
 const SEGMENTS: usize = B * K * C;
 const STATES: usize = B * C;
 
-const BATCHES: usize = 41;
-const CALLS: usize = 200;
+const BATCHES: usize = 61;
+const CALLS: usize = 100;
 
 /// Seconds of one call.
-fn time(mut call: impl FnMut()) -> f64 {
-    let mut batches: Vec<f64> = (0..BATCHES)
-        .map(|_| {
-            let start = Instant::now();
-            for _ in 0..CALLS {
-                call();
-            }
-            start.elapsed().as_secs_f64() / CALLS as f64
-        })
-        .collect();
-    batches.sort_by(f64::total_cmp);
-    batches[BATCHES / 2]
+fn batch(call: &mut impl FnMut()) -> f64 {
+    let start = Instant::now();
+    for _ in 0..CALLS {
+        call();
+    }
+    start.elapsed().as_secs_f64() / CALLS as f64
 }
 
-/// Seconds to copy so that `bytes` are read and written in all.
-fn copy_time(bytes: usize) -> f64 {
-    let from = vec![1.0f32; (bytes / 8).max(1)];
-    let mut to = vec![0.0f32; from.len()];
-    time(|| black_box(&mut to[..]).copy_from_slice(black_box(&from)))
+fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}
+
+/// Elements from a multiple of 64 bytes on, as a device has its buffers.
+struct Aligned<T> {
+    memory: Vec<T>,
+    start: usize,
+    len: usize,
+}
+
+impl<T: Copy> Aligned<T> {
+    fn new(values: impl IntoIterator<Item = T>) -> Self {
+        let mut memory: Vec<T> = values.into_iter().collect();
+        let len = memory.len();
+        let spare = 64 / size_of::<T>();
+        memory.extend_from_within(..spare.min(len));
+        memory.resize(len + spare, memory[0]);
+        let start = memory.as_ptr().align_offset(64).min(spare);
+        memory.copy_within(..len, start);
+        Aligned { memory, start, len }
+    }
+
+    fn filled(value: T, len: usize) -> Self {
+        Self::new(std::iter::repeat_n(value, len))
+    }
+
+    fn read(&self) -> &[T] {
+        &self.memory[self.start..][..self.len]
+    }
+
+    fn write(&mut self) -> &mut [T] {
+        &mut self.memory[self.start..][..self.len]
+    }
+}
+
+/// Copies argument 0 to argument 1.
+const COPY: Builtin = Builtin {
+    name: "bench.copy",
+    function: |call| call.write(1).copy_from_slice(call.read(0)),
+};
+
+/// Does nothing.
+const NOTHING: Builtin = Builtin {
+    name: "bench.nothing",
+    function: |_| {},
+};
+
+/// Memory that a floor uses.
+enum Floor {
+    /// Copies from one half of the bytes to the other.
+    Copy,
+    /// Reads and writes the same elements; the rest of the bytes are small.
+    InPlace(usize),
+}
+
+impl Floor {
+    /// The builtin and how many elements it reads and writes. In place that is a product with one
+    /// number, in a register: the memory is what takes the time.
+    fn launch(&self, bytes: usize) -> (Builtin, [usize; 2]) {
+        match *self {
+            Floor::Copy => (COPY, [(bytes / 8).max(1); 2]),
+            Floor::InPlace(elements) => (ops::MUL_IN_PLACE, [1, elements]),
+        }
+    }
 }
 
 /// Memory of a launch: what is read, what is written, and how much is touched.
@@ -52,30 +109,46 @@ struct Launch<'a> {
     reads: Vec<Slice<'a>>,
     ints: Vec<i64>,
     bytes: usize,
+    floor: Floor,
+}
+
+/// Launches a builtin with these arguments.
+fn launch(builtin: Builtin, reads: &[Slice<'_>], writes: &mut [SliceMut<'_>], ints: &[i64]) {
+    let mut args = Vec::with_capacity(reads.len() + writes.len() + ints.len());
+    args.extend(reads.iter().map(|&slice| CallArg::Read(slice)));
+    let writes = writes.iter_mut();
+    args.extend(writes.map(|write| CallArg::Write(Some(again(write)))));
+    args.extend(ints.iter().map(|&value| CallArg::Int(value)));
+    (builtin.function)(black_box(&mut Call::new(args)));
 }
 
 impl Launch<'_> {
+    /// Times it, if its name has the word that the command line gives.
     fn report(&self, mut writes: Vec<SliceMut<'_>>) {
-        let function = self.builtin.function;
-        let seconds = time(|| {
-            let reads = self.reads.iter().map(|&slice| CallArg::Read(slice));
-            let mut args: Vec<CallArg<'_>> = reads.collect();
-            args.extend(
-                writes
-                    .iter_mut()
-                    .map(|write| CallArg::Write(Some(again(write)))),
-            );
-            args.extend(self.ints.iter().map(|&value| CallArg::Int(value)));
-            function(black_box(&mut Call::new(args)));
-        });
-        let floor = copy_time(self.bytes);
+        let name = format!("{} {}", self.builtin.name, self.name);
+        let mut words = std::env::args().skip(1).filter(|arg| !arg.starts_with('-'));
+        if words.next().is_some_and(|word| !name.contains(&word)) {
+            return;
+        }
+        let (floor, [reads, written]) = self.floor.launch(self.bytes);
+        let (from, mut to) = (Aligned::filled(1.0, reads), Aligned::filled(1.0, written));
+        let from = [Slice::F32(from.read())];
+        let mut to = [SliceMut::F32(to.write())];
+        let mut flat = ints([1, 1, 1, written, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        flat.resize(self.ints.len().max(14), 0);
+        let mut times = [vec![], vec![]];
+        for _ in 0..BATCHES {
+            let mut own = || launch(self.builtin, &self.reads, &mut writes, &self.ints);
+            times[0].push(batch(&mut own));
+            times[1].push(batch(&mut || launch(floor, &from, &mut to, &flat)));
+        }
+        let [seconds, floor] = times.map(median);
         println!(
-            "{:<24} {:<42} {:>9} B {:>9.3} us {:>7.1} GB/s {:>6.2} x copy",
-            self.builtin.name,
-            self.name,
+            "{name:<46} {:>7} B {:>7.3} us {:>6.1} GB/s, floor {:>6.3} us {:>6.2} x copy",
             self.bytes,
             seconds * 1e6,
             self.bytes as f64 / seconds / 1e9,
+            floor * 1e6,
             seconds / floor
         );
     }
@@ -95,94 +168,176 @@ fn ints<const N: usize>(values: [usize; N]) -> Vec<i64> {
     values.iter().map(|&value| value as i64).collect()
 }
 
-/// Steps of what the operands of a sum over edges look like.
+/// Start and steps of what the operands of a sum over edges look like.
 const ALL: [usize; 5] = [0, K * C * C, C * C, C, 1];
 const SOURCES: [usize; 5] = [0, K * C, C, 0, 1];
 const SUMS: [usize; 5] = [0, C, 0, 1, 0];
 const DESTINATIONS: [usize; 5] = [0, K * C, C, 1, 0];
 const SHAPE: [usize; 4] = [B, K, C, C];
+/// And of one over segments, (B, K, C, 1).
+const EACH: [usize; 5] = [0, K * C, C, 1, 0];
+const SEGMENT_SHAPE: [usize; 4] = [B, K, C, 1];
 
-fn loops(operands: &[[usize; 5]]) -> Vec<i64> {
-    let mut all = ints(SHAPE);
-    all.extend(operands.iter().flatten().map(|&value| value as i64));
+fn loops(shape: [usize; 4], operands: &[[i64; 5]]) -> Vec<i64> {
+    let mut all = ints(shape);
+    all.extend(operands.iter().flatten());
     all
 }
 
-fn main() {
-    elementwise();
-    reductions();
-    moves();
-    states();
+fn signed(steps: [usize; 5]) -> [i64; 5] {
+    steps.map(|step| step as i64)
 }
 
-fn elementwise() {
-    let edges = vec![-0.5f32; EDGES];
-    let small = vec![0.999f32; SEGMENTS];
-    let mut out = vec![0.5f32; EDGES];
+fn main() {
+    let nothing = Launch {
+        name: "21 arguments",
+        builtin: NOTHING,
+        reads: vec![],
+        ints: ints([0; 21]),
+        bytes: 8,
+        floor: Floor::Copy,
+    };
+    nothing.report(vec![]);
+    on_edges();
+    on_edges_in_place();
+    functions();
+    on_segments();
+    reductions();
+    greatest();
+    moves();
+    states();
+    rows();
+}
+
+fn on_edges() {
+    let edges = Aligned::filled(-0.5f32, EDGES);
+    let small = Aligned::filled(0.999f32, SEGMENTS);
+    let mut out = Aligned::filled(0.5f32, EDGES);
+    let table = [0, 0, 0, C, 1];
     let binary = [
         ("edges + states", ops::ADD, ALL, SOURCES, EDGES + SEGMENTS),
-        ("scores - maxima", ops::SUB, ALL, SUMS, EDGES + STATES),
+        ("scores - sums", ops::SUB, ALL, SUMS, EDGES + STATES),
+        ("sums - scores", ops::SUB, SUMS, ALL, EDGES + STATES),
         (
             "segments + transition",
             ops::ADD,
             DESTINATIONS,
-            [0, 0, 0, C, 1],
+            table,
             SEGMENTS + C * C,
         ),
     ];
     for (name, builtin, a, b, reads) in binary {
-        let from = if a == ALL { &edges } else { &small };
+        let [a_values, b_values] = [a, b].map(|steps| if steps == ALL { &edges } else { &small });
         let launch = Launch {
             name,
             builtin,
-            reads: vec![Slice::F32(from), Slice::F32(&small)],
-            ints: loops(&[a, b]),
+            reads: vec![Slice::F32(a_values.read()), Slice::F32(b_values.read())],
+            ints: loops(SHAPE, &[signed(a), signed(b)]),
             bytes: 4 * (reads + EDGES),
+            floor: Floor::Copy,
         };
-        launch.report(vec![SliceMut::F32(&mut out)]);
+        launch.report(vec![SliceMut::F32(out.write())]);
     }
+}
+
+fn on_edges_in_place() {
+    let edges = Aligned::filled(0.999f32, EDGES);
+    let mut out = Aligned::filled(1.0f32, EDGES);
     let in_place = [
         ("p * gradient", ops::MUL_IN_PLACE, SUMS, STATES),
         ("terms * entropies", ops::MUL_IN_PLACE, SOURCES, SEGMENTS),
-        ("edges += edges", ops::ADD_IN_PLACE, ALL, EDGES),
+        ("terms + sums", ops::ADD_IN_PLACE, SUMS, STATES),
+        ("edges * edges", ops::MUL_IN_PLACE, ALL, EDGES),
     ];
     for (name, builtin, from, reads) in in_place {
-        out.fill(1.0);
-        let x = if from == ALL { &edges } else { &small };
+        let floor = if from == ALL {
+            Floor::Copy
+        } else {
+            Floor::InPlace(EDGES)
+        };
+        out.write().fill(1.0);
         let launch = Launch {
             name,
             builtin,
-            reads: vec![Slice::F32(x)],
-            ints: loops(&[from, ALL]),
+            reads: vec![Slice::F32(&edges.read()[..reads])],
+            ints: loops(SHAPE, &[signed(from), signed(ALL)]),
             bytes: 4 * (reads + 2 * EDGES),
+            floor,
         };
-        launch.report(vec![SliceMut::F32(&mut out)]);
+        launch.report(vec![SliceMut::F32(out.write())]);
     }
+}
+
+fn functions() {
+    let edges = Aligned::filled(-0.5f32, EDGES);
+    let mut out = Aligned::filled(0.5f32, EDGES);
     let launch = Launch {
         name: "edges",
         builtin: ops::EXP,
-        reads: vec![Slice::F32(&edges)],
+        reads: vec![Slice::F32(edges.read())],
         ints: ints([EDGES]),
         bytes: 8 * EDGES,
+        floor: Floor::Copy,
     };
-    launch.report(vec![SliceMut::F32(&mut out)]);
-    for builtin in [ops::EXP_IN_PLACE, ops::LN_IN_PLACE] {
-        out.fill(0.5);
+    launch.report(vec![SliceMut::F32(out.write())]);
+    for (name, builtin, len) in [
+        ("edges", ops::EXP_IN_PLACE, EDGES),
+        ("edges", ops::LN_IN_PLACE, EDGES),
+        ("sums", ops::LN_IN_PLACE, STATES),
+    ] {
+        out.write().fill(0.5);
         let launch = Launch {
-            name: "edges, in place",
+            name,
             builtin,
             reads: vec![],
-            ints: ints([EDGES]),
-            bytes: 8 * EDGES,
+            ints: ints([len]),
+            bytes: 8 * len,
+            floor: Floor::InPlace(len),
         };
-        launch.report(vec![SliceMut::F32(&mut out)]);
+        launch.report(vec![SliceMut::F32(out.write())]);
+    }
+}
+
+/// What happens to scores of segments, and to sums.
+fn on_segments() {
+    let small = Aligned::filled(0.999f32, SEGMENTS.max(4 * K * C));
+    let mut out = Aligned::filled(0.5f32, SEGMENTS);
+    let older = [((K - 1) * C) as i64, 0, -(C as i64), 1, 0];
+    let launch = Launch {
+        name: "sums of scores, differences",
+        builtin: ops::SUB,
+        reads: vec![Slice::F32(small.read()), Slice::F32(small.read())],
+        ints: loops(SEGMENT_SHAPE, &[signed([0, C, 0, 1, 0]), older]),
+        bytes: 4 * (2 * STATES + K * C + SEGMENTS),
+        floor: Floor::Copy,
+    };
+    launch.report(vec![SliceMut::F32(out.write())]);
+    let bias = signed([0, 0, C, 1, 0]);
+    let flat = signed([0, 0, 0, 0, 1]);
+    for (name, shape, steps, touched) in [
+        (
+            "segments + bias",
+            SEGMENT_SHAPE,
+            [bias, signed(EACH)],
+            SEGMENTS,
+        ),
+        ("sums + maxima", [1, 1, 1, STATES], [flat, flat], STATES),
+    ] {
+        let launch = Launch {
+            name,
+            builtin: ops::ADD_IN_PLACE,
+            reads: vec![Slice::F32(small.read())],
+            ints: loops(shape, &steps),
+            bytes: 8 * touched,
+            floor: Floor::InPlace(touched),
+        };
+        launch.report(vec![SliceMut::F32(out.write())]);
     }
 }
 
 fn reductions() {
-    let edges: Vec<f32> = (0..EDGES).map(|at| (at * 7 % 31) as f32).collect();
-    let mut out = vec![0.0f32; SEGMENTS];
-    let mut index = vec![0i64; STATES];
+    let edges = Aligned::new((0..EDGES).map(|at| (at * 7 % 31) as f32));
+    let mut out = Aligned::filled(0.0f32, K * C * C);
     let axes = [
         (
             "over durations and sources",
@@ -200,84 +355,152 @@ fn reductions() {
             C * C,
         ),
         ("over sequences", ops::SUM, [1, B, K * C * C, 1], K * C * C),
+        ("over segments' durations", ops::SUM, [B, K, C, 1], STATES),
+        (
+            "over segments' sequences",
+            ops::SUM,
+            [1, B, K * C, 1],
+            K * C,
+        ),
     ];
-    out.resize(K * C * C, 0.0);
     for (name, builtin, extents, written) in axes {
+        let read: usize = extents.iter().product();
         let launch = Launch {
             name,
             builtin,
-            reads: vec![Slice::F32(&edges)],
+            reads: vec![Slice::F32(edges.read())],
             ints: ints(extents),
-            bytes: 4 * (EDGES + written),
+            bytes: 4 * (read + written),
+            floor: Floor::Copy,
         };
-        launch.report(vec![SliceMut::F32(&mut out)]);
+        launch.report(vec![SliceMut::F32(out.write())]);
     }
+}
+
+fn greatest() {
+    let edges = Aligned::new((0..EDGES).map(|at| (at * 7 % 31) as f32));
+    let mut out = Aligned::filled(0.0f32, EDGES);
+    let mut index = Aligned::filled(0i64, STATES);
+    let bytes = 4 * (EDGES + STATES) + 8 * STATES;
     let launch = Launch {
         name: "over durations and sources",
         builtin: ops::ARGMAX,
-        reads: vec![Slice::F32(&edges)],
-        ints: ints([B, K, C, C]),
-        bytes: 4 * (EDGES + STATES) + 8 * STATES,
+        reads: vec![Slice::F32(edges.read())],
+        ints: ints(SHAPE),
+        bytes,
+        floor: Floor::Copy,
     };
-    launch.report(vec![SliceMut::F32(&mut out), SliceMut::I64(&mut index)]);
+    launch.report(vec![
+        SliceMut::F32(out.write()),
+        SliceMut::I64(index.write()),
+    ]);
+    let launch = Launch {
+        name: "gradients of maxima",
+        builtin: ops::SCATTER_INDEX,
+        reads: vec![Slice::F32(edges.read()), Slice::I64(index.read())],
+        ints: ints(SHAPE),
+        bytes,
+        floor: Floor::Copy,
+    };
+    launch.report(vec![SliceMut::F32(out.write())]);
 }
 
 fn moves() {
     // Edges that end at one position lie K - 1 planes apart, in a tensor of 2 K positions.
     let rows = 2 * K;
-    let edge = vec![1.0f32; B * rows * (K + 1) * C * C];
-    let mut out = vec![0.0f32; EDGES];
+    let edge = Aligned::filled(1.0f32, B * rows * (K + 1) * C * C);
+    let mut out = Aligned::filled(0.0f32, B * rows * (K + 1) * C * C);
     let plane = C * C;
     let position = (K + 1) * plane;
-    let mut args = ints([B, K, C, C, (rows - 1) * position, rows * position]);
-    args.push(plane as i64 - position as i64);
-    args.extend(ints([C, 1, 0, K * plane, plane, C, 1]));
-    let launch = Launch {
-        name: "edges that end at a position",
-        builtin: ops::COPY,
-        reads: vec![Slice::F32(&edge)],
-        ints: args,
-        bytes: 8 * EDGES,
-    };
-    launch.report(vec![SliceMut::F32(&mut out)]);
-    let (sums, index) = (vec![1.0f32; STATES], vec![7i64; STATES]);
-    let launch = Launch {
-        name: "gradients of maxima",
-        builtin: ops::SCATTER_INDEX,
-        reads: vec![Slice::F32(&sums), Slice::I64(&index)],
-        ints: ints([B, K, C, C]),
-        bytes: 4 * (EDGES + STATES) + 8 * STATES,
-    };
-    launch.report(vec![SliceMut::F32(&mut out)]);
+    let apart = signed([(rows - 1) * position, rows * position, 0, C, 1]);
+    let mut apart = apart;
+    apart[2] = plane as i64 - position as i64;
+    for (name, from, to) in [
+        ("edges that end at a position", apart, signed(ALL)),
+        ("gradients to their edges", signed(ALL), apart),
+    ] {
+        let launch = Launch {
+            name,
+            builtin: ops::COPY,
+            reads: vec![Slice::F32(edge.read())],
+            ints: loops(SHAPE, &[from, to]),
+            bytes: 8 * EDGES,
+            floor: Floor::Copy,
+        };
+        launch.report(vec![SliceMut::F32(out.write())]);
+    }
 }
 
 fn states() {
-    let ring = vec![1.0f64; (K + 1) * STATES];
-    let mut window = vec![0.0f64; SEGMENTS];
+    let ring = Aligned::filled(1.0f64, (K + 1) * STATES);
+    let mut window = Aligned::filled(0.0f64, SEGMENTS);
     let launch = Launch {
         name: "states",
         builtin: ops::RING_WINDOW,
-        reads: vec![Slice::F64(&ring)],
+        reads: vec![Slice::F64(ring.read())],
         ints: ints([K + 1, 3, B, K, C]),
         bytes: 16 * SEGMENTS,
+        floor: Floor::Copy,
     };
-    launch.report(vec![SliceMut::F64(&mut window)]);
-    let mut reference = vec![0.0f64; B];
+    launch.report(vec![SliceMut::F64(window.write())]);
+    let mut reference = Aligned::filled(0.0f64, B);
     let launch = Launch {
         name: "window",
         builtin: ops::AMAX_F64,
-        reads: vec![Slice::F64(&window)],
+        reads: vec![Slice::F64(window.read())],
         ints: ints([B, 1, 1, K * C]),
         bytes: 8 * (SEGMENTS + B),
+        floor: Floor::Copy,
     };
-    launch.report(vec![SliceMut::F64(&mut reference)]);
-    let mut relative = vec![0.0f32; SEGMENTS];
+    launch.report(vec![SliceMut::F64(reference.write())]);
+    let mut relative = Aligned::filled(0.0f32, SEGMENTS);
     let launch = Launch {
         name: "window",
         builtin: ops::RELATIVE,
-        reads: vec![Slice::F64(&window), Slice::F64(&reference)],
+        reads: vec![Slice::F64(window.read()), Slice::F64(reference.read())],
         ints: ints([B, K * C]),
         bytes: 12 * SEGMENTS,
+        floor: Floor::Copy,
     };
-    launch.report(vec![SliceMut::F32(&mut relative)]);
+    launch.report(vec![SliceMut::F32(relative.write())]);
+    let sums = Aligned::filled(1.0f32, STATES);
+    let launch = Launch {
+        name: "sums",
+        builtin: ops::ABSOLUTE,
+        reads: vec![Slice::F32(sums.read()), Slice::F64(reference.read())],
+        ints: ints([B, C]),
+        bytes: 12 * STATES,
+        floor: Floor::Copy,
+    };
+    launch.report(vec![SliceMut::F64(window.write())]);
+}
+
+fn rows() {
+    let (states, sums) = (
+        Aligned::filled(1.0f64, STATES),
+        Aligned::filled(1.0f32, STATES),
+    );
+    let mut last = Aligned::filled(1.0f64, STATES);
+    let lengths = Aligned::filled(7i64, B);
+    for (name, wanted) in [("none ends here", 6), ("all end here", 7)] {
+        let launch = Launch {
+            name,
+            builtin: ops::SELECT_ROWS,
+            reads: vec![Slice::F64(states.read()), Slice::I64(lengths.read())],
+            ints: ints([wanted, C]),
+            bytes: if wanted == 7 { 16 * STATES } else { 8 * B },
+            floor: Floor::Copy,
+        };
+        launch.report(vec![SliceMut::F64(last.write())]);
+    }
+    let mut gradients = Aligned::filled(0.0f32, 8 * STATES);
+    let launch = Launch {
+        name: "gradients of last states",
+        builtin: ops::SCATTER_ROWS,
+        reads: vec![Slice::F32(sums.read()), Slice::I64(lengths.read())],
+        ints: ints([0, C]),
+        bytes: 8 * STATES + 8 * B,
+        floor: Floor::Copy,
+    };
+    launch.report(vec![SliceMut::F32(gradients.write())]);
 }

@@ -3,6 +3,7 @@
 //! Modules are listed in the order of the journey. Data flows one way; verbs meet only through files.
 
 pub mod identity;
+pub mod status;
 pub mod manifest;
 pub mod grid;
 pub mod plan;

@@ -86,7 +86,7 @@ pub enum Binding {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Buffer {
     /// Name; for given buffers and results the tensor's.
-    pub name: String,
+    pub name: Cow<'static, str>,
     /// Type of the elements.
     pub dtype: Dtype,
     /// Number of elements.
@@ -303,7 +303,7 @@ impl Program {
     /// Adds a buffer.
     pub fn buffer(
         &mut self,
-        name: impl Into<String>,
+        name: impl Into<Cow<'static, str>>,
         dtype: Dtype,
         len: usize,
         role: Role,

@@ -435,8 +435,14 @@ pub trait Problem: Send + Sync {
     /// The answer for [`Phase::Both`] holds that of the other two; it is evaluated once a problem.
     fn oracle(&self, inputs: &Tensors, phase: Phase) -> Tensors;
 
-    /// About how many f64 exponentials (or operations of that cost) [`Problem::oracle`] takes.
-    fn oracle_operations(&self, phase: Phase) -> f64;
+    /// About how many f64 exponentials (or operations of that cost) each of `threads` threads takes
+    /// to evaluate [`Problem::oracle`].
+    fn oracle_operations(&self, phase: Phase, threads: usize) -> f64;
+
+    /// A problem like this one with a smaller batch or less depth, which the same kernels compute
+    /// and whose oracle takes at most `operations` of each of `threads` threads; `None` if there is
+    /// none.
+    fn reduced(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>>;
 
     /// Judges `outputs` of `phase` against the oracle's `expected`.
     fn check(&self, inputs: &Tensors, outputs: &Tensors, expected: &Tensors, phase: Phase)

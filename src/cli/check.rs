@@ -1,6 +1,7 @@
 //! `sweeper check`: validate a manifest, and say what it amounts to.
 
 use clap::Args;
+use serde_json::json;
 
 use super::exit::Exit;
 use super::screen::Screen;
@@ -28,12 +29,23 @@ pub fn check(args: &CheckArgs, screen: &Screen) -> Exit {
         return Exit::Fine;
     }
     let grid = Grid::new(&manifest);
-    for (case, counts) in manifest.cases.iter().zip(grid.counts()) {
-        screen.line(&format!("{}: {} points", case.name, counts.points()));
-        for (step, left) in counts.steps() {
-            screen.line(&format!("  {step:32} {left:>9}"));
+    let cases = || manifest.cases.iter().zip(grid.counts());
+    if screen.json {
+        let cases: Vec<_> = cases()
+            .map(|(case, counts)| {
+                let steps = counts.steps();
+                json!({ "case": &*case.name, "points": counts.points(), "steps": steps })
+            })
+            .collect();
+        screen.json(&json!({ "manifest": manifest.hash().to_string(), "cases": cases }));
+    } else if !screen.quiet {
+        for (case, counts) in cases() {
+            screen.line(&format!("{}: {} points", case.name, counts.points()));
+            for (step, left) in counts.steps() {
+                screen.line(&format!("  {step:32} {left:>9}"));
+            }
         }
+        screen.line(&format!("manifest {}: fine", manifest.hash()));
     }
-    screen.line(&format!("manifest {}: fine", manifest.hash()));
     Exit::Fine
 }

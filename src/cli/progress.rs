@@ -1,16 +1,18 @@
 //! A run on the screen: a bar on a terminal, plain lines in a log, or one JSON event a line.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde_json::json;
 
 use super::screen::Screen;
 use crate::compile::kernels::Origin;
 use crate::device::DeviceKind;
 use crate::execute::outcome::Status;
+use crate::execute::protocol::Stage;
 use crate::quantity;
 use crate::run::usage::DeviceUsage;
 use crate::run::{Ended, Event, Progress};
@@ -29,6 +31,8 @@ pub struct Shown<'a> {
 #[derive(Default)]
 struct State {
     points: usize,
+    /// Points that had rows before.
+    finished: usize,
     kernels: usize,
     compiled: usize,
     logged: Option<Instant>,
@@ -46,8 +50,16 @@ impl<'a> Shown<'a> {
             ProgressDrawTarget::hidden()
         };
         let bar = ProgressBar::with_draw_target(None, target);
-        let style = "{bar:24} {pos}/{len} points  {per_sec}  {eta} left  {wide_msg}";
+        let style = "{bar:16} {pos}/{len} points  {rate}  {left}  {wide_msg}";
         if let Ok(style) = ProgressStyle::with_template(style) {
+            let style = style
+                .with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+                    // A screen that can't be written to is no reason to stop measuring.
+                    let _ = write!(out, "{:.1}/s", state.per_sec());
+                })
+                .with_key("left", |state: &ProgressState, out: &mut dyn fmt::Write| {
+                    let _ = out.write_str(&left(state.per_sec(), state.eta()));
+                });
             bar.set_style(style.progress_chars("=> "));
         }
         Shown {
@@ -200,12 +212,15 @@ impl<'a> Shown<'a> {
             if due {
                 state.logged = Some(Instant::now());
             }
-            due.then_some(state.points)
+            due.then_some((state.points, state.finished))
         });
-        if let Some(Some(points)) = due {
+        if let Some(Some((points, finished))) = due {
             let seconds = self.started.elapsed().as_secs_f64();
+            let rate = (done - finished) as f64 / seconds;
+            let remaining = Duration::from_secs_f64(points.saturating_sub(done) as f64 / rate);
             self.say(&format!(
-                "{done}/{points} points after {seconds:.0} s, last: {label}"
+                "{done}/{points} points after {seconds:.0} s, {}, last: {label}",
+                left(rate, remaining)
             ));
         }
     }
@@ -257,7 +272,7 @@ impl Progress for Shown<'_> {
                 device,
                 ..
             } => {
-                self.with_state(|state| state.points = *points);
+                self.with_state(|state| (state.points, state.finished) = (*points, *finished));
                 self.bar.set_length(*points as u64);
                 self.bar.set_position(*finished as u64);
                 self.bar.reset_eta();
@@ -271,9 +286,47 @@ impl Progress for Shown<'_> {
                 self.with_state(|state| (state.kernels, state.compiled) = (*kernels, 0));
             }
             Event::Compiled { name, result } => self.compiled(name, result),
-            Event::Working { label, .. } => self.bar.set_message((*label).to_owned()),
+            Event::Working { label, stage } => self.bar.set_message(working(label, *stage)),
             Event::Row { row, label, done } => self.row(row, label, *done),
             Event::Warning(text) => self.bar.suspend(|| self.screen.warning(text)),
         }
+    }
+}
+
+/// What is left of a run, in words that fit beside a bar.
+fn left(rate: f64, remaining: Duration) -> String {
+    let seconds = remaining.as_secs();
+    match seconds {
+        _ if !rate.is_normal() => "? left".to_owned(),
+        0..120 => format!("{seconds} s left"),
+        120..7200 => format!("{} min left", seconds / 60),
+        _ => format!("{} h left", seconds / 3600),
+    }
+}
+
+/// What is done now: a label ends with backend and phase, which a narrow screen would cut off.
+fn working(label: &str, stage: Stage) -> String {
+    let mut words = label.rsplitn(3, ' ');
+    match (words.next(), words.next(), words.next()) {
+        (Some(phase), Some(backend), Some(rest)) => {
+            format!("{backend} {phase} {}: {rest}", stage.name())
+        }
+        _ => format!("{}: {label}", stage.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_matters_comes_first() {
+        assert_eq!(
+            working("semicrf T=4 K=2 fused both", Stage::Warmup),
+            "fused both warm-up: semicrf T=4 K=2"
+        );
+        assert_eq!(working("copy", Stage::Check), "check: copy");
+        assert_eq!(left(0.0, Duration::ZERO), "? left");
+        assert_eq!(left(2.0, Duration::from_millis(90_400)), "90 s left");
     }
 }

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use super::exit::Exit;
+use super::place;
 use super::screen::Screen;
+use crate::manifest::diagnostics::Code;
 use crate::manifest::overrides::{FLAGS, FlagInfo};
 use crate::manifest::render::{Colour, render};
-use crate::manifest::{Manifest, Overrides, Sources, registry};
+use crate::manifest::{Diagnostic, Manifest, Overrides, Sources, registry};
 
 /// A manifest, and settings that are laid over it.
 #[derive(Args)]
@@ -128,14 +130,57 @@ pub fn load(path: &Path, overrides: &Overrides, screen: &Screen) -> Result<Manif
     sources.read_for(overrides);
     match Manifest::resolve(&sources, overrides, &registry()) {
         Ok(manifest) => {
-            if !manifest.warnings().is_empty() && !screen.quiet {
-                screen.to_stderr(&render(manifest.warnings(), colour));
+            let mut warnings = manifest.warnings().clone();
+            let cache = network_cache(&manifest, place::is_network);
+            let denied = overrides.deny_lints && cache.is_some();
+            if let Some(warning) = cache {
+                warnings.push(warning);
             }
-            Ok(manifest)
+            if !warnings.is_empty() && (denied || !screen.quiet) {
+                screen.to_stderr(&render(&warnings, colour));
+            }
+            if denied {
+                Err(Exit::Manifest)
+            } else {
+                Ok(manifest)
+            }
         }
         Err(wrong) => {
             screen.to_stderr(&render(&wrong, colour));
             Err(Exit::Manifest)
         }
+    }
+}
+
+/// A warning if the cache that a manifest names is on a network: every job of a cluster would wait for
+/// its locks.
+fn network_cache(manifest: &Manifest, is_network: fn(&Path) -> bool) -> Option<Diagnostic> {
+    let dir = manifest.cache.dir.as_ref().filter(|dir| is_network(dir))?;
+    let origin = manifest.provenance().origin("cache.dir");
+    let message = format!(
+        "the kernel cache `{}` ({origin}) is on a network file system",
+        dir.display()
+    );
+    let warning = Diagnostic::new(Code::NetworkCache, message);
+    Some(warning.help(
+        "name a local folder, such as `${TMPDIR:-/tmp}/sweeper`, and a shared one as \
+         `cache.upstream`, which is only read",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_on_a_network_is_warned_of() {
+        let text = "schema = 1\nname = \"a\"\nabout = \"b\"\n[grid]\nelements = 1\n[case.c]\n\
+                    workload = \"copy\"\n[cache]\ndir = \"/nfs/cache\"\n";
+        let sources = Sources::from_text("m.toml", text);
+        let manifest = Manifest::resolve(&sources, &Overrides::new(), &registry()).unwrap();
+        assert_eq!(network_cache(&manifest, |_| false), None);
+        let warning = network_cache(&manifest, |path| path.starts_with("/nfs")).unwrap();
+        assert!(warning.message.contains("`/nfs/cache`"), "{warning:?}");
+        assert!(warning.message.contains("m.toml:9"), "{warning:?}");
     }
 }

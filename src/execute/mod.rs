@@ -1,13 +1,15 @@
 //! Measuring: what became of every point, from worker processes that may crash or hang.
 //!
-//! [`block`] is the recipe that a worker follows, [`sampling`] its stopping rule, [`verify`] its
-//! check; [`protocol`] is what main process and [`worker`] say to each other.
+//! [`block`] is the recipe that a worker follows, [`setting`] its preparation, [`sampling`] its
+//! stopping rule, [`verify`] its check; [`protocol`] is what main process and [`worker`] say to each
+//! other.
 
 pub mod block;
 pub mod outcome;
 pub mod protocol;
 pub mod rounds;
 pub mod sampling;
+pub mod setting;
 pub mod tensors;
 pub mod verify;
 pub mod supervisor;

@@ -1,7 +1,6 @@
 //! What became of one point.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sweeper_kernels::check::Check;
@@ -10,86 +9,7 @@ use sweeper_kernels::program::{Role, Totals};
 use crate::device::DeviceMemory;
 use crate::device::clocks::ClockSummary;
 
-/// One word for what became of a point. Anything but `ok` comes with a reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// Measured.
-    Ok,
-    /// Left out for a declared reason: an exclusion, or mathematics that does not define it.
-    Skipped,
-    /// The backend or what it needs is missing here.
-    Unavailable,
-    /// The device ran out of memory.
-    Oom,
-    /// The program's buffers would not have fitted.
-    PredictedOom,
-    /// A smaller point failed.
-    Pruned,
-    /// The compiler refused a kernel.
-    CompileError,
-    /// The compiler did not finish.
-    CompileTimeout,
-    /// The device refused a launch, or the program.
-    LaunchError,
-    /// The worker died.
-    Crashed,
-    /// The worker did not answer in time.
-    Timeout,
-    /// The outputs are wrong; times are kept out of results.
-    Wrong,
-    /// Something else.
-    Error,
-}
-
-impl Status {
-    /// All words, in the order in which they are counted and listed.
-    pub const ALL: [Status; 13] = [
-        Status::Ok,
-        Status::Skipped,
-        Status::Unavailable,
-        Status::Oom,
-        Status::PredictedOom,
-        Status::Pruned,
-        Status::CompileError,
-        Status::CompileTimeout,
-        Status::LaunchError,
-        Status::Crashed,
-        Status::Timeout,
-        Status::Wrong,
-        Status::Error,
-    ];
-
-    /// The word of rows and screens.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Status::Ok => "ok",
-            Status::Skipped => "skipped",
-            Status::Unavailable => "unavailable",
-            Status::Oom => "oom",
-            Status::PredictedOom => "predicted_oom",
-            Status::Pruned => "pruned",
-            Status::CompileError => "compile_error",
-            Status::CompileTimeout => "compile_timeout",
-            Status::LaunchError => "launch_error",
-            Status::Crashed => "crashed",
-            Status::Timeout => "timeout",
-            Status::Wrong => "wrong",
-            Status::Error => "error",
-        }
-    }
-
-    /// False where a run that holds such a row ends with exit code 4.
-    pub const fn is_fine(self) -> bool {
-        matches!(self, Status::Ok | Status::Skipped)
-    }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.name())
-    }
-}
+pub use crate::status::Status;
 
 /// How thoroughly outputs were judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -97,6 +17,9 @@ impl fmt::Display for Status {
 pub enum Checked {
     /// All outputs against the oracle.
     Full,
+    /// All outputs of the same kernels on a smaller problem, because the oracle of the whole one
+    /// would take too long.
+    Reduced,
     /// Not at all.
     #[default]
     None,
@@ -107,6 +30,7 @@ impl Checked {
     pub const fn name(self) -> &'static str {
         match self {
             Checked::Full => "full",
+            Checked::Reduced => "reduced",
             Checked::None => "none",
         }
     }

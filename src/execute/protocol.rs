@@ -40,6 +40,8 @@ pub struct Settings {
     pub warmup: Warmup,
     /// Whether outputs are checked.
     pub verify: bool,
+    /// Longest evaluation of the oracle, in seconds; a reduced problem is checked beyond.
+    pub oracle_s: f64,
     /// Order of rounds inside a block.
     pub order: Order,
 }
@@ -143,13 +145,13 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// The word of time lines.
+    /// One word, for screens.
     pub const fn name(self) -> &'static str {
         match self {
             Stage::Inputs => "inputs",
             Stage::Check => "check",
             Stage::Warmup => "warm-up",
-            Stage::Sample => "sample",
+            Stage::Sample => "samples",
         }
     }
 }

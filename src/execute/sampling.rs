@@ -1,13 +1,17 @@
 //! When to stop: batches, warm-up and the stopping rule of one program.
 
+use std::time::Instant;
+
 use super::outcome::Flag;
 use crate::device::clocks::{ClockSummary, Clocks};
-use crate::device::{Device, DeviceError, Prepared};
+use crate::device::{Device, DeviceError, Prepared, Sample};
 use crate::manifest::settings::{Stopping, Warmup};
 use crate::stats::{Summary, is_steady};
 
 /// A sample should last this many ticks of the clock, so that a tick is 0.1 % of it.
 const TICKS_PER_SAMPLE: f64 = 1000.0;
+/// Samples that may be spent on finding how many iterations last that long.
+const SIZING_SAMPLES: u32 = 4;
 /// After so long at work clocks have risen and caches are what they will be; a program whose one run
 /// lasts this long is warm after it.
 const ENOUGH_WARMUP_NS: f64 = 20e6;
@@ -43,11 +47,16 @@ impl Sampler {
         first_ns: f64,
     ) -> Result<Self, DeviceError> {
         let wanted_ns = TICKS_PER_SAMPLE * device.clock_resolution_ns();
-        // The first run pays for cold caches: one more tells how long a warm one takes.
+        // The first run pays for cold caches: more of them tell how long a warm one takes.
         let mut iteration_ns = first_ns;
-        if first_ns < 2.0 * wanted_ns {
-            let iterations = batch(wanted_ns, first_ns);
-            iteration_ns = device.sample(program, iterations)?.per_iteration_ns();
+        if first_ns < 100.0 * wanted_ns {
+            for _ in 0..SIZING_SAMPLES {
+                let sample = device.sample(program, batch(wanted_ns, iteration_ns))?;
+                iteration_ns = sample.per_iteration_ns();
+                if sample.elapsed_ns >= 0.8 * wanted_ns {
+                    break;
+                }
+            }
         }
         let mut sampler = Sampler {
             program,
@@ -85,8 +94,8 @@ impl Sampler {
                         self.flags.push(Flag::Unsteady);
                         break;
                     }
-                    let sample = device.sample(self.program, self.iterations)?;
-                    spent_ns += sample.elapsed_ns;
+                    let (sample, sample_spent_ns) = self.sample(device)?;
+                    spent_ns += sample_spent_ns;
                     samples_ns.push(sample.per_iteration_ns());
                 }
                 self.warmup_samples += samples_ns.len() as u32;
@@ -100,19 +109,31 @@ impl Sampler {
     /// # Errors
     /// Those of [`Device::sample`].
     pub fn take(&mut self, device: &mut dyn Device) -> Result<(), DeviceError> {
-        let mut sample = device.sample(self.program, self.iterations)?;
-        self.spent_ns += sample.elapsed_ns;
+        let (mut sample, mut spent_ns) = self.sample(device)?;
         for _ in 0..MAX_REPEATS {
             if !sample.is_throttled() {
                 break;
             }
-            sample = device.sample(self.program, self.iterations)?;
-            self.spent_ns += sample.elapsed_ns;
+            let (again, again_ns) = self.sample(device)?;
+            sample = again;
+            spent_ns += again_ns;
         }
+        self.spent_ns += spent_ns;
         self.is_ungated |= sample.is_ungated;
         self.readings.extend(sample.clocks);
         self.samples_ns.push(sample.per_iteration_ns());
         Ok(())
+    }
+
+    /// A sample, and what it cost: prologues and flushed caches count where patience is limited.
+    fn sample(&self, device: &mut dyn Device) -> Result<(Sample, f64), DeviceError> {
+        let start = Instant::now();
+        let sample = device.sample(self.program, self.iterations)?;
+        let spent_ns = match device.computes() {
+            true => start.elapsed().as_nanos() as f64,
+            false => sample.elapsed_ns,
+        };
+        Ok((sample, spent_ns))
     }
 
     /// True if no more samples are needed.

@@ -76,7 +76,10 @@ pub fn serve(requests: impl Read, mut events: impl Write) -> io::Result<()> {
 /// What is missing here.
 pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
     match request.kind {
-        DeviceKind::Cpu => Ok(Box::new(Cpu::new(request.threads as usize)?)),
+        DeviceKind::Cpu => {
+            let device = Cpu::new(request.threads as usize)?;
+            Ok(Box::new(if request.cold { device.cold() } else { device }))
+        }
         DeviceKind::Null => Ok(Box::new(Null::unit(request.ordinal))),
         DeviceKind::Cuda => {
             let mode = Mode {

@@ -23,8 +23,8 @@ use crate::manifest::case::{NullScript, ParameterSource};
 use crate::manifest::expression::{EvalError, Operand};
 use crate::manifest::fitted;
 use crate::manifest::rules::VARIANTS;
-use crate::manifest::settings::Status;
 use crate::manifest::{Case, Manifest};
+use crate::status::Status;
 
 pub use meaning::{Counts, Factor};
 pub(crate) use merge::{Merger, Problems};

@@ -13,8 +13,8 @@ use sweeper_kernels::workload::{BackendInfo, WorkloadInfo};
 use sweeper_kernels::{Dtype, Phase, Value};
 
 use super::expression::Expression;
-use super::settings::Status;
 use crate::identity::Digest;
+use crate::status::Status;
 
 /// A named case: workload x backends x phases over a grid.
 #[derive(Clone, Debug, PartialEq)]

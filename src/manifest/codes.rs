@@ -98,6 +98,7 @@ codes! {
     FloatEquality = "W0504", "A float is compared with `==`.";
     Merged = "W0505", "Points that are the same are measured once.";
     UnusedDerived = "W0506", "A derived value that nothing uses and no case can compute.";
+    NetworkCache = "W0507", "The kernel cache is on a network file system.";
 }
 
 impl Code {

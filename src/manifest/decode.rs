@@ -16,6 +16,7 @@ pub(super) const DEFAULT_SAMPLES_PER_SHAPE: u32 = 2;
 const DEFAULT_CACHE_GB: f64 = 10.0;
 const DEFAULT_COMPILE_TIMEOUT_S: f64 = 120.0;
 const DEFAULT_POINT_TIMEOUT_S: f64 = 300.0;
+const DEFAULT_ORACLE_S: f64 = 30.0;
 /// Longest time that a setting can ask for: a hundred years.
 const MAX_SECONDS: f64 = 3.2e9;
 
@@ -333,6 +334,7 @@ pub(super) fn limits(cx: &mut Context<'_>, section: &mut Section<'_>) -> Limits 
     };
     let compile_timeout = seconds("compile_timeout_s", DEFAULT_COMPILE_TIMEOUT_S);
     let point_timeout = seconds("point_timeout_s", DEFAULT_POINT_TIMEOUT_S);
+    let oracle_time = seconds("oracle_s", DEFAULT_ORACLE_S);
     let max_points = section.take(cx, "max_points");
     let max_points = max_points.and_then(|node| cx.integer(node, "max_points", 1, i64::MAX));
     Limits {
@@ -340,6 +342,7 @@ pub(super) fn limits(cx: &mut Context<'_>, section: &mut Section<'_>) -> Limits 
         prune: None,
         compile_timeout,
         point_timeout,
+        oracle_time,
         max_points: max_points.map(|points| points as u64),
     }
 }

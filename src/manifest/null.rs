@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::diagnostics::Code;
 use super::section::{Context, Section};
-use super::settings::Status;
 use super::tree::Raw;
 use super::wire::{self, WireText};
+use crate::status::Status;
 
 /// `[null]` as it was written.
 #[derive(Clone, Debug)]

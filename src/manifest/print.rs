@@ -308,6 +308,11 @@ impl Printer<'_> {
             "point_timeout_s",
             &float(limits.point_timeout.as_secs_f64()),
         );
+        self.key(
+            "limits",
+            "oracle_s",
+            &float(limits.oracle_time.as_secs_f64()),
+        );
         if let Some(points) = limits.max_points {
             self.key("limits", "max_points", &points.to_string());
         }

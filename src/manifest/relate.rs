@@ -10,9 +10,10 @@ use super::diagnostics::Code;
 use super::dimensions::kind_of;
 use super::expression::Kind;
 use super::section::{Context, Section};
-use super::settings::{Canonical, Limits, Prune, Report, Status};
+use super::settings::{Canonical, Limits, Prune, Report};
 use super::suggest;
 use super::text::At;
+use crate::status::Status;
 
 /// The kind of a name in a case: of an axis or of a derived value.
 fn kind_in(case: &Case, name: &str) -> Option<Kind> {

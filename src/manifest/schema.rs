@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use sweeper_kernels::Phase;
 use sweeper_kernels::workload::{ParameterKind, WorkloadInfo};
 
-use super::settings::{EXPORTS, L2, Launching, Order, PLOTS, PlotFormat, Status, Word};
+use super::settings::{EXPORTS, L2, Launching, Order, PLOTS, PlotFormat, Word};
+use crate::status::Status;
 
 /// The JSON Schema of manifests for these workloads.
 pub fn schema(registry: &[&'static WorkloadInfo]) -> Value {
@@ -158,6 +159,7 @@ fn limits() -> Value {
             ),
             "compile_timeout_s": positive(),
             "point_timeout_s": positive(),
+            "oracle_s": positive(),
             "max_points": whole(1),
         }),
         &[],

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::status::Status;
+
 /// One gigabyte as this project counts it, in guide files too: 2^30 bytes.
 pub const GB: f64 = (1u64 << 30) as f64;
 
@@ -166,6 +168,9 @@ pub struct Limits {
     pub compile_timeout: Duration,
     /// Longest stay in one point.
     pub point_timeout: Duration,
+    /// Longest evaluation of the oracle for one problem; where it would take longer, the kernels are
+    /// checked on a reduced problem.
+    pub oracle_time: Duration,
     /// Measure no more points than this, the first ones in order.
     pub max_points: Option<u64>,
 }
@@ -245,29 +250,6 @@ pub enum PlotFormat {
     Png,
 }
 
-/// What became of a point: the words of rows, and `hang`, which only the scripted device does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(
-    missing_docs,
-    reason = "the words explain themselves; METHODOLOGY.md defines them"
-)]
-pub enum Status {
-    Ok,
-    Skipped,
-    Unavailable,
-    Oom,
-    PredictedOom,
-    Pruned,
-    CompileError,
-    CompileTimeout,
-    LaunchError,
-    Crashed,
-    Timeout,
-    Wrong,
-    Error,
-    Hang,
-}
-
 /// A set of values that manifests spell as words.
 pub trait Word: Copy + PartialEq + 'static {
     /// Every value with its word, in the order in which they are listed.
@@ -309,24 +291,5 @@ impl Word for PlotFormat {
         ("pdf", PlotFormat::Pdf),
         ("svg", PlotFormat::Svg),
         ("png", PlotFormat::Png),
-    ];
-}
-
-impl Word for Status {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("ok", Status::Ok),
-        ("skipped", Status::Skipped),
-        ("unavailable", Status::Unavailable),
-        ("oom", Status::Oom),
-        ("predicted_oom", Status::PredictedOom),
-        ("pruned", Status::Pruned),
-        ("compile_error", Status::CompileError),
-        ("compile_timeout", Status::CompileTimeout),
-        ("launch_error", Status::LaunchError),
-        ("crashed", Status::Crashed),
-        ("timeout", Status::Timeout),
-        ("wrong", Status::Wrong),
-        ("error", Status::Error),
-        ("hang", Status::Hang),
     ];
 }

@@ -44,6 +44,7 @@ impl Blocks<'_> {
                 stop: manifest.measure.stopping,
                 warmup: manifest.measure.warmup,
                 verify: manifest.measure.verify,
+                oracle_s: manifest.limits.oracle_time.as_secs_f64(),
                 order: manifest.plan.order,
             },
             points: points.collect(),

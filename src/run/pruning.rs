@@ -6,7 +6,7 @@ use sweeper_kernels::Value;
 
 use crate::execute::outcome::Status;
 use crate::identity::PointId;
-use crate::manifest::settings::{Prune, Word};
+use crate::manifest::settings::Prune;
 use crate::record::row::Row;
 
 /// Where a point lies: what must be equal, and the sizes that are compared.
@@ -28,15 +28,7 @@ pub struct Pruner {
 impl Pruner {
     /// A pruner that follows a rule, or does nothing.
     pub fn new(rule: Option<&Prune>) -> Self {
-        let words = rule.map(|rule| &rule.on[..]).unwrap_or_default();
-        let on = words
-            .iter()
-            .filter_map(|status| {
-                Status::ALL
-                    .into_iter()
-                    .find(|own| own.name() == status.word())
-            })
-            .collect();
+        let on = rule.map(|rule| rule.on.clone()).unwrap_or_default();
         let along = rule
             .map(|rule| rule.along.iter().map(ToString::to_string).collect())
             .unwrap_or_default();
@@ -106,7 +98,6 @@ impl Pruner {
 mod tests {
     use super::*;
     use crate::execute::outcome::Outcome;
-    use crate::manifest::settings;
     use crate::record::row::test_row;
 
     fn row(number: u8, t: i64, c: i64, status: Status) -> Row {
@@ -119,7 +110,7 @@ mod tests {
     #[test]
     fn only_points_as_large_on_every_axis_are_covered() {
         let rule = Prune {
-            on: vec![settings::Status::Oom],
+            on: vec![Status::Oom],
             along: vec!["T".into(), "K".into(), "C".into()],
         };
         let mut pruner = Pruner::new(Some(&rule));

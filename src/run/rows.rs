@@ -12,7 +12,6 @@ use crate::device::{DeviceIdentity, DeviceKind, Script};
 use crate::execute::outcome::{Flag, Outcome, Status};
 use crate::grid::{Grid, Point};
 use crate::identity::{Conditions, InputSource, PointId, ProblemId, point_id, problem_id};
-use crate::manifest::settings::{self, Word};
 use crate::plan::{Plan, Planned, conditions};
 use crate::record::row::{CompileUse, Row};
 
@@ -192,13 +191,7 @@ impl<'a> RowMaker<'a> {
             Ok(None) => return (None, None),
             Err(_) => return (None, Some(Status::Error)),
         };
-        let status = match answer.status {
-            settings::Status::Ok => None,
-            settings::Status::Hang => Some(Status::Timeout),
-            other => Status::ALL
-                .into_iter()
-                .find(|own| own.name() == other.word()),
-        };
+        let status = (answer.status != Status::Ok).then_some(answer.status);
         let bytes = point.id.0.bytes();
         let seed = u64::from_le_bytes([
             bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],

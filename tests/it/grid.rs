@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use proptest::prelude::*;
 use sweeper::grid::Grid;
-use sweeper::manifest::settings::Status;
 use sweeper::plan::canonical::Canonical;
+use sweeper::status::Status;
 use sweeper_kernels::Value;
 
 use crate::support::{manifest, semicrf};
@@ -278,7 +278,7 @@ fn the_scripted_device_answers() {
     let text = semicrf(
         "T = [8, 16, 32]\nK = 2\nC = 3",
         "[device]\nuse = \"null\"\n[null]\ntime_ns = \"10.5 * T\"\nmemory_bytes = \"T * 4\"\nnoise = 0.5\n\
-         outcomes = [{ when = \"T == 16\", status = \"hang\" }, { when = \"T > 8\", status = \"oom\" }]\n",
+         outcomes = [{ when = \"T == 16\", status = \"timeout\" }, { when = \"T > 8\", status = \"oom\" }]\n",
     );
     let manifest = manifest(&text);
     let grid = Grid::new(&manifest);
@@ -288,7 +288,7 @@ fn the_scripted_device_answers() {
         .map(|point| grid.null_answer(*point).unwrap().unwrap())
         .collect();
     let statuses: Vec<Status> = answers.iter().map(|answer| answer.status).collect();
-    assert_eq!(statuses, [Status::Ok, Status::Hang, Status::Oom]);
+    assert_eq!(statuses, [Status::Ok, Status::Timeout, Status::Oom]);
     assert_eq!(answers[1].time_ns, 168.0);
     assert_eq!(answers[1].memory_bytes, Some(64.0));
     assert_eq!(answers[1].noise, 0.5);

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 mod support;
+mod place;
 /// Manifests: what is read, what is refused, and how errors look.
 mod manifest;
 /// Conformance of the semi-CRF kernels on the CPU device.
@@ -11,6 +12,8 @@ mod semicrf;
 mod grid;
 /// Runs from end to end: null device, CPU, kills, signals, reruns.
 mod run;
+/// Bad surroundings: disks, folders, journals and manifests that are not as they should be.
+mod surroundings;
 /// The house rules.
 mod tidy;
 /// The semi-Markov CRF's backends of builtins, against its oracle on the CPU device.

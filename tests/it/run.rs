@@ -2,95 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
-
-/// A folder with a manifest in it.
-struct Place {
-    folder: TempDir,
-}
-
-impl Place {
-    fn new(manifest: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("m.toml"), manifest).unwrap();
-        Place { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(crate::support::program());
-        command
-            .current_dir(self.folder.path())
-            .args(args)
-            .stdin(Stdio::null());
-        command.env("SWEEPER_CACHE_DIR", self.path("cache"));
-        for name in ["SLURM_CPUS_PER_TASK", "NO_COLOR", "CC"] {
-            command.env_remove(name);
-        }
-        command
-    }
-
-    fn sweeper(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-
-    /// The folder of the only run.
-    fn run_folder(&self) -> PathBuf {
-        let mut folders: Vec<PathBuf> = fs::read_dir(self.path("results"))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect();
-        assert_eq!(folders.len(), 1, "{folders:?}");
-        folders.remove(0)
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.run_folder().join(name)).unwrap()
-    }
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().unwrap_or_else(|| panic!("{output:?}"))
-}
-
-fn text(output: &Output) -> String {
-    let both = [&output.stdout[..], &output.stderr[..]].concat();
-    String::from_utf8(both).unwrap()
-}
-
-/// Values of one column of a CSV file.
-fn column(csv: &str, name: &str) -> Vec<String> {
-    let mut reader = csv::Reader::from_reader(csv.as_bytes());
-    let index = reader
-        .headers()
-        .unwrap()
-        .iter()
-        .position(|held| held == name)
-        .unwrap();
-    reader
-        .records()
-        .map(|record| record.unwrap()[index].to_owned())
-        .collect()
-}
-
-fn null_manifest(more: &str) -> String {
-    format!(
-        "schema = 1\nname = \"nulls\"\nabout = \"What does the engine do?\"\nseed = 7\n\
-         [grid]\nelements = [10, 20, 30, 40]\n\
-         [case.copy]\nworkload = \"copy\"\nbackends = [\"builtin\", \"compiled\"]\n\
-         phases = [\"forward\"]\n\
-         [device]\nuse = \"null\"\n[measure]\nrepeats = 5\n{more}"
-    )
-}
-
-const SCRIPT: &str = "[null]\ntime_ns = \"100 * elements\"\nnoise = 0.01\n";
+use super::place::{Place, SCRIPT, code, column, cpu_manifest, null_manifest, text};
 
 #[test]
 fn the_null_device_repeats_to_the_byte() {
@@ -165,7 +81,7 @@ fn finished_points_are_not_measured_again() {
 fn crashes_and_hangs_cost_one_row_each() {
     let outcomes = "outcomes = [\n\
         { when = \"elements == 20 and backend == 'builtin'\", status = \"crashed\" },\n\
-        { when = \"elements == 30 and backend == 'compiled'\", status = \"hang\" },\n\
+        { when = \"elements == 30 and backend == 'compiled'\", status = \"timeout\" },\n\
         { when = \"elements == 40\", status = \"oom\" },\n]\n";
     let limits = "[limits]\npoint_timeout_s = 1\n";
     let place = Place::new(&null_manifest(&format!("{SCRIPT}{outcomes}{limits}")));
@@ -232,7 +148,7 @@ fn predicted_memory_is_compared_with_the_limit() {
 
 #[test]
 fn a_killed_run_goes_on_where_it_was() {
-    let slow = "outcomes = [{ when = \"elements == 30\", status = \"hang\" }]\n";
+    let slow = "outcomes = [{ when = \"elements == 30\", status = \"timeout\" }]\n";
     let place = Place::new(&null_manifest(&format!("{SCRIPT}{slow}")));
     let mut child = place
         .command(&["run", "m.toml", "--quiet"])
@@ -276,7 +192,7 @@ fn wait_for_rows(place: &Place, rows: usize) {
 #[test]
 fn signals_leave_a_run_that_can_go_on() {
     for signal in ["-INT", "-TERM", "-USR1"] {
-        let slow = "outcomes = [{ when = \"elements == 30\", status = \"hang\" }]\n";
+        let slow = "outcomes = [{ when = \"elements == 30\", status = \"timeout\" }]\n";
         let place = Place::new(&null_manifest(&format!("{SCRIPT}{slow}")));
         let mut child = place
             .command(&["run", "m.toml", "--quiet"])
@@ -298,7 +214,7 @@ fn signals_leave_a_run_that_can_go_on() {
 
 #[test]
 fn two_runs_do_not_write_one_folder() {
-    let slow = "outcomes = [{ when = \"elements == 30\", status = \"hang\" }]\n";
+    let slow = "outcomes = [{ when = \"elements == 30\", status = \"timeout\" }]\n";
     let place = Place::new(&null_manifest(&format!("{SCRIPT}{slow}")));
     let mut child = place
         .command(&["run", "m.toml", "--quiet"])
@@ -332,15 +248,6 @@ fn bad_journals_and_folders_are_refused_and_kept() {
     let output = place.sweeper(&["run", "m.toml"]);
     assert_eq!(code(&output), 6, "{}", text(&output));
     assert_eq!(fs::read_to_string(place.path("results")).unwrap(), "a file");
-}
-
-fn cpu_manifest(more: &str) -> String {
-    format!(
-        "schema = 1\nname = \"copies\"\nabout = \"How fast is memory?\"\n[grid]\n\
-         elements = [1, 1000, 300000]\n[case.copy]\nworkload = \"copy\"\n\
-         backends = [\"builtin\", \"compiled\"]\nphases = [\"forward\"]\n\
-         [device]\nuse = \"cpu\"\n[measure]\nrepeats = 3\n{more}"
-    )
 }
 
 #[test]
@@ -572,6 +479,25 @@ fn events_are_one_json_object_a_line() {
 }
 
 #[test]
+fn where_the_oracle_takes_too_long_a_smaller_problem_is_checked() {
+    let manifest = "schema = 1\nname = \"long\"\nabout = \"Is it right?\"\n[grid]\nT = 300\nK = 8\n\
+                    C = 5\npotentials = [\"materialized\", \"decomposed\"]\n[case.semicrf]\n\
+                    workload = \"semicrf\"\nbackends = [\"streaming\", \"fused_reference\"]\n\
+                    phases = [\"forward\", \"both\"]\n[device]\nuse = \"cpu\"\n\
+                    [measure]\nrepeats = 3\n[limits]\noracle_s = 0.001\n";
+    let place = Place::new(manifest);
+    let output = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    let records = place.read("records.csv");
+    assert_eq!(column(&records, "checked"), ["reduced"; 8]);
+    assert!(
+        column(&records, "worst_error")
+            .iter()
+            .all(|error| { error.parse::<f64>().unwrap() < 1e-4 })
+    );
+}
+
+#[test]
 fn several_devices_share_a_run() {
     let script = format!("{SCRIPT}units = 3\n");
     let places = [
@@ -609,7 +535,7 @@ fn several_devices_share_a_run() {
 #[test]
 fn a_device_that_hangs_does_not_hold_up_others() {
     let outcomes = "units = 2\noutcomes = [{ when = \"elements == 40 and backend == 'builtin'\", \
-        status = \"hang\" }]\n[limits]\npoint_timeout_s = 1\n";
+        status = \"timeout\" }]\n[limits]\npoint_timeout_s = 1\n";
     let place = Place::new(&null_manifest(&format!("{SCRIPT}{outcomes}")));
     let output = place.sweeper(&["run", "m.toml"]);
     assert_eq!(code(&output), 4, "{}", text(&output));

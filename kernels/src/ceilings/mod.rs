@@ -139,7 +139,7 @@ fn copy(backend: &str, target: &Target, size: Size) -> Probe {
     let elements = (bytes / 4) as usize;
     let (kernel, geometry) = copy_kernel(backend, elements, target);
     let mut program = Program::default();
-    let mut buffer = |name: &str| {
+    let mut buffer = |name: &'static str| {
         let (role, binding) = (Role::Workspace, Binding::Scratch);
         program.buffer(name, Dtype::F32, elements, role, binding)
     };

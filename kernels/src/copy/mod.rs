@@ -176,8 +176,14 @@ impl Problem for CopyProblem {
         .into()
     }
 
-    fn oracle_operations(&self, _phase: Phase) -> f64 {
-        self.elements as f64
+    fn oracle_operations(&self, _phase: Phase, _threads: usize) -> f64 {
+        // A copied element costs a tenth of an exponential.
+        0.1 * self.elements as f64
+    }
+
+    fn reduced(&self, _phase: Phase, operations: f64, _threads: usize) -> Option<Box<dyn Problem>> {
+        let elements = ((10.0 * operations) as usize).min(self.elements);
+        (elements > 0).then(|| Box::new(CopyProblem { elements }) as Box<dyn Problem>)
     }
 
     fn check(

@@ -189,8 +189,17 @@ impl Problem for FaultyProblem {
         [("out".to_owned(), out)].into()
     }
 
-    fn oracle_operations(&self, _phase: Phase) -> f64 {
+    fn oracle_operations(&self, _phase: Phase, _threads: usize) -> f64 {
         ELEMENTS as f64
+    }
+
+    fn reduced(
+        &self,
+        _phase: Phase,
+        _operations: f64,
+        _threads: usize,
+    ) -> Option<Box<dyn Problem>> {
+        None
     }
 
     fn check(

@@ -89,14 +89,44 @@ fn merge(best: &[f32], at: &[i32], start: usize, last: usize, out: &mut [f32], i
         let width = (last - lane).min(best.len() - column);
         let (best, at) = (&best[column..][..width], &at[column..][..width]);
         let most = fold(best, greater);
-        let mut found = i64::MAX;
-        for (offset, (&best, &at)) in best.iter().zip(at).enumerate() {
-            let here = i64::from(at) * last as i64 + (lane + offset) as i64;
-            found = found.min(if best == most { here } else { i64::MAX });
-        }
+        let found = i64::from(least_place(best, at, most, last, lane));
         if most > out[keep] || (most == out[keep] && found < index[keep]) {
             (out[keep], index[keep]) = (most, found);
         }
         column += width;
     }
+}
+
+/// The least index of the columns whose greatest element is `most`: rows of `last` elements, the first
+/// column at `lane`.
+#[inline(always)]
+fn least_place(best: &[f32], at: &[i32], most: f32, last: usize, lane: usize) -> i32 {
+    match best.len() {
+        16.. => least_of_blocks::<16>(best, at, most, last, lane),
+        8..16 => least_of_blocks::<8>(best, at, most, last, lane),
+        4..8 => least_of_blocks::<4>(best, at, most, last, lane),
+        _ => least_of_blocks::<1>(best, at, most, last, lane),
+    }
+}
+
+#[inline(always)]
+fn least_of_blocks<const W: usize>(
+    best: &[f32],
+    at: &[i32],
+    most: f32,
+    last: usize,
+    lane: usize,
+) -> i32 {
+    let end = best.len() - W;
+    let mut least = [i32::MAX; W];
+    for block in (0..end).step_by(W).chain([end]) {
+        let (best, at) = (&best[block..][..W], &at[block..][..W]);
+        let first = (lane + block) as i32;
+        for offset in 0..W {
+            let here = at[offset] * last as i32 + first + offset as i32;
+            let here = if best[offset] == most { here } else { i32::MAX };
+            least[offset] = least[offset].min(here);
+        }
+    }
+    fold(&least, |a, b| if b < a { b } else { a })
 }

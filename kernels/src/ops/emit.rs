@@ -49,7 +49,7 @@ impl Emitter {
     /// Adds a buffer.
     pub fn buffer(
         &mut self,
-        name: impl Into<String>,
+        name: impl Into<std::borrow::Cow<'static, str>>,
         dtype: Dtype,
         len: usize,
         role: Role,
@@ -92,11 +92,11 @@ impl Emitter {
         b: Strided,
         out: View,
     ) {
-        let mut args = vec![
-            Arg::Read(a.view.clone()),
-            Arg::Read(b.view.clone()),
-            Arg::Write(out),
-        ];
+        // Exact, because a plan makes millions of these lists.
+        let mut args = Vec::with_capacity(3 + 4 + 5 + 5);
+        args.push(Arg::Read(a.view.clone()));
+        args.push(Arg::Read(b.view.clone()));
+        args.push(Arg::Write(out));
         args.extend(extents.into_iter().map(Arg::Int));
         args.extend(a.args());
         args.extend(b.args());
@@ -106,7 +106,9 @@ impl Emitter {
     /// Launches an operation from one operand to another: [`super::ADD_IN_PLACE`] and its like, and
     /// [`super::COPY`].
     pub fn onto(&mut self, builtin: Builtin, extents: [Index; 4], from: Strided, to: Strided) {
-        let mut args = vec![Arg::Read(from.view.clone()), Arg::Write(to.view.clone())];
+        let mut args = Vec::with_capacity(2 + 4 + 5 + 5);
+        args.push(Arg::Read(from.view.clone()));
+        args.push(Arg::Write(to.view.clone()));
         args.extend(extents.into_iter().map(Arg::Int));
         args.extend(from.args());
         args.extend(to.args());
@@ -120,7 +122,9 @@ impl Emitter {
 
     /// Launches a reduction: extents are outer, first, kept, last.
     pub fn reduce(&mut self, builtin: Builtin, x: View, out: View, extents: [Index; 4]) {
-        let mut args = vec![Arg::Read(x), Arg::Write(out)];
+        let mut args = Vec::with_capacity(2 + 4);
+        args.push(Arg::Read(x));
+        args.push(Arg::Write(out));
         args.extend(extents.into_iter().map(Arg::Int));
         self.launch(builtin, args);
     }

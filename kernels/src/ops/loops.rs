@@ -103,6 +103,21 @@ impl<const N: usize> Loops<N> {
         }
     }
 
+    /// Calls `plane` with where each operand's plane starts: what the two inner loops go over.
+    #[inline(always)]
+    pub(super) fn planes(&self, mut plane: impl FnMut([usize; N])) {
+        let mut outer = *self;
+        let [first, second, ..] = self.extents;
+        outer.extents = [1, first, second, 1];
+        for (outer, own) in outer.steps.iter_mut().zip(&self.steps) {
+            *outer = [0, own[0], own[1], 0];
+        }
+        outer.rows(
+            #[inline(always)]
+            |starts| plane(starts),
+        );
+    }
+
     /// Runs `piece` over parts of the outermost loop and the parts of `out` that belong to them; the
     /// last operand is `out`, which is dense. Small operations, and all of them on a pool of one
     /// thread, are one part.

@@ -5,7 +5,9 @@ use super::vector::vectorised;
 use super::lanes::{Dense, LONG, Lanes, Splat, blocks, blocks_in_place, row_in_place_of, row_of};
 use super::loops::{Loops, threads_for};
 use super::math;
+use super::planes::{self, Operands};
 use crate::builtin::{Builtin, Call};
+use pulp::Simd;
 use rayon::prelude::*;
 
 /// `out = a + b`, f32.
@@ -75,8 +77,9 @@ trait Unary {
 }
 
 /// A function of two elements.
-trait Binary {
+pub(super) trait Binary {
     fn apply(a: f32, b: f32) -> f32;
+    fn wide<S: Simd>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s;
 }
 
 struct Exp;
@@ -104,12 +107,22 @@ impl Binary for Add {
     fn apply(a: f32, b: f32) -> f32 {
         a + b
     }
+
+    #[inline(always)]
+    fn wide<S: Simd>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
+        simd.add_f32s(a, b)
+    }
 }
 
 impl Binary for Sub {
     #[inline(always)]
     fn apply(a: f32, b: f32) -> f32 {
         a - b
+    }
+
+    #[inline(always)]
+    fn wide<S: Simd>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
+        simd.sub_f32s(a, b)
     }
 }
 
@@ -118,12 +131,20 @@ impl Binary for Mul {
     fn apply(a: f32, b: f32) -> f32 {
         a * b
     }
+
+    #[inline(always)]
+    fn wide<S: Simd>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
+        simd.mul_f32s(a, b)
+    }
 }
 
 fn binary<F: Binary>(call: &mut Call<'_>) {
     let (a, b, out) = (call.read(0), call.read(1), call.write(2));
     let loops = Loops::<3>::read(call, 3, 2);
     loops.split(&mut out[..loops.len()], |loops, out| {
+        if on_planes::<F>(&loops, a, b, out) {
+            return;
+        }
         vectorised(
             #[inline(always)]
             || match loops.row_steps() {
@@ -134,6 +155,24 @@ fn binary<F: Binary>(call: &mut Call<'_>) {
             },
         );
     });
+}
+
+/// Does it plane by plane, if one of the operands allows that.
+fn on_planes<F: Binary>(loops: &Loops<3>, a: &[f32], b: &[f32], out: &mut [f32]) -> bool {
+    let operands = Operands {
+        full: Some(a),
+        small: b,
+        out: &mut *out,
+    };
+    if planes::run::<F, 3, 1, false>(loops, operands) {
+        return true;
+    }
+    let operands = Operands {
+        full: Some(b),
+        small: a,
+        out,
+    };
+    planes::run::<F, 3, 0, true>(loops, operands)
 }
 
 /// Picks the width of blocks once for all rows.
@@ -206,6 +245,14 @@ fn binary_in_place<F: Binary>(call: &mut Call<'_>) {
 }
 
 fn in_place<F: Binary>(loops: &Loops<2>, b: &[f32], x: &mut [f32]) {
+    let operands = Operands {
+        full: None,
+        small: b,
+        out: &mut *x,
+    };
+    if planes::run::<F, 2, 0, false>(loops, operands) {
+        return;
+    }
     vectorised(
         #[inline(always)]
         || match loops.row_steps() {

@@ -14,6 +14,7 @@ pub(crate) mod lanes;
 mod loops;
 mod map;
 mod moves;
+mod planes;
 pub(crate) mod reduce;
 pub(crate) mod vector;
 mod wide;

@@ -80,12 +80,48 @@ fn copy(call: &mut Call<'_>) {
 fn ring_window(call: &mut Call<'_>) {
     let (ring, out) = (call.read_f64(0), call.write_f64(1));
     let [slots, newest, batch, count, row] = [2, 3, 4, 5, 6].map(|at| call.size(at));
-    let mut rows = out.chunks_exact_mut(row);
-    for sequence in 0..batch {
-        for age in 0..count {
-            let slot = (newest + slots - age) % slots;
-            if let Some(out) = rows.next() {
-                out.copy_from_slice(&ring[(slot * batch + sequence) * row..][..row]);
+    let window = Window {
+        slots,
+        newest,
+        batch,
+        count,
+    };
+    vectorised(
+        #[inline(always)]
+        || match row {
+            2..4 => window.copy::<2>(ring, out, row),
+            4..8 => window.copy::<4>(ring, out, row),
+            8..16 => window.copy::<8>(ring, out, row),
+            16..32 => window.copy::<16>(ring, out, row),
+            _ => window.copy::<0>(ring, out, row),
+        },
+    );
+}
+
+struct Window {
+    slots: usize,
+    newest: usize,
+    batch: usize,
+    count: usize,
+}
+
+impl Window {
+    /// Rows of `W` to `2 W` elements as two blocks that overlap: they are too short for a call to be worth
+    /// it. Rows of any length for `W` = 0.
+    #[inline(always)]
+    fn copy<const W: usize>(&self, ring: &[f64], out: &mut [f64], row: usize) {
+        let windows = out.chunks_exact_mut(self.count * row).take(self.batch);
+        for (sequence, window) in windows.enumerate() {
+            let mut slot = self.newest;
+            for to in window.chunks_exact_mut(row) {
+                let from = &ring[(slot * self.batch + sequence) * row..][..row];
+                if W == 0 {
+                    to.copy_from_slice(from);
+                } else {
+                    to[..W].copy_from_slice(&from[..W]);
+                    to[row - W..].copy_from_slice(&from[row - W..]);
+                }
+                slot = if slot == 0 { self.slots - 1 } else { slot - 1 };
             }
         }
     }

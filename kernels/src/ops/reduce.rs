@@ -7,7 +7,7 @@
 use super::vector::vectorised;
 use rayon::prelude::*;
 
-use super::lanes::{fold, fold_rows};
+use super::lanes::{fold, fold_long, fold_rows, folded_columns};
 use super::loops::threads_for;
 use crate::builtin::{Builtin, Call};
 
@@ -47,8 +47,11 @@ pub const AMAX_F64: Builtin = Builtin {
     },
 };
 
-/// A vector's worth of accumulators is split no further than this.
-const TILE: usize = 512;
+/// Columns that are folded before rows of them are.
+const TILE: usize = 256;
+
+/// Columns that are folded at once where they are results.
+const LONG_TILE: usize = 4096;
 
 /// Rows shorter than this are folded in registers.
 const NARROW: usize = 32;
@@ -127,8 +130,15 @@ pub(crate) fn fold_axes<T: Copy>(
     } = axes;
     let plane = axes.plane();
     if first == 1 && last > 1 {
-        for (row, out) in x.chunks_exact(last).zip(out) {
-            *out = fold(row, apply);
+        let rows = x.chunks_exact(last).zip(out);
+        if last >= 64 {
+            for (row, out) in rows {
+                *out = fold_long(row, apply);
+            }
+        } else {
+            for (row, out) in rows {
+                *out = fold(row, apply);
+            }
         }
         return;
     }
@@ -145,14 +155,14 @@ pub(crate) fn fold_axes<T: Copy>(
             }
         } else if plane < NARROW && last == 1 {
             fold_rows(x, out, apply);
+        } else if last == 1 {
+            for (tile, out) in out.chunks_mut(LONG_TILE).enumerate() {
+                columns(x, plane, tile * LONG_TILE, out, apply);
+            }
         } else {
             let step = TILE / last;
             for (tile, out) in out.chunks_mut(step).enumerate() {
                 let start = tile * step * last;
-                if last == 1 {
-                    columns(x, plane, start, out, apply);
-                    continue;
-                }
                 let mut sums = [zero; TILE];
                 let sums = &mut sums[..out.len() * last];
                 columns(x, plane, start, sums, apply);
@@ -164,7 +174,8 @@ pub(crate) fn fold_axes<T: Copy>(
     }
 }
 
-/// `sums` = the columns from `start` on, folded over the rows of `plane` elements of `x`.
+/// `sums` = the columns from `start` on, folded over the rows of `plane` elements of `x`. Blocks of columns
+/// stay in registers; the last one overlaps the one before, and has the same bits.
 #[inline(always)]
 fn columns<T: Copy>(
     x: &[T],
@@ -173,6 +184,10 @@ fn columns<T: Copy>(
     sums: &mut [T],
     apply: impl Fn(T, T) -> T + Copy,
 ) {
+    if sums.len() >= BLOCK && x.len() >= 8 * plane {
+        column_blocks::<T, BLOCK>(x, plane, start, sums, apply);
+        return;
+    }
     let width = sums.len();
     let mut rows = x;
     if x.len() >= 4 * plane {
@@ -197,5 +212,23 @@ fn columns<T: Copy>(
             *sum = apply(*sum, value);
         }
         rows = &rows[plane..];
+    }
+}
+
+/// Columns that are folded in a register.
+const BLOCK: usize = 16;
+
+#[inline(always)]
+fn column_blocks<T: Copy, const W: usize>(
+    x: &[T],
+    plane: usize,
+    start: usize,
+    sums: &mut [T],
+    apply: impl Fn(T, T) -> T + Copy,
+) {
+    let last = sums.len() - W;
+    for at in (0..last).step_by(W).chain([last]) {
+        let block = folded_columns::<T, W>(x, plane, start + at, apply);
+        sums[at..at + W].copy_from_slice(&block);
     }
 }

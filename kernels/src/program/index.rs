@@ -1,9 +1,10 @@
 //! Whole numbers that depend on the iterations of enclosing loops.
 
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+use smallvec::SmallVec;
 
 /// The part of an [`Index`] that one enclosing loop contributes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Term {
     /// The loop: 0 is the outermost [`Step::Repeat`](super::Step::Repeat).
     pub depth: usize,
@@ -17,10 +18,18 @@ pub struct Term {
 
 /// A whole number that may depend on the iterations of enclosing loops:
 /// `clamp(base + sum of stride ((iteration + shift) mod modulus), least, most)`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+///
+/// A plan makes millions of these, nearly all of them fixed: what fixed ones don't need is apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
     base: i64,
-    terms: Vec<Term>,
+    varying: Option<Box<Varying>>,
+}
+
+/// The part of an [`Index`] that differs from iteration to iteration, and its bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Varying {
+    terms: SmallVec<[Term; 2]>,
     least: i64,
     most: i64,
 }
@@ -30,9 +39,7 @@ impl Index {
     pub const fn fixed(base: i64) -> Self {
         Index {
             base,
-            terms: Vec::new(),
-            least: i64::MIN,
-            most: i64::MAX,
+            varying: None,
         }
     }
 
@@ -48,14 +55,37 @@ impl Index {
 
     /// Adds a term.
     pub fn plus(mut self, term: Term) -> Self {
-        self.terms.push(term);
+        self.varying().terms.push(term);
         self
     }
 
     /// Bounds the value, both ends inclusive.
     pub fn clamped(mut self, least: i64, most: i64) -> Self {
-        (self.least, self.most) = (least, most);
+        let varying = self.varying();
+        (varying.least, varying.most) = (least, most);
         self
+    }
+
+    fn varying(&mut self) -> &mut Varying {
+        self.varying.get_or_insert_with(|| {
+            Box::new(Varying {
+                terms: SmallVec::new(),
+                least: i64::MIN,
+                most: i64::MAX,
+            })
+        })
+    }
+
+    fn terms(&self) -> &[Term] {
+        self.varying.as_ref().map_or(&[], |varying| &varying.terms)
+    }
+
+    fn bounds(&self) -> (i64, i64) {
+        self.varying
+            .as_ref()
+            .map_or((i64::MIN, i64::MAX), |varying| {
+                (varying.least, varying.most)
+            })
     }
 
     /// The value at the given iterations, outermost loop first.
@@ -63,8 +93,11 @@ impl Index {
     /// # Panics
     /// If a term names a loop that does not enclose the step: [`Program::validate`](super::Program::validate) finds that.
     pub fn at(&self, iterations: &[i64]) -> i64 {
+        let Some(varying) = &self.varying else {
+            return self.base;
+        };
         let mut value = self.base;
-        for term in &self.terms {
+        for term in &varying.terms {
             let iteration = iterations[term.depth] + term.shift;
             let iteration = match term.modulus {
                 Some(modulus) => iteration.rem_euclid(modulus),
@@ -72,7 +105,7 @@ impl Index {
             };
             value += term.stride * iteration;
         }
-        value.clamp(self.least, self.most)
+        value.clamp(varying.least, varying.most)
     }
 
     /// The least and the greatest value over all iterations of loops with `counts` iterations, or
@@ -82,7 +115,7 @@ impl Index {
             return None;
         }
         let (mut least, mut most) = (self.base, self.base);
-        for term in &self.terms {
+        for term in self.terms() {
             let first = term.shift;
             let last = term.shift + counts[term.depth] as i64 - 1;
             let (low, high) = match term.modulus {
@@ -95,19 +128,29 @@ impl Index {
             least += (term.stride * low).min(term.stride * high);
             most += (term.stride * low).max(term.stride * high);
         }
-        Some((
-            least.clamp(self.least, self.most),
-            most.clamp(self.least, self.most),
-        ))
+        let (floor, ceiling) = self.bounds();
+        Some((least.clamp(floor, ceiling), most.clamp(floor, ceiling)))
     }
 
     /// How many enclosing loops it needs.
     pub(super) fn depth(&self) -> usize {
-        self.terms
+        self.terms()
             .iter()
             .map(|term| term.depth + 1)
             .max()
             .unwrap_or(0)
+    }
+}
+
+impl Serialize for Index {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (least, most) = self.bounds();
+        let mut fields = serializer.serialize_struct("Index", 4)?;
+        fields.serialize_field("base", &self.base)?;
+        fields.serialize_field("terms", self.terms())?;
+        fields.serialize_field("least", &least)?;
+        fields.serialize_field("most", &most)?;
+        fields.end()
     }
 }
 

@@ -146,7 +146,7 @@ impl Builder {
             (true, Keep::Rows) => (sizes.last_end() + 1, Role::Saved),
             _ => (layout.longest + 1, Role::DpState),
         };
-        let mut parts = |name: &str, dtype, part: usize, role| {
+        let mut parts = |name: &'static str, dtype, part: usize, role| {
             let elements = part * sizes.b;
             let buffer = program.buffer(name, dtype, elements, role, Binding::Scratch);
             Parts { buffer, part }
@@ -190,7 +190,7 @@ impl Builder {
         } else {
             Binding::Result
         };
-        let mut result = |name: &str| {
+        let mut result = |name: &'static str| {
             let elements = self.sizes.b;
             self.program
                 .buffer(name, Dtype::F32, elements, Role::Output, binding)
@@ -312,7 +312,7 @@ impl Builder {
         args
     }
 
-    fn parts(&mut self, name: &str, dtype: Dtype, part: usize, role: Role) -> Parts {
+    fn parts(&mut self, name: &'static str, dtype: Dtype, part: usize, role: Role) -> Parts {
         let elements = part * self.sizes.b;
         let buffer = self
             .program

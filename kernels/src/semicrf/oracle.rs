@@ -96,10 +96,27 @@ fn assemble(
     outputs
 }
 
-/// Exponentials that [`oracle`] takes: one an edge for the value, three with gradients.
-pub fn operations(sizes: &Sizes, phase: Phase) -> f64 {
+/// Exponentials that one of `threads` threads takes in [`oracle`]: one an edge for the value, three
+/// with gradients, of each of its sequences.
+pub fn operations(sizes: &Sizes, phase: Phase, threads: usize) -> f64 {
     let per_edge = if phase.has_gradients() { 3.0 } else { 1.0 };
-    per_edge * edge_count(sizes, sizes.last_end()) * sizes.b as f64
+    let sequences = sizes.b.div_ceil(threads.max(1));
+    per_edge * edge_count(sizes, sizes.last_end()) * sequences as f64
+}
+
+/// Sizes of which each thread takes at most `operations`: fewer sequences, then shorter ones, but
+/// never so short that the longest duration does not fit.
+pub fn reduced(sizes: &Sizes, phase: Phase, limit: f64, threads: usize) -> Option<Sizes> {
+    let mut less = *sizes;
+    let fits = |sizes: &Sizes| operations(sizes, phase, threads) <= limit;
+    while less.b > 1 && !fits(&less) {
+        less.b = less.b.div_ceil(2);
+    }
+    let shortest = (2 * less.longest() + 2).min(less.t);
+    while less.t > shortest && !fits(&less) {
+        less.t = less.t.div_ceil(2).max(shortest);
+    }
+    fits(&less).then_some(less)
 }
 
 /// Edges of one sequence whose value is read at boundary `end`.

@@ -41,8 +41,13 @@ impl Problem for SemiCrfProblem {
         oracle::oracle(&self.sizes, inputs, phase)
     }
 
-    fn oracle_operations(&self, phase: Phase) -> f64 {
-        oracle::operations(&self.sizes, phase)
+    fn oracle_operations(&self, phase: Phase, threads: usize) -> f64 {
+        oracle::operations(&self.sizes, phase, threads)
+    }
+
+    fn reduced(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>> {
+        let sizes = oracle::reduced(&self.sizes, phase, operations, threads)?;
+        Some(Box::new(SemiCrfProblem { sizes }))
     }
 
     fn check(

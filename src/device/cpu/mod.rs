@@ -15,11 +15,13 @@ use super::{
 };
 
 pub mod arena;
+pub mod flush;
 pub mod identity;
 pub mod library;
 pub mod run;
 
 use arena::{Arena, Layout};
+use flush::Flush;
 use library::{Entry, Libraries};
 
 /// The CPU device.
@@ -32,6 +34,8 @@ pub struct Cpu {
     /// Memory of results and scratch, shared by all programs: only one runs at a time.
     arena: Arena,
     programs: Vec<Loaded>,
+    /// Run before whatever is timed, where caches are to be cold.
+    flush: Option<Flush>,
 }
 
 struct Loaded {
@@ -61,7 +65,14 @@ impl Cpu {
             inputs: BTreeMap::new(),
             arena: Arena::default(),
             programs: Vec::new(),
+            flush: None,
         })
+    }
+
+    /// The same device, which flushes the second-level caches before whatever is timed.
+    pub fn cold(mut self) -> Self {
+        self.flush = Some(Flush::of_host());
+        self
     }
 
     fn entries(
@@ -90,7 +101,7 @@ impl Cpu {
     fn addresses(&self, loaded: &Loaded) -> Vec<usize> {
         let address = |(index, offset): (usize, &Option<usize>)| match offset {
             Some(offset) => self.arena.address() + offset,
-            None => self.inputs[&loaded.program.buffers[index].name].address(),
+            None => self.inputs[&*loaded.program.buffers[index].name].address(),
         };
         loaded
             .layout
@@ -107,7 +118,7 @@ impl Cpu {
             .iter()
             .filter(|buffer| buffer.binding == Binding::Given);
         given
-            .map(|buffer| self.inputs[&buffer.name].used() as u64)
+            .map(|buffer| self.inputs[&*buffer.name].used() as u64)
             .sum()
     }
 
@@ -116,7 +127,7 @@ impl Cpu {
             if buffer.binding != Binding::Given {
                 continue;
             }
-            let bound = self.inputs.get(&buffer.name).map(Arena::used);
+            let bound = self.inputs.get(&*buffer.name).map(Arena::used);
             if bound != Some(buffer.size_bytes() as usize) {
                 return Err(DeviceError::Launch(format!(
                     "the program reads {} bytes of `{}`, the problem has {}",
@@ -183,7 +194,15 @@ impl Device for Cpu {
         let loaded = &self.programs[program.0];
         let addresses = self.addresses(loaded);
         let runner = run::Runner::new(&loaded.program, &loaded.entries, &addresses);
-        let elapsed_ns = self.pool.install(|| runner.sample(iterations));
+        let elapsed_ns = match &self.flush {
+            None => self.pool.install(|| runner.sample(iterations)),
+            Some(flush) => (0..iterations)
+                .map(|_| {
+                    let flush = || flush.run(&self.pool);
+                    self.pool.install(|| runner.sample_after(flush))
+                })
+                .sum(),
+        };
         Ok(Sample::new(elapsed_ns, iterations))
     }
 

@@ -37,14 +37,16 @@ impl<'a> Runner<'a> {
             }
             return start.elapsed().as_nanos() as f64;
         }
-        let mut elapsed_ns = 0.0;
-        for _ in 0..iterations {
-            self.steps(&self.program.prologue, &mut Vec::new());
-            let start = Instant::now();
-            self.steps(&self.program.steps, &mut Vec::new());
-            elapsed_ns += start.elapsed().as_nanos() as f64;
-        }
-        elapsed_ns
+        (0..iterations).map(|_| self.sample_after(|| ())).sum()
+    }
+
+    /// Runs the program once, with something between the prologue and what is timed.
+    pub fn sample_after(&self, flush: impl FnOnce()) -> f64 {
+        self.steps(&self.program.prologue, &mut Vec::new());
+        flush();
+        let start = Instant::now();
+        self.steps(&self.program.steps, &mut Vec::new());
+        start.elapsed().as_nanos() as f64
     }
 
     fn steps(&self, steps: &[Step], iterations: &mut Vec<i64>) {

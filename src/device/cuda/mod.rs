@@ -176,7 +176,7 @@ impl Cuda {
         buffers
             .map(|(buffer, offset)| match offset {
                 Some(offset) => arena + *offset as u64,
-                None => self.inputs[&buffer.name].address(),
+                None => self.inputs[&*buffer.name].address(),
             })
             .collect()
     }
@@ -188,7 +188,7 @@ impl Cuda {
             .iter()
             .filter(|buffer| given(buffer.binding))
         {
-            let bound = self.inputs.get(&buffer.name).map(Allocation::bytes);
+            let bound = self.inputs.get(&*buffer.name).map(Allocation::bytes);
             if bound != Some(buffer.size_bytes() as usize) {
                 return Err(DeviceError::Launch(format!(
                     "the program reads {} bytes of `{}`, the problem has {}",

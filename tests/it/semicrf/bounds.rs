@@ -21,7 +21,7 @@ fn stays_inside(sizes: [i64; 4], options: &str, backend: &str, canonical: &Canon
             buffer.binding = Binding::Result;
             buffer.len += GUARD;
             specs.push(TensorSpec {
-                name: buffer.name.clone(),
+                name: buffer.name.to_string(),
                 dtype: buffer.dtype,
                 shape: vec![buffer.len],
             });

@@ -57,7 +57,7 @@ impl Scan {
         }
     }
 
-    fn workspace(&mut self, name: &str, len: usize) -> BufferId {
+    fn workspace(&mut self, name: &'static str, len: usize) -> BufferId {
         self.emit
             .buffer(name, Dtype::F32, len, Role::Workspace, Binding::Scratch)
     }
@@ -67,11 +67,11 @@ impl Scan {
         let Sizes { b, c, k, .. } = self.sizes;
         let specs = self.sizes.score_specs("grad_");
         let mut ids = Vec::new();
-        for spec in &specs {
+        for spec in specs {
             let len = spec.shape.iter().product();
             let id = self
                 .emit
-                .buffer(&spec.name, Dtype::F32, len, Role::Gradient, Binding::Result);
+                .buffer(spec.name, Dtype::F32, len, Role::Gradient, Binding::Result);
             ids.push(id);
         }
         let target = match (ids[..].as_ref(), self.buffers.given) {

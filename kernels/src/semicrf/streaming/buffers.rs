@@ -1,5 +1,7 @@
 //! The memory of a scan, by role.
 
+use std::borrow::Cow;
+
 use super::position::Position;
 use crate::Dtype;
 use crate::ops::emit::Emitter;
@@ -120,7 +122,7 @@ impl Buffers {
         Buffers {
             span: maker.span,
             slots: maker.slots(),
-            lengths: maker.given("lengths", Dtype::I64, sizes.b),
+            lengths: maker.given("lengths".to_owned(), Dtype::I64, sizes.b),
             given: maker.scores_given(),
             edges: maker.scratch("edges", Dtype::F32, plane, Role::Potentials),
             scores: maker.slot("scores", Dtype::F32, plane, !is(Semiring::Max)),
@@ -154,8 +156,8 @@ impl Maker<'_> {
         }
     }
 
-    fn given(&mut self, name: &str, dtype: Dtype, len: usize) -> BufferId {
-        let role = match name {
+    fn given(&mut self, name: String, dtype: Dtype, len: usize) -> BufferId {
+        let role = match name.as_str() {
             "edge" => Role::Potentials,
             "transition" | "duration_bias" => Role::Parameter,
             _ => Role::Input,
@@ -163,16 +165,28 @@ impl Maker<'_> {
         self.emit.buffer(name, dtype, len, role, Binding::Given)
     }
 
-    fn scratch(&mut self, name: &str, dtype: Dtype, len: usize, role: Role) -> BufferId {
+    fn scratch(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        dtype: Dtype,
+        len: usize,
+        role: Role,
+    ) -> BufferId {
         self.emit.buffer(name, dtype, len, role, Binding::Scratch)
     }
 
-    fn workspace(&mut self, name: &str, len: usize) -> BufferId {
+    fn workspace(&mut self, name: impl Into<Cow<'static, str>>, len: usize) -> BufferId {
         self.scratch(name, Dtype::F32, len, Role::Workspace)
     }
 
     /// Of `len` elements a position, all of them kept if `saved` and there is a backward pass.
-    fn slot(&mut self, name: &str, dtype: Dtype, len: usize, saved: bool) -> Slot {
+    fn slot(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        dtype: Dtype,
+        len: usize,
+        saved: bool,
+    ) -> Slot {
         let saved = saved && self.phase.has_gradients();
         let (count, role) = if saved {
             (self.sizes.last_end(), Role::Saved)
@@ -187,7 +201,7 @@ impl Maker<'_> {
     }
 
     /// Made once, after the last position.
-    fn last(&mut self, name: &str, dtype: Dtype, len: usize) -> BufferId {
+    fn last(&mut self, name: impl Into<Cow<'static, str>>, dtype: Dtype, len: usize) -> BufferId {
         let role = if self.phase.has_gradients() {
             Role::Saved
         } else {
@@ -199,9 +213,13 @@ impl Maker<'_> {
     fn scores_given(&mut self) -> Given {
         let sizes = self.sizes;
         let specs = sizes.score_specs("");
+        let transition_len = specs.get(1).map_or(0, |spec| spec.shape.iter().product());
         let ids: Vec<BufferId> = specs
-            .iter()
-            .map(|spec| self.given(&spec.name, spec.dtype, spec.shape.iter().product()))
+            .into_iter()
+            .map(|spec| {
+                let len = spec.shape.iter().product();
+                self.given(spec.name, spec.dtype, len)
+            })
             .collect();
         match ids[..] {
             [cum_scores, transition, bias] => Given::Parts(Parts {
@@ -211,7 +229,7 @@ impl Maker<'_> {
                 turned: self.scratch(
                     "transition_turned",
                     Dtype::F32,
-                    specs[1].shape.iter().product(),
+                    transition_len,
                     Role::Workspace,
                 ),
                 segments: self.scratch(
@@ -226,7 +244,7 @@ impl Maker<'_> {
     }
 
     /// `saved`: whether the sums of each position are kept.
-    fn component(&mut self, prefix: &str, result: &str, saved: bool) -> Component {
+    fn component(&mut self, prefix: &str, result: &'static str, saved: bool) -> Component {
         let Sizes { b, c, .. } = self.sizes;
         let name = |what: &str| format!("{prefix}{what}");
         let (slots, window) = (self.slots(), b * self.span * c);
@@ -237,14 +255,14 @@ impl Maker<'_> {
             Binding::Result
         };
         Component {
-            state: self.scratch(&name("state"), Dtype::F64, slots * b * c, Role::DpState),
-            last: self.scratch(&name("last"), Dtype::F64, b * c, Role::DpState),
-            window: self.scratch(&name("window"), Dtype::F64, window, Role::Workspace),
-            reference: self.scratch(&name("reference"), Dtype::F64, b, Role::Workspace),
-            relative: self.slot(&name("relative"), Dtype::F32, window, is_entropy),
-            last_relative: self.last(&name("last_relative"), Dtype::F32, b * c),
-            sum: self.slot(&name("sum"), Dtype::F32, b * c, saved),
-            last_sum: self.last(&name("last_sum"), Dtype::F32, b),
+            state: self.scratch(name("state"), Dtype::F64, slots * b * c, Role::DpState),
+            last: self.scratch(name("last"), Dtype::F64, b * c, Role::DpState),
+            window: self.scratch(name("window"), Dtype::F64, window, Role::Workspace),
+            reference: self.scratch(name("reference"), Dtype::F64, b, Role::Workspace),
+            relative: self.slot(name("relative"), Dtype::F32, window, is_entropy),
+            last_relative: self.last(name("last_relative"), Dtype::F32, b * c),
+            sum: self.slot(name("sum"), Dtype::F32, b * c, saved),
+            last_sum: self.last(name("last_sum"), Dtype::F32, b),
             result: self
                 .emit
                 .buffer(result, Dtype::F32, b, Role::Output, binding),

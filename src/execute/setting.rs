@@ -1,0 +1,382 @@
+//! What the points of a block share, and the way of a point to the first sample: prepare, run, check.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sweeper_kernels::inputs::InputKey;
+use sweeper_kernels::program::Kernel;
+use sweeper_kernels::workload::TensorSpec;
+use sweeper_kernels::{
+    CanonicalShape, Parameters, Phase, Problem, Program, Refusal, Tensors, registry,
+};
+
+use super::block::Listener;
+use super::outcome::{Checked, Flag, KernelUse, Measurement, Outcome, Status};
+use super::protocol::{Block, BlockPoint, Stage};
+use super::sampling::Sampler;
+use super::tensors;
+use super::verify::{Answer, Evidence, Verdict, stand_in};
+use crate::device::{Artifact, Device, DeviceError, Job, Prepared};
+
+/// Kernels by key.
+pub type Artifacts = HashMap<String, Artifact>;
+
+/// What all points of a block share.
+pub struct Setting<'a> {
+    block: &'a Block,
+    problem: Box<dyn Problem>,
+    evidence: Evidence,
+}
+
+/// A point whose program is prepared and right.
+pub struct Admitted<'a> {
+    /// The point.
+    pub point: &'a BlockPoint,
+    /// Its program.
+    pub prepared: Prepared,
+    /// How long the first run took, an iteration.
+    pub first_ns: f64,
+    specs: Vec<TensorSpec>,
+    measurement: Measurement,
+    /// Digest of the outputs of the last sample.
+    last_digest: Option<String>,
+}
+
+/// Why a block has no setting.
+pub enum NoSetting {
+    /// None of its points can be measured.
+    AllOf(Outcome),
+    /// The device was lost at one point.
+    LostAt(u32, DeviceError),
+}
+
+impl From<Outcome> for NoSetting {
+    fn from(outcome: Outcome) -> Self {
+        NoSetting::AllOf(outcome)
+    }
+}
+
+impl<'a> Setting<'a> {
+    /// Makes the problem, its inputs and the oracle's answer.
+    ///
+    /// # Errors
+    /// What befell all points, or the device at one of them.
+    pub fn new(
+        block: &'a Block,
+        artifacts: &Artifacts,
+        device: &mut dyn Device,
+        listener: &mut dyn Listener,
+    ) -> Result<Self, NoSetting> {
+        let error = |reason: String| Outcome::without_measurement(Status::Error, reason);
+        let mut setting = Setting {
+            block,
+            problem: problem_of(block).map_err(error)?,
+            evidence: Evidence::Nothing,
+        };
+        if !device.computes() {
+            device.bind(&Tensors::new()).map_err(failed)?;
+            return Ok(setting);
+        }
+        let phase = setting.checked_phase();
+        let verify = block.settings.verify;
+        // Inputs from a file are what they are: they can't be made smaller.
+        let stand_in = match block.inputs {
+            None if verify => stand_in(setting.problem.as_ref(), phase, block.settings.oracle_s),
+            _ => None,
+        };
+        if let Some(small) = &stand_in {
+            setting.evidence = setting.try_reduced(small.as_ref(), artifacts, device, listener)?;
+        }
+        let inputs = match &block.inputs {
+            Some(path) => tensors::read_inputs(path, setting.problem.as_ref()).map_err(error)?,
+            None => setting.problem.generate(&InputKey(block.problem)),
+        };
+        device.bind(&inputs).map_err(failed)?;
+        if verify && stand_in.is_none() {
+            let answer = Answer::of(setting.problem.as_ref(), &inputs, phase);
+            setting.evidence = Evidence::Answer(answer);
+        }
+        if let Some(folder) = &block.save_tensors {
+            tensors::write_inputs(folder, &block.problem, &inputs).map_err(error)?;
+        }
+        Ok(setting)
+    }
+
+    /// The phase whose answer holds that of every point.
+    fn checked_phase(&self) -> Phase {
+        let mut phases = self.block.points.iter().map(|point| point.phase);
+        phases
+            .find(|phase| phase.has_gradients())
+            .map_or(Phase::Forward, |_| Phase::Both)
+    }
+
+    /// Runs every point's kernels on a smaller problem and judges what they compute.
+    fn try_reduced(
+        &self,
+        small: &dyn Problem,
+        artifacts: &Artifacts,
+        device: &mut dyn Device,
+        listener: &mut dyn Listener,
+    ) -> Result<Evidence, NoSetting> {
+        let inputs = small.generate(&InputKey(self.block.problem));
+        device.bind(&inputs).map_err(failed)?;
+        let answer = Answer::of(small, &inputs, self.checked_phase());
+        let mut verdicts = BTreeMap::new();
+        for point in &self.block.points {
+            listener.working(point.number, Stage::Check);
+            let verdict = match self.try_point(point, small, &answer, artifacts, device) {
+                Ok(Err(error @ DeviceError::Lost(_))) => {
+                    return Err(NoSetting::LostAt(point.number, error));
+                }
+                Ok(Err(error)) => Err(failed(error)),
+                Ok(Ok(verdict)) => Ok(verdict),
+                Err(outcome) => Err(outcome),
+            };
+            verdicts.insert(point.number, verdict);
+        }
+        Ok(Evidence::Reduced(verdicts))
+    }
+
+    fn try_point(
+        &self,
+        point: &BlockPoint,
+        small: &dyn Problem,
+        answer: &Answer,
+        artifacts: &Artifacts,
+        device: &mut dyn Device,
+    ) -> Result<Result<Verdict, DeviceError>, Outcome> {
+        let whole = program(self.problem.as_ref(), point, device)?;
+        let program = program(small, point, device)?;
+        // Other kernels would prove nothing.
+        if !whole.compiled().eq(program.compiled()) {
+            return Ok(Ok(Verdict::UNCHECKED));
+        }
+        let specs = small.outputs(point.phase);
+        let run = || {
+            let artifacts = artifacts_of(point, artifacts);
+            let prepared = device.prepare(Job {
+                program,
+                artifacts: &artifacts,
+                script: None,
+            })?;
+            device.poison(prepared)?;
+            device.sample(prepared, 1)?;
+            device.results(prepared, &specs)
+        };
+        Ok(run().map(|outputs| answer.judge(small, &outputs, point.phase, Checked::Reduced)))
+    }
+
+    /// Prepares a point's program and checks what it computes.
+    ///
+    /// # Errors
+    /// What became of the point instead.
+    pub fn admit(
+        &self,
+        point: &'a BlockPoint,
+        artifacts: &Artifacts,
+        device: &mut dyn Device,
+    ) -> Result<Admitted<'a>, Outcome> {
+        if let Some(status) = point.scripted_status {
+            return Err(scripted(status));
+        }
+        let program = program(self.problem.as_ref(), point, device)?;
+        let mut measurement = self.describe(point, &program);
+        let artifacts = artifacts_of(point, artifacts);
+        let job = Job {
+            program,
+            artifacts: &artifacts,
+            script: point.script,
+        };
+        let prepared = device.prepare(job).map_err(failed)?;
+        device.poison(prepared).map_err(failed)?;
+        let first_ns = device
+            .sample(prepared, 1)
+            .map_err(failed)?
+            .per_iteration_ns();
+        let specs = self.problem.outputs(point.phase);
+        if device.computes() {
+            let outputs = device.results(prepared, &specs).map_err(failed)?;
+            self.judge(point, &outputs, &mut measurement)?;
+        }
+        measurement.device_memory = device.memory(prepared).map_err(failed)?;
+        let by_role = measurement.memory_bytes.values().sum();
+        if !agree(by_role, measurement.device_memory.peak_allocated_bytes) {
+            measurement.flags.push(Flag::MemoryMismatch);
+        }
+        Ok(Admitted {
+            point,
+            prepared,
+            specs,
+            first_ns,
+            measurement,
+            last_digest: None,
+        })
+    }
+
+    /// What is known of a program before it runs.
+    fn describe(&self, point: &BlockPoint, program: &Program) -> Measurement {
+        let work = self.problem.work(point.phase);
+        let mut keys = point.kernels.iter();
+        let kernels = program
+            .kernels
+            .iter()
+            .map(|kernel| KernelUse {
+                name: kernel.name().to_owned(),
+                key: match kernel {
+                    Kernel::Builtin(_) => None,
+                    Kernel::Compiled(_) => keys.next().cloned(),
+                },
+            })
+            .collect();
+        Measurement {
+            memory_bytes: program.memory_by_role(),
+            totals: program.totals(),
+            kernels,
+            flops: work.flops,
+            compulsory_bytes: work.compulsory_bytes,
+            ..Measurement::default()
+        }
+    }
+
+    fn judge(
+        &self,
+        point: &BlockPoint,
+        outputs: &Tensors,
+        measurement: &mut Measurement,
+    ) -> Result<(), Outcome> {
+        measurement.output_digest = Some(tensors::digest(outputs));
+        if let Some(folder) = &self.block.save_tensors {
+            tensors::write_outputs(folder, &point.folder, outputs)
+                .map_err(|reason| Outcome::without_measurement(Status::Error, reason))?;
+        }
+        let Verdict {
+            checked,
+            check,
+            complaint,
+        } = match &self.evidence {
+            Evidence::Nothing => return Ok(()),
+            Evidence::Answer(answer) => {
+                answer.judge(self.problem.as_ref(), outputs, point.phase, Checked::Full)
+            }
+            Evidence::Reduced(verdicts) => match verdicts.get(&point.number) {
+                Some(verdict) => verdict.clone()?,
+                None => Verdict::UNCHECKED,
+            },
+        };
+        measurement.checked = checked;
+        measurement.check = check;
+        match complaint {
+            None => Ok(()),
+            Some(reason) => Err(wrong(reason, std::mem::take(measurement))),
+        }
+    }
+
+    /// What became of a point whose samples were taken: timing must not have changed its outputs.
+    pub fn conclude(
+        &self,
+        one: Admitted<'_>,
+        sampler: Sampler,
+        clock_resolution_ns: f64,
+    ) -> Outcome {
+        let mut measurement = one.measurement;
+        if measurement.output_digest != one.last_digest {
+            return wrong(
+                "the outputs changed while it was timed".to_owned(),
+                measurement,
+            );
+        }
+        let taken = sampler.finish(self.block.settings.stop, clock_resolution_ns);
+        measurement.samples_ns = taken.samples_ns;
+        measurement.iterations = taken.iterations;
+        measurement.warmup_samples = taken.warmup_samples;
+        measurement.clocks = taken.clocks;
+        measurement.flags.extend(taken.flags);
+        Outcome::measured(measurement)
+    }
+}
+
+impl Admitted<'_> {
+    /// Keeps the digest of the outputs of the last sample, which is the one before.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn read_last(&mut self, device: &mut dyn Device) -> Result<(), DeviceError> {
+        if device.computes() {
+            let outputs = device.results(self.prepared, &self.specs)?;
+            self.last_digest = Some(tensors::digest(&outputs));
+        }
+        Ok(())
+    }
+}
+
+/// The problem of a block.
+fn problem_of(block: &Block) -> Result<Box<dyn Problem>, String> {
+    let workload = registry::workload(&block.workload)
+        .ok_or_else(|| format!("there is no workload `{}`", block.workload))?;
+    let parameters: Parameters = block
+        .parameters
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.clone()))
+        .collect();
+    workload
+        .problem(&parameters, block.dtype)
+        .map_err(|reason| reason.to_string())
+}
+
+/// A point's program for a problem.
+fn program(
+    problem: &dyn Problem,
+    point: &BlockPoint,
+    device: &dyn Device,
+) -> Result<Program, Outcome> {
+    let canonical = CanonicalShape::new(point.canonical.iter().cloned());
+    problem
+        .program(&point.backend, point.phase, &canonical, &device.target())
+        .map_err(|refusal| match refusal {
+            Refusal::Undefined(reason) => Outcome::without_measurement(Status::Skipped, reason),
+            Refusal::Unavailable(reason) => {
+                Outcome::without_measurement(Status::Unavailable, reason)
+            }
+        })
+}
+
+/// A point's compiled kernels, in the order of its program.
+fn artifacts_of(point: &BlockPoint, artifacts: &Artifacts) -> Vec<Artifact> {
+    let keys = point.kernels.iter();
+    keys.filter_map(|key| artifacts.get(key).cloned()).collect()
+}
+
+/// What becomes of a point that a device refused.
+pub fn failed(error: DeviceError) -> Outcome {
+    let status = match error {
+        DeviceError::OutOfMemory { .. } => Status::Oom,
+        DeviceError::Launch(_) => Status::LaunchError,
+        DeviceError::Lost(_) => Status::Crashed,
+        DeviceError::Unavailable(_) => Status::Unavailable,
+    };
+    Outcome::without_measurement(status, error.to_string())
+}
+
+/// Two accounts of memory agree within 1 % or 2 MiB, whichever is more: devices round sizes up.
+fn agree(program_bytes: u64, device_bytes: u64) -> bool {
+    let slack = (program_bytes / 100).max(2 << 20);
+    program_bytes.abs_diff(device_bytes) <= slack
+}
+
+fn wrong(reason: String, measurement: Measurement) -> Outcome {
+    Outcome {
+        status: Status::Wrong,
+        reason: Some(reason),
+        measurement: Some(Box::new(measurement)),
+    }
+}
+
+/// What the null device pretends. A crash and a hang are real: the main process must survive them.
+fn scripted(status: Status) -> Outcome {
+    match status {
+        Status::Crashed => std::process::abort(),
+        Status::Timeout => loop {
+            std::thread::park();
+        },
+        other => Outcome::without_measurement(other, "scripted"),
+    }
+}

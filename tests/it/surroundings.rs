@@ -1,0 +1,134 @@
+//! Bad surroundings get a clear message, an exit code and a run that can go on.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use super::place::{Place, SCRIPT, code, column, null_manifest, text};
+
+/// Runs a shell command in the place, with `$sweeper` set.
+fn shell(place: &Place, command: &str) -> Output {
+    Command::new("sh")
+        .current_dir(place.path("."))
+        .args(["-c", command])
+        .env("sweeper", crate::support::program())
+        .env("SWEEPER_CACHE_DIR", place.path("cache"))
+        .output()
+        .unwrap()
+}
+
+/// Enough points that their journal is larger than 500 KiB.
+fn long_manifest() -> String {
+    null_manifest(SCRIPT).replace(
+        "elements = [10, 20, 30, 40]",
+        "elements = { range = [1, 601] }",
+    )
+}
+
+#[test]
+fn a_full_disk_ends_the_run_and_loses_nothing() {
+    let place = Place::new(&long_manifest());
+    // Files may not grow beyond 500 KiB: a disk that fills up, as far as one process can pretend.
+    let full = shell(
+        &place,
+        "trap '' XFSZ; ulimit -f 1000; $sweeper run m.toml --quiet",
+    );
+    assert_eq!(code(&full), 6, "{}", text(&full));
+    assert!(text(&full).contains("journal.jsonl"), "{}", text(&full));
+    let journal = place.read("journal.jsonl");
+    let complete = journal.lines().count() - 1;
+    assert!(complete > 20, "{complete}");
+    let again = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&again), 0, "{}", text(&again));
+    let ids = column(&place.read("records.csv"), "point");
+    assert_eq!(ids.len(), 1200);
+    // What was on the disk before is there still, byte by byte, but for the torn line.
+    let torn = journal.rfind('\n').unwrap() + 1;
+    assert!(place.read("journal.jsonl").starts_with(&journal[..torn]));
+}
+
+#[test]
+fn files_that_are_made_from_the_journal_come_back() {
+    let place = Place::new(&null_manifest(SCRIPT));
+    assert_eq!(code(&place.sweeper(&["run", "m.toml"])), 0);
+    let records = place.read("records.csv");
+    for name in ["records.csv", "samples.csv"] {
+        fs::remove_file(place.run_folder().join(name)).unwrap();
+    }
+    let again = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&again), 0, "{}", text(&again));
+    assert!(place.read("records.csv") == records);
+}
+
+#[test]
+fn folders_that_can_not_be_made_are_named() {
+    let place = Place::new(&null_manifest(SCRIPT));
+    for folder in ["/proc/sweeper", "/dev/null/results"] {
+        let output = place.sweeper(&["run", "m.toml", "--output-dir", folder]);
+        assert_eq!(code(&output), 6, "{}", text(&output));
+        assert!(text(&output).contains(folder), "{}", text(&output));
+    }
+}
+
+#[test]
+fn a_read_only_folder_is_refused() {
+    let place = Place::new(&null_manifest(SCRIPT));
+    fs::create_dir(place.path("results")).unwrap();
+    // Permissions do not bind root, who becomes nobody where that is possible.
+    let output = shell(
+        &place,
+        "chmod 555 results . && chmod 644 m.toml && \
+         if [ \"$(id -u)\" = 0 ]; then \
+         setpriv --reuid=65534 --regid=65534 --clear-groups $sweeper run m.toml; \
+         else $sweeper run m.toml; fi; code=$?; chmod 755 results .; exit $code",
+    );
+    if text(&output).contains("setpriv") || code(&output) == 126 || code(&output) == 127 {
+        return;
+    }
+    assert_eq!(code(&output), 6, "{}", text(&output));
+    assert!(text(&output).contains("results"), "{}", text(&output));
+    assert!(
+        text(&output).contains("ermission denied"),
+        "{}",
+        text(&output)
+    );
+}
+
+#[test]
+fn a_journal_of_a_newer_program_is_left_alone() {
+    let place = Place::new(&null_manifest(SCRIPT));
+    place.sweeper(&["run", "m.toml"]);
+    let path = place.run_folder().join("journal.jsonl");
+    let journal = fs::read_to_string(&path).unwrap();
+    let (header, rows) = journal.split_once('\n').unwrap();
+    let sealed = header[header.find(",\"journal\"").unwrap()..].replacen(":1,", ":9,", 1);
+    let newer = format!(
+        "{{\"crc\":\"{:08x}\"{sealed}\n{rows}",
+        crc32fast::hash(sealed.as_bytes())
+    );
+    fs::write(&path, &newer).unwrap();
+    let output = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&output), 6, "{}", text(&output));
+    assert!(text(&output).contains("newer"), "{}", text(&output));
+    assert!(fs::read_to_string(&path).unwrap() == newer);
+}
+
+#[test]
+fn a_huge_manifest_is_refused_at_once() {
+    let place = Place::new("");
+    let file = fs::File::create(place.path("huge.toml")).unwrap();
+    file.set_len(100 << 20).unwrap();
+    let output = place.sweeper(&["check", "huge.toml"]);
+    assert_eq!(code(&output), 3, "{}", text(&output));
+    assert!(text(&output).contains("huge.toml"), "{}", text(&output));
+    assert!(text(&output).len() < 4000, "{}", text(&output).len());
+}
+
+#[test]
+fn a_device_that_is_not_here_is_named() {
+    let place = Place::new(&null_manifest(SCRIPT));
+    let output = place.sweeper(&["run", "m.toml", "--device", "cuda:77"]);
+    assert_eq!(code(&output), 7, "{}", text(&output));
+    assert!(!text(&output).contains("panicked"), "{}", text(&output));
+    let output = place.sweeper(&["run", "m.toml", "--device", "tpu"]);
+    assert_eq!(code(&output), 3, "{}", text(&output));
+}
