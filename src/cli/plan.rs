@@ -227,7 +227,7 @@ fn guess_ns(point: &Planned, samples: f64) -> f64 {
 /// Prints the program of a point.
 fn explain(plan: &Plan<'_>, point: &Planned, screen: &Screen) -> Exit {
     let backend = plan.grid.backend(point.point).name;
-    screen.line(&format!("{} {}", point.id, plan.grid.label(point.point)));
+    screen.line(&format!("{} {}", point.id, plan.label(point)));
     screen.line(&format!("canonical shape: {}", plan.shape(point)));
     let made = plan.problem(point.point).and_then(|problem| {
         problem

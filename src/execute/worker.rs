@@ -7,7 +7,7 @@ use super::block::{self, Listener};
 use super::outcome::Outcome;
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
 use crate::device::cpu::Cpu;
-use crate::device::cuda::{Cuda, Mode};
+use crate::device::cuda::Cuda;
 use crate::device::null::Null;
 use crate::device::nvtx::Ranges;
 use crate::device::watched::Watched;
@@ -81,13 +81,7 @@ pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
             Ok(Box::new(if request.cold { device.cold() } else { device }))
         }
         DeviceKind::Null => Ok(Box::new(Null::unit(request.ordinal))),
-        DeviceKind::Cuda => {
-            let mode = Mode {
-                cold: request.cold,
-                graph: request.graph,
-            };
-            Ok(Box::new(Cuda::open(request.ordinal, mode)?))
-        }
+        DeviceKind::Cuda => Ok(Box::new(Cuda::open(request.ordinal, request.cold)?)),
     }
 }
 

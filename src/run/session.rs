@@ -285,8 +285,7 @@ impl<'a> Session<'a> {
     fn hear(&mut self, message: Message, dispatch: &mut Dispatch<'a>) -> Result<(), RunError> {
         match message {
             Message::Working { number, stage } => {
-                let grid = &self.plan.grid;
-                let label = grid.label(self.plan.points[number as usize].point);
+                let label = self.plan.label(&self.plan.points[number as usize]);
                 let label = &label;
                 self.progress.event(&Event::Working { label, stage });
             }
@@ -477,7 +476,7 @@ impl<'a> Session<'a> {
         self.journal.write(&row).map_err(FolderError::from)?;
         self.finished.insert(row.point);
         self.written += 1;
-        let label = self.plan.grid.label(point.point);
+        let label = self.plan.label(point);
         let done = self.finished.len().min(self.plan.points.len());
         self.progress.event(&Event::Row {
             row: &row,

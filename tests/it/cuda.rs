@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sweeper::compile::digests::Digests;
 use sweeper::compile::nvrtc::Nvrtc;
-use sweeper::device::cuda::{Cuda, Mode, identity};
+use sweeper::device::cuda::{Cuda, identity};
 use sweeper::device::{Artifact, Device, DeviceError, Job, Prepared};
 use sweeper_kernels::program::{
     Arg, Binding, BufferId, Geometry, Index, Kernel, KernelSource, Language, Role, SourceFile,
@@ -73,14 +73,9 @@ fn copies_are_right_and_repeat_bit_by_bit() {
     if missing().is_some() {
         return;
     }
-    for (l2, mode) in [
-        ("cold", "launch"),
-        ("hot", "launch"),
-        ("cold", "graph"),
-        ("hot", "graph"),
-    ] {
+    for l2 in ["cold", "hot"] {
         let folder = tempfile::tempdir().unwrap();
-        let more = format!("l2 = \"{l2}\"\nmode = \"{mode}\"\n");
+        let more = format!("l2 = \"{l2}\"\nmode = [\"launch\", \"graph\"]\n");
         fs::write(folder.path().join("m.toml"), manifest(&more)).unwrap();
         let output = sweeper(folder.path(), &["run", "m.toml"]);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output));
@@ -89,8 +84,8 @@ fn copies_are_right_and_repeat_bit_by_bit() {
         let mut records = csv::Reader::from_path(run.join("records.csv")).unwrap();
         let headers = records.headers().unwrap().clone();
         let rows: Vec<csv::StringRecord> = records.records().map(Result::unwrap).collect();
-        assert_eq!(rows.len(), 4);
-        for row in rows {
+        assert_eq!(rows.len(), 8);
+        for (number, row) in rows.into_iter().enumerate() {
             let column = |name: &str| {
                 let index = headers.iter().position(|held| held == name).unwrap();
                 row[index].to_owned()
@@ -98,6 +93,7 @@ fn copies_are_right_and_repeat_bit_by_bit() {
             assert_eq!(column("checked"), "full", "{row:?}");
             assert_eq!(column("device"), "cuda", "{row:?}");
             assert!(column("device_name").contains("GPU-"), "{row:?}");
+            let mode = ["launch", "graph"][number % 2];
             assert_eq!(
                 (column("l2"), column("mode")),
                 (l2.to_owned(), mode.to_owned())
@@ -115,7 +111,7 @@ fn copies_are_right_and_repeat_bit_by_bit() {
         let again = sweeper(folder.path(), &["rerun", &name["gpu-".len()..][..6]]);
         let said = text(&again);
         assert_eq!(again.status.code(), Some(0), "{said}");
-        assert!(said.contains("4 bit-identical, 0 differ"), "{said}");
+        assert!(said.contains("8 bit-identical, 0 differ"), "{said}");
     }
 }
 
@@ -228,11 +224,6 @@ fn prepare(device: &mut Cuda, program: Program) -> Result<Prepared, DeviceError>
     })
 }
 
-const COLD: Mode = Mode {
-    cold: true,
-    graph: false,
-};
-
 const LEN: usize = 12;
 
 /// `y` is filled with 1 and, three times, `factor x` is added to a part of it that moves.
@@ -287,11 +278,13 @@ fn steps_do_what_programs_say() {
     if missing().is_some() {
         return;
     }
-    let modes = [false, true].map(|cold| [false, true].map(|graph| Mode { cold, graph }));
-    for mode in modes.into_iter().flatten() {
-        let mut device = Cuda::open(0, mode).unwrap();
+    for (cold, graph) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut device = Cuda::open(0, cold).unwrap();
         device.bind(&inputs()).unwrap();
         let program = prepare(&mut device, looped(10.0)).unwrap();
+        if graph {
+            device.launch_as_graph(program);
+        }
         device.poison(program).unwrap();
         for iterations in [1, 3, 700] {
             let sample = device.sample(program, iterations).unwrap();
@@ -314,7 +307,7 @@ fn a_kernel_for_another_gpu_is_refused_with_the_reason() {
     if missing().is_some() {
         return;
     }
-    let mut device = Cuda::open(0, COLD).unwrap();
+    let mut device = Cuda::open(0, true).unwrap();
     device.bind(&inputs()).unwrap();
     let own = device.identity().details["arch"].clone();
     let other = ["sm_80", "sm_120"].into_iter().find(|arch| *arch != own);
@@ -334,7 +327,7 @@ fn many_launches_are_timed_without_a_gate_unless_they_are_a_graph() {
         return;
     }
     for graph in [false, true] {
-        let mut device = Cuda::open(0, Mode { cold: true, graph }).unwrap();
+        let mut device = Cuda::open(0, true).unwrap();
         device.bind(&inputs()).unwrap();
         let mut long = looped(1.0);
         let fill = Step::Fill {
@@ -347,6 +340,9 @@ fn many_launches_are_timed_without_a_gate_unless_they_are_a_graph() {
         }];
         let short = prepare(&mut device, looped(10.0)).unwrap();
         let long = prepare(&mut device, long).unwrap();
+        for program in [short, long].into_iter().filter(|_| graph) {
+            device.launch_as_graph(program);
+        }
         for (program, is_ungated) in [(short, false), (long, !graph), (short, false)] {
             device.poison(program).unwrap();
             device.sample(program, 1).unwrap();
@@ -383,7 +379,7 @@ fn every_type_is_filled_and_copied() {
     if missing().is_some() {
         return;
     }
-    let mut device = Cuda::open(0, Mode::default()).unwrap();
+    let mut device = Cuda::open(0, false).unwrap();
     device.bind(&Tensors::new()).unwrap();
     for dtype in [Dtype::F32, Dtype::F64, Dtype::I32, Dtype::I64] {
         let mut program = Program::default();
@@ -413,7 +409,7 @@ fn refusals_leave_the_device_at_work() {
     if missing().is_some() {
         return;
     }
-    let mut device = Cuda::open(0, COLD).unwrap();
+    let mut device = Cuda::open(0, true).unwrap();
     device.bind(&inputs()).unwrap();
     let mut too_few = looped(1.0);
     let mut too_much_shared = looped(1.0);
@@ -453,7 +449,7 @@ fn refusals_leave_the_device_at_work() {
 #[test]
 #[ignore = "loses the device for the whole process"]
 fn a_stray_write_in_this_process() {
-    let mut device = Cuda::open(0, COLD).unwrap();
+    let mut device = Cuda::open(0, true).unwrap();
     device.bind(&Tensors::new()).unwrap();
     let mut program = Program::default();
     let x = program.buffer("x", Dtype::F32, 1, Role::Output, Binding::Result);

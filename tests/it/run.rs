@@ -551,3 +551,33 @@ fn a_device_that_hangs_does_not_hold_up_others() {
         "{last:?}"
     );
 }
+
+#[test]
+fn points_are_measured_in_several_ways_within_a_block() {
+    let place = Place::new(&null_manifest(&format!(
+        "mode = [\"launch\", \"graph\"]\n{SCRIPT}"
+    )));
+    let output = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    let records = place.read("records.csv");
+    assert_eq!(column(&records, "mode"), ["launch", "graph"].repeat(8));
+    let mut points = column(&records, "point");
+    points.sort();
+    points.dedup();
+    assert_eq!(points.len(), 16);
+    let listed = text(&place.sweeper(&["plan", "m.toml", "--list"]));
+    assert_eq!(
+        listed
+            .lines()
+            .filter(|line| line.ends_with(" graph"))
+            .count(),
+        8,
+        "{listed}"
+    );
+    let again = place.sweeper(&["run", "m.toml"]);
+    assert!(
+        text(&again).contains("nothing to do, 16 points"),
+        "{}",
+        text(&again)
+    );
+}
