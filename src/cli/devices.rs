@@ -78,7 +78,6 @@ fn calibrate(screen: &Screen) -> Exit {
         ordinal,
         threads: 1,
         cold: false,
-        graph: false,
     };
     let cpu = request(DeviceKind::Cpu, 0);
     let gpus = (0..gpus).map(|ordinal| request(DeviceKind::Cuda, ordinal));

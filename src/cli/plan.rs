@@ -209,7 +209,7 @@ fn show_cost(plan: &Plan<'_>, screen: &Screen) {
 /// Prints the program of a point.
 fn explain(plan: &Plan<'_>, point: &Planned, screen: &Screen) -> Exit {
     let backend = plan.grid.backend(point.point).name;
-    screen.line(&format!("{} {}", point.id, plan.grid.label(point.point)));
+    screen.line(&format!("{} {}", point.id, plan.label(point)));
     screen.line(&format!("canonical shape: {}", plan.shape(point)));
     let made = plan.problem(point.point).and_then(|problem| {
         problem

@@ -65,7 +65,7 @@ pub fn find<'p>(plan: &'p Plan<'_>, wanted: &str) -> Result<&'p Planned, String>
     let found = if by_id.is_empty() {
         plan.points
             .iter()
-            .filter(|point| has_words(&plan.grid.label(point.point), wanted))
+            .filter(|point| has_words(&plan.label(point), wanted))
             .collect()
     } else {
         by_id
@@ -79,7 +79,7 @@ pub fn find<'p>(plan: &'p Plan<'_>, wanted: &str) -> Result<&'p Planned, String>
             let some: Vec<String> = found
                 .iter()
                 .take(5)
-                .map(|point| format!("  {} {}", point.id, plan.grid.label(point.point)))
+                .map(|point| format!("  {} {}", point.id, plan.label(point)))
                 .collect();
             Err(format!(
                 "`{wanted}` is {} points, among them\n{}",
@@ -114,7 +114,7 @@ fn skipped(plan: &Plan<'_>, wanted: &str) -> Option<String> {
 }
 
 fn why_measured(plan: &Plan<'_>, point: &Planned, screen: &Screen) {
-    screen.line(&format!("{} {}", point.id, plan.grid.label(point.point)));
+    screen.line(&format!("{} {}", point.id, plan.label(point)));
     screen.line(&format!("in: canonical shape {}", plan.shape(point)));
     if let Some(refusal) = &point.refusal {
         screen.line(&format!("no program: {refusal}"));

@@ -20,6 +20,7 @@ pub mod cuda;
 pub mod clocks;
 pub mod ceilings;
 pub mod watched;
+pub mod nvtx;
 
 use clocks::Clocks;
 
@@ -186,6 +187,10 @@ pub trait Device {
     /// # Errors
     /// Out of memory, kernels that can't be loaded, a program that asks for what the device refuses.
     fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError>;
+
+    /// From now on launches a program's timed steps as one graph. A device that knows no graphs goes on
+    /// as before.
+    fn launch_as_graph(&mut self, _program: Prepared) {}
 
     /// Overwrites all results and scratch memory of a program, so that what is never written shows.
     ///

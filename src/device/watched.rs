@@ -56,6 +56,10 @@ impl Device for Watched<'_> {
         self.device.prepare(job)
     }
 
+    fn launch_as_graph(&mut self, program: Prepared) {
+        self.device.launch_as_graph(program);
+    }
+
     fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
         self.device.poison(program)
     }

@@ -27,8 +27,6 @@ pub struct DeviceRequest {
     pub threads: u32,
     /// Flush the second-level cache before whatever is timed, on a GPU.
     pub cold: bool,
-    /// Launch what is timed as one graph, on a GPU.
-    pub graph: bool,
 }
 
 /// How samples are taken.
@@ -78,6 +76,8 @@ pub struct BlockPoint {
     pub backend: String,
     /// The phase.
     pub phase: Phase,
+    /// What is timed is launched as one graph, on a GPU.
+    pub graph: bool,
     /// The canonical shape.
     pub canonical: Vec<(String, u64)>,
     /// Keys of the program's compiled kernels, in its order.

@@ -184,6 +184,9 @@ impl<'a> Setting<'a> {
             script: point.script,
         };
         let prepared = device.prepare(job).map_err(failed)?;
+        if point.graph {
+            device.launch_as_graph(prepared);
+        }
         device.poison(prepared).map_err(failed)?;
         let first_ns = device
             .sample(prepared, 1)

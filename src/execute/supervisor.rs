@@ -92,15 +92,39 @@ impl Supervisor {
         device: DeviceRequest,
         limit: Duration,
     ) -> Result<Self, WorkerError> {
-        let (worker, identity) = Worker::start(&command, &device)?;
-        Ok(Supervisor {
-            command,
-            device,
-            worker: Some(worker),
-            identity,
-            limit,
-            usage: Usage::default(),
-        })
+        let mut all = Supervisor::start_all(&command, vec![device], limit)?;
+        let none = || WorkerError::NoDevice("there is no worker".to_owned());
+        all.pop().ok_or_else(none)
+    }
+
+    /// Starts the first worker of each device; they open their devices at the same time.
+    ///
+    /// The thread that calls it must live as long as the workers: the system ends a worker with the
+    /// thread that started it.
+    ///
+    /// # Errors
+    /// If one can't be started or its device does not answer.
+    pub fn start_all(
+        command: &WorkerCommand,
+        devices: Vec<DeviceRequest>,
+        limit: Duration,
+    ) -> Result<Vec<Self>, WorkerError> {
+        let launched: Vec<Worker> = devices
+            .iter()
+            .map(|device| Worker::launch(command, device))
+            .collect::<Result<_, _>>()?;
+        let supervisors = launched.into_iter().zip(devices);
+        let supervisors = supervisors.map(|(mut worker, device)| {
+            Ok(Supervisor {
+                command: command.clone(),
+                device,
+                identity: worker.opened()?,
+                worker: Some(worker),
+                limit,
+                usage: Usage::default(),
+            })
+        });
+        supervisors.collect()
     }
 
     /// What the device's time was used for so far.
@@ -190,7 +214,8 @@ impl Supervisor {
 
     fn worker(&mut self) -> Result<&mut Worker, WorkerError> {
         if self.worker.is_none() {
-            let (worker, _) = Worker::start(&self.command, &self.device)?;
+            let mut worker = Worker::launch(&self.command, &self.device)?;
+            worker.opened()?;
             self.worker = Some(worker);
         }
         match &mut self.worker {
@@ -218,10 +243,8 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(
-        command: &WorkerCommand,
-        device: &DeviceRequest,
-    ) -> Result<(Self, DeviceIdentity), WorkerError> {
+    /// Starts a process and tells it to open its device.
+    fn launch(command: &WorkerCommand, device: &DeviceRequest) -> Result<Self, WorkerError> {
         let mut child = Command::new(&command.program)
             .args(&command.args)
             // CUDA then loads kernels when it is told to, not when they are first launched.
@@ -256,13 +279,18 @@ impl Worker {
             sent: HashSet::new(),
         };
         send(&mut worker.requests, &Request::Open(device.clone()))?;
-        match worker.events.recv_timeout(OPENING_LIMIT) {
-            Ok(Ok(Some(Event::Ready(identity)))) => Ok((worker, identity)),
+        Ok(worker)
+    }
+
+    /// Waits until the device is open.
+    fn opened(&mut self) -> Result<DeviceIdentity, WorkerError> {
+        match self.events.recv_timeout(OPENING_LIMIT) {
+            Ok(Ok(Some(Event::Ready(identity)))) => Ok(identity),
             Ok(Ok(Some(Event::NotReady(reason)))) => Err(WorkerError::NoDevice(reason)),
             Err(RecvTimeoutError::Timeout) => Err(WorkerError::NoDevice(format!(
                 "the device did not open within {OPENING_LIMIT:?}"
             ))),
-            _ => Err(WorkerError::NoDevice(worker.obituary().to_string())),
+            _ => Err(WorkerError::NoDevice(self.obituary().to_string())),
         }
     }
 

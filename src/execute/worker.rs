@@ -5,10 +5,11 @@ use std::io::{self, BufReader, Read, Write};
 
 use super::block::{self, Listener};
 use super::outcome::Outcome;
-use super::protocol::{DeviceRequest, Event, Request, Stage, receive, send};
+use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
 use crate::device::cpu::Cpu;
-use crate::device::cuda::{Cuda, Mode};
+use crate::device::cuda::Cuda;
 use crate::device::null::Null;
+use crate::device::nvtx::Ranges;
 use crate::device::watched::Watched;
 use crate::device::{Artifact, Device, DeviceError, DeviceKind, ceilings};
 
@@ -27,6 +28,7 @@ pub fn serve(requests: impl Read, mut events: impl Write) -> io::Result<()> {
     };
     let threads = request.threads;
     send(&mut events, &Event::Ready(device.identity().clone()))?;
+    let mut ranges = Ranges::find();
     let mut artifacts: HashMap<String, Artifact> = HashMap::new();
     while let Some(request) = receive(&mut requests)? {
         let mut block = match request {
@@ -49,11 +51,17 @@ pub fn serve(requests: impl Read, mut events: impl Write) -> io::Result<()> {
         let mut reporter = Reporter {
             events: &mut events,
             broken: None,
+            block: &block,
+            ranges: ranges.as_mut(),
         };
         let mut watched = Watched::new(device.as_mut());
         let measured = block::measure(&block, &artifacts, &mut watched, &mut reporter);
         let running = watched.running();
-        if let Some(error) = reporter.broken {
+        let broken = reporter.broken.take();
+        if let Some(ranges) = reporter.ranges {
+            ranges.end();
+        }
+        if let Some(error) = broken {
             return Err(error);
         }
         measured.map_err(io::Error::other)?;
@@ -73,13 +81,7 @@ pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
             Ok(Box::new(if request.cold { device.cold() } else { device }))
         }
         DeviceKind::Null => Ok(Box::new(Null::unit(request.ordinal))),
-        DeviceKind::Cuda => {
-            let mode = Mode {
-                cold: request.cold,
-                graph: request.graph,
-            };
-            Ok(Box::new(Cuda::open(request.ordinal, mode)?))
-        }
+        DeviceKind::Cuda => Ok(Box::new(Cuda::open(request.ordinal, request.cold)?)),
     }
 }
 
@@ -87,6 +89,9 @@ pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
 struct Reporter<'a, W> {
     events: &'a mut W,
     broken: Option<io::Error>,
+    block: &'a Block,
+    /// Names for a profiler, where there is one.
+    ranges: Option<&'a mut Ranges>,
 }
 
 impl<W: Write> Reporter<'_, W> {
@@ -95,10 +100,24 @@ impl<W: Write> Reporter<'_, W> {
             self.broken = send(self.events, event).err();
         }
     }
+
+    /// Names what follows in a profiler's time line.
+    fn name(&mut self, number: u32, stage: Stage) {
+        let Some(ranges) = &mut self.ranges else {
+            return;
+        };
+        let mut points = self.block.points.iter();
+        if let Some(point) = points.find(|point| point.number == number) {
+            let (workload, backend) = (&self.block.workload, &point.backend);
+            let (phase, stage) = (point.phase, stage.name());
+            ranges.begin(&format!("{workload} {backend} {phase} {number}: {stage}"));
+        }
+    }
 }
 
 impl<W: Write> Listener for Reporter<'_, W> {
     fn working(&mut self, number: u32, stage: Stage) {
+        self.name(number, stage);
         self.say(&Event::Working { number, stage });
     }
 

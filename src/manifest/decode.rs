@@ -8,6 +8,7 @@ use super::section::{Context, Section};
 use super::settings::{
     CacheSettings, Canonical, DeviceSettings, DeviceUse, EXPORTS, GB, L2, Launching, Limits,
     Measure, Order, Output, PLOTS, PlanSettings, PlotFormat, Plots, Stopping, Threads, Warmup,
+    Word,
 };
 use super::tree::{Node, Raw};
 
@@ -248,6 +249,23 @@ pub(super) fn cache(cx: &mut Context<'_>, section: &mut Section<'_>) -> CacheSet
     }
 }
 
+/// One word, or a list of different ones.
+fn modes(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<Launching>> {
+    let items = match &node.raw {
+        Raw::Array(items) if !items.is_empty() => items.iter().collect(),
+        _ => vec![node],
+    };
+    let mut found = Vec::new();
+    for item in items {
+        let mode: Launching = cx.word(item, key)?;
+        match found.contains(&mode) {
+            true => cx.twice(item.at, key, mode.word()),
+            false => found.push(mode),
+        }
+    }
+    Some(found)
+}
+
 pub(super) fn measure(cx: &mut Context<'_>, section: &mut Section<'_>) -> Measure {
     let stopping = stopping(cx, section);
     let warmup = section.or(cx, "warmup", Warmup::Auto, |cx, node, key| {
@@ -264,14 +282,14 @@ pub(super) fn measure(cx: &mut Context<'_>, section: &mut Section<'_>) -> Measur
         }
     });
     let l2 = section.or(cx, "l2", L2::Auto, Context::word);
-    let mode = section.or(cx, "mode", Launching::Launch, Context::word);
+    let modes = section.or(cx, "mode", vec![Launching::Launch], modes);
     let verify = section.or(cx, "verify", true, Context::boolean);
     section.finish(cx, &[]);
     Measure {
         stopping,
         warmup,
         l2,
-        mode,
+        modes,
         verify,
     }
 }

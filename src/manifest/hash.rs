@@ -65,7 +65,10 @@ fn measure(encoder: &mut Encoder, manifest: &Manifest) {
     };
     encoder
         .text("l2", measure.l2.word())
-        .text("mode", measure.mode.word())
+        .set(
+            "modes",
+            measure.modes.iter().map(|mode| word(mode.word())).collect(),
+        )
         .value("verify", &Value::Bool(measure.verify));
 }
 

@@ -280,7 +280,8 @@ impl Printer<'_> {
         };
         self.key("measure", "warmup", &warmup);
         self.key("measure", "l2", &text(measure.l2.word()));
-        self.key("measure", "mode", &text(measure.mode.word()));
+        let modes = measure.modes.iter().map(|mode| text(mode.word()));
+        self.key("measure", "mode", &list(modes));
         self.key("measure", "verify", &measure.verify.to_string());
     }
 

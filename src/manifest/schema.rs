@@ -141,7 +141,10 @@ fn measure() -> Value {
             "max_seconds": positive(),
             "warmup": { "anyOf": [{ "const": "auto" }, whole(0)] },
             "l2": words::<L2>(),
-            "mode": described(words::<Launching>(), "how a GPU is told what to do"),
+            "mode": described(
+                json!({ "anyOf": [words::<Launching>(), list(words::<Launching>())] }),
+                "how a GPU is told what to do, in one way or several",
+            ),
             "verify": { "type": "boolean" },
         }),
         &[],

@@ -104,8 +104,9 @@ pub struct Measure {
     pub warmup: Warmup,
     /// State of the second-level cache at the start of a sample.
     pub l2: L2,
-    /// How a GPU is told what to do.
-    pub mode: Launching,
+    /// How a GPU is told what to do: each point is measured in each of these ways, of which there is
+    /// one at least.
+    pub modes: Vec<Launching>,
     /// Check outputs against the oracle.
     pub verify: bool,
 }

@@ -18,7 +18,7 @@ pub fn json(plan: &Plan<'_>) -> Json {
             let refusal = point.refusal.as_ref().map(ToString::to_string);
             json!({
                 "point": point.id.0.hex(),
-                "label": plan.grid.label(point.point),
+                "label": plan.label(point),
                 "canonical": shape_json(plan, point.shape),
                 "kernels": point.kernels,
                 "memory_bytes": point.memory_bytes,
@@ -83,7 +83,7 @@ fn shape_json(plan: &Plan<'_>, shape: u32) -> Json {
 pub fn list(plan: &Plan<'_>) -> String {
     let mut text = String::new();
     for point in &plan.points {
-        let label = plan.grid.label(point.point);
+        let label = plan.label(point);
         // Writing to a string can't fail.
         let _ = match &point.refusal {
             None => writeln!(text, "{} {label}", point.id),

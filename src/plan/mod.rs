@@ -15,7 +15,7 @@ use crate::device::DeviceKind;
 use crate::grid::{Grid, Point};
 use crate::identity::{Conditions, PointId, ProblemId, point_id};
 use crate::manifest::Manifest;
-use crate::manifest::settings::{self, L2, Launching};
+use crate::manifest::settings::{self, L2, Launching, Word};
 
 pub mod canonical;
 pub mod published;
@@ -42,6 +42,8 @@ pub struct Planned {
     pub point: Point,
     /// Identity of its row.
     pub id: PointId,
+    /// How the device is told what to do.
+    pub mode: Launching,
     /// Its canonical shape, by position in [`Canonical::shapes`].
     pub shape: u32,
     /// Its compiled kernels, by position in [`Plan::kernels`], in the order of its program.
@@ -113,16 +115,19 @@ impl<'m> Outline<'m> {
 
     /// Identities of the points that are measured, in the order of the grid.
     pub fn points(&self) -> Vec<PointId> {
-        let conditions = conditions(self.grid.manifest(), self.device.kind);
+        let manifest = self.grid.manifest();
+        let modes = modes(manifest, self.device.kind);
+        let id = |index: u32, mode| {
+            let point = self.grid.points()[index as usize];
+            let problem = self.grid.problem_id(index as usize);
+            let canonical = self.canonical.shape(index as usize);
+            let backend = self.grid.backend(point).name;
+            let conditions = conditions(manifest, self.device.kind, mode);
+            point_id(problem, backend, point.phase, canonical, conditions)
+        };
         self.chosen
             .par_iter()
-            .map(|&index| {
-                let point = self.grid.points()[index as usize];
-                let problem = self.grid.problem_id(index as usize);
-                let canonical = self.canonical.shape(index as usize);
-                let backend = self.grid.backend(point).name;
-                point_id(problem, backend, point.phase, canonical, conditions)
-            })
+            .flat_map_iter(|&index| modes.iter().map(move |&mode| id(index, mode)))
             .collect()
     }
 
@@ -171,18 +176,29 @@ impl<'m> Plan<'m> {
     /// Numbers kernels, and puts points in the order of the grid.
     fn fill(&mut self, drafts: Vec<Vec<Draft>>, position: &HashMap<u32, u32>) {
         let mut kernels = Kernels::default();
-        let mut points: Vec<Option<Planned>> = vec![None; position.len()];
+        let modes = modes(self.manifest(), self.device.kind);
+        let mut points: Vec<Option<Planned>> = vec![None; position.len() * modes.len()];
         for (block, drafts) in self.blocks.iter_mut().zip(drafts) {
-            for (index, draft) in block.points.iter_mut().zip(drafts) {
-                *index = position[index];
+            let mut numbers = Vec::with_capacity(block.points.len() * modes.len());
+            for (index, draft) in block.points.iter().zip(drafts) {
                 let mut planned = draft.planned;
                 planned.kernels = draft
                     .kernels
                     .into_iter()
                     .map(|source| kernels.intern(source))
                     .collect();
-                points[*index as usize] = Some(planned);
+                // A point's modes follow one another; the draft has the identity of the first.
+                for (way, &mode) in modes.iter().enumerate() {
+                    let number = position[index] * modes.len() as u32 + way as u32;
+                    numbers.push(number);
+                    points[number as usize] = Some(Planned {
+                        id: draft.ids[way],
+                        mode,
+                        ..planned.clone()
+                    });
+                }
             }
+            block.points = numbers;
         }
         self.points = points.into_iter().flatten().collect();
         self.kernels = kernels.sources;
@@ -191,6 +207,15 @@ impl<'m> Plan<'m> {
     /// The manifest.
     pub fn manifest(&self) -> &'m Manifest {
         self.grid.manifest()
+    }
+
+    /// A point in words; how the device is told what to do is one of them where there are several ways.
+    pub fn label(&self, point: &Planned) -> String {
+        let label = self.grid.label(point.point);
+        match modes(self.manifest(), self.device.kind).len() {
+            1 => label,
+            _ => format!("{label} {}", point.mode.word()),
+        }
     }
 
     /// The canonical shape of a point.
@@ -207,8 +232,16 @@ impl<'m> Plan<'m> {
     }
 }
 
+/// The ways in which a device is told what to do. A CPU knows one.
+pub fn modes(manifest: &Manifest, kind: DeviceKind) -> Vec<Launching> {
+    match kind {
+        DeviceKind::Cpu => vec![Launching::Launch],
+        DeviceKind::Cuda | DeviceKind::Null => manifest.measure.modes.clone(),
+    }
+}
+
 /// The measurement settings that are part of a point's identity.
-pub fn conditions(manifest: &Manifest, kind: DeviceKind) -> Conditions {
+pub fn conditions(manifest: &Manifest, kind: DeviceKind, mode: Launching) -> Conditions {
     let cold = match manifest.measure.l2 {
         L2::Auto => kind == DeviceKind::Cuda,
         L2::Cold => true,
@@ -216,8 +249,7 @@ pub fn conditions(manifest: &Manifest, kind: DeviceKind) -> Conditions {
     };
     Conditions {
         cold,
-        // Nothing but a GPU knows graphs.
-        graph: kind == DeviceKind::Cuda && manifest.measure.mode == Launching::Graph,
+        graph: mode == Launching::Graph,
         threads: manifest.device.threads,
     }
 }
@@ -274,6 +306,8 @@ fn blocks(grid: &Grid<'_>, chosen: &[u32]) -> Vec<PlannedBlock> {
 /// A planned point whose kernels have no numbers yet.
 struct Draft {
     planned: Planned,
+    /// Identities, one for each way in which the device is told what to do.
+    ids: Vec<PointId>,
     kernels: Vec<KernelSource>,
 }
 
@@ -283,7 +317,7 @@ fn draft_block(
     canonical: &Canonical,
     block: &PlannedBlock,
 ) -> (Vec<Draft>, f64) {
-    let conditions = conditions(grid.manifest(), device.kind);
+    let modes = modes(grid.manifest(), device.kind);
     let made = match block.points.first() {
         Some(&first) => problem(grid, grid.points()[first as usize]),
         None => return (Vec::new(), 0.0),
@@ -293,10 +327,15 @@ fn draft_block(
         let shape = canonical.number(index as usize) as u32;
         let canonical = canonical.shape(index as usize);
         let backend = grid.backend(point).name;
-        let id = point_id(block.problem, backend, point.phase, canonical, conditions);
+        let id = |&mode: &Launching| {
+            let conditions = conditions(grid.manifest(), device.kind, mode);
+            point_id(block.problem, backend, point.phase, canonical, conditions)
+        };
+        let ids: Vec<PointId> = modes.iter().map(id).collect();
         let planned = Planned {
             point,
-            id,
+            id: ids[0],
+            mode: modes[0],
             shape,
             kernels: Vec::new(),
             memory_bytes: 0,
@@ -305,6 +344,7 @@ fn draft_block(
             refusal: None,
         };
         let refused = |refusal| Draft {
+            ids: ids.clone(),
             planned: Planned {
                 refusal: Some(refusal),
                 ..planned.clone()
@@ -321,6 +361,7 @@ fn draft_block(
                 let totals = program.totals();
                 let flops = problem.work(point.phase).flops;
                 Draft {
+                    ids: ids.clone(),
                     planned: Planned {
                         memory_bytes: program.memory_bytes(),
                         launches: totals.launches,

@@ -8,6 +8,7 @@ use crate::compile::CompileError;
 use crate::compile::kernels::Built;
 use crate::device::Artifact;
 use crate::execute::protocol::{Block, BlockPoint, Settings};
+use crate::manifest::settings::Launching;
 use crate::plan::{Plan, PlannedBlock};
 
 /// Kernels that were asked for, by number.
@@ -65,6 +66,7 @@ impl Blocks<'_> {
             number,
             backend: plan.grid.backend(point.point).name.to_owned(),
             phase: point.point.phase,
+            graph: point.mode == Launching::Graph,
             canonical: canonical
                 .map(|(name, bound)| (name.to_owned(), bound))
                 .collect(),

@@ -8,7 +8,7 @@ use crate::device::null::Null;
 use crate::device::{Device, DeviceIdentity, DeviceKind, cpu, cuda};
 use crate::execute::protocol::DeviceRequest;
 use crate::manifest::Manifest;
-use crate::manifest::settings::DeviceUse;
+use crate::manifest::settings::{DeviceUse, Launching};
 use crate::plan::{PlanDevice, conditions};
 
 /// The devices that a manifest asks for, at least one, all of one kind and architecture.
@@ -32,13 +32,12 @@ pub fn device_requests(manifest: &Manifest) -> Result<Vec<DeviceRequest>, RunErr
     if kind == DeviceKind::Cuda {
         check_alike(&ordinals)?;
     }
-    let conditions = conditions(manifest, kind);
+    let cold = conditions(manifest, kind, Launching::Launch).cold;
     let request = |ordinal| DeviceRequest {
         kind,
         ordinal,
         threads: manifest.device.threads,
-        cold: conditions.cold,
-        graph: conditions.graph,
+        cold,
     };
     Ok(ordinals.into_iter().map(request).collect())
 }

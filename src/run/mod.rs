@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 use std::time::Duration;
 
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels, Toolchain};
 use crate::device::{DeviceIdentity, DeviceKind};
 use crate::execute::outcome::Status;
-use crate::execute::protocol::{DeviceRequest, Stage};
+use crate::execute::protocol::Stage;
 use crate::execute::supervisor::{Supervisor, Usage, WorkerCommand, WorkerError};
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
@@ -180,7 +181,9 @@ pub fn run(
     progress: &dyn Progress,
 ) -> Result<Ended, RunError> {
     let requests = device_requests(manifest)?;
-    let mut supervisors = start(manifest, request, &requests)?;
+    let plan_device = plan_device(&requests[0]);
+    let limit = manifest.limits.point_timeout;
+    let mut supervisors = Supervisor::start_all(&request.worker, requests, limit)?;
     let devices: Vec<DeviceIdentity> = supervisors
         .iter()
         .map(|supervisor| supervisor.identity().clone())
@@ -193,7 +196,6 @@ pub fn run(
             request.cache_dir.as_deref(),
         ),
     };
-    let plan_device = plan_device(&requests[0]);
     let outline = Outline::new(manifest, plan_device.clone());
     let identity = RunIdentity::new(manifest.hash(), devices.clone(), &toolchain);
     let run = identity.run;
@@ -272,16 +274,11 @@ pub fn run(
     session.end(run, &folder, reused)
 }
 
-/// Starts a worker for each device.
-fn start(
-    manifest: &Manifest,
-    request: &Request,
-    devices: &[DeviceRequest],
-) -> Result<Vec<Supervisor>, WorkerError> {
-    let limit = manifest.limits.point_timeout;
-    let start =
-        |device: &DeviceRequest| Supervisor::start(request.worker.clone(), device.clone(), limit);
-    devices.iter().map(start).collect()
+/// What a thread came to.
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// What each device is, and what it can do.
@@ -290,7 +287,7 @@ fn calibrate(
     supervisors: &mut [Supervisor],
     progress: &dyn Progress,
 ) -> Vec<Measured> {
-    let measured = supervisors.iter_mut().map(|supervisor| {
+    let calibrate = |supervisor: &mut Supervisor| {
         let ceilings = calibrator.ceilings(supervisor).map_err(|reason| {
             let warning = format!("what the device can do at most is not known: {reason}");
             progress.event(&Event::Warning(&warning));
@@ -299,8 +296,12 @@ fn calibrate(
             device: supervisor.identity().clone(),
             ceilings: ceilings.ok(),
         }
-    });
-    measured.collect()
+    };
+    thread::scope(|scope| {
+        let all = supervisors.iter_mut();
+        let measured: Vec<_> = all.map(|each| scope.spawn(|| calibrate(each))).collect();
+        measured.into_iter().map(joined).collect()
+    })
 }
 
 /// The run's folder, or for a fresh run the first `attempt-N` beside it that does not exist.

@@ -46,7 +46,10 @@ impl Pruner {
 
     /// Where a row lies.
     pub fn place(&self, row: &Row) -> Place {
-        let mut same = format!("{} {} {} {}", row.case, row.backend, row.phase, row.dtype);
+        let mut same = format!(
+            "{} {} {} {} {}",
+            row.case, row.backend, row.phase, row.dtype, row.mode
+        );
         for (name, value) in &row.parameters {
             if !self.along.contains(name) {
                 same.push_str(&format!(" {name}={value}"));

@@ -11,8 +11,9 @@ use crate::device::ceilings::Ceilings;
 use crate::device::{DeviceIdentity, DeviceKind, Script};
 use crate::execute::outcome::{Flag, Outcome, Status};
 use crate::grid::{Grid, Point};
-use crate::identity::{Conditions, InputSource, PointId, ProblemId, point_id, problem_id};
-use crate::plan::{Plan, Planned, conditions};
+use crate::identity::{InputSource, PointId, ProblemId, point_id, problem_id};
+use crate::manifest::settings::{Launching, Word};
+use crate::plan::{Plan, Planned, conditions, modes};
 use crate::record::row::{CompileUse, Row};
 
 /// A device that rows are measured on.
@@ -36,7 +37,6 @@ impl Measured {
 /// Makes rows of one plan.
 pub struct RowMaker<'a> {
     plan: &'a Plan<'a>,
-    conditions: Conditions,
     /// The devices, by worker.
     devices: Vec<Measured>,
     /// The problem of each planned point, by its identity.
@@ -54,7 +54,6 @@ impl<'a> RowMaker<'a> {
             .collect();
         RowMaker {
             plan,
-            conditions: conditions(plan.manifest(), plan.device.kind),
             devices,
             problems,
         }
@@ -112,17 +111,19 @@ impl<'a> RowMaker<'a> {
             .map(|(name, bound)| (name.to_owned(), bound))
             .collect();
         let problem = self.problems[&point.id];
-        self.blank(point.point, point.id, problem, canonical)
+        self.blank(point.point, point.mode, point.id, problem, canonical)
     }
 
     fn blank(
         &self,
         point: Point,
+        mode: Launching,
         id: PointId,
         problem: ProblemId,
         canonical: BTreeMap<String, u64>,
     ) -> Row {
         let grid = &self.plan.grid;
+        let conditions = conditions(self.plan.manifest(), self.plan.device.kind, mode);
         let case = grid.case(point);
         let (parameters, values) = named_values(grid, point);
         Row {
@@ -138,13 +139,8 @@ impl<'a> RowMaker<'a> {
             canonical,
             device: self.plan.device.kind,
             device_name: self.devices[0].name(),
-            l2: if self.conditions.cold { "cold" } else { "hot" }.to_owned(),
-            mode: if self.conditions.graph {
-                "graph"
-            } else {
-                "launch"
-            }
-            .to_owned(),
+            l2: if conditions.cold { "cold" } else { "hot" }.to_owned(),
+            mode: mode.word().to_owned(),
             roofline_ns: None,
             threads: self.plan.manifest().device.threads,
             unix_time_s: 0.0,
@@ -161,7 +157,8 @@ impl<'a> RowMaker<'a> {
     pub fn skips(&self) -> Vec<Row> {
         let grid = &self.plan.grid;
         let manifest = self.plan.manifest();
-        let skip = |skip: &crate::grid::Skip| {
+        let modes = modes(manifest, self.plan.device.kind);
+        let skip = |skip: &crate::grid::Skip, mode: Launching| {
             let case = grid.case(skip.point);
             let inputs = match &case.inputs {
                 Some(file) => InputSource::File(file.digest),
@@ -171,14 +168,17 @@ impl<'a> RowMaker<'a> {
             let problem = problem_id(case.workload.name, &parameters, case.dtype, inputs);
             let backend = grid.backend(skip.point).name;
             let shape = sweeper_kernels::CanonicalShape::default();
-            let conditions = conditions(manifest, self.plan.device.kind);
+            let conditions = conditions(manifest, self.plan.device.kind, mode);
             let id = point_id(problem, backend, skip.point.phase, &shape, conditions);
-            let mut row = self.blank(skip.point, id, problem, BTreeMap::new());
+            let mut row = self.blank(skip.point, mode, id, problem, BTreeMap::new());
             row.outcome = Outcome::without_measurement(Status::Skipped, &*skip.reason);
             row.unix_time_s = now_unix_s(self.plan.device.kind);
             row
         };
-        grid.skips().iter().map(skip).collect()
+        let skips = grid.skips().iter();
+        skips
+            .flat_map(|each| modes.iter().map(|&mode| skip(each, mode)))
+            .collect()
     }
 
     /// What the null device pretends for a point.

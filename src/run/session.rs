@@ -1,6 +1,6 @@
 //! A run while it goes on: blocks to workers, outcomes to rows.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -285,8 +285,7 @@ impl<'a> Session<'a> {
     fn hear(&mut self, message: Message, dispatch: &mut Dispatch<'a>) -> Result<(), RunError> {
         match message {
             Message::Working { number, stage } => {
-                let grid = &self.plan.grid;
-                let label = grid.label(self.plan.points[number as usize].point);
+                let label = self.plan.label(&self.plan.points[number as usize]);
                 let label = &label;
                 self.progress.event(&Event::Working { label, stage });
             }
@@ -477,7 +476,7 @@ impl<'a> Session<'a> {
         self.journal.write(&row).map_err(FolderError::from)?;
         self.finished.insert(row.point);
         self.written += 1;
-        let label = self.plan.grid.label(point.point);
+        let label = self.plan.label(point);
         let done = self.finished.len().min(self.plan.points.len());
         self.progress.event(&Event::Row {
             row: &row,
@@ -496,9 +495,15 @@ impl<'a> Session<'a> {
     ) -> Result<Ended, RunError> {
         let path = folder.path().join("journal.jsonl");
         let contents = Contents::read(&path).map_err(FolderError::from)?;
-        let rows = contents
+        let mut rows = contents
             .rows()
             .map_err(|reason| FolderError::Foreign { path, reason })?;
+        // The journal has rows as they were finished: tables have declared skips, then the plan's order.
+        let points = self.plan.points.iter().enumerate();
+        let position: HashMap<PointId, usize> = points
+            .map(|(position, point)| (point.id, position))
+            .collect();
+        rows.sort_by_key(|row| position.get(&row.point));
         folder.write_tables(&rows, &self.manifest.output.exports)?;
         let devices = self.devices.iter().zip(&self.usage).enumerate();
         let devices: Vec<_> = devices

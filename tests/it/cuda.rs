@@ -1,6 +1,7 @@
 //! The CUDA device: what is said without one, and on a GPU runs from end to end, steps and errors.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use sweeper::compile::digests::Digests;
 use sweeper::compile::nvrtc::Nvrtc;
-use sweeper::device::cuda::{Cuda, Mode, identity};
+use sweeper::device::cuda::{Cuda, identity};
 use sweeper::device::{Artifact, Device, DeviceError, Job, Prepared};
 use sweeper_kernels::program::{
     Arg, Binding, BufferId, Geometry, Index, Kernel, KernelSource, Language, Role, SourceFile,
@@ -72,14 +73,9 @@ fn copies_are_right_and_repeat_bit_by_bit() {
     if missing().is_some() {
         return;
     }
-    for (l2, mode) in [
-        ("cold", "launch"),
-        ("hot", "launch"),
-        ("cold", "graph"),
-        ("hot", "graph"),
-    ] {
+    for l2 in ["cold", "hot"] {
         let folder = tempfile::tempdir().unwrap();
-        let more = format!("l2 = \"{l2}\"\nmode = \"{mode}\"\n");
+        let more = format!("l2 = \"{l2}\"\nmode = [\"launch\", \"graph\"]\n");
         fs::write(folder.path().join("m.toml"), manifest(&more)).unwrap();
         let output = sweeper(folder.path(), &["run", "m.toml"]);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output));
@@ -88,8 +84,8 @@ fn copies_are_right_and_repeat_bit_by_bit() {
         let mut records = csv::Reader::from_path(run.join("records.csv")).unwrap();
         let headers = records.headers().unwrap().clone();
         let rows: Vec<csv::StringRecord> = records.records().map(Result::unwrap).collect();
-        assert_eq!(rows.len(), 4);
-        for row in rows {
+        assert_eq!(rows.len(), 8);
+        for (number, row) in rows.into_iter().enumerate() {
             let column = |name: &str| {
                 let index = headers.iter().position(|held| held == name).unwrap();
                 row[index].to_owned()
@@ -97,6 +93,7 @@ fn copies_are_right_and_repeat_bit_by_bit() {
             assert_eq!(column("checked"), "full", "{row:?}");
             assert_eq!(column("device"), "cuda", "{row:?}");
             assert!(column("device_name").contains("GPU-"), "{row:?}");
+            let mode = ["launch", "graph"][number % 2];
             assert_eq!(
                 (column("l2"), column("mode")),
                 (l2.to_owned(), mode.to_owned())
@@ -114,7 +111,7 @@ fn copies_are_right_and_repeat_bit_by_bit() {
         let again = sweeper(folder.path(), &["rerun", &name["gpu-".len()..][..6]]);
         let said = text(&again);
         assert_eq!(again.status.code(), Some(0), "{said}");
-        assert!(said.contains("4 bit-identical, 0 differ"), "{said}");
+        assert!(said.contains("8 bit-identical, 0 differ"), "{said}");
     }
 }
 
@@ -205,12 +202,15 @@ fn source(entry: &'static str) -> KernelSource {
 
 /// The cubin of all kernels above, for a device.
 fn artifact(device: &Cuda) -> Artifact {
-    let arch = &device.identity().details["arch"];
+    artifact_for(&device.identity().details["arch"])
+}
+
+fn artifact_for(arch: &str) -> Artifact {
     let nvrtc = Nvrtc::find(&Digests::default()).unwrap();
     let limit = Duration::from_secs(60);
     let compiled = nvrtc.compile(&source("scale"), arch, limit).unwrap();
     Artifact {
-        key: "test".to_owned(),
+        key: arch.to_owned(),
         bytes: compiled.cubin.into(),
     }
 }
@@ -223,11 +223,6 @@ fn prepare(device: &mut Cuda, program: Program) -> Result<Prepared, DeviceError>
         script: None,
     })
 }
-
-const COLD: Mode = Mode {
-    cold: true,
-    graph: false,
-};
 
 const LEN: usize = 12;
 
@@ -279,11 +274,13 @@ fn steps_do_what_programs_say() {
     if missing().is_some() {
         return;
     }
-    let modes = [false, true].map(|cold| [false, true].map(|graph| Mode { cold, graph }));
-    for mode in modes.into_iter().flatten() {
-        let mut device = Cuda::open(0, mode).unwrap();
+    for (cold, graph) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut device = Cuda::open(0, cold).unwrap();
         device.bind(&inputs()).unwrap();
         let program = prepare(&mut device, looped(10.0)).unwrap();
+        if graph {
+            device.launch_as_graph(program);
+        }
         device.poison(program).unwrap();
         for iterations in [1, 3, 700] {
             let sample = device.sample(program, iterations).unwrap();
@@ -302,11 +299,83 @@ fn steps_do_what_programs_say() {
 }
 
 #[test]
+fn a_kernel_for_another_gpu_is_refused_with_the_reason() {
+    if missing().is_some() {
+        return;
+    }
+    let mut device = Cuda::open(0, true).unwrap();
+    device.bind(&inputs()).unwrap();
+    let own = device.identity().details["arch"].clone();
+    let other = ["sm_80", "sm_120"].into_iter().find(|arch| *arch != own);
+    let program = looped(1.0);
+    let refused = device.prepare(Job {
+        artifacts: &vec![artifact_for(other.unwrap()); program.kernels.len()],
+        program,
+        script: None,
+    });
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("another architecture"), "{refused}");
+}
+
+#[test]
+fn many_launches_are_timed_without_a_gate_unless_they_are_a_graph() {
+    if missing().is_some() {
+        return;
+    }
+    for graph in [false, true] {
+        let mut device = Cuda::open(0, true).unwrap();
+        device.bind(&inputs()).unwrap();
+        let mut long = looped(1.0);
+        let fill = Step::Fill {
+            view: long.all(BufferId(1)),
+            value: 1.0,
+        };
+        long.steps = vec![Step::Repeat {
+            count: 600,
+            body: vec![fill],
+        }];
+        let short = prepare(&mut device, looped(10.0)).unwrap();
+        let long = prepare(&mut device, long).unwrap();
+        for program in [short, long].into_iter().filter(|_| graph) {
+            device.launch_as_graph(program);
+        }
+        for (program, is_ungated) in [(short, false), (long, !graph), (short, false)] {
+            device.poison(program).unwrap();
+            device.sample(program, 1).unwrap();
+            let sample = device.sample(program, 2).unwrap();
+            assert_eq!(sample.is_ungated, is_ungated, "{sample:?}");
+        }
+        // The memory moved meanwhile, and the graph with it.
+        let y = &device.results(short, &[spec("y", Dtype::F32)]).unwrap()["y"];
+        assert_eq!(sweeper_kernels::check::elements(y).last(), Some(111.0));
+    }
+}
+
+#[test]
+fn all_devices_share_a_run() {
+    if missing().is_some() {
+        return;
+    }
+    let count = identity::all().unwrap().len();
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = manifest("").replace("use = \"cuda\"", "use = \"cuda:all\"");
+    fs::write(folder.path().join("m.toml"), manifest).unwrap();
+    let output = sweeper(folder.path(), &["run", "m.toml"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let results = fs::read_dir(folder.path().join("results")).unwrap();
+    let records = results.last().unwrap().unwrap().path().join("records.csv");
+    let mut reader = csv::Reader::from_path(records).unwrap();
+    let rows: Vec<BTreeMap<String, String>> = reader.deserialize().map(Result::unwrap).collect();
+    let units: BTreeSet<&String> = rows.iter().map(|row| &row["device_name"]).collect();
+    assert_eq!((rows.len(), units.len()), (4, count.min(4)));
+}
+
+#[test]
 fn every_type_is_filled_and_copied() {
     if missing().is_some() {
         return;
     }
-    let mut device = Cuda::open(0, Mode::default()).unwrap();
+    let mut device = Cuda::open(0, false).unwrap();
     device.bind(&Tensors::new()).unwrap();
     for dtype in [Dtype::F32, Dtype::F64, Dtype::I32, Dtype::I64] {
         let mut program = Program::default();
@@ -336,7 +405,7 @@ fn refusals_leave_the_device_at_work() {
     if missing().is_some() {
         return;
     }
-    let mut device = Cuda::open(0, COLD).unwrap();
+    let mut device = Cuda::open(0, true).unwrap();
     device.bind(&inputs()).unwrap();
     let mut too_few = looped(1.0);
     let mut too_much_shared = looped(1.0);
@@ -376,7 +445,7 @@ fn refusals_leave_the_device_at_work() {
 #[test]
 #[ignore = "loses the device for the whole process"]
 fn a_stray_write_in_this_process() {
-    let mut device = Cuda::open(0, COLD).unwrap();
+    let mut device = Cuda::open(0, true).unwrap();
     device.bind(&Tensors::new()).unwrap();
     let mut program = Program::default();
     let x = program.buffer("x", Dtype::F32, 1, Role::Output, Binding::Result);

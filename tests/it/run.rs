@@ -262,6 +262,16 @@ fn the_cpu_computes_what_the_oracle_says() {
             .iter()
             .all(|time| time.parse::<f64>().unwrap() > 0.0)
     );
+    // What the processor can do at most was measured, and is remembered.
+    assert!(
+        column(&records, "efficiency")
+            .iter()
+            .all(|ratio| ratio.parse::<f64>().unwrap() > 0.0)
+    );
+    let remembered = fs::read_dir(place.path("cache")).unwrap();
+    let is_ceilings = |name: String| name.starts_with("ceilings-");
+    let mut names = remembered.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(names.any(is_ceilings));
     // Two backends of one problem have the same outputs.
     let digests = column(&records, "output_digest");
     assert!(
@@ -532,9 +542,42 @@ fn a_device_that_hangs_does_not_hold_up_others() {
     let records = place.read("records.csv");
     let statuses = column(&records, "status");
     assert_eq!(statuses.iter().filter(|status| *status == "ok").count(), 7);
+    assert_eq!(statuses[6], "timeout", "tables are in the plan's order");
     // All the others' rows were written meanwhile.
+    let journal = place.read("journal.jsonl");
+    let last: Vec<&str> = journal.lines().rev().take(2).collect();
     assert!(
-        statuses[6..].contains(&"timeout".to_owned()),
-        "{statuses:?}"
+        last.iter().any(|row| row.contains("\"timeout\"")),
+        "{last:?}"
+    );
+}
+
+#[test]
+fn points_are_measured_in_several_ways_within_a_block() {
+    let place = Place::new(&null_manifest(&format!(
+        "mode = [\"launch\", \"graph\"]\n{SCRIPT}"
+    )));
+    let output = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    let records = place.read("records.csv");
+    assert_eq!(column(&records, "mode"), ["launch", "graph"].repeat(8));
+    let mut points = column(&records, "point");
+    points.sort();
+    points.dedup();
+    assert_eq!(points.len(), 16);
+    let listed = text(&place.sweeper(&["plan", "m.toml", "--list"]));
+    assert_eq!(
+        listed
+            .lines()
+            .filter(|line| line.ends_with(" graph"))
+            .count(),
+        8,
+        "{listed}"
+    );
+    let again = place.sweeper(&["run", "m.toml"]);
+    assert!(
+        text(&again).contains("nothing to do, 16 points"),
+        "{}",
+        text(&again)
     );
 }

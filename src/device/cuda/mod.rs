@@ -59,20 +59,9 @@ pub struct Cuda {
     /// Memory of results and scratch, shared by all programs: only one runs at a time.
     arena: Option<Allocation>,
     programs: Vec<Loaded>,
-    /// Timed steps are launched as one graph.
-    as_graph: bool,
     monitor: Option<Monitor>,
     pool: Pool,
     context: Rc<Context>,
-}
-
-/// How programs are timed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mode {
-    /// Flush the second-level cache before whatever is timed.
-    pub cold: bool,
-    /// Launch timed steps as one graph.
-    pub graph: bool,
 }
 
 struct Loaded {
@@ -85,22 +74,24 @@ struct Loaded {
     launches: u64,
     /// Spans are gated. The first is not: whatever a first launch has to do may wait for the device.
     gated: bool,
+    /// Its timed steps are launched as one graph.
+    as_graph: bool,
     /// Its timed steps as one launch, once they were recorded.
     graph: Option<Graph>,
 }
 
 impl Cuda {
-    /// Opens a device by number.
+    /// Opens a device by number; `cold` flushes its second-level cache before whatever is timed.
     ///
     /// # Errors
     /// [`DeviceError::Unavailable`] with what is missing.
-    pub fn open(ordinal: u32, mode: Mode) -> Result<Self, DeviceError> {
+    pub fn open(ordinal: u32, cold: bool) -> Result<Self, DeviceError> {
         let identity = identity::of(ordinal).map_err(DeviceError::Unavailable)?;
         let unavailable = |fault: Fault| {
             DeviceError::Unavailable(format!("{}: {}", identity.name, fault.of_opening()))
         };
         let context = Rc::new(Context::open(ordinal).map_err(unavailable)?);
-        let timer = Timer::new(&context, mode.cold).map_err(unavailable)?;
+        let timer = Timer::new(&context, cold).map_err(unavailable)?;
         Ok(Cuda {
             target: Target::Cuda {
                 arch: identity.details["arch"].clone(),
@@ -112,7 +103,6 @@ impl Cuda {
             inputs: BTreeMap::new(),
             arena: None,
             programs: Vec::new(),
-            as_graph: mode.graph,
             monitor: Monitor::of(&identity.unit),
             pool: Pool::new(&context).map_err(unavailable)?,
             context,
@@ -289,9 +279,14 @@ impl Device for Cuda {
             functions,
             layout,
             gated: false,
+            as_graph: false,
             graph: None,
         });
         Ok(Prepared(self.programs.len() - 1))
+    }
+
+    fn launch_as_graph(&mut self, program: Prepared) {
+        self.programs[program.0].as_graph = true;
     }
 
     /// Also begins the account of the program's memory.
@@ -309,7 +304,7 @@ impl Device for Cuda {
         let bytes = self.programs[program.0].layout.bytes;
         self.grow_arena(bytes)?;
         let addresses = self.addresses(&self.programs[program.0]);
-        if self.as_graph {
+        if self.programs[program.0].as_graph {
             let recorded = self.record(program, &addresses);
             recorded.map_err(|fault| self.means(fault, bytes))?;
         }
@@ -331,7 +326,7 @@ impl Device for Cuda {
         let elapsed_ns = sampled.map_err(|fault| self.means(fault, bytes))?;
         // Once the host was too slow for a gate, it would be again.
         let was_late = self.timer.was_late();
-        let is_short = per_span > 0 || self.as_graph;
+        let is_short = per_span > 0 || self.programs[program.0].as_graph;
         self.programs[program.0].gated = is_short && !was_late && self.timer.has_gate();
         Ok(Sample {
             is_ungated: !spans.gated || was_late,

@@ -53,6 +53,9 @@ fn create(folder: &Path, name: &str) -> io::Result<BufWriter<File>> {
     Ok(BufWriter::new(File::create(folder.join(name))?))
 }
 
+/// How the device was told what to do is treated as a parameter.
+const MODE: &str = "mode";
+
 /// Rows by the values of those parameters that are not in `columns` and take several values.
 fn combinations<'r>(rows: &[&'r Row], columns: &[&str]) -> BTreeMap<PathBuf, Vec<&'r Row>> {
     let mut seen: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -60,6 +63,7 @@ fn combinations<'r>(rows: &[&'r Row], columns: &[&str]) -> BTreeMap<PathBuf, Vec
         for (name, value) in &row.parameters {
             seen.entry(name).or_default().insert(value.to_string());
         }
+        seen.entry(MODE).or_default().insert(row.mode.clone());
     }
     let several: Vec<&str> = seen
         .into_iter()
@@ -71,6 +75,7 @@ fn combinations<'r>(rows: &[&'r Row], columns: &[&str]) -> BTreeMap<PathBuf, Vec
         let folder = several
             .iter()
             .map(|name| match row.parameters.get(*name) {
+                _ if *name == MODE => format!("{name}={}", row.mode),
                 Some(value) => format!("{name}={value}"),
                 None => format!("{name}="),
             })
