@@ -367,6 +367,8 @@ struct Gradients {
     /// Sums over some positions each, which are added up at last.
     parts: Option<BufferId>,
     part_count: usize,
+    /// Boundaries of a part.
+    part_positions: usize,
     /// Where each best segmentation has been followed to.
     places: Option<BufferId>,
     is_first: bool,
@@ -402,10 +404,11 @@ impl Gradients {
             Keep::Rows => sizes.last_end() + 1,
             Keep::Checkpoints => builder.layout.interval().min(sizes.last_end() + 1),
         };
+        let part_positions = builder.layout.part_positions(positions);
         let part_count = if is_max {
             sizes.b
         } else {
-            sizes.b * positions.div_ceil(builder.layout.part_positions(positions))
+            sizes.b * positions.div_ceil(part_positions)
         };
         let parts = sizes.is_decomposed().then(|| {
             let elements = part_count * builder.layout.part_elements();
@@ -431,6 +434,7 @@ impl Gradients {
             results,
             parts,
             part_count,
+            part_positions,
             places,
             is_first: true,
         }
@@ -461,12 +465,12 @@ impl Gradients {
             let numbers = vec![t, k, c, layout.longest, first, low];
             (numbers, Geometry::linear(b as u32, 32))
         } else if sizes.is_decomposed() {
-            let chunk = layout.part_positions(high - low);
+            let chunk = self.part_positions;
             let element_blocks = layout.part_elements().div_ceil(threads);
             let part_blocks = element_blocks + (chunk.min(64) * c).div_ceil(4 * threads);
             let numbers = vec![t, c, layout.longest, first, b, low, high, chunk];
             let adds = usize::from(!is_first);
-            let blocks = b * (high - low).div_ceil(chunk) * part_blocks;
+            let blocks = self.part_count * part_blocks;
             (
                 [&numbers[..], &[element_blocks, part_blocks, adds]].concat(),
                 Geometry::linear(blocks as u32, threads as u32),
@@ -516,7 +520,8 @@ impl Gradients {
         let Sizes { k, c, .. } = builder.sizes;
         let layout = &builder.layout;
         let first = builder.sizes.first_duration_index();
-        let numbers = [k, c, layout.longest, first, layout.tables()];
+        let per_duration = usize::from(builder.sizes.transition_per_duration);
+        let numbers = [k, c, layout.longest, first, per_duration];
         let mut args: Vec<Arg> = numbers.into_iter().map(int).collect();
         args.push(builder.read(parts));
         args.push(int(self.part_count));

@@ -9,7 +9,7 @@
 
 #include "sequence.cuh"
 
-constexpr float LEAST_PRODUCT = 8e-28f, MOST_PRODUCT = 1e27f;
+constexpr float LEAST_PRODUCT = 8e-28f, MOST_PRODUCT = 1e27f, LEAST_NORMAL = 1.17549435e-38f;
 
 // A label's weight: local * 2^exponent. Max: `local` relative to the last row's offset.
 struct Weight {
@@ -72,6 +72,10 @@ DEVICE int ordered(float x) {
     return bits < 0 ? bits ^ 0x7fffffff : bits;
 }
 
+// An entry of a table. What would overflow with a factor of its logarithm is infinite already, so that
+// whatever it takes part in is done again with logarithms.
+DEVICE float table_weight(float log) { return exp2_fast(log > 100.0f ? 200.0f : log); }
+
 // The weight of the next step's label, from a cell and the message. `factor` and `by` are the score of
 // the segment of one boundary, `next` that of the next step.
 DEVICE Weight combine(const Chain &chain, const Cell &cell, bool has_cell, float factor, int by, Split next) {
@@ -96,8 +100,8 @@ DEVICE Weight combine(const Chain &chain, const Cell &cell, bool has_cell, float
     w.local = p + q;
 #if SEMIRING == ENTROPY
     float sum = 0.0f;
-    if (p > 0.0f) sum += p * (chain.message.entropy - LN2 * log2_fast(p));
-    if (q > 0.0f) {
+    if (p >= LEAST_NORMAL) sum += p * (chain.message.entropy - LN2 * log2_fast(p));
+    if (q >= LEAST_NORMAL) {
         const float own = cell.moment / cell.sum + LN2 * log2_fast(cell.sum);
         sum += q * ((cell.entropy - chain.entropy_whole) + own - LN2 * log2_fast(q));
     }
@@ -199,7 +203,8 @@ DEVICE void send(const Sequence &s, const Board &board, Chain &chain, const floa
     Message m = {0.0f, 0.0f, 0};
     if (IS_TABLED) m = product(board, table, moments, step);
     const bool is_sure = m.sum >= LEAST_PRODUCT && m.sum <= MOST_PRODUCT;
-    if (chain.counts && (!IS_TABLED || (!IS_MAX && !is_sure && !chain.is_dead)))
+    const bool is_needed = chain.counts && (FORM == FIXED || step < s.end);
+    if (is_needed && (!IS_TABLED || (!IS_MAX && !is_sure && !chain.is_dead)))
         m = message_in_logs(s, board, step, chain.label);
     m.exponent = chain.exponent + m.exponent;
     chain.message = m;

@@ -139,7 +139,7 @@ DEVICE void prepare_table(const Sequence &s, const Board &board, const float *bl
     for (int i = thread / WIDTH; i < s.labels; i += threads / WIDTH) {
         const float log = block == 0 ? s.edge(step, 1, o, i)
                                      : block[o * s.out_stride() + i * s.in_stride()] * UNITS;
-        table[i * WIDTH + o] = SEMIRING == LOG ? exp2_fast(log) : log;
+        table[i * WIDTH + o] = SEMIRING == LOG ? table_weight(log) : log;
     }
 }
 

@@ -108,7 +108,7 @@ KERNEL(semicrf_gradients, THREADS)
     w.high = (int)min(high, w.low + chunk);
     w.offsets = shared;
     float *gradients = grad_scores + sequence * (positions + 1) * labels;
-    const bool is_inside = w.low <= s.end;
+    const bool is_inside = w.low < w.high && w.low <= s.end;
     if (is_inside) w.totals = totals_of(totals + 2 * sequence, w.prefixes, w.low);
     const bool is_element = block < element_blocks;
     const int element = block * THREADS + threadIdx.x;

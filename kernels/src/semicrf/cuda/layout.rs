@@ -207,7 +207,7 @@ impl Layout {
     }
 
     /// Transition tables: 1, or one for each duration.
-    pub(super) fn tables(&self) -> usize {
+    fn tables(&self) -> usize {
         if self.sizes.transition_per_duration {
             self.longest
         } else {

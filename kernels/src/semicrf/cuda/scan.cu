@@ -32,7 +32,7 @@ DEVICE void load_table(const Sequence &s, const Board &board, const Chain &chain
                           : IS_FULL ? board.table[((step & 1) * WIDTH + i) * WIDTH + chain.label]
                                     : s.edge(step, 1, chain.label, i);
         // Of edges in the log semiring the table holds weights already.
-        table[i] = IS_MAX || (IS_FULL && !HAS_ENTROPY && counts) ? log : exp2_fast(log);
+        table[i] = IS_MAX || (IS_FULL && !HAS_ENTROPY && counts) ? log : table_weight(log);
         if (HAS_ENTROPY) moments[i] = table[i] > 0.0f ? table[i] * log * LN2 : 0.0f;
     }
 }

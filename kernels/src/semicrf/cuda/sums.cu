@@ -13,23 +13,24 @@ DEVICE float sum_of(const float *parts, int64 part_count, int64 elements, int64 
     return sum;
 }
 
-// Parts hold transitions, one table or one for each of `longest` durations, then, for one table, biases.
+// Parts hold transitions by (duration,) source and destination, then biases by duration. Where transitions
+// depend on the duration, a bias is the sum over sources.
 KERNEL(semicrf_sums, THREADS)
-(int64 durations, int64 labels, int64 longest, int64 first_index, int64 tables, const float *parts,
+(int64 durations, int64 labels, int64 longest, int64 first_index, int64 per_duration, const float *parts,
  int64 part_count, int64 elements, float *transition, float *bias) {
-    const int64 square = labels * labels, all = (tables == 1 ? 1 : durations) * square;
+    const int64 square = labels * labels, all = (per_duration ? durations : 1) * square;
     const int64 element = (blockIdx.x * (int64)blockDim.x + threadIdx.x) / 32;
     if (element >= all + durations * labels) return;
     const bool is_transition = element < all;
     const int64 at = is_transition ? element : element - all;
     int64 duration = (is_transition ? at / square : at / labels) - first_index;
-    const bool is_one = is_transition && tables == 1;
+    const bool is_one = is_transition && !per_duration;
     if (is_one) duration = 0;
     float sum = 0.0f;
     if (duration >= 0 && duration < longest) {
         if (is_one) sum = sum_of(parts, part_count, elements, at, 1, 1);
         else if (is_transition) sum = sum_of(parts, part_count, elements, duration * square + at % square, 1, 1);
-        else if (tables == 1) sum = sum_of(parts, part_count, elements, square + duration * labels + at % labels, 1, 1);
+        else if (!per_duration) sum = sum_of(parts, part_count, elements, square + duration * labels + at % labels, 1, 1);
         else sum = sum_of(parts, part_count, elements, duration * square + at % labels, labels, labels);
     }
     if (threadIdx.x % 32 == 0) (is_transition ? transition : bias)[at] = sum;

@@ -89,8 +89,8 @@ DEVICE void add_to_cell(Cell &cell, Term x) {
     }
     if (d > 40.0f) {  // far above what is there: a new scale
         const float by = rintf(d), down = exp2_fast(-by);
-        d -= by;
         cell.whole += by;
+        d = (x.whole - cell.whole) + x.part;  // again, as the sum above has lost digits
 #if SEMIRING == ENTROPY
         cell.moment = down > 0.0f ? down * (cell.moment + LN2 * by * cell.sum) : 0.0f;
 #endif
