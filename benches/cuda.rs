@@ -165,7 +165,7 @@ struct Kernels {
 impl Kernels {
     fn new(device: &Cuda) -> Self {
         Kernels {
-            nvrtc: Nvrtc::find().expect("NVRTC"),
+            nvrtc: Nvrtc::find(&sweeper::compile::digests::Digests::default()).expect("NVRTC"),
             arch: device.identity().details["arch"].clone(),
             artifacts: BTreeMap::new(),
             spent: Duration::ZERO,

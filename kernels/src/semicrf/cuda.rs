@@ -135,10 +135,10 @@ impl Builder {
             })
             .collect();
         let (&lengths, scores) = given.split_last().unwrap_or((&BufferId(0), &[]));
-        let mut scratch = |name: &str, dtype, elements: usize, role| {
+        let mut scratch = |name: Cow<'static, str>, dtype, elements: usize, role| {
             program.buffer(name, dtype, elements * sizes.b, role, Binding::Scratch)
         };
-        let totals = scratch("totals", Dtype::F64, 2, Role::DpState);
+        let totals = scratch("totals".into(), Dtype::F64, 2, Role::DpState);
         let has_gradients = phase.has_gradients();
         let (boundaries, interval) = (sizes.last_end() + 1, layout.interval());
         let is_max = sizes.semiring == Semiring::Max;
@@ -150,9 +150,19 @@ impl Builder {
                 2 * interval,
             ),
         };
-        let mut rows = |name: &str, capacity: usize| Rows {
-            values: scratch(name, Dtype::F32, capacity * layout.row_floats(), role),
-            offsets: scratch(&format!("{name}_offsets"), Dtype::F64, 2 * capacity, role),
+        let mut rows = |name: &'static str, capacity: usize| Rows {
+            values: scratch(
+                name.into(),
+                Dtype::F32,
+                capacity * layout.row_floats(),
+                role,
+            ),
+            offsets: scratch(
+                format!("{name}_offsets").into(),
+                Dtype::F64,
+                2 * capacity,
+                role,
+            ),
             capacity,
         };
         let prefixes = has_gradients.then(|| rows("prefixes", of_prefixes));
@@ -161,11 +171,11 @@ impl Builder {
             let count = (boundaries - 1) / interval;
             let floats = layout.state_floats();
             [("states", count.max(1)), ("carries", 1)]
-                .map(|(name, count)| scratch(name, Dtype::F32, count * floats, Role::Saved))
+                .map(|(name, count)| scratch(name.into(), Dtype::F32, count * floats, Role::Saved))
         });
         let cells = (!layout.shares_cells()).then(|| {
             let floats = 2 * layout.global_cell_floats();
-            scratch("cells", Dtype::F32, floats, Role::DpState)
+            scratch("cells".into(), Dtype::F32, floats, Role::DpState)
         });
         // Where only gradients are asked for, values are a by-product.
         let binding = match phase {
@@ -173,7 +183,7 @@ impl Builder {
             _ => Binding::Result,
         };
         let mut result =
-            |name: &str| program.buffer(name, Dtype::F32, sizes.b, Role::Output, binding);
+            |name: &'static str| program.buffer(name, Dtype::F32, sizes.b, Role::Output, binding);
         let value = result("value");
         let entropy = (sizes.semiring == Semiring::Entropy).then(|| result("entropy"));
         Builder {
