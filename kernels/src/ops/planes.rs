@@ -5,6 +5,11 @@
 //! a stretch, a plane of 12 x 12 is nine vectors; what belongs to their lanes is picked from the small
 //! operand, which one vector holds, by a permutation that is the same for all planes.
 
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "there are no vectors of that width")
+)]
+
 use super::loops::Loops;
 
 /// Two operands of an operation on planes, and where the result goes.
@@ -53,7 +58,7 @@ impl Planes {
             _ => return None,
         };
         let are_dense = (0..N).all(|operand| operand == small || is_dense(operand));
-        let fits = len >= LANES && len <= LANES * BLOCKS;
+        let fits = (LANES..=LANES * BLOCKS).contains(&len);
         (are_dense && fits).then_some(Planes { rows, row, pattern })
     }
 
