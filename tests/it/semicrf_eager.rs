@@ -408,7 +408,6 @@ fn a_gpu_gets_the_same_launches() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "people should see what is skipped")]
 fn operations_compile_for_a_gpu() {
     use sweeper::compile::nvrtc::Nvrtc;
     let nvrtc = match Nvrtc::find(&sweeper::compile::digests::Digests::default()) {

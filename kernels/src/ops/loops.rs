@@ -104,6 +104,10 @@ impl<const N: usize> Loops<N> {
     }
 
     /// Calls `plane` with where each operand's plane starts: what the two inner loops go over.
+    #[expect(
+        clippy::redundant_closure,
+        reason = "only a closure of its own is inlined"
+    )]
     #[inline(always)]
     pub(super) fn planes(&self, mut plane: impl FnMut([usize; N])) {
         let mut outer = *self;

@@ -194,21 +194,24 @@ fn rows_of<F: Binary, A: Lanes, B: Lanes, const W: usize>(
     b: &[f32],
     out: &mut [f32],
 ) {
-    let row = loops.row();
-    let mut outs = out.chunks_exact_mut(row);
-    loops.rows(
+    let [.., count, row] = loops.extents;
+    let [step_a, step_b, _] = loops.steps.map(|steps| steps[2]);
+    loops.planes(
         #[inline(always)]
-        |[at_a, at_b, _]| {
-            let a = &a[at_a..][..A::extent(row)];
-            let b = &b[at_b..][..B::extent(row)];
-            let Some(out) = outs.next() else { return };
-            row_of::<A, B, W>(
-                a,
-                b,
-                out,
-                #[inline(always)]
-                |a, b| F::apply(a, b),
-            );
+        |[mut at_a, mut at_b, at_out]| {
+            for out in out[at_out..][..count * row].chunks_exact_mut(row) {
+                let a = &a[at_a..][..A::extent(row)];
+                let b = &b[at_b..][..B::extent(row)];
+                at_a = at_a.wrapping_add_signed(step_a);
+                at_b = at_b.wrapping_add_signed(step_b);
+                row_of::<A, B, W>(
+                    a,
+                    b,
+                    out,
+                    #[inline(always)]
+                    |a, b| F::apply(a, b),
+                );
+            }
         },
     );
 }

@@ -5,6 +5,11 @@
 //! a stretch, a plane of 12 x 12 is nine vectors; what belongs to their lanes is picked from the small
 //! operand, which one vector holds, by a permutation that is the same for all planes.
 
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "there are no vectors of that width")
+)]
+
 use super::loops::Loops;
 
 /// Two operands of an operation on planes, and where the result goes.
@@ -53,7 +58,7 @@ impl Planes {
             _ => return None,
         };
         let are_dense = (0..N).all(|operand| operand == small || is_dense(operand));
-        let fits = len >= LANES && len <= LANES * BLOCKS;
+        let fits = (LANES..=LANES * BLOCKS).contains(&len);
         (are_dense && fits).then_some(Planes { rows, row, pattern })
     }
 
@@ -70,9 +75,9 @@ impl Planes {
     }
 
     /// Which element of the small operand belongs to each element of a plane.
-    fn picked(&self) -> [u32; LANES * BLOCKS] {
-        let mut picked = [0; LANES * BLOCKS];
-        let rows = picked[..self.len()].chunks_exact_mut(self.row);
+    fn picked(&self) -> Picked {
+        let mut all = Picked([0; LANES * BLOCKS]);
+        let rows = all.0[..self.len()].chunks_exact_mut(self.row);
         for (row, picked) in rows.enumerate() {
             match self.pattern {
                 Pattern::OneARow => picked.fill(row as u32),
@@ -83,9 +88,13 @@ impl Planes {
                 }
             }
         }
-        picked
+        all
     }
 }
+
+/// Vectors that don't lie across cache lines.
+#[repr(align(64))]
+struct Picked([u32; LANES * BLOCKS]);
 
 #[cfg(target_arch = "x86_64")]
 pub(super) use wide::run;
@@ -143,10 +152,11 @@ mod wide {
         fn call(self) {
             let Operands { full, small, out } = self.operands;
             let picked = self.planes.picked();
+            let picked = &picked.0[..self.planes.len()];
             let plane = Plane::<F, IS_FIRST> {
                 simd: self.simd,
-                picked: picked[..self.planes.len()].as_chunks().0,
-                last: last(&picked[..self.planes.len()]),
+                picked: picked.as_chunks().0,
+                last: last(picked),
                 function: self.function,
             };
             let (len, count) = (self.planes.len(), self.planes.small());

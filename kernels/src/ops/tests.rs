@@ -35,6 +35,17 @@ fn broadcast_operations() {
             "{row}"
         );
 
+        // The other way round, one element of b for each row.
+        let mut args = ints([1, 2, 3, row, 0, 0, 3, 1, 0]);
+        args.extend(ints([0, 0, 3 * row, row, 1]));
+        let firsts = values(6);
+        run(SUB, &[&firsts, &a], vec![SliceMut::F32(&mut out)], &args);
+        let expected = |at: usize| firsts[at / row] - a[at];
+        assert!(
+            out.iter().enumerate().all(|(at, &x)| x == expected(at)),
+            "{row}"
+        );
+
         // One element of b for each row of x, in place.
         let mut x = a.clone();
         let args = ints([1, 1, 6, row, 0, 0, 0, 1, 0, 0, 0, 0, row, 1]);
