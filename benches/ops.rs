@@ -487,7 +487,7 @@ fn rows() {
             name,
             builtin: ops::SELECT_ROWS,
             reads: vec![Slice::F64(states.read()), Slice::I64(lengths.read())],
-            ints: ints([wanted, C]),
+            ints: ints([wanted, C, B]),
             bytes: if wanted == 7 { 16 * STATES } else { 8 * B },
             floor: Floor::Copy,
         };
@@ -498,7 +498,7 @@ fn rows() {
         name: "gradients of last states",
         builtin: ops::SCATTER_ROWS,
         reads: vec![Slice::F32(sums.read()), Slice::I64(lengths.read())],
-        ints: ints([0, C]),
+        ints: ints([0, C, B]),
         bytes: 8 * STATES + 8 * B,
         floor: Floor::Copy,
     };

@@ -190,6 +190,49 @@ pub struct View {
     pub offset: Index,
     /// Number of elements.
     pub len: usize,
+    /// What a launch does to them, if that is not what the argument says: a view spans what it steps
+    /// over, a launch touches some of it.
+    pub touched: Option<Touched>,
+}
+
+impl View {
+    /// `len` elements from `offset` on, all of them touched.
+    pub const fn new(buffer: BufferId, offset: Index, len: usize) -> Self {
+        View {
+            buffer,
+            offset,
+            len,
+            touched: None,
+        }
+    }
+
+    /// The same view, of which a launch touches `elements`.
+    pub fn touching(mut self, elements: Index) -> Self {
+        let is_updated = self.touched.is_some_and(|touched| touched.is_updated);
+        self.touched = Some(Touched {
+            elements,
+            is_updated,
+        });
+        self
+    }
+
+    /// The same view, of which a launch reads and writes `elements`.
+    pub fn updating(mut self, elements: Index) -> Self {
+        self.touched = Some(Touched {
+            elements,
+            is_updated: true,
+        });
+        self
+    }
+}
+
+/// How much of a view a launch touches.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Touched {
+    /// Elements.
+    pub elements: Index,
+    /// Whether elements that are written are read before.
+    pub is_updated: bool,
 }
 
 /// An argument of a launch.
@@ -293,9 +336,9 @@ pub struct Program {
 pub struct Totals {
     /// Kernels launched, copies and fills included.
     pub launches: u64,
-    /// Bytes of all read views.
+    /// Bytes that are read, of elements that are touched.
     pub read_bytes: u64,
-    /// Bytes of all written views.
+    /// Bytes that are written.
     pub written_bytes: u64,
 }
 
@@ -327,11 +370,7 @@ impl Program {
 
     /// The whole of a buffer.
     pub fn all(&self, buffer: BufferId) -> View {
-        View {
-            buffer,
-            offset: Index::fixed(0),
-            len: self.buffers[buffer.0].len,
-        }
+        View::new(buffer, Index::fixed(0), self.buffers[buffer.0].len)
     }
 
     /// Bytes of all buffers, by role.
@@ -358,57 +397,64 @@ impl Program {
 
     /// What the timed steps do.
     pub fn totals(&self) -> Totals {
-        self.totals_of(&self.steps)
+        self.totals_of(&self.steps, &[])
     }
 
-    /// What `steps` do, by multiplication: loops are not run.
-    pub fn totals_of(&self, steps: &[Step]) -> Totals {
+    /// What `steps` do in all iterations of the loops around them, which have `counts` iterations. By
+    /// multiplication and sums in closed form: loops are not run.
+    pub fn totals_of(&self, steps: &[Step], counts: &[u64]) -> Totals {
         let mut totals = Totals::default();
-        for step in steps {
-            let (count, once) = match step {
-                Step::Repeat { count, body } => (*count, self.totals_of(body)),
-                Step::Launch { args, .. } => (1, self.launch_totals(args)),
-                Step::Copy { from, to } => (
-                    1,
-                    Totals {
-                        launches: 1,
-                        read_bytes: self.view_bytes(from),
-                        written_bytes: self.view_bytes(to),
-                    },
-                ),
-                Step::Fill { view, .. } => (
-                    1,
-                    Totals {
-                        launches: 1,
-                        read_bytes: 0,
-                        written_bytes: self.view_bytes(view),
-                    },
-                ),
-            };
-            totals.launches += count * once.launches;
-            totals.read_bytes += count * once.read_bytes;
-            totals.written_bytes += count * once.written_bytes;
-        }
+        self.add_totals(steps, &mut counts.to_vec(), &mut totals);
         totals
     }
 
-    fn launch_totals(&self, args: &[Arg]) -> Totals {
-        let mut totals = Totals {
-            launches: 1,
-            ..Totals::default()
-        };
+    fn add_totals(&self, steps: &[Step], counts: &mut Vec<u64>, totals: &mut Totals) {
+        for step in steps {
+            totals.launches += match step {
+                Step::Repeat { count, body } => {
+                    counts.push(*count);
+                    self.add_totals(body, counts, totals);
+                    counts.pop();
+                    0
+                }
+                _ => counts.iter().product(),
+            };
+            match step {
+                Step::Repeat { .. } => {}
+                Step::Launch { args, .. } => self.add_arguments(args, counts, totals),
+                Step::Copy { from, to } => {
+                    totals.read_bytes += self.view_bytes(from, counts);
+                    totals.written_bytes += self.view_bytes(to, counts);
+                }
+                Step::Fill { view, .. } => totals.written_bytes += self.view_bytes(view, counts),
+            }
+        }
+    }
+
+    fn add_arguments(&self, args: &[Arg], counts: &[u64], totals: &mut Totals) {
         for arg in args {
             match arg {
-                Arg::Read(view) => totals.read_bytes += self.view_bytes(view),
-                Arg::Write(view) => totals.written_bytes += self.view_bytes(view),
+                Arg::Read(view) => totals.read_bytes += self.view_bytes(view, counts),
+                Arg::Write(view) => {
+                    let bytes = self.view_bytes(view, counts);
+                    let updated = view.touched.as_ref();
+                    if updated.is_some_and(|touched| touched.is_updated) {
+                        totals.read_bytes += bytes;
+                    }
+                    totals.written_bytes += bytes;
+                }
                 Arg::Int(_) | Arg::Float(_) => {}
             }
         }
-        totals
     }
 
-    fn view_bytes(&self, view: &View) -> u64 {
-        view.len as u64 * self.buffers[view.buffer.0].dtype.size_bytes() as u64
+    /// Bytes of a view that are touched in all iterations.
+    fn view_bytes(&self, view: &View, counts: &[u64]) -> u64 {
+        let elements = match &view.touched {
+            Some(touched) => u64::try_from(touched.elements.sum(counts)).unwrap_or(0),
+            None => counts.iter().product::<u64>() * view.len as u64,
+        };
+        elements * self.buffers[view.buffer.0].dtype.size_bytes() as u64
     }
 }
 
@@ -419,11 +465,7 @@ mod tests {
     fn looped(count: u64, offset: Index) -> Program {
         let mut program = Program::default();
         let state = program.buffer("state", Dtype::F32, 12, Role::DpState, Binding::Scratch);
-        let view = View {
-            buffer: state,
-            offset,
-            len: 4,
-        };
+        let view = View::new(state, offset, 4);
         let body = vec![Step::Fill { view, value: 0.0 }];
         program.steps = vec![Step::Repeat { count, body }];
         program
@@ -436,6 +478,32 @@ mod tests {
         assert_eq!((totals.launches, totals.written_bytes), (1000, 16_000));
         assert_eq!(program.memory_bytes(), 48);
         assert_eq!(program.memory_by_role(), [(Role::DpState, 48)].into());
+    }
+
+    #[test]
+    fn totals_count_what_is_touched() {
+        let mut program = Program::default();
+        let x = program.buffer("x", Dtype::F32, 100, Role::Input, Binding::Given);
+        let y = program.buffer("y", Dtype::F64, 100, Role::Output, Binding::Result);
+        let kernel = KernelId(0);
+        let every = Index::affine(1, 0, 1).clamped(1, 3);
+        let args = vec![
+            Arg::Read(program.all(x).touching(every.clone())),
+            Arg::Write(program.all(y).updating(every)),
+        ];
+        let body = vec![Step::Launch {
+            kernel,
+            geometry: Geometry::blocks(1),
+            args,
+        }];
+        program.steps = vec![Step::Repeat { count: 5, body }];
+        // 1 + 2 + 3 + 3 + 3 elements; the written ones are read, too.
+        let expected = Totals {
+            launches: 5,
+            read_bytes: 12 * 4 + 12 * 8,
+            written_bytes: 12 * 8,
+        };
+        assert_eq!(program.totals(), expected);
     }
 
     #[test]

@@ -42,7 +42,19 @@ impl Phase {
     pub const fn has_gradients(self) -> bool {
         !matches!(self, Phase::Forward)
     }
+
+    /// The phase whose outputs hold those of all of `phases`.
+    pub fn covering(phases: impl IntoIterator<Item = Phase>) -> Phase {
+        match phases.into_iter().any(Phase::has_gradients) {
+            true => Phase::Both,
+            false => Phase::Forward,
+        }
+    }
 }
+
+/// Operations of an oracle that a thread does in a second, about. Measured with that of `semicrf`; it
+/// only decides which problems are too large for their oracle, and how long a sweep may take.
+pub const ORACLE_OPERATIONS_PER_SECOND: f64 = 7e7;
 
 impl fmt::Display for Phase {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,7 +11,6 @@ use super::{place, why};
 use crate::compile::kernels::Kernels;
 use crate::device::DeviceIdentity;
 use crate::manifest::Manifest;
-use crate::manifest::settings::Stopping;
 use crate::plan::{Plan, Planned, describe};
 use crate::quantity;
 use crate::run;
@@ -133,10 +132,13 @@ fn show_points(plan: &Plan<'_>, screen: &Screen) {
     }
 }
 
+/// So many canonical shapes are listed without being asked.
+const FEW_SHAPES: usize = 12;
+
 fn show_shapes(plan: &Plan<'_>, screen: &Screen) {
     let members = describe::members(plan);
     screen.line(&format!("shapes     {} canonical shapes", members.len()));
-    if screen.verbose {
+    if screen.verbose || members.len() <= FEW_SHAPES {
         for (shape, count) in members {
             let shape = &plan.canonical.shapes()[shape as usize];
             screen.line(&format!("           {shape}: {count} points"));
@@ -198,30 +200,10 @@ fn show_cost(plan: &Plan<'_>, screen: &Screen) {
         quantity::bytes(most),
         over.count()
     ));
-    let samples = match plan.manifest().measure.stopping {
-        Stopping::Repeats(repeats) => f64::from(repeats),
-        Stopping::Adaptive { min_samples, .. } => f64::from(min_samples),
-    };
-    let guess_ns: f64 = plan
-        .points
-        .iter()
-        .map(|point| guess_ns(point, samples))
-        .sum();
     screen.line(&format!(
         "time       about {} (a rough guess)",
-        quantity::time_ns(guess_ns)
+        quantity::time_ns(plan.guess_ns(place::processors().0))
     ));
-}
-
-/// One run to check, one to check again, a few to warm up, and the samples; at least what a point
-/// costs however small it is.
-fn guess_ns(point: &Planned, samples: f64) -> f64 {
-    const LEAST_NS: f64 = 2e6;
-    if point.refusal.is_some() {
-        0.0
-    } else {
-        (samples + 5.0) * point.guess_ns + LEAST_NS
-    }
 }
 
 /// Prints the program of a point.
@@ -263,10 +245,10 @@ fn show_program(program: &Program, screen: &Screen) {
     }
     if !program.prologue.is_empty() {
         screen.line("prologue (untimed):");
-        show_steps(program, &program.prologue, 1, screen);
+        show_steps(program, &program.prologue, &mut Vec::new(), screen);
     }
     screen.line("steps (timed):");
-    show_steps(program, &program.steps, 1, screen);
+    show_steps(program, &program.steps, &mut Vec::new(), screen);
     let totals = program.totals();
     screen.line(&format!(
         "{} launches, {} read, {} written, {} of memory",
@@ -277,13 +259,16 @@ fn show_program(program: &Program, screen: &Screen) {
     ));
 }
 
-fn show_steps(program: &Program, steps: &[Step], depth: usize, screen: &Screen) {
-    let indent = "  ".repeat(depth);
+/// `counts` are the iterations of the loops around the steps; bytes are those of one iteration on average.
+fn show_steps(program: &Program, steps: &[Step], counts: &mut Vec<u64>, screen: &Screen) {
+    let indent = "  ".repeat(counts.len() + 1);
     for step in steps {
         let text = match step {
             Step::Repeat { count, body } => {
                 screen.line(&format!("{indent}repeat {count}:"));
-                show_steps(program, body, depth + 1, screen);
+                counts.push(*count);
+                show_steps(program, body, counts, screen);
+                counts.pop();
                 continue;
             }
             Step::Launch {
@@ -303,8 +288,9 @@ fn show_steps(program: &Program, steps: &[Step], depth: usize, screen: &Screen) 
                 format!("fill {} with {value}", program.buffers[view.buffer.0].name)
             }
         };
-        let once = program.totals_of(std::slice::from_ref(step));
-        let moved = quantity::bytes(once.read_bytes + once.written_bytes);
+        let all = program.totals_of(std::slice::from_ref(step), counts);
+        let moved = (all.read_bytes + all.written_bytes) / counts.iter().product::<u64>().max(1);
+        let moved = quantity::bytes(moved);
         screen.line(&format!("{indent}{text}  ({moved})"));
     }
 }

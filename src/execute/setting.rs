@@ -103,10 +103,7 @@ impl<'a> Setting<'a> {
 
     /// The phase whose answer holds that of every point.
     fn checked_phase(&self) -> Phase {
-        let mut phases = self.block.points.iter().map(|point| point.phase);
-        phases
-            .find(|phase| phase.has_gradients())
-            .map_or(Phase::Forward, |_| Phase::Both)
+        Phase::covering(self.block.points.iter().map(|point| point.phase))
     }
 
     /// Runs every point's kernels on a smaller problem and judges what they compute.

@@ -3,13 +3,10 @@
 use std::collections::BTreeMap;
 
 use sweeper_kernels::check::Check;
+use sweeper_kernels::workload::ORACLE_OPERATIONS_PER_SECOND;
 use sweeper_kernels::{Phase, Problem, Tensors};
 
 use super::outcome::{Checked, Outcome};
-
-/// Operations of an oracle that a thread does in a second, about. Measured with that of `semicrf`; it
-/// only decides which problems are too large for their oracle.
-const OPERATIONS_PER_SECOND: f64 = 7e7;
 
 /// The right answer, evaluated once a problem.
 pub struct Answer {
@@ -85,7 +82,7 @@ pub enum Evidence {
 /// does not, or if no smaller one is small enough.
 pub fn stand_in(problem: &dyn Problem, phase: Phase, limit_s: f64) -> Option<Box<dyn Problem>> {
     let threads = rayon::current_num_threads();
-    let limit = limit_s * OPERATIONS_PER_SECOND;
+    let limit = limit_s * ORACLE_OPERATIONS_PER_SECOND;
     match problem.oracle_operations(phase, threads) > limit {
         true => problem.reduced(phase, limit, threads),
         false => None,

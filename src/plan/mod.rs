@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rayon::prelude::*;
 use sweeper_kernels::program::KernelSource;
-use sweeper_kernels::{CanonicalShape, Problem, Refusal, Target, registry};
+use sweeper_kernels::{CanonicalShape, Phase, Problem, Refusal, Target, registry};
 
 use crate::compile::kernels::same_source;
 use crate::device::DeviceKind;
@@ -19,6 +19,7 @@ use crate::manifest::settings::{self, L2, Launching, Word};
 
 pub mod canonical;
 pub mod published;
+pub mod cost;
 pub mod graph;
 pub mod describe;
 
@@ -58,12 +59,14 @@ pub struct Planned {
 }
 
 /// All points of one problem in one case: measured together, by one worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PlannedBlock {
     /// The problem.
     pub problem: ProblemId,
     /// Its points, by position in [`Plan::points`].
     pub points: Vec<u32>,
+    /// Operations of its oracle, in all; none where the problem can't be made.
+    pub oracle_operations: f64,
 }
 
 /// A plan.
@@ -135,7 +138,7 @@ impl<'m> Outline<'m> {
             device,
             canonical,
             chosen,
-            blocks,
+            mut blocks,
         } = self;
         let sampled_out = (grid.points().len() - chosen.len()) as u64;
         let position: HashMap<u32, u32> = chosen
@@ -143,10 +146,13 @@ impl<'m> Outline<'m> {
             .zip(0..)
             .map(|(&index, new)| (index, new))
             .collect();
-        let drafts: Vec<Vec<Draft>> = blocks
+        let (drafts, operations): (Vec<Vec<Draft>>, Vec<f64>) = blocks
             .par_iter()
             .map(|block| draft_block(&grid, &device, &canonical, block))
-            .collect();
+            .unzip();
+        for (block, operations) in blocks.iter_mut().zip(operations) {
+            block.oracle_operations = operations;
+        }
         let mut plan = Plan {
             grid,
             device,
@@ -288,6 +294,7 @@ fn blocks(grid: &Grid<'_>, chosen: &[u32]) -> Vec<PlannedBlock> {
             blocks.push(PlannedBlock {
                 problem,
                 points: Vec::new(),
+                oracle_operations: 0.0,
             });
             blocks.len() - 1
         });
@@ -309,11 +316,11 @@ fn draft_block(
     device: &PlanDevice,
     canonical: &Canonical,
     block: &PlannedBlock,
-) -> Vec<Draft> {
+) -> (Vec<Draft>, f64) {
     let modes = modes(grid.manifest(), device.kind);
     let made = match block.points.first() {
         Some(&first) => problem(grid, grid.points()[first as usize]),
-        None => return Vec::new(),
+        None => return (Vec::new(), 0.0),
     };
     let draft = |&index: &u32| {
         let point = grid.points()[index as usize];
@@ -352,14 +359,13 @@ fn draft_block(
             Err(refusal) => refused(refusal),
             Ok(program) => {
                 let totals = program.totals();
-                let moved = (totals.read_bytes + totals.written_bytes) as f64;
                 let flops = problem.work(point.phase).flops;
                 Draft {
                     ids: ids.clone(),
                     planned: Planned {
                         memory_bytes: program.memory_bytes(),
                         launches: totals.launches,
-                        guess_ns: totals.launches as f64 * 200.0 + moved / 8.0 + flops / 2.0,
+                        guess_ns: cost::iteration_ns(device.kind, &totals, flops),
                         ..planned
                     },
                     kernels: program.compiled().cloned().collect(),
@@ -367,7 +373,13 @@ fn draft_block(
             }
         }
     };
-    block.points.iter().map(draft).collect()
+    let drafts = block.points.iter().map(draft).collect();
+    let operations = made.as_ref().map_or(0.0, |problem| {
+        let phases = block.points.iter();
+        let phase = Phase::covering(phases.map(|&index| grid.points()[index as usize].phase));
+        problem.oracle_operations(phase, 1)
+    });
+    (drafts, operations)
 }
 
 /// Gives equal kernels one number. Texts are long and shared, so they are compared last.

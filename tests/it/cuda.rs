@@ -232,11 +232,7 @@ fn looped(factor: f32) -> Program {
     let x = program.buffer("x", Dtype::F32, LEN, Role::Input, Binding::Given);
     let y = program.buffer("y", Dtype::F32, LEN, Role::Output, Binding::Result);
     let scale = program.kernel(Kernel::Compiled(source("scale")));
-    let part = |buffer: BufferId| View {
-        buffer,
-        offset: Index::affine(0, 0, 4),
-        len: 4,
-    };
+    let part = |buffer: BufferId| View::new(buffer, Index::affine(0, 0, 4), 4);
     let launch = Step::Launch {
         kernel: scale,
         geometry: Geometry::linear(1, 32),

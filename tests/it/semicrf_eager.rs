@@ -230,34 +230,9 @@ fn scaled(case: Case, factor: f32) -> Case {
 #[test]
 fn large_scores() {
     for form in FORMS {
-        for semiring in ["log", "max"] {
+        for semiring in SEMIRINGS {
             let case = Case::new([64, 8, 4, 2], semiring, form, "random");
             scaled(case.expect("valid sizes"), 20.0).check();
-        }
-    }
-}
-
-/// Terms near 128 are rounded by up to 4e-6, which is what an entropy of about 1 is then off by at each
-/// near tie: more than the tolerance of values, and stated here. Everything else is held to its own.
-#[test]
-fn entropies_of_large_scores() {
-    const ENTROPY_ERROR: f64 = 2e-5;
-    for form in FORMS {
-        let case = Case::new([64, 8, 4, 2], "entropy", form, "random");
-        let case = scaled(case.expect("valid sizes"), 20.0);
-        let expected = case.problem.oracle(&case.inputs, Phase::Both);
-        let mut device = Cpu::new(1).expect("a device");
-        device.bind(&case.inputs).expect("bound");
-        for backend in BACKENDS {
-            let outputs = case.run(&mut device, backend, Phase::Both);
-            let check = case
-                .problem
-                .check(&case.inputs, &outputs, &expected, Phase::Both);
-            for tensor in check.tensors {
-                let is_entropy = tensor.tensor == "entropy";
-                let right = tensor.passed() || is_entropy && tensor.error < ENTROPY_ERROR;
-                assert!(right, "{}: {backend}: {tensor:?}", case.name);
-            }
         }
     }
 }
@@ -332,6 +307,41 @@ fn launches_are_known_without_running() {
     }
 }
 
+/// What one more position moves, by hand: d durations, E edges, S segments, N states of B sequences.
+#[test]
+fn bytes_are_known_without_running() {
+    let totals = |positions: i64| {
+        let case = Case::new([positions, 5, 3, 2], "log", FORMS[0], "full");
+        let program = case.expect("valid sizes");
+        program.program("streaming", Phase::Forward).totals()
+    };
+    let (b, d, c) = (2, 4, 3);
+    let (e, s, n) = (b * d * c * c, b * d * c, b * c);
+    // Edges gathered, added to states, their maximum, difference, exponential and sum; then log,
+    // maximum added, states stored.
+    let read_f32 = e + (e + s) + e + (e + n) + e + e + n + 2 * n + n;
+    // Window, its maximum, the difference of both, states stored; and lengths.
+    let read_f64 = s + s + (s + b) + b + b;
+    let written_f32 = e + s + e + n + e + e + n + n + n;
+    let written_f64 = s + b + n;
+    let (shorter, longer) = (totals(9), totals(10));
+    assert_eq!(
+        longer.read_bytes - shorter.read_bytes,
+        4 * read_f32 + 8 * read_f64
+    );
+    assert_eq!(
+        longer.written_bytes - shorter.written_bytes,
+        4 * written_f32 + 8 * written_f64
+    );
+    // The first positions have fewer durations: 1, 2, 3 of them.
+    let missing = 8 * d - (1 + 2 + 3 + 5 * d);
+    let positions = 8 * (4 * written_f32 + 8 * written_f64);
+    let per_duration = 4 * (4 * e / d + s / d) + 8 * s / d;
+    let before_and_after = 8 * n + (8 * b + 12 * n) + 5 * 4 * b;
+    let expected = positions - missing * per_duration + before_and_after;
+    assert_eq!(shorter.written_bytes, expected);
+}
+
 /// A forward pass alone keeps a window of states; one with gradients keeps what the way back needs.
 #[test]
 fn memory_by_role_says_what_is_saved() {
@@ -358,18 +368,66 @@ fn memory_by_role_says_what_is_saved() {
     );
 }
 
+fn cuda(arch: &str) -> Target {
+    Target::Cuda {
+        arch: arch.to_owned(),
+    }
+}
+
 #[test]
 fn a_gpu_is_refused_with_the_reason() {
     let case = Case::new([9, 4, 3, 2], "log", FORMS[0], "full").expect("valid sizes");
-    let target = Target::Cuda {
-        arch: "sm_90a".to_owned(),
+    let shape = CanonicalShape::default();
+    let program = case
+        .problem
+        .program("fused_reference", Phase::Forward, &shape, &cuda("sm_90a"));
+    let refusal = program.expect_err("refused").to_string();
+    assert!(refusal.contains("runs on a CPU only"), "{refusal}");
+}
+
+/// On a GPU, `streaming` is the same launches of compiled kernels, with enough threads in every iteration.
+#[test]
+fn a_gpu_gets_the_same_launches() {
+    for semiring in SEMIRINGS {
+        for form in FORMS {
+            let case = Case::new([40, 5, 3, 2], semiring, form, "random").expect("valid sizes");
+            for phase in Phase::ALL {
+                let shape = CanonicalShape::default();
+                let program = case
+                    .problem
+                    .program("streaming", phase, &shape, &cuda("sm_80"));
+                let program = program.expect("a program");
+                program.validate().expect("valid");
+                assert_eq!(program.compiled().count(), program.kernels.len());
+                let host = case.program("streaming", phase);
+                assert_eq!(program.totals(), host.totals());
+                assert_eq!(program.buffers, host.buffers);
+            }
+        }
+    }
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "people should see what is skipped")]
+fn operations_compile_for_a_gpu() {
+    use sweeper::compile::nvrtc::Nvrtc;
+    let nvrtc = match Nvrtc::find(&sweeper::compile::digests::Digests::default()) {
+        Ok(nvrtc) => nvrtc,
+        Err(reason) => {
+            eprintln!("skipped: {reason}");
+            return;
+        }
     };
-    for backend in BACKENDS {
+    let case = Case::new([9, 4, 3, 2], "entropy", FORMS[0], "full").expect("valid sizes");
+    for arch in ["sm_80", "sm_90a"] {
         let shape = CanonicalShape::default();
         let program = case
             .problem
-            .program(backend, Phase::Forward, &shape, &target);
-        let refusal = program.expect_err("refused").to_string();
-        assert!(refusal.contains("runs on a CPU only"), "{refusal}");
+            .program("streaming", Phase::Both, &shape, &cuda(arch));
+        let program = program.expect("a program");
+        // All entries are in one source.
+        let source = program.compiled().next().expect("kernels");
+        let limit = std::time::Duration::from_secs(120);
+        nvrtc.compile(source, arch, limit).expect("compiled");
     }
 }

@@ -1,8 +1,9 @@
 //! How a backend writes programs of these operations.
 
+use super::cuda;
 use crate::builtin::Builtin;
 use crate::program::{Arg, Binding, BufferId, Geometry, Index, Kernel, KernelId, Role, Step, View};
-use crate::{Dtype, Program};
+use crate::{Dtype, Program, Target};
 
 /// An operand of an elementwise operation: a view, where in it to start, and its steps.
 #[derive(Clone, Debug)]
@@ -31,21 +32,59 @@ impl Strided {
         self
     }
 
+    /// How many elements the loops touch: each as often as a step of 0 repeats it, but once.
+    fn touched(&self, extents: &[Index; 4]) -> Option<Index> {
+        let pairs = extents.iter().zip(&self.steps);
+        let mut touched = Index::fixed(1);
+        for (extent, _) in pairs.filter(|(_, step)| !step.is_zero()) {
+            touched = extent.clone().product(touched)?;
+        }
+        Some(touched)
+    }
+
+    /// The view, saying how much of it the loops touch, if they don't depend on iterations twice.
+    fn read(&self, extents: &[Index; 4]) -> View {
+        let view = self.view.clone();
+        match self.touched(extents) {
+            Some(touched) => view.touching(touched),
+            None => view,
+        }
+    }
+
     fn args(self) -> impl Iterator<Item = Arg> {
         std::iter::once(self.start).chain(self.steps).map(Arg::Int)
     }
 }
 
+/// How many elements a tensor has, if its extents don't depend on iterations twice.
+fn product(extents: &[Index; 4]) -> Option<Index> {
+    let mut extents = extents.iter();
+    extents.try_fold(Index::fixed(1), |all, extent| extent.clone().product(all))
+}
+
 /// A program that is being written, one operation after another.
+///
+/// On a CPU operations are builtins; on a GPU each is a small kernel, launched as often.
 #[derive(Debug, Default)]
 pub struct Emitter {
     program: Program,
+    is_cuda: bool,
+    /// Operations that have been launched.
+    known: Vec<(&'static str, KernelId)>,
     steps: Vec<Step>,
     /// Steps before each loop that is open.
     outside: Vec<Vec<Step>>,
 }
 
 impl Emitter {
+    /// An empty program for a target. [`Emitter::default`] is for a CPU.
+    pub fn new(target: &Target) -> Self {
+        Emitter {
+            is_cuda: matches!(target, Target::Cuda { .. }),
+            ..Emitter::default()
+        }
+    }
+
     /// Adds a buffer.
     pub fn buffer(
         &mut self,
@@ -66,21 +105,30 @@ impl Emitter {
     /// Launches an operation with these arguments.
     pub fn launch(&mut self, builtin: Builtin, args: Vec<Arg>) {
         let kernel = self.kernel(builtin);
+        let geometry = if self.is_cuda {
+            cuda::geometry(&builtin, &args)
+        } else {
+            Geometry::blocks(1)
+        };
         self.steps.push(Step::Launch {
             kernel,
-            geometry: Geometry::blocks(1),
+            geometry,
             args,
         });
     }
 
     fn kernel(&mut self, builtin: Builtin) -> KernelId {
-        let kernel = Kernel::Builtin(builtin);
-        let known = self
-            .program
-            .kernels
-            .iter()
-            .position(|known| *known == kernel);
-        known.map_or_else(|| self.program.kernel(kernel), KernelId)
+        let mut known = self.known.iter();
+        if let Some(&(_, kernel)) = known.find(|(name, _)| *name == builtin.name) {
+            return kernel;
+        }
+        let kernel = self.program.kernel(if self.is_cuda {
+            Kernel::Compiled(cuda::kernel(&builtin))
+        } else {
+            Kernel::Builtin(builtin)
+        });
+        self.known.push((builtin.name, kernel));
+        kernel
     }
 
     /// Launches an operation of two operands and a dense result: [`super::ADD`] and its like.
@@ -92,11 +140,13 @@ impl Emitter {
         b: Strided,
         out: View,
     ) {
-        // Exact, because a plan makes millions of these lists.
-        let mut args = Vec::with_capacity(3 + 4 + 5 + 5);
-        args.push(Arg::Read(a.view.clone()));
-        args.push(Arg::Read(b.view.clone()));
-        args.push(Arg::Write(out));
+        let mut args = Vec::with_capacity(17);
+        args.push(Arg::Read(a.read(&extents)));
+        args.push(Arg::Read(b.read(&extents)));
+        args.push(Arg::Write(match product(&extents) {
+            Some(all) => out.touching(all),
+            None => out,
+        }));
         args.extend(extents.into_iter().map(Arg::Int));
         args.extend(a.args());
         args.extend(b.args());
@@ -106,9 +156,14 @@ impl Emitter {
     /// Launches an operation from one operand to another: [`super::ADD_IN_PLACE`] and its like, and
     /// [`super::COPY`].
     pub fn onto(&mut self, builtin: Builtin, extents: [Index; 4], from: Strided, to: Strided) {
-        let mut args = Vec::with_capacity(2 + 4 + 5 + 5);
-        args.push(Arg::Read(from.view.clone()));
-        args.push(Arg::Write(to.view.clone()));
+        let mut args = Vec::with_capacity(16);
+        args.push(Arg::Read(from.read(&extents)));
+        let is_updated = builtin != super::COPY;
+        args.push(Arg::Write(match to.touched(&extents) {
+            Some(touched) if is_updated => to.view.clone().updating(touched),
+            Some(touched) => to.view.clone().touching(touched),
+            None => to.view.clone(),
+        }));
         args.extend(extents.into_iter().map(Arg::Int));
         args.extend(from.args());
         args.extend(to.args());
@@ -117,14 +172,22 @@ impl Emitter {
 
     /// Launches an operation on `count` elements in place.
     pub fn in_place(&mut self, builtin: Builtin, x: View, count: Index) {
+        let x = x.updating(count.clone());
         self.launch(builtin, vec![Arg::Write(x), Arg::Int(count)]);
     }
 
     /// Launches a reduction: extents are outer, first, kept, last.
     pub fn reduce(&mut self, builtin: Builtin, x: View, out: View, extents: [Index; 4]) {
-        let mut args = Vec::with_capacity(2 + 4);
-        args.push(Arg::Read(x));
-        args.push(Arg::Write(out));
+        let [outer, _, kept, _] = &extents;
+        let mut args = Vec::with_capacity(6);
+        args.push(Arg::Read(match product(&extents) {
+            Some(all) => x.touching(all),
+            None => x,
+        }));
+        args.push(Arg::Write(match outer.clone().product(kept.clone()) {
+            Some(sums) => out.touching(sums),
+            None => out,
+        }));
         args.extend(extents.into_iter().map(Arg::Int));
         self.launch(builtin, args);
     }

@@ -27,7 +27,7 @@ pub const RING_WINDOW: Builtin = Builtin {
 /// Rows of f64 where an index matches: `out[b, :] = x[b, :]` if `index[b] == wanted`.
 ///
 /// Arguments: `x` (batch, row), `index` (batch; i64), `out` (batch, row; written where it matches),
-/// wanted, row.
+/// wanted, row, batch.
 pub const SELECT_ROWS: Builtin = Builtin {
     name: "ops.select_rows",
     function: select_rows,
@@ -36,7 +36,7 @@ pub const SELECT_ROWS: Builtin = Builtin {
 /// Rows of f32 to where an index says: `out[index[b] + shift, b, :] = x[b, :]`.
 ///
 /// Arguments: `x` (batch, row), `index` (batch; i64), `out` (slots, batch, row; written where an index
-/// points), shift, row.
+/// points), shift, row, batch.
 pub const SCATTER_ROWS: Builtin = Builtin {
     name: "ops.scatter_rows",
     function: scatter_rows,
@@ -129,9 +129,9 @@ impl Window {
 
 fn select_rows(call: &mut Call<'_>) {
     let (x, index, out) = (call.read_f64(0), call.read_i64(1), call.write_f64(2));
-    let (wanted, row) = (call.int(3), call.size(4));
+    let (wanted, row, batch) = (call.int(3), call.size(4), call.size(5));
     let rows = x.chunks_exact(row).zip(out.chunks_exact_mut(row));
-    for (&index, (x, out)) in index.iter().zip(rows) {
+    for (&index, (x, out)) in index[..batch].iter().zip(rows) {
         if index == wanted {
             out.copy_from_slice(x);
         }
@@ -140,9 +140,8 @@ fn select_rows(call: &mut Call<'_>) {
 
 fn scatter_rows(call: &mut Call<'_>) {
     let (x, index, out) = (call.read(0), call.read_i64(1), call.write(2));
-    let (shift, row) = (call.int(3), call.size(4));
-    let batch = index.len();
-    for (sequence, (&index, x)) in index.iter().zip(x.chunks_exact(row)).enumerate() {
+    let (shift, row, batch) = (call.int(3), call.size(4), call.size(5));
+    for (sequence, (&index, x)) in index[..batch].iter().zip(x.chunks_exact(row)).enumerate() {
         let slot = (index + shift) as usize;
         out[(slot * batch + sequence) * row..][..row].copy_from_slice(x);
     }

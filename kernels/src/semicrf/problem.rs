@@ -72,7 +72,7 @@ impl Problem for SemiCrfProblem {
         target: &Target,
     ) -> Result<Program, Refusal> {
         match backend {
-            "streaming" => streaming::program(&self.sizes, phase, target),
+            "streaming" => Ok(streaming::program(&self.sizes, phase, target)),
             "fused" => compiled::program(&self.sizes, phase, canonical, target, Keep::Rows),
             "fused_checkpointing" => {
                 compiled::program(&self.sizes, phase, canonical, target, Keep::Checkpoints)

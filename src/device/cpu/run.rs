@@ -294,11 +294,7 @@ mod tests {
             name: "test.add",
             function: add,
         }));
-        let view = |base| View {
-            buffer: BufferId(0),
-            offset: Index::affine(base, 0, 1),
-            len: 1,
-        };
+        let view = |base| View::new(BufferId(0), Index::affine(base, 0, 1), 1);
         let args = vec![
             Arg::Read(view(0)),
             Arg::Write(view(distance)),

@@ -143,12 +143,14 @@ impl Scan {
     /// The gradient of each sequence's last states to where they are; zeros elsewhere.
     fn scatter_last(&mut self, from: View, to: BufferId) {
         self.emit.fill(self.emit.all(to), 0.0);
+        let states = self.states();
         let args = vec![
             Arg::Read(from),
             Arg::Read(self.emit.all(self.buffers.lengths)),
-            Arg::Write(self.emit.all(to)),
+            Arg::Write(self.emit.all(to).touching(states.into())),
             Arg::Int(Index::fixed(-(self.shortest() as i64))),
             Arg::Int(self.sizes.c.into()),
+            Arg::Int(self.sizes.b.into()),
         ];
         self.emit.launch(ops::SCATTER_ROWS, args);
     }
@@ -156,11 +158,7 @@ impl Scan {
     /// Gradients of the scores of a position, and of the states before it.
     fn step_back(&mut self, position: Position, states: &StateGradients) {
         let len = self.states();
-        let of_states = |buffer| View {
-            buffer,
-            offset: position.boundary(len, 0),
-            len,
-        };
+        let of_states = |buffer| View::new(buffer, position.boundary(len, 0), len);
         let plane = self.emit.all(self.buffers.edges).len;
         let gradients = self.gradients(
             of_states(states.weights),

@@ -20,15 +20,12 @@ pub(super) struct Slot {
 impl Slot {
     /// The tensor of a position.
     pub(super) fn at(self, position: Position) -> View {
-        View {
-            buffer: self.buffer,
-            offset: if self.saved {
-                position.newest(self.len, 0)
-            } else {
-                Index::fixed(0)
-            },
-            len: self.len,
-        }
+        let offset = if self.saved {
+            position.newest(self.len, 0)
+        } else {
+            Index::fixed(0)
+        };
+        View::new(self.buffer, offset, self.len)
     }
 }
 

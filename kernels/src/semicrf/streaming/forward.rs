@@ -185,9 +185,10 @@ impl Scan {
         let Sizes { b, c, .. } = self.sizes;
         let slots = self.buffers.slots;
         let window = self.emit.all(component.window);
+        let all = position.durations(b * c);
         let args = vec![
-            Arg::Read(self.emit.all(component.state)),
-            Arg::Write(window.clone()),
+            Arg::Read(self.emit.all(component.state).touching(all.clone())),
+            Arg::Write(window.clone().touching(all)),
             Arg::Int(slots.into()),
             Arg::Int(position.slot(0, slots, 1)),
             Arg::Int(b.into()),
@@ -206,10 +207,11 @@ impl Scan {
         let extents = [b.clone(), 1.into(), 1.into(), inner.clone()];
         self.emit
             .reduce(ops::AMAX_F64, x.clone(), reference.clone(), extents);
+        let all = inner.clone().times(self.sizes.b as i64);
         let args = vec![
-            Arg::Read(x),
+            Arg::Read(x.touching(all.clone())),
             Arg::Read(reference),
-            Arg::Write(out),
+            Arg::Write(out.touching(all)),
             Arg::Int(b),
             Arg::Int(inner),
         ];
@@ -219,11 +221,8 @@ impl Scan {
     /// The sums of a position are the states of its boundary; of sequences that end here, the last.
     fn store_states(&mut self, position: Position, component: &Component) {
         let states = self.states();
-        let state = View {
-            buffer: component.state,
-            offset: position.slot(1, self.buffers.slots, states),
-            len: states,
-        };
+        let offset = position.slot(1, self.buffers.slots, states);
+        let state = View::new(component.state, offset, states);
         let args = vec![
             Arg::Read(component.sum.at(position)),
             Arg::Read(self.emit.all(component.reference)),
@@ -240,14 +239,16 @@ impl Scan {
         1 - self.sizes.end(1)
     }
 
-    /// Keeps the states of the sequences of length `wanted`.
+    /// Keeps the states of the sequences of length `wanted`. What it touches of states is not counted: that
+    /// is one row of each sequence in the whole pass, where the data says.
     fn select_last(&mut self, component: &Component, state: View, wanted: Index) {
         let args = vec![
-            Arg::Read(state),
+            Arg::Read(state.touching(0.into())),
             Arg::Read(self.emit.all(self.buffers.lengths)),
-            Arg::Write(self.emit.all(component.last)),
+            Arg::Write(self.emit.all(component.last).touching(0.into())),
             Arg::Int(wanted),
             Arg::Int(self.sizes.c.into()),
+            Arg::Int(self.sizes.b.into()),
         ];
         self.emit.launch(ops::SELECT_ROWS, args);
     }

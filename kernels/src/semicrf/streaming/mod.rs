@@ -27,20 +27,12 @@ mod backward;
 use super::sizes::Sizes;
 use crate::Program;
 use crate::ops::emit::Emitter;
-use crate::workload::{Phase, Refusal, Target};
+use crate::workload::{Phase, Target};
 use buffers::Buffers;
 
 /// The program of `phase`.
-///
-/// # Errors
-/// [`Refusal::Unavailable`] on a GPU: the operations are functions of the host.
-pub fn program(sizes: &Sizes, phase: Phase, target: &Target) -> Result<Program, Refusal> {
-    if *target != Target::Cpu {
-        return Err(Refusal::Unavailable(
-            "`streaming` runs on a CPU only: its operations are functions of the host".to_owned(),
-        ));
-    }
-    let mut scan = Scan::new(sizes, phase);
+pub fn program(sizes: &Sizes, phase: Phase, target: &Target) -> Program {
+    let mut scan = Scan::new(sizes, phase, target);
     scan.forward();
     if phase == Phase::Backward {
         scan.emit.end_prologue();
@@ -48,7 +40,7 @@ pub fn program(sizes: &Sizes, phase: Phase, target: &Target) -> Result<Program, 
     if phase.has_gradients() {
         scan.backward();
     }
-    Ok(scan.emit.finish())
+    scan.emit.finish()
 }
 
 /// A program that is being written.
@@ -59,8 +51,8 @@ struct Scan {
 }
 
 impl Scan {
-    fn new(sizes: &Sizes, phase: Phase) -> Self {
-        let mut emit = Emitter::default();
+    fn new(sizes: &Sizes, phase: Phase, target: &Target) -> Self {
+        let mut emit = Emitter::new(target);
         let buffers = Buffers::new(sizes, phase, &mut emit);
         Scan {
             sizes: *sizes,

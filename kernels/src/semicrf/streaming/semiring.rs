@@ -88,10 +88,11 @@ impl Scan {
     /// Sums terms in the semiring.
     pub(super) fn sum(&mut self, terms: &Terms) {
         if let Some(index) = &terms.index {
+            let sums = Index::from(terms.outer * terms.kept);
             let mut args = vec![
-                Arg::Read(terms.weights.clone()),
-                Arg::Write(terms.sums.clone()),
-                Arg::Write(index.clone()),
+                Arg::Read(terms.weights.clone().touching(terms.count())),
+                Arg::Write(terms.sums.clone().touching(sums.clone())),
+                Arg::Write(index.clone().touching(sums)),
             ];
             args.extend(terms.extents().map(Arg::Int));
             self.emit.launch(ops::ARGMAX, args);
@@ -147,8 +148,8 @@ impl Scan {
         emit.launch(
             ops::EXP,
             vec![
-                Arg::Read(log_p.clone()),
-                Arg::Write(p.clone()),
+                Arg::Read(log_p.clone().touching(terms.count())),
+                Arg::Write(p.clone().touching(terms.count())),
                 Arg::Int(terms.count()),
             ],
         );
@@ -172,10 +173,11 @@ impl Scan {
     /// Gradients of terms from those of their sums.
     pub(super) fn sum_backward(&mut self, terms: &Terms, gradients: &Gradients) {
         if let Some(index) = &terms.index {
+            let sums = Index::from(terms.outer * terms.kept);
             let mut args = vec![
-                Arg::Read(gradients.sums.clone()),
-                Arg::Read(index.clone()),
-                Arg::Write(gradients.weights.clone()),
+                Arg::Read(gradients.sums.clone().touching(sums.clone())),
+                Arg::Read(index.clone().touching(sums)),
+                Arg::Write(gradients.weights.clone().touching(terms.count())),
             ];
             args.extend(terms.extents().map(Arg::Int));
             self.emit.launch(ops::SCATTER_INDEX, args);
@@ -245,10 +247,6 @@ impl Scan {
 
     /// The first `len` elements of a buffer.
     pub(super) fn part(&self, buffer: BufferId, len: usize) -> View {
-        View {
-            buffer,
-            offset: Index::fixed(0),
-            len,
-        }
+        View::new(buffer, Index::fixed(0), len)
     }
 }

@@ -1,0 +1,85 @@
+//! What a plan will cost: rough guesses for progress, budgets and the spread over devices. Nothing
+//! else depends on them.
+
+use sweeper_kernels::program::Totals;
+use sweeper_kernels::workload::ORACLE_OPERATIONS_PER_SECOND;
+
+use super::{Plan, Planned};
+use crate::device::DeviceKind;
+use crate::manifest::settings::Stopping;
+
+/// What a device's time goes into.
+struct Rates {
+    /// Time of a launch that has nothing to do.
+    launch_ns: f64,
+    bytes_per_ns: f64,
+    flops_per_ns: f64,
+}
+
+/// One core with vectors; fitted to the paper's sweep, in which half of the points are within a factor
+/// of two.
+const CPU: Rates = Rates {
+    launch_ns: 250.0,
+    bytes_per_ns: 12.0,
+    flops_per_ns: 2.5,
+};
+
+/// A large GPU that a single small program does not fill.
+const GPU: Rates = Rates {
+    launch_ns: 2500.0,
+    bytes_per_ns: 1000.0,
+    flops_per_ns: 1000.0,
+};
+
+/// Warm-up of a point, however small it is.
+const WARMUP_NS: f64 = 10e6;
+/// Runs beside the samples: to check, to choose a batch, to warm up.
+const OTHER_RUNS: f64 = 6.0;
+/// Poisoning memory, reading results and digesting them, for each byte of a program.
+const CHECK_NS_PER_BYTE: f64 = 1.5;
+
+/// A guess at one iteration's time, in nanoseconds.
+pub(super) fn iteration_ns(kind: DeviceKind, totals: &Totals, flops: f64) -> f64 {
+    let rates = match kind {
+        DeviceKind::Cpu | DeviceKind::Null => CPU,
+        DeviceKind::Cuda => GPU,
+    };
+    let moved = (totals.read_bytes + totals.written_bytes) as f64;
+    totals.launches as f64 * rates.launch_ns
+        + moved / rates.bytes_per_ns
+        + flops / rates.flops_per_ns
+}
+
+impl Plan<'_> {
+    /// A guess at the time that measuring everything takes, in nanoseconds, on one device and with
+    /// `threads` threads for the oracle. Compiling is not in it.
+    pub fn guess_ns(&self, threads: usize) -> f64 {
+        let measure = &self.manifest().measure;
+        let samples = match measure.stopping {
+            Stopping::Repeats(repeats) => f64::from(repeats),
+            Stopping::Adaptive { min_samples, .. } => f64::from(min_samples),
+        };
+        let point_ns = |point: &Planned| match point.refusal {
+            Some(_) => 0.0,
+            None => {
+                WARMUP_NS
+                    + (samples + OTHER_RUNS) * point.guess_ns
+                    + CHECK_NS_PER_BYTE * point.memory_bytes as f64
+            }
+        };
+        let points: f64 = self.points.iter().map(point_ns).sum();
+        let limit = self.manifest().limits.oracle_time.as_secs_f64() * 1e9;
+        let oracle_ns = |operations: f64| {
+            (operations / ORACLE_OPERATIONS_PER_SECOND / threads.max(1) as f64 * 1e9).min(limit)
+        };
+        let oracles: f64 = match measure.verify && self.device.kind != DeviceKind::Null {
+            true => self
+                .blocks
+                .iter()
+                .map(|block| oracle_ns(block.oracle_operations))
+                .sum(),
+            false => 0.0,
+        };
+        points + oracles
+    }
+}
