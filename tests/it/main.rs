@@ -6,7 +6,9 @@ mod support;
 mod place;
 /// Manifests: what is read, what is refused, and how errors look.
 mod manifest;
-/// Conformance of the semi-CRF kernels on the CPU device.
+/// CUDA kernels on the CPU.
+mod shim;
+/// Conformance of the semi-CRF kernels: those for CPUs, and those for GPUs on the CPU.
 mod semicrf;
 /// Grids: which points a manifest has, and in which order.
 mod grid;

@@ -1,4 +1,5 @@
-//! Conformance: the compiled backends of `semicrf` against the f64 oracle, on the CPU device.
+//! Conformance: the compiled backends of `semicrf` against the f64 oracle, on the CPU device and, as CUDA
+//! kernels, on the shim.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -13,11 +14,23 @@ use sweeper_kernels::{
     CanonicalShape, Dtype, Parameters, Phase, Problem, Target, Tensor, Tensors, Value, registry,
 };
 
+use crate::shim::{self, Mode};
+
 mod bounds;
+mod cuda;
 mod options;
 mod ranges;
 
 const BACKENDS: [&str; 2] = ["fused", "fused_checkpointing"];
+
+/// Where kernels run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Those in C, on the CPU device.
+    Cpu,
+    /// Those for CUDA, on the shim.
+    Shim(Mode),
+}
 
 /// A problem with its inputs and the right answer.
 struct Case {
@@ -77,27 +90,50 @@ impl Case {
             .unwrap()
     }
 
-    /// Checks one phase of one backend, and that a second run gives the same bits.
-    fn conforms(&self, backend: &str, phase: Phase, canonical: &CanonicalShape) {
-        let outputs = self.outputs(backend, phase, canonical);
+    /// The same on the shim, as kernels for a GPU.
+    fn outputs_on_shim(
+        &self,
+        backend: &str,
+        phase: Phase,
+        canonical: &CanonicalShape,
+        mode: Mode,
+    ) -> Tensors {
+        let target = Target::Cuda {
+            arch: "sm_90".to_owned(),
+        };
+        let program = self
+            .problem
+            .program(backend, phase, canonical, &target)
+            .unwrap();
+        shim::run(&program, &self.inputs, &self.problem.outputs(phase), mode)
+    }
+
+    /// Checks one phase of one backend, and on the CPU that a second run gives the same bits.
+    fn conforms(&self, place: Place, backend: &str, phase: Phase, canonical: &CanonicalShape) {
+        let outputs = match place {
+            Place::Cpu => self.outputs(backend, phase, canonical),
+            Place::Shim(mode) => self.outputs_on_shim(backend, phase, canonical, mode),
+        };
         let check = self
             .problem
             .check(&self.inputs, &outputs, &self.expected, phase);
         assert!(
             check.passed(),
-            "{} {backend} {phase} {canonical}: {:#?}",
+            "{} {place:?} {backend} {phase} {canonical}: {:#?}",
             self.name,
             check.tensors
         );
-        assert_eq!(outputs, self.outputs(backend, phase, canonical));
+        if place == Place::Cpu {
+            assert_eq!(outputs, self.outputs(backend, phase, canonical));
+        }
     }
 
     /// Both backends, kernels for a canonical shape and for any shape.
-    fn conforms_everywhere(&self) {
+    fn conforms_everywhere(&self, place: Place) {
         let bounded = CanonicalShape::new([("C".to_owned(), 32)]);
         for backend in BACKENDS {
             for canonical in [&CanonicalShape::default(), &bounded] {
-                self.conforms(backend, Phase::Both, canonical);
+                self.conforms(place, backend, Phase::Both, canonical);
             }
         }
     }

@@ -11,3 +11,6 @@ pub const VECTOR_H: SourceFile = SourceFile::embedded("vector.h", include_str!("
 /// Exponential and logarithm of sixteen floats; includes `vector.h`.
 pub const ELEMENTARY_H: SourceFile =
     SourceFile::embedded("elementary.h", include_str!("elementary.h"));
+
+/// What CUDA kernels need beside the language; they have no other headers.
+pub const CUDA_H: SourceFile = SourceFile::embedded("cuda.h", include_str!("cuda.h"));

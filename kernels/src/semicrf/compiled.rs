@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use super::cuda;
 use super::sizes::{Semiring, Sizes};
 use crate::common::{CPU_H, ELEMENTARY_H, VECTOR_H};
 use crate::program::{
@@ -65,7 +66,7 @@ static REDUCE: [SourceFile; 2] = [
 /// The program of one phase.
 ///
 /// # Errors
-/// [`Refusal::Unavailable`] on a GPU: these kernels are C.
+/// A [`Refusal`] where a GPU has no room.
 pub fn program(
     sizes: &Sizes,
     phase: Phase,
@@ -73,10 +74,8 @@ pub fn program(
     target: &Target,
     keep: Keep,
 ) -> Result<Program, Refusal> {
-    if *target != Target::Cpu {
-        return Err(Refusal::Unavailable(
-            "the fused kernels are written for a CPU only".to_owned(),
-        ));
+    if let Target::Cuda { arch } = target {
+        return cuda::program(sizes, phase, canonical, arch, keep);
     }
     let mut builder = Builder::new(sizes, canonical, phase, keep);
     let forward = builder.forward();

@@ -3,7 +3,8 @@
 //! Reading order: [`sizes`] holds one problem's numbers and words, [`problem`] is the contract,
 //! [`generate`] makes inputs, [`oracle`] is the right answer and [`judge`] compares with it. Each
 //! other module is a backend: [`streaming`] goes operation by operation, [`reference`](mod@reference) is the fused
-//! algorithm in Rust, `compiled` turns the C sources in this folder into programs.
+//! algorithm in Rust, `compiled` turns the C sources in this folder into programs, and
+//! `cuda` does it for NVIDIA GPUs.
 
 pub mod sizes;
 pub mod problem;
@@ -11,6 +12,7 @@ pub mod generate;
 pub mod oracle;
 pub mod judge;
 pub mod compiled;
+mod cuda;
 pub mod streaming;
 pub mod reference;
 pub mod floor;

@@ -9,7 +9,7 @@ pub(super) const FORMS: [&str; 3] = [
 ];
 pub(super) const SEMIRINGS: [&str; 3] = ["semiring=log", "semiring=max", "semiring=entropy"];
 
-fn all_options() -> Vec<String> {
+fn combinations() -> Vec<String> {
     let mut all = Vec::new();
     for form in FORMS {
         for semiring in SEMIRINGS {
@@ -25,19 +25,27 @@ fn all_options() -> Vec<String> {
 
 #[test]
 fn all_options_conform() {
-    for options in all_options() {
-        case([70, 9, 5, 3], &options).conforms_everywhere();
+    all_options(Place::Cpu);
+}
+
+pub(super) fn all_options(place: Place) {
+    for options in combinations() {
+        case([70, 9, 5, 3], &options).conforms_everywhere(place);
     }
 }
 
 #[test]
 fn all_phases_conform() {
+    all_phases(Place::Cpu);
+}
+
+pub(super) fn all_phases(place: Place) {
     for form in FORMS {
         for semiring in SEMIRINGS {
             let case = case([40, 6, 4, 2], &format!("{form} {semiring}"));
             for backend in BACKENDS {
                 for phase in Phase::ALL {
-                    case.conforms(backend, phase, &CanonicalShape::default());
+                    case.conforms(place, backend, phase, &CanonicalShape::default());
                 }
             }
         }
@@ -46,6 +54,10 @@ fn all_phases_conform() {
 
 #[test]
 fn sizes_at_the_edges_conform() {
+    sizes_at_the_edges(Place::Cpu);
+}
+
+pub(super) fn sizes_at_the_edges(place: Place) {
     // One duration, durations longer than the sequence, one label, one sequence, two positions,
     // labels that divide a vector, fill one, or take several.
     let sizes = [
@@ -70,7 +82,7 @@ fn sizes_at_the_edges_conform() {
             for semiring in SEMIRINGS {
                 for durations in ["1..K-1", "1..K"] {
                     let options = format!("{form} {semiring} durations={durations} lengths=random");
-                    case(sizes, &options).conforms_everywhere();
+                    case(sizes, &options).conforms_everywhere(place);
                 }
             }
         }
@@ -90,23 +102,32 @@ fn checkpoints_change_no_bit() {
 
 #[test]
 fn the_shortest_sequences_conform() {
+    the_shortest_sequences(Place::Cpu);
+}
+
+pub(super) fn the_shortest_sequences(place: Place) {
     for form in FORMS {
         for semiring in SEMIRINGS {
             let problem = problem([12, 4, 3, 4], &format!("{form} {semiring}"));
             let mut inputs = problem.generate(&InputKey([42; 32]));
             inputs.insert("lengths".to_owned(), Tensor::i64([4], vec![1, 2, 12, 11]));
-            with_inputs(problem, inputs, format!("{form} {semiring}")).conforms_everywhere();
+            with_inputs(problem, inputs, format!("{form} {semiring}")).conforms_everywhere(place);
         }
     }
 }
 
 #[test]
 fn the_largest_point_of_the_paper_conforms() {
+    the_largest_point_of_the_paper(Place::Cpu);
+}
+
+pub(super) fn the_largest_point_of_the_paper(place: Place) {
     for form in FORMS {
         for semiring in SEMIRINGS {
             let case = case([1024, 24, 12, 2], &format!("{form} {semiring}"));
-            case.conforms("fused", Phase::Both, &CanonicalShape::default());
+            case.conforms(place, "fused", Phase::Both, &CanonicalShape::default());
             case.conforms(
+                place,
                 "fused_checkpointing",
                 Phase::Both,
                 &CanonicalShape::default(),

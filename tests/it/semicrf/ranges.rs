@@ -59,10 +59,10 @@ fn materialized(case: &Case, [t, k, c, b]: [usize; 4], options: &str) -> Case {
     with_inputs(problem, inputs.into(), format!("{form} {t},{k},{c},{b}"))
 }
 
-fn conforms_in_both_forms(case: &Case, sizes: [i64; 4], options: &str) {
-    case.conforms_everywhere();
+fn conforms_in_both_forms(place: Place, case: &Case, sizes: [i64; 4], options: &str) {
+    case.conforms_everywhere(place);
     if !options.contains("per_duration") {
-        materialized(case, sizes.map(|size| size as usize), options).conforms_everywhere();
+        materialized(case, sizes.map(|size| size as usize), options).conforms_everywhere(place);
     }
 }
 
@@ -105,15 +105,23 @@ fn scale_scores(inputs: &mut Tensors, factor: f32) {
 
 #[test]
 fn without_self_transitions() {
+    no_self_transitions(Place::Cpu);
+}
+
+pub(super) fn no_self_transitions(place: Place) {
     let sizes = [90, 8, 5, 2];
     for_all(|options| {
         let case = changed(sizes, options, |inputs| forbid_self_transitions(inputs, 5));
-        conforms_in_both_forms(&case, sizes, options);
+        conforms_in_both_forms(place, &case, sizes, options);
     });
 }
 
 #[test]
 fn forbidden_durations_and_labels() {
+    some_durations_and_labels(Place::Cpu);
+}
+
+pub(super) fn some_durations_and_labels(place: Place) {
     let sizes = [90, 9, 4, 2];
     for_all(|options| {
         let case = changed(sizes, options, |inputs| {
@@ -126,12 +134,16 @@ fn forbidden_durations_and_labels() {
                 if allowed { score } else { FORBIDDEN }
             });
         });
-        conforms_in_both_forms(&case, sizes, options);
+        conforms_in_both_forms(place, &case, sizes, options);
     });
 }
 
 #[test]
 fn a_ring_with_a_minimum_duration() {
+    ring(Place::Cpu);
+}
+
+pub(super) fn ring(place: Place) {
     // Some boundaries can't be reached at all, and the only source of a label may lie far below the
     // best one.
     let sizes = [240, 24, 6, 2];
@@ -143,22 +155,30 @@ fn a_ring_with_a_minimum_duration() {
                 forbid_short_segments(inputs, 6, 20);
                 scale_scores(inputs, factor);
             });
-            conforms_in_both_forms(&case, sizes, options);
+            conforms_in_both_forms(place, &case, sizes, options);
         }
     });
 }
 
 #[test]
 fn large_scores() {
+    scores_times_20(Place::Cpu);
+}
+
+pub(super) fn scores_times_20(place: Place) {
     let sizes = [120, 12, 6, 2];
     for_all(|options| {
         let case = changed(sizes, options, |inputs| scale_scores(inputs, 20.0));
-        conforms_in_both_forms(&case, sizes, options);
+        conforms_in_both_forms(place, &case, sizes, options);
     });
 }
 
 #[test]
 fn a_window_that_spans_hundreds_of_nats() {
+    wide_window(Place::Cpu);
+}
+
+pub(super) fn wide_window(place: Place) {
     // The labels drift apart by 12 nats a position, and back.
     let sizes = [160, 16, 4, 2];
     for_all(|options| {
@@ -169,32 +189,40 @@ fn a_window_that_spans_hundreds_of_nats() {
                 score + drift * (label as f32 - 1.5)
             });
         });
-        conforms_in_both_forms(&case, sizes, options);
+        conforms_in_both_forms(place, &case, sizes, options);
     });
 }
 
 #[test]
 fn long_sequences_keep_their_precision() {
+    long_sequences(Place::Cpu);
+}
+
+pub(super) fn long_sequences(place: Place) {
     for semiring in ["log", "max", "entropy"] {
         let options = format!("potentials=decomposed semiring={semiring}");
         let sizes = [10_000, 100, 3, 1];
-        case(sizes, &options).conforms_everywhere();
+        case(sizes, &options).conforms_everywhere(place);
         let ring = changed(sizes, &options, |inputs| {
             allow_ring_only(inputs, 3);
             forbid_short_segments(inputs, 3, 20);
         });
         for backend in BACKENDS {
-            ring.conforms(backend, Phase::Both, &CanonicalShape::default());
+            ring.conforms(place, backend, Phase::Both, &CanonicalShape::default());
         }
     }
 }
 
 #[test]
 fn long_materialized_sequences_keep_their_precision() {
+    long_materialized_sequences(Place::Cpu);
+}
+
+pub(super) fn long_materialized_sequences(place: Place) {
     for semiring in ["log", "max", "entropy"] {
         let case = case([10_000, 20, 3, 1], &format!("semiring={semiring}"));
         for backend in BACKENDS {
-            case.conforms(backend, Phase::Both, &CanonicalShape::default());
+            case.conforms(place, backend, Phase::Both, &CanonicalShape::default());
         }
     }
 }

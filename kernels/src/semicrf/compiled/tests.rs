@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::program::{Program, Role};
 use crate::semicrf::SemiCrf;
-use crate::workload::{CanonicalShape, Phase, Refusal, Target, Workload};
+use crate::workload::{CanonicalShape, Phase, Target, Workload};
 use crate::{Dtype, Parameters, Value};
 
 fn program(sizes: [i64; 4], words: &[(&str, &str)], backend: &str, phase: Phase) -> Program {
@@ -83,18 +83,4 @@ fn checkpoints_keep_less() {
     assert!(saved("fused_checkpointing", 4096) * 8 < saved("fused", 4096));
     let forward = program([4096, 16, 12, 1], &words, "fused", Phase::Forward);
     assert!(!forward.memory_by_role().contains_key(&Role::Saved));
-}
-
-#[test]
-fn a_gpu_is_refused() {
-    let parameters: Parameters = [("T", 8), ("K", 4), ("C", 3)].into_iter().collect();
-    let problem = SemiCrf.problem(&parameters, Dtype::F32).unwrap();
-    let target = Target::Cuda {
-        arch: "sm_90".to_owned(),
-    };
-    let shape = CanonicalShape::default();
-    for backend in ["fused", "fused_checkpointing"] {
-        let refusal = problem.program(backend, Phase::Forward, &shape, &target);
-        assert!(matches!(refusal, Err(Refusal::Unavailable(_))));
-    }
 }

@@ -1,0 +1,58 @@
+// What every CUDA kernel needs and the compiler does not know by itself, without any header.
+//
+// Kernels also run on a CPU, in tests: there a file of the tests defines the same names, and
+// SWEEPER_SHIM. No other file may ask for it.
+#ifndef SWEEPER_CUDA_H
+#define SWEEPER_CUDA_H
+
+#ifdef SWEEPER_SHIM
+#include "shim.h"
+#else
+
+#define DEVICE static __device__ __forceinline__
+#define METHOD __device__ __forceinline__
+// For what is rare: keeps registers and instructions of the common path to itself.
+#define DEVICE_APART static __device__ __noinline__
+#define KERNEL(name, most_threads) extern "C" __global__ void __launch_bounds__(most_threads) name
+#define SHARED(name) extern __shared__ __align__(16) float name[]
+
+typedef long long int64;
+
+// 2^x, 2 units in the last place; less than the least normal number is 0.
+DEVICE float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// log2(x), to 2^-22.
+DEVICE float log2_fast(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+DEVICE int warp_max(int x) { return __reduce_max_sync(0xffffffffu, x); }
+
+// A barrier of `threads` threads of the block; barrier 0 is __syncthreads.
+DEVICE void sync_some(int barrier, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+// Copies up to 16 bytes, the rest is zero, some time before `copies_wait`.
+DEVICE void copy_16(float *shared, const float *global, int bytes) {
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
+}
+DEVICE void copy_4(float *shared, const float *global) {
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(global) : "memory");
+}
+// Copies so far are a group; all but the last GROUPS groups of this thread have arrived.
+DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int GROUPS> DEVICE void copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
+}
+
+#endif
+#endif

@@ -1,0 +1,254 @@
+//! Sizes of what the CUDA kernels share and keep. The sources name the functions here.
+
+use std::borrow::Cow;
+
+use crate::program::KernelSource;
+use crate::semicrf::sizes::{Semiring, Sizes};
+use crate::workload::{CanonicalShape, Refusal};
+
+/// Least room for labels.
+const LEAST_WIDTH: usize = 16;
+/// Most: the threads of a block.
+const MOST_WIDTH: usize = 1024;
+/// `CHUNKS` and `FIRST_BLOCKS` in edges.cuh.
+const CHUNKS: usize = 8;
+const FIRST_BLOCKS: usize = 16;
+/// `SCORES_AHEAD` in sequence.cuh.
+const SCORES_AHEAD: usize = 8;
+/// `THREADS` in gradients.cu; in edge_gradients.cu twice that.
+const GRADIENT_THREADS: usize = 128;
+/// `TILE` in gradients.cu.
+const TILE: usize = 64;
+/// Cells move to global memory if they and what belongs to them are larger, in bytes.
+const MOST_SHARED_CELLS: usize = 96 << 10;
+
+pub(super) struct Layout {
+    sizes: Sizes,
+    /// Longest duration that fits into the longest sequence.
+    pub(super) longest: usize,
+    /// `WIDTH`: room for labels, a power of two.
+    width: usize,
+    /// What a block may share, in bytes.
+    most_shared: usize,
+}
+
+impl Layout {
+    pub(super) fn new(
+        sizes: &Sizes,
+        canonical: &CanonicalShape,
+        arch: &str,
+    ) -> Result<Self, Refusal> {
+        // Kernels come in a few widths. Without a bound on labels, the least that fits is taken.
+        let bound = canonical.bound("C").map(|bound| bound as usize);
+        let bound = bound.filter(|&bound| bound >= sizes.c);
+        let width = bound
+            .unwrap_or(sizes.c)
+            .next_power_of_two()
+            .max(LEAST_WIDTH);
+        if width > MOST_WIDTH {
+            return Err(Refusal::Unavailable(format!(
+                "a block has {MOST_WIDTH} threads, one a label: not {width}"
+            )));
+        }
+        let digits = arch.trim_start_matches("sm_");
+        let most_shared = match digits.trim_end_matches(|letter: char| !letter.is_ascii_digit()) {
+            "80" | "87" => 163 << 10,
+            "90" | "100" | "101" | "103" | "110" => 227 << 10,
+            _ => 99 << 10,
+        };
+        Ok(Layout {
+            sizes: *sizes,
+            longest: sizes.longest().min(sizes.last_end()).max(1),
+            width,
+            most_shared,
+        })
+    }
+
+    fn has_entropy(&self) -> bool {
+        self.sizes.semiring == Semiring::Entropy
+    }
+
+    /// True if edges depend on the duration and both labels: `IS_FULL`.
+    fn is_full(&self) -> bool {
+        !self.sizes.is_decomposed() || self.sizes.transition_per_duration
+    }
+
+    /// Threads that go from step to step: `CHAIN`.
+    fn chain(&self) -> usize {
+        self.width.max(32)
+    }
+
+    /// The macros of the kernels.
+    pub(super) fn defines(&self) -> Vec<(Cow<'static, str>, String)> {
+        let form = match (
+            self.sizes.is_decomposed(),
+            self.sizes.transition_per_duration,
+        ) {
+            (false, _) => "MATERIALIZED",
+            (true, false) => "FIXED",
+            (true, true) => "PER_DURATION",
+        };
+        let semiring = match self.sizes.semiring {
+            Semiring::Log => "LOG",
+            Semiring::Max => "MAX",
+            Semiring::Entropy => "ENTROPY",
+        };
+        vec![
+            KernelSource::define("FORM", form),
+            KernelSource::define("SEMIRING", semiring),
+            KernelSource::define("WIDTH", self.width),
+        ]
+    }
+
+    /// `PLANES` rows of labels.
+    pub(super) fn row_floats(&self) -> usize {
+        let sides = if self.is_full() { 1 } else { 2 };
+        self.sizes.c * sides * if self.has_entropy() { 2 } else { 1 }
+    }
+
+    /// Boundaries between checkpoints. A checkpoint holds K C cells, an interval C floats a boundary:
+    /// their sum is least at about sqrt(T K). Not less than the longest segment.
+    pub(super) fn interval(&self) -> usize {
+        let product = (self.sizes.last_end() * self.longest) as f64;
+        (product.sqrt().ceil() as usize).max(self.longest).max(2)
+    }
+
+    fn cell_floats(&self) -> usize {
+        self.longest * self.width * if self.has_entropy() { 4 } else { 2 }
+    }
+
+    /// Cells and biases of a block where they are not shared memory.
+    pub(super) fn global_cell_floats(&self) -> usize {
+        self.cell_floats() + self.bias_floats()
+    }
+
+    fn bias_floats(&self) -> usize {
+        if self.is_full() {
+            0
+        } else {
+            self.longest * self.width
+        }
+    }
+
+    /// True if cells fit into what a block shares.
+    pub(super) fn shares_cells(&self) -> bool {
+        4 * self.global_cell_floats() <= MOST_SHARED_CELLS.min(self.most_shared / 2)
+    }
+
+    /// `STATE_HEAD`, `STATE_ROWS` and the cells.
+    pub(super) fn state_floats(&self) -> usize {
+        4 + 3 * self.chain() + self.cell_floats()
+    }
+
+    /// `board_of` in state.cuh.
+    fn board_floats(&self) -> usize {
+        let (chain, full) = (self.chain(), self.is_full());
+        let entropy = usize::from(self.has_entropy());
+        let tables = usize::from(full && self.width <= 64);
+        let published = if full {
+            0
+        } else {
+            8 + 2 * entropy + SCORES_AHEAD
+        };
+        chain * (3 + 3 * entropy + published) + 4 + 4 + 64 + tables * 2 * self.width * self.width
+    }
+
+    /// Floats of a block of edges that is copied ahead of time: `Stage::pitch`.
+    fn pitch(&self) -> usize {
+        (self.sizes.c * self.sizes.c + 6) / 4 * 4
+    }
+
+    /// What a block shares but for chunks of edges.
+    fn fixed_shared_bytes(&self) -> usize {
+        let cells = if self.shares_cells() {
+            self.global_cell_floats()
+        } else {
+            0
+        };
+        4 * (self.board_floats() + cells)
+    }
+
+    /// Durations of a chunk of edges; 0 where edges are not copied ahead of time.
+    pub(super) fn chunk_durations(&self) -> usize {
+        if self.sizes.is_decomposed() || self.width > 32 {
+            return 0;
+        }
+        let used = self.fixed_shared_bytes() + 4 * FIRST_BLOCKS * self.pitch();
+        let room = self.most_shared.saturating_sub(used) / (4 * CHUNKS * self.pitch());
+        room.min(self.longest.saturating_sub(1).max(1))
+    }
+
+    pub(super) fn scan_shared_bytes(&self) -> u32 {
+        let chunk = self.chunk_durations();
+        let staged = match chunk {
+            0 => 0,
+            _ => 4 * self.pitch() * (FIRST_BLOCKS + CHUNKS * chunk),
+        };
+        (self.fixed_shared_bytes() + staged) as u32
+    }
+
+    /// The chain's threads, and helpers in whole rows of labels.
+    pub(super) fn scan_threads(&self) -> u32 {
+        let chain = self.chain();
+        let most = if self.width <= 64 { 512 } else { 1024 } - chain;
+        let durations = match self.chunk_durations() {
+            0 => self.longest - 1,
+            chunk => chunk,
+        };
+        let helpers = (durations * self.width)
+            .next_multiple_of(chain)
+            .clamp(chain, most.max(chain));
+        let helpers = if most == 0 {
+            0
+        } else {
+            helpers / chain * chain
+        };
+        (chain + helpers) as u32
+    }
+
+    /// Transition tables: 1, or one for each duration.
+    fn tables(&self) -> usize {
+        if self.sizes.transition_per_duration {
+            self.longest
+        } else {
+            1
+        }
+    }
+
+    /// Elements of transition and bias that a part holds.
+    pub(super) fn part_elements(&self) -> usize {
+        let Sizes { c, .. } = self.sizes;
+        let biases = if self.is_full() { 0 } else { self.longest * c };
+        self.tables() * c * c + biases
+    }
+
+    /// Boundaries of a part: whole tiles, and no more parts than keep a GPU busy.
+    pub(super) fn part_positions(&self, positions: usize) -> usize {
+        let parts = ((1 << 22) / self.part_elements().max(1)).clamp(1, 1024);
+        let chunk = (positions * self.sizes.b).div_ceil(parts);
+        chunk.next_multiple_of(TILE).max(TILE)
+    }
+
+    pub(super) fn gradient_threads(&self) -> usize {
+        if self.sizes.is_decomposed() {
+            GRADIENT_THREADS
+        } else {
+            2 * GRADIENT_THREADS
+        }
+    }
+
+    /// Rows (duration, destination) of a tile of edge_gradients.cu.
+    pub(super) fn gradient_rows(&self) -> usize {
+        (self.longest * self.sizes.c).min(2048)
+    }
+
+    /// Offsets of a tile, or a row of sources and a tile of rows; two floats each.
+    pub(super) fn gradient_shared_bytes(&self) -> u32 {
+        let pairs = if self.sizes.is_decomposed() {
+            2 * TILE + self.longest
+        } else {
+            self.sizes.c + self.gradient_rows()
+        };
+        (8 * pairs) as u32
+    }
+}

@@ -1,0 +1,69 @@
+// The memory that a block shares, and the state of a scan between launches.
+#ifndef SWEEPER_SEMICRF_STATE_CUH
+#define SWEEPER_SEMICRF_STATE_CUH
+
+#include "chain.cuh"
+
+// Steps after which exponents are made small again: whole numbers in f32 are exact to 2^22.
+constexpr int STEPS_OF_BASE = 4096;
+constexpr int CELL_FLOATS = sizeof(Cell) / sizeof(float);
+// A state: what the chain has in common, its rows, the cells. `state_floats` in cuda/layout.rs.
+constexpr int STATE_HEAD = 4, STATE_ROWS = 3;
+
+DEVICE float *carve(float *&free, int64 floats) {
+    float *part = free;
+    free += (floats + 3) / 4 * 4;
+    return part;
+}
+
+// In the order of `board_floats` in cuda/layout.rs.
+DEVICE Board board_of(float *&free) {
+    Board b;
+    b.linear = carve(free, CHAIN);
+    b.moments = carve(free, HAS_ENTROPY ? CHAIN : 0);
+    b.logs = carve(free, 2 * CHAIN);
+    b.entropies = carve(free, HAS_ENTROPY ? 2 * CHAIN : 0);
+    b.published = (Published *)carve(free, IS_FULL ? 0 : 8 * CHAIN);
+    b.published_entropies = carve(free, !IS_FULL && HAS_ENTROPY ? 2 * CHAIN : 0);
+    b.exponents = (int *)carve(free, 2);
+    b.entropy_wholes = carve(free, 2);
+    b.scratch = (int *)carve(free, 64);
+    b.table = carve(free, IS_TABLED && IS_FULL ? 2 * WIDTH * WIDTH : 0);
+    b.scores = carve(free, IS_FULL ? 0 : SCORES_AHEAD * CHAIN);
+    return b;
+}
+
+// By all threads, between barriers.
+DEVICE void save_state(const Sequence &s, float *state, const Chain &chain, const Cell *ring, int64 base) {
+    const int thread = threadIdx.x;
+    if (thread == 0) {
+        *(int64 *)state = base;
+        state[2] = __int_as_float(chain.exponent);
+        state[3] = chain.entropy_whole;
+    }
+    float *rows = state + STATE_HEAD;
+    if (thread < CHAIN) {
+        rows[thread] = chain.weight.local;
+        rows[CHAIN + thread] = __int_as_float(chain.weight.exponent);
+        rows[2 * CHAIN + thread] = chain.weight.entropy;
+    }
+    const float *from = (const float *)ring;
+    for (int i = thread; i < s.longest * WIDTH * CELL_FLOATS; i += blockDim.x) rows[STATE_ROWS * CHAIN + i] = from[i];
+}
+
+DEVICE void load_state(const Sequence &s, const float *state, Chain &chain, Cell *ring, int64 &base) {
+    const int thread = threadIdx.x;
+    base = *(const int64 *)state;
+    chain.exponent = __float_as_int(state[2]);
+    chain.entropy_whole = state[3];
+    const float *rows = state + STATE_HEAD;
+    if (thread < CHAIN) {
+        chain.weight.local = rows[thread];
+        chain.weight.exponent = __float_as_int(rows[CHAIN + thread]);
+        chain.weight.entropy = rows[2 * CHAIN + thread];
+    }
+    float *to = (float *)ring;
+    for (int i = thread; i < s.longest * WIDTH * CELL_FLOATS; i += blockDim.x) to[i] = rows[STATE_ROWS * CHAIN + i];
+}
+
+#endif

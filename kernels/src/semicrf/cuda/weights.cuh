@@ -1,0 +1,107 @@
+// Weights of segmentations, and sums of them, over any range.
+//
+// A weight is 2^(whole + part), where `whole` is a whole number: sums and differences of whole parts
+// are exact, so that a scan over 10,000 positions loses nothing to its growing values. For max, units
+// are nats and `part` is as good as it gets in f32; else they are bits. What is forbidden weighs -1e9
+// nats; what weighs less than 2^-1e6 counts as nothing.
+//
+// Compile-time words: SEMIRING, FORM, WIDTH (labels that there is room for, a power of two).
+#ifndef SWEEPER_SEMICRF_WEIGHTS_CUH
+#define SWEEPER_SEMICRF_WEIGHTS_CUH
+
+#include "cuda.h"
+
+#define LOG 0
+#define MAX 1
+#define ENTROPY 2
+#define MATERIALIZED 0
+#define FIXED 1
+#define PER_DURATION 2
+
+constexpr bool HAS_ENTROPY = SEMIRING == ENTROPY;
+constexpr bool IS_MAX = SEMIRING == MAX;
+constexpr float BITS_OF_NAT = 1.44269502f, BITS_OF_NAT_REST = 1.92596303e-8f;
+constexpr float UNITS = IS_MAX ? 1.0f : BITS_OF_NAT;  // of a nat
+constexpr float LN2 = 0.693147182f;
+constexpr float NOTHING = -1e9f;                   // the log weight of nothing
+constexpr float NEXT_TO_NOTHING = IS_MAX ? -5e8f : -1e6f;
+constexpr float EMPTY = -2097152.0f;               // whole part of an empty sum
+constexpr int NEVER = -(1 << 28);                  // exponent of no weight
+
+struct Split {
+    float whole, part;
+};
+
+// A score in units, as a whole number and what is left.
+DEVICE Split split(float nats) {
+    Split s;
+    const float units = nats * UNITS;
+    s.whole = rintf(units);
+    s.part = units - s.whole;
+    if (!IS_MAX) s.part += fmaf(nats, BITS_OF_NAT, -units) + nats * BITS_OF_NAT_REST;
+    return s;
+}
+
+// 2^e; 0 below the least normal number.
+DEVICE float power(int e) { return e < -126 ? 0.0f : __int_as_float((min(e, 127) + 127) << 23); }
+DEVICE int exponent_of(float x) { return (__float_as_int(x) >> 23) - 127; }
+// For whole numbers below 2^22.
+DEVICE int int_of(float whole) { return __float_as_int(whole + 12582912.0f) - 0x4b400000; }
+
+// A sum of weights: 2^whole * sum. Max: whole + sum. Entropy: `moment` is the sum of
+// weight / 2^whole * (h - ln(weight / 2^whole)), where the terms' h are relative to `entropy`.
+#if SEMIRING == ENTROPY
+struct alignas(16) Cell {
+    float whole, sum, entropy, moment;
+};
+#else
+struct alignas(8) Cell {
+    float whole, sum;
+};
+#endif
+
+// A term to add; `entropy_whole` and `entropy` for the entropy semiring alone.
+struct Term {
+    float whole, part, entropy_whole, entropy;
+};
+
+DEVICE void begin_cell(Cell &cell, Term x) {
+    const bool counts = x.part > NEXT_TO_NOTHING;
+    if (IS_MAX) {
+        cell.whole = x.whole;
+        cell.sum = x.part;
+        return;
+    }
+    const float by = rintf(x.part), d = x.part - by;
+    cell.whole = counts ? x.whole + by : EMPTY;
+    cell.sum = counts ? exp2_fast(d) : 0.0f;
+#if SEMIRING == ENTROPY
+    cell.entropy = x.entropy_whole;
+    cell.moment = counts ? cell.sum * (x.entropy - LN2 * d) : 0.0f;
+#endif
+}
+
+DEVICE void add_to_cell(Cell &cell, Term x) {
+    float d = (x.whole - cell.whole) + x.part;
+    if (IS_MAX) {
+        if (d > cell.sum) cell.whole = x.whole, cell.sum = x.part;
+        return;
+    }
+    if (d > 40.0f) {  // far above what is there: a new scale
+        const float by = rintf(d), down = exp2_fast(-by);
+        cell.whole += by;
+        d = (x.whole - cell.whole) + x.part;  // again, as the sum above has lost digits
+#if SEMIRING == ENTROPY
+        cell.moment = down > 0.0f ? down * (cell.moment + LN2 * by * cell.sum) : 0.0f;
+#endif
+        cell.sum *= down;
+    }
+    const float weight = exp2_fast(d);
+    cell.sum += weight;
+#if SEMIRING == ENTROPY
+    if (weight > 0.0f)
+        cell.moment += weight * ((x.entropy_whole - cell.entropy) + x.entropy - LN2 * d);
+#endif
+}
+
+#endif

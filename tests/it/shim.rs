@@ -1,0 +1,309 @@
+//! Runs programs for CUDA devices on the CPU: the same text, compiled by the system's C++ compiler
+//! against `shim/shim.h`, in a process of its own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Mutex, OnceLock};
+
+use sweeper_kernels::program::{Arg, Binding, KernelSource, Program, Step, View};
+use sweeper_kernels::tensor::Data;
+use sweeper_kernels::workload::TensorSpec;
+use sweeper_kernels::{Dtype, Tensor, Tensors};
+
+/// How kernels are compiled: as fast code, or with AddressSanitizer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Fast,
+    Sanitized,
+}
+
+impl Mode {
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Mode::Fast => &["-O2"],
+            Mode::Sanitized => &["-O1", "-g", "-fsanitize=address"],
+        }
+    }
+}
+
+/// True if there is a C++ compiler. Says so where there is none, and fails where one is required.
+#[expect(clippy::print_stderr, reason = "people should see what is skipped")]
+pub(crate) fn is_here() -> bool {
+    let found = Command::new("g++").arg("--version").output().is_ok();
+    if !found {
+        let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
+        assert!(
+            !required.split(',').any(|what| what == "cxx"),
+            "no g++, and SWEEPER_REQUIRE asks for it"
+        );
+        eprintln!("skipped: CUDA kernels on the CPU need g++ (apt-get install g++)");
+    }
+    found
+}
+
+/// Runs a program once: its prologue, then its steps. Results and scratch memory begin as NaN.
+pub(crate) fn run(
+    program: &Program,
+    inputs: &Tensors,
+    specs: &[TensorSpec],
+    mode: Mode,
+) -> Tensors {
+    let executable = executable(program, mode);
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("program"), folder.path().join("results"));
+    fs::write(&input, encode(program, inputs)).unwrap();
+    let ran = Command::new(&executable)
+        .args([&input, &output])
+        .env(
+            "ASAN_OPTIONS",
+            "detect_leaks=0:detect_stack_use_after_return=0",
+        )
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", text(&ran));
+    decode(program, specs, &fs::read(&output).unwrap())
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+/// Everything that is compiled, for as long as the tests run.
+struct Build {
+    folder: tempfile::TempDir,
+    /// Objects and executables, by what they are made from.
+    made: Mutex<BTreeMap<String, PathBuf>>,
+}
+
+fn build() -> &'static Build {
+    static BUILD: OnceLock<Build> = OnceLock::new();
+    BUILD.get_or_init(|| Build {
+        folder: tempfile::tempdir().unwrap(),
+        made: Mutex::default(),
+    })
+}
+
+fn compile(args: &[&str], mode: Mode, to: &Path) {
+    let common = ["-std=c++17", "-fno-strict-aliasing", "-DSWEEPER_SHIM"];
+    let shim = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/it/shim");
+    let output = Command::new("g++")
+        .args(common)
+        .args(mode.flags())
+        .arg(shim)
+        .args(args)
+        .arg("-o")
+        .arg(to)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{args:?}\n{}", text(&output));
+}
+
+/// The executable that holds all kernels of a program.
+fn executable(program: &Program, mode: Mode) -> PathBuf {
+    let build = build();
+    let mut made = build.made.lock().unwrap();
+    let mut objects: Vec<PathBuf> = program
+        .compiled()
+        .map(|source| object(&mut made, source, mode))
+        .collect();
+    let main = made.len();
+    objects.push(
+        made.entry(format!("shim {mode:?}"))
+            .or_insert_with(|| {
+                let to = build.folder.path().join(format!("{main}.o"));
+                let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/shim/shim.cpp");
+                compile(&["-c", file], mode, &to);
+                to
+            })
+            .clone(),
+    );
+    let count = made.len();
+    let key = format!("{objects:?}");
+    made.entry(key)
+        .or_insert_with(|| {
+            let to = build.folder.path().join(format!("{count}.exe"));
+            let names: Vec<&str> = objects.iter().map(|path| path.to_str().unwrap()).collect();
+            compile(&names, mode, &to);
+            to
+        })
+        .clone()
+}
+
+/// A kernel's files in a folder of their own, compiled.
+fn object(made: &mut BTreeMap<String, PathBuf>, source: &KernelSource, mode: Mode) -> PathBuf {
+    let key = format!("{} {:?} {mode:?}", source.entry, source.defines);
+    let folder = build().folder.path().join(made.len().to_string());
+    made.entry(key)
+        .or_insert_with(|| {
+            fs::create_dir(&folder).unwrap();
+            for file in source.files.iter() {
+                fs::write(folder.join(&*file.name), &*file.text).unwrap();
+            }
+            let unit = format!(
+                "#include \"{}\"\nSHIM_ENTRY({});\n",
+                source.files[0].name, source.entry
+            );
+            fs::write(folder.join("unit.cpp"), unit).unwrap();
+            let defines = source.defines.iter();
+            let defines: Vec<String> = defines
+                .map(|(name, value)| format!("-D{name}={value}"))
+                .collect();
+            let unit = folder.join("unit.cpp");
+            let mut args = vec!["-c", unit.to_str().unwrap()];
+            args.extend(defines.iter().map(String::as_str));
+            compile(&args, mode, &folder.join("unit.o"));
+            folder.join("unit.o")
+        })
+        .clone()
+}
+
+/// A program as a sequence of words, see `shim.cpp`.
+struct Encoder<'a> {
+    program: &'a Program,
+    bytes: Vec<u8>,
+}
+
+impl Encoder<'_> {
+    fn word(&mut self, word: u64) {
+        self.bytes.extend(word.to_le_bytes());
+    }
+
+    fn view(&mut self, view: &View, iterations: &[i64]) {
+        let buffer = &self.program.buffers[view.buffer.0];
+        self.word(view.buffer.0 as u64);
+        self.word(view.offset.at(iterations) as u64 * buffer.dtype.size_bytes() as u64);
+    }
+
+    fn element_bytes(&self, view: &View) -> u64 {
+        self.program.buffers[view.buffer.0].dtype.size_bytes() as u64
+    }
+
+    /// Encodes steps, loops written out; how many.
+    fn steps(&mut self, steps: &[Step], iterations: &mut Vec<i64>) -> u64 {
+        let mut count = 0;
+        for step in steps {
+            if let Step::Repeat { count: times, body } = step {
+                for iteration in 0..*times as i64 {
+                    iterations.push(iteration);
+                    count += self.steps(body, iterations);
+                    iterations.pop();
+                }
+                continue;
+            }
+            count += 1;
+            self.step(step, iterations);
+        }
+        count
+    }
+
+    fn step(&mut self, step: &Step, iterations: &[i64]) {
+        match step {
+            Step::Launch {
+                kernel,
+                geometry,
+                args,
+            } => {
+                self.word(0);
+                let program = self.program;
+                let name = program.kernels[kernel.0].name();
+                self.word(name.len() as u64);
+                self.bytes.extend(name.bytes());
+                assert_eq!(geometry.cluster, 1, "the shim has no clusters");
+                let sizes = geometry.grid.into_iter().chain(geometry.block);
+                for size in sizes.chain([geometry.shared_bytes]) {
+                    self.word(u64::from(size));
+                }
+                self.word(args.len() as u64);
+                for arg in args {
+                    match arg {
+                        Arg::Read(view) | Arg::Write(view) => {
+                            self.word(1);
+                            self.view(view, iterations);
+                        }
+                        Arg::Int(index) => {
+                            self.word(0);
+                            self.word(index.at(iterations) as u64);
+                        }
+                        Arg::Float(value) => {
+                            self.word(0);
+                            self.word(u64::from(value.to_bits()));
+                        }
+                    }
+                }
+            }
+            Step::Copy { from, to } => {
+                self.word(1);
+                self.view(to, iterations);
+                self.view(from, iterations);
+                self.word(to.len as u64 * self.element_bytes(to));
+            }
+            Step::Fill { view, value } => {
+                self.word(2);
+                self.view(view, iterations);
+                self.word(view.len as u64);
+                self.word(self.element_bytes(view));
+                self.word(match self.program.buffers[view.buffer.0].dtype {
+                    Dtype::F32 => u64::from((*value as f32).to_bits()),
+                    Dtype::F64 => value.to_bits(),
+                    Dtype::I32 | Dtype::I64 => *value as i64 as u64,
+                });
+            }
+            Step::Repeat { .. } => unreachable!("loops are written out"),
+        }
+    }
+}
+
+fn encode(program: &Program, inputs: &Tensors) -> Vec<u8> {
+    program.validate().unwrap();
+    let bytes = Vec::new();
+    let mut encoder = Encoder { program, bytes };
+    encoder.word(program.buffers.len() as u64);
+    for buffer in &program.buffers {
+        encoder.word(buffer.size_bytes());
+        encoder.word(u64::from(buffer.binding == Binding::Result));
+        let is_given = buffer.binding == Binding::Given;
+        encoder.word(u64::from(is_given));
+        if is_given {
+            encoder.bytes.extend(match inputs[&buffer.name].data() {
+                Data::F32(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+                Data::F64(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+                Data::I32(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+                Data::I64(values) => values
+                    .iter()
+                    .flat_map(|x| x.to_le_bytes())
+                    .collect::<Vec<u8>>(),
+            });
+        }
+    }
+    let steps: Vec<Step> = program
+        .prologue
+        .iter()
+        .chain(&program.steps)
+        .cloned()
+        .collect();
+    let at = encoder.bytes.len();
+    encoder.word(0);
+    let count = encoder.steps(&steps, &mut Vec::new());
+    encoder.bytes[at..at + 8].copy_from_slice(&count.to_le_bytes());
+    encoder.bytes
+}
+
+/// Results, all of which are f32.
+fn decode(program: &Program, specs: &[TensorSpec], bytes: &[u8]) -> Tensors {
+    let mut rest = bytes;
+    let mut results = Tensors::new();
+    for buffer in &program.buffers {
+        if buffer.binding != Binding::Result {
+            continue;
+        }
+        let (own, others) = rest.split_at(buffer.size_bytes() as usize);
+        rest = others;
+        let values = own.as_chunks().0.iter().map(|&x| f32::from_le_bytes(x));
+        let spec = specs.iter().find(|spec| spec.name == buffer.name).unwrap();
+        let tensor = Tensor::f32(spec.shape.clone(), values.collect());
+        results.insert(buffer.name.clone(), tensor);
+    }
+    results
+}

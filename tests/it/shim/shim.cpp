@@ -1,0 +1,287 @@
+// Runs kernels that include shim.h: reads a program and its buffers, writes the buffers it is asked for.
+//
+//     shim PROGRAM RESULTS
+//
+// Both are sequences of 64-bit words, as `shim.rs` beside this writes and reads them.
+#include "shim.h"
+
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace shim {
+float *shared;
+dim3 thread, block, block_size, grid_size;
+
+[[noreturn]] static void fail(const char *what) {
+    std::fprintf(stderr, "shim: %s\n", what);
+    std::exit(1);
+}
+
+static std::map<std::string, void (*)(Cells)> &entries() {
+    static std::map<std::string, void (*)(Cells)> all;
+    return all;
+}
+void enter(const char *name, void (*call)(Cells)) { entries()[name] = call; }
+
+constexpr size_t STACK_BYTES = 256 << 10;
+constexpr int MOST_THREADS = 1024, BARRIERS = 16, WARPS = MOST_THREADS / 32;
+
+struct Copy {
+    void *to;
+    const void *from;
+    int bytes, zeros;
+};
+
+// A stack, and what is needed to go on with it.
+struct Fiber {
+    char *stack = nullptr;
+#if defined(__x86_64__)
+    void *place = nullptr;
+#else
+    ucontext_t place;
+#endif
+    std::vector<Copy> open;
+    std::deque<std::vector<Copy>> groups;
+    unsigned collectives = 0;
+};
+
+struct Barrier {
+    std::vector<int> waiting;
+};
+struct Warp {
+    uint64_t cells[2][32];
+    Barrier barrier;
+};
+
+static Fiber fibers[MOST_THREADS], host;
+static Barrier barriers[BARRIERS];
+static Warp warps[WARPS];
+static std::deque<int> ready;
+static int current, alive, threads;
+static void (*kernel)(Cells);
+static Cells arguments;
+
+#if defined(__x86_64__)
+__attribute__((naked, noinline)) static void change(void **, void *) {
+    asm volatile(
+        "push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
+        "mov %rsp, (%rdi)\n mov %rsi, %rsp\n"
+        "pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret");
+}
+static void change(Fiber &from, Fiber &to) { change(&from.place, to.place); }
+#else
+static void change(Fiber &from, Fiber &to) { swapcontext(&from.place, &to.place); }
+#endif
+
+static void go_to(int next) {
+    current = next;
+    thread = {next % block_size.x, next / block_size.x % block_size.y, next / (block_size.x * block_size.y)};
+}
+
+// Leaves the current fiber for the next that is ready.
+static void leave() {
+    if (ready.empty()) fail("all threads wait: a barrier that some do not reach");
+    Fiber &from = fibers[current];
+    const int next = ready.front();
+    ready.pop_front();
+    go_to(next);
+    change(from, fibers[next]);
+}
+
+static void arrive(Barrier &barrier, int count) {
+    if ((int)barrier.waiting.size() + 1 == count) {
+        for (int waiting : barrier.waiting) ready.push_back(waiting);
+        barrier.waiting.clear();
+        return;
+    }
+    barrier.waiting.push_back(current);
+    leave();
+}
+
+void wait(int barrier, int count) { arrive(barriers[barrier], count); }
+
+int lane() { return current % 32; }
+
+const uint64_t *exchange(uint64_t mine) {
+    Warp &warp = warps[current / 32];
+    uint64_t *cells = warp.cells[fibers[current].collectives++ % 2];
+    const int first = current / 32 * 32, lanes = threads - first < 32 ? threads - first : 32;
+    cells[current % 32] = mine;
+    arrive(warp.barrier, lanes);
+    return cells;
+}
+
+void copy_later(void *to, const void *from, int bytes, int zeros) {
+    if ((uintptr_t)to % (bytes + zeros) != 0 || (uintptr_t)from % (bytes + zeros) != 0)
+        fail("a copy that is not aligned");
+    fibers[current].open.push_back({to, from, bytes, zeros});
+}
+void commit() {
+    Fiber &fiber = fibers[current];
+    fiber.groups.push_back(std::move(fiber.open));
+    fiber.open.clear();
+}
+void wait_copies(int groups) {
+    Fiber &fiber = fibers[current];
+    while ((int)fiber.groups.size() > groups) {
+        for (const Copy &copy : fiber.groups.front()) {
+            // By hand, so that a sanitizer sees each access.
+            for (int i = 0; i < copy.bytes; i++) ((volatile char *)copy.to)[i] = ((const char *)copy.from)[i];
+            for (int i = 0; i < copy.zeros; i++) ((volatile char *)copy.to)[copy.bytes + i] = 0;
+        }
+        fiber.groups.pop_front();
+    }
+}
+
+static void body() {
+    kernel(arguments);
+    alive--;
+    if (alive == 0) {
+        change(fibers[current], host);
+    } else {
+        leave();
+    }
+    std::abort();
+}
+
+static void prepare(Fiber &fiber) {
+    if (fiber.stack == nullptr) {
+        void *memory = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) fail("no memory for stacks");
+        fiber.stack = (char *)memory;
+    }
+#ifdef __SANITIZE_ADDRESS__
+    // The frames of the block before were never left.
+    __asan_unpoison_memory_region(fiber.stack, STACK_BYTES);
+#endif
+    fiber.open.clear();
+    fiber.groups.clear();
+    fiber.collectives = 0;
+#if defined(__x86_64__)
+    void **top = (void **)(fiber.stack + STACK_BYTES - 64);
+    *--top = nullptr;
+    *--top = (void *)body;
+    for (int i = 0; i < 6; i++) *--top = nullptr;
+    fiber.place = top;
+#else
+    getcontext(&fiber.place);
+    fiber.place.uc_stack.ss_sp = fiber.stack;
+    fiber.place.uc_stack.ss_size = STACK_BYTES;
+    makecontext(&fiber.place, body, 0);
+#endif
+}
+
+static void run_block(size_t shared_bytes) {
+    // Exactly as much as was asked for: a sanitizer finds what is beyond.
+    shared = (float *)std::aligned_alloc(16, (shared_bytes + 15) / 16 * 16);
+    if (shared_bytes > 0) std::memset(shared, 0xff, shared_bytes);
+    ready.clear();
+    for (int i = 0; i < threads; i++) {
+        prepare(fibers[i]);
+        if (i > 0) ready.push_back(i);
+    }
+    alive = threads;
+    go_to(0);
+    change(host, fibers[0]);
+    std::free(shared);
+    for (Barrier &barrier : barriers)
+        if (!barrier.waiting.empty()) fail("threads wait at a barrier when the block is done");
+}
+
+struct Input {
+    std::FILE *file;
+
+    uint64_t word() {
+        uint64_t value;
+        bytes(&value, sizeof value);
+        return value;
+    }
+    void bytes(void *to, size_t count) {
+        if (count > 0 && std::fread(to, 1, count, file) != count) fail("the program ends early");
+    }
+};
+
+struct Buffer {
+    char *memory;
+    uint64_t bytes, is_result;
+};
+
+static char *view(const std::vector<Buffer> &buffers, Input &in) {
+    const uint64_t buffer = in.word();
+    return buffers[buffer].memory + in.word();
+}
+
+static void launch(const std::vector<Buffer> &buffers, Input &in) {
+    std::string name(in.word(), ' ');
+    in.bytes(&name[0], name.size());
+    uint64_t sizes[7];
+    for (uint64_t &size : sizes) size = in.word();
+    std::vector<uint64_t> cells(in.word());
+    for (uint64_t &cell : cells) cell = in.word() == 0 ? in.word() : (uint64_t)view(buffers, in);
+    const auto entry = entries().find(name);
+    if (entry == entries().end()) fail("no such kernel");
+    kernel = entry->second;
+    arguments = cells.data();
+    grid_size = {(unsigned)sizes[0], (unsigned)sizes[1], (unsigned)sizes[2]};
+    block_size = {(unsigned)sizes[3], (unsigned)sizes[4], (unsigned)sizes[5]};
+    threads = (int)(sizes[3] * sizes[4] * sizes[5]);
+    if (threads > MOST_THREADS || sizes[6] > 227 << 10) fail("no device has such large blocks");
+    for (unsigned z = 0; z < grid_size.z; z++)
+        for (unsigned y = 0; y < grid_size.y; y++)
+            for (unsigned x = 0; x < grid_size.x; x++) {
+                block = {x, y, z};
+                run_block(sizes[6]);
+            }
+}
+
+static void step(const std::vector<Buffer> &buffers, Input &in) {
+    const uint64_t kind = in.word();
+    if (kind == 0) return launch(buffers, in);
+    char *to = view(buffers, in);
+    if (kind == 1) {
+        const char *from = view(buffers, in);
+        std::memcpy(to, from, in.word());
+        return;
+    }
+    const uint64_t count = in.word(), element_bytes = in.word(), value = in.word();
+    for (uint64_t i = 0; i < count; i++) std::memcpy(to + i * element_bytes, &value, element_bytes);
+}
+
+static int run(const char *program, const char *results) {
+    Input in = {std::fopen(program, "rb")};
+    if (in.file == nullptr) fail("no program");
+    std::vector<Buffer> buffers(in.word());
+    for (Buffer &buffer : buffers) {
+        buffer.bytes = in.word();
+        buffer.is_result = in.word();
+        buffer.memory = (char *)std::aligned_alloc(256, (buffer.bytes + 255) / 256 * 256);
+#ifdef __SANITIZE_ADDRESS__
+        std::free(buffer.memory);
+        buffer.memory = (char *)std::malloc(buffer.bytes);  // its end is the end of what is allowed
+#endif
+        std::memset(buffer.memory, 0xff, buffer.bytes);
+        if (in.word() == 1) in.bytes(buffer.memory, buffer.bytes);
+    }
+    for (uint64_t steps = in.word(); steps > 0; steps--) step(buffers, in);
+    std::FILE *out = std::fopen(results, "wb");
+    if (out == nullptr) fail("no place for results");
+    for (const Buffer &buffer : buffers)
+        if (buffer.is_result) std::fwrite(buffer.memory, 1, buffer.bytes, out);
+    return std::fclose(out);
+}
+}  // namespace shim
+
+int main(int, char **arguments) { return shim::run(arguments[1], arguments[2]); }

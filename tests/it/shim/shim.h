@@ -1,0 +1,110 @@
+// What CUDA kernels need, on a CPU: the counterpart of kernels/src/common/cuda.h.
+//
+// Each thread of a block is a fiber, and blocks run one after the other. Fibers change only where a
+// thread waits for others. Copies that a kernel starts ahead of time happen when it waits for them and
+// not before, and shared memory begins as NaN: what a kernel forgets to wait for shows.
+#ifndef SWEEPER_SHIM_H
+#define SWEEPER_SHIM_H
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#define __global__
+#define __device__
+#define DEVICE static inline
+#define DEVICE_APART static
+#define METHOD inline
+#define KERNEL(name, most_threads) static void name
+#define SHARED(name) float *name = shim::shared
+
+typedef long long int64;
+
+struct dim3 {
+    unsigned x, y, z;
+};
+struct float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+
+namespace shim {
+extern float *shared;
+extern dim3 thread, block, block_size, grid_size;
+
+// A barrier that `threads` threads wait at; warps have barriers of their own.
+void wait(int barrier, int threads);
+// Every lane of the warp gives eight bytes and gets those of all lanes.
+const uint64_t *exchange(uint64_t mine);
+int lane();
+void copy_later(void *to, const void *from, int bytes, int zeros);
+void commit();
+void wait_copies(int groups);
+
+using Cells = const uint64_t *;
+void enter(const char *name, void (*call)(Cells));
+
+template <class T> T cell_as(uint64_t cell) {
+    T value;
+    std::memcpy(&value, &cell, sizeof value);
+    return value;
+}
+template <class... A, size_t... I> void call(void (*kernel)(A...), Cells cells, std::index_sequence<I...>) {
+    kernel(cell_as<A>(cells[I])...);
+}
+template <class... A> void call(void (*kernel)(A...), Cells cells) {
+    call(kernel, cells, std::index_sequence_for<A...>());
+}
+struct Entry {
+    Entry(const char *name, void (*call)(Cells)) { enter(name, call); }
+};
+}  // namespace shim
+
+#define SHIM_ENTRY(name) static shim::Entry entry(#name, [](shim::Cells cells) { shim::call(name, cells); })
+
+#define threadIdx shim::thread
+#define blockIdx shim::block
+#define blockDim shim::block_size
+#define gridDim shim::grid_size
+
+static inline void __syncthreads() { shim::wait(0, (int)(blockDim.x * blockDim.y * blockDim.z)); }
+static inline void __syncwarp() { shim::exchange(0); }
+static inline void sync_some(int barrier, int threads) { shim::wait(barrier, threads); }
+
+template <class T> T __shfl_xor_sync(unsigned, T x, int lanes) {
+    uint64_t cell = 0;
+    std::memcpy(&cell, &x, sizeof x);
+    return shim::cell_as<T>(shim::exchange(cell)[shim::lane() ^ lanes]);
+}
+static inline int warp_max(int x) {
+    const uint64_t *all = shim::exchange((uint64_t)(int64_t)x);
+    int most = x;
+    for (int i = 0; i < 32; i++) most = (int)all[i] > most ? (int)all[i] : most;
+    return most;
+}
+
+static inline float __int_as_float(int x) { return shim::cell_as<float>((uint32_t)x); }
+static inline int __float_as_int(float x) {
+    int bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static inline float flushed(float x) { return std::fabs(x) < 1.17549435e-38f ? 0.0f : x; }
+static inline float exp2_fast(float x) { return flushed(::exp2f(x)); }
+static inline float log2_fast(float x) { return ::log2f(flushed(x)); }
+static inline int min(int a, int b) { return a < b ? a : b; }
+static inline int max(int a, int b) { return a > b ? a : b; }
+static inline int64 min(int64 a, int64 b) { return a < b ? a : b; }
+static inline int64 max(int64 a, int64 b) { return a > b ? a : b; }
+
+static inline void copy_16(float *shared, const float *global, int bytes) {
+    shim::copy_later(shared, global, bytes, 16 - bytes);
+}
+static inline void copy_4(float *shared, const float *global) { shim::copy_later(shared, global, 4, 0); }
+static inline void copies_commit() { shim::commit(); }
+template <int GROUPS> void copies_wait() { shim::wait_copies(GROUPS); }
+
+#endif
