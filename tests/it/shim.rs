@@ -266,7 +266,7 @@ fn encode(program: &Program, inputs: &Tensors) -> Vec<u8> {
         let is_given = buffer.binding == Binding::Given;
         encoder.word(u64::from(is_given));
         if is_given {
-            encoder.bytes.extend(match inputs[&buffer.name].data() {
+            encoder.bytes.extend(match inputs[&*buffer.name].data() {
                 Data::F32(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
                 Data::F64(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
                 Data::I32(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
@@ -303,7 +303,7 @@ fn decode(program: &Program, specs: &[TensorSpec], bytes: &[u8]) -> Tensors {
         let values = own.as_chunks().0.iter().map(|&x| f32::from_le_bytes(x));
         let spec = specs.iter().find(|spec| spec.name == buffer.name).unwrap();
         let tensor = Tensor::f32(spec.shape.clone(), values.collect());
-        results.insert(buffer.name.clone(), tensor);
+        results.insert(buffer.name.to_string(), tensor);
     }
     results
 }
