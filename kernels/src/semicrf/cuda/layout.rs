@@ -146,11 +146,12 @@ impl Layout {
         let entropy = usize::from(self.has_entropy());
         let tables = usize::from(full && self.width <= 64);
         let published = if full {
-            0
+            2
         } else {
-            8 + 2 * entropy + SCORES_AHEAD
+            4 + 2 * entropy + SCORES_AHEAD
         };
-        chain * (3 + 3 * entropy + published) + 4 + 4 + 64 + tables * 2 * self.width * self.width
+        let rows = 1 + 3 * entropy + 4 + published + 16 + 4;
+        chain * rows + 4 + 4 + 64 + tables * 2 * self.width * self.width
     }
 
     /// Floats of a block of edges that is copied ahead of time: `Stage::pitch`.
