@@ -13,7 +13,7 @@ struct Stage {
     int pitch;      // floats of a block, with room to keep the alignment it has in memory
     int durations;  // of a chunk
     int count;      // chunks of a step
-    int step, chunk, issued;  // the next to issue
+    int step, chunk, issued, taken;  // the next to issue, and how many were used
 };
 
 DEVICE int misalignment(const float *from) { return (int)(((unsigned long long)from >> 2) & 3); }
@@ -24,6 +24,7 @@ DEVICE void copy_block(const Sequence &s, float *to, const float *from, int lane
     const float *start = from - off;
     // Only the last piece of the tensor is not whole.
     const int left = (int)min((int64)floats + 3, (int64)(s.scores_end - start));
+#pragma unroll 1
     for (int i = 4 * lane; i < floats; i += 4 * lanes) copy_16(to + i, start + i, min(16, 4 * (left - i)));
 }
 
@@ -38,8 +39,11 @@ DEVICE void issue_chunk(const Sequence &s, Stage &stage, int thread, int threads
     const int first = 2 + stage.chunk * stage.durations;
     const int last = min(min(s.longest, s.end - stage.step), first + stage.durations - 1);
     float *to = stage.chunks + stage.issued % CHUNKS * stage.durations * stage.pitch;
+    const float *origin = s.origin(stage.step);
+    const int apart = s.apart();
+#pragma unroll 1
     for (int k = first + warp; k <= last; k += warps)
-        copy_block(s, to + (k - first) * stage.pitch, s.block(stage.step, k), thread % 32, 32);
+        copy_block(s, to + (k - first) * stage.pitch, origin + (int64)k * apart, thread % 32, 32);
     if (stage.chunk == 0) copy_first_block(s, stage, stage.step + FIRST_AHEAD, thread, threads);
     copies_commit();
     stage.issued++;
@@ -140,16 +144,17 @@ DEVICE Term message_of_edges(const Sequence &s, const Board &board, const float 
 }
 
 // Adds the messages of `step` with durations first, first + stride, ... to last. `edges` holds their
-// blocks from duration `base` on, `pitch` floats apart, or is null where they are read where they lie.
+// blocks from duration `base` on, `pitch` floats apart; if not staged, they are read where they lie.
 DEVICE void push_edges(const Sequence &s, const Board &board, Cell *ring, int slot, int step, int o, int first,
                        int last, int stride, const float *edges, int base, int pitch) {
     if (o >= s.labels) return;
     const float *logs = board.published_logs + (step & 1) * CHAIN;
-    const float whole = (float)board.exponents[step & 1];
+    const float whole = (float)board.exponents[step & 1], *origin = s.origin(step);
+    const int apart = s.apart();
 #pragma unroll 1
     for (int k = first; k <= last; k += stride) {
-        const float *own = s.block(step, k);
-        if (edges != 0) own = edges + (k - base) * pitch + misalignment(own);
+        const float *own = origin + (int64)k * apart;
+        if (IS_STAGED) own = edges + (k - base) * pitch + misalignment(own);
         Term x = message_of_edges(s, board, logs, own, step, k, o);
         x.whole = whole;
         x.part += s.outside(step, k, o);
@@ -175,8 +180,8 @@ DEVICE void prepare_table(const Sequence &s, const Board &board, const float *bl
     const int o = thread % WIDTH;
     if (o >= s.labels) return;
     for (int i = thread / WIDTH; i < s.labels; i += threads / WIDTH) {
-        const float log = block == 0 ? s.edge(step, 1, o, i)
-                                     : block[o * s.out_stride() + i * s.in_stride()] * UNITS;
+        const float log = !IS_STAGED || block == 0 ? s.edge(step, 1, o, i)
+                                                   : block[o * s.out_stride() + i * s.in_stride()] * UNITS;
         table[i * WIDTH + o] = SEMIRING == LOG ? table_weight(log) : log;
     }
 }

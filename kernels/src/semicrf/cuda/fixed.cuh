@@ -22,24 +22,28 @@ DEVICE void push_message(const Sequence &s, const Board &board, const float *bia
     }
     const float part = (IS_MAX ? from.sum : log2_fast(from.sum)) - board.parts[scores];
     const int last = min(s.longest, s.end - step);
+    const float *bias = biases + o - WIDTH;
+    Cell *own = ring + o;
     for (int k = first; k <= last; k += AT_ONCE * stride) {
         Cell cells[AT_ONCE];
         float parts[AT_ONCE];
         int at[AT_ONCE];
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
-            const int own = min(k + j * stride, last);
-            at[j] = slot + own - (slot + own >= s.longest ? s.longest : 0);
-            cells[j] = ring[at[j] * WIDTH + o];
-            parts[j] = part + biases[(own - 1) * WIDTH + o];
+            const int mine = k + j * stride;
+            at[j] = (slot + mine - (slot + mine >= s.longest ? s.longest : 0)) * WIDTH;
+            if (mine > last) continue;
+            cells[j] = own[at[j]];
+            parts[j] = part + bias[mine * WIDTH];
         }
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
-            const int own = k + j * stride;
+            const int mine = k + j * stride;
+            if (mine > last) break;
             x.part = parts[j];
-            if (own == s.longest || step == 0) begin_cell(cells[j], x);
+            if (mine == s.longest || step == 0) begin_cell(cells[j], x);
             else add_to_cell(cells[j], x);
-            if (own <= last) ring[at[j] * WIDTH + o] = cells[j];
+            own[at[j]] = cells[j];
         }
     }
 }

@@ -15,7 +15,9 @@ struct Work {
     Stage stage;
     Cell *ring;
     float *biases;
-    int helper, helpers;    // this thread's number among those beside the chain
+    // This thread's number among those beside the chain: porters bring and keep rows, scores and
+    // edges, pushers sum. Negative, or not below the count, if it is none.
+    int porter, porters, pusher, pushers;
     int first, last;        // steps
     bool goes_on;           // another launch takes the state up after the last step
     int64 base;             // all exponents are relative to it
@@ -74,7 +76,7 @@ DEVICE void prepare_factors(const Sequence &s, const Work &w, Split &last, int o
 DEVICE void keep_row(const Sequence &s, const Work &w, int step) {
     const Board &b = w.board;
     const int64 index = w.rows.index(s.boundary(step));
-    for (int o = w.helper; o < s.labels; o += w.helpers) {
+    for (int o = w.porter; o < s.labels; o += w.porters) {
         float *row = w.rows.values + index * PLANES * s.labels + o;
         const int at = (step & 1) * CHAIN + o;
         row[0] = b.log(step, o);
@@ -86,7 +88,7 @@ DEVICE void keep_row(const Sequence &s, const Work &w, int step) {
             if (HAS_ENTROPY) row[3 * s.labels] = b.published_entropies[at];
         }
     }
-    if (w.helper == 0) {
+    if (w.porter == 0) {
         w.rows.offsets[2 * index] = (double)(w.base + b.exponents[step & 1]);
         w.rows.offsets[2 * index + 1] = HAS_ENTROPY ? (double)b.entropy_wholes[step & 1] : 0.0;
     }
@@ -94,29 +96,34 @@ DEVICE void keep_row(const Sequence &s, const Work &w, int step) {
 
 // Longer segments from `step`, by all threads beside the chain.
 DEVICE void help(const Sequence &s, Work &w, int slot, int step) {
-    const int o = w.helper % WIDTH, first = 2 + w.helper / WIDTH, stride = w.helpers / WIDTH;
+    const bool is_porter = w.porter >= 0 && w.porter < w.porters, is_pusher = w.pusher >= 0;
+    const int o = w.pusher % WIDTH, first = 2 + w.pusher / WIDTH, stride = w.pushers / WIDTH;
 #if FORM == FIXED
-    push_message(s, w.board, w.biases, w.ring, slot, step, o, first, stride);
+    if (is_pusher) push_message(s, w.board, w.biases, w.ring, slot, step, o, first, stride);
 #else
-    const int last = min(s.longest, s.end - step);
+    const int last = min(s.longest, s.end - step), chunks = IS_STAGED ? w.stage.count : 1;
     Stage &stage = w.stage;
-    const bool is_staged = stage.count > 0;
 #pragma unroll 1
-    for (int chunk = 0; chunk < max(stage.count, 1); chunk++) {
-        const int base = 2 + chunk * stage.durations, number = stage.issued - (CHUNKS - 1);
-        if (is_staged) {
-            copies_wait<CHUNKS - 2>();
-            sync_some(2, w.helpers);
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const int base = 2 + chunk * stage.durations;
+        const float *edges = 0;
+        if (IS_STAGED) {
+            if (is_porter) copies_wait<CHUNKS - 2>();
+            sync_some(2, blockDim.x - CHAIN);
+            edges = stage.chunks + stage.taken % CHUNKS * stage.durations * stage.pitch;
+            stage.taken++;
         }
-        if (chunk == 0) {
-            const float *block = is_staged ? stage.first_blocks + (step + 2) % FIRST_BLOCKS * stage.pitch : 0;
-            if (is_staged && step + 3 <= s.end) block += misalignment(s.block(step + 2, 1));
-            prepare_table(s, w.board, block, step + 2, w.helper, w.helpers);
+        if (is_porter) {
+            if (IS_STAGED) issue_chunk(s, stage, w.porter, w.porters);
+            if (chunk == 0) {
+                const float *block = stage.first_blocks + (step + 2) % FIRST_BLOCKS * stage.pitch;
+                if (IS_STAGED && step + 3 <= s.end) block += misalignment(s.block(step + 2, 1));
+                prepare_table(s, w.board, IS_STAGED ? block : 0, step + 2, w.porter, w.porters);
+            }
         }
-        if (is_staged) issue_chunk(s, stage, w.helper, w.helpers);
-        const float *edges = is_staged ? stage.chunks + number % CHUNKS * stage.durations * stage.pitch : 0;
-        push_edges(s, w.board, w.ring, slot, step, o, first + chunk * stage.durations,
-                   is_staged ? min(last, base + stage.durations - 1) : last, stride, edges, base, stage.pitch);
+        if (is_pusher)
+            push_edges(s, w.board, w.ring, slot, step, o, first + chunk * stage.durations,
+                       IS_STAGED ? min(last, base + stage.durations - 1) : last, stride, edges, base, stage.pitch);
     }
 #endif
 }
@@ -148,8 +155,8 @@ DEVICE void begin(const Sequence &s, Work &w, Chain &chain, Split &last, const f
     if (FORM == FIXED && chain.counts)
         for (int i = 0; i < s.labels; i++) chain.is_dead &= s.edge(0, 1, thread, i) <= NEXT_TO_NOTHING;
     __syncthreads();
-    const int scored = w.helper - (w.helpers - CHAIN);
-    if (w.helper >= 0 && scored >= 0) {
+    const int scored = w.porter;
+    if (scored >= 0 && scored < CHAIN) {
         if (FORM == FIXED) {
             last = s.score(scored < s.labels ? s.score_row(w.first)[scored] : 0.0f);
             w.board.factors[(w.first & 3) * CHAIN + scored].whole = last.whole;
@@ -159,10 +166,10 @@ DEVICE void begin(const Sequence &s, Work &w, Chain &chain, Split &last, const f
         for (int i = 1; i < SCORES_AHEAD; i++) ask_score(s, w, scored, w.first + i);
         prepare_factors(s, w, last, scored, w.first + 1);
     }
-    if (w.helper >= 0 && w.stage.count > 0) {
-        copy_first_block(s, w.stage, w.first + 2, w.helper, w.helpers);
+    if (IS_STAGED && w.porter >= 0 && w.porter < w.porters) {
+        copy_first_block(s, w.stage, w.first + 2, w.porter, w.porters);
 #pragma unroll 1
-        for (int i = 0; i < CHUNKS - 1; i++) issue_chunk(s, w.stage, w.helper, w.helpers);
+        for (int i = 0; i < CHUNKS - 1; i++) issue_chunk(s, w.stage, w.porter, w.porters);
     }
     __syncthreads();
 }
@@ -203,8 +210,7 @@ DEVICE void rebase(const Sequence &s, Work &w, Chain &chain, int step) {
 
 DEVICE void scan(const Sequence &s, Work &w, float *states, int64 state_floats, int interval, float *carry,
                  double *totals, float *value, float *entropy, const float *state) {
-    const bool is_chain = threadIdx.x < CHAIN, is_helper = w.helpers == (int)blockDim.x || !is_chain;
-    const int scored = w.helper - (w.helpers - CHAIN);
+    const bool is_chain = threadIdx.x < CHAIN, is_porter = w.porter >= 0 && w.porter < w.porters;
     Chain chain;
     Split last = {0.0f, 0.0f};
     begin(s, w, chain, last, state);
@@ -225,7 +231,7 @@ DEVICE void scan(const Sequence &s, Work &w, float *states, int64 state_floats, 
             if (!is_last || w.goes_on) refer(w.board, chain);
         }
         __syncthreads();
-        if (is_helper && w.rows.values != 0) keep_row(s, w, step);
+        if (is_porter && w.rows.values != 0) keep_row(s, w, step);
         if (is_last && !w.goes_on) {
             if (s.forward && step == s.end && threadIdx.x == 0) write_totals(s, w, totals, value, entropy, step);
             return;
@@ -240,10 +246,8 @@ DEVICE void scan(const Sequence &s, Work &w, float *states, int64 state_floats, 
             if (!IS_MAX) chain.linear = combine_linear(chain, cell, has_cell, f);
             chain.weight = combine(chain, cell, has_cell, f);
         }
-        if (is_helper) {
-            if (scored >= 0) prepare_factors(s, w, last, scored, step + 2);
-            help(s, w, slot, step);
-        }
+        if (is_porter && w.porter < CHAIN) prepare_factors(s, w, last, w.porter, step + 2);
+        if (!is_chain || w.pusher >= 0) help(s, w, slot, step);
         if (++slot == s.longest) slot = 0;
         const bool is_kept = interval > 0 && (step + 1) % interval == 0;
         if (is_last || is_kept) {
@@ -260,7 +264,7 @@ KERNEL(semicrf_scan, MOST_THREADS)
  int64 low, int64 high, int64 interval, const int64 *lengths, const float *scores, int64 scores_len,
  const float *transition, const float *bias, float *rows, double *offsets, int64 capacity, float *suffixes,
  double *suffix_offsets, int64 suffix_capacity, float *states, int64 state_count, int64 state_floats, float *carries,
- float *cells, int64 chunk_durations, double *totals, float *value, float *entropy) {
+ float *cells, int64 chunk_durations, int64 porters, double *totals, float *value, float *entropy) {
     SHARED(shared);
     const int sequence = blockIdx.x % batch;
     Sequence s;
@@ -281,13 +285,18 @@ KERNEL(semicrf_scan, MOST_THREADS)
     w.last = s.forward ? top : s.end - (int)low;
     w.goes_on = !s.forward && low > 0;
     w.base = 0;
-    w.helpers = blockDim.x > CHAIN ? blockDim.x - CHAIN : blockDim.x;
-    w.helper = blockDim.x > CHAIN ? (int)threadIdx.x - CHAIN : threadIdx.x;
+    // The largest blocks have no threads but the chain's: they do everything.
+    const int thread = threadIdx.x, threads = blockDim.x, helpers = threads - CHAIN;
+    w.porters = helpers == 0 ? threads : (int)porters;
+    w.porter = helpers == 0 ? thread : thread - CHAIN;
+    w.pushers = helpers == 0 ? threads : helpers - w.porters;
+    w.pusher = helpers == 0 ? thread : thread - CHAIN - w.porters;
     float *free = shared;
     w.board = board_of(free);
-    w.biases = carve(free, FORM == FIXED && cells == 0 ? longest * WIDTH : 0);
-    w.ring = (Cell *)carve(free, cells == 0 ? longest * WIDTH * CELL_FLOATS : 0);
-    if (cells != 0) {
+    if (CELLS_ARE_SHARED) {
+        w.biases = carve(free, FORM == FIXED ? longest * WIDTH : 0);
+        w.ring = (Cell *)carve(free, longest * WIDTH * CELL_FLOATS);
+    } else {
         float *own = cells + blockIdx.x * longest * WIDTH * (CELL_FLOATS + (FORM == FIXED));
         w.ring = (Cell *)own;
         w.biases = own + longest * WIDTH * CELL_FLOATS;
@@ -295,7 +304,7 @@ KERNEL(semicrf_scan, MOST_THREADS)
     w.stage.pitch = ((int)(labels * labels) + 6) / 4 * 4;
     w.stage.durations = (int)chunk_durations;
     w.stage.count = chunk_durations == 0 ? 0 : max(1, (int)((longest - 2 + chunk_durations) / chunk_durations));
-    w.stage.step = w.first, w.stage.chunk = 0, w.stage.issued = 0;
+    w.stage.step = w.first, w.stage.chunk = 0, w.stage.issued = 0, w.stage.taken = 0;
     w.stage.first_blocks = carve(free, chunk_durations == 0 ? 0 : FIRST_BLOCKS * w.stage.pitch);
     w.stage.chunks = free;
     float *own_states = states + sequence * state_count * state_floats, *carry = carries + sequence * state_floats;
