@@ -34,6 +34,8 @@ DEVICE float log2_fast(float x) {
 
 DEVICE int warp_max(int x) { return __reduce_max_sync(0xffffffffu, x); }
 
+DEVICE bool warp_any(bool x) { return __any_sync(0xffffffffu, x); }
+
 // A barrier of `threads` threads of the block; barrier 0 is __syncthreads.
 DEVICE void sync_some(int barrier, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");

@@ -317,6 +317,7 @@ impl Builder {
         }
         args.push(self.cells.map_or_else(nothing, |cells| self.write(cells)));
         args.push(int(layout.chunk_durations()));
+        args.push(int(layout.porters()));
         args.push(self.write(self.totals));
         args.push(self.write(self.value));
         args.push(
@@ -340,7 +341,7 @@ impl Builder {
             defines: if entry == "semicrf_sums" {
                 vec![]
             } else {
-                self.layout.defines()
+                self.layout.defines(entry)
             },
         })
     }

@@ -13,19 +13,19 @@ struct Stage {
     int pitch;      // floats of a block, with room to keep the alignment it has in memory
     int durations;  // of a chunk
     int count;      // chunks of a step
-    int step, chunk, issued;  // the next to issue
+    int step, chunk, issued, taken;  // the next to issue, and how many were used
 };
 
 DEVICE int misalignment(const float *from) { return (int)(((unsigned long long)from >> 2) & 3); }
 
 // Threads `lane`, `lane + lanes`, ... copy a block.
 DEVICE void copy_block(const Sequence &s, float *to, const float *from, int lane, int lanes) {
-    const int off = misalignment(from), pieces = (off + s.labels * s.labels + 3) / 4;
+    const int off = misalignment(from), floats = off + s.labels * s.labels;
     const float *start = from - off;
-    for (int i = lane; i < pieces; i += lanes) {
-        const int64 left = s.scores_end - (start + 4 * i);
-        copy_16(to + 4 * i, start + 4 * i, left >= 4 ? 16 : (int)left * 4);
-    }
+    // Only the last piece of the tensor is not whole.
+    const int left = (int)min((int64)floats + 3, (int64)(s.scores_end - start));
+#pragma unroll 1
+    for (int i = 4 * lane; i < floats; i += 4 * lanes) copy_16(to + i, start + i, min(16, 4 * (left - i)));
 }
 
 DEVICE void copy_first_block(const Sequence &s, const Stage &stage, int step, int thread, int threads) {
@@ -39,63 +39,35 @@ DEVICE void issue_chunk(const Sequence &s, Stage &stage, int thread, int threads
     const int first = 2 + stage.chunk * stage.durations;
     const int last = min(min(s.longest, s.end - stage.step), first + stage.durations - 1);
     float *to = stage.chunks + stage.issued % CHUNKS * stage.durations * stage.pitch;
+    const float *origin = s.origin(stage.step);
+    const int apart = s.apart();
+#pragma unroll 1
     for (int k = first + warp; k <= last; k += warps)
-        copy_block(s, to + (k - first) * stage.pitch, s.block(stage.step, k), thread % 32, 32);
+        copy_block(s, to + (k - first) * stage.pitch, origin + (int64)k * apart, thread % 32, 32);
     if (stage.chunk == 0) copy_first_block(s, stage, stage.step + FIRST_AHEAD, thread, threads);
     copies_commit();
     stage.issued++;
     if (++stage.chunk == stage.count) stage.chunk = 0, stage.step++;
 }
 
-// The sum over i of one segment's edges, with the row of the step.
-DEVICE Term message_of_edges(const Sequence &s, const float *logs, const float *entropies, const float *edges,
-                             int step, int k, int o) {
-    const float *row = edges + o * s.out_stride();
-    const int stride = s.in_stride();
+// The sum over i with a shift, for sums that are out of range.
+DEVICE_APART Term message_of_lost_edges(const Sequence &s, const Board &board, const float *row, int stride,
+                                        int step, int k, int o) {
+    const float *entropies = board.entropies + (step & 1) * CHAIN;
     const auto term = [&](int i) {
-        return edges != 0 ? fmaf(row[i * stride], UNITS, logs[i]) : s.edge(step, k, o, i) + logs[i];
+        return (FORM == MATERIALIZED ? row[i * stride] * UNITS : s.edge(step, k, o, i)) + board.log(step, i);
     };
-    Term x = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (IS_MAX) {
-        float most = 4.0f * NOTHING;
-        for (int i = 0; i < s.labels; i++) most = fmaxf(most, term(i));
-        x.part = most;
-        return x;
-    }
-    float sum = 0.0f, moment = 0.0f;
-    if (stride == 1 && s.labels % 4 == 0 && edges != 0) {
-        for (int i = 0; i < s.labels; i += 4) {
-            const float4 e = *(const float4 *)(row + i), l = *(const float4 *)(logs + i);
-            const float terms[4] = {fmaf(e.x, UNITS, l.x), fmaf(e.y, UNITS, l.y), fmaf(e.z, UNITS, l.z),
-                                    fmaf(e.w, UNITS, l.w)};
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const float p = exp2_fast(terms[j]);
-                sum += p;
-                if (HAS_ENTROPY) moment += p * (entropies[i + j] - LN2 * terms[j]);
-            }
-        }
-    } else {
-#pragma unroll 4
-        for (int i = 0; i < s.labels; i++) {
-            const float t = term(i), p = exp2_fast(t);
-            sum += p;
-            if (HAS_ENTROPY) moment += p * (entropies[i] - LN2 * t);
-        }
-    }
-    float by = 0.0f;
-    if (!(sum >= LEAST_PRODUCT && sum <= MOST_PRODUCT)) {
-        float most = 4.0f * NOTHING;
-        for (int i = 0; i < s.labels; i++) most = fmaxf(most, term(i));
-        x.part = NOTHING;
-        if (most < NEXT_TO_NOTHING) return x;
-        by = rintf(most);
-        sum = 0.0f, moment = 0.0f;
-        for (int i = 0; i < s.labels; i++) {
-            const float t = term(i) - by, p = exp2_fast(t);
-            sum += p;
-            if (HAS_ENTROPY && p > 0.0f) moment += p * (entropies[i] - LN2 * t);
-        }
+    Term x = {0.0f, NOTHING, 0.0f, 0.0f};
+    float most = 4.0f * NOTHING, sum = 0.0f, moment = 0.0f;
+#pragma unroll 1
+    for (int i = 0; i < s.labels; i++) most = fmaxf(most, term(i));
+    if (most < NEXT_TO_NOTHING) return x;
+    const float by = rintf(most);
+#pragma unroll 1
+    for (int i = 0; i < s.labels; i++) {
+        const float t = term(i) - by, p = exp2_fast(t);
+        sum += p;
+        if (HAS_ENTROPY && p > 0.0f) moment += p * (entropies[i] - LN2 * t);
     }
     const float log = log2_fast(sum);
     x.part = by + log;
@@ -103,16 +75,87 @@ DEVICE Term message_of_edges(const Sequence &s, const float *logs, const float *
     return x;
 }
 
+// A sum of weights that is made four terms at a time.
+struct Sum {
+    float sums[4], moments[HAS_ENTROPY ? 4 : 1];
+
+    METHOD void begin() {
+        for (int j = 0; j < 4; j++) {
+            sums[j] = IS_MAX ? 4.0f * NOTHING : 0.0f;
+            if (HAS_ENTROPY) moments[j] = 0.0f;
+        }
+    }
+    METHOD void add(const float (&edges)[4], const float *logs, const float *entropies) {
+        const float4 four = *(const float4 *)logs;
+        const float l[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const float t = edges[j] + l[j];
+            if (IS_MAX) {
+                sums[j] = fmaxf(sums[j], t);
+                continue;
+            }
+            const float p = exp2_fast(t);
+            sums[j] += p;
+            if (HAS_ENTROPY) moments[j] += p * (entropies[j] - LN2 * t);
+        }
+    }
+};
+
+// The sum over i of one segment's edges, with the row of the step, of which `logs` are the log weights.
+DEVICE Term message_of_edges(const Sequence &s, const Board &board, const float *logs, const float *edges,
+                             int step, int k, int o) {
+    const float *row = edges + o * s.out_stride();
+    const float *entropies = board.entropies + (step & 1) * CHAIN;
+    const int stride = s.in_stride(), labels = s.labels;
+    const bool is_wide = FORM == MATERIALIZED && stride == 1 && labels % 4 == 0;
+    Sum sum;
+    sum.begin();
+#pragma unroll(FORM == MATERIALIZED ? 2 : 1)
+    for (int i = 0; i < labels; i += 4) {
+        float four[4];
+        if (is_wide) {
+            const float4 e = *(const float4 *)(row + i);
+            four[0] = e.x * UNITS, four[1] = e.y * UNITS, four[2] = e.z * UNITS, four[3] = e.w * UNITS;
+        } else {
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                four[j] = i + j >= labels         ? 4.0f * NOTHING
+                          : FORM == MATERIALIZED ? row[(i + j) * stride] * UNITS
+                                                 : s.edge(step, k, o, i + j);
+        }
+        sum.add(four, logs + i, entropies + i);
+    }
+    Term x = {0.0f, 0.0f, 0.0f, 0.0f};
+    const float *p = sum.sums;
+    if (IS_MAX) {
+        x.part = fmaxf(fmaxf(p[0], p[1]), fmaxf(p[2], p[3]));
+        return x;
+    }
+    const float total = (p[0] + p[1]) + (p[2] + p[3]);
+    if (!(total >= LEAST_PRODUCT && total <= MOST_PRODUCT))
+        return message_of_lost_edges(s, board, row, stride, step, k, o);
+    x.part = log2_fast(total);
+#if SEMIRING == ENTROPY
+    const float *m = sum.moments;
+    x.entropy = ((m[0] + m[1]) + (m[2] + m[3])) / total + LN2 * x.part;
+#endif
+    return x;
+}
+
 // Adds the messages of `step` with durations first, first + stride, ... to last. `edges` holds their
-// blocks from duration `base` on, `pitch` floats apart, or is null.
+// blocks from duration `base` on, `pitch` floats apart; if not staged, they are read where they lie.
 DEVICE void push_edges(const Sequence &s, const Board &board, Cell *ring, int slot, int step, int o, int first,
                        int last, int stride, const float *edges, int base, int pitch) {
     if (o >= s.labels) return;
-    const float *logs = board.logs + (step & 1) * CHAIN, *entropies = board.entropies + (step & 1) * CHAIN;
-    const float whole = (float)board.exponents[step & 1];
+    const float *logs = board.published_logs + (step & 1) * CHAIN;
+    const float whole = (float)board.exponents[step & 1], *origin = s.origin(step);
+    const int apart = s.apart();
+#pragma unroll 1
     for (int k = first; k <= last; k += stride) {
-        const float *own = edges == 0 ? 0 : edges + (k - base) * pitch + misalignment(s.block(step, k));
-        Term x = message_of_edges(s, logs, entropies, own, step, k, o);
+        const float *own = origin + (int64)k * apart;
+        if (IS_STAGED) own = edges + (k - base) * pitch + misalignment(own);
+        Term x = message_of_edges(s, board, logs, own, step, k, o);
         x.whole = whole;
         x.part += s.outside(step, k, o);
         if (HAS_ENTROPY) x.entropy_whole = board.entropy_wholes[step & 1];
@@ -137,8 +180,8 @@ DEVICE void prepare_table(const Sequence &s, const Board &board, const float *bl
     const int o = thread % WIDTH;
     if (o >= s.labels) return;
     for (int i = thread / WIDTH; i < s.labels; i += threads / WIDTH) {
-        const float log = block == 0 ? s.edge(step, 1, o, i)
-                                     : block[o * s.out_stride() + i * s.in_stride()] * UNITS;
+        const float log = !IS_STAGED || block == 0 ? s.edge(step, 1, o, i)
+                                                   : block[o * s.out_stride() + i * s.in_stride()] * UNITS;
         table[i * WIDTH + o] = SEMIRING == LOG ? table_weight(log) : log;
     }
 }

@@ -13,6 +13,10 @@ const MOST_WIDTH: usize = 1024;
 /// `CHUNKS` and `FIRST_BLOCKS` in edges.cuh.
 const CHUNKS: usize = 8;
 const FIRST_BLOCKS: usize = 16;
+/// Blocks of edges for more labels are not copied ahead of time: `IS_STAGED`.
+const MOST_STAGED_WIDTH: usize = 32;
+/// Threads that copy edges.
+const PORTERS: usize = 128;
 /// `SCORES_AHEAD` in sequence.cuh.
 const SCORES_AHEAD: usize = 8;
 /// `THREADS` in gradients.cu; in edge_gradients.cu twice that.
@@ -56,12 +60,16 @@ impl Layout {
             "90" | "100" | "101" | "103" | "110" => 227 << 10,
             _ => 99 << 10,
         };
-        Ok(Layout {
+        let mut layout = Layout {
             sizes: *sizes,
             longest: sizes.longest().min(sizes.last_end()).max(1),
             width,
             most_shared,
-        })
+        };
+        if layout.is_staged() && layout.chunk_durations() == 0 {
+            layout.width = 2 * MOST_STAGED_WIDTH;
+        }
+        Ok(layout)
     }
 
     fn has_entropy(&self) -> bool {
@@ -73,13 +81,26 @@ impl Layout {
         !self.sizes.is_decomposed() || self.sizes.transition_per_duration
     }
 
+    fn is_staged(&self) -> bool {
+        !self.sizes.is_decomposed() && self.width <= MOST_STAGED_WIDTH
+    }
+
+    /// Threads that bring and keep what others sum.
+    pub(super) fn porters(&self) -> usize {
+        if self.is_staged() {
+            PORTERS
+        } else {
+            self.chain()
+        }
+    }
+
     /// Threads that go from step to step: `CHAIN`.
     fn chain(&self) -> usize {
         self.width.max(32)
     }
 
     /// The macros of the kernels.
-    pub(super) fn defines(&self) -> Vec<(Cow<'static, str>, String)> {
+    pub(super) fn defines(&self, entry: &str) -> Vec<(Cow<'static, str>, String)> {
         let form = match (
             self.sizes.is_decomposed(),
             self.sizes.transition_per_duration,
@@ -93,11 +114,19 @@ impl Layout {
             Semiring::Max => "MAX",
             Semiring::Entropy => "ENTROPY",
         };
-        vec![
+        let mut defines = vec![
             KernelSource::define("FORM", form),
             KernelSource::define("SEMIRING", semiring),
             KernelSource::define("WIDTH", self.width),
-        ]
+        ];
+        if entry == "semicrf_scan" {
+            // Two kernels: one for what fits into a block's own memory, and one for what does not.
+            defines.push(KernelSource::define(
+                "CELLS_ARE_SHARED",
+                self.shares_cells(),
+            ));
+        }
+        defines
     }
 
     /// `PLANES` rows of labels.
@@ -146,11 +175,12 @@ impl Layout {
         let entropy = usize::from(self.has_entropy());
         let tables = usize::from(full && self.width <= 64);
         let published = if full {
-            0
+            2
         } else {
-            8 + 2 * entropy + SCORES_AHEAD
+            4 + 2 * entropy + SCORES_AHEAD
         };
-        chain * (3 + 3 * entropy + published) + 4 + 4 + 64 + tables * 2 * self.width * self.width
+        let rows = 1 + 3 * entropy + 4 + published + 16 + 4;
+        chain * rows + 4 + 4 + 64 + tables * 2 * self.width * self.width
     }
 
     /// Floats of a block of edges that is copied ahead of time: `Stage::pitch`.
@@ -170,7 +200,7 @@ impl Layout {
 
     /// Durations of a chunk of edges; 0 where edges are not copied ahead of time.
     pub(super) fn chunk_durations(&self) -> usize {
-        if self.sizes.is_decomposed() || self.width > 32 {
+        if !self.is_staged() {
             return 0;
         }
         let used = self.fixed_shared_bytes() + 4 * FIRST_BLOCKS * self.pitch();
@@ -187,23 +217,20 @@ impl Layout {
         (self.fixed_shared_bytes() + staged) as u32
     }
 
-    /// The chain's threads, and helpers in whole rows of labels.
+    /// The chain's threads, porters, and pushers in whole rows of labels.
     pub(super) fn scan_threads(&self) -> u32 {
-        let chain = self.chain();
-        let most = if self.width <= 64 { 512 } else { 1024 } - chain;
+        let (chain, porters) = (self.chain(), self.porters());
+        let most = if self.width <= 64 { 512 } else { MOST_WIDTH };
+        if chain + 2 * porters > most {
+            return chain as u32;
+        }
         let durations = match self.chunk_durations() {
             0 => self.longest - 1,
             chunk => chunk,
         };
-        let helpers = (durations * self.width)
-            .next_multiple_of(chain)
-            .clamp(chain, most.max(chain));
-        let helpers = if most == 0 {
-            0
-        } else {
-            helpers / chain * chain
-        };
-        (chain + helpers) as u32
+        let most = (most - chain - porters) / chain * chain;
+        let pushers = (durations * self.width).next_multiple_of(chain);
+        (chain + porters + pushers.clamp(chain, most)) as u32
     }
 
     /// Transition tables: 1, or one for each duration.

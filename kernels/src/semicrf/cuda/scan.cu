@@ -15,7 +15,9 @@ struct Work {
     Stage stage;
     Cell *ring;
     float *biases;
-    int helper, helpers;    // this thread's number among those beside the chain
+    // This thread's number among those beside the chain: porters bring and keep rows, scores and
+    // edges, pushers sum. Negative, or not below the count, if it is none.
+    int porter, porters, pusher, pushers;
     int first, last;        // steps
     bool goes_on;           // another launch takes the state up after the last step
     int64 base;             // all exponents are relative to it
@@ -37,52 +39,56 @@ DEVICE void load_table(const Sequence &s, const Board &board, const Chain &chain
     }
 }
 
-// Score of the segment of one boundary from `step`, beside the table: a factor and an exponent.
-struct Factor {
-    float factor;
-    int by;
-};
-DEVICE Factor factor_of(const Sequence &s, const Chain &chain, float bias, Split next, int step) {
-    if (FORM == MATERIALIZED) return {IS_MAX ? 0.0f : 1.0f, 0};
-    float part = chain.counts ? s.outside(step, 1, chain.label) : 0.0f, whole = 0.0f;
-    if (FORM == FIXED) part = bias + (next.part - chain.score.part), whole = next.whole - chain.score.whole;
-    if (IS_MAX) return {part + whole, 0};
-    const float by = rintf(part);
-    return {part > NEXT_TO_NOTHING ? exp2_fast(part - by) : 0.0f, part > NEXT_TO_NOTHING ? int_of(by + whole) : 0};
-}
-
 // Rows of scores come several steps ahead, each label by the thread that needs it.
-DEVICE void ask_score(const Sequence &s, const Work &w, const Chain &chain, int step) {
+DEVICE void ask_score(const Sequence &s, const Work &w, int o, int step) {
     if (FORM != FIXED) return;
-    if (chain.counts && step <= s.end)
-        copy_4(w.board.scores + (step & (SCORES_AHEAD - 1)) * CHAIN + chain.label, s.score_row(step) + chain.label);
+    if (o < s.labels && step <= s.end)
+        copy_4(w.board.scores + (step & (SCORES_AHEAD - 1)) * CHAIN + o, s.score_row(step) + o);
     copies_commit();
 }
-DEVICE Split take_score(const Sequence &s, const Work &w, const Chain &chain, int step) {
-    if (FORM != FIXED) return {0.0f, 0.0f};
-    copies_wait<SCORES_AHEAD - 2>();
-    const float nats = chain.counts ? w.board.scores[(step & (SCORES_AHEAD - 1)) * CHAIN + chain.label] : 0.0f;
-    ask_score(s, w, chain, step + SCORES_AHEAD - 1);
-    return s.score(nats);
+
+// Makes the factors of a step from its score and the one before, which is replaced.
+DEVICE void prepare_factors(const Sequence &s, const Work &w, Split &last, int o, int step) {
+    if (FORM == MATERIALIZED) return;
+    const bool counts = o < s.labels && step <= s.end;
+    Split next = {0.0f, 0.0f};
+    if (FORM == FIXED) {
+        copies_wait<SCORES_AHEAD - 2>();
+        if (counts) next = s.score(w.board.scores[(step & (SCORES_AHEAD - 1)) * CHAIN + o]);
+        ask_score(s, w, o, step + SCORES_AHEAD - 1);
+    }
+    float part = 0.0f, whole = 0.0f;
+    if (FORM == FIXED && counts) part = w.biases[o] + (next.part - last.part), whole = next.whole - last.whole;
+    if (FORM == PER_DURATION && counts) part = s.outside(step - 1, 1, o);
+    const bool is_some = part > NEXT_TO_NOTHING;
+    const float by = rintf(part);
+    Factors f;
+    f.factor = IS_MAX ? part + whole : is_some ? exp2_fast(part - by) : 0.0f;
+    f.by = is_some && !IS_MAX ? int_of(by + whole) : 0;
+    f.rest = IS_MAX ? next.part : exp2_fast(next.part);
+    f.whole = next.whole;
+    w.board.factors[(step & 3) * CHAIN + o] = f;
+    w.board.parts[(step & 3) * CHAIN + o] = next.part;
+    last = next;
 }
 
 // Keeps the row of a step.
 DEVICE void keep_row(const Sequence &s, const Work &w, int step) {
     const Board &b = w.board;
     const int64 index = w.rows.index(s.boundary(step));
-    for (int o = w.helper; o < s.labels; o += w.helpers) {
+    for (int o = w.porter; o < s.labels; o += w.porters) {
         float *row = w.rows.values + index * PLANES * s.labels + o;
         const int at = (step & 1) * CHAIN + o;
-        row[0] = b.logs[at];
+        row[0] = b.log(step, o);
         if (HAS_ENTROPY) row[PLANES / 2 * s.labels] = b.entropies[at];
         if (FORM == FIXED) {
             const Published m = b.published[at];
             const float sum = IS_MAX ? m.sum : log2_fast(m.sum);
-            row[s.labels] = fmaxf(sum + (m.exponent - (float)b.exponents[step & 1]), 4.0f * NOTHING);
+            row[s.labels] = fmaxf(sum + (float)(m.exponent - b.exponents[step & 1]), 4.0f * NOTHING);
             if (HAS_ENTROPY) row[3 * s.labels] = b.published_entropies[at];
         }
     }
-    if (w.helper == 0) {
+    if (w.porter == 0) {
         w.rows.offsets[2 * index] = (double)(w.base + b.exponents[step & 1]);
         w.rows.offsets[2 * index + 1] = HAS_ENTROPY ? (double)b.entropy_wholes[step & 1] : 0.0;
     }
@@ -90,36 +96,40 @@ DEVICE void keep_row(const Sequence &s, const Work &w, int step) {
 
 // Longer segments from `step`, by all threads beside the chain.
 DEVICE void help(const Sequence &s, Work &w, int slot, int step) {
-    const int o = w.helper % WIDTH, first = 2 + w.helper / WIDTH, stride = w.helpers / WIDTH;
+    const bool is_porter = w.porter >= 0 && w.porter < w.porters, is_pusher = w.pusher >= 0;
+    const int o = w.pusher % WIDTH, first = 2 + w.pusher / WIDTH, stride = w.pushers / WIDTH;
 #if FORM == FIXED
-    push_message(s, w.board, w.biases, w.ring, slot, step, o, first, stride);
+    if (is_pusher) push_message(s, w.board, w.biases, w.ring, slot, step, o, first, stride);
 #else
-    const int last = min(s.longest, s.end - step);
+    const int last = min(s.longest, s.end - step), chunks = IS_STAGED ? w.stage.count : 1;
     Stage &stage = w.stage;
-    if (stage.count == 0) {
-        prepare_table(s, w.board, 0, step + 2, w.helper, w.helpers);
-        push_edges(s, w.board, w.ring, slot, step, o, first, last, stride, 0, 0, 0);
-        return;
-    }
-    for (int chunk = 0; chunk < stage.count; chunk++) {
-        const int base = 2 + chunk * stage.durations, number = stage.issued - (CHUNKS - 1);
-        copies_wait<CHUNKS - 2>();
-        sync_some(2, w.helpers);
-        if (chunk == 0) {
-            const float *block = stage.first_blocks + (step + 2) % FIRST_BLOCKS * stage.pitch;
-            if (step + 3 <= s.end) block += misalignment(s.block(step + 2, 1));
-            prepare_table(s, w.board, block, step + 2, w.helper, w.helpers);
+#pragma unroll 1
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const int base = 2 + chunk * stage.durations;
+        const float *edges = 0;
+        if (IS_STAGED) {
+            if (is_porter) copies_wait<CHUNKS - 2>();
+            sync_some(2, blockDim.x - CHAIN);
+            edges = stage.chunks + stage.taken % CHUNKS * stage.durations * stage.pitch;
+            stage.taken++;
         }
-        issue_chunk(s, stage, w.helper, w.helpers);
-        const float *edges = stage.chunks + number % CHUNKS * stage.durations * stage.pitch;
-        push_edges(s, w.board, w.ring, slot, step, o, first + chunk * stage.durations,
-                   min(last, base + stage.durations - 1), stride, edges, base, stage.pitch);
+        if (is_porter) {
+            if (IS_STAGED) issue_chunk(s, stage, w.porter, w.porters);
+            if (chunk == 0) {
+                const float *block = stage.first_blocks + (step + 2) % FIRST_BLOCKS * stage.pitch;
+                if (IS_STAGED && step + 3 <= s.end) block += misalignment(s.block(step + 2, 1));
+                prepare_table(s, w.board, IS_STAGED ? block : 0, step + 2, w.porter, w.porters);
+            }
+        }
+        if (is_pusher)
+            push_edges(s, w.board, w.ring, slot, step, o, first + chunk * stage.durations,
+                       IS_STAGED ? min(last, base + stage.durations - 1) : last, stride, edges, base, stage.pitch);
     }
 #endif
 }
 
 // The first step's row, made or taken up, and all tables. Ends with everything visible.
-DEVICE void begin(const Sequence &s, Work &w, Chain &chain, const float *state) {
+DEVICE void begin(const Sequence &s, Work &w, Chain &chain, Split &last, const float *state) {
     const int thread = threadIdx.x;
     const bool is_chain = thread < CHAIN;
     if (FORM == FIXED) {
@@ -129,9 +139,10 @@ DEVICE void begin(const Sequence &s, Work &w, Chain &chain, const float *state) 
             w.biases[i] = o < s.labels ? *from * UNITS : NOTHING;
         }
     } else {
-        prepare_table(s, w.board, 0, w.first, thread, blockDim.x);
-        prepare_table(s, w.board, 0, w.first + 1, thread, blockDim.x);
+#pragma unroll 1
+        for (int i = 0; i < 2; i++) prepare_table(s, w.board, 0, w.first + i, thread, blockDim.x);
     }
+    for (int i = thread; i < 4 * CHAIN; i += blockDim.x) w.board.factors[i] = {IS_MAX ? 0.0f : 1.0f, IS_MAX ? 0.0f : 1.0f, 0.0f, 0};
     chain.label = thread;
     chain.counts = is_chain && thread < s.labels;
     chain.exponent = 0;
@@ -139,15 +150,26 @@ DEVICE void begin(const Sequence &s, Work &w, Chain &chain, const float *state) 
     chain.weight = {IS_MAX ? 0.0f : 1.0f, 0.0f, 0};
     chain.message = {1.0f, 0.0f, 0};
     if (state != 0) load_state(s, state, chain, w.ring, w.base);
-    chain.score = s.score(FORM == FIXED && chain.counts ? s.score_row(w.first)[thread] : 0.0f);
+    chain.linear = chain.weight.local * power(chain.weight.exponent - chain.exponent);
     chain.is_dead = FORM == FIXED;
     if (FORM == FIXED && chain.counts)
         for (int i = 0; i < s.labels; i++) chain.is_dead &= s.edge(0, 1, thread, i) <= NEXT_TO_NOTHING;
-    if (is_chain) {
-        for (int i = 1; i < SCORES_AHEAD; i++) ask_score(s, w, chain, w.first + i);
-    } else if (w.stage.count > 0) {
-        copy_first_block(s, w.stage, w.first + 2, w.helper, w.helpers);
-        for (int i = 0; i < CHUNKS - 1; i++) issue_chunk(s, w.stage, w.helper, w.helpers);
+    __syncthreads();
+    const int scored = w.porter;
+    if (scored >= 0 && scored < CHAIN) {
+        if (FORM == FIXED) {
+            last = s.score(scored < s.labels ? s.score_row(w.first)[scored] : 0.0f);
+            w.board.factors[(w.first & 3) * CHAIN + scored].whole = last.whole;
+            w.board.parts[(w.first & 3) * CHAIN + scored] = last.part;
+        }
+#pragma unroll 1
+        for (int i = 1; i < SCORES_AHEAD; i++) ask_score(s, w, scored, w.first + i);
+        prepare_factors(s, w, last, scored, w.first + 1);
+    }
+    if (IS_STAGED && w.porter >= 0 && w.porter < w.porters) {
+        copy_first_block(s, w.stage, w.first + 2, w.porter, w.porters);
+#pragma unroll 1
+        for (int i = 0; i < CHUNKS - 1; i++) issue_chunk(s, w.stage, w.porter, w.porters);
     }
     __syncthreads();
 }
@@ -155,28 +177,26 @@ DEVICE void begin(const Sequence &s, Work &w, Chain &chain, const float *state) 
 // The sum over all labels at the end.
 DEVICE void write_totals(const Sequence &s, const Work &w, double *totals, float *value, float *entropy, int step) {
     const Board &b = w.board;
-    const float *logs = b.logs + (step & 1) * CHAIN;
     const double offset = (double)(w.base + b.exponents[step & 1]);
     float sum = 0.0f, moment = 0.0f, most = 4.0f * NOTHING;
-    for (int o = 0; o < s.labels; o++) {
-        most = fmaxf(most, logs[o]);
-        if (IS_MAX) continue;
-        sum += b.linear[o];
-        if (HAS_ENTROPY) moment += b.moments[o];
+    for (int o = 0; o < s.labels; o++) most = fmaxf(most, b.log(step, o));
+    for (int o = 0; o < s.labels && !IS_MAX; o++) {
+        const float log = b.log(step, o) - most, p = exp2_fast(log);
+        sum += p;
+        if (HAS_ENTROPY && p > 0.0f) moment += p * (b.entropies[(step & 1) * CHAIN + o] - LN2 * log);
     }
-    const double total = IS_MAX ? offset + (double)most
-                         : sum > 0.0f ? (offset + (double)log2_fast(sum)) * 0.6931471805599453 : (double)NOTHING;
-    *value = (float)total;
-    totals[0] = IS_MAX ? total : offset + (double)log2_fast(fmaxf(sum, 1e-30f));
+    const bool is_some = most > NEXT_TO_NOTHING;
+    const double units = offset + (double)(IS_MAX ? most : most + log2_fast(sum));
+    *value = (float)(IS_MAX ? units : is_some ? units * 0.6931471805599453 : (double)NOTHING);
+    totals[0] = is_some ? units : (double)NOTHING;
     totals[1] = 0.0;
     if (HAS_ENTROPY) {
-        const double h = sum > 0.0f ? (double)b.entropy_wholes[step & 1] + (double)(moment / sum + LN2 * log2_fast(sum)) : 0.0;
-        totals[1] = h;
-        *entropy = (float)h;
+        totals[1] = (double)b.entropy_wholes[step & 1] + (double)(moment / sum + LN2 * log2_fast(sum));
+        *entropy = (float)(is_some ? totals[1] : 0.0);
     }
 }
 
-// Makes all exponents relative to that of the step's row.
+// Makes all exponents relative to that of the step's row, which nobody reads any more.
 DEVICE void rebase(const Sequence &s, Work &w, Chain &chain, int step) {
     __syncthreads();
     const int shift = w.board.exponents[step & 1];
@@ -186,31 +206,32 @@ DEVICE void rebase(const Sequence &s, Work &w, Chain &chain, int step) {
     chain.weight.exponent -= shift;
     w.base += shift;
     __syncthreads();
-    if (threadIdx.x < CHAIN) {
-        if (FORM == FIXED) publish(w.board, chain, step);
-        if (threadIdx.x == 0) w.board.exponents[step & 1] = chain.exponent;
-    }
 }
 
 DEVICE void scan(const Sequence &s, Work &w, float *states, int64 state_floats, int interval, float *carry,
                  double *totals, float *value, float *entropy, const float *state) {
-    const bool is_chain = threadIdx.x < CHAIN, is_helper = w.helpers == (int)blockDim.x || !is_chain;
+    const bool is_chain = threadIdx.x < CHAIN, is_porter = w.porter >= 0 && w.porter < w.porters;
     Chain chain;
-    begin(s, w, chain, state);
+    Split last = {0.0f, 0.0f};
+    begin(s, w, chain, last, state);
     float table[TABLE], moments[HAS_ENTROPY ? TABLE : 1];
-    const float bias = FORM == FIXED && chain.counts ? w.biases[threadIdx.x] : 0.0f;
-    if (is_chain) {
-        load_table(s, w.board, chain, table, moments, w.first);
-        settle(s, w.board, chain, w.first);
-        // From the end, rows lie behind the transition: the first has gone through none.
-        if (IS_FULL || s.forward || w.first > 0) send(s, w.board, chain, table, moments, w.first);
-        if (FORM == FIXED) publish(w.board, chain, w.first);
-    }
+    if (is_chain) load_table(s, w.board, chain, table, moments, w.first);
     int slot = w.first % s.longest;
+#pragma unroll 1
     for (int step = w.first;; step++) {
-        __syncthreads();
         const bool is_last = step == w.last;
-        if (is_helper && w.rows.values != 0) keep_row(s, w, step);
+        if (is_chain) {
+            send(s, w.board, chain, table, moments, step);
+            // From the end, rows lie behind the transition: the first has gone through none.
+            if (FORM == FIXED && !s.forward && step == 0) {
+                chain.message = {1.0f, 0.0f, 0};
+                w.board.published[chain.label] = {1.0f, 0};
+                if (HAS_ENTROPY) w.board.published_entropies[chain.label] = 0.0f;
+            }
+            if (!is_last || w.goes_on) refer(w.board, chain);
+        }
+        __syncthreads();
+        if (is_porter && w.rows.values != 0) keep_row(s, w, step);
         if (is_last && !w.goes_on) {
             if (s.forward && step == s.end && threadIdx.x == 0) write_totals(s, w, totals, value, entropy, step);
             return;
@@ -218,30 +239,23 @@ DEVICE void scan(const Sequence &s, Work &w, float *states, int64 state_floats, 
         if (is_chain) {
             if (IS_FULL && !is_last) load_table(s, w.board, chain, table, moments, step + 1);
             const bool has_cell = chain.counts && step > 0 && s.longest > 1;
-            Cell cell;
+            Cell cell = {};
             if (has_cell) cell = w.ring[(slot + 1 == s.longest ? 0 : slot + 1) * WIDTH + chain.label];
-            const Split next = take_score(s, w, chain, step + 1);
-            const Factor f = factor_of(s, chain, bias, next, step);
-            chain.weight = combine(chain, cell, has_cell, f.factor, f.by, next);
-            chain.score = next;
-            if (!is_last) {
-                settle(s, w.board, chain, step + 1);
-                send(s, w.board, chain, table, moments, step + 1);
-                if (FORM == FIXED) publish(w.board, chain, step + 1);
-            }
+            Factors f = {IS_MAX ? 0.0f : 1.0f, IS_MAX ? 0.0f : 1.0f, 0.0f, 0};
+            if (FORM != MATERIALIZED) f = w.board.factors[((step + 1) & 3) * CHAIN + chain.label];
+            if (!IS_MAX) chain.linear = combine_linear(chain, cell, has_cell, f);
+            chain.weight = combine(chain, cell, has_cell, f);
         }
-        if (is_helper) help(s, w, slot, step);
+        if (is_porter && w.porter < CHAIN) prepare_factors(s, w, last, w.porter, step + 2);
+        if (!is_chain || w.pusher >= 0) help(s, w, slot, step);
         if (++slot == s.longest) slot = 0;
-        if (is_last) {
+        const bool is_kept = interval > 0 && (step + 1) % interval == 0;
+        if (is_last || is_kept) {
             __syncthreads();
-            save_state(s, carry, chain, w.ring, w.base);
-            return;
+            save_state(s, is_last ? carry : states + ((step + 1) / interval - 1) * state_floats, chain, w.ring, w.base);
         }
-        if ((step + 1) % STEPS_OF_BASE == 0) rebase(s, w, chain, step + 1);
-        if (interval > 0 && (step + 1) % interval == 0) {
-            __syncthreads();
-            save_state(s, states + ((step + 1) / interval - 1) * state_floats, chain, w.ring, w.base);
-        }
+        if (is_last) return;
+        if ((step + 1) % STEPS_OF_BASE == 0) rebase(s, w, chain, step);
     }
 }
 
@@ -250,7 +264,7 @@ KERNEL(semicrf_scan, MOST_THREADS)
  int64 low, int64 high, int64 interval, const int64 *lengths, const float *scores, int64 scores_len,
  const float *transition, const float *bias, float *rows, double *offsets, int64 capacity, float *suffixes,
  double *suffix_offsets, int64 suffix_capacity, float *states, int64 state_count, int64 state_floats, float *carries,
- float *cells, int64 chunk_durations, double *totals, float *value, float *entropy) {
+ float *cells, int64 chunk_durations, int64 porters, double *totals, float *value, float *entropy) {
     SHARED(shared);
     const int sequence = blockIdx.x % batch;
     Sequence s;
@@ -271,13 +285,18 @@ KERNEL(semicrf_scan, MOST_THREADS)
     w.last = s.forward ? top : s.end - (int)low;
     w.goes_on = !s.forward && low > 0;
     w.base = 0;
-    w.helpers = blockDim.x > CHAIN ? blockDim.x - CHAIN : blockDim.x;
-    w.helper = blockDim.x > CHAIN ? (int)threadIdx.x - CHAIN : threadIdx.x;
+    // The largest blocks have no threads but the chain's: they do everything.
+    const int thread = threadIdx.x, threads = blockDim.x, helpers = threads - CHAIN;
+    w.porters = helpers == 0 ? threads : (int)porters;
+    w.porter = helpers == 0 ? thread : thread - CHAIN;
+    w.pushers = helpers == 0 ? threads : helpers - w.porters;
+    w.pusher = helpers == 0 ? thread : thread - CHAIN - w.porters;
     float *free = shared;
     w.board = board_of(free);
-    w.biases = carve(free, FORM == FIXED && cells == 0 ? longest * WIDTH : 0);
-    w.ring = (Cell *)carve(free, cells == 0 ? longest * WIDTH * CELL_FLOATS : 0);
-    if (cells != 0) {
+    if (CELLS_ARE_SHARED) {
+        w.biases = carve(free, FORM == FIXED ? longest * WIDTH : 0);
+        w.ring = (Cell *)carve(free, longest * WIDTH * CELL_FLOATS);
+    } else {
         float *own = cells + blockIdx.x * longest * WIDTH * (CELL_FLOATS + (FORM == FIXED));
         w.ring = (Cell *)own;
         w.biases = own + longest * WIDTH * CELL_FLOATS;
@@ -285,7 +304,7 @@ KERNEL(semicrf_scan, MOST_THREADS)
     w.stage.pitch = ((int)(labels * labels) + 6) / 4 * 4;
     w.stage.durations = (int)chunk_durations;
     w.stage.count = chunk_durations == 0 ? 0 : max(1, (int)((longest - 2 + chunk_durations) / chunk_durations));
-    w.stage.step = w.first, w.stage.chunk = 0, w.stage.issued = 0;
+    w.stage.step = w.first, w.stage.chunk = 0, w.stage.issued = 0, w.stage.taken = 0;
     w.stage.first_blocks = carve(free, chunk_durations == 0 ? 0 : FIRST_BLOCKS * w.stage.pitch);
     w.stage.chunks = free;
     float *own_states = states + sequence * state_count * state_floats, *carry = carries + sequence * state_floats;

@@ -31,14 +31,18 @@ struct Sequence {
         return s;
     }
 
-    // The block of C x C numbers of segments (step, k): edges or transitions.
-    METHOD const float *block(int step, int k) const {
-        const int64 duration = k - 1 + first_index, size = labels * labels;
+    // The block of C x C numbers of segments (step, k), edges or transitions, is `origin` + k * `apart`.
+    METHOD const float *origin(int step) const {
+        const int64 size = labels * labels, duration = first_index - 1;
         if (FORM == FIXED) return transition;
         if (FORM == PER_DURATION) return transition + duration * size;
-        const int64 from = forward ? step : end - step - k;
-        return scores + (from * durations + duration) * size;
+        return scores + ((int64)boundary(step) * durations + duration) * size;
     }
+    METHOD int apart() const {
+        const int size = labels * labels;
+        return FORM == FIXED ? 0 : FORM == PER_DURATION || forward ? size : size - durations * size;
+    }
+    METHOD const float *block(int step, int k) const { return origin(step) + (int64)k * apart(); }
     // Strides of a block's labels: edges are [dst][src], transitions [src][dst].
     METHOD int out_stride() const { return (FORM == MATERIALIZED) == forward ? labels : 1; }
     METHOD int in_stride() const { return (FORM == MATERIALIZED) == forward ? 1 : labels; }

@@ -21,10 +21,13 @@ DEVICE Board board_of(float *&free) {
     Board b;
     b.linear = carve(free, CHAIN);
     b.moments = carve(free, HAS_ENTROPY ? CHAIN : 0);
-    b.logs = carve(free, 2 * CHAIN);
+    b.raw = (Raw *)carve(free, 4 * CHAIN);
     b.entropies = carve(free, HAS_ENTROPY ? 2 * CHAIN : 0);
-    b.published = (Published *)carve(free, IS_FULL ? 0 : 8 * CHAIN);
+    b.published_logs = carve(free, IS_FULL ? 2 * CHAIN : 0);
+    b.published = (Published *)carve(free, IS_FULL ? 0 : 4 * CHAIN);
     b.published_entropies = carve(free, !IS_FULL && HAS_ENTROPY ? 2 * CHAIN : 0);
+    b.factors = (Factors *)carve(free, 16 * CHAIN);
+    b.parts = carve(free, 4 * CHAIN);
     b.exponents = (int *)carve(free, 2);
     b.entropy_wholes = carve(free, 2);
     b.scratch = (int *)carve(free, 64);

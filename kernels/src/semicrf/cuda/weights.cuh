@@ -5,7 +5,8 @@
 // are nats and `part` is as good as it gets in f32; else they are bits. What is forbidden weighs -1e9
 // nats; what weighs less than 2^-1e6 counts as nothing.
 //
-// Compile-time words: SEMIRING, FORM, WIDTH (labels that there is room for, a power of two).
+// Compile-time words: SEMIRING, FORM, WIDTH (labels that there is room for, a power of two), and for the
+// scan CELLS_ARE_SHARED.
 #ifndef SWEEPER_SEMICRF_WEIGHTS_CUH
 #define SWEEPER_SEMICRF_WEIGHTS_CUH
 
