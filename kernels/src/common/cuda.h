@@ -32,6 +32,10 @@ DEVICE float log2_fast(float x) {
     return y;
 }
 
+// Hides where a value came from: it is kept, not made again.
+DEVICE void keep_in_register(int &x) { asm volatile("" : "+r"(x)); }
+template <class T> DEVICE void keep_in_register(T *&x) { asm volatile("" : "+l"(x)); }
+
 DEVICE int warp_max(int x) { return __reduce_max_sync(0xffffffffu, x); }
 
 DEVICE bool warp_any(bool x) { return __any_sync(0xffffffffu, x); }

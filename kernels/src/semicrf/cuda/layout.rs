@@ -221,7 +221,8 @@ impl Layout {
     pub(super) fn scan_threads(&self) -> u32 {
         let (chain, porters) = (self.chain(), self.porters());
         let most = if self.width <= 64 { 512 } else { MOST_WIDTH };
-        if chain + 2 * porters > most {
+        // `ROLES_SHARE_THREADS`
+        if self.width >= 512 {
             return chain as u32;
         }
         let durations = match self.chunk_durations() {
