@@ -45,8 +45,12 @@ DEVICE void sync_some(int barrier, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-// Copies up to 16 bytes, the rest is zero, some time before `copies_wait`.
-DEVICE void copy_16(float *shared, const float *global, int bytes) {
+// Copies 16 bytes, some time before `copies_wait`. In part: so many of them, and zeros.
+DEVICE void copy_16(float *shared, const float *global) {
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+}
+DEVICE void copy_16_part(float *shared, const float *global, int bytes) {
     const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
 }

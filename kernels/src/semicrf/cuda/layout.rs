@@ -185,7 +185,12 @@ impl Layout {
 
     /// Floats of a block of edges that is copied ahead of time: `Stage::pitch`.
     fn pitch(&self) -> usize {
-        (self.sizes.c * self.sizes.c + 6) / 4 * 4
+        let size = self.sizes.c * self.sizes.c;
+        if size % 4 == 0 {
+            size
+        } else {
+            (size + 6) / 4 * 4
+        }
     }
 
     /// What a block shares but for chunks of edges.

@@ -336,7 +336,7 @@ KERNEL(semicrf_scan, MOST_THREADS)
         w.ring = (Cell *)own;
         w.biases = own + longest * WIDTH * CELL_FLOATS;
     }
-    w.stage.pitch = ((int)(labels * labels) + 6) / 4 * 4;
+    w.stage.pitch = (int)(labels % 2 == 0 ? labels * labels : (labels * labels + 6) / 4 * 4);
     w.stage.durations = (int)chunk_durations;
     w.stage.count = chunk_durations == 0 ? 0 : max(1, (int)((longest - 2 + chunk_durations) / chunk_durations));
     w.stage.step = w.first, w.stage.chunk = 0, w.stage.issued = 0, w.stage.taken = 0;
