@@ -99,6 +99,7 @@ codes! {
     Merged = "W0505", "Points that are the same are measured once.";
     UnusedDerived = "W0506", "A derived value that nothing uses and no case can compute.";
     NetworkCache = "W0507", "The kernel cache is on a network file system.";
+    NoBaseline = "W0508", "The baseline of ratios is not measured.";
 }
 
 impl Code {

@@ -173,7 +173,15 @@ pub(super) fn report(cx: &mut Context<'_>, section: &mut Section<'_>, cases: &[C
             known.sort_unstable();
             known.dedup();
             let message = format!("the baseline `{word}` is not measured");
-            cx.report(Code::UnknownBackend, node.at, message)
+            // One that was left out, from the command line perhaps, is no slip of the pen.
+            let exists = cases
+                .iter()
+                .any(|case| case.workload.0.backend(&word).is_some());
+            let code = match exists {
+                true => Code::NoBaseline,
+                false => Code::UnknownBackend,
+            };
+            cx.report(code, node.at, message)
                 .label("no backend of any case")
                 .help(suggest::among(&word, "backends", &known));
         }
