@@ -172,3 +172,22 @@ fn the_program_of_a_point_is_explained() {
     assert_eq!(vague.status.code(), Some(2));
     assert!(err(&vague).contains("among them"), "{}", err(&vague));
 }
+
+/// A small plan in all its forms, as people and programs read it.
+#[test]
+fn plans_have_the_promised_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = "schema = 1\nname = \"small\"\nabout = \"What does a plan look like?\"\nseed = 7\n\
+                    [grid]\nT = [4, 70]\nK = [3, 5]\nC = 2\n[case.semicrf]\nworkload = \"semicrf\"\n\
+                    backends = [\"streaming\", \"fused\"]\nphases = [\"forward\", \"both\"]\n\
+                    [[exclude]]\nwhen = \"K > T\"\nreason = \"no segment is longer\"\n\
+                    [device]\nuse = \"null\"\n[null]\ntime_ns = \"1000\"\n";
+    fs::write(folder.path().join("m.toml"), manifest).unwrap();
+    for (form, flag) in [("json", "--json"), ("dot", "--dot"), ("list", "--list")] {
+        let output = sweeper(folder.path(), &["plan", "m.toml", flag]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        let plan = out(&output);
+        let expected = root().join(format!("tests/golden/plan.{form}"));
+        crate::support::golden(&expected, &plan).unwrap();
+    }
+}

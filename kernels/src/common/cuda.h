@@ -32,6 +32,10 @@ DEVICE float log2_fast(float x) {
     return y;
 }
 
+// Hides where a value came from: it is kept, not made again.
+DEVICE void keep_in_register(int &x) { asm volatile("" : "+r"(x)); }
+template <class T> DEVICE void keep_in_register(T *&x) { asm volatile("" : "+l"(x)); }
+
 DEVICE int warp_max(int x) { return __reduce_max_sync(0xffffffffu, x); }
 
 DEVICE bool warp_any(bool x) { return __any_sync(0xffffffffu, x); }
@@ -41,8 +45,12 @@ DEVICE void sync_some(int barrier, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-// Copies up to 16 bytes, the rest is zero, some time before `copies_wait`.
-DEVICE void copy_16(float *shared, const float *global, int bytes) {
+// Copies 16 bytes, some time before `copies_wait`. In part: so many of them, and zeros.
+DEVICE void copy_16(float *shared, const float *global) {
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+}
+DEVICE void copy_16_part(float *shared, const float *global, int bytes) {
     const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
 }

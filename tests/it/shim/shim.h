@@ -86,6 +86,7 @@ static inline int warp_max(int x) {
     return most;
 }
 
+template <class T> void keep_in_register(T &) {}
 static inline bool warp_any(bool x) { return warp_max(x) != 0; }
 
 static inline float __int_as_float(int x) { return shim::cell_as<float>((uint32_t)x); }
@@ -99,10 +100,12 @@ static inline float exp2_fast(float x) { return flushed(::exp2f(x)); }
 static inline float log2_fast(float x) { return ::log2f(flushed(x)); }
 static inline int min(int a, int b) { return a < b ? a : b; }
 static inline int max(int a, int b) { return a > b ? a : b; }
+static inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 static inline int64 min(int64 a, int64 b) { return a < b ? a : b; }
 static inline int64 max(int64 a, int64 b) { return a > b ? a : b; }
 
-static inline void copy_16(float *shared, const float *global, int bytes) {
+static inline void copy_16(float *shared, const float *global) { shim::copy_later(shared, global, 16, 0); }
+static inline void copy_16_part(float *shared, const float *global, int bytes) {
     shim::copy_later(shared, global, bytes, 16 - bytes);
 }
 static inline void copy_4(float *shared, const float *global) { shim::copy_later(shared, global, 4, 0); }

@@ -18,32 +18,44 @@ struct Stage {
 
 DEVICE int misalignment(const float *from) { return (int)(((unsigned long long)from >> 2) & 3); }
 
-// Threads `lane`, `lane + lanes`, ... copy a block.
-DEVICE void copy_block(const Sequence &s, float *to, const float *from, int lane, int lanes) {
-    const int off = misalignment(from), floats = off + s.labels * s.labels;
+// Threads `lane`, `lane + lanes`, ... copy `floats` floats.
+DEVICE void copy_floats(const Sequence &s, float *to, const float *from, int floats, int lane, int lanes) {
+    const int off = misalignment(from), count = off + floats;
     const float *start = from - off;
+    if (start + count + 3 <= s.scores_end) {
+#pragma unroll 2
+        for (int i = 4 * lane; i < count; i += 4 * lanes) copy_16(to + i, start + i);
+        return;
+    }
     // Only the last piece of the tensor is not whole.
-    const int left = (int)min((int64)floats + 3, (int64)(s.scores_end - start));
+    const int left = (int)(s.scores_end - start);
 #pragma unroll 1
-    for (int i = 4 * lane; i < floats; i += 4 * lanes) copy_16(to + i, start + i, min(16, 4 * (left - i)));
+    for (int i = 4 * lane; i < count; i += 4 * lanes) copy_16_part(to + i, start + i, min(16, 4 * (left - i)));
 }
 
 DEVICE void copy_first_block(const Sequence &s, const Stage &stage, int step, int thread, int threads) {
     if (step + 1 <= s.end)
-        copy_block(s, stage.first_blocks + step % FIRST_BLOCKS * stage.pitch, s.block(step, 1), thread, threads);
+        copy_floats(s, stage.first_blocks + step % FIRST_BLOCKS * stage.pitch, s.block(step, 1), s.labels * s.labels,
+                    thread, threads);
 }
 
 // Issues the next chunk as one group of copies, which may be empty.
 DEVICE void issue_chunk(const Sequence &s, Stage &stage, int thread, int threads) {
-    const int warp = thread / 32, warps = threads / 32;
-    const int first = 2 + stage.chunk * stage.durations;
-    const int last = min(min(s.longest, s.end - stage.step), first + stage.durations - 1);
+    const int first = 2 + stage.chunk * stage.durations, size = s.labels * s.labels, apart = s.apart();
+    const int count = min(min(s.longest, s.end - stage.step), first + stage.durations - 1) - first + 1;
     float *to = stage.chunks + stage.issued % CHUNKS * stage.durations * stage.pitch;
-    const float *origin = s.origin(stage.step);
-    const int apart = s.apart();
+    const float *from = s.origin(stage.step) + (int64)first * apart;
+    if (apart == stage.pitch) {  // one stretch
+        if (count > 0) copy_floats(s, to, from, count * size, thread, threads);
+    } else {
+        const int warp = thread / 32, warps = threads / 32;
+        to += warp * stage.pitch, from += (int64)warp * apart;
 #pragma unroll 1
-    for (int k = first + warp; k <= last; k += warps)
-        copy_block(s, to + (k - first) * stage.pitch, origin + (int64)k * apart, thread % 32, 32);
+        for (int k = warp; k < count; k += warps) {
+            copy_floats(s, to, from, size, thread % 32, 32);
+            to += warps * stage.pitch, from += (int64)warps * apart;
+        }
+    }
     if (stage.chunk == 0) copy_first_block(s, stage, stage.step + FIRST_AHEAD, thread, threads);
     copies_commit();
     stage.issued++;
@@ -162,13 +174,9 @@ DEVICE void push_edges(const Sequence &s, const Board &board, Cell *ring, int sl
         int to = slot + k;
         if (to >= s.longest) to -= s.longest;
         Cell &cell = ring[to * WIDTH + o];
-        if (k == s.longest || step == 0) {
-            begin_cell(cell, x);
-        } else {
-            Cell sum = cell;
-            add_to_cell(sum, x);
-            cell = sum;
-        }
+        Cell sum = k == s.longest || step == 0 ? cell_for(x) : cell;
+        add_to_cell(sum, x);
+        cell = sum;
     }
 }
 

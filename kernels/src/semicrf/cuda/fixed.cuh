@@ -6,6 +6,29 @@
 
 constexpr int AT_ONCE = HAS_ENTROPY ? 2 : 4;
 
+// Adds a message to COUNT cells of a label, for durations k, k + stride, ...
+template <int COUNT>
+DEVICE void push_some(Cell *own, const float *bias, unsigned slot, unsigned longest, bool is_start, Term x, float part,
+                      int k, int stride) {
+    Cell cells[COUNT];
+    float parts[COUNT];
+    unsigned at[COUNT];
+#pragma unroll
+    for (int j = 0; j < COUNT; j++) {
+        const unsigned to = slot + k + j * stride;
+        at[j] = min(to, to - longest) * WIDTH;  // around the ring
+        cells[j] = own[at[j]];
+        parts[j] = part + bias[(k + j * stride) * WIDTH];
+    }
+#pragma unroll
+    for (int j = 0; j < COUNT; j++) {
+        x.part = parts[j];
+        if (is_start || k + j * stride == (int)longest) cells[j] = cell_for(x);
+        add_to_cell(cells[j], x);
+        own[at[j]] = cells[j];
+    }
+}
+
 // Adds the message of `step` to the cells of the steps it reaches by more than one boundary. The
 // threads of a label take every `stride`-th duration, from `first` on. Cells are a ring of `longest`
 // rows; the first term of a cell begins it.
@@ -22,30 +45,14 @@ DEVICE void push_message(const Sequence &s, const Board &board, const float *bia
     }
     const float part = (IS_MAX ? from.sum : log2_fast(from.sum)) - board.parts[scores];
     const int last = min(s.longest, s.end - step);
-    const float *bias = biases + o - WIDTH;
     Cell *own = ring + o;
-    for (int k = first; k <= last; k += AT_ONCE * stride) {
-        Cell cells[AT_ONCE];
-        float parts[AT_ONCE];
-        int at[AT_ONCE];
-#pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) {
-            const int mine = k + j * stride;
-            at[j] = (slot + mine - (slot + mine >= s.longest ? s.longest : 0)) * WIDTH;
-            if (mine > last) continue;
-            cells[j] = own[at[j]];
-            parts[j] = part + bias[mine * WIDTH];
-        }
-#pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) {
-            const int mine = k + j * stride;
-            if (mine > last) break;
-            x.part = parts[j];
-            if (mine == s.longest || step == 0) begin_cell(cells[j], x);
-            else add_to_cell(cells[j], x);
-            own[at[j]] = cells[j];
-        }
-    }
+    const float *bias = biases + o - WIDTH;
+    const unsigned longest = s.longest;
+    int k = first;
+    // Several at once: each takes its time, but they do not wait for each other.
+    for (; k + (AT_ONCE - 1) * stride <= last; k += AT_ONCE * stride)
+        push_some<AT_ONCE>(own, bias, slot, longest, step == 0, x, part, k, stride);
+    for (; k <= last; k += stride) push_some<1>(own, bias, slot, longest, step == 0, x, part, k, stride);
 }
 
 #endif

@@ -185,7 +185,12 @@ impl Layout {
 
     /// Floats of a block of edges that is copied ahead of time: `Stage::pitch`.
     fn pitch(&self) -> usize {
-        (self.sizes.c * self.sizes.c + 6) / 4 * 4
+        let size = self.sizes.c * self.sizes.c;
+        if size % 4 == 0 {
+            size
+        } else {
+            (size + 6) / 4 * 4
+        }
     }
 
     /// What a block shares but for chunks of edges.
@@ -221,7 +226,8 @@ impl Layout {
     pub(super) fn scan_threads(&self) -> u32 {
         let (chain, porters) = (self.chain(), self.porters());
         let most = if self.width <= 64 { 512 } else { MOST_WIDTH };
-        if chain + 2 * porters > most {
+        // `ROLES_SHARE_THREADS`
+        if self.width >= 512 {
             return chain as u32;
         }
         let durations = match self.chunk_durations() {

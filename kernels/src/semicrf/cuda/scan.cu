@@ -7,6 +7,8 @@
 #include "state.cuh"
 
 constexpr int MOST_THREADS = WIDTH <= 64 ? 512 : 1024;
+// The largest blocks have no threads but the chain's: they do everything.
+constexpr bool ROLES_SHARE_THREADS = WIDTH >= 512;
 
 // What a block works on, from the launch's arguments.
 struct Work {
@@ -94,12 +96,12 @@ DEVICE void keep_row(const Sequence &s, const Work &w, int step) {
     }
 }
 
-// Longer segments from `step`, by all threads beside the chain.
-DEVICE void help(const Sequence &s, Work &w, int slot, int step) {
-    const bool is_porter = w.porter >= 0 && w.porter < w.porters, is_pusher = w.pusher >= 0;
+// Longer segments from `step`, by the pushers; where blocks of edges are copied ahead of time the porters
+// are one chunk ahead of them.
+template <bool PORTS, bool PUSHES> DEVICE void help(const Sequence &s, Work &w, int slot, int step) {
     const int o = w.pusher % WIDTH, first = 2 + w.pusher / WIDTH, stride = w.pushers / WIDTH;
 #if FORM == FIXED
-    if (is_pusher) push_message(s, w.board, w.biases, w.ring, slot, step, o, first, stride);
+    if (PUSHES) push_message(s, w.board, w.biases, w.ring, slot, step, o, first, stride);
 #else
     const int last = min(s.longest, s.end - step), chunks = IS_STAGED ? w.stage.count : 1;
     Stage &stage = w.stage;
@@ -108,12 +110,12 @@ DEVICE void help(const Sequence &s, Work &w, int slot, int step) {
         const int base = 2 + chunk * stage.durations;
         const float *edges = 0;
         if (IS_STAGED) {
-            if (is_porter) copies_wait<CHUNKS - 2>();
+            if (PORTS) copies_wait<CHUNKS - 2>();
             sync_some(2, blockDim.x - CHAIN);
             edges = stage.chunks + stage.taken % CHUNKS * stage.durations * stage.pitch;
             stage.taken++;
         }
-        if (is_porter) {
+        if (PORTS) {
             if (IS_STAGED) issue_chunk(s, stage, w.porter, w.porters);
             if (chunk == 0) {
                 const float *block = stage.first_blocks + (step + 2) % FIRST_BLOCKS * stage.pitch;
@@ -121,7 +123,7 @@ DEVICE void help(const Sequence &s, Work &w, int slot, int step) {
                 prepare_table(s, w.board, IS_STAGED ? block : 0, step + 2, w.porter, w.porters);
             }
         }
-        if (is_pusher)
+        if (PUSHES)
             push_edges(s, w.board, w.ring, slot, step, o, first + chunk * stage.durations,
                        IS_STAGED ? min(last, base + stage.durations - 1) : last, stride, edges, base, stage.pitch);
     }
@@ -196,8 +198,33 @@ DEVICE void write_totals(const Sequence &s, const Work &w, double *totals, float
     }
 }
 
-// Makes all exponents relative to that of the step's row, which nobody reads any more.
-DEVICE void rebase(const Sequence &s, Work &w, Chain &chain, int step) {
+// Where results go that are not rows.
+struct Results {
+    float *states, *carry;
+    int64 state_floats;
+    int interval;  // between states
+    double *totals;
+    float *value, *entropy;
+};
+
+// The next step after which there is more to do than to go on: see `pause`.
+DEVICE int next_pause(const Work &w, const Results &r, int step) {
+    int at = min(w.last, step + STEPS_OF_BASE - 1 - step % STEPS_OF_BASE);
+    if (r.interval > 0) at = min(at, step + r.interval - 1 - step % r.interval);
+    return at;
+}
+
+// Keeps the state after a step, and makes all exponents relative to that of its row, which nobody reads
+// any more. True if it was the last.
+DEVICE bool pause(const Sequence &s, Work &w, const Results &r, Chain &chain, int step) {
+    const bool is_last = step == w.last;
+    __syncthreads();
+    if (is_last) {
+        save_state(s, r.carry, chain, w.ring, w.base);
+    } else if (r.interval > 0 && (step + 1) % r.interval == 0) {
+        save_state(s, r.states + ((step + 1) / r.interval - 1) * r.state_floats, chain, w.ring, w.base);
+    }
+    if (is_last || (step + 1) % STEPS_OF_BASE != 0) return is_last;
     __syncthreads();
     const int shift = w.board.exponents[step & 1];
     for (int i = threadIdx.x; i < s.longest * WIDTH; i += blockDim.x) w.ring[i].whole -= (float)shift;
@@ -206,21 +233,31 @@ DEVICE void rebase(const Sequence &s, Work &w, Chain &chain, int step) {
     chain.weight.exponent -= shift;
     w.base += shift;
     __syncthreads();
+    return false;
 }
 
-DEVICE void scan(const Sequence &s, Work &w, float *states, int64 state_floats, int interval, float *carry,
-                 double *totals, float *value, float *entropy, const float *state) {
-    const bool is_chain = threadIdx.x < CHAIN, is_porter = w.porter >= 0 && w.porter < w.porters;
-    Chain chain;
-    Split last = {0.0f, 0.0f};
-    begin(s, w, chain, last, state);
+// The chain's part of a step that is settled: the weights of the next.
+DEVICE void advance(const Sequence &s, const Work &w, Chain &chain, int slot, int step) {
+    const bool has_cell = chain.counts && step > 0 && s.longest > 1;
+    Cell cell = {};
+    if (has_cell) cell = w.ring[(slot + 1 == s.longest ? 0 : slot + 1) * WIDTH + chain.label];
+    Factors f = {IS_MAX ? 0.0f : 1.0f, IS_MAX ? 0.0f : 1.0f, 0.0f, 0};
+    if (FORM != MATERIALIZED) f = w.board.factors[((step + 1) & 3) * CHAIN + chain.label];
+    if (!IS_MAX) chain.linear = combine_linear(chain, cell, has_cell, f);
+    chain.weight = combine(chain, cell, has_cell, f);
+}
+
+// All steps, by threads of some roles. Loops of their own keep the instructions of a role together, and
+// its numbers in registers. Every role waits at the same barriers.
+template <bool CHAINS, bool PORTS, bool PUSHES>
+DEVICE void loop(const Sequence &s, Work &w, const Results &r, Chain &chain, Split last) {
     float table[TABLE], moments[HAS_ENTROPY ? TABLE : 1];
-    if (is_chain) load_table(s, w.board, chain, table, moments, w.first);
-    int slot = w.first % s.longest;
+    if (CHAINS) load_table(s, w.board, chain, table, moments, w.first);
+    const bool scores = PORTS && w.porter < CHAIN, keeps = PORTS && w.rows.values != 0;
+    int slot = w.first % s.longest, stop = next_pause(w, r, w.first);
 #pragma unroll 1
     for (int step = w.first;; step++) {
-        const bool is_last = step == w.last;
-        if (is_chain) {
+        if (CHAINS && threadIdx.x < CHAIN) {
             send(s, w.board, chain, table, moments, step);
             // From the end, rows lie behind the transition: the first has gone through none.
             if (FORM == FIXED && !s.forward && step == 0) {
@@ -228,35 +265,34 @@ DEVICE void scan(const Sequence &s, Work &w, float *states, int64 state_floats, 
                 w.board.published[chain.label] = {1.0f, 0};
                 if (HAS_ENTROPY) w.board.published_entropies[chain.label] = 0.0f;
             }
-            if (!is_last || w.goes_on) refer(w.board, chain);
+            refer(w.board, chain);
         }
         __syncthreads();
-        if (is_porter && w.rows.values != 0) keep_row(s, w, step);
-        if (is_last && !w.goes_on) {
-            if (s.forward && step == s.end && threadIdx.x == 0) write_totals(s, w, totals, value, entropy, step);
-            return;
+        if (PORTS && keeps) keep_row(s, w, step);
+        if (step == stop && step == w.last && !w.goes_on) return;
+        if (CHAINS && threadIdx.x < CHAIN) {
+            if (IS_FULL) load_table(s, w.board, chain, table, moments, step + 1);
+            advance(s, w, chain, slot, step);
         }
-        if (is_chain) {
-            if (IS_FULL && !is_last) load_table(s, w.board, chain, table, moments, step + 1);
-            const bool has_cell = chain.counts && step > 0 && s.longest > 1;
-            Cell cell = {};
-            if (has_cell) cell = w.ring[(slot + 1 == s.longest ? 0 : slot + 1) * WIDTH + chain.label];
-            Factors f = {IS_MAX ? 0.0f : 1.0f, IS_MAX ? 0.0f : 1.0f, 0.0f, 0};
-            if (FORM != MATERIALIZED) f = w.board.factors[((step + 1) & 3) * CHAIN + chain.label];
-            if (!IS_MAX) chain.linear = combine_linear(chain, cell, has_cell, f);
-            chain.weight = combine(chain, cell, has_cell, f);
-        }
-        if (is_porter && w.porter < CHAIN) prepare_factors(s, w, last, w.porter, step + 2);
-        if (!is_chain || w.pusher >= 0) help(s, w, slot, step);
+        if (PORTS && scores) prepare_factors(s, w, last, w.porter, step + 2);
+        if (PORTS || PUSHES) help<PORTS, PUSHES>(s, w, slot, step);
         if (++slot == s.longest) slot = 0;
-        const bool is_kept = interval > 0 && (step + 1) % interval == 0;
-        if (is_last || is_kept) {
-            __syncthreads();
-            save_state(s, is_last ? carry : states + ((step + 1) / interval - 1) * state_floats, chain, w.ring, w.base);
-        }
-        if (is_last) return;
-        if ((step + 1) % STEPS_OF_BASE == 0) rebase(s, w, chain, step);
+        if (step != stop) continue;
+        if (pause(s, w, r, chain, step)) return;
+        stop = next_pause(w, r, step + 1);
     }
+}
+
+DEVICE void scan(const Sequence &s, Work &w, const Results &r, const float *state) {
+    Chain chain;
+    Split last = {0.0f, 0.0f};
+    begin(s, w, chain, last, state);
+    if (ROLES_SHARE_THREADS) loop<true, true, true>(s, w, r, chain, last);
+    else if (threadIdx.x < CHAIN) loop<true, false, false>(s, w, r, chain, last);
+    else if (w.porter < w.porters) loop<false, true, false>(s, w, r, chain, last);
+    else loop<false, false, true>(s, w, r, chain, last);
+    if (threadIdx.x == 0 && s.forward && w.last == s.end)
+        write_totals(s, w, r.totals, r.value, r.entropy, w.last);
 }
 
 KERNEL(semicrf_scan, MOST_THREADS)
@@ -285,12 +321,11 @@ KERNEL(semicrf_scan, MOST_THREADS)
     w.last = s.forward ? top : s.end - (int)low;
     w.goes_on = !s.forward && low > 0;
     w.base = 0;
-    // The largest blocks have no threads but the chain's: they do everything.
-    const int thread = threadIdx.x, threads = blockDim.x, helpers = threads - CHAIN;
-    w.porters = helpers == 0 ? threads : (int)porters;
-    w.porter = helpers == 0 ? thread : thread - CHAIN;
-    w.pushers = helpers == 0 ? threads : helpers - w.porters;
-    w.pusher = helpers == 0 ? thread : thread - CHAIN - w.porters;
+    const int thread = threadIdx.x, threads = blockDim.x, all = ROLES_SHARE_THREADS;
+    w.porters = all ? threads : (int)porters;
+    w.porter = all ? thread : thread - CHAIN;
+    w.pushers = all ? threads : threads - CHAIN - w.porters;
+    w.pusher = all ? thread : thread - CHAIN - w.porters;
     float *free = shared;
     w.board = board_of(free);
     if (CELLS_ARE_SHARED) {
@@ -301,7 +336,7 @@ KERNEL(semicrf_scan, MOST_THREADS)
         w.ring = (Cell *)own;
         w.biases = own + longest * WIDTH * CELL_FLOATS;
     }
-    w.stage.pitch = ((int)(labels * labels) + 6) / 4 * 4;
+    w.stage.pitch = (int)(labels % 2 == 0 ? labels * labels : (labels * labels + 6) / 4 * 4);
     w.stage.durations = (int)chunk_durations;
     w.stage.count = chunk_durations == 0 ? 0 : max(1, (int)((longest - 2 + chunk_durations) / chunk_durations));
     w.stage.step = w.first, w.stage.chunk = 0, w.stage.issued = 0, w.stage.taken = 0;
@@ -310,6 +345,12 @@ KERNEL(semicrf_scan, MOST_THREADS)
     float *own_states = states + sequence * state_count * state_floats, *carry = carries + sequence * state_floats;
     const float *state = w.first == 0 ? 0 : s.forward ? own_states + (low / interval - 1) * state_floats : carry;
     const int saving = s.forward && w.rows.values == 0 ? (int)interval : 0;
-    scan(s, w, own_states, state_floats, saving, carry, totals + 2 * sequence, value + sequence, entropy + sequence,
-         state);
+    const Results r = {own_states, carry, state_floats, saving, totals + 2 * sequence, value + sequence,
+                       entropy + sequence};
+    // Or the compiler makes them again from the arguments in every step.
+    keep_in_register(s.labels), keep_in_register(s.longest), keep_in_register(s.end);
+    keep_in_register(w.rows.values), keep_in_register(w.rows.offsets), keep_in_register(w.rows.capacity);
+    keep_in_register(s.scores), keep_in_register(s.durations), keep_in_register(s.first_index);
+    keep_in_register(w.porters), keep_in_register(w.pushers), keep_in_register(w.last);
+    scan(s, w, r, state);
 }

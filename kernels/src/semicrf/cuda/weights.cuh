@@ -66,36 +66,39 @@ struct Term {
     float whole, part, entropy_whole, entropy;
 };
 
-DEVICE void begin_cell(Cell &cell, Term x) {
-    const bool counts = x.part > NEXT_TO_NOTHING;
-    if (IS_MAX) {
-        cell.whole = x.whole;
-        cell.sum = x.part;
-        return;
-    }
-    const float by = rintf(x.part), d = x.part - by;
-    cell.whole = counts ? x.whole + by : EMPTY;
-    cell.sum = counts ? exp2_fast(d) : 0.0f;
+// A cell with a greater scale. By value, so that cells stay in registers; a call, as it is rare.
+DEVICE_APART Cell lifted(Cell cell, float by) {
+    const float down = exp2_fast(-by);
 #if SEMIRING == ENTROPY
-    cell.entropy = x.entropy_whole;
-    cell.moment = counts ? cell.sum * (x.entropy - LN2 * d) : 0.0f;
+    cell.moment = down > 0.0f ? down * (cell.moment + LN2 * by * cell.sum) : 0.0f;
 #endif
+    cell.sum *= down;
+    cell.whole += by;
+    return cell;
 }
 
-DEVICE void add_to_cell(Cell &cell, Term x) {
+// Makes an empty cell whose scale is that of a term.
+DEVICE Cell cell_for(const Term &x) {
+    Cell cell;
+    // Rounds to a whole number; what counts for nothing has any scale.
+    cell.whole = IS_MAX ? x.whole : fmaxf(x.whole + ((x.part + 12582912.0f) - 12582912.0f), EMPTY);
+    cell.sum = IS_MAX ? 8.0f * NOTHING : 0.0f;
+#if SEMIRING == ENTROPY
+    cell.entropy = x.entropy_whole;
+    cell.moment = 0.0f;
+#endif
+    return cell;
+}
+
+DEVICE void add_to_cell(Cell &cell, const Term &x) {
     float d = (x.whole - cell.whole) + x.part;
     if (IS_MAX) {
         if (d > cell.sum) cell.whole = x.whole, cell.sum = x.part;
         return;
     }
-    if (d > 40.0f) {  // far above what is there: a new scale
-        const float by = rintf(d), down = exp2_fast(-by);
-        cell.whole += by;
-        d = (x.whole - cell.whole) + x.part;  // again, as the sum above has lost digits
-#if SEMIRING == ENTROPY
-        cell.moment = down > 0.0f ? down * (cell.moment + LN2 * by * cell.sum) : 0.0f;
-#endif
-        cell.sum *= down;
+    if (d > 40.0f) {
+        cell = lifted(cell, rintf(d));
+        d = (x.whole - cell.whole) + x.part;  // again, as the sum before has lost digits
     }
     const float weight = exp2_fast(d);
     cell.sum += weight;
