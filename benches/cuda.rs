@@ -118,7 +118,8 @@ fn measure(device: &mut Cuda, kernels: &mut Kernels, name: &str, line: &mut Stri
                 continue;
             };
             let artifacts: Vec<Artifact> = program
-                .compiled()
+                .sources()
+                .into_iter()
                 .map(|source| kernels.artifact(source))
                 .collect();
             let job = Job {
@@ -173,7 +174,7 @@ impl Kernels {
     }
 
     fn artifact(&mut self, source: &sweeper_kernels::program::KernelSource) -> Artifact {
-        let key = format!("{} {:?}", source.entry, source.defines);
+        let key = source.title();
         if let Some(known) = self.artifacts.get(&key) {
             return known.clone();
         }
@@ -181,7 +182,7 @@ impl Kernels {
         let compiled = self
             .nvrtc
             .compile(source, &self.arch, Duration::from_secs(60));
-        let compiled = compiled.unwrap_or_else(|error| panic!("{}: {error}", source.entry));
+        let compiled = compiled.unwrap_or_else(|error| panic!("{key}: {error}"));
         self.spent += start.elapsed();
         let artifact = Artifact {
             key: key.clone(),

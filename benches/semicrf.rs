@@ -174,7 +174,7 @@ struct Kernels {
 
 impl Kernels {
     fn artifact(&mut self, source: &KernelSource) -> Artifact {
-        let key = format!("{} {:?}", source.entry, source.defines);
+        let key = source.title();
         let compile = || {
             let cc = Cc::find(None, &sweeper::compile::digests::Digests::default())
                 .expect("a C compiler");
@@ -191,7 +191,8 @@ impl Kernels {
 
 fn prepare(device: &mut Cpu, kernels: &mut Kernels, name: String, program: Program) -> Entry {
     let artifacts: Vec<Artifact> = program
-        .compiled()
+        .sources()
+        .into_iter()
         .map(|source| kernels.artifact(source))
         .collect();
     let job = Job {

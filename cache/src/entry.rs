@@ -13,8 +13,8 @@ use crate::{
 /// What is known about an artifact besides its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Metadata {
-    /// Names of the functions that can be launched or called.
-    pub entry_points: Vec<String>,
+    /// What it was compiled from, for people.
+    pub sources: Vec<String>,
     /// Compiler options in order.
     pub options: Vec<String>,
     /// The exact target: `sm_90a`, or the resolved ISA of a CPU.
@@ -49,7 +49,9 @@ impl Metadata {
 /// [`Metadata`] as JSON in the file; the times are in the head.
 #[derive(Serialize, Deserialize)]
 struct WireMetadata {
-    entry_points: Vec<String>,
+    /// Entries that older versions made have names of functions instead.
+    #[serde(alias = "entry_points")]
+    sources: Vec<String>,
     options: Vec<String>,
     arch: String,
     compiler: String,
@@ -61,7 +63,7 @@ struct WireMetadata {
 impl From<Metadata> for WireMetadata {
     fn from(metadata: Metadata) -> Self {
         Self {
-            entry_points: metadata.entry_points,
+            sources: metadata.sources,
             options: metadata.options,
             arch: metadata.arch,
             compiler: metadata.compiler,
@@ -75,7 +77,7 @@ impl From<Metadata> for WireMetadata {
 impl WireMetadata {
     fn with_times(self, compile_ns: u64, created_ns: u64) -> Metadata {
         Metadata {
-            entry_points: self.entry_points,
+            sources: self.sources,
             options: self.options,
             arch: self.arch,
             compiler: self.compiler,
@@ -243,7 +245,7 @@ mod tests {
 
     fn metadata() -> Metadata {
         Metadata {
-            entry_points: vec!["scan_forward".into()],
+            sources: vec!["scan_forward.cu".into()],
             options: vec!["-O3".into(), "--use_fast_math".into()],
             arch: "sm_90a".into(),
             compiler: "nvrtc 12.9".into(),

@@ -4,6 +4,7 @@
 //! compile: all of it follows without running anything, and without expanding a loop.
 
 mod index;
+mod source;
 mod validate;
 
 use std::borrow::Cow;
@@ -15,6 +16,7 @@ use crate::builtin::Builtin;
 use crate::tensor::Dtype;
 
 pub use index::{Index, Term};
+pub use source::{KernelSource, Language, SourceFile};
 
 /// What a buffer's memory is for, as memory reports group it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -112,56 +114,6 @@ pub struct BufferId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct KernelId(pub usize);
 
-/// What a kernel is written in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Language {
-    /// C11 with GNU vector extensions, for the host's compiler.
-    C,
-    /// CUDA C++ without headers, for NVRTC.
-    Cuda,
-}
-
-/// A file of a kernel's source, by the name under which others include it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct SourceFile {
-    /// Logical name; no directories.
-    pub name: Cow<'static, str>,
-    /// The text.
-    pub text: Cow<'static, str>,
-}
-
-impl SourceFile {
-    /// A file that is part of this binary.
-    pub const fn embedded(name: &'static str, text: &'static str) -> Self {
-        SourceFile {
-            name: Cow::Borrowed(name),
-            text: Cow::Borrowed(text),
-        }
-    }
-}
-
-/// A kernel that must be compiled: all that the compiler is asked, but for the machine's part of it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct KernelSource {
-    /// What it is written in.
-    pub language: Language,
-    /// The source closure: the file to compile first, then every file it includes.
-    pub files: Cow<'static, [SourceFile]>,
-    /// Name of the function to call.
-    pub entry: Cow<'static, str>,
-    /// Macros, in the order given to the compiler. They derive from the canonical shape and from
-    /// parameters that are words, never from a run-time size.
-    pub defines: Vec<(Cow<'static, str>, String)>,
-}
-
-impl KernelSource {
-    /// A macro to define; for building [`KernelSource::defines`].
-    pub fn define(name: &'static str, value: impl ToString) -> (Cow<'static, str>, String) {
-        (Cow::Borrowed(name), value.to_string())
-    }
-}
-
 /// How a step's work is done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kernel {
@@ -177,6 +129,14 @@ impl Kernel {
         match self {
             Kernel::Builtin(builtin) => builtin.name,
             Kernel::Compiled(source) => &source.entry,
+        }
+    }
+
+    /// What is compiled for it, if anything is.
+    pub fn source(&self) -> Option<&KernelSource> {
+        match self {
+            Kernel::Builtin(_) => None,
+            Kernel::Compiled(source) => Some(source),
         }
     }
 }
@@ -389,10 +349,22 @@ impl Program {
 
     /// The kernels that need a compiler.
     pub fn compiled(&self) -> impl Iterator<Item = &KernelSource> {
-        self.kernels.iter().filter_map(|kernel| match kernel {
-            Kernel::Compiled(source) => Some(source),
-            Kernel::Builtin(_) => None,
-        })
+        self.kernels.iter().filter_map(Kernel::source)
+    }
+
+    /// What is to be compiled for them: each source once, whichever of its functions are called.
+    pub fn sources(&self) -> Vec<&KernelSource> {
+        KernelSource::distinct(self.compiled())
+    }
+
+    /// For each kernel, where its source is among [`Program::sources`]; builtins have none.
+    pub fn source_positions(&self) -> Vec<Option<usize>> {
+        let sources = self.sources();
+        let position = |kernel: &Kernel| {
+            let source = kernel.source()?;
+            sources.iter().position(|held| held.same_source(source))
+        };
+        self.kernels.iter().map(position).collect()
     }
 
     /// What the timed steps do.

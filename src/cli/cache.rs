@@ -140,7 +140,7 @@ fn line(entry: &EntryInfo) -> String {
         Some(summary) => format!(
             "{name:.12}  {size:>10}  {:?}  {}  {}",
             summary.kind,
-            summary.metadata.entry_points.join(" "),
+            summary.metadata.sources.join(" "),
             summary
                 .metadata
                 .options

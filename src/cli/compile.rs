@@ -6,7 +6,7 @@ use super::exit::Exit;
 use super::place;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
-use crate::compile::kernels::{Kernels, Origin, Toolchain, same_source};
+use crate::compile::kernels::{Kernels, Origin, Toolchain};
 use crate::device::cuda::identity;
 use crate::device::{DeviceIdentity, DeviceKind};
 use crate::manifest::Manifest;
@@ -135,12 +135,10 @@ fn compile_for(
         DeviceKind::Null => Vec::new(),
         _ => calibration::sources(device, &plan.device.target, threads),
     };
-    let own = |probe: &&KernelSource| plan.kernels.iter().any(|kernel| same_source(kernel, probe));
-    let probes = probes.iter().filter(|probe| !own(probe));
-    let sources: Vec<_> = plan.kernels.iter().chain(probes).collect();
+    let sources = KernelSource::distinct(plan.kernels.iter().chain(&probes));
     let threads = place::compile_threads(plan.manifest());
     let results = kernels.get_all(&sources, threads, &|position, result| {
-        let name = compiling::name(sources[position]);
+        let name = sources[position].title();
         match result {
             Ok(built) if built.origin == Origin::Built => screen.note(&format!(
                 "compiled {name} in {:.0} ms",

@@ -164,10 +164,7 @@ fn why_measured(plan: &Plan<'_>, point: &Planned, screen: &Screen) {
                 }
             }
         };
-        screen.line(&format!(
-            "kernel {} {key}: {state}",
-            run::compiling::name(source)
-        ));
+        screen.line(&format!("kernel {} {key}: {state}", source.title()));
     }
 }
 

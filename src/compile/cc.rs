@@ -124,8 +124,7 @@ impl Cc {
         for (name, value) in &source.defines {
             command.arg(format!("-D{name}={value}"));
         }
-        let main = source.files.first().map_or("", |file| file.name.as_ref());
-        command.args([main, "-o", "kernel.so"]);
+        command.args([source.main_file(), "-o", "kernel.so"]);
         run(command, limit)?;
         fs::read(folder.path().join("kernel.so")).map_err(surroundings)
     }

@@ -1,6 +1,5 @@
 //! Kernels through the cache: found, or compiled and stored.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +16,7 @@ use super::nvrtc::{self, Nvrtc};
 use crate::device::{Artifact, DeviceIdentity, DeviceKind};
 
 /// Version of the fields below; a new one makes every kernel new.
-const KEY_SCHEMA: &str = "sweeper kernel 1";
+const KEY_SCHEMA: &str = "sweeper kernel 2";
 
 /// The most of a compiler's log that is kept with an entry, in bytes.
 const LOG_TAIL_BYTES: usize = 4096;
@@ -145,7 +144,8 @@ pub struct Kernels<'a> {
 }
 
 impl Kernels<'_> {
-    /// The key of a kernel: everything that its machine code depends on.
+    /// The key of a kernel: everything that its machine code depends on. Functions of one source have
+    /// one key.
     ///
     /// The instruction set is the device's, so that a machine without a compiler arrives at the same
     /// key; what the compiler makes of `-march=native` is part of the compiler's identity.
@@ -172,7 +172,6 @@ impl Kernels<'_> {
         for (name, value) in &source.defines {
             builder = builder.field(&format!("define {name}"), value);
         }
-        builder = builder.field("entry", source.entry.as_bytes());
         let compiler = self.toolchain.compiler(source.language);
         builder.compiler(compiler.unwrap_or_default()).finish()
     }
@@ -208,7 +207,7 @@ impl Kernels<'_> {
                 Some(entry) => self.found(&entry),
                 None => Err(CompileError::Unavailable(format!(
                     "`{}` is not in the cache, and --require-cached forbids to compile it",
-                    source.entry
+                    source.title()
                 ))),
             };
         }
@@ -310,7 +309,7 @@ impl Kernels<'_> {
         };
         let start = log.floor_char_boundary(log.len().saturating_sub(LOG_TAIL_BYTES));
         Metadata {
-            entry_points: vec![source.entry.to_string()],
+            sources: vec![source.main_file().to_owned()],
             options: options.into_iter().chain(defines).collect(),
             arch: self.arch().to_owned(),
             compiler: self.toolchain.describe(source.language),
@@ -399,22 +398,10 @@ pub fn key_text(key: &Key) -> String {
     key.name().hex()
 }
 
-/// Groups equal sources, so that each is compiled once.
-///
-/// Sources are compared by their text's address first: kernels of one family share their files.
-pub fn same_source(one: &KernelSource, other: &KernelSource) -> bool {
-    let files = match (&one.files, &other.files) {
-        (Cow::Borrowed(one), Cow::Borrowed(other)) if std::ptr::eq(*one, *other) => true,
-        (one, other) => one == other,
-    };
-    files
-        && one.entry == other.entry
-        && one.defines == other.defines
-        && one.language == other.language
-}
-
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
     use sweeper_kernels::program::SourceFile;
 
@@ -466,6 +453,20 @@ mod tests {
                 offline.get(&source("int g;")),
                 Err(CompileError::Unavailable(_))
             ));
+        });
+    }
+
+    #[test]
+    fn functions_of_one_source_are_one_kernel() {
+        let toolchain = Toolchain::find(None, None);
+        with_kernels(&toolchain, |kernels| {
+            let one = source("int f(void) { return N; } int g(void) { return 1; }");
+            let other = KernelSource {
+                entry: "g".into(),
+                ..one.clone()
+            };
+            assert_eq!(kernels.get(&one).unwrap().origin, Origin::Built);
+            assert_eq!(kernels.get(&other).unwrap().origin, Origin::Hit);
         });
     }
 

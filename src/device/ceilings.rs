@@ -83,8 +83,8 @@ fn size_of(device: &DeviceIdentity, threads: u32) -> Size {
     }
 }
 
-/// Measures what a device can do. `artifacts` has one for each kernel of the probes that needs to be
-/// compiled, in their order; a probe whose kernel is missing is left out.
+/// Measures what a device can do. `artifacts` has one for each source of the probes' kernels, in their
+/// order; a probe whose kernel is missing is left out.
 ///
 /// # Errors
 /// A lost device. Whatever else a probe fails with, it fails alone.
@@ -100,7 +100,7 @@ pub fn measure(
     };
     let mut artifacts = artifacts.iter();
     for probe in probes_of(&identity, &device.target(), threads) {
-        let needed = probe.program.compiled().count();
+        let needed = probe.program.sources().len();
         let own: Vec<Option<Artifact>> = artifacts.by_ref().take(needed).cloned().collect();
         let own: Option<Vec<Artifact>> = own.into_iter().collect();
         let Some(own) = own.filter(|own| own.len() == needed) else {

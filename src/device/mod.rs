@@ -108,7 +108,7 @@ pub struct Script {
 pub struct Job<'a> {
     /// The program.
     pub program: Program,
-    /// Its compiled kernels, in the order of [`Program::compiled`].
+    /// Its compiled kernels, in the order of [`Program::sources`].
     pub artifacts: &'a [Artifact],
     /// What the null device pretends; other devices do not look at it.
     pub script: Option<Script>,

@@ -80,7 +80,7 @@ pub struct BlockPoint {
     pub graph: bool,
     /// The canonical shape.
     pub canonical: Vec<(String, u64)>,
-    /// Keys of the program's compiled kernels, in its order.
+    /// Keys of the program's sources, in its order.
     pub kernels: Vec<String>,
     /// Name of the point's folder below [`Block::save_tensors`].
     pub folder: String,

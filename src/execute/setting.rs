@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 
 use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::program::Kernel;
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{
     CanonicalShape, Parameters, Phase, Problem, Program, Refusal, Tensors, registry,
@@ -215,16 +214,11 @@ impl<'a> Setting<'a> {
     /// What is known of a program before it runs.
     fn describe(&self, point: &BlockPoint, program: &Program) -> Measurement {
         let work = self.problem.work(point.phase);
-        let mut keys = point.kernels.iter();
-        let kernels = program
-            .kernels
-            .iter()
-            .map(|kernel| KernelUse {
+        let kernels = program.kernels.iter().zip(program.source_positions());
+        let kernels = kernels
+            .map(|(kernel, position)| KernelUse {
                 name: kernel.name().to_owned(),
-                key: match kernel {
-                    Kernel::Builtin(_) => None,
-                    Kernel::Compiled(_) => keys.next().cloned(),
-                },
+                key: position.and_then(|position| point.kernels.get(position).cloned()),
             })
             .collect();
         Measurement {
@@ -339,7 +333,7 @@ fn program(
         })
 }
 
-/// A point's compiled kernels, in the order of its program.
+/// What is compiled for a point, in the order of its program.
 fn artifacts_of(point: &BlockPoint, artifacts: &Artifacts) -> Vec<Artifact> {
     let keys = point.kernels.iter();
     keys.filter_map(|key| artifacts.get(key).cloned()).collect()

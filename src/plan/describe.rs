@@ -46,7 +46,7 @@ pub fn json(plan: &Plan<'_>) -> Json {
                 .iter()
                 .map(|(name, value)| (name.as_ref(), value.as_str()))
                 .collect();
-            json!({ "entry": kernel.entry, "language": kernel.language, "defines": defines })
+            json!({ "source": kernel.main_file(), "language": kernel.language, "defines": defines })
         })
         .collect();
     json!({
@@ -110,15 +110,7 @@ pub fn dot(plan: &Plan<'_>) -> String {
         let (label, shape) = match graph[node] {
             Step::Compile(kernel) => {
                 let source = &plan.kernels[kernel as usize];
-                let defines: Vec<String> = source
-                    .defines
-                    .iter()
-                    .map(|(name, value)| format!("{name}={value}"))
-                    .collect();
-                (
-                    format!("compile {} {}", source.entry, defines.join(" ")),
-                    "box",
-                )
+                (format!("compile {}", source.title()), "box")
             }
             Step::Measure(block) => {
                 let planned = &plan.blocks[block as usize];

@@ -10,7 +10,6 @@ use rayon::prelude::*;
 use sweeper_kernels::program::KernelSource;
 use sweeper_kernels::{CanonicalShape, Phase, Problem, Refusal, Target, registry};
 
-use crate::compile::kernels::same_source;
 use crate::device::DeviceKind;
 use crate::grid::{Grid, Point};
 use crate::identity::{Conditions, PointId, ProblemId, point_id};
@@ -46,7 +45,7 @@ pub struct Planned {
     pub mode: Launching,
     /// Its canonical shape, by position in [`Canonical::shapes`].
     pub shape: u32,
-    /// Its compiled kernels, by position in [`Plan::kernels`], in the order of its program.
+    /// The sources of its compiled kernels, by position in [`Plan::kernels`], in the order of its program.
     pub kernels: Vec<u32>,
     /// Bytes of its program's buffers.
     pub memory_bytes: u64,
@@ -79,7 +78,7 @@ pub struct Plan<'m> {
     pub points: Vec<Planned>,
     /// Canonical shapes of all points of the grid.
     pub canonical: Canonical,
-    /// Kernels to compile, each once, in the order in which they first appear.
+    /// Sources to compile, each once, in the order in which they first appear.
     pub kernels: Vec<KernelSource>,
     /// Blocks, in the order in which they are measured.
     pub blocks: Vec<PlannedBlock>,
@@ -368,7 +367,7 @@ fn draft_block(
                         guess_ns: cost::iteration_ns(device.kind, &totals, flops),
                         ..planned
                     },
-                    kernels: program.compiled().cloned().collect(),
+                    kernels: program.sources().into_iter().cloned().collect(),
                 }
             }
         }
@@ -382,7 +381,7 @@ fn draft_block(
     (drafts, operations)
 }
 
-/// Gives equal kernels one number. Texts are long and shared, so they are compared last.
+/// Gives equal sources one number. Texts are long and shared, so they are compared last.
 #[derive(Default)]
 struct Kernels {
     by_hash: HashMap<u64, Vec<u32>>,
@@ -392,11 +391,11 @@ struct Kernels {
 impl Kernels {
     fn intern(&mut self, source: KernelSource) -> u32 {
         let mut hasher = DefaultHasher::new();
-        (&source.entry, &source.defines, source.language).hash(&mut hasher);
+        (source.main_file(), &source.defines, source.language).hash(&mut hasher);
         let candidates = self.by_hash.entry(hasher.finish()).or_default();
         let held = candidates
             .iter()
-            .find(|&&number| same_source(&self.sources[number as usize], &source));
+            .find(|&&number| self.sources[number as usize].same_source(&source));
         if let Some(&number) = held {
             return number;
         }

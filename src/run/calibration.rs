@@ -91,24 +91,24 @@ impl Calibrator<'_> {
     /// The probes' kernels in their order, those that can be had.
     fn artifacts(&self, device: &DeviceIdentity) -> Vec<Option<Artifact>> {
         let sources = sources(device, &self.target, self.threads);
-        let sources: Vec<&KernelSource> = sources.iter().collect();
+        let wanted = KernelSource::distinct(&sources);
         let built = self
             .kernels
-            .get_all(&sources, self.compile_threads, &|_, _| {});
-        built
-            .into_iter()
-            .map(|built| built.ok().map(|built| built.artifact))
-            .collect()
+            .get_all(&wanted, self.compile_threads, &|_, _| {});
+        let artifact = |source: &KernelSource| {
+            let position = wanted.iter().position(|held| held.same_source(source))?;
+            let built = built[position].as_ref().ok()?;
+            Some(built.artifact.clone())
+        };
+        sources.iter().map(artifact).collect()
     }
 }
 
-/// The kernels of a device's probes, in their order.
+/// The sources of each of a device's probes, in their order; some are of several.
 pub fn sources(device: &DeviceIdentity, target: &Target, threads: u32) -> Vec<KernelSource> {
     let probes = probes_of(device, target, threads);
-    let sources = probes
-        .iter()
-        .flat_map(|probe| probe.program.compiled().cloned());
-    sources.collect()
+    let sources = probes.iter().flat_map(|probe| probe.program.sources());
+    sources.cloned().collect()
 }
 
 fn read(path: &Path) -> Option<Remembered> {

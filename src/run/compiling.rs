@@ -1,7 +1,6 @@
 //! The cache of a run, and words about its kernels.
 
 use sweeper_cache::{Cache, CacheConfig};
-use sweeper_kernels::program::KernelSource;
 
 use super::Request;
 use crate::compile::CompileError;
@@ -21,16 +20,6 @@ pub fn open_cache(manifest: &Manifest, request: &Request) -> Result<Option<Cache
         Ok(cache) => Ok(Some(cache)),
         Err(error) => Err(format!("no kernel cache: {error}")),
     }
-}
-
-/// A kernel's entry point and what it was specialised for.
-pub fn name(source: &KernelSource) -> String {
-    let defines: Vec<String> = source
-        .defines
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    format!("{} {}", source.entry, defines.join(" "))
 }
 
 /// How many kernels were compiled now.

@@ -163,7 +163,7 @@ impl<'a> Session<'a> {
             .collect();
         let progress = self.progress;
         let done = |position: usize, result: &Result<Built, CompileError>| {
-            let name = compiling::name(sources[position]);
+            let name = sources[position].title();
             progress.event(&Event::Compiled {
                 name: &name,
                 result: result.as_ref(),
@@ -290,7 +290,7 @@ impl<'a> Session<'a> {
                 self.progress.event(&Event::Working { label, stage });
             }
             Message::Compiled { number, result } => {
-                let name = compiling::name(&self.plan.kernels[number as usize]);
+                let name = self.plan.kernels[number as usize].title();
                 let event = Event::Compiled {
                     name: &name,
                     result: result.as_ref(),

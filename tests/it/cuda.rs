@@ -216,7 +216,7 @@ fn artifact_for(arch: &str) -> Artifact {
 }
 
 fn prepare(device: &mut Cuda, program: Program) -> Result<Prepared, DeviceError> {
-    let artifacts = vec![artifact(device); program.kernels.len()];
+    let artifacts = vec![artifact(device); program.sources().len()];
     device.prepare(Job {
         program,
         artifacts: &artifacts,
@@ -309,7 +309,7 @@ fn a_kernel_for_another_gpu_is_refused_with_the_reason() {
     let other = ["sm_80", "sm_120"].into_iter().find(|arch| *arch != own);
     let program = looped(1.0);
     let refused = device.prepare(Job {
-        artifacts: &vec![artifact_for(other.unwrap()); program.kernels.len()],
+        artifacts: &[artifact_for(other.unwrap())],
         program,
         script: None,
     });

@@ -16,6 +16,8 @@ mod grid;
 mod run;
 /// Bad surroundings: disks, folders, journals and manifests that are not as they should be.
 mod surroundings;
+/// Sources of several kernels.
+mod sources;
 /// The house rules.
 mod tidy;
 /// The semi-Markov CRF's backends of builtins, against its oracle on the CPU device.

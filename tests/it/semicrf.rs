@@ -75,7 +75,7 @@ impl Case {
             .problem
             .program(backend, phase, canonical, &Target::Cpu)
             .unwrap();
-        let artifacts: Vec<Artifact> = program.compiled().map(artifact).collect();
+        let artifacts: Vec<Artifact> = program.sources().into_iter().map(artifact).collect();
         device.bind(&self.inputs).unwrap();
         let job = Job {
             program,
@@ -144,7 +144,7 @@ fn artifact(source: &KernelSource) -> Artifact {
     type Artifacts = BTreeMap<String, Artifact>;
     static CACHE: OnceLock<Mutex<Artifacts>> = OnceLock::new();
     static COMPILER: OnceLock<Cc> = OnceLock::new();
-    let key = format!("{} {:?}", source.entry, source.defines);
+    let key = source.title();
     let mut cache = CACHE.get_or_init(Mutex::default).lock().unwrap();
     let compiled = cache.entry(key.clone()).or_insert_with(|| {
         let cc = COMPILER.get_or_init(|| {

@@ -399,6 +399,7 @@ fn a_gpu_gets_the_same_launches() {
                 let program = program.expect("a program");
                 program.validate().expect("valid");
                 assert_eq!(program.compiled().count(), program.kernels.len());
+                assert_eq!(program.sources().len(), 1);
                 let host = case.program("streaming", phase);
                 assert_eq!(program.totals(), host.totals());
                 assert_eq!(program.buffers, host.buffers);

@@ -46,7 +46,7 @@ pub(crate) fn artifact(payload: Vec<u8>) -> Artifact {
         kind: Kind::Cubin,
         payload,
         metadata: Metadata {
-            entry_points: vec!["forward".into()],
+            sources: vec!["forward.cu".into()],
             arch: "sm_90a".into(),
             compiler: "cc 13.2".into(),
             compile_ns: 5_000_000,

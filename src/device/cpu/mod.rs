@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use sweeper_kernels::program::{Binding, Kernel, KernelSource};
+use sweeper_kernels::program::{Binding, Kernel};
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Program, Target, Tensors};
 
@@ -80,20 +80,20 @@ impl Cpu {
         program: &Program,
         artifacts: &[Artifact],
     ) -> Result<Vec<Option<Entry>>, DeviceError> {
-        let mut artifacts = artifacts.iter();
-        let mut load = |source: &KernelSource| {
-            let artifact = artifacts.next().ok_or_else(|| {
-                DeviceError::Launch(format!("`{}` was not compiled", source.entry))
-            })?;
-            self.libraries.entry(artifact, &source.entry)
+        let mut load = |(kernel, position): (&Kernel, Option<usize>)| match kernel {
+            Kernel::Builtin(_) => Ok(None),
+            Kernel::Compiled(source) => {
+                let artifact = position.and_then(|position| artifacts.get(position));
+                let artifact = artifact.ok_or_else(|| {
+                    DeviceError::Launch(format!("`{}` was not compiled", source.entry))
+                })?;
+                self.libraries.entry(artifact, &source.entry).map(Some)
+            }
         };
-        program
-            .kernels
-            .iter()
-            .map(|kernel| match kernel {
-                Kernel::Builtin(_) => Ok(None),
-                Kernel::Compiled(source) => load(source).map(Some),
-            })
+        let kernels = program.kernels.iter();
+        kernels
+            .zip(program.source_positions())
+            .map(&mut load)
             .collect()
     }
 

@@ -143,20 +143,24 @@ impl Cuda {
         program: &Program,
         artifacts: &[Artifact],
     ) -> Result<Vec<Function>, Fault> {
-        let mut artifacts = artifacts.iter();
-        let mut function = |kernel: &Kernel| match kernel {
+        let mut function = |(kernel, position): (&Kernel, Option<usize>)| match kernel {
             Kernel::Builtin(builtin) => Err(Fault::refused(format!(
                 "`{}` is a function of the host, and runs on a CPU only",
                 builtin.name
             ))),
             Kernel::Compiled(source) => {
-                let artifact = artifacts.next().ok_or_else(|| {
+                let artifact = position.and_then(|position| artifacts.get(position));
+                let artifact = artifact.ok_or_else(|| {
                     Fault::refused(format!("`{}` was not compiled", source.entry))
                 })?;
                 self.modules.function(artifact, &source.entry)
             }
         };
-        program.kernels.iter().map(&mut function).collect()
+        let kernels = program.kernels.iter();
+        kernels
+            .zip(program.source_positions())
+            .map(&mut function)
+            .collect()
     }
 
     /// The address of each buffer of a program.

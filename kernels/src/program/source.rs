@@ -1,0 +1,89 @@
+//! What a compiler is given.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+/// What a kernel is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Language {
+    /// C11 with GNU vector extensions, for the host's compiler.
+    C,
+    /// CUDA C++ without headers, for NVRTC.
+    Cuda,
+}
+
+/// A file of a kernel's source, by the name under which others include it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SourceFile {
+    /// Logical name; no directories.
+    pub name: Cow<'static, str>,
+    /// The text.
+    pub text: Cow<'static, str>,
+}
+
+impl SourceFile {
+    /// A file that is part of this binary.
+    pub const fn embedded(name: &'static str, text: &'static str) -> Self {
+        SourceFile {
+            name: Cow::Borrowed(name),
+            text: Cow::Borrowed(text),
+        }
+    }
+}
+
+/// A kernel that must be compiled: all that the compiler is asked, but for the machine's part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KernelSource {
+    /// What it is written in.
+    pub language: Language,
+    /// The source closure: the file to compile first, then every file it includes.
+    pub files: Cow<'static, [SourceFile]>,
+    /// Name of the function to call. One source may hold several, and is compiled once for all of them.
+    pub entry: Cow<'static, str>,
+    /// Macros, in the order given to the compiler. They derive from the canonical shape and from
+    /// parameters that are words, never from a run-time size.
+    pub defines: Vec<(Cow<'static, str>, String)>,
+}
+
+impl KernelSource {
+    /// A macro to define; for building [`KernelSource::defines`].
+    pub fn define(name: &'static str, value: impl ToString) -> (Cow<'static, str>, String) {
+        (Cow::Borrowed(name), value.to_string())
+    }
+
+    /// True if the compiler is asked the same for both, whatever is called of what it makes.
+    ///
+    /// Files are compared by their address first: kernels of one family share them.
+    pub fn same_source(&self, other: &KernelSource) -> bool {
+        let files = match (&self.files, &other.files) {
+            (Cow::Borrowed(one), Cow::Borrowed(other)) if std::ptr::eq(*one, *other) => true,
+            (one, other) => one == other,
+        };
+        files && self.defines == other.defines && self.language == other.language
+    }
+
+    /// The sources among these that differ, in the order in which they first appear.
+    pub fn distinct<'s>(sources: impl IntoIterator<Item = &'s KernelSource>) -> Vec<&'s Self> {
+        let mut distinct: Vec<&KernelSource> = Vec::new();
+        for source in sources {
+            if !distinct.iter().any(|held| held.same_source(source)) {
+                distinct.push(source);
+            }
+        }
+        distinct
+    }
+
+    /// Name of the file to compile.
+    pub fn main_file(&self) -> &str {
+        self.files.first().map_or("", |file| file.name.as_ref())
+    }
+
+    /// The file to compile and what it is specialised for, for people.
+    pub fn title(&self) -> String {
+        let defines = self.defines.iter();
+        let defines = defines.map(|(name, value)| format!(" {name}={value}"));
+        self.main_file().to_owned() + &defines.collect::<String>()
+    }
+}
