@@ -174,9 +174,10 @@ DEVICE void push_edges(const Sequence &s, const Board &board, Cell *ring, int sl
         int to = slot + k;
         if (to >= s.longest) to -= s.longest;
         Cell &cell = ring[to * WIDTH + o];
-        Cell sum = k == s.longest || step == 0 ? cell_for(x) : cell;
-        add_to_cell(sum, x);
-        cell = sum;
+        Cell sums[1] = {k == s.longest || step == 0 ? cell_for(x) : cell};
+        const float parts[1] = {x.part};
+        add_to_cells(sums, x, parts);
+        cell = sums[0];
     }
 }
 

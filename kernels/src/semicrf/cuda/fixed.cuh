@@ -6,27 +6,27 @@
 
 constexpr int AT_ONCE = HAS_ENTROPY ? 2 : 4;
 
-// Adds a message to COUNT cells of a label, for durations k, k + stride, ...
+// Adds a message to up to COUNT cells of a label, for durations k, k + stride, ... to `last`.
 template <int COUNT>
 DEVICE void push_some(Cell *own, const float *bias, unsigned slot, unsigned longest, bool is_start, Term x, float part,
-                      int k, int stride) {
+                      int k, int stride, int last) {
     Cell cells[COUNT];
     float parts[COUNT];
     unsigned at[COUNT];
 #pragma unroll
     for (int j = 0; j < COUNT; j++) {
-        const unsigned to = slot + k + j * stride;
+        const int mine = COUNT == 1 ? k : min(k + j * stride, last);
+        const unsigned to = slot + mine;
         at[j] = min(to, to - longest) * WIDTH;  // around the ring
-        cells[j] = own[at[j]];
-        parts[j] = part + bias[(k + j * stride) * WIDTH];
-    }
-#pragma unroll
-    for (int j = 0; j < COUNT; j++) {
+        parts[j] = part + bias[mine * WIDTH];
         x.part = parts[j];
-        if (is_start || k + j * stride == (int)longest) cells[j] = cell_for(x);
-        add_to_cell(cells[j], x);
-        own[at[j]] = cells[j];
+        const Cell fresh = cell_for(x), old = own[at[j]];
+        cells[j] = is_start || mine == (int)longest ? fresh : old;
     }
+    add_to_cells(cells, x, parts);
+#pragma unroll
+    for (int j = 0; j < COUNT; j++)
+        if (COUNT == 1 || k + j * stride <= last) own[at[j]] = cells[j];
 }
 
 // Adds the message of `step` to the cells of the steps it reaches by more than one boundary. The
@@ -48,11 +48,13 @@ DEVICE void push_message(const Sequence &s, const Board &board, const float *bia
     Cell *own = ring + o;
     const float *bias = biases + o - WIDTH;
     const unsigned longest = s.longest;
-    int k = first;
-    // Several at once: each takes its time, but they do not wait for each other.
-    for (; k + (AT_ONCE - 1) * stride <= last; k += AT_ONCE * stride)
-        push_some<AT_ONCE>(own, bias, slot, longest, step == 0, x, part, k, stride);
-    for (; k <= last; k += stride) push_some<1>(own, bias, slot, longest, step == 0, x, part, k, stride);
+    if (first + stride > last) {
+        if (first <= last) push_some<1>(own, bias, slot, longest, step == 0, x, part, first, stride, last);
+        return;
+    }
+#pragma unroll 1
+    for (int k = first; k <= last; k += AT_ONCE * stride)
+        push_some<AT_ONCE>(own, bias, slot, longest, step == 0, x, part, k, stride, last);
 }
 
 #endif

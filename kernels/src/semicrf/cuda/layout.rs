@@ -223,9 +223,15 @@ impl Layout {
     }
 
     /// The chain's threads, porters, and pushers in whole rows of labels.
+    ///
+    /// At most `MOST_THREADS` in scan.cu.
     pub(super) fn scan_threads(&self) -> u32 {
         let (chain, porters) = (self.chain(), self.porters());
-        let most = if self.width <= 64 { 512 } else { MOST_WIDTH };
+        let most = match self.width {
+            0..=32 if !self.has_entropy() => 768,
+            0..=64 => 512,
+            _ => MOST_WIDTH,
+        };
         // `ROLES_SHARE_THREADS`
         if self.width >= 512 {
             return chain as u32;

@@ -90,22 +90,39 @@ DEVICE Cell cell_for(const Term &x) {
     return cell;
 }
 
-DEVICE void add_to_cell(Cell &cell, const Term &x) {
-    float d = (x.whole - cell.whole) + x.part;
-    if (IS_MAX) {
-        if (d > cell.sum) cell.whole = x.whole, cell.sum = x.part;
-        return;
+// Adds a term to each cell, which differ in `part`. What is far above a cell is looked for in all of
+// them first: without branches between them, they do not wait for each other.
+template <int COUNT> DEVICE void add_to_cells(Cell (&cells)[COUNT], const Term &x, const float (&parts)[COUNT]) {
+    float d[COUNT];
+    bool is_far = false;
+#pragma unroll
+    for (int j = 0; j < COUNT; j++) {
+        d[j] = (x.whole - cells[j].whole) + parts[j];
+        is_far |= d[j] > 40.0f;
+        if (IS_MAX) {
+            const bool is_more = d[j] > cells[j].sum;
+            cells[j].whole = is_more ? x.whole : cells[j].whole;
+            cells[j].sum = is_more ? parts[j] : cells[j].sum;
+        }
     }
-    if (d > 40.0f) {
-        cell = lifted(cell, rintf(d));
-        d = (x.whole - cell.whole) + x.part;  // again, as the sum before has lost digits
+    if (IS_MAX) return;
+    if (is_far) {
+#pragma unroll
+        for (int j = 0; j < COUNT; j++) {
+            if (!(d[j] > 40.0f)) continue;
+            cells[j] = lifted(cells[j], rintf(d[j]));
+            d[j] = (x.whole - cells[j].whole) + parts[j];  // again, as the sum before has lost digits
+        }
     }
-    const float weight = exp2_fast(d);
-    cell.sum += weight;
+#pragma unroll
+    for (int j = 0; j < COUNT; j++) {
+        const float weight = exp2_fast(d[j]);
+        cells[j].sum += weight;
 #if SEMIRING == ENTROPY
-    if (weight > 0.0f)
-        cell.moment += weight * ((x.entropy_whole - cell.entropy) + x.entropy - LN2 * d);
+        if (weight > 0.0f)
+            cells[j].moment += weight * ((x.entropy_whole - cells[j].entropy) + x.entropy - LN2 * d[j]);
 #endif
+    }
 }
 
 #endif
