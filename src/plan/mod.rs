@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 use sweeper_kernels::program::KernelSource;
@@ -140,14 +141,14 @@ impl<'m> Outline<'m> {
             mut blocks,
         } = self;
         let sampled_out = (grid.points().len() - chosen.len()) as u64;
-        let position: HashMap<u32, u32> = chosen
-            .iter()
-            .zip(0..)
-            .map(|(&index, new)| (index, new))
-            .collect();
-        let (drafts, operations): (Vec<Vec<Draft>>, Vec<f64>) = blocks
+        let mut position = vec![0; grid.points().len()];
+        for (&index, new) in chosen.iter().zip(0..) {
+            position[index as usize] = new;
+        }
+        let kernels = Mutex::new(Kernels::default());
+        let (points, operations): (Vec<Vec<Planned>>, Vec<f64>) = blocks
             .par_iter()
-            .map(|block| draft_block(&grid, &device, &canonical, block))
+            .map(|block| plan_block(&grid, &device, &canonical, block, &kernels))
             .unzip();
         for (block, operations) in blocks.iter_mut().zip(operations) {
             block.oracle_operations = operations;
@@ -161,7 +162,8 @@ impl<'m> Outline<'m> {
             blocks,
             sampled_out,
         };
-        plan.fill(drafts, &position);
+        let kernels = kernels.into_inner().unwrap_or_else(PoisonError::into_inner);
+        plan.fill(points, &position, kernels);
         plan
     }
 }
@@ -172,35 +174,34 @@ impl<'m> Plan<'m> {
         Outline::new(manifest, device).fill()
     }
 
-    /// Numbers kernels, and puts points in the order of the grid.
-    fn fill(&mut self, drafts: Vec<Vec<Draft>>, position: &HashMap<u32, u32>) {
-        let mut kernels = Kernels::default();
-        let modes = modes(self.manifest(), self.device.kind);
-        let mut points: Vec<Option<Planned>> = vec![None; position.len() * modes.len()];
-        for (block, drafts) in self.blocks.iter_mut().zip(drafts) {
-            let mut numbers = Vec::with_capacity(block.points.len() * modes.len());
-            for (index, draft) in block.points.iter().zip(drafts) {
-                let mut planned = draft.planned;
-                planned.kernels = draft
-                    .kernels
-                    .into_iter()
-                    .map(|source| kernels.intern(source))
-                    .collect();
-                // A point's modes follow one another; the draft has the identity of the first.
-                for (way, &mode) in modes.iter().enumerate() {
-                    let number = position[index] * modes.len() as u32 + way as u32;
-                    numbers.push(number);
-                    points[number as usize] = Some(Planned {
-                        id: draft.ids[way],
-                        mode,
-                        ..planned.clone()
-                    });
+    /// Numbers kernels in the order in which they first appear, whichever thread met them first, and
+    /// puts points in the order of the grid.
+    fn fill(&mut self, planned: Vec<Vec<Planned>>, position: &[u32], met: Kernels) {
+        let ways = modes(self.manifest(), self.device.kind).len() as u32;
+        let mut sources: Vec<Option<KernelSource>> = met.sources.into_iter().map(Some).collect();
+        let mut numbers: Vec<u32> = vec![0; sources.len()];
+        let count: usize = planned.iter().map(Vec::len).sum();
+        let mut points: Vec<Option<Planned>> = vec![None; count];
+        for (block, planned) in self.blocks.iter_mut().zip(planned) {
+            let indices = block.points.iter();
+            // A point's modes follow one another.
+            let places: Vec<u32> = indices
+                .flat_map(|&index| (0..ways).map(move |way| position[index as usize] * ways + way))
+                .collect();
+            for (&place, mut point) in places.iter().zip(planned) {
+                for kernel in &mut point.kernels {
+                    let met = *kernel as usize;
+                    if let Some(source) = sources[met].take() {
+                        numbers[met] = self.kernels.len() as u32;
+                        self.kernels.push(source);
+                    }
+                    *kernel = numbers[met];
                 }
+                points[place as usize] = Some(point);
             }
-            block.points = numbers;
+            block.points = places;
         }
         self.points = points.into_iter().flatten().collect();
-        self.kernels = kernels.sources;
     }
 
     /// The manifest.
@@ -302,83 +303,89 @@ fn blocks(grid: &Grid<'_>, chosen: &[u32]) -> Vec<PlannedBlock> {
     blocks
 }
 
-/// A planned point whose kernels have no numbers yet.
-struct Draft {
-    planned: Planned,
-    /// Identities, one for each way in which the device is told what to do.
-    ids: Vec<PointId>,
-    kernels: Vec<KernelSource>,
-}
-
-fn draft_block(
+/// The points of a block, each in all modes, with kernels numbered as `kernels` met them; and how long
+/// the block's oracle takes.
+fn plan_block(
     grid: &Grid<'_>,
     device: &PlanDevice,
     canonical: &Canonical,
     block: &PlannedBlock,
-) -> (Vec<Draft>, f64) {
-    let modes = modes(grid.manifest(), device.kind);
+    kernels: &Mutex<Kernels>,
+) -> (Vec<Planned>, f64) {
     let made = match block.points.first() {
         Some(&first) => problem(grid, grid.points()[first as usize]),
         None => return (Vec::new(), 0.0),
     };
-    let draft = |&index: &u32| {
+    let modes = modes(grid.manifest(), device.kind);
+    let mut points = Vec::with_capacity(block.points.len() * modes.len());
+    for &index in &block.points {
         let point = grid.points()[index as usize];
-        let shape = canonical.number(index as usize) as u32;
-        let canonical = canonical.shape(index as usize);
+        let shape = canonical.shape(index as usize);
         let backend = grid.backend(point).name;
-        let id = |&mode: &Launching| {
+        let facts = match &made {
+            Ok(problem) => Facts::of(problem.as_ref(), point, backend, shape, device, kernels),
+            Err(reason) => Err(Refusal::Undefined(reason.clone())),
+        };
+        let (facts, refusal) = match facts {
+            Ok(facts) => (facts, None),
+            Err(refusal) => (Facts::default(), Some(refusal)),
+        };
+        points.extend(modes.iter().map(|&mode| {
             let conditions = conditions(grid.manifest(), device.kind, mode);
-            point_id(block.problem, backend, point.phase, canonical, conditions)
-        };
-        let ids: Vec<PointId> = modes.iter().map(id).collect();
-        let planned = Planned {
-            point,
-            id: ids[0],
-            mode: modes[0],
-            shape,
-            kernels: Vec::new(),
-            memory_bytes: 0,
-            launches: 0,
-            guess_ns: 0.0,
-            refusal: None,
-        };
-        let refused = |refusal| Draft {
-            ids: ids.clone(),
-            planned: Planned {
-                refusal: Some(refusal),
-                ..planned.clone()
-            },
-            kernels: Vec::new(),
-        };
-        let problem = match &made {
-            Ok(problem) => problem,
-            Err(reason) => return refused(Refusal::Undefined(reason.clone())),
-        };
-        match problem.program(backend, point.phase, canonical, &device.target) {
-            Err(refusal) => refused(refusal),
-            Ok(program) => {
-                let totals = program.totals();
-                let flops = problem.work(point.phase).flops;
-                Draft {
-                    ids: ids.clone(),
-                    planned: Planned {
-                        memory_bytes: program.memory_bytes(),
-                        launches: totals.launches,
-                        guess_ns: cost::iteration_ns(device.kind, &totals, flops),
-                        ..planned
-                    },
-                    kernels: program.sources().into_iter().cloned().collect(),
-                }
+            Planned {
+                point,
+                id: point_id(block.problem, backend, point.phase, shape, conditions),
+                mode,
+                shape: canonical.number(index as usize) as u32,
+                kernels: facts.kernels.clone(),
+                memory_bytes: facts.memory_bytes,
+                launches: facts.launches,
+                guess_ns: facts.guess_ns,
+                refusal: refusal.clone(),
             }
-        }
-    };
-    let drafts = block.points.iter().map(draft).collect();
+        }));
+    }
     let operations = made.as_ref().map_or(0.0, |problem| {
-        let phases = block.points.iter();
-        let phase = Phase::covering(phases.map(|&index| grid.points()[index as usize].phase));
-        problem.oracle_operations(phase, 1)
+        let phases = points.iter().map(|planned| planned.point.phase);
+        problem.oracle_operations(Phase::covering(phases), 1)
     });
-    (drafts, operations)
+    (points, operations)
+}
+
+/// What a point's program tells without running.
+#[derive(Default)]
+struct Facts {
+    kernels: Vec<u32>,
+    memory_bytes: u64,
+    launches: u64,
+    guess_ns: f64,
+}
+
+impl Facts {
+    fn of(
+        problem: &dyn Problem,
+        point: Point,
+        backend: &str,
+        shape: &CanonicalShape,
+        device: &PlanDevice,
+        kernels: &Mutex<Kernels>,
+    ) -> Result<Self, Refusal> {
+        let program = problem.program(backend, point.phase, shape, &device.target)?;
+        let totals = program.totals();
+        let flops = problem.work(point.phase).flops;
+        let sources = program.sources();
+        let mut numbers = Vec::new();
+        if !sources.is_empty() {
+            let mut kernels = kernels.lock().unwrap_or_else(PoisonError::into_inner);
+            numbers.extend(sources.into_iter().map(|source| kernels.intern(source)));
+        }
+        Ok(Facts {
+            kernels: numbers,
+            memory_bytes: program.memory_bytes(),
+            launches: totals.launches,
+            guess_ns: cost::iteration_ns(device.kind, &totals, flops),
+        })
+    }
 }
 
 /// Gives equal sources one number. Texts are long and shared, so they are compared last.
@@ -389,19 +396,19 @@ struct Kernels {
 }
 
 impl Kernels {
-    fn intern(&mut self, source: KernelSource) -> u32 {
+    fn intern(&mut self, source: &KernelSource) -> u32 {
         let mut hasher = DefaultHasher::new();
         (source.main_file(), &source.defines, source.language).hash(&mut hasher);
         let candidates = self.by_hash.entry(hasher.finish()).or_default();
         let held = candidates
             .iter()
-            .find(|&&number| self.sources[number as usize].same_source(&source));
+            .find(|&&number| self.sources[number as usize].same_source(source));
         if let Some(&number) = held {
             return number;
         }
         let number = self.sources.len() as u32;
         candidates.push(number);
-        self.sources.push(source);
+        self.sources.push(source.clone());
         number
     }
 }
