@@ -9,6 +9,9 @@ use sweeper_kernels::{
     CanonicalShape, Dtype, Parameters, Phase, Problem, Program, Target, Tensor, Tensors, Value,
 };
 
+/// The kernels of `streaming` for GPUs, on the CPU.
+mod cuda;
+
 const BACKENDS: [&str; 2] = ["streaming", "fused_reference"];
 const SEMIRINGS: [&str; 3] = ["log", "max", "entropy"];
 

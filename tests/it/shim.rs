@@ -105,7 +105,8 @@ fn executable(program: &Program, mode: Mode) -> PathBuf {
     let build = build();
     let mut made = build.made.lock().unwrap();
     let mut objects: Vec<PathBuf> = program
-        .compiled()
+        .sources()
+        .into_iter()
         .map(|source| object(&mut made, source, mode))
         .collect();
     let main = made.len();
@@ -131,9 +132,9 @@ fn executable(program: &Program, mode: Mode) -> PathBuf {
         .clone()
 }
 
-/// A kernel's files in a folder of their own, compiled.
+/// A source's files in a folder of their own, compiled, with all kernels that are in it.
 fn object(made: &mut BTreeMap<String, PathBuf>, source: &KernelSource, mode: Mode) -> PathBuf {
-    let key = format!("{} {:?} {mode:?}", source.entry, source.defines);
+    let key = format!("{} {mode:?}", source.title());
     let folder = build().folder.path().join(made.len().to_string());
     made.entry(key)
         .or_insert_with(|| {
@@ -141,22 +142,38 @@ fn object(made: &mut BTreeMap<String, PathBuf>, source: &KernelSource, mode: Mod
             for file in source.files.iter() {
                 fs::write(folder.join(&*file.name), &*file.text).unwrap();
             }
-            let unit = format!(
-                "#include \"{}\"\nSHIM_ENTRY({});\n",
-                source.files[0].name, source.entry
-            );
-            fs::write(folder.join("unit.cpp"), unit).unwrap();
+            let main = folder.join(source.main_file());
             let defines = source.defines.iter();
-            let defines: Vec<String> = defines
+            let mut args: Vec<String> = defines
                 .map(|(name, value)| format!("-D{name}={value}"))
                 .collect();
-            let unit = folder.join("unit.cpp");
-            let mut args = vec!["-c", unit.to_str().unwrap()];
-            args.extend(defines.iter().map(String::as_str));
+            let mut unit = format!("#include {main:?}\n");
+            for name in kernels(&main, &args) {
+                unit += &format!("SHIM_ENTRY({name});\n");
+            }
+            fs::write(folder.join("unit.cpp"), unit).unwrap();
+            args.extend([
+                "-c".to_owned(),
+                folder.join("unit.cpp").display().to_string(),
+            ]);
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
             compile(&args, mode, &folder.join("unit.o"));
             folder.join("unit.o")
         })
         .clone()
+}
+
+/// The names of all kernels of a source, as the preprocessor finds them.
+fn kernels(main: &Path, defines: &[String]) -> Vec<String> {
+    let to = main.with_extension("list");
+    let mut args = vec!["-E", "-P", "-DSHIM_LIST", "-xc++"];
+    args.extend(defines.iter().map(String::as_str));
+    args.push(main.to_str().unwrap());
+    compile(&args, Mode::Fast, &to);
+    let text = fs::read_to_string(&to).unwrap();
+    let after = text.split("shim_kernel ").skip(1);
+    let names = after.filter_map(|text| text.split(['(', ' ', '\n']).next());
+    names.map(str::to_owned).collect()
 }
 
 /// A program as a sequence of words, see `shim.cpp`.

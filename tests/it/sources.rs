@@ -141,7 +141,7 @@ fn people_see_sources() {
     let output = place.sweeper(&["compile", "m.toml"]);
     assert_eq!(code(&output), 0, "{}", text(&output));
     for args in [
-        &["cache", "list"][..],
+        &["cache", "ls"][..],
         &["why", "m.toml", "elements=64"],
         &["plan", "m.toml", "--json"],
         &["plan", "m.toml", "--dot"],

@@ -3,9 +3,13 @@
 use std::borrow::Cow;
 
 use crate::builtin::Builtin;
+use crate::common::CUDA_H;
 use crate::program::{Arg, Geometry, KernelSource, Language, SourceFile};
 
-static FILES: [SourceFile; 1] = [SourceFile::embedded("ops.cu", include_str!("cuda/ops.cu"))];
+static FILES: [SourceFile; 2] = [
+    SourceFile::embedded("ops.cu", include_str!("cuda/ops.cu")),
+    CUDA_H,
+];
 
 /// Threads of a block, as the source has them.
 const THREADS: u64 = 256;

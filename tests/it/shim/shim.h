@@ -16,7 +16,11 @@
 #define DEVICE static inline
 #define DEVICE_APART static
 #define METHOD inline
+#ifdef SHIM_LIST
+#define KERNEL(name, most_threads) shim_kernel name
+#else
 #define KERNEL(name, most_threads) static void name
+#endif
 #define SHARED(name) float *name = shim::shared
 
 typedef long long int64;
@@ -63,7 +67,7 @@ struct Entry {
 };
 }  // namespace shim
 
-#define SHIM_ENTRY(name) static shim::Entry entry(#name, [](shim::Cells cells) { shim::call(name, cells); })
+#define SHIM_ENTRY(name) static shim::Entry entry_##name(#name, [](shim::Cells cells) { shim::call(name, cells); })
 
 #define threadIdx shim::thread
 #define blockIdx shim::block

@@ -4,13 +4,7 @@
 // where there is little to reduce, and folds in an order that depends on extents alone. The grid is made
 // for the greatest extents of a loop, so threads beyond the ones at hand go away.
 
-#ifdef SWEEPER_SHIM
-#include "shim.h"
-#else
-#define DEVICE static __device__ __forceinline__
-#define KERNEL(name, most_threads) extern "C" __global__ void __launch_bounds__(most_threads) name
-typedef long long int64;
-#endif
+#include "cuda.h"
 
 #define THREADS 256
 #define ALL_LANES 0xffffffffu
@@ -131,7 +125,7 @@ struct Terms {
     unsigned plane, last, count;
 
     // Where a term is.
-    __device__ int64 at(unsigned term) const {
+    METHOD int64 at(unsigned term) const {
         const unsigned row = term / last;
         return start + (int64)row * plane + (term - row * last);
     }
