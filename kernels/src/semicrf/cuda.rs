@@ -560,3 +560,6 @@ fn int(value: usize) -> Arg {
 fn nothing() -> Arg {
     Arg::Int(Index::fixed(0))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! The CUDA kernels on the shim: the bodies that the C kernels pass, and once more with
 //! AddressSanitizer.
 
+use sweeper::compile::nvrtc::Nvrtc;
+
 use super::*;
 
 const FAST: Place = Place::Shim(Mode::Fast);
@@ -84,6 +86,46 @@ fn nothing_is_touched_that_is_not_theirs() {
                     let canonical = CanonicalShape::default();
                     let place = Place::Shim(Mode::Sanitized);
                     case.conforms(place, backend, Phase::Both, &canonical);
+                }
+            }
+        }
+    }
+}
+
+/// NVRTC, unless there is none here and nobody insists on it.
+#[expect(clippy::print_stderr, reason = "people should see what is skipped")]
+fn nvrtc() -> Option<Nvrtc> {
+    match Nvrtc::find() {
+        Ok(nvrtc) => Some(nvrtc),
+        Err(reason) => {
+            let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
+            assert!(!required.split(',').any(|what| what == "nvrtc"), "{reason}");
+            eprintln!("skipped: {reason}");
+            None
+        }
+    }
+}
+
+#[test]
+fn every_kernel_compiles_for_old_and_new_gpus() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let bounded = CanonicalShape::new([("C".to_owned(), 32)]);
+    for arch in ["sm_80", "sm_90"] {
+        for form in options::FORMS {
+            for semiring in options::SEMIRINGS {
+                let problem = problem([64, 8, 12, 2], &format!("{form} {semiring}"));
+                let target = Target::Cuda {
+                    arch: arch.to_owned(),
+                };
+                let program = problem
+                    .program("fused", Phase::Both, &bounded, &target)
+                    .unwrap();
+                for source in program.compiled() {
+                    let compiled = nvrtc.compile(source, arch, Duration::from_secs(120));
+                    let compiled = compiled.unwrap_or_else(|error| {
+                        panic!("{} {form} {semiring} {arch}: {error}", source.entry)
+                    });
+                    assert!(!compiled.log.contains("warning"), "{}", compiled.log);
                 }
             }
         }

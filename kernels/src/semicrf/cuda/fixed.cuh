@@ -19,9 +19,14 @@ DEVICE void push_some(Cell *own, const float *bias, unsigned slot, unsigned long
         const unsigned to = slot + mine;
         at[j] = min(to, to - longest) * WIDTH;  // around the ring
         parts[j] = part + bias[mine * WIDTH];
-        x.part = parts[j];
-        const Cell fresh = cell_for(x), old = own[at[j]];
-        cells[j] = is_start || mine == (int)longest ? fresh : old;
+        cells[j] = own[at[j]];
+    }
+    if (is_start || k + (COUNT - 1) * stride >= (int)longest) {
+#pragma unroll
+        for (int j = 0; j < COUNT; j++) {
+            x.part = parts[j];
+            if (is_start || k + j * stride >= (int)longest) cells[j] = cell_for(x);
+        }
     }
     add_to_cells(cells, x, parts);
 #pragma unroll

@@ -228,7 +228,6 @@ impl Layout {
     pub(super) fn scan_threads(&self) -> u32 {
         let (chain, porters) = (self.chain(), self.porters());
         let most = match self.width {
-            0..=32 if !self.has_entropy() => 768,
             0..=64 => 512,
             _ => MOST_WIDTH,
         };

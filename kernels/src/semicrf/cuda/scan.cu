@@ -6,7 +6,7 @@
 #include "edges.cuh"
 #include "state.cuh"
 
-constexpr int MOST_THREADS = WIDTH > 64 ? 1024 : WIDTH > 32 || HAS_ENTROPY ? 512 : 768;
+constexpr int MOST_THREADS = WIDTH > 64 ? 1024 : 512;
 // The largest blocks have no threads but the chain's: they do everything.
 constexpr bool ROLES_SHARE_THREADS = WIDTH >= 512;
 

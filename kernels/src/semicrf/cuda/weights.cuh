@@ -66,14 +66,18 @@ struct Term {
     float whole, part, entropy_whole, entropy;
 };
 
+// Weights grow from position to position. A cell's scale is so far above its first term that most cells
+// never need another: terms from 2^-ROOM to 2^MOST_ROOM have room in f32, whatever comes first.
+constexpr float ROOM = 60.0f, MOST_ROOM = 100.0f;
+
 // A cell with a greater scale. By value, so that cells stay in registers; a call, as it is rare.
-DEVICE_APART Cell lifted(Cell cell, float by) {
-    const float down = exp2_fast(-by);
+DEVICE_APART Cell lifted(Cell cell, float half) {
+    const float down = exp2_fast(-half);  // in two steps: each is in range
 #if SEMIRING == ENTROPY
-    cell.moment = down > 0.0f ? down * (cell.moment + LN2 * by * cell.sum) : 0.0f;
+    cell.moment = (cell.moment + LN2 * 2.0f * half * cell.sum) * down * down;
 #endif
-    cell.sum *= down;
-    cell.whole += by;
+    cell.sum = cell.sum * down * down;
+    cell.whole += 2.0f * half;
     return cell;
 }
 
@@ -81,7 +85,7 @@ DEVICE_APART Cell lifted(Cell cell, float by) {
 DEVICE Cell cell_for(const Term &x) {
     Cell cell;
     // Rounds to a whole number; what counts for nothing has any scale.
-    cell.whole = IS_MAX ? x.whole : fmaxf(x.whole + ((x.part + 12582912.0f) - 12582912.0f), EMPTY);
+    cell.whole = IS_MAX ? x.whole : fmaxf(x.whole + ((x.part + 12582912.0f) - 12582912.0f) + ROOM, EMPTY);
     cell.sum = IS_MAX ? 8.0f * NOTHING : 0.0f;
 #if SEMIRING == ENTROPY
     cell.entropy = x.entropy_whole;
@@ -98,7 +102,7 @@ template <int COUNT> DEVICE void add_to_cells(Cell (&cells)[COUNT], const Term &
 #pragma unroll
     for (int j = 0; j < COUNT; j++) {
         d[j] = (x.whole - cells[j].whole) + parts[j];
-        is_far |= d[j] > 40.0f;
+        is_far |= d[j] > MOST_ROOM;
         if (IS_MAX) {
             const bool is_more = d[j] > cells[j].sum;
             cells[j].whole = is_more ? x.whole : cells[j].whole;
@@ -109,8 +113,8 @@ template <int COUNT> DEVICE void add_to_cells(Cell (&cells)[COUNT], const Term &
     if (is_far) {
 #pragma unroll
         for (int j = 0; j < COUNT; j++) {
-            if (!(d[j] > 40.0f)) continue;
-            cells[j] = lifted(cells[j], rintf(d[j]));
+            if (!(d[j] > MOST_ROOM)) continue;
+            cells[j] = lifted(cells[j], rintf(0.5f * (d[j] + ROOM)));
             d[j] = (x.whole - cells[j].whole) + parts[j];  // again, as the sum before has lost digits
         }
     }
