@@ -95,7 +95,7 @@ fn nothing_is_touched_that_is_not_theirs() {
 /// NVRTC, unless there is none here and nobody insists on it.
 #[expect(clippy::print_stderr, reason = "people should see what is skipped")]
 fn nvrtc() -> Option<Nvrtc> {
-    match Nvrtc::find() {
+    match Nvrtc::find(&sweeper::compile::digests::Digests::default()) {
         Ok(nvrtc) => Some(nvrtc),
         Err(reason) => {
             let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
