@@ -469,7 +469,7 @@ impl Gradients {
             let chunk = self.part_positions;
             let element_blocks = layout.part_elements().div_ceil(threads);
             let part_blocks = element_blocks + (chunk.min(64) * c).div_ceil(4 * threads);
-            let numbers = vec![t, c, layout.longest, first, b, low, high, chunk];
+            let numbers = [t, c, layout.longest, first, b, low, high, chunk];
             let adds = usize::from(!is_first);
             let blocks = self.part_count * part_blocks;
             (

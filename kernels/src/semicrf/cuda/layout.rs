@@ -186,7 +186,7 @@ impl Layout {
     /// Floats of a block of edges that is copied ahead of time: `Stage::pitch`.
     fn pitch(&self) -> usize {
         let size = self.sizes.c * self.sizes.c;
-        if size % 4 == 0 {
+        if size.is_multiple_of(4) {
             size
         } else {
             (size + 6) / 4 * 4
