@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels, Toolchain};
@@ -265,6 +265,7 @@ pub fn run(
         finished,
         built: HashMap::new(),
         warned: HashSet::new(),
+        shown: Instant::now(),
         wall: Duration::ZERO,
         written: 0,
         compiled: 0,

@@ -29,6 +29,8 @@ use crate::record::journal::{Contents, Journal};
 
 /// How often the main thread looks whether it should stop.
 const TICK: Duration = Duration::from_millis(50);
+/// What is worked on is said this often: screens are not read faster.
+const SHOWN_EVERY: Duration = Duration::from_millis(40);
 
 /// Everything that a run holds while it goes on.
 pub(super) struct Session<'a> {
@@ -48,6 +50,8 @@ pub(super) struct Session<'a> {
     pub(super) built: BuiltKernels,
     /// Warnings that were shown: each once.
     pub(super) warned: HashSet<String>,
+    /// When it was last said what is worked on.
+    pub(super) shown: Instant,
     /// What each device's time was used for.
     pub(super) usage: Vec<Usage>,
     /// How long measuring took.
@@ -284,7 +288,9 @@ impl<'a> Session<'a> {
 
     fn hear(&mut self, message: Message, dispatch: &mut Dispatch<'a>) -> Result<(), RunError> {
         match message {
+            Message::Working { .. } if self.shown.elapsed() < SHOWN_EVERY => {}
             Message::Working { number, stage } => {
+                self.shown = Instant::now();
                 let label = self.plan.label(&self.plan.points[number as usize]);
                 let label = &label;
                 self.progress.event(&Event::Working { label, stage });

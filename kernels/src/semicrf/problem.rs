@@ -107,17 +107,24 @@ fn work(sizes: &Sizes, phase: Phase) -> Work {
         Phase::Backward => terms * (backward - saved).max(0.0),
         Phase::Both => terms * (forward + backward - 2.0 * saved).max(forward - saved),
     };
-    let bytes = |specs: Vec<TensorSpec>| specs.iter().map(TensorSpec::size_bytes).sum::<u64>();
+    let scores = || 4.0 * sizes.score_elements().map(|(_, n)| n as f64).sum::<f64>();
+    let per_sequence = |bytes: usize| (bytes * sizes.b) as f64;
     let given = match sizes.potentials {
-        Potentials::Decomposed => bytes(sizes.inputs()) as f64,
+        Potentials::Decomposed => scores() + per_sequence(8),
         Potentials::Materialized => {
             let edges: f64 = ends(sizes).map(|end| oracle::edge_count(sizes, end)).sum();
-            4.0 * edges + 8.0 * sizes.b as f64
+            4.0 * edges + per_sequence(8)
         }
     };
+    let values = match (phase, sizes.semiring) {
+        (Phase::Backward, _) => 0.0,
+        (_, Semiring::Entropy) => per_sequence(8),
+        _ => per_sequence(4),
+    };
+    let gradients = if phase.has_gradients() { scores() } else { 0.0 };
     Work {
         flops,
-        compulsory_bytes: given + bytes(sizes.outputs(phase)) as f64,
+        compulsory_bytes: given + values + gradients,
     }
 }
 
@@ -262,6 +269,44 @@ mod tests {
                 .unwrap_err()
                 .contains("sequence 1 has length 0")
         );
+    }
+
+    #[test]
+    fn sizes_of_tensors_are_known_without_their_specs() {
+        for words in [
+            &[("semiring", "entropy")][..],
+            &[("potentials", "decomposed")],
+            &[("potentials", "decomposed"), ("transition", "per_duration")],
+        ] {
+            let mut parameters: Parameters = [("T", 9), ("K", 4), ("C", 3), ("B", 2)]
+                .into_iter()
+                .collect();
+            for &(name, word) in words {
+                parameters.set(name, Value::from(word));
+            }
+            let resolved = SemiCrf.info().resolve(&parameters).unwrap();
+            let sizes = Sizes::new(&resolved).unwrap();
+            let specs = sizes.score_specs("");
+            let known: Vec<(&str, u64)> = sizes
+                .score_elements()
+                .map(|(name, elements)| (name, 4 * elements as u64))
+                .collect();
+            let expected: Vec<(&str, u64)> = specs
+                .iter()
+                .map(|spec| (spec.name.as_str(), spec.size_bytes()))
+                .collect();
+            assert_eq!(known, expected);
+            let outputs: u64 = sizes
+                .outputs(Phase::Both)
+                .iter()
+                .map(TensorSpec::size_bytes)
+                .sum();
+            let inputs: u64 = sizes.inputs().iter().map(TensorSpec::size_bytes).sum();
+            if sizes.is_decomposed() {
+                let bytes = work(&sizes, Phase::Both).compulsory_bytes;
+                assert_eq!(bytes, (inputs + outputs) as f64);
+            }
+        }
     }
 
     #[test]

@@ -123,16 +123,31 @@ impl Sizes {
                 "`potentials` = materialized needs T >= 2: edges start at T-1 positions".to_owned(),
             );
         }
-        for spec in self.inputs() {
-            let elements: u128 = spec.shape.iter().map(|&extent| extent as u128).product();
+        for (name, elements) in self.score_elements() {
             if elements > MAX_ELEMENTS {
                 return together(format!(
-                    "`{}` would have {elements} elements, more than {MAX_ELEMENTS}",
-                    spec.name
+                    "`{name}` would have {elements} elements, more than {MAX_ELEMENTS}"
                 ));
             }
         }
         Ok(())
+    }
+
+    /// Names and sizes of the tensors of scores: [`Sizes::score_specs`] without what a plan of many
+    /// problems has no time for.
+    pub fn score_elements(&self) -> impl Iterator<Item = (&'static str, u128)> {
+        let [t, k, c, b] = [self.t, self.k, self.c, self.b].map(|size| size as u128);
+        let tables = if self.transition_per_duration { k } else { 1 };
+        let tensors = if self.is_decomposed() {
+            [
+                ("cum_scores", b * (t + 1) * c),
+                ("transition", tables * c * c),
+                ("duration_bias", k * c),
+            ]
+        } else {
+            [("edge", b * (t - 1) * k * c * c), ("", 0), ("", 0)]
+        };
+        tensors.into_iter().filter(|(name, _)| !name.is_empty())
     }
 
     /// True for decomposed potentials.
