@@ -18,15 +18,12 @@ use sweeper_kernels::program::{
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Dtype, Program, Tensor, Tensors};
 
-use super::support::program;
+use super::support::{nvrtc, program, skip};
 
 /// Why there is no GPU, unless there is one; fails where one is required.
-#[expect(clippy::print_stderr, reason = "people should see what is skipped")]
 pub(crate) fn missing() -> Option<String> {
     let reason = identity::all().err()?;
-    let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
-    assert!(!required.split(',').any(|what| what == "cuda"), "{reason}");
-    eprintln!("skipped: {reason}");
+    skip("cuda", &reason);
     Some(reason)
 }
 
@@ -115,21 +112,9 @@ fn copies_are_right_and_repeat_bit_by_bit() {
     }
 }
 
-/// Why there is no NVRTC, unless there is one; fails where one is required.
-#[expect(clippy::print_stderr, reason = "people should see what is skipped")]
-fn no_nvrtc() -> bool {
-    let Err(reason) = Nvrtc::find(&Digests::default()) else {
-        return false;
-    };
-    let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
-    assert!(!required.split(',').any(|what| what == "nvrtc"), "{reason}");
-    eprintln!("skipped: {reason}");
-    true
-}
-
 #[test]
 fn kernels_are_compiled_for_gpus_that_are_not_here() {
-    if no_nvrtc() {
+    if nvrtc().is_none() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -443,7 +428,7 @@ fn refusals_leave_the_device_at_work() {
 
 /// Run in a process of its own by the next test: afterwards nothing of CUDA works in it.
 #[test]
-#[ignore = "loses the device for the whole process"]
+#[ignore = "run by a_stray_write_loses_the_device, as it loses the device for its process"]
 fn a_stray_write_in_this_process() {
     let mut device = Cuda::open(0, true).unwrap();
     device.bind(&Tensors::new()).unwrap();

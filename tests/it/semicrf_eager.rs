@@ -413,13 +413,8 @@ fn a_gpu_gets_the_same_launches() {
 
 #[test]
 fn operations_compile_for_a_gpu() {
-    use sweeper::compile::nvrtc::Nvrtc;
-    let nvrtc = match Nvrtc::find(&sweeper::compile::digests::Digests::default()) {
-        Ok(nvrtc) => nvrtc,
-        Err(reason) => {
-            eprintln!("skipped: {reason}");
-            return;
-        }
+    let Some(nvrtc) = crate::support::nvrtc() else {
+        return;
     };
     let case = Case::new([9, 4, 3, 2], "entropy", FORMS[0], "full").expect("valid sizes");
     for arch in ["sm_80", "sm_90a"] {

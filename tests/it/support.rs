@@ -2,11 +2,27 @@
 
 use std::path::{Path, PathBuf};
 
+use sweeper::compile::digests::Digests;
+use sweeper::compile::nvrtc::Nvrtc;
 use sweeper::manifest::{Diagnostics, Manifest, Overrides, Sources};
 use sweeper_kernels::workload::{
     BackendInfo, DefaultValue, ParameterInfo, ParameterKind, WorkloadInfo,
 };
 use sweeper_kernels::{Dtype, Phase};
+
+/// Says what is skipped and why; fails where `SWEEPER_REQUIRE` names what is missing.
+#[expect(clippy::print_stderr, reason = "people should see what is skipped")]
+pub(crate) fn skip(what: &str, reason: &str) {
+    let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|held| held == what), "{reason}");
+    eprintln!("skipped: {reason}");
+}
+
+/// NVRTC, unless there is none here and nobody insists on it.
+pub(crate) fn nvrtc() -> Option<Nvrtc> {
+    let found = Nvrtc::find(&Digests::default());
+    found.inspect_err(|reason| skip("nvrtc", reason)).ok()
+}
 
 /// The program: that of this build, or the one beside these tests where they were carried elsewhere.
 pub(crate) fn program() -> PathBuf {

@@ -125,19 +125,7 @@ impl Builder {
     fn new(sizes: &Sizes, canonical: &CanonicalShape, phase: Phase, keep: Keep) -> Self {
         let (layout, defines) = layout_and_defines(sizes, canonical);
         let mut program = Program::default();
-        let given = sizes
-            .inputs()
-            .into_iter()
-            .map(|spec| {
-                let role = match spec.name.as_str() {
-                    "edge" => Role::Potentials,
-                    "transition" | "duration_bias" => Role::Parameter,
-                    _ => Role::Input,
-                };
-                let elements = spec.shape.iter().product();
-                program.buffer(spec.name, spec.dtype, elements, role, Binding::Given)
-            })
-            .collect::<Vec<_>>();
+        let given = given(sizes, &mut program);
         let (&lengths, scores) = given.split_last().unwrap_or((&BufferId(0), &[]));
         let checkpoints = phase.has_gradients() && keep == Keep::Checkpoints;
         let interval = layout.interval();
@@ -358,6 +346,22 @@ fn kernel(
 
 fn int(value: usize) -> Arg {
     Arg::Int(Index::from(value))
+}
+
+/// Buffers of the tensors that a problem gives, lengths last.
+pub(super) fn given(sizes: &Sizes, program: &mut Program) -> Vec<BufferId> {
+    let specs = sizes.inputs().into_iter();
+    specs
+        .map(|spec| {
+            let role = match spec.name.as_str() {
+                "edge" => Role::Potentials,
+                "transition" | "duration_bias" => Role::Parameter,
+                _ => Role::Input,
+            };
+            let elements = spec.shape.iter().product();
+            program.buffer(spec.name, spec.dtype, elements, role, Binding::Given)
+        })
+        .collect()
 }
 
 /// A null pointer, for an array that this form or semiring does not have.

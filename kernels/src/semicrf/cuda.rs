@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use super::compiled::Keep;
+use super::compiled::{Keep, given};
 use super::sizes::{Semiring, Sizes};
 use crate::common::CUDA_H;
 use crate::program::{
@@ -121,19 +121,7 @@ struct Builder {
 impl Builder {
     fn new(sizes: &Sizes, layout: Layout, phase: Phase, keep: Keep) -> Self {
         let mut program = Program::default();
-        let given: Vec<BufferId> = sizes
-            .inputs()
-            .into_iter()
-            .map(|spec| {
-                let role = match spec.name.as_str() {
-                    "edge" => Role::Potentials,
-                    "transition" | "duration_bias" => Role::Parameter,
-                    _ => Role::Input,
-                };
-                let elements = spec.shape.iter().product();
-                program.buffer(spec.name, spec.dtype, elements, role, Binding::Given)
-            })
-            .collect();
+        let given = given(sizes, &mut program);
         let (&lengths, scores) = given.split_last().unwrap_or((&BufferId(0), &[]));
         let mut scratch = |name: Cow<'static, str>, dtype, elements: usize, role| {
             program.buffer(name, dtype, elements * sizes.b, role, Binding::Scratch)

@@ -1,8 +1,6 @@
 //! The CUDA kernels on the shim: the bodies that the C kernels pass, and once more with
 //! AddressSanitizer.
 
-use sweeper::compile::nvrtc::Nvrtc;
-
 use super::*;
 
 const FAST: Place = Place::Shim(Mode::Fast);
@@ -92,23 +90,11 @@ fn nothing_is_touched_that_is_not_theirs() {
     }
 }
 
-/// NVRTC, unless there is none here and nobody insists on it.
-#[expect(clippy::print_stderr, reason = "people should see what is skipped")]
-fn nvrtc() -> Option<Nvrtc> {
-    match Nvrtc::find(&sweeper::compile::digests::Digests::default()) {
-        Ok(nvrtc) => Some(nvrtc),
-        Err(reason) => {
-            let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
-            assert!(!required.split(',').any(|what| what == "nvrtc"), "{reason}");
-            eprintln!("skipped: {reason}");
-            None
-        }
-    }
-}
-
 #[test]
 fn every_kernel_compiles_for_old_and_new_gpus() {
-    let Some(nvrtc) = nvrtc() else { return };
+    let Some(nvrtc) = crate::support::nvrtc() else {
+        return;
+    };
     let bounded = CanonicalShape::new([("C".to_owned(), 32)]);
     for arch in ["sm_80", "sm_90"] {
         for form in options::FORMS {
