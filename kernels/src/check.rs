@@ -1,5 +1,8 @@
 //! Judging outputs against the oracle.
 
+use std::borrow::Cow;
+
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::tensor::{Data, Tensor};
@@ -92,24 +95,61 @@ pub fn compare(
 }
 
 fn distance(out: &Tensor, expected: &Tensor, metric: Metric) -> f64 {
-    let pairs = || elements(out).zip(elements(expected));
-    if pairs().any(|(out, _)| !out.is_finite()) {
-        return f64::INFINITY;
+    let expected = as_f64(expected);
+    match out.data() {
+        Data::F32(out) => distance_of(out, &expected, |out| f64::from(*out), metric),
+        Data::F64(out) => distance_of(out, &expected, |out| *out, metric),
+        Data::I32(out) => distance_of(out, &expected, |out| f64::from(*out), metric),
+        Data::I64(out) => distance_of(out, &expected, |out| *out as f64, metric),
     }
+}
+
+/// Pieces of this many elements are compared in parallel, and added up in their order, so that a
+/// distance does not depend on the number of threads.
+const PIECE: usize = 1 << 15;
+
+fn distance_of<T: Sync>(
+    out: &[T],
+    expected: &[f64],
+    value: impl Fn(&T) -> f64 + Sync,
+    metric: Metric,
+) -> f64 {
+    // Of each piece: the greatest relative error, the squares of errors and of what is expected.
+    let pieces = out.par_chunks(PIECE).zip(expected.par_chunks(PIECE));
+    let sums: Option<Vec<(f64, f64, f64)>> = pieces
+        .map(|(out, expected)| {
+            let mut sums = (0.0, 0.0, 0.0);
+            for (out, &expected) in out.iter().map(&value).zip(expected) {
+                let error = (out - expected).abs();
+                sums.0 = f64::max(sums.0, error / expected.abs().max(1.0));
+                sums.1 += error * error;
+                sums.2 += expected * expected;
+                if !out.is_finite() {
+                    return None;
+                }
+            }
+            Some(sums)
+        })
+        .collect();
+    let Some(sums) = sums else {
+        return f64::INFINITY;
+    };
+    let error = sums.iter().map(|sums| sums.1).sum::<f64>().sqrt();
+    let scale = sums.iter().map(|sums| sums.2).sum::<f64>().sqrt();
     match metric {
-        Metric::MaxRelative => pairs()
-            .map(|(out, expected)| (out - expected).abs() / expected.abs().max(1.0))
-            .fold(0.0, f64::max),
-        Metric::RelativeL2 | Metric::Custom => {
-            let norm = |sum: f64| sum.sqrt();
-            let error = norm(
-                pairs()
-                    .map(|(out, expected)| (out - expected).powi(2))
-                    .sum(),
-            );
-            let scale = norm(pairs().map(|(_, expected)| expected * expected).sum());
-            if scale > 0.0 { error / scale } else { error }
-        }
+        Metric::MaxRelative => sums.iter().map(|sums| sums.0).fold(0.0, f64::max),
+        Metric::RelativeL2 | Metric::Custom if scale > 0.0 => error / scale,
+        Metric::RelativeL2 | Metric::Custom => error,
+    }
+}
+
+/// The elements as a slice of f64, converted in parallel where they are something else.
+pub fn as_f64(tensor: &Tensor) -> Cow<'_, [f64]> {
+    match tensor.data() {
+        Data::F32(values) => Cow::Owned(values.par_iter().map(|&value| value.into()).collect()),
+        Data::F64(values) => Cow::Borrowed(values),
+        Data::I32(values) => Cow::Owned(values.par_iter().map(|&value| value.into()).collect()),
+        Data::I64(values) => Cow::Owned(values.par_iter().map(|&value| value as f64).collect()),
     }
 }
 

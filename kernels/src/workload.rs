@@ -304,27 +304,29 @@ impl WorkloadInfo {
                 name: name.to_string(),
             });
         }
-        let mut resolved = Parameters::new();
+        let mut resolved = parameters.clone();
         for info in self.parameters {
-            let value = match (parameters.get(info.name), info.default) {
-                (Some(value), _) => {
-                    info.kind
-                        .accept(value)
-                        .ok_or_else(|| ParameterError::Value {
-                            name: info.name.to_owned(),
-                            value: value.to_string(),
-                            expected: format!("expected {}", info.kind),
-                        })?
+            match (parameters.get(info.name), info.default) {
+                (Some(given), _) => {
+                    let value = info.kind.accept(given);
+                    let value = value.ok_or_else(|| ParameterError::Value {
+                        name: info.name.to_owned(),
+                        value: given.to_string(),
+                        expected: format!("expected {}", info.kind),
+                    })?;
+                    // Most are what they should be: a name is an allocation.
+                    if value != *given {
+                        resolved.set(info.name, value);
+                    }
                 }
-                (None, Some(default)) => default.into(),
+                (None, Some(default)) => resolved.set(info.name, default),
                 (None, None) => {
                     return Err(ParameterError::Missing {
                         workload: self.name,
                         name: info.name,
                     });
                 }
-            };
-            resolved.set(info.name, value);
+            }
         }
         Ok(resolved)
     }

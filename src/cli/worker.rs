@@ -19,7 +19,7 @@ pub fn worker() -> Exit {
     }
     let parent_gone = Some(rustix::process::Signal::KILL);
     let _ = rustix::process::set_parent_process_death_signal(parent_gone);
-    match serve(io::stdin().lock(), io::stdout().lock()) {
+    match serve(io::stdin(), io::stdout().lock()) {
         Ok(()) => Exit::Fine,
         Err(_) => Exit::Impossible,
     }

@@ -1,10 +1,12 @@
 //! Measures the points of one problem, inside a worker.
 //!
-//! The recipe: make inputs once, prepare every program, check its outputs against the oracle, warm
-//! up, take samples in interleaved rounds, check that the outputs are still the same.
+//! The recipe, once its [`groundwork`](super::groundwork) is laid: prepare every program, check its
+//! outputs against the oracle, warm up, take samples in interleaved rounds, check that the outputs are
+//! still the same.
 
 use std::collections::BTreeSet;
 
+use super::groundwork::Groundwork;
 use super::outcome::{Outcome, Status};
 use super::protocol::{Block, Stage};
 use super::rounds;
@@ -29,14 +31,15 @@ pub trait Listener {
 /// not be.
 pub fn measure(
     block: &Block,
+    groundwork: Result<Groundwork, Outcome>,
     artifacts: &Artifacts,
     device: &mut dyn Device,
     listener: &mut dyn Listener,
 ) -> Result<(), DeviceError> {
-    if let Some(first) = block.points.first() {
-        listener.working(first.number, Stage::Inputs);
-    }
-    let setting = match Setting::new(block, artifacts, device, listener) {
+    let setting = groundwork
+        .map_err(NoSetting::AllOf)
+        .and_then(|laid| Setting::new(block, laid, artifacts, device, listener));
+    let setting = match setting {
         Ok(setting) => setting,
         Err(NoSetting::LostAt(number, error)) => return fail(listener, number, error),
         Err(NoSetting::AllOf(outcome)) => {

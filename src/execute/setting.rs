@@ -2,18 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use sweeper_kernels::inputs::InputKey;
 use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{
-    CanonicalShape, Parameters, Phase, Problem, Program, Refusal, Tensors, registry,
-};
+use sweeper_kernels::{CanonicalShape, Problem, Program, Refusal, Tensors};
 
 use super::block::Listener;
+use super::groundwork::Groundwork;
 use super::outcome::{Checked, Flag, KernelUse, Measurement, Outcome, Status};
 use super::protocol::{Block, BlockPoint, Stage};
 use super::sampling::Sampler;
 use super::tensors;
-use super::verify::{Answer, Evidence, Verdict, stand_in};
+use super::verify::{Posed, Verdict};
 use crate::device::{Artifact, Device, DeviceError, Job, Prepared};
 
 /// Kernels by key.
@@ -22,8 +20,9 @@ pub type Artifacts = HashMap<String, Artifact>;
 /// What all points of a block share.
 pub struct Setting<'a> {
     block: &'a Block,
-    problem: Box<dyn Problem>,
-    evidence: Evidence,
+    posed: Posed,
+    /// What became of each point's kernels on a smaller problem, by number, where one stands for it.
+    reduced: Option<BTreeMap<u32, Result<Verdict, Outcome>>>,
 }
 
 /// A point whose program is prepared and right.
@@ -55,71 +54,43 @@ impl From<Outcome> for NoSetting {
 }
 
 impl<'a> Setting<'a> {
-    /// Makes the problem, its inputs and the oracle's answer.
+    /// Hands the inputs to the device; where a smaller problem stands for the block's, runs every
+    /// point's kernels on it first.
     ///
     /// # Errors
     /// What befell all points, or the device at one of them.
     pub fn new(
         block: &'a Block,
+        groundwork: Groundwork,
         artifacts: &Artifacts,
         device: &mut dyn Device,
         listener: &mut dyn Listener,
     ) -> Result<Self, NoSetting> {
-        let error = |reason: String| Outcome::without_measurement(Status::Error, reason);
         let mut setting = Setting {
             block,
-            problem: problem_of(block).map_err(error)?,
-            evidence: Evidence::Nothing,
+            posed: groundwork.whole,
+            reduced: None,
         };
-        if !device.computes() {
-            device.bind(&Tensors::new()).map_err(failed)?;
-            return Ok(setting);
+        if let Some(small) = &groundwork.small {
+            setting.reduced = Some(setting.try_reduced(small, artifacts, device, listener)?);
         }
-        let phase = setting.checked_phase();
-        let verify = block.settings.verify;
-        // Inputs from a file are what they are: they can't be made smaller.
-        let stand_in = match block.inputs {
-            None if verify => stand_in(setting.problem.as_ref(), phase, block.settings.oracle_s),
-            _ => None,
-        };
-        if let Some(small) = &stand_in {
-            setting.evidence = setting.try_reduced(small.as_ref(), artifacts, device, listener)?;
-        }
-        let inputs = match &block.inputs {
-            Some(path) => tensors::read_inputs(path, setting.problem.as_ref()).map_err(error)?,
-            None => setting.problem.generate(&InputKey(block.problem)),
-        };
-        device.bind(&inputs).map_err(failed)?;
-        if verify && stand_in.is_none() {
-            let answer = Answer::of(setting.problem.as_ref(), &inputs, phase);
-            setting.evidence = Evidence::Answer(answer);
-        }
-        if let Some(folder) = &block.save_tensors {
-            tensors::write_inputs(folder, &block.problem, &inputs).map_err(error)?;
-        }
+        device.bind(&setting.posed.inputs).map_err(failed)?;
         Ok(setting)
-    }
-
-    /// The phase whose answer holds that of every point.
-    fn checked_phase(&self) -> Phase {
-        Phase::covering(self.block.points.iter().map(|point| point.phase))
     }
 
     /// Runs every point's kernels on a smaller problem and judges what they compute.
     fn try_reduced(
         &self,
-        small: &dyn Problem,
+        small: &Posed,
         artifacts: &Artifacts,
         device: &mut dyn Device,
         listener: &mut dyn Listener,
-    ) -> Result<Evidence, NoSetting> {
-        let inputs = small.generate(&InputKey(self.block.problem));
-        device.bind(&inputs).map_err(failed)?;
-        let answer = Answer::of(small, &inputs, self.checked_phase());
+    ) -> Result<BTreeMap<u32, Result<Verdict, Outcome>>, NoSetting> {
+        device.bind(&small.inputs).map_err(failed)?;
         let mut verdicts = BTreeMap::new();
         for point in &self.block.points {
             listener.working(point.number, Stage::Check);
-            let verdict = match self.try_point(point, small, &answer, artifacts, device) {
+            let verdict = match self.try_point(point, small, artifacts, device) {
                 Ok(Err(error @ DeviceError::Lost(_))) => {
                     return Err(NoSetting::LostAt(point.number, error));
                 }
@@ -129,24 +100,23 @@ impl<'a> Setting<'a> {
             };
             verdicts.insert(point.number, verdict);
         }
-        Ok(Evidence::Reduced(verdicts))
+        Ok(verdicts)
     }
 
     fn try_point(
         &self,
         point: &BlockPoint,
-        small: &dyn Problem,
-        answer: &Answer,
+        small: &Posed,
         artifacts: &Artifacts,
         device: &mut dyn Device,
     ) -> Result<Result<Verdict, DeviceError>, Outcome> {
-        let whole = program(self.problem.as_ref(), point, device)?;
-        let program = program(small, point, device)?;
+        let whole = program(self.posed.problem.as_ref(), point, device)?;
+        let program = program(small.problem.as_ref(), point, device)?;
         // Other kernels would prove nothing.
         if !whole.compiled().eq(program.compiled()) {
             return Ok(Ok(Verdict::UNCHECKED));
         }
-        let specs = small.outputs(point.phase);
+        let specs = small.problem.outputs(point.phase);
         let run = || {
             let artifacts = artifacts_of(point, artifacts);
             let prepared = device.prepare(Job {
@@ -158,7 +128,7 @@ impl<'a> Setting<'a> {
             device.sample(prepared, 1)?;
             device.results(prepared, &specs)
         };
-        Ok(run().map(|outputs| answer.judge(small, &outputs, point.phase, Checked::Reduced)))
+        Ok(run().map(|outputs| small.judge(&outputs, point.phase, Checked::Reduced)))
     }
 
     /// Prepares a point's program and checks what it computes.
@@ -174,7 +144,7 @@ impl<'a> Setting<'a> {
         if let Some(status) = point.scripted_status {
             return Err(scripted(status));
         }
-        let program = program(self.problem.as_ref(), point, device)?;
+        let program = program(self.posed.problem.as_ref(), point, device)?;
         let mut measurement = self.describe(point, &program);
         let artifacts = artifacts_of(point, artifacts);
         let job = Job {
@@ -191,7 +161,7 @@ impl<'a> Setting<'a> {
             .sample(prepared, 1)
             .map_err(failed)?
             .per_iteration_ns();
-        let specs = self.problem.outputs(point.phase);
+        let specs = self.posed.problem.outputs(point.phase);
         if device.computes() {
             let outputs = device.results(prepared, &specs).map_err(failed)?;
             self.judge(point, &outputs, &mut measurement)?;
@@ -213,7 +183,7 @@ impl<'a> Setting<'a> {
 
     /// What is known of a program before it runs.
     fn describe(&self, point: &BlockPoint, program: &Program) -> Measurement {
-        let work = self.problem.work(point.phase);
+        let work = self.posed.problem.work(point.phase);
         let kernels = program.kernels.iter().zip(program.source_positions());
         let kernels = kernels
             .map(|(kernel, position)| KernelUse {
@@ -246,12 +216,9 @@ impl<'a> Setting<'a> {
             checked,
             check,
             complaint,
-        } = match &self.evidence {
-            Evidence::Nothing => return Ok(()),
-            Evidence::Answer(answer) => {
-                answer.judge(self.problem.as_ref(), outputs, point.phase, Checked::Full)
-            }
-            Evidence::Reduced(verdicts) => match verdicts.get(&point.number) {
+        } = match &self.reduced {
+            None => self.posed.judge(outputs, point.phase, Checked::Full),
+            Some(verdicts) => match verdicts.get(&point.number) {
                 Some(verdict) => verdict.clone()?,
                 None => Verdict::UNCHECKED,
             },
@@ -300,20 +267,6 @@ impl Admitted<'_> {
         }
         Ok(())
     }
-}
-
-/// The problem of a block.
-fn problem_of(block: &Block) -> Result<Box<dyn Problem>, String> {
-    let workload = registry::workload(&block.workload)
-        .ok_or_else(|| format!("there is no workload `{}`", block.workload))?;
-    let parameters: Parameters = block
-        .parameters
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.clone()))
-        .collect();
-    workload
-        .problem(&parameters, block.dtype)
-        .map_err(|reason| reason.to_string())
 }
 
 /// A point's program for a problem.

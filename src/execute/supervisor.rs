@@ -43,6 +43,23 @@ pub trait Observer {
     fn finished(&mut self, number: u32, outcome: Outcome);
     /// True if the block should be left where it is.
     fn is_stopped(&self) -> bool;
+    /// What comes after the block, once that is known and if it may be made ready meanwhile.
+    fn next(&mut self) -> Option<&Task>;
+}
+
+/// A block, and the compiled kernels of its points.
+pub struct Task {
+    /// The block.
+    pub block: Block,
+    /// The kernels, each once.
+    pub artifacts: Vec<Artifact>,
+}
+
+impl Task {
+    /// Numbers of its points; the first names it.
+    fn points(&self) -> impl Iterator<Item = u32> {
+        self.block.points.iter().map(|point| point.number)
+    }
 }
 
 /// How often a wait looks whether it should stop.
@@ -152,18 +169,14 @@ impl Supervisor {
     }
 
     /// Measures a block. Every point is finished once, unless the observer stops it; a worker that
-    /// dies or falls silent costs the point it was at, and the rest goes to the next one.
+    /// dies or falls silent costs the point it was at, and the rest goes to the next one. The task that
+    /// the observer says is next must be what is measured next.
     ///
     /// # Errors
     /// If no new worker can be started.
-    pub fn measure(
-        &mut self,
-        block: &Block,
-        artifacts: &[Artifact],
-        observer: &mut dyn Observer,
-    ) -> Result<(), WorkerError> {
+    pub fn measure(&mut self, task: &Task, observer: &mut dyn Observer) -> Result<(), WorkerError> {
         let start = Instant::now();
-        let measured = self.measure_parts(block, artifacts, observer);
+        let measured = self.measure_parts(task, observer);
         self.usage.blocks += 1;
         self.usage.at_work += start.elapsed();
         measured
@@ -171,19 +184,14 @@ impl Supervisor {
 
     fn measure_parts(
         &mut self,
-        block: &Block,
-        artifacts: &[Artifact],
+        task: &Task,
         observer: &mut dyn Observer,
     ) -> Result<(), WorkerError> {
         let limit = self.limit;
         let mut has_died_idle = false;
-        let mut left: BTreeSet<u32> = block.points.iter().map(|point| point.number).collect();
+        let mut left: BTreeSet<u32> = task.points().collect();
         while !left.is_empty() && !observer.is_stopped() {
-            let mut part = block.clone();
-            part.points.retain(|point| left.contains(&point.number));
-            let worker = self.worker()?;
-            part.artifacts = worker.not_sent(artifacts);
-            let ending = worker.measure(part, limit, &mut left, observer);
+            let ending = self.worker()?.measure(task, limit, &mut left, observer);
             let (culprit, status, reason) = match ending {
                 Ending::Done(running) => {
                     self.usage.running += running;
@@ -239,7 +247,10 @@ struct Worker {
     requests: ChildStdin,
     events: Receiver<io::Result<Option<Event>>>,
     last_words: Arc<Mutex<Vec<u8>>>,
+    /// Keys of the kernels that it has.
     sent: HashSet<String>,
+    /// The first point of the block that it was given ahead of its time.
+    ahead: Option<u32>,
 }
 
 impl Worker {
@@ -277,6 +288,7 @@ impl Worker {
             events,
             last_words,
             sent: HashSet::new(),
+            ahead: None,
         };
         send(&mut worker.requests, &Request::Open(device.clone()))?;
         Ok(worker)
@@ -294,10 +306,24 @@ impl Worker {
         }
     }
 
-    /// The artifacts that this process has not seen.
-    fn not_sent(&mut self, artifacts: &[Artifact]) -> Vec<Artifact> {
+    /// Sends those points of a task that are wanted, and the kernels that this process has not seen.
+    fn give(&mut self, task: &Task, wanted: impl Fn(u32) -> bool) -> io::Result<()> {
+        let mut block = task.block.clone();
+        block.points.retain(|point| wanted(point.number));
         let new = |artifact: &&Artifact| self.sent.insert(artifact.key.clone());
-        artifacts.iter().filter(new).cloned().collect()
+        block.artifacts = task.artifacts.iter().filter(new).cloned().collect();
+        send(&mut self.requests, &Request::Measure(Box::new(block)))
+    }
+
+    /// Sends the next task, if it is known and was not sent yet. A pipe that is broken is heard of as
+    /// the end of all events.
+    fn give_ahead(&mut self, observer: &mut dyn Observer) {
+        if self.ahead.is_none()
+            && let Some(next) = observer.next()
+        {
+            self.ahead = next.points().next();
+            let _ = self.give(next, |_| true);
+        }
     }
 
     fn calibrate(&mut self, kernels: Vec<Option<Artifact>>) -> Result<Ceilings, String> {
@@ -314,12 +340,14 @@ impl Worker {
 
     fn measure(
         &mut self,
-        block: Block,
+        task: &Task,
         limit: Duration,
         left: &mut BTreeSet<u32>,
         observer: &mut dyn Observer,
     ) -> Ending {
-        if send(&mut self.requests, &Request::Measure(Box::new(block))).is_err() {
+        // What was given ahead is the whole task: a worker that lost a point is another one.
+        if self.ahead.take().is_none() && self.give(task, |number| left.contains(&number)).is_err()
+        {
             return Ending::Died(None, self.obituary().to_string());
         }
         let mut current = None;
@@ -337,6 +365,7 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => continue,
             };
             heard = Instant::now();
+            self.give_ahead(observer);
             match event {
                 Event::Working { number, stage } => {
                     current = Some(number);

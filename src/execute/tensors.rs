@@ -3,11 +3,16 @@
 use std::fs;
 use std::path::Path;
 
+use rayon::prelude::*;
 use safetensors::tensor::{Dtype as FileDtype, SafeTensors, TensorView};
 use sha2::{Digest, Sha256};
 use sweeper_kernels::{Data, Dtype, Problem, Tensor, Tensors};
 
-/// SHA-256 over name, type, shape and bytes (little endian) of all tensors, by name, in full.
+/// Tensors are hashed in pieces of this many bytes, in parallel.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// SHA-256 over name, type, shape and the SHA-256 of each MiB of the bytes (little endian) of all
+/// tensors, by name, in full.
 pub fn digest(tensors: &Tensors) -> String {
     let mut hasher = Sha256::new();
     for (name, tensor) in tensors {
@@ -19,7 +24,11 @@ pub fn digest(tensors: &Tensors) -> String {
         for &extent in tensor.shape() {
             hasher.update((extent as u64).to_le_bytes());
         }
-        hasher.update(bytes(tensor.data()));
+        let pieces = bytes(tensor.data()).par_chunks(PIECE_BYTES);
+        let digests: Vec<_> = pieces.map(Sha256::digest).collect();
+        for digest in digests {
+            hasher.update(digest);
+        }
     }
     hex::encode(hasher.finalize())
 }
@@ -94,22 +103,11 @@ fn write(path: &Path, tensors: &Tensors) -> Result<(), String> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| at(error.to_string()))?;
     }
-    let encoded: Vec<(&str, FileDtype, Vec<usize>, Vec<u8>)> = tensors
+    let views = tensors
         .iter()
         .map(|(name, tensor)| {
-            let shape = tensor.shape().to_vec();
-            (
-                name.as_str(),
-                file_dtype(tensor.dtype()),
-                shape,
-                bytes(tensor.data()),
-            )
-        })
-        .collect();
-    let views = encoded
-        .iter()
-        .map(|(name, dtype, shape, bytes)| {
-            Ok((*name, TensorView::new(*dtype, shape.clone(), bytes)?))
+            let (dtype, shape) = (file_dtype(tensor.dtype()), tensor.shape().to_vec());
+            Ok((name, TensorView::new(dtype, shape, bytes(tensor.data()))?))
         })
         .collect::<Result<Vec<_>, safetensors::SafeTensorError>>()
         .map_err(|error| at(error.to_string()))?;
@@ -150,23 +148,13 @@ fn numbers<T, const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Ve
         .collect()
 }
 
-fn bytes(data: &Data) -> Vec<u8> {
+/// The bytes of a tensor's elements, as files and digests have them.
+fn bytes(data: &Data) -> &[u8] {
+    const { assert!(cfg!(target_endian = "little"), "files are little endian") };
     match data {
-        Data::F32(values) => values
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect(),
-        Data::F64(values) => values
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect(),
-        Data::I32(values) => values
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect(),
-        Data::I64(values) => values
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect(),
+        Data::F32(values) => bytemuck::cast_slice(values),
+        Data::F64(values) => bytemuck::cast_slice(values),
+        Data::I32(values) => bytemuck::cast_slice(values),
+        Data::I64(values) => bytemuck::cast_slice(values),
     }
 }

@@ -1,17 +1,19 @@
 //! What is known of the right outputs of one problem, and the judgement of outputs by it.
 
-use std::collections::BTreeMap;
-
 use sweeper_kernels::check::Check;
 use sweeper_kernels::workload::ORACLE_OPERATIONS_PER_SECOND;
 use sweeper_kernels::{Phase, Problem, Tensors};
 
-use super::outcome::{Checked, Outcome};
+use super::outcome::Checked;
 
-/// The right answer, evaluated once a problem.
-pub struct Answer {
-    inputs: Tensors,
-    expected: Tensors,
+/// A problem with inputs, and the right answer where the oracle was asked.
+pub struct Posed {
+    /// The problem.
+    pub problem: Box<dyn Problem>,
+    /// Its inputs; none where nothing is computed.
+    pub inputs: Tensors,
+    /// The oracle's answer.
+    pub expected: Option<Tensors>,
 }
 
 /// What is said of the outputs of one program.
@@ -34,24 +36,32 @@ impl Verdict {
     };
 }
 
-impl Answer {
-    /// Evaluates the oracle.
-    pub fn of(problem: &dyn Problem, inputs: &Tensors, phase: Phase) -> Self {
-        Answer {
-            inputs: inputs.clone(),
-            expected: problem.oracle(inputs, phase),
+impl Posed {
+    /// A problem of which nothing is asked.
+    pub fn idle(problem: Box<dyn Problem>) -> Self {
+        Posed {
+            problem,
+            inputs: Tensors::new(),
+            expected: None,
         }
     }
 
-    /// Judges the outputs of a phase.
-    pub fn judge(
-        &self,
-        problem: &dyn Problem,
-        outputs: &Tensors,
-        phase: Phase,
-        checked: Checked,
-    ) -> Verdict {
-        let check = problem.check(&self.inputs, outputs, &self.expected, phase);
+    /// Asks the oracle.
+    pub fn answered(problem: Box<dyn Problem>, inputs: Tensors, phase: Phase) -> Self {
+        let expected = Some(problem.oracle(&inputs, phase));
+        Posed {
+            problem,
+            inputs,
+            expected,
+        }
+    }
+
+    /// Judges the outputs of a phase; they are unchecked where the answer is not known.
+    pub fn judge(&self, outputs: &Tensors, phase: Phase, checked: Checked) -> Verdict {
+        let Some(expected) = &self.expected else {
+            return Verdict::UNCHECKED;
+        };
+        let check = self.problem.check(&self.inputs, outputs, expected, phase);
         let complaint = match check.worst() {
             _ if check.passed() => None,
             Some(worst) => Some(format!(
@@ -66,16 +76,6 @@ impl Answer {
             complaint,
         }
     }
-}
-
-/// How the outputs of a block's points are judged.
-pub enum Evidence {
-    /// Not at all.
-    Nothing,
-    /// By the oracle's answer.
-    Answer(Answer),
-    /// By what became of each point's kernels on a smaller problem, by number.
-    Reduced(BTreeMap<u32, Result<Verdict, Outcome>>),
 }
 
 /// The problem that stands for one whose oracle would take more than `limit_s` seconds; nothing if it

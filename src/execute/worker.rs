@@ -1,9 +1,15 @@
 //! The process that measures: reads requests from standard input, answers on standard output.
+//!
+//! One thread reads requests and lays the groundwork of blocks; another has the device. When the main
+//! process sends a block while the one before is measured, its groundwork is laid meanwhile.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
 
 use super::block::{self, Listener};
+use super::groundwork::Groundwork;
 use super::outcome::Outcome;
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
 use crate::device::cpu::Cpu;
@@ -13,49 +19,135 @@ use crate::device::nvtx::Ranges;
 use crate::device::watched::Watched;
 use crate::device::{Artifact, Device, DeviceError, DeviceKind, ceilings};
 
+/// What the thread that has the device is told by the one that reads.
+enum Order {
+    /// The groundwork of a block with this first point is begun.
+    Begun(u32),
+    /// A block, with its groundwork or what becomes of its points instead.
+    Measure(Box<Block>, Result<Groundwork, Outcome>),
+    /// Measure what the device can do.
+    Calibrate(Vec<Option<Artifact>>),
+}
+
 /// Serves requests until the stream ends.
 ///
 /// # Errors
 /// Those of the streams; the main process is gone then, or this one must go.
-pub fn serve(requests: impl Read, mut events: impl Write) -> io::Result<()> {
+pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io::Result<()> {
     let mut requests = BufReader::new(requests);
     let Some(Request::Open(request)) = receive(&mut requests)? else {
         return Err(io::Error::other("the first request must open a device"));
     };
-    let mut device = match open(&request) {
+    let device = match open(&request) {
         Ok(device) => device,
         Err(error) => return send(&mut events, &Event::NotReady(error.to_string())),
     };
-    let threads = request.threads;
+    leave_a_processor(request.kind);
     send(&mut events, &Event::Ready(device.identity().clone()))?;
-    let mut ranges = Ranges::find();
-    let mut artifacts: HashMap<String, Artifact> = HashMap::new();
+    let computes = device.computes();
+    let (orders, given) = mpsc::channel();
+    // Not scoped: where the device is lost, nobody waits for the next request.
+    let reader = thread::spawn(move || read(requests, computes, &orders));
+    let mut bench = Bench {
+        device,
+        threads: request.threads,
+        artifacts: HashMap::new(),
+        ranges: Ranges::find(),
+        events,
+    };
+    bench.work(&given)?;
+    let panicked = |_| io::Error::other("the groundwork of a block panicked");
+    reader.join().map_err(panicked)?
+}
+
+/// On a GPU the oracle works beside the thread that has the device, which must not wait for a
+/// processor.
+fn leave_a_processor(kind: DeviceKind) {
+    if kind == DeviceKind::Cuda {
+        let all = thread::available_parallelism().map_or(1, usize::from);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads((all - 1).max(1));
+        // Another pool than wanted computes the same.
+        let _ = pool.build_global();
+    }
+}
+
+/// Reads requests and lays the groundwork of blocks, until the stream or the other thread ends.
+fn read(mut requests: impl Read, computes: bool, orders: &Sender<Order>) -> io::Result<()> {
     while let Some(request) = receive(&mut requests)? {
-        let mut block = match request {
-            Request::Measure(block) => block,
-            Request::Calibrate(kernels) => {
-                let measured = ceilings::measure(device.as_mut(), threads, &kernels);
-                let lost = matches!(measured, Err(DeviceError::Lost(_)));
-                let measured = measured.map_err(|error| error.to_string());
-                send(&mut events, &Event::Calibrated(measured))?;
-                if lost {
-                    return Err(io::Error::other("the device is lost"));
+        let order = match request {
+            Request::Measure(block) => {
+                if let Some(first) = block.points.first()
+                    && orders.send(Order::Begun(first.number)).is_err()
+                {
+                    return Ok(());
                 }
-                continue;
+                let groundwork = Groundwork::lay(&block, computes);
+                Order::Measure(block, groundwork)
             }
+            Request::Calibrate(kernels) => Order::Calibrate(kernels),
             Request::Open(_) => return Err(io::Error::other("the device is open already")),
         };
+        if orders.send(order).is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// A device, and whom it works for.
+struct Bench<W> {
+    device: Box<dyn Device>,
+    threads: u32,
+    artifacts: HashMap<String, Artifact>,
+    /// Names for a profiler, where there is one.
+    ranges: Option<Ranges>,
+    events: W,
+}
+
+impl<W: Write> Bench<W> {
+    /// Follows orders until there are no more.
+    fn work(&mut self, orders: &Receiver<Order>) -> io::Result<()> {
+        for order in orders {
+            match order {
+                Order::Begun(number) => {
+                    let stage = Stage::Inputs;
+                    send(&mut self.events, &Event::Working { number, stage })?;
+                }
+                Order::Measure(block, groundwork) => self.measure(*block, groundwork)?,
+                Order::Calibrate(kernels) => self.calibrate(&kernels)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn calibrate(&mut self, kernels: &[Option<Artifact>]) -> io::Result<()> {
+        let measured = ceilings::measure(self.device.as_mut(), self.threads, kernels);
+        let lost = matches!(measured, Err(DeviceError::Lost(_)));
+        let measured = measured.map_err(|error| error.to_string());
+        send(&mut self.events, &Event::Calibrated(measured))?;
+        match lost {
+            true => Err(io::Error::other("the device is lost")),
+            false => Ok(()),
+        }
+    }
+
+    fn measure(
+        &mut self,
+        mut block: Block,
+        groundwork: Result<Groundwork, Outcome>,
+    ) -> io::Result<()> {
         for artifact in std::mem::take(&mut block.artifacts) {
-            artifacts.insert(artifact.key.clone(), artifact);
+            self.artifacts.insert(artifact.key.clone(), artifact);
         }
         let mut reporter = Reporter {
-            events: &mut events,
+            events: &mut self.events,
             broken: None,
             block: &block,
-            ranges: ranges.as_mut(),
+            ranges: self.ranges.as_mut(),
         };
-        let mut watched = Watched::new(device.as_mut());
-        let measured = block::measure(&block, &artifacts, &mut watched, &mut reporter);
+        let mut watched = Watched::new(self.device.as_mut());
+        let artifacts = &self.artifacts;
+        let measured = block::measure(&block, groundwork, artifacts, &mut watched, &mut reporter);
         let running = watched.running();
         let broken = reporter.broken.take();
         if let Some(ranges) = reporter.ranges {
@@ -65,9 +157,8 @@ pub fn serve(requests: impl Read, mut events: impl Write) -> io::Result<()> {
             return Err(error);
         }
         measured.map_err(io::Error::other)?;
-        send(&mut events, &Event::BlockDone { running })?;
+        send(&mut self.events, &Event::BlockDone { running })
     }
-    Ok(())
 }
 
 /// Opens a device.

@@ -101,9 +101,14 @@ impl<'m> Outline<'m> {
     /// Outlines a manifest's plan for a device.
     pub fn new(manifest: &'m Manifest, device: PlanDevice) -> Self {
         let grid = Grid::new(manifest);
-        let canonical = Canonical::of(&grid);
-        let chosen = choose(&grid);
-        let blocks = blocks(&grid, &chosen);
+        let (canonical, (chosen, blocks)) = rayon::join(
+            || Canonical::of(&grid),
+            || {
+                let chosen = choose(&grid);
+                let blocks = blocks(&grid, &chosen);
+                (chosen, blocks)
+            },
+        );
         Outline {
             grid,
             device,
@@ -181,7 +186,7 @@ impl<'m> Plan<'m> {
         let mut sources: Vec<Option<KernelSource>> = met.sources.into_iter().map(Some).collect();
         let mut numbers: Vec<u32> = vec![0; sources.len()];
         let count: usize = planned.iter().map(Vec::len).sum();
-        let mut points: Vec<Option<Planned>> = vec![None; count];
+        let mut points: Vec<(u32, Planned)> = Vec::with_capacity(count);
         for (block, planned) in self.blocks.iter_mut().zip(planned) {
             let indices = block.points.iter();
             // A point's modes follow one another.
@@ -197,11 +202,13 @@ impl<'m> Plan<'m> {
                     }
                     *kernel = numbers[met];
                 }
-                points[place as usize] = Some(point);
+                points.push((place, point));
             }
             block.points = places;
         }
-        self.points = points.into_iter().flatten().collect();
+        // Blocks mostly follow the grid: then this is one pass.
+        points.sort_by_key(|(place, _)| *place);
+        self.points = points.into_iter().map(|(_, point)| point).collect();
     }
 
     /// The manifest.

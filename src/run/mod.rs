@@ -24,6 +24,7 @@ use crate::record::folder::{FolderError, RunFolder};
 use crate::record::row::Row;
 
 pub mod devices;
+mod dispatch;
 pub mod calibration;
 pub mod compiling;
 pub mod schedule;

@@ -44,6 +44,11 @@ impl Pruner {
         !self.along.is_empty()
     }
 
+    /// True if a point failed that others are measured against.
+    pub fn has_failures(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
     /// Where a row lies.
     pub fn place(&self, row: &Row) -> Place {
         let mut same = format!(
@@ -79,9 +84,6 @@ impl Pruner {
 
     /// The failed point that a row is at least as large as.
     pub fn covers(&self, row: &Row) -> Option<PointId> {
-        if !self.is_active() {
-            return None;
-        }
         let place = self.place(row);
         let failed = self.failed.get(&place.same)?;
         let is_covered = |sizes: &[f64]| {

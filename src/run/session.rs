@@ -1,8 +1,8 @@
 //! A run while it goes on: blocks to workers, outcomes to rows.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,18 @@ use sweeper_cache::Cache;
 use sweeper_kernels::Refusal;
 
 use super::blocks::{Blocks, BuiltKernels};
+use super::dispatch::Dispatch;
 use super::pruning::Pruner;
 use super::rows::RowMaker;
 use super::schedule::Schedule;
 use super::usage::RunUsage;
-use super::workers::{Ahead, Message, Task, serve};
+use super::workers::{Ahead, Message, serve};
 use super::{Ended, Event, Progress, Request, RunError, compiling};
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels, Toolchain};
 use crate::device::{DeviceIdentity, DeviceKind};
 use crate::execute::outcome::{Outcome, Status};
-use crate::execute::supervisor::{Supervisor, Usage, WorkerError};
+use crate::execute::supervisor::{Supervisor, Task, Usage, WorkerError};
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::plan::{Plan, Planned, PlannedBlock};
@@ -60,19 +61,6 @@ pub(super) struct Session<'a> {
     pub(super) compiled: usize,
 }
 
-/// Blocks that are left, and who is at which.
-struct Dispatch<'a> {
-    blocks: Vec<&'a PlannedBlock>,
-    schedule: Schedule,
-    tasks: Vec<Sender<Task>>,
-    /// The block that each worker is at; `None` for one that waits.
-    busy: Vec<Option<usize>>,
-    /// Workers that can't go on.
-    lost: Vec<bool>,
-    /// Blocks of each case that are not done.
-    of_case: BTreeMap<u16, usize>,
-}
-
 impl<'a> Session<'a> {
     /// Learns from failures of an earlier, interrupted part of the run.
     pub(super) fn learn(&mut self, contents: &Contents) -> Result<(), RunError> {
@@ -88,6 +76,15 @@ impl<'a> Session<'a> {
     fn is_complete(&self) -> bool {
         let mut points = self.plan.points.iter();
         points.all(|point| self.finished.contains(&point.id))
+    }
+
+    /// How many blocks a worker has at most: where that disturbs no clock, the next one is made ready
+    /// while one is measured.
+    fn depth(&self) -> usize {
+        match self.plan.device.kind {
+            DeviceKind::Cpu => 1,
+            DeviceKind::Cuda | DeviceKind::Null => 2,
+        }
     }
 
     /// On a GPU kernels are compiled while others are measured; a CPU would be disturbed by it.
@@ -225,7 +222,8 @@ impl<'a> Session<'a> {
                 *of_case.entry(self.case_of(block)).or_insert(0) += 1;
             }
             let mut dispatch = Dispatch {
-                busy: vec![None; tasks.len()],
+                hands: vec![VecDeque::new(); tasks.len()],
+                depth: self.depth(),
                 lost: vec![false; tasks.len()],
                 blocks,
                 schedule,
@@ -269,12 +267,11 @@ impl<'a> Session<'a> {
         messages: &Receiver<Message>,
     ) -> Result<(), RunError> {
         loop {
-            for worker in 0..dispatch.busy.len() {
+            for worker in 0..dispatch.hands.len() {
                 self.give(worker, dispatch)?;
             }
-            let is_idle = dispatch.busy.iter().all(Option::is_none);
             let is_stopped = self.stop.load(Ordering::Relaxed);
-            if is_idle && (is_stopped || dispatch.schedule.is_empty()) {
+            if dispatch.is_idle() && (is_stopped || dispatch.schedule.is_empty()) {
                 return Ok(());
             }
             match messages.recv_timeout(TICK) {
@@ -311,11 +308,9 @@ impl<'a> Session<'a> {
                 usage,
                 result,
             } => {
-                dispatch.busy[worker] = None;
+                dispatch.hands[worker].retain(|&held| held != block);
                 self.usage[worker] = usage;
-                for (number, outcome) in finished {
-                    self.finish(number, outcome, worker)?;
-                }
+                self.finish_block(finished, worker)?;
                 match result {
                     Ok(()) => self.done(block, dispatch),
                     Err(error) => self.lose(worker, block, error, dispatch)?,
@@ -358,23 +353,20 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Gives an idle worker its next block; one that needs no worker is finished at once.
+    /// Gives a worker blocks while it has room; one that needs no worker is finished at once.
     fn give(&mut self, worker: usize, dispatch: &mut Dispatch<'a>) -> Result<(), RunError> {
-        while dispatch.busy[worker].is_none()
-            && !dispatch.lost[worker]
-            && !self.stop.load(Ordering::Relaxed)
-        {
+        while dispatch.has_room(worker) && !self.stop.load(Ordering::Relaxed) {
             let (blocks, of_case) = (&dispatch.blocks, &dispatch.of_case);
             let is_ready = |block: usize| self.is_ready(blocks[block], of_case);
             let Some(block) = dispatch.schedule.next(worker, is_ready) else {
                 return Ok(());
             };
-            match self.task(dispatch.blocks[block], block, worker)? {
+            match self.task(dispatch.blocks[block], worker)? {
                 None => self.done(block, dispatch),
                 Some(task) => {
-                    dispatch.busy[worker] = Some(block);
+                    dispatch.hands[worker].push_back(block);
                     // A thread that is gone is heard of as the end of all messages.
-                    let _ = dispatch.tasks[worker].send(task);
+                    let _ = dispatch.tasks[worker].send((block, task));
                 }
             }
         }
@@ -399,12 +391,7 @@ impl<'a> Session<'a> {
     }
 
     /// What is left of a block for a worker to do, if there is anything.
-    fn task(
-        &mut self,
-        planned: &PlannedBlock,
-        number: usize,
-        worker: usize,
-    ) -> Result<Option<Task>, RunError> {
+    fn task(&mut self, planned: &PlannedBlock, worker: usize) -> Result<Option<Task>, RunError> {
         let plan = self.plan;
         let left = |number: &&u32| !self.finished.contains(&plan.points[**number as usize].id);
         let left: Vec<u32> = planned.points.iter().filter(left).copied().collect();
@@ -429,7 +416,6 @@ impl<'a> Session<'a> {
             built: &self.built,
         };
         Ok(Some(Task {
-            number,
             block: blocks.block(planned, first, &admitted),
             artifacts: blocks.artifacts(&admitted),
         }))
@@ -454,8 +440,8 @@ impl<'a> Session<'a> {
             );
             return left_out(Status::PredictedOom, reason);
         }
-        if let Some(id) = self.pruner.covers(&self.maker.describe(point)) {
-            return left_out(Status::Pruned, format!("the smaller point {id} failed"));
+        if let Some(outcome) = self.prune(point) {
+            return Some(outcome);
         }
         let failed = point
             .kernels
@@ -473,6 +459,34 @@ impl<'a> Session<'a> {
             };
             Outcome::without_measurement(status, error.to_string())
         })
+    }
+
+    /// What becomes of a point of which a smaller one failed.
+    fn prune(&self, point: &Planned) -> Option<Outcome> {
+        if !self.pruner.has_failures() {
+            return None;
+        }
+        let id = self.pruner.covers(&self.maker.describe(point))?;
+        let reason = format!("the smaller point {id} failed");
+        Some(Outcome::without_measurement(Status::Pruned, reason))
+    }
+
+    /// Writes the rows of a block. One that was given ahead may hold points that the failure of the
+    /// block before prunes: they are, so that no row depends on who was faster.
+    fn finish_block(
+        &mut self,
+        finished: Vec<(u32, Outcome)>,
+        worker: usize,
+    ) -> Result<(), RunError> {
+        let prune = |(number, outcome)| {
+            let pruned = self.prune(&self.plan.points[number as usize]);
+            (number, pruned.unwrap_or(outcome))
+        };
+        let finished: Vec<(u32, Outcome)> = finished.into_iter().map(prune).collect();
+        for (number, outcome) in finished {
+            self.finish(number, outcome, worker)?;
+        }
+        Ok(())
     }
 
     fn finish(&mut self, number: u32, outcome: Outcome, worker: usize) -> Result<(), RunError> {

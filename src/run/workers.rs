@@ -10,18 +10,12 @@ use sweeper_kernels::program::KernelSource;
 
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels};
-use crate::device::Artifact;
 use crate::execute::outcome::Outcome;
-use crate::execute::protocol::{Block, Stage};
-use crate::execute::supervisor::{Observer, Supervisor, Usage, WorkerError};
+use crate::execute::protocol::Stage;
+use crate::execute::supervisor::{Observer, Supervisor, Task, Usage, WorkerError};
 
-/// What a worker is given.
-pub(super) struct Task {
-    /// The block's number among those that are left.
-    pub(super) number: usize,
-    pub(super) block: Block,
-    pub(super) artifacts: Vec<Artifact>,
-}
+/// A task, and its block's number among those that are left.
+pub(super) type Numbered = (usize, Task);
 
 /// What the main thread is told.
 pub(super) enum Message {
@@ -43,24 +37,28 @@ pub(super) enum Message {
     },
 }
 
-/// Hands tasks to one worker until there are no more.
+/// Hands tasks to one worker until there are no more. A task that comes while another is measured is
+/// made ready meanwhile.
 pub(super) fn serve(
     worker: usize,
     mut supervisor: Supervisor,
-    tasks: &Receiver<Task>,
+    tasks: &Receiver<Numbered>,
     messages: &Sender<Message>,
     stop: &AtomicBool,
 ) {
-    while let Ok(task) = tasks.recv() {
+    let mut next = None;
+    while let Some((block, task)) = next.take().or_else(|| tasks.recv().ok()) {
         let mut listener = Listener {
             messages,
             stop,
+            tasks,
+            next: &mut next,
             finished: Vec::new(),
         };
-        let result = supervisor.measure(&task.block, &task.artifacts, &mut listener);
+        let result = supervisor.measure(&task, &mut listener);
         let done = Message::Done {
             worker,
-            block: task.number,
+            block,
             finished: listener.finished,
             usage: supervisor.usage(),
             result,
@@ -76,6 +74,8 @@ pub(super) fn serve(
 struct Listener<'a> {
     messages: &'a Sender<Message>,
     stop: &'a AtomicBool,
+    tasks: &'a Receiver<Numbered>,
+    next: &'a mut Option<Numbered>,
     finished: Vec<(u32, Outcome)>,
 }
 
@@ -92,6 +92,13 @@ impl Observer for Listener<'_> {
 
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    fn next(&mut self) -> Option<&Task> {
+        if self.next.is_none() {
+            *self.next = self.tasks.try_recv().ok();
+        }
+        self.next.as_ref().map(|(_, task)| task)
     }
 }
 

@@ -39,6 +39,7 @@ static SCAN: &[SourceFile] = sources!(
     "chain.cuh",
     "state.cuh",
     "fixed.cuh",
+    "held.cuh",
     "edges.cuh"
 );
 static GRADIENTS: &[SourceFile] = sources!(

@@ -4,6 +4,8 @@
 //! shares neither code nor ideas with any backend. Gradients come from forward and backward tables
 //! through the marginals of edges, where backends propagate from the end.
 
+use std::borrow::Cow;
+
 use rayon::prelude::*;
 
 use super::sizes::{Semiring, Sizes};
@@ -22,10 +24,10 @@ pub fn oracle(sizes: &Sizes, inputs: &Tensors, phase: Phase) -> Tensors {
     let lengths: Vec<usize> = check::elements(&inputs["lengths"])
         .map(|length| length as usize)
         .collect();
-    let scores: Vec<Vec<f64>> = sizes
+    let scores: Vec<Cow<'_, [f64]>> = sizes
         .score_specs("")
         .iter()
-        .map(|spec| check::elements(&inputs[&spec.name]).collect())
+        .map(|spec| check::as_f64(&inputs[&spec.name]))
         .collect();
     let gradients = phase.has_gradients();
     let (solutions, gradients): (Vec<Solution>, Vec<Vec<f64>>) = match &scores[..] {

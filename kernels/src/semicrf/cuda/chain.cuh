@@ -58,6 +58,7 @@ struct Board {
     int *exponents;              // [2], of the row
     float *entropy_wholes;       // [2]
     int *scratch;                // [64]
+    Cell *due;                   // [2], cells that others hold in registers
 
     // The log weight of a row's label relative to the row's exponent.
     METHOD float log(int step, int o) const {

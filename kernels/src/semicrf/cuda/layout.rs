@@ -15,6 +15,8 @@ const CHUNKS: usize = 8;
 const FIRST_BLOCKS: usize = 16;
 /// Blocks of edges for more labels are not copied ahead of time: `IS_STAGED`.
 const MOST_STAGED_WIDTH: usize = 32;
+/// Cells that a thread has room for beside all else.
+const MOST_HELD: usize = 8;
 /// Threads that copy edges.
 const PORTERS: usize = 128;
 /// `SCORES_AHEAD` in sequence.cuh.
@@ -125,6 +127,7 @@ impl Layout {
                 "CELLS_ARE_SHARED",
                 self.shares_cells(),
             ));
+            defines.push(KernelSource::define("HELD", self.held()));
         }
         defines
     }
@@ -142,13 +145,37 @@ impl Layout {
         (product.sqrt().ceil() as usize).max(self.longest).max(2)
     }
 
+    /// Floats of a cell.
+    fn one_cell_floats(&self) -> usize {
+        if self.has_entropy() { 4 } else { 2 }
+    }
+
     fn cell_floats(&self) -> usize {
-        self.longest * self.width * if self.has_entropy() { 4 } else { 2 }
+        self.longest * self.width * self.one_cell_floats()
+    }
+
+    /// `HELD`: cells that a thread has in registers, a power of two; 0 where they are too many, or where
+    /// each of them has edges of its own.
+    fn held(&self) -> usize {
+        let (chain, most) = (self.chain(), self.most_threads());
+        if self.is_full() || self.roles_share_threads() {
+            return 0;
+        }
+        let pushers = (most - 2 * chain) / chain * chain;
+        let held = (self.longest * self.width).div_ceil(pushers);
+        match held.next_power_of_two() {
+            held @ ..=MOST_HELD => held,
+            _ => 0,
+        }
     }
 
     /// Cells and biases of a block where they are not shared memory.
     pub(super) fn global_cell_floats(&self) -> usize {
-        self.cell_floats() + self.bias_floats()
+        let cells = match self.held() {
+            0 => self.cell_floats(),
+            _ => 0,
+        };
+        cells + self.bias_floats()
     }
 
     fn bias_floats(&self) -> usize {
@@ -179,7 +206,11 @@ impl Layout {
         } else {
             4 + 2 * entropy + SCORES_AHEAD
         };
-        let rows = 1 + 3 * entropy + 4 + published + 16 + 4;
+        let due = match self.held() {
+            0 => 0,
+            _ => 2 * self.one_cell_floats(),
+        };
+        let rows = 1 + 3 * entropy + 4 + published + 16 + 4 + due;
         chain * rows + 4 + 4 + 64 + tables * 2 * self.width * self.width
     }
 
@@ -222,17 +253,24 @@ impl Layout {
         (self.fixed_shared_bytes() + staged) as u32
     }
 
-    /// The chain's threads, porters, and pushers in whole rows of labels.
-    ///
-    /// At most `MOST_THREADS` in scan.cu.
-    pub(super) fn scan_threads(&self) -> u32 {
-        let (chain, porters) = (self.chain(), self.porters());
-        let most = match self.width {
+    /// `MOST_THREADS` in scan.cu.
+    fn most_threads(&self) -> usize {
+        match self.width {
             0..=64 => 512,
             _ => MOST_WIDTH,
-        };
-        // `ROLES_SHARE_THREADS`
-        if self.width >= 512 {
+        }
+    }
+
+    /// `ROLES_SHARE_THREADS` in scan.cu.
+    fn roles_share_threads(&self) -> bool {
+        self.width >= 512
+    }
+
+    /// The chain's threads, porters, and pushers in whole rows of labels.
+    pub(super) fn scan_threads(&self) -> u32 {
+        let (chain, porters) = (self.chain(), self.porters());
+        let most = self.most_threads();
+        if self.roles_share_threads() {
             return chain as u32;
         }
         let durations = match self.chunk_durations() {

@@ -2,7 +2,6 @@
 //
 // A scan may begin and end anywhere: its state can be kept and taken up again by another launch. So a
 // scan keeps all rows, or states at every `interval`-th boundary from which rows are made again.
-#include "fixed.cuh"
 #include "edges.cuh"
 #include "state.cuh"
 
@@ -16,6 +15,7 @@ struct Work {
     Board board;
     Stage stage;
     Cell *ring;
+    Held held;
     float *biases;
     // This thread's number among those beside the chain: porters bring and keep rows, scores and
     // edges, pushers sum. Negative, or not below the count, if it is none.
@@ -101,7 +101,8 @@ DEVICE void keep_row(const Sequence &s, const Work &w, int step) {
 template <bool PORTS, bool PUSHES> DEVICE void help(const Sequence &s, Work &w, int slot, int step) {
     const int o = w.pusher % WIDTH, first = 2 + w.pusher / WIDTH, stride = w.pushers / WIDTH;
 #if FORM == FIXED
-    if (PUSHES) push_message(s, w.board, w.biases, w.ring, slot, step, o, first, stride);
+    if (PUSHES && IS_HELD && o < s.labels) push_held(s, w.board, w.biases, w.held, step);
+    if (PUSHES && !IS_HELD) push_message(s, w.board, w.biases, w.ring, slot, step, o, first, stride);
 #else
     const int last = min(s.longest, s.end - step), chunks = IS_STAGED ? w.stage.count : 1;
     Stage &stage = w.stage;
@@ -151,7 +152,9 @@ DEVICE void begin(const Sequence &s, Work &w, Chain &chain, Split &last, const f
     chain.entropy_whole = 0.0f;
     chain.weight = {IS_MAX ? 0.0f : 1.0f, 0.0f, 0};
     chain.message = {1.0f, 0.0f, 0};
-    if (state != 0) load_state(s, state, chain, w.ring, w.base);
+    if (state != 0) load_state(s, w.board, state, chain, w.ring, w.base, w.first);
+    if (IS_HELD && w.pusher >= 0)
+        begin_held(s, w.held, state == 0 ? 0 : cells_of(state), w.pusher, w.pushers, w.first);
     chain.linear = chain.weight.local * power(chain.weight.exponent - chain.exponent);
     chain.is_dead = FORM == FIXED;
     if (FORM == FIXED && chain.counts)
@@ -216,18 +219,26 @@ DEVICE int next_pause(const Work &w, const Results &r, int step) {
 
 // Keeps the state after a step, and makes all exponents relative to that of its row, which nobody reads
 // any more. True if it was the last.
-DEVICE bool pause(const Sequence &s, Work &w, const Results &r, Chain &chain, int step) {
+template <bool PUSHES> DEVICE bool pause(const Sequence &s, Work &w, const Results &r, Chain &chain, int step) {
     const bool is_last = step == w.last;
+    float *state = is_last                                         ? r.carry
+                   : r.interval > 0 && (step + 1) % r.interval == 0 ? r.states + ((step + 1) / r.interval - 1) * r.state_floats
+                                                                    : 0;
     __syncthreads();
-    if (is_last) {
-        save_state(s, r.carry, chain, w.ring, w.base);
-    } else if (r.interval > 0 && (step + 1) % r.interval == 0) {
-        save_state(s, r.states + ((step + 1) / r.interval - 1) * r.state_floats, chain, w.ring, w.base);
+    if (state != 0) {
+        save_state(s, state, chain, w.ring, w.base);
+        if (IS_HELD && PUSHES) keep_held(s, w.held, cells_of(state));
     }
     if (is_last || (step + 1) % STEPS_OF_BASE != 0) return is_last;
     __syncthreads();
     const int shift = w.board.exponents[step & 1];
-    for (int i = threadIdx.x; i < s.longest * WIDTH; i += blockDim.x) w.ring[i].whole -= (float)shift;
+    Cell *cells = IS_HELD ? w.board.due : w.ring;
+    for (int i = threadIdx.x; i < (IS_HELD ? 2 * CHAIN : s.longest * WIDTH); i += blockDim.x)
+        cells[i].whole -= (float)shift;
+    if (IS_HELD && PUSHES) {
+#pragma unroll
+        for (int i = 0; i < HELD; i++) w.held.cells[i].whole -= (float)shift;
+    }
     chain.exponent -= shift;
     chain.message.exponent -= shift;
     chain.weight.exponent -= shift;
@@ -240,7 +251,8 @@ DEVICE bool pause(const Sequence &s, Work &w, const Results &r, Chain &chain, in
 DEVICE void advance(const Sequence &s, const Work &w, Chain &chain, int slot, int step) {
     const bool has_cell = chain.counts && step > 0 && s.longest > 1;
     Cell cell = {};
-    if (has_cell) cell = w.ring[(slot + 1 == s.longest ? 0 : slot + 1) * WIDTH + chain.label];
+    if (has_cell && IS_HELD) cell = w.board.due[((step + 1) & 1) * CHAIN + chain.label];
+    if (has_cell && !IS_HELD) cell = w.ring[(slot + 1 == s.longest ? 0 : slot + 1) * WIDTH + chain.label];
     Factors f = {IS_MAX ? 0.0f : 1.0f, IS_MAX ? 0.0f : 1.0f, 0.0f, 0};
     if (FORM != MATERIALIZED) f = w.board.factors[((step + 1) & 3) * CHAIN + chain.label];
     if (!IS_MAX) chain.linear = combine_linear(chain, cell, has_cell, f);
@@ -278,7 +290,7 @@ DEVICE void loop(const Sequence &s, Work &w, const Results &r, Chain &chain, Spl
         if (PORTS || PUSHES) help<PORTS, PUSHES>(s, w, slot, step);
         if (++slot == s.longest) slot = 0;
         if (step != stop) continue;
-        if (pause(s, w, r, chain, step)) return;
+        if (pause<PUSHES>(s, w, r, chain, step)) return;
         stop = next_pause(w, r, step + 1);
     }
 }
@@ -330,11 +342,12 @@ KERNEL(semicrf_scan, MOST_THREADS)
     w.board = board_of(free);
     if (CELLS_ARE_SHARED) {
         w.biases = carve(free, FORM == FIXED ? longest * WIDTH : 0);
-        w.ring = (Cell *)carve(free, longest * WIDTH * CELL_FLOATS);
+        w.ring = (Cell *)carve(free, IS_HELD ? 0 : longest * WIDTH * CELL_FLOATS);
     } else {
-        float *own = cells + blockIdx.x * longest * WIDTH * (CELL_FLOATS + (FORM == FIXED));
+        const int64 ring_floats = IS_HELD ? 0 : longest * WIDTH * CELL_FLOATS;
+        float *own = cells + blockIdx.x * (ring_floats + (FORM == FIXED ? longest * WIDTH : 0));
         w.ring = (Cell *)own;
-        w.biases = own + longest * WIDTH * CELL_FLOATS;
+        w.biases = own + ring_floats;
     }
     w.stage.pitch = (int)(labels % 2 == 0 ? labels * labels : (labels * labels + 6) / 4 * 4);
     w.stage.durations = (int)chunk_durations;

@@ -2,11 +2,12 @@
 #ifndef SWEEPER_SEMICRF_STATE_CUH
 #define SWEEPER_SEMICRF_STATE_CUH
 
-#include "chain.cuh"
+#include "held.cuh"
 
 // Steps after which exponents are made small again: whole numbers in f32 are exact to 2^22.
 constexpr int STEPS_OF_BASE = 4096;
 constexpr int CELL_FLOATS = sizeof(Cell) / sizeof(float);
+constexpr bool IS_HELD = HELD > 0;  // cells are in registers
 // A state: what the chain has in common, its rows, the cells. `state_floats` in cuda/layout.rs.
 constexpr int STATE_HEAD = 4, STATE_ROWS = 3;
 
@@ -33,10 +34,15 @@ DEVICE Board board_of(float *&free) {
     b.scratch = (int *)carve(free, 64);
     b.table = carve(free, IS_TABLED && IS_FULL ? 2 * WIDTH * WIDTH : 0);
     b.scores = carve(free, IS_FULL ? 0 : SCORES_AHEAD * CHAIN);
+    b.due = (Cell *)carve(free, IS_HELD ? 2 * CHAIN * CELL_FLOATS : 0);
     return b;
 }
 
-// By all threads, between barriers.
+// Where the cells of a state are.
+DEVICE const float *cells_of(const float *state) { return state + STATE_HEAD + STATE_ROWS * CHAIN; }
+DEVICE float *cells_of(float *state) { return state + STATE_HEAD + STATE_ROWS * CHAIN; }
+
+// By all threads, between barriers. Cells in registers are kept by who has them.
 DEVICE void save_state(const Sequence &s, float *state, const Chain &chain, const Cell *ring, int64 base) {
     const int thread = threadIdx.x;
     if (thread == 0) {
@@ -50,11 +56,15 @@ DEVICE void save_state(const Sequence &s, float *state, const Chain &chain, cons
         rows[CHAIN + thread] = __int_as_float(chain.weight.exponent);
         rows[2 * CHAIN + thread] = chain.weight.entropy;
     }
+    if (IS_HELD) return;
     const float *from = (const float *)ring;
-    for (int i = thread; i < s.longest * WIDTH * CELL_FLOATS; i += blockDim.x) rows[STATE_ROWS * CHAIN + i] = from[i];
+    float *to = cells_of(state);
+    for (int i = thread; i < s.longest * WIDTH * CELL_FLOATS; i += blockDim.x) to[i] = from[i];
 }
 
-DEVICE void load_state(const Sequence &s, const float *state, Chain &chain, Cell *ring, int64 &base) {
+// The state before `step`.
+DEVICE void load_state(const Sequence &s, const Board &board, const float *state, Chain &chain, Cell *ring,
+                       int64 &base, int step) {
     const int thread = threadIdx.x;
     base = *(const int64 *)state;
     chain.exponent = __float_as_int(state[2]);
@@ -65,8 +75,15 @@ DEVICE void load_state(const Sequence &s, const float *state, Chain &chain, Cell
         chain.weight.exponent = __float_as_int(rows[CHAIN + thread]);
         chain.weight.entropy = rows[2 * CHAIN + thread];
     }
+    const float *from = cells_of(state);
+    if (IS_HELD) {
+        // The cells of the next step were complete.
+        const Cell *next = (const Cell *)from + (step + 1) % s.longest * WIDTH;
+        if (thread < WIDTH) board.due[((step + 1) & 1) * CHAIN + thread] = next[thread];
+        return;
+    }
     float *to = (float *)ring;
-    for (int i = thread; i < s.longest * WIDTH * CELL_FLOATS; i += blockDim.x) to[i] = rows[STATE_ROWS * CHAIN + i];
+    for (int i = thread; i < s.longest * WIDTH * CELL_FLOATS; i += blockDim.x) to[i] = from[i];
 }
 
 #endif

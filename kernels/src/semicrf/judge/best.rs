@@ -4,9 +4,14 @@
 //! oracle's: it must be legal, and its score as good. Scores are linear in the indicator, so the
 //! score of a marked segmentation is the product of scores and gradient.
 
-use crate::check::elements;
+use std::borrow::Cow;
+
+use rayon::prelude::*;
+
+use crate::check::{as_f64, elements};
 use crate::semicrf::sizes::Sizes;
 use crate::tensor::Tensors;
+use crate::workload::TensorSpec;
 
 /// Greatest relative difference of the marked segmentations' scores from the best ones, infinite if
 /// what is marked is no segmentation.
@@ -14,33 +19,29 @@ pub(super) fn error(sizes: &Sizes, inputs: &Tensors, outputs: &Tensors, expected
     let ends: Vec<usize> = elements(&inputs["lengths"])
         .map(|length| sizes.end(length as usize))
         .collect();
-    let read = |tensors: &Tensors, name: &str| elements(&tensors[name]).collect::<Vec<f64>>();
-    let gradients = |tensors| -> Vec<Vec<f64>> {
-        let specs = sizes.score_specs("grad_");
-        specs.iter().map(|spec| read(tensors, &spec.name)).collect()
-    };
-    let scores: Vec<Vec<f64>> = sizes
-        .score_specs("")
-        .iter()
-        .map(|spec| read(inputs, &spec.name))
-        .collect();
-    let (found, best) = (gradients(outputs), gradients(expected));
+    fn read<'t>(tensors: &'t Tensors, specs: &[TensorSpec]) -> Vec<Cow<'t, [f64]>> {
+        let tensors = specs.iter().map(|spec| as_f64(&tensors[&spec.name]));
+        tensors.collect()
+    }
+    let scores = read(inputs, &sizes.score_specs(""));
+    let specs = sizes.score_specs("grad_");
+    let (found, best) = (read(outputs, &specs), read(expected, &specs));
     if let ([edge], [found], [best]) = (&scores[..], &found[..], &best[..]) {
         if !marks_materialized(sizes, found, &ends) {
             return f64::INFINITY;
         }
         let row = edge.len() / sizes.b;
         (edge
-            .chunks(row)
-            .zip(found.chunks(row))
-            .zip(best.chunks(row)))
+            .par_chunks(row)
+            .zip(found.par_chunks(row))
+            .zip(best.par_chunks(row)))
         .map(|((edge, found), best)| relative(product(edge, found), product(edge, best)))
-        .fold(0.0, f64::max)
+        .reduce(|| 0.0, f64::max)
     } else {
         if !marks_decomposed(sizes, &found, &ends) {
             return f64::INFINITY;
         }
-        let total = |gradients: &[Vec<f64>]| -> f64 {
+        let total = |gradients: &[Cow<'_, [f64]>]| -> f64 {
             let pairs = scores.iter().zip(gradients);
             pairs
                 .map(|(scores, gradient)| product(scores, gradient))
@@ -62,7 +63,7 @@ fn relative(found: f64, best: f64) -> f64 {
 fn marks_materialized(sizes: &Sizes, gradient: &[f64], ends: &[usize]) -> bool {
     let Sizes { k, c, .. } = *sizes;
     let row = gradient.len() / sizes.b;
-    gradient.chunks(row).zip(ends).all(|(gradient, &end)| {
+    gradient.par_chunks(row).zip(ends).all(|(gradient, &end)| {
         let (mut at, mut label) = (0, None);
         for (edge, &mark) in gradient.iter().enumerate() {
             if mark == 0.0 {
@@ -106,7 +107,7 @@ struct Runs {
 /// True if the gradients are counts that fit together: runs from 0 to the end in each sequence,
 /// durations that add up to what each label covers, a transition for each segment, among them those
 /// that show. With scores as good as the best this leaves best segmentations only.
-fn marks_decomposed(sizes: &Sizes, gradients: &[Vec<f64>], ends: &[usize]) -> bool {
+fn marks_decomposed(sizes: &Sizes, gradients: &[Cow<'_, [f64]>], ends: &[usize]) -> bool {
     let [cum_scores, transition, bias] = gradients else {
         return false;
     };

@@ -1,0 +1,35 @@
+//! Blocks that are left, and who is at which.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::Sender;
+
+use super::schedule::Schedule;
+use super::workers::Numbered;
+use crate::plan::PlannedBlock;
+
+/// What is left to do, and what each worker does.
+pub(super) struct Dispatch<'a> {
+    pub(super) blocks: Vec<&'a PlannedBlock>,
+    pub(super) schedule: Schedule,
+    pub(super) tasks: Vec<Sender<Numbered>>,
+    /// The blocks that each worker has: the one that it is at, then those that it makes ready.
+    pub(super) hands: Vec<VecDeque<usize>>,
+    /// How many blocks a worker has at most.
+    pub(super) depth: usize,
+    /// Workers that can't go on.
+    pub(super) lost: Vec<bool>,
+    /// Blocks of each case that are not done.
+    pub(super) of_case: BTreeMap<u16, usize>,
+}
+
+impl Dispatch<'_> {
+    /// True if no worker has a block.
+    pub(super) fn is_idle(&self) -> bool {
+        self.hands.iter().all(VecDeque::is_empty)
+    }
+
+    /// True if a worker can be given another block.
+    pub(super) fn has_room(&self, worker: usize) -> bool {
+        !self.lost[worker] && self.hands[worker].len() < self.depth
+    }
+}
