@@ -274,6 +274,8 @@ impl Layout {
             return chain as u32;
         }
         let durations = match self.chunk_durations() {
+            // A row of cells belongs to a thread a label, also while it is complete.
+            0 if self.held() > 0 => self.longest,
             0 => self.longest - 1,
             chunk => chunk,
         };
