@@ -146,8 +146,9 @@ DEVICE Weight combine(const Chain &chain, const Cell &cell, bool has_cell, const
     return w;
 }
 
-// The message term by term, in log space. `exponent` is relative to the row's.
-DEVICE_APART Message message_in_logs(const Sequence &s, const Board &board, int step, int o) {
+// The message term by term, in log space. `exponent` is relative to the row's. By value: what a call is given
+// the address of is not in registers.
+DEVICE_APART Message message_in_logs(Sequence s, Board board, int step, int o) {
     const float *entropies = board.entropies + (step & 1) * CHAIN;
     Message m = {IS_MAX ? 4.0f * NOTHING : 0.0f, 0.0f, 0};
     float most = 4.0f * NOTHING;

@@ -39,6 +39,28 @@ DEVICE void copy_first_block(const Sequence &s, const Stage &stage, int step, in
                     thread, threads);
 }
 
+// Copies `count` blocks that lie `apart` floats from each other, `pitch` floats apart: all lanes are at work,
+// whatever the size of a block.
+DEVICE void copy_blocks(const Sequence &s, float *to, const float *from, int pitch, int count, int thread,
+                        int threads) {
+    const int apart = s.apart(), pieces = pitch / 4, rows = threads / pieces, rest = threads % pieces;
+    int k = thread / pieces, piece = thread % pieces;
+#pragma unroll 1
+    while (k < count) {
+        const float *block = from + (int64)k * apart;
+        const int off = misalignment(block);
+        const float *piece_from = block - off + 4 * piece;
+        float *piece_to = to + k * pitch + 4 * piece;
+        const int left = off + s.labels * s.labels - 4 * piece;  // floats of the block from here on
+        if (left > 0) {
+            if (piece_from + 4 <= s.scores_end) copy_16(piece_to, piece_from);
+            else copy_16_part(piece_to, piece_from, 4 * (int)(s.scores_end - piece_from));
+        }
+        k += rows, piece += rest;
+        if (piece >= pieces) piece -= pieces, k++;
+    }
+}
+
 // Issues the next chunk as one group of copies, which may be empty.
 DEVICE void issue_chunk(const Sequence &s, Stage &stage, int thread, int threads) {
     const int first = 2 + stage.chunk * stage.durations, size = s.labels * s.labels, apart = s.apart();
@@ -48,13 +70,7 @@ DEVICE void issue_chunk(const Sequence &s, Stage &stage, int thread, int threads
     if (apart == stage.pitch) {  // one stretch
         if (count > 0) copy_floats(s, to, from, count * size, thread, threads);
     } else {
-        const int warp = thread / 32, warps = threads / 32;
-        to += warp * stage.pitch, from += (int64)warp * apart;
-#pragma unroll 1
-        for (int k = warp; k < count; k += warps) {
-            copy_floats(s, to, from, size, thread % 32, 32);
-            to += warps * stage.pitch, from += (int64)warps * apart;
-        }
+        copy_blocks(s, to, from, stage.pitch, count, thread, threads);
     }
     if (stage.chunk == 0) copy_first_block(s, stage, stage.step + FIRST_AHEAD, thread, threads);
     copies_commit();
@@ -63,8 +79,8 @@ DEVICE void issue_chunk(const Sequence &s, Stage &stage, int thread, int threads
 }
 
 // The sum over i with a shift, for sums that are out of range.
-DEVICE_APART Term message_of_lost_edges(const Sequence &s, const Board &board, const float *row, int stride,
-                                        int step, int k, int o) {
+DEVICE_APART Term message_of_lost_edges(Sequence s, Board board, const float *row, int stride, int step, int k,
+                                        int o) {
     const float *entropies = board.entropies + (step & 1) * CHAIN;
     const auto term = [&](int i) {
         return (FORM == MATERIALIZED ? row[i * stride] * UNITS : s.edge(step, k, o, i)) + board.log(step, i);
@@ -97,12 +113,13 @@ struct Sum {
             if (HAS_ENTROPY) moments[j] = 0.0f;
         }
     }
+    // `edges` are in nats where they are a tensor's, else in units.
     METHOD void add(const float (&edges)[4], const float *logs, const float *entropies) {
         const float4 four = *(const float4 *)logs;
         const float l[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const float t = edges[j] + l[j];
+            const float t = FORM == MATERIALIZED ? fmaf(edges[j], UNITS, l[j]) : edges[j] + l[j];
             if (IS_MAX) {
                 sums[j] = fmaxf(sums[j], t);
                 continue;
@@ -123,17 +140,18 @@ DEVICE Term message_of_edges(const Sequence &s, const Board &board, const float 
     const bool is_wide = FORM == MATERIALIZED && stride == 1 && labels % 4 == 0;
     Sum sum;
     sum.begin();
-#pragma unroll(FORM == MATERIALIZED ? 2 : 1)
-    for (int i = 0; i < labels; i += 4) {
+#pragma unroll(IS_STAGED ? WIDTH / 4 : 1)
+    for (int i = 0; i < (IS_STAGED ? WIDTH : labels); i += 4) {
+        if (i >= labels) break;
         float four[4];
         if (is_wide) {
             const float4 e = *(const float4 *)(row + i);
-            four[0] = e.x * UNITS, four[1] = e.y * UNITS, four[2] = e.z * UNITS, four[3] = e.w * UNITS;
+            four[0] = e.x, four[1] = e.y, four[2] = e.z, four[3] = e.w;
         } else {
 #pragma unroll
             for (int j = 0; j < 4; j++)
                 four[j] = i + j >= labels         ? 4.0f * NOTHING
-                          : FORM == MATERIALIZED ? row[(i + j) * stride] * UNITS
+                          : FORM == MATERIALIZED ? row[(i + j) * stride]
                                                  : s.edge(step, k, o, i + j);
         }
         sum.add(four, logs + i, entropies + i);
@@ -161,12 +179,10 @@ DEVICE void push_edges(const Sequence &s, const Board &board, Cell *ring, int sl
                        int last, int stride, const float *edges, int base, int pitch) {
     if (o >= s.labels) return;
     const float *logs = board.published_logs + (step & 1) * CHAIN;
-    const float whole = (float)board.exponents[step & 1], *origin = s.origin(step);
-    const int apart = s.apart();
+    const float whole = (float)board.exponents[step & 1];
 #pragma unroll 1
     for (int k = first; k <= last; k += stride) {
-        const float *own = origin + (int64)k * apart;
-        if (IS_STAGED) own = edges + (k - base) * pitch + misalignment(own);
+        const float *own = IS_STAGED ? edges + (k - base) * pitch + s.misaligned(step, k) : s.block(step, k);
         Term x = message_of_edges(s, board, logs, own, step, k, o);
         x.whole = whole;
         x.part += s.outside(step, k, o);
@@ -188,9 +204,11 @@ DEVICE void prepare_table(const Sequence &s, const Board &board, const float *bl
     float *table = board.table + (step & 1) * WIDTH * WIDTH;
     const int o = thread % WIDTH;
     if (o >= s.labels) return;
-    for (int i = thread / WIDTH; i < s.labels; i += threads / WIDTH) {
-        const float log = !IS_STAGED || block == 0 ? s.edge(step, 1, o, i)
-                                                   : block[o * s.out_stride() + i * s.in_stride()] * UNITS;
+    const float *row = block + o * s.out_stride();
+    const int stride = s.in_stride(), rows = threads / WIDTH;
+#pragma unroll 4
+    for (int i = thread / WIDTH; i < s.labels; i += rows) {
+        const float log = !IS_STAGED || block == 0 ? s.edge(step, 1, o, i) : row[i * stride] * UNITS;
         table[i * WIDTH + o] = SEMIRING == LOG ? table_weight(log) : log;
     }
 }

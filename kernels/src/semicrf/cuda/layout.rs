@@ -17,8 +17,8 @@ const FIRST_BLOCKS: usize = 16;
 const MOST_STAGED_WIDTH: usize = 32;
 /// Cells that a thread has room for beside all else.
 const MOST_HELD: usize = 8;
-/// Threads that copy edges.
-const PORTERS: usize = 128;
+/// Threads that make tables, `TABLERS` in scan.cu, and copy edges.
+const PORTERS: usize = 192;
 /// `SCORES_AHEAD` in sequence.cuh.
 const SCORES_AHEAD: usize = 8;
 /// `THREADS` in gradients.cu; in edge_gradients.cu twice that.
@@ -178,12 +178,16 @@ impl Layout {
         cells + self.bias_floats()
     }
 
+    /// `bias_rows` in held.cuh, or one for each duration.
     fn bias_floats(&self) -> usize {
         if self.is_full() {
-            0
-        } else {
-            self.longest * self.width
+            return 0;
         }
+        let more = match self.held() {
+            0 => 0,
+            held => held * (self.pushers() / self.width),
+        };
+        (self.longest + more) * self.width
     }
 
     /// True if cells fit into what a block shares.
@@ -256,6 +260,7 @@ impl Layout {
     /// `MOST_THREADS` in scan.cu.
     fn most_threads(&self) -> usize {
         match self.width {
+            _ if self.is_staged() => 640,
             0..=64 => 512,
             _ => MOST_WIDTH,
         }
@@ -268,20 +273,29 @@ impl Layout {
 
     /// The chain's threads, porters, and pushers in whole rows of labels.
     pub(super) fn scan_threads(&self) -> u32 {
-        let (chain, porters) = (self.chain(), self.porters());
-        let most = self.most_threads();
-        if self.roles_share_threads() {
-            return chain as u32;
-        }
+        let others = match self.roles_share_threads() {
+            true => 0,
+            false => self.porters() + self.pushers(),
+        };
+        (self.chain() + others) as u32
+    }
+
+    /// Threads that sum, in whole rows of labels.
+    fn pushers(&self) -> usize {
+        let chain = self.chain();
         let durations = match self.chunk_durations() {
             // A row of cells belongs to a thread a label, also while it is complete.
             0 if self.held() > 0 => self.longest,
             0 => self.longest - 1,
             chunk => chunk,
         };
-        let most = (most - chain - porters) / chain * chain;
-        let pushers = (durations * self.width).next_multiple_of(chain);
-        (chain + porters + pushers.clamp(chain, most)) as u32
+        let most = (self.most_threads() - chain - self.porters()) / chain * chain;
+        let labels = match self.is_staged() {
+            true => self.sizes.c,
+            false => self.width,
+        };
+        let wanted = (durations * labels).next_multiple_of(chain);
+        wanted.clamp(chain, most)
     }
 
     /// Transition tables: 1, or one for each duration.

@@ -5,7 +5,9 @@
 #include "edges.cuh"
 #include "state.cuh"
 
-constexpr int MOST_THREADS = WIDTH > 64 ? 1024 : 512;
+constexpr int MOST_THREADS = WIDTH > 64 ? 1024 : IS_STAGED ? 640 : 512;
+// Of the porters, those that make tables where others copy edges.
+constexpr int TABLERS = 64;
 // The largest blocks have no threads but the chain's: they do everything.
 constexpr bool ROLES_SHARE_THREADS = WIDTH >= 512;
 
@@ -15,11 +17,12 @@ struct Work {
     Board board;
     Stage stage;
     Cell *ring;
-    Held held;
     float *biases;
     // This thread's number among those beside the chain: porters bring and keep rows, scores and
     // edges, pushers sum. Negative, or not below the count, if it is none.
     int porter, porters, pusher, pushers;
+    // Of a pusher: its label, its first duration from 2 on, and how far the next one is.
+    int label, turn, turns;
     int first, last;        // steps
     bool goes_on;           // another launch takes the state up after the last step
     int64 base;             // all exponents are relative to it
@@ -60,7 +63,8 @@ DEVICE void prepare_factors(const Sequence &s, const Work &w, Split &last, int o
         ask_score(s, w, o, step + SCORES_AHEAD - 1);
     }
     float part = 0.0f, whole = 0.0f;
-    if (FORM == FIXED && counts) part = w.biases[o] + (next.part - last.part), whole = next.whole - last.whole;
+    if (FORM == FIXED && counts)
+        part = w.biases[FIRST_BIAS * WIDTH + o] + (next.part - last.part), whole = next.whole - last.whole;
     if (FORM == PER_DURATION && counts) part = s.outside(step - 1, 1, o);
     const bool is_some = part > NEXT_TO_NOTHING;
     const float by = rintf(part);
@@ -96,12 +100,12 @@ DEVICE void keep_row(const Sequence &s, const Work &w, int step) {
     }
 }
 
-// Longer segments from `step`, by the pushers; where blocks of edges are copied ahead of time the porters
-// are one chunk ahead of them.
-template <bool PORTS, bool PUSHES> DEVICE void help(const Sequence &s, Work &w, int slot, int step) {
-    const int o = w.pusher % WIDTH, first = 2 + w.pusher / WIDTH, stride = w.pushers / WIDTH;
+// Longer segments from `step`, by the pushers. Where blocks of edges are copied ahead of time, a step's first
+// chunk is there before it begins, and porters wait for the others one by one.
+template <bool PORTS, bool PUSHES> DEVICE void help(const Sequence &s, Work &w, Held &held, int slot, int step) {
+    const int o = w.label, first = 2 + w.turn, stride = w.turns;
 #if FORM == FIXED
-    if (PUSHES && IS_HELD && o < s.labels) push_held(s, w.board, w.biases, w.held, step);
+    if (PUSHES && IS_HELD) push_held(s, w.board, w.biases, held, step);
     if (PUSHES && !IS_HELD) push_message(s, w.board, w.biases, w.ring, slot, step, o, first, stride);
 #else
     const int last = min(s.longest, s.end - step), chunks = IS_STAGED ? w.stage.count : 1;
@@ -111,23 +115,29 @@ template <bool PORTS, bool PUSHES> DEVICE void help(const Sequence &s, Work &w, 
         const int base = 2 + chunk * stage.durations;
         const float *edges = 0;
         if (IS_STAGED) {
-            if (PORTS) copies_wait<CHUNKS - 2>();
-            sync_some(2, blockDim.x - CHAIN);
+            if (chunk > 0) {
+                if (PORTS) copies_wait<CHUNKS - 2>();
+                sync_some(2, blockDim.x - CHAIN);
+            }
             edges = stage.chunks + stage.taken % CHUNKS * stage.durations * stage.pitch;
             stage.taken++;
         }
         if (PORTS) {
-            if (IS_STAGED) issue_chunk(s, stage, w.porter, w.porters);
-            if (chunk == 0) {
+            const int copier = w.porter - TABLERS;
+            if (IS_STAGED && copier >= 0) issue_chunk(s, stage, copier, w.porters - TABLERS);
+            if (chunk == 0 && (!IS_STAGED || copier < 0)) {
                 const float *block = stage.first_blocks + (step + 2) % FIRST_BLOCKS * stage.pitch;
-                if (IS_STAGED && step + 3 <= s.end) block += misalignment(s.block(step + 2, 1));
-                prepare_table(s, w.board, IS_STAGED ? block : 0, step + 2, w.porter, w.porters);
+                if (IS_STAGED && step + 3 <= s.end) block += s.misaligned(step + 2, 1);
+                prepare_table(s, w.board, IS_STAGED ? block : 0, step + 2, w.porter,
+                              IS_STAGED ? TABLERS : w.porters);
             }
         }
         if (PUSHES)
             push_edges(s, w.board, w.ring, slot, step, o, first + chunk * stage.durations,
                        IS_STAGED ? min(last, base + stage.durations - 1) : last, stride, edges, base, stage.pitch);
     }
+    // The first chunk of the next step is there when everybody meets.
+    if (IS_STAGED && PORTS) copies_wait<CHUNKS - 2>();
 #endif
 }
 
@@ -136,9 +146,10 @@ DEVICE void begin(const Sequence &s, Work &w, Chain &chain, Split &last, const f
     const int thread = threadIdx.x;
     const bool is_chain = thread < CHAIN;
     if (FORM == FIXED) {
-        for (int i = thread; i < s.longest * WIDTH; i += blockDim.x) {
-            const int o = i % WIDTH;
-            const float *from = s.bias + (i / WIDTH + s.first_index) * s.labels + o;
+        const int rows = IS_HELD ? bias_rows(s, w.pushers) : s.longest;
+        for (int i = thread; i < rows * WIDTH; i += blockDim.x) {
+            const int o = i % WIDTH, row = i / WIDTH, k = IS_HELD ? duration_of_row(s, row) : row + 1;
+            const float *from = s.bias + (k - 1 + s.first_index) * s.labels + o;
             w.biases[i] = o < s.labels ? *from * UNITS : NOTHING;
         }
     } else {
@@ -153,8 +164,6 @@ DEVICE void begin(const Sequence &s, Work &w, Chain &chain, Split &last, const f
     chain.weight = {IS_MAX ? 0.0f : 1.0f, 0.0f, 0};
     chain.message = {1.0f, 0.0f, 0};
     if (state != 0) load_state(s, w.board, state, chain, w.ring, w.base, w.first);
-    if (IS_HELD && w.pusher >= 0)
-        begin_held(s, w.held, state == 0 ? 0 : cells_of(state), w.pusher, w.pushers, w.first);
     chain.linear = chain.weight.local * power(chain.weight.exponent - chain.exponent);
     chain.is_dead = FORM == FIXED;
     if (FORM == FIXED && chain.counts)
@@ -171,10 +180,12 @@ DEVICE void begin(const Sequence &s, Work &w, Chain &chain, Split &last, const f
         for (int i = 1; i < SCORES_AHEAD; i++) ask_score(s, w, scored, w.first + i);
         prepare_factors(s, w, last, scored, w.first + 1);
     }
-    if (IS_STAGED && w.porter >= 0 && w.porter < w.porters) {
-        copy_first_block(s, w.stage, w.first + 2, w.porter, w.porters);
+    const int copier = w.porter - TABLERS;
+    if (IS_STAGED && copier >= 0 && w.porter < w.porters) {
+        copy_first_block(s, w.stage, w.first + 2, copier, w.porters - TABLERS);
 #pragma unroll 1
-        for (int i = 0; i < CHUNKS - 1; i++) issue_chunk(s, w.stage, w.porter, w.porters);
+        for (int i = 0; i < CHUNKS - 1; i++) issue_chunk(s, w.stage, copier, w.porters - TABLERS);
+        copies_wait<CHUNKS - 2>();
     }
     __syncthreads();
 }
@@ -219,7 +230,8 @@ DEVICE int next_pause(const Work &w, const Results &r, int step) {
 
 // Keeps the state after a step, and makes all exponents relative to that of its row, which nobody reads
 // any more. True if it was the last.
-template <bool PUSHES> DEVICE bool pause(const Sequence &s, Work &w, const Results &r, Chain &chain, int step) {
+template <bool PUSHES>
+DEVICE bool pause(const Sequence &s, Work &w, const Results &r, Chain &chain, Held &held, int step) {
     const bool is_last = step == w.last;
     float *state = is_last                                         ? r.carry
                    : r.interval > 0 && (step + 1) % r.interval == 0 ? r.states + ((step + 1) / r.interval - 1) * r.state_floats
@@ -227,7 +239,7 @@ template <bool PUSHES> DEVICE bool pause(const Sequence &s, Work &w, const Resul
     __syncthreads();
     if (state != 0) {
         save_state(s, state, chain, w.ring, w.base);
-        if (IS_HELD && PUSHES) keep_held(s, w.held, cells_of(state));
+        if (IS_HELD && PUSHES) keep_held(s, held, cells_of(state));
     }
     if (is_last || (step + 1) % STEPS_OF_BASE != 0) return is_last;
     __syncthreads();
@@ -237,7 +249,7 @@ template <bool PUSHES> DEVICE bool pause(const Sequence &s, Work &w, const Resul
         cells[i].whole -= (float)shift;
     if (IS_HELD && PUSHES) {
 #pragma unroll
-        for (int i = 0; i < HELD; i++) w.held.cells[i].whole -= (float)shift;
+        for (int i = 0; i < HELD; i++) held.cells[i].whole -= (float)shift;
     }
     chain.exponent -= shift;
     chain.message.exponent -= shift;
@@ -262,8 +274,10 @@ DEVICE void advance(const Sequence &s, const Work &w, Chain &chain, int slot, in
 // All steps, by threads of some roles. Loops of their own keep the instructions of a role together, and
 // its numbers in registers. Every role waits at the same barriers.
 template <bool CHAINS, bool PORTS, bool PUSHES>
-DEVICE void loop(const Sequence &s, Work &w, const Results &r, Chain &chain, Split last) {
+DEVICE void loop(const Sequence &s, Work &w, const Results &r, Chain &chain, Split last, const float *state) {
     float table[TABLE], moments[HAS_ENTROPY ? TABLE : 1];
+    Held held;
+    if (IS_HELD && PUSHES) begin_held(s, held, state == 0 ? 0 : cells_of(state), w.pusher, w.pushers, w.first);
     if (CHAINS) load_table(s, w.board, chain, table, moments, w.first);
     const bool scores = PORTS && w.porter < CHAIN, keeps = PORTS && w.rows.values != 0;
     int slot = w.first % s.longest, stop = next_pause(w, r, w.first);
@@ -287,10 +301,10 @@ DEVICE void loop(const Sequence &s, Work &w, const Results &r, Chain &chain, Spl
             advance(s, w, chain, slot, step);
         }
         if (PORTS && scores) prepare_factors(s, w, last, w.porter, step + 2);
-        if (PORTS || PUSHES) help<PORTS, PUSHES>(s, w, slot, step);
+        if (PORTS || PUSHES) help<PORTS, PUSHES>(s, w, held, slot, step);
         if (++slot == s.longest) slot = 0;
         if (step != stop) continue;
-        if (pause<PUSHES>(s, w, r, chain, step)) return;
+        if (pause<PUSHES>(s, w, r, chain, held, step)) return;
         stop = next_pause(w, r, step + 1);
     }
 }
@@ -299,10 +313,10 @@ DEVICE void scan(const Sequence &s, Work &w, const Results &r, const float *stat
     Chain chain;
     Split last = {0.0f, 0.0f};
     begin(s, w, chain, last, state);
-    if (ROLES_SHARE_THREADS) loop<true, true, true>(s, w, r, chain, last);
-    else if (threadIdx.x < CHAIN) loop<true, false, false>(s, w, r, chain, last);
-    else if (w.porter < w.porters) loop<false, true, false>(s, w, r, chain, last);
-    else loop<false, false, true>(s, w, r, chain, last);
+    if (ROLES_SHARE_THREADS) loop<true, true, true>(s, w, r, chain, last, state);
+    else if (threadIdx.x < CHAIN) loop<true, false, false>(s, w, r, chain, last, state);
+    else if (w.porter < w.porters) loop<false, true, false>(s, w, r, chain, last, state);
+    else loop<false, false, true>(s, w, r, chain, last, state);
     if (threadIdx.x == 0 && s.forward && w.last == s.end)
         write_totals(s, w, r.totals, r.value, r.entropy, w.last);
 }
@@ -338,14 +352,20 @@ KERNEL(semicrf_scan, MOST_THREADS)
     w.porter = all ? thread : thread - CHAIN;
     w.pushers = all ? threads : threads - CHAIN - w.porters;
     w.pusher = all ? thread : thread - CHAIN - w.porters;
+    // Where cells are in memory, no lane is left without a label, if labels are few.
+    const int columns = IS_STAGED ? s.labels : WIDTH;
+    w.turns = max(1, w.pushers / columns);
+    w.turn = w.pusher / columns;
+    w.label = w.pusher >= 0 && w.turn < w.turns ? w.pusher % columns : s.labels;
     float *free = shared;
     w.board = board_of(free);
+    const int64 ring_floats = IS_HELD ? 0 : longest * WIDTH * CELL_FLOATS;
+    const int64 bias_floats = FORM != FIXED ? 0 : IS_HELD ? bias_rows(s, w.pushers) * WIDTH : longest * WIDTH;
     if (CELLS_ARE_SHARED) {
-        w.biases = carve(free, FORM == FIXED ? longest * WIDTH : 0);
-        w.ring = (Cell *)carve(free, IS_HELD ? 0 : longest * WIDTH * CELL_FLOATS);
+        w.biases = carve(free, bias_floats);
+        w.ring = (Cell *)carve(free, ring_floats);
     } else {
-        const int64 ring_floats = IS_HELD ? 0 : longest * WIDTH * CELL_FLOATS;
-        float *own = cells + blockIdx.x * (ring_floats + (FORM == FIXED ? longest * WIDTH : 0));
+        float *own = cells + blockIdx.x * (ring_floats + bias_floats);
         w.ring = (Cell *)own;
         w.biases = own + ring_floats;
     }

@@ -42,6 +42,12 @@ struct Sequence {
         const int size = labels * labels;
         return FORM == FIXED ? 0 : FORM == PER_DURATION || forward ? size : size - durations * size;
     }
+    // How far, in floats, a block lies behind a multiple of 16 bytes. In 32 bits, as only the last ones count.
+    METHOD int misaligned(int step, int k) const {
+        const unsigned first = (unsigned)boundary(step) * durations + (first_index - 1);
+        const unsigned at = (unsigned)((unsigned long long)scores >> 2) + first * (labels * labels);
+        return (int)((at + (unsigned)k * (unsigned)apart()) & 3);
+    }
     METHOD const float *block(int step, int k) const { return origin(step) + (int64)k * apart(); }
     // Strides of a block's labels: edges are [dst][src], transitions [src][dst].
     METHOD int out_stride() const { return (FORM == MATERIALIZED) == forward ? labels : 1; }

@@ -68,10 +68,11 @@ struct Term {
 
 // Weights grow from position to position. A cell's scale is so far above its first term that most cells
 // never need another: terms from 2^-ROOM to 2^MOST_ROOM have room in f32, whatever comes first.
-constexpr float ROOM = 60.0f, MOST_ROOM = 100.0f;
+// What is less than the first by 2^-26 is nothing beside it.
+constexpr float ROOM = 100.0f, MOST_ROOM = 100.0f;
 
-// A cell with a greater scale. By value, so that cells stay in registers; a call, as it is rare.
-DEVICE_APART Cell lifted(Cell cell, float half) {
+// A cell with a greater scale.
+DEVICE Cell lifted(Cell cell, float half) {
     const float down = exp2_fast(-half);  // in two steps: each is in range
 #if SEMIRING == ENTROPY
     cell.moment = (cell.moment + LN2 * 2.0f * half * cell.sum) * down * down;
@@ -80,6 +81,9 @@ DEVICE_APART Cell lifted(Cell cell, float half) {
     cell.whole += 2.0f * half;
     return cell;
 }
+
+// A call, where it is rare.
+DEVICE_APART Cell lifted_apart(Cell cell, float half) { return lifted(cell, half); }
 
 // Makes an empty cell whose scale is that of a term.
 DEVICE Cell cell_for(const Term &x) {
@@ -94,39 +98,42 @@ DEVICE Cell cell_for(const Term &x) {
     return cell;
 }
 
-// Adds a term to each cell, which differ in `part`. What is far above a cell is looked for in all of
-// them first: without branches between them, they do not wait for each other.
+// Adds a term to each cell, which differ in `part`. None is far above its cell.
+template <int COUNT> DEVICE void add_terms(Cell (&cells)[COUNT], const Term &x, const float (&parts)[COUNT]) {
+#pragma unroll
+    for (int j = 0; j < COUNT; j++) {
+        const float d = (x.whole - cells[j].whole) + parts[j];
+        if (IS_MAX) {
+            const bool is_more = d > cells[j].sum;
+            cells[j].whole = is_more ? x.whole : cells[j].whole;
+            cells[j].sum = is_more ? parts[j] : cells[j].sum;
+            continue;
+        }
+        const float weight = exp2_fast(d);
+        cells[j].sum += weight;
+#if SEMIRING == ENTROPY
+        if (weight > 0.0f)
+            cells[j].moment += weight * ((x.entropy_whole - cells[j].entropy) + x.entropy - LN2 * d);
+#endif
+    }
+}
+
+// Adds a term to each cell. What is far above a cell is looked for in all of them first: without branches
+// between them, they do not wait for each other.
 template <int COUNT> DEVICE void add_to_cells(Cell (&cells)[COUNT], const Term &x, const float (&parts)[COUNT]) {
     float d[COUNT];
     bool is_far = false;
 #pragma unroll
     for (int j = 0; j < COUNT; j++) {
         d[j] = (x.whole - cells[j].whole) + parts[j];
-        is_far |= d[j] > MOST_ROOM;
-        if (IS_MAX) {
-            const bool is_more = d[j] > cells[j].sum;
-            cells[j].whole = is_more ? x.whole : cells[j].whole;
-            cells[j].sum = is_more ? parts[j] : cells[j].sum;
-        }
+        is_far |= !IS_MAX && d[j] > MOST_ROOM;
     }
-    if (IS_MAX) return;
     if (is_far) {
 #pragma unroll
-        for (int j = 0; j < COUNT; j++) {
-            if (!(d[j] > MOST_ROOM)) continue;
-            cells[j] = lifted(cells[j], rintf(0.5f * (d[j] + ROOM)));
-            d[j] = (x.whole - cells[j].whole) + parts[j];  // again, as the sum before has lost digits
-        }
+        for (int j = 0; j < COUNT; j++)
+            if (d[j] > MOST_ROOM) cells[j] = lifted_apart(cells[j], rintf(0.5f * (d[j] + ROOM)));
     }
-#pragma unroll
-    for (int j = 0; j < COUNT; j++) {
-        const float weight = exp2_fast(d[j]);
-        cells[j].sum += weight;
-#if SEMIRING == ENTROPY
-        if (weight > 0.0f)
-            cells[j].moment += weight * ((x.entropy_whole - cells[j].entropy) + x.entropy - LN2 * d[j]);
-#endif
-    }
+    add_terms(cells, x, parts);
 }
 
 #endif
