@@ -74,6 +74,9 @@ pub(super) fn sizes_at_the_edges(place: Place) {
         [12, 4, 17, 2],
         [9, 3, 31, 1],
         [16, 20, 13, 1],
+        // Longer segments than one cell a thread has room for, and than all of them have.
+        [90, 70, 5, 1],
+        [310, 300, 2, 1],
         // A pattern of labels that is longer than a chunk.
         [4, 3, 257, 1],
     ];
