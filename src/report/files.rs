@@ -217,7 +217,13 @@ fn sections(frame: &Frame<'_>) -> Vec<Section> {
             let layout = Layout::of(frame, &rows);
             let words: Vec<(&str, String)> = names
                 .iter()
-                .filter_map(|&name| Some((name, frame.value(rows[0], name)?.to_string())))
+                .map(|&name| {
+                    let value = frame.value(rows[0], name);
+                    (
+                        name,
+                        value.map_or("unstated".to_owned(), |value| value.to_string()),
+                    )
+                })
                 .collect();
             let folder = words
                 .iter()

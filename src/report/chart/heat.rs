@@ -103,13 +103,15 @@ pub(super) fn draw(heat: &Heat) -> Picture {
         BLACK,
         &heat.x_label,
     );
-    y = bar(
-        &mut picture,
-        &shades,
-        &heat.colour_label,
-        left,
-        y + LEADING + 5.0,
-    );
+    let cells = heat
+        .panels
+        .iter()
+        .flat_map(|panel| panel.cells.iter().flatten());
+    let has_values = cells.clone().any(|cell| matches!(cell, HeatCell::Value(_)));
+    y += LEADING + 5.0;
+    if has_values {
+        y = bar(&mut picture, &shades, &heat.colour_label, left, y);
+    }
     page::end(picture, &heat.caption.notes, y)
 }
 
@@ -159,7 +161,12 @@ fn draw_cell(picture: &mut Picture, cell: &HeatCell, shades: &Shades, place: [f6
         HeatCell::Failed(word) => (Colour(240, 240, 240), (*word).to_owned()),
     };
     let [x, y, width, height] = inside;
-    picture.rectangle(x, y, width, height, Ink::fill(ground));
+    let mut ink = Ink::fill(ground);
+    // White cells are cells, too.
+    if border > 0.0 && ground.lightness() > 0.9 {
+        ink.stroke = Some((FAINT, 0.4));
+    }
+    picture.rectangle(x, y, width, height, ink);
     let fits = height >= LEADING && page::small_width(&text) + 2.0 <= width;
     if matches!(cell, HeatCell::Failed(_)) {
         page::hatch(picture, inside, Colour(160, 160, 160));

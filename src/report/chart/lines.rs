@@ -109,7 +109,7 @@ fn layout(lines: &Lines, y: f64, right: f64) -> (Plot, Vec<Tick>) {
         .series
         .iter()
         .any(|series| !series.failures.is_empty());
-    let top = y + LEADING + 2.0 + if has_failures { STRIP } else { 0.0 };
+    let top = y + LEADING + 4.0 + if has_failures { STRIP } else { 0.0 };
     let plot = Plot {
         x,
         y: y_span,
@@ -127,7 +127,7 @@ fn axes(picture: &mut Picture, lines: &Lines, plot: &Plot, ticks: &[Tick]) {
         .iter()
         .any(|series| !series.failures.is_empty());
     let above = plot.top - if strip { STRIP } else { 0.0 };
-    let place = (EDGE, above - 3.5);
+    let place = (EDGE, above - 5.5);
     page::small(picture, place, Anchor::Start, BLACK, &lines.y.label);
     let thin = Ink::line(FAINT, 0.4);
     for tick in ticks {

@@ -66,9 +66,12 @@ fn heatmap(
     for &row in &held.rows {
         let entry = frame.entries[row];
         let is_other = entry.backend.as_ref() != baseline;
-        if let Some(x) = x(row).filter(|_| !entry.is_ok() && is_other) {
-            let place = (slice.style(row), x.to_bits());
-            failed.insert(place, describe::status_word(entry.status));
+        if let Some(x) = x(row).filter(|_| is_other) {
+            let word = match entry.is_ok() {
+                true => "no base",
+                false => describe::status_word(entry.status),
+            };
+            failed.insert((slice.style(row), x.to_bits()), word);
         }
     }
     if cells.is_empty() {
@@ -97,9 +100,12 @@ fn heatmap(
         );
         caption.notes.push(note);
     }
+    failed.retain(|place, _| !cells.contains_key(place));
     if !failed.is_empty() {
         let words = describe::failures(slice, &held.rows).unwrap_or_default();
-        caption.notes.push(format!("Hatched: no result ({words})."));
+        caption.notes.push(format!(
+            "Hatched: no ratio, for want of a result ({words})."
+        ));
     }
     heat.caption = caption;
     heat.columns = columns

@@ -35,7 +35,7 @@ pub(super) fn best_backend(request: &Request<'_>) -> Option<Table> {
     table
         .plain(questions.iter().copied())
         .plain(["shapes", "best"])
-        .column("best_ns", Unit::Ns)
+        .column("best_time_ns", Unit::Ns)
         .plain(["fastest_at", "clearly_at", "next"])
         .column("next_over_best", Unit::Ratio);
     for rows in frame.groups(request.rows, &questions).into_values() {

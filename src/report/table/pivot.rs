@@ -186,6 +186,14 @@ fn speedup(request: &Request<'_>, shapes: &Shapes<'_>, name: &str, baseline: &st
                 let is_base = frame.entries[other].backend.as_ref() == baseline;
                 is_base && frame.value(other, MACHINE) == machine
             })?;
+            if *base == row {
+                // Not noise over itself.
+                return Some(LogInterval {
+                    value: 0.0,
+                    below: 0.0,
+                    above: 0.0,
+                });
+            }
             let base = LogInterval::of(frame.entries[*base])?;
             Some(base.over(LogInterval::of(frame.entries[row])?))
         })

@@ -69,7 +69,8 @@ fn shown(cell: &Cell, unit: Unit) -> String {
         Cell::Count(count) => count.to_string(),
         Cell::Number(value) if value.is_nan() => "–".to_owned(),
         Cell::Number(value) => quantity_of(*value, unit),
-        Cell::Interval { value, low, high } if low.is_nan() || high.is_nan() => {
+        // No interval, or none that could be: of the baseline over itself.
+        Cell::Interval { value, low, high } if low.is_nan() || high.is_nan() || low == high => {
             quantity_of(*value, unit)
         }
         Cell::Interval { value, low, high } => {
@@ -101,6 +102,7 @@ fn heading(column: &Column) -> &str {
         Unit::Ns => "_ns",
         Unit::Ms => "_ms",
         Unit::Gb => "_gb",
+        Unit::Ratio => "_speedup",
         Unit::Speedup => return "speedup",
         _ => "",
     };
