@@ -204,7 +204,7 @@ mod tests {
             ["10^−6", "10^−5", "10^−4", "10^−3", "10^−2"]
         );
         assert_eq!(
-            labels(0.12, 85.0, Scale::Log10),
+            labels(0.16, 55.0, Scale::Log10),
             ["0.3", "1", "3", "10", "30"]
         );
         assert_eq!(labels(1.1e6, 9e6, Scale::Log10), ["2 M", "5 M"]);

@@ -17,7 +17,7 @@ const SCALE: f64 = 300.0 / 72.0;
 /// # Errors
 /// If the picture has no area, or is too large.
 pub(super) fn png(picture: &Picture) -> io::Result<Vec<u8>> {
-    let size = |points: f64| (points * SCALE).ceil() as u32;
+    let size = |points: f64| (points * SCALE).round() as u32;
     let mut pixmap = Pixmap::new(size(picture.width), size(picture.height))
         .ok_or_else(|| io::Error::other("the picture has no area or is too large"))?;
     pixmap.fill(Color::WHITE);

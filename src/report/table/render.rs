@@ -302,9 +302,9 @@ mod tests {
         assert_eq!(
             text,
             "Times of `a_b`\n  \
-             backend       T      time              a   ratio\n  \
+             backend       T      time               a   ratio\n  \
              fused|x_1   128   1.25 ms   2.00 us ±5.0%   12.3×\n  \
-             s            64         –              –   0.50×\n  \
+             s            64         –               –   0.50×\n  \
              5 % of <all>\n"
         );
         assert!(terminal(&table(), 1, str::to_owned).contains("and 1 more rows in example.csv"));
