@@ -207,7 +207,10 @@ mod tests {
             labels(0.16, 55.0, Scale::Log10),
             ["0.3", "1", "3", "10", "30"]
         );
-        assert_eq!(labels(1.1e6, 9e6, Scale::Log10), ["2 M", "5 M"]);
+        assert_eq!(
+            labels(1.1e6, 9e6, Scale::Log10),
+            ["1 M", "2 M", "5 M", "10 M"]
+        );
         assert_eq!(labels(1.0, 1.05, Scale::Log10), ["1", "1.02", "1.04"]);
         assert_eq!(
             labels(1.0, 2f64.powi(20), Scale::Log2).last().unwrap(),

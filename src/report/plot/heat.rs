@@ -74,6 +74,7 @@ fn heatmap(
             failed.insert((slice.style(row), x.to_bits()), word);
         }
     }
+    failed.retain(|place, _| !cells.contains_key(place));
     if cells.is_empty() {
         let needed = format!("`{baseline}` and another backend share no point");
         heat.caption.empty = Some(describe::reason(slice, &held.rows, &needed));
@@ -100,7 +101,6 @@ fn heatmap(
         );
         caption.notes.push(note);
     }
-    failed.retain(|place, _| !cells.contains_key(place));
     if !failed.is_empty() {
         let words = describe::failures(slice, &held.rows).unwrap_or_default();
         caption.notes.push(format!(
