@@ -49,7 +49,7 @@ fn add(builder: &mut PathBuilder, segments: &[Segment], scale: f64, at: (f64, f6
             Segment::Move(to_x, to_y) => builder.move_to(x(to_x), y(to_y)),
             Segment::Line(to_x, to_y) => builder.line_to(x(to_x), y(to_y)),
             Segment::Curve([a, b, c, d, e, f]) => {
-                builder.cubic_to(x(a), y(b), x(c), y(d), x(e), y(f))
+                builder.cubic_to(x(a), y(b), x(c), y(d), x(e), y(f));
             }
             Segment::Close => builder.close(),
         }

@@ -25,7 +25,7 @@ pub(super) fn roofline(slice: &Slice<'_>) -> Option<Chart> {
     let ceilings = ceilings.first().filter(|first| {
         let near =
             |one: &&Ceilings| (one.copy_bytes_per_s / first.copy_bytes_per_s - 1.0).abs() < 0.1;
-        ceilings.iter().all(|one| near(one))
+        ceilings.iter().all(near)
     });
     let mut series: Vec<Series> = Vec::new();
     let mut seen: BTreeSet<(usize, i64, i64)> = BTreeSet::new();
