@@ -24,6 +24,8 @@ mod tidy;
 mod semicrf_eager;
 /// Verbs that do not measure, exit codes, errors as people see them.
 mod cli;
+/// Reports of runs and of bare files.
+mod report;
 /// The CUDA device, where there is one.
 mod cuda;
 /// Everything that can go wrong, on the CPU and on a GPU.

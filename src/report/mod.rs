@@ -1,0 +1,11 @@
+//! From recorded files to what people read: tables, plots, a page.
+//!
+//! Architecture invariant: this module reads files alone, never memory of a run.
+
+pub mod entry;
+pub mod source;
+pub mod frame;
+pub mod table;
+pub mod plot;
+pub mod chart;
+pub mod files;
