@@ -1,0 +1,546 @@
+//! The columns of the page's table: those of `records.csv`, by its names and with its values.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sweeper_kernels::Value;
+use sweeper_kernels::program::Role;
+
+use super::super::entry::{Entry, Program, Times};
+use super::super::source::Source;
+use crate::record::tables;
+
+/// What a column is about; the page's column chooser groups by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    /// What tells points apart.
+    Axis,
+    /// What became of a point.
+    Result,
+    /// Statistics of its samples.
+    Statistic,
+    /// Bytes.
+    Memory,
+    /// What its program does, and how it was checked.
+    Program,
+    /// Digests.
+    Identity,
+}
+
+impl Group {
+    /// The word in the page's data.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Group::Axis => "axis",
+            Group::Result => "result",
+            Group::Statistic => "statistic",
+            Group::Memory => "memory",
+            Group::Program => "program",
+            Group::Identity => "identity",
+        }
+    }
+}
+
+/// The values of a column, one a row.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Cells {
+    /// Text; empty where a row has none.
+    Words(Vec<Arc<str>>),
+    /// Numbers; NaN where a row has none.
+    Numbers(Vec<f64>),
+    /// The first [`DIGEST_BYTES`] bytes of digests.
+    Digests(Vec<[u8; DIGEST_BYTES]>),
+}
+
+/// Bytes of a digest that the page shows: the twelve digits by which people name points.
+pub(super) const DIGEST_BYTES: usize = 6;
+
+/// One column.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Column {
+    /// Its name in `records.csv`.
+    pub(super) name: String,
+    /// What it is about.
+    pub(super) group: Group,
+    /// True for what follows from parameters.
+    pub(super) is_derived: bool,
+    /// What its values mean, for people.
+    pub(super) about: &'static str,
+    /// The values.
+    pub(super) cells: Cells,
+}
+
+impl Column {
+    /// True if no row has a value.
+    fn is_empty(&self) -> bool {
+        match &self.cells {
+            Cells::Words(words) => words.iter().all(|word| word.is_empty()),
+            Cells::Numbers(numbers) => numbers.iter().all(|number| number.is_nan()),
+            Cells::Digests(digests) => digests.iter().all(|digest| digest == &[0; DIGEST_BYTES]),
+        }
+    }
+}
+
+/// All columns of some sources, one below the other; a column that no row fills is left out, but for
+/// those that the page can't do without.
+pub(super) fn columns(sources: &[Source]) -> Vec<Column> {
+    let entries: Vec<&Entry> = sources.iter().flat_map(|source| &source.entries).collect();
+    let mut columns = Vec::new();
+    if sources.len() > 1 {
+        columns.push(source_column(sources));
+    }
+    columns.extend(axes(&entries));
+    columns.extend(results(&entries));
+    columns.extend(statistics(&entries));
+    columns.extend(memory(&entries));
+    columns.extend(program(&entries));
+    columns.extend(identity(&entries));
+    columns.retain(|column| {
+        !column.is_empty() || ["status", "median_ns", "backend"].contains(&column.name.as_str())
+    });
+    columns
+}
+
+fn source_column(sources: &[Source]) -> Column {
+    let words = sources.iter().flat_map(|source| {
+        let label: Arc<str> = source.label.as_str().into();
+        std::iter::repeat_n(label, source.entries.len())
+    });
+    Column {
+        name: "source".to_owned(),
+        group: Group::Axis,
+        is_derived: false,
+        about: "The run or file that the row is from",
+        cells: Cells::Words(words.collect()),
+    }
+}
+
+/// What tells points apart: words of the plan, then parameters, then derived values.
+fn axes(entries: &[&Entry]) -> Vec<Column> {
+    const WORDS: [(&str, &str); 9] = [
+        ("case", "Name of the case in the manifest"),
+        ("workload", "What is computed"),
+        ("backend", "How it is computed"),
+        ("phase", "The forward pass, the backward pass, or both"),
+        ("dtype", "Type of the elements"),
+        ("device_name", "The device that measured the row"),
+        ("l2", "State of the second-level cache before each sample"),
+        ("mode", "Launch by launch, or as one graph"),
+        ("threads", "CPU threads of the measured program"),
+    ];
+    let mut columns: Vec<Column> = WORDS
+        .iter()
+        .map(|&(name, about)| axis(entries, name, about, false))
+        .collect();
+    let named = |of: fn(&Entry) -> Vec<&Arc<str>>| -> BTreeSet<&str> {
+        let names = entries.iter().flat_map(|entry| of(entry));
+        names.map(AsRef::as_ref).collect()
+    };
+    let parameters = named(|entry| entry.parameters.keys().collect());
+    let values = named(|entry| entry.values.keys().collect());
+    let is_taken = |name: &str| tables::is_fixed(name) || name == "source";
+    columns.extend(
+        parameters
+            .iter()
+            .filter(|name| !is_taken(name))
+            .map(|name| axis(entries, name, "A parameter of the workload", false)),
+    );
+    columns.extend(
+        values
+            .difference(&parameters)
+            .filter(|name| !is_taken(name))
+            .map(|name| {
+                axis(
+                    entries,
+                    name,
+                    "An axis or derived value of the manifest",
+                    true,
+                )
+            }),
+    );
+    columns
+}
+
+fn axis(entries: &[&Entry], name: &str, about: &'static str, is_derived: bool) -> Column {
+    let values: Vec<Option<Value>> = entries.iter().map(|entry| entry.axis(name)).collect();
+    Column {
+        name: name.to_owned(),
+        group: Group::Axis,
+        is_derived,
+        about,
+        cells: cells(&values),
+    }
+}
+
+/// Numbers where all values are numbers that an f64 holds exactly, else words.
+fn cells(values: &[Option<Value>]) -> Cells {
+    const EXACT: i64 = 1 << 53;
+    let number = |value: &Option<Value>| match value {
+        None => Some(f64::NAN),
+        Some(Value::Int(value)) if value.abs() <= EXACT => Some(*value as f64),
+        Some(Value::Float(value)) => Some(*value),
+        Some(_) => None,
+    };
+    let numbers: Option<Vec<f64>> = values.iter().map(number).collect();
+    match numbers {
+        Some(numbers) => Cells::Numbers(numbers),
+        None => Cells::Words(values.iter().map(word).collect()),
+    }
+}
+
+fn word(value: &Option<Value>) -> Arc<str> {
+    match value {
+        None => Arc::default(),
+        Some(Value::Text(text)) => Arc::clone(text),
+        Some(other) => other.to_string().into(),
+    }
+}
+
+fn results(entries: &[&Entry]) -> Vec<Column> {
+    let group = Group::Result;
+    let words = |name, about, of: fn(&Entry) -> Arc<str>| words(entries, group, name, about, of);
+    let numbers =
+        |name, about, of: fn(&Entry) -> Option<f64>| numbers(entries, group, name, about, of);
+    vec![
+        words("status", "What became of the point", |entry| {
+            entry.status.name().into()
+        }),
+        words("reason", "Why, where that is not ok", |entry| {
+            entry.reason.clone().unwrap_or_default()
+        }),
+        numbers(
+            "median_ns",
+            "Median time of one iteration, in nanoseconds",
+            |entry| Some(entry.times?.median),
+        ),
+        numbers(
+            "flops_per_s",
+            "Useful operations a second, at the median",
+            Entry::flops_per_s,
+        ),
+        numbers(
+            "bytes_per_s",
+            "Compulsory bytes a second, at the median",
+            Entry::bytes_per_s,
+        ),
+        numbers(
+            "roofline_ns",
+            "The least time that the device’s measured ceilings allow",
+            |entry| entry.roofline_ns,
+        ),
+        numbers(
+            "efficiency",
+            "Roofline over median: above 1 where data stays in a cache",
+            Entry::efficiency,
+        ),
+        words(
+            "checked",
+            "How thoroughly outputs were compared with the oracle’s",
+            |entry| {
+                of_program(entry, |program| Some(program.checked.name().into())).unwrap_or_default()
+            },
+        ),
+        words("flags", "What else to know of the row", |entry| {
+            let flags = of_program(entry, |program| {
+                let names: Vec<&str> = program.flags.iter().map(|flag| flag.name()).collect();
+                Some(names.join(" ").into())
+            });
+            flags.unwrap_or_default()
+        }),
+    ]
+}
+
+fn of_program<T>(entry: &Entry, of: impl Fn(&Program) -> Option<T>) -> Option<T> {
+    of(entry.program.as_deref()?)
+}
+
+fn statistics(entries: &[&Entry]) -> Vec<Column> {
+    type Statistic = (&'static str, &'static str, fn(&Times) -> Option<f64>);
+    const STATISTICS: [Statistic; 13] = [
+        ("n", "Number of samples", |times| times.n.map(f64::from)),
+        (
+            "median_low_ns",
+            "Lower end of the median’s 95 % interval",
+            |times| times.ci_low,
+        ),
+        (
+            "median_high_ns",
+            "Upper end of the median’s 95 % interval",
+            |times| times.ci_high,
+        ),
+        (
+            "median_coverage",
+            "Probability that the interval covers the median",
+            |times| times.coverage,
+        ),
+        ("mean_ns", "Arithmetic mean", |times| times.mean),
+        ("std_ns", "Standard deviation, with n - 1", |times| {
+            times.std
+        }),
+        ("min_ns", "Least sample", |times| times.min),
+        ("p5_ns", "5 % quantile", |times| times.p5),
+        ("q1_ns", "25 % quantile", |times| times.q1),
+        ("q3_ns", "75 % quantile", |times| times.q3),
+        ("p95_ns", "95 % quantile", |times| times.p95),
+        ("max_ns", "Greatest sample", |times| times.max),
+        (
+            "mad_ns",
+            "Median absolute deviation from the median",
+            |times| times.mad,
+        ),
+    ];
+    let column = |&(name, about, of): &Statistic| {
+        let values = entries
+            .iter()
+            .map(|entry| entry.times.as_ref().and_then(of));
+        make(
+            Group::Statistic,
+            name,
+            about,
+            Cells::Numbers(values.map(or_nan).collect()),
+        )
+    };
+    STATISTICS.iter().map(column).collect()
+}
+
+fn memory(entries: &[&Entry]) -> Vec<Column> {
+    let group = Group::Memory;
+    let mut columns = vec![
+        numbers(
+            entries,
+            group,
+            "peak_allocated_bytes",
+            "The most that was allocated at one time",
+            |entry| entry.memory.peak_allocated.map(|bytes| bytes as f64),
+        ),
+        numbers(
+            entries,
+            group,
+            "peak_reserved_bytes",
+            "The most that the process or pool held",
+            |entry| entry.memory.peak_reserved.map(|bytes| bytes as f64),
+        ),
+    ];
+    for role in Role::ALL {
+        let values = entries.iter().map(|entry| {
+            let held = entry.memory.by_role.get(&role);
+            or_nan(held.map(|&bytes| bytes as f64))
+        });
+        let name = tables::memory_column(role);
+        columns.push(make(
+            group,
+            &name,
+            "Bytes of the program’s buffers of this role",
+            Cells::Numbers(values.collect()),
+        ));
+    }
+    columns
+}
+
+fn program(entries: &[&Entry]) -> Vec<Column> {
+    type Count = (&'static str, &'static str, fn(&Program) -> Option<f64>);
+    const COUNTS: [Count; 12] = [
+        ("iterations", "Iterations in a sample", |program| {
+            Some(f64::from(program.iterations))
+        }),
+        (
+            "warmup_samples",
+            "Samples before the first that counts",
+            |program| Some(f64::from(program.warmup_samples)),
+        ),
+        ("launches", "Kernels launched in an iteration", |program| {
+            Some(program.launches as f64)
+        }),
+        ("read_bytes", "Bytes that an iteration reads", |program| {
+            Some(program.read_bytes as f64)
+        }),
+        (
+            "written_bytes",
+            "Bytes that an iteration writes",
+            |program| Some(program.written_bytes as f64),
+        ),
+        (
+            "flops",
+            "Useful floating-point operations of an iteration",
+            |program| Some(program.flops),
+        ),
+        (
+            "compulsory_bytes",
+            "The least bytes that an iteration must move",
+            |program| Some(program.compulsory_bytes),
+        ),
+        (
+            "worst_error",
+            "Greatest distance of an output from the oracle’s",
+            |program| Some(program.worst()?.error),
+        ),
+        (
+            "worst_tolerance",
+            "The distance up to which that output is right",
+            |program| Some(program.worst()?.tolerance),
+        ),
+        ("sm_mhz", "Median clock of the multiprocessors", |program| {
+            Some(f64::from(program.clocks.as_ref()?.sm_mhz))
+        }),
+        ("temperature_c", "Greatest temperature", |program| {
+            Some(f64::from(program.clocks.as_ref()?.temperature_c))
+        }),
+        ("power_w", "Median power", |program| {
+            Some(program.clocks.as_ref()?.power_w)
+        }),
+    ];
+    let count = |&(name, about, of): &Count| {
+        let values = entries.iter().map(|entry| or_nan(of_program(entry, of)));
+        make(
+            Group::Program,
+            name,
+            about,
+            Cells::Numbers(values.collect()),
+        )
+    };
+    let words =
+        |name, about, of: fn(&Entry) -> Arc<str>| words(entries, Group::Program, name, about, of);
+    let mut columns: Vec<Column> = COUNTS.iter().map(count).collect();
+    columns.push(words(
+        "worst_tensor",
+        "The output that was furthest from right",
+        |entry| {
+            of_program(entry, |program| Some(Arc::clone(&program.worst()?.tensor)))
+                .unwrap_or_default()
+        },
+    ));
+    columns.push(words(
+        "throttled_by",
+        "Why the device held its clocks back",
+        |entry| {
+            let reasons = of_program(entry, |program| {
+                Some(program.clocks.as_ref()?.throttled_by.join(" ").into())
+            });
+            reasons.unwrap_or_default()
+        },
+    ));
+    columns.push(words(
+        "canonical",
+        "The shape that kernels were made for",
+        |entry| {
+            let bounds: Vec<String> = entry
+                .canonical
+                .iter()
+                .map(|(name, bound)| format!("{name}<={bound}"))
+                .collect();
+            bounds.join(" ").into()
+        },
+    ));
+    columns.push(words(
+        "kernels",
+        "Kernels of the program, where the source names them",
+        |entry| {
+            let names = of_program(entry, |program| {
+                let names: Vec<&str> = program
+                    .kernels
+                    .iter()
+                    .map(|kernel| kernel.name.as_ref())
+                    .collect();
+                Some(names.join(" ").into())
+            });
+            names.unwrap_or_default()
+        },
+    ));
+    columns.push(numbers(
+        entries,
+        Group::Program,
+        "compile_ns",
+        "How long compiling its kernels took, whenever that was",
+        |entry| {
+            entry
+                .program
+                .as_ref()
+                .map(|_| entry.compile.compile_ns as f64)
+        },
+    ));
+    columns
+}
+
+fn identity(entries: &[&Entry]) -> Vec<Column> {
+    let digests = |name, about, of: fn(&Entry) -> Option<String>| {
+        let digests = entries
+            .iter()
+            .map(|entry| first_bytes(of(entry).as_deref()));
+        make(
+            Group::Identity,
+            name,
+            about,
+            Cells::Digests(digests.collect()),
+        )
+    };
+    vec![
+        digests("point", "First digits of the point’s id", |entry| {
+            Some(entry.point?.0.hex())
+        }),
+        digests("problem", "First digits of the problem’s id", |entry| {
+            Some(entry.problem?.0.hex())
+        }),
+        digests(
+            "output_digest",
+            "First digits of the outputs’ SHA-256",
+            |entry| {
+                of_program(entry, |program| {
+                    program.output_digest.as_deref().map(str::to_owned)
+                })
+            },
+        ),
+        numbers(
+            entries,
+            Group::Identity,
+            "unix_time_s",
+            "When the row was made",
+            |entry| entry.unix_time_s.filter(|&time_s| time_s > 0.0),
+        ),
+    ]
+}
+
+/// The first bytes of a digest in hexadecimal; zeros where there is none.
+fn first_bytes(hex: Option<&str>) -> [u8; DIGEST_BYTES] {
+    let mut bytes = [0; DIGEST_BYTES];
+    let digits = hex.and_then(|hex| hex.get(..2 * DIGEST_BYTES));
+    if digits.is_none_or(|digits| hex::decode_to_slice(digits, &mut bytes).is_err()) {
+        bytes = [0; DIGEST_BYTES];
+    }
+    bytes
+}
+
+fn or_nan(value: Option<f64>) -> f64 {
+    value.unwrap_or(f64::NAN)
+}
+
+fn make(group: Group, name: &str, about: &'static str, cells: Cells) -> Column {
+    Column {
+        name: name.to_owned(),
+        group,
+        is_derived: false,
+        about,
+        cells,
+    }
+}
+
+fn words(
+    entries: &[&Entry],
+    group: Group,
+    name: &str,
+    about: &'static str,
+    of: fn(&Entry) -> Arc<str>,
+) -> Column {
+    let words = entries.iter().map(|entry| of(entry)).collect();
+    make(group, name, about, Cells::Words(words))
+}
+
+fn numbers(
+    entries: &[&Entry],
+    group: Group,
+    name: &str,
+    about: &'static str,
+    of: fn(&Entry) -> Option<f64>,
+) -> Column {
+    let numbers = entries.iter().map(|entry| or_nan(of(entry))).collect();
+    make(group, name, about, Cells::Numbers(numbers))
+}
