@@ -4,6 +4,7 @@
 
 mod support;
 mod place;
+mod browser;
 /// Manifests: what is read, what is refused, and how errors look.
 mod manifest;
 /// CUDA kernels on the CPU.
@@ -24,6 +25,8 @@ mod tidy;
 mod semicrf_eager;
 /// Verbs that do not measure, exit codes, errors as people see them.
 mod cli;
+/// The page of a report, in a real browser.
+mod page;
 /// The CUDA device, where there is one.
 mod cuda;
 /// Everything that can go wrong, on the CPU and on a GPU.

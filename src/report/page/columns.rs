@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sweeper_kernels::Value;
 use sweeper_kernels::program::Role;
+use sweeper_kernels::{Phase, Value};
 
 use super::super::entry::{Entry, Program, Times};
 use super::super::source::Source;
 use crate::record::tables;
+use crate::status::Status;
 
 /// What a column is about; the page's column chooser groups by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,15 @@ pub(super) struct Column {
 }
 
 impl Column {
+    /// The order of words that have one.
+    pub(super) fn natural_order(&self) -> Vec<&'static str> {
+        match self.name.as_str() {
+            "phase" => Phase::ALL.iter().map(|phase| phase.name()).collect(),
+            "status" => Status::ALL.iter().map(|status| status.name()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// True if no row has a value.
     fn is_empty(&self) -> bool {
         match &self.cells {

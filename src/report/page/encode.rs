@@ -5,7 +5,7 @@
 //! What the numbers are is the column's `kind`: codes into `words` or into `values` (where few differ),
 //! f64 bits (`numbers`), or the bytes of a digest from its last to its first (`hex`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(super) fn encode(columns: &[Column]) -> io::Result<Encoded> {
     let mut offset = 0;
     let mut described = Vec::with_capacity(columns.len());
     for column in columns {
-        let coded = code(&column.cells);
+        let coded = code(column);
         let bytes = planes(&coded.numbers, coded.width);
         let mut info = json!({
             "name": column.name,
@@ -77,9 +77,9 @@ struct Coded {
     levels: Option<(&'static str, Value)>,
 }
 
-fn code(cells: &Cells) -> Coded {
-    match cells {
-        Cells::Words(words) => code_words(words),
+fn code(column: &Column) -> Coded {
+    match &column.cells {
+        Cells::Words(words) => code_words(words, &column.natural_order()),
         Cells::Numbers(numbers) => code_numbers(numbers),
         Cells::Digests(digests) => Coded {
             kind: "hex",
@@ -97,10 +97,12 @@ fn code(cells: &Cells) -> Coded {
     }
 }
 
-/// Codes in the order of first appearance.
-fn code_words(words: &[Arc<str>]) -> Coded {
-    let mut codes: HashMap<&str, u64> = HashMap::new();
-    let mut levels: Vec<&str> = Vec::new();
+/// Codes in the natural order of words that have one, then in the order of first appearance.
+fn code_words(words: &[Arc<str>], natural: &[&'static str]) -> Coded {
+    let present: HashSet<&str> = words.iter().map(AsRef::as_ref).collect();
+    let is_present = |word: &&&'static str| present.contains(**word);
+    let mut levels: Vec<&str> = natural.iter().filter(is_present).copied().collect();
+    let mut codes: HashMap<&str, u64> = levels.iter().copied().zip(0..).collect();
     let numbers = words
         .iter()
         .map(|word| {

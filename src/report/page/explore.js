@@ -30,8 +30,8 @@ function completePlot(data) {
   if (!data.column(plot.y)?.isNumber) plot.y = "median_ns";
 }
 
-/** Axes that are neither across, by colour nor by panel. */
-const restOf = (data) => data.axes.filter((axis) => ![state.plot.x, state.plot.colour, state.plot.facet].includes(axis.name));
+/** Axes that are neither across, by colour nor by panel; derived values follow from these. */
+const restOf = (data) => data.axes.filter((axis) => !axis.derived && ![state.plot.x, state.plot.colour, state.plot.facet].includes(axis.name));
 
 /**
  * Values to hold the other axes at: for each the value with most points whose horizontal values still differ.
@@ -115,7 +115,7 @@ function fillControls(data, controls, held) {
   };
   const names = data.axes.map((axis) => [axis.name, axis.name]);
   const scales = [["", "auto"], ["log", "log"], ["linear", "linear"]];
-  const held_ = [...held].map(([name, code]) => {
+  const selects = [...held].map(([name, code]) => {
     const axis = data.column(name);
     return choice(name, [["any", "any"], ...axis.levels.map((text) => [text, text || "(none)"])], code === null ? "any" : axis.levels[code], (value) => {
       plot.hold.set(name, value);
@@ -131,7 +131,7 @@ function fillControls(data, controls, held) {
       choice("panels", [["none", "none"], ...names], plot.facet, set("facet")),
       choice("x scale", scales, plot.logX, set("logX")),
       choice("y scale", scales, plot.logY, set("logY"))),
-    held_.length ? el("fieldset", {}, el("legend", {}, "Hold fixed"), held_) : "",
+    selects.length ? el("fieldset", {}, el("legend", {}, "Hold fixed"), selects) : "",
   );
   controls.querySelectorAll("select")[focused]?.focus();
 }
@@ -146,7 +146,7 @@ function drawAll(data, { held, panels, legend, caption }) {
   const { plot } = state;
   const [across, quantity] = [data.column(plot.x), data.column(plot.y)];
   const [colour, facet] = [data.column(plot.colour), data.column(plot.facet)];
-  const slice = view.rows.filter((row) => [...held].every(([name, code]) => code === null || data.column(name).codes[row] === code));
+  const slice = Array.from(view.rows).filter((row) => [...held].every(([name, code]) => code === null || data.column(name).codes[row] === code));
   const hasValue = (row) => (quantity.group === "memory" || data.isOk[row]) && Number.isFinite(quantity.numbers[row]);
   const shown = slice.filter(hasValue);
   const codes = facet ? facet.levels.map((_, code) => code).filter((code) => slice.some((row) => facet.codes[row] === code)) : [0];
@@ -174,7 +174,7 @@ function commonAxes(data, shown, slice) {
   if (low > high) [low, high] = [1, 10];
   const kindY = scaleKind(plot.logY, low, high);
   if (kindY === "linear" && low > 0 && low / high < 0.7) low = 0;
-  const y = { kind: kindY, low, high, unit: quantity.unit, label: quantity.name };
+  const y = { kind: kindY, low, high, unit: quantity.unit, label: quantity.unit === "ns" ? `${titleOf(quantity)} time` : titleOf(quantity) };
   if (!across.isNumber) return { x: { kind: "band", levels: across.levels, label: across.name, unit: "" }, y };
   const values = [...new Set(slice.map((row) => across.numbers[row]))].filter(Number.isFinite).sort((one, other) => one - other);
   const [first, last] = [values[0] ?? 0, values[values.length - 1] ?? 1];
@@ -245,7 +245,7 @@ function fillLegend(data, legend, colour, slice) {
 function fillCaption(data, caption, { held, shown, lost, panels }) {
   const fixedAt = [...held].filter(([, code]) => code !== null).map(([name, code]) => `${name} = ${data.column(name).levels[code] || "(none)"}`);
   const free = [...held].filter(([, code]) => code === null).map(([name]) => name);
-  const repeats = data.column("n") ? [...new Set(view.rows.filter((row) => data.isOk[row]).map((row) => data.column("n").text(row)))].filter(Boolean) : [];
+  const repeats = data.column("n") ? [...new Set(Array.from(view.rows).filter((row) => data.isOk[row]).map((row) => data.column("n").text(row)))] : [];
   const sentences = [
     `${counted(shown, "point")}${lost ? `, and ${thousands(lost)} without a result (crosses)` : ""}.`,
     fixedAt.length ? `Held fixed: ${fixedAt.join(", ")}.` : "",

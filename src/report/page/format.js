@@ -20,6 +20,11 @@ function short(value) {
   return size >= 100 ? value.toFixed(0) : value.toPrecision(3);
 }
 
+/** A ratio near one, whose digits line up with others. */
+function ratio(value) {
+  return value >= 0.01 && value < 100 ? value.toFixed(value < 10 ? 2 : 1) : short(value);
+}
+
 /** The value in the largest unit that leaves at least one of it. */
 function inUnits(value, units) {
   const size = Math.abs(value);
@@ -70,7 +75,7 @@ function pretty(value, unit) {
     case "flop": return scaled(value, RATES, "flop");
     case "/s": return scaled(value, RATES, "/s");
     case "share": return `${short(value * 100)} %`;
-    case "×": return `${short(value)}×`;
+    case "×": return `${ratio(value)}×`;
     case "date": return value > 0 ? new Date(value * 1000).toISOString().slice(0, 19).replace("T", " ") : "";
     case "": return Number.isInteger(value) && Math.abs(value) < 1e15 ? String(value) : short(value);
     default: return `${short(value)} ${unit}`;

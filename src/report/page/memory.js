@@ -27,13 +27,21 @@ function drawBars(data, roles, bars, caption) {
   const held = data.axes.length ? holdValues(data) : new Map();
   const total = (row) => roles.reduce((sum, column) => sum + (column.numbers[row] || 0), 0);
   const inSlice = (row) => [...held].every(([name, code]) => code === null || data.column(name).codes[row] === code);
-  const order = [state.plot.facet, state.plot.x, state.plot.colour].map((name) => data.column(name)).filter((axis) => axis?.levels);
   const slice = [...view.rows].filter((row) => inSlice(row) && total(row) > 0);
+  const differs = (axis) => slice.some((row) => axis.codes[row] !== axis.codes[slice[0]]);
+  const first = [state.plot.facet, state.plot.x, state.plot.colour];
+  const others = restOf(data).map(({ name }) => name);
+  const order = [...first, ...others].map((name) => data.column(name)).filter((axis) => axis?.levels && differs(axis));
+  // Panels of the plot are groups of bars here.
+  const group = order[0]?.name === state.plot.facet ? order[0] : null;
   const key = (axis, row) => (axis.isNumber ? axis.numbers[row] : axis.codes[row]);
   slice.sort((one, other) => order.reduce((found, axis) => found || key(axis, one) - key(axis, other), 0));
   const rows = slice.slice(0, MOST_BARS);
   const most = rows.reduce((high, row) => Math.max(high, total(row)), 0);
-  bars.replaceChildren(...rows.map((row) => bar(data, roles, row, { order, sum: total(row), scale: state.share ? total(row) : most })));
+  const within = order.filter((axis) => axis !== group);
+  const heading = (row) => el("div", { class: "bar-group", role: "presentation" }, `${group.name} = ${group.text(row) || "(none)"}`);
+  const isNew = (row, place) => group && (place === 0 || group.codes[row] !== group.codes[rows[place - 1]]);
+  bars.replaceChildren(...rows.flatMap((row, place) => [isNew(row, place) ? heading(row) : "", bar(data, roles, row, { order: within, spoken: order, sum: total(row), scale: state.share ? total(row) : most })]));
   const fixedAt = [...held].filter(([, code]) => code !== null).map(([name, code]) => `${name} = ${data.column(name).levels[code] || "(none)"}`);
   caption.textContent = [
     slice.length === 0 ? "No point that passes the filters says what its memory is for." : "Bytes of the program’s buffers by role.",
@@ -42,15 +50,15 @@ function drawBars(data, roles, bars, caption) {
   ].filter(Boolean).join(" ");
 }
 
-function bar(data, roles, row, { order, sum, scale }) {
+function bar(data, roles, row, { order, spoken, sum, scale }) {
   const parts = roles.map((column, code) => ({ column, code, bytes: column.numbers[row] || 0 })).filter(({ bytes }) => bytes > 0);
   const name = (column) => ROLES.exec(column.name)[1].replaceAll("_", " ");
-  const label = order.map((axis) => (axis.isNumber ? `${axis.name}=${axis.text(row)}` : axis.text(row))).join("  ") || data.place(row) || "the point";
-  const spoken = parts.map(({ column, bytes }) => `${name(column)} ${pretty(bytes, "B")}`).join(", ");
+  const words = (axes) => axes.map((axis) => (axis.isNumber ? `${axis.name}=${axis.text(row)}` : axis.text(row))).join("  ") || data.place(row) || "the point";
+  const told = parts.map(({ column, bytes }) => `${name(column)} ${pretty(bytes, "B")}`).join(", ");
   return el(
     "div",
-    { class: "bar-row", role: "listitem", "aria-label": `${label}: ${pretty(sum, "B")}; ${spoken}`, data: { row } },
-    el("span", { class: "bar-label" }, label),
+    { class: "bar-row", role: "listitem", "aria-label": `${words(spoken)}: ${pretty(sum, "B")}; ${told}`, data: { row } },
+    el("span", { class: "bar-label" }, words(order)),
     el("span", { class: "bar" }, parts.map(({ column, code, bytes }) => el("span", { class: "part", style: `width:${((bytes / scale) * 100).toFixed(3)}%;background:${colourOf(code)}`, title: `${name(column)}: ${pretty(bytes, "B")} (${plain(bytes)} bytes)` }))),
     el("span", { class: "bar-total" }, pretty(sum, "B")),
   );

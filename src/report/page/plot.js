@@ -21,7 +21,7 @@ const shapeOf = (code) => SHAPES[(code + Math.floor(code / COLOURS.length)) % SH
 const swatch = (code) =>
   svg("svg", { class: "swatch", viewBox: "0 0 12 12", width: 12, height: 12, "aria-hidden": "true" }, svg("path", { d: shapeOf(code)(6, 6, 4), fill: colourOf(code) }));
 
-const MARGIN = { top: 22, right: 14, bottom: 40, left: 62 };
+const MARGIN = { top: 22, right: 20, bottom: 40, left: 62 };
 
 /**
  * Draws a panel into `host`.
@@ -76,7 +76,10 @@ function frame(spec, x, y, width, height) {
     svg("path", { class: "grid", d: grid.join("") }),
     svg("path", { class: "base", d: `M${left} ${bottom}H${right}` }),
     ...y.ticks.map((tick) => svg("text", { x: left - 7, y: fixed(y.at(tick.value) + 3.6), "text-anchor": "end" }, tick.text)),
-    ...xTicks.map((tick) => svg("text", { x: fixed(x.at(tick.value)), y: bottom + 17, "text-anchor": "middle" }, tick.text)),
+    ...xTicks.map((tick) => {
+      const isLast = x.at(tick.value) + tick.text.length * 3.4 > width;
+      return svg("text", { x: isLast ? width - 1 : fixed(x.at(tick.value)), y: bottom + 17, "text-anchor": isLast ? "end" : "middle" }, tick.text);
+    }),
     svg("text", { class: "axis", x: right, y: height - 5, "text-anchor": "end" }, spec.x.label),
     svg("text", { class: "axis", x: 2, y: 12 }, spec.title ? `${spec.y.label}  ·  ` : spec.y.label, spec.title ? svg("tspan", { class: "panel-title" }, spec.title) : null),
   );
@@ -114,7 +117,7 @@ function drawSeries(series, x, y, marks) {
   const colour = colourOf(series.code);
   return svg(
     "g",
-    { class: isMany ? "series many" : "series" },
+    { class: isMany ? "series crowd" : "series" },
     line.length > 1 && x.kind !== "band" ? svg("path", { class: "line", d: line.join(""), stroke: colour }) : null,
     svg("path", { class: "whiskers", d: whiskers.join(""), stroke: colour }),
     svg("path", { class: "marks", d: outlines.join(""), fill: colour }),

@@ -32,7 +32,7 @@ const ceilingsOf = (data) =>
  */
 function rooflineSpec(data, { flops, bytes, legend, caption }) {
   const backend = data.column("backend");
-  const timed = view.rows.filter((row) => data.isOk[row] && bytes.numbers[row] > 0);
+  const timed = Array.from(view.rows).filter((row) => data.isOk[row] && bytes.numbers[row] > 0);
   const withFlops = timed.filter((row) => flops.numbers[row] > 0);
   const isArithmetic = withFlops.length > 0;
   const rows = isArithmetic ? withFlops : timed;
@@ -43,22 +43,22 @@ function rooflineSpec(data, { flops, bytes, legend, caption }) {
   let [[left, right], [low, high]] = rows.length ? [spread(xOf), spread(yOf)] : [[0.1, 10], [1e9, 1e12]];
   const ceilings = ceilingsOf(data);
   const dtype = data.column("dtype");
-  const types = new Set([...rows].map((row) => dtype?.text(row)));
+  const types = new Set(rows.map((row) => dtype?.text(row)));
   if (isArithmetic) for (const held of ceilings) right = Math.max(right, Math.min(3 * (held.flops_per_s.f32 ?? 0) / held.copy_bytes_per_s, right * 1e4));
   [left, right] = [left / 1.5, right * 1.5];
   const guides = ceilings.flatMap((held) => ceilingLines(held, { isArithmetic, left, right, types }));
   for (const { points } of guides) for (const [, value] of points) [low, high] = [Math.min(low, value), Math.max(high, value)];
   legend.replaceChildren(...backend.levels.map((text, code) => el("li", {}, swatch(code), text)));
-  const left_ = timed.length - withFlops.length;
+  const uncounted = timed.length - withFlops.length;
   caption.textContent = [
     isArithmetic ? "Useful operations a second against useful operations per compulsory byte" : "Compulsory bytes a second against compulsory bytes",
     `; ${counted(rows.length, "point")} that pass the filters`,
-    isArithmetic && left_ ? `, ${thousands(left_)} that count no operations left out` : "",
+    isArithmetic && uncounted ? `, ${thousands(uncounted)} that count no operations left out` : "",
     ceilings.length ? ". Lines are ceilings measured on the device: data that stays in a cache can lift a point above the sloping one." : ". The files hold no ceilings (usage.json), so there are no lines.",
   ].join("");
   const series = backend.levels.map((_, code) => {
     const own = rows.filter((row) => backend.codes[row] === code);
-    return { code, place: 0, of: 1, rows: [...own], xs: [...own].map(xOf), ys: [...own].map(yOf), line: [] };
+    return { code, place: 0, of: 1, rows: own, xs: own.map(xOf), ys: own.map(yOf), line: [] };
   });
   return {
     title: "", height: 400, lost: [], series: series.filter((held) => held.rows.length), guides,

@@ -65,10 +65,21 @@ function tickText(value, unit) {
   const round = Number(value.toPrecision(6));
   const text = { ns: scaledTick(round, TIMES), ms: scaledTick(round * 1e6, TIMES), B: scaledTick(round, SIZES) }[unit];
   if (text) return text;
-  if (["B/s", "flop/s", "flop", "/s"].includes(unit)) return scaledTick(round, RATES) + (unit === "flop" ? "" : "");
+  if (["B/s", "flop/s", "flop", "/s"].includes(unit)) return scaledTick(round, RATES);
   if (unit === "share") return `${Number((round * 100).toPrecision(4))} %`;
-  if (Math.abs(round) >= 1e5 || Math.abs(round) < 1e-3) return round.toExponential().replace("e+", "e");
+  const power = Math.log2(value);
+  if (value >= 2 ** 14 && Number.isInteger(power)) return `2${superscript(power)}`;
+  if (Math.abs(round) >= 1e5 || Math.abs(round) < 1e-3) return exponential(round);
   return `${round}${unit === "×" ? "×" : ""}`;
+}
+
+const superscript = (number) => [...String(number)].map((digit) => (digit === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit])).join("");
+
+/** `2·10⁵`; `10⁵` for a factor of one. */
+function exponential(value) {
+  const [factor, power] = value.toExponential(2).split("e");
+  const digits = String(Number(factor));
+  return `${digits === "1" ? "" : `${digits}·`}10${superscript(Number(power))}`;
 }
 
 function scaledTick(value, units) {

@@ -141,15 +141,16 @@ function findingsTable(data) {
 function cell(group, code, baseline) {
   const { mean, count, wins, rows } = group.cells[code];
   if (rows === 0) return el("span", { class: "absent" }, "–");
-  const parts = [Number.isNaN(mean) ? "no pair" : code === baseline ? "1×" : `${short(mean)}×`];
+  const parts = [Number.isNaN(mean) ? "no pair" : code === baseline ? "1×" : `${ratio(mean)}×`];
   const small = `${wins} of ${group.problems}${count !== group.problems && count > 0 ? `, on ${count}` : ""}`;
   return el("span", {}, el(code === group.best ? "strong" : "span", {}, parts), el("small", {}, small));
 }
 
-/** The main finding in a sentence. */
+/** The main finding in a sentence, as text and names of backends. */
 function sentence(table, backends, baseline) {
+  const name = (code) => el("code", {}, backends.levels[code]);
   const paired = table.filter((group) => group.best >= 0);
-  if (paired.length === 0) return `Nothing was measured on the same problem as ${backends.levels[baseline]}; choose another baseline.`;
+  if (paired.length === 0) return ["Nothing was measured on the same problem as ", name(baseline), "; choose another baseline."];
   const best = new Map();
   for (const group of paired) best.set(group.best, (best.get(group.best) ?? 0) + 1);
   const [winner, groups] = [...best].sort((one, other) => other[1] - one[1])[0];
@@ -157,6 +158,6 @@ function sentence(table, backends, baseline) {
   const count = cells.reduce((sum, held) => sum + held.count, 0);
   const mean = Math.exp(cells.reduce((sum, held) => sum + held.sum, 0) / count);
   const where = paired.length === 1 ? "" : ` in ${groups} of ${paired.length} groups`;
-  if (winner === baseline) return `${backends.levels[winner]}, the baseline, is the fastest${where}.`;
-  return `${backends.levels[winner]} is the fastest${where}: over all, ${short(mean)} times as fast as ${backends.levels[baseline]} (geometric mean over ${counted(count, "problem")}).`;
+  if (winner === baseline) return [name(winner), `, the baseline, is the fastest${where}.`];
+  return [name(winner), ` is the fastest${where}: over all groups, ${ratio(mean)} times as fast as `, name(baseline), ` (geometric mean over ${counted(count, "problem")}).`];
 }

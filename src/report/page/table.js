@@ -26,12 +26,30 @@ function cellText(data, column, row) {
   return interval(low.numbers[row], high.numbers[row], data.time.numbers[row], "ns");
 }
 
-/** Widths in characters: of the header, and of cells spread over the table. */
-function widthOf(data, column) {
-  const step = Math.max(1, Math.floor(data.rows / 200));
-  let most = titleOf(column).length + 2.5;
-  for (let row = 0; row < data.rows; row += step) most = Math.max(most, cellText(data, column, row).length);
-  return Math.min(most, 34) + 2.4;
+/** The widest cell that is not cut, and what is around a cell's text, in pixels. */
+const WIDEST = 260;
+const AROUND = 22;
+
+/** Width in pixels that the header needs, and cells spread over the table. */
+function widthOf(data, column, pen) {
+  const texts = new Set();
+  const step = Math.max(1, Math.floor(data.rows / 300));
+  for (let row = 0; row < data.rows; row += step) texts.add(cellText(data, column, row));
+  const longest = [...texts].sort((one, other) => other.length - one.length).slice(0, 12);
+  const width = (text) => pen.measureText(text).width;
+  // Sorted columns have an arrow; headers are bolder.
+  const header = width(titleOf(column)) * 1.1 + 14;
+  return Math.ceil(Math.min(WIDEST, Math.max(header, ...longest.map((text) => width(text) + 1))) + AROUND);
+}
+
+/** Measures text in the font of the table's cells. */
+function cellPen(host) {
+  const pen = document.createElement("canvas").getContext("2d");
+  const { fontFamily } = getComputedStyle(host);
+  pen.font = `13px ${fontFamily}`;
+  // Digits of equal widths are a little wider in some fonts.
+  pen.letterSpacing = "0.3px";
+  return pen;
 }
 
 class PointTable {
@@ -104,9 +122,10 @@ class PointTable {
   layOut() {
     const { data } = this;
     this.columns = columnsShown(data).map((name) => data.column(name));
-    this.widths = this.columns.map((column) => widthOf(data, column));
-    this.columnsOf.replaceChildren(...this.widths.map((width) => el("col", { style: `width:${width.toFixed(1)}ch` })));
-    this.table.style.width = `${this.widths.reduce((sum, width) => sum + width, 0).toFixed(1)}ch`;
+    const pen = cellPen(this.scroller);
+    const widths = this.columns.map((column) => widthOf(data, column, pen));
+    this.columnsOf.replaceChildren(...widths.map((width) => el("col", { style: `width:${width}px` })));
+    this.table.style.width = `${widths.reduce((sum, width) => sum + width, 0)}px`;
     this.table.setAttribute("aria-colcount", this.columns.length);
     this.active.column = Math.min(this.active.column, Math.max(0, this.columns.length - 1));
     this.show();
@@ -174,7 +193,7 @@ class PointTable {
     const cells = this.columns.map((column, number) => {
       const isActive = place === this.active.row && number === this.active.column;
       const full = column.name === "interval" ? null : column.text(row);
-      return el("td", { role: "gridcell", "aria-colindex": number + 1, tabindex: isActive ? "0" : "-1", title: full || null, class: column.isNumber ? "number" : column.name === "status" ? `status ${full === "ok" ? "fine" : "bad"}` : null }, cellText(this.data, column, row));
+      return el("td", { role: "gridcell", "aria-colindex": number + 1, tabindex: isActive ? "0" : "-1", title: full || null, class: column.isNumber ? "number" : column.name === "status" ? `status ${["ok", "skipped"].includes(full) ? "fine" : "bad"}` : null }, cellText(this.data, column, row));
     });
     return el("tr", { role: "row", "aria-rowindex": place + 2, "aria-selected": isSelected, data: { place }, class: isSelected ? "selected" : null }, cells);
   }
