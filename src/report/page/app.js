@@ -86,4 +86,5 @@ start().catch((error) => {
   const notice = byId("trouble");
   notice.textContent = `This page could not be drawn: ${error.message}. It needs a browser from 2023 or newer.`;
   notice.hidden = false;
+  document.querySelector(".loading").hidden = true;
 });

@@ -18,7 +18,7 @@ function dress(element, attributes, children) {
     else if (key === "checked" || key === "value" || key === "selected") element[key] = value;
     else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
 

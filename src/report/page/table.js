@@ -195,7 +195,7 @@ class PointTable {
       const full = column.name === "interval" ? null : column.text(row);
       return el("td", { role: "gridcell", "aria-colindex": number + 1, tabindex: isActive ? "0" : "-1", title: full || null, class: column.isNumber ? "number" : column.name === "status" ? `status ${["ok", "skipped"].includes(full) ? "fine" : "bad"}` : null }, cellText(this.data, column, row));
     });
-    return el("tr", { role: "row", "aria-rowindex": place + 2, "aria-selected": isSelected, data: { place }, class: isSelected ? "selected" : null }, cells);
+    return el("tr", { role: "row", "aria-rowindex": place + 2, "aria-selected": String(isSelected), data: { place }, class: isSelected ? "selected" : null }, cells);
   }
 
   /** Moves to a cell, scrolls it into sight, and puts the keyboard's focus there. */
