@@ -102,6 +102,19 @@ function copyButton(label, text) {
   return button;
 }
 
+/** `draw`, but after what is in sight was painted, and once however often it is asked for before that. */
+function afterPaint(draw) {
+  let isWaiting = false;
+  const run = () => {
+    isWaiting = false;
+    draw();
+  };
+  return () => {
+    if (!isWaiting) requestAnimationFrame(() => setTimeout(run));
+    isWaiting = true;
+  };
+}
+
 /** Says something to those who listen to the page. */
 function say(text) {
   byId("said").textContent = text;

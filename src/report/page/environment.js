@@ -17,7 +17,7 @@ function facts(source) {
   });
   lines.push(...Object.entries(host).filter(([, value]) => value).map(([name, value]) => ["Host", name, value]));
   lines.push(...Object.entries(variables).map(([name, value]) => ["Variables", name, value]));
-  if (usage) {
+  if (usage?.wall_s > 0) {
     lines.push(["Usage", "measuring took", pretty(usage.wall_s * 1e9, "ns")], ["Usage", "devices had work", pretty(usage.at_work, "share")]);
     lines.push(["Usage", "devices ran programs", pretty(usage.running, "share")], ["Usage", "kernels compiled", String(usage.compiled)]);
   }

@@ -39,6 +39,8 @@ const restOf = (data) => data.axes.filter((axis) => !axis.derived && ![state.plo
  */
 function holdValues(data) {
   const { plot } = state;
+  const key = JSON.stringify([plot, [...plot.hold]]);
+  if (latestHold.rows === view.rows && latestHold.key === key) return latestHold.held;
   const across = data.column(plot.x);
   let rows = [...view.rows].filter((row) => data.isOk[row]);
   if (rows.length === 0) rows = [...view.rows];
@@ -48,22 +50,29 @@ function holdValues(data) {
     held.set(axis.name, code);
     if (code !== null) rows = rows.filter((row) => axis.codes[row] === code);
   }
+  latestHold = { rows: view.rows, key, held };
   return held;
 }
+
+/** The plot and the bars of memory ask the same. */
+let latestHold = {};
 
 function chosenLevel(axis, across, rows, wished) {
   if (wished === "any") return null;
   const asked = axis.levels.indexOf(wished);
   if (asked >= 0) return asked;
-  const reach = (code) => {
-    const own = rows.filter((row) => axis.codes[row] === code);
-    return { code, across: new Set(own.map((row) => across?.codes[row])).size, points: own.length };
-  };
-  const present = [...new Set(rows.map((row) => axis.codes[row]))];
-  const before = new Set(rows.map((row) => across?.codes[row])).size;
-  const found = present.map(reach).sort((one, other) => other.across - one.across || other.points - one.points || other.code - one.code);
-  const [best] = found;
-  if (!best || (best.across < 2 && before >= 2)) return null;
+  const found = new Map();
+  const all = new Set();
+  for (const row of rows) {
+    const code = axis.codes[row];
+    if (!found.has(code)) found.set(code, { code, across: new Set(), points: 0 });
+    const level = found.get(code);
+    level.points++;
+    level.across.add(across?.codes[row]);
+    all.add(across?.codes[row]);
+  }
+  const [best] = [...found.values()].sort((one, other) => other.across.size - one.across.size || other.points - one.points || other.code - one.code);
+  if (!best || (best.across.size < 2 && all.size >= 2)) return null;
   // Of values that are as good, the greatest: large problems say most.
   return best.code;
 }
@@ -95,8 +104,9 @@ function explore(data, host) {
   draw();
 }
 
-/** Calls `draw` when the width of `host` changes, not when drawing made it change. */
+/** Calls `draw` when the width of `host` changes, not when drawing made it change, and for paper. */
 function whenResized(host, draw) {
+  for (const event of ["beforeprint", "afterprint"]) addEventListener(event, draw);
   let width = host.clientWidth;
   new ResizeObserver(() => {
     if (host.clientWidth === width || host.clientWidth === 0) return;
@@ -161,7 +171,7 @@ function drawAll(data, { held, panels, legend, caption }) {
   return hosts.map((host, number) => {
     const isOwn = (row) => !facet || facet.codes[row] === codes[number];
     const title = facet ? `${facet.name} = ${facet.levels[codes[number]] || "(none)"}` : "";
-    return drawPanel(host, panelSpec(data, { title, axes, across, quantity, colour, shown: shown.filter(isOwn), lost: slice.filter((row) => isOwn(row) && !hasValue(row)), height: hosts.length > 1 ? 300 : 380 }));
+    return drawPanel(host, panelSpec(data, { title, axes, across, quantity, colour, shown: shown.filter(isOwn), lost: slice.filter((row) => isOwn(row) && !hasValue(row)), height: hosts.length > 1 ? 300 : 380, paperWidth: hosts.length > 1 ? 350 : 720 }));
   });
 }
 
@@ -181,7 +191,7 @@ function commonAxes(data, shown, slice) {
   return { x: { kind: scaleKind(plot.logX, first, last), low: first, high: last, values, unit: across.unit, label: across.name }, y };
 }
 
-function panelSpec(data, { title, axes, across, quantity, colour, shown, lost, height }) {
+function panelSpec(data, { title, axes, across, quantity, colour, shown, lost, height, paperWidth }) {
   const xOf = (row) => (across.isNumber ? across.numbers[row] : across.codes[row]);
   const bySeries = new Map();
   for (const row of shown) {
@@ -202,6 +212,7 @@ function panelSpec(data, { title, axes, across, quantity, colour, shown, lost, h
     ...axes,
     title,
     height,
+    paperWidth,
     label: `${quantity.name} against ${across.name}${title ? `, ${title}` : ""}, ${counted(shown.length, "point")}`,
     series,
     lost: lost.filter((row) => !across.isNumber || Number.isFinite(across.numbers[row])).map((row) => ({ row, x: xOf(row) })),

@@ -18,7 +18,7 @@ function memory(data, host) {
   const caption = el("p", { class: "caption" });
   host.replaceChildren(mode, legend, bars, caption);
   const draw = () => drawBars(data, roles, bars, caption);
-  onChange(["plot", "filter"], draw);
+  onChange(["plot", "filter"], afterPaint(draw));
   onChange(["selection"], () => bars.querySelectorAll(".bar-row").forEach((line) => line.classList.toggle("selected", state.selected.has(Number(line.dataset.row)))));
   draw();
 }

@@ -21,10 +21,16 @@ const shapeOf = (code) => SHAPES[(code + Math.floor(code / COLOURS.length)) % SH
 const swatch = (code) =>
   svg("svg", { class: "swatch", viewBox: "0 0 12 12", width: 12, height: 12, "aria-hidden": "true" }, svg("path", { d: shapeOf(code)(6, 6, 4), fill: colourOf(code) }));
 
+/** On paper, plots are drawn anew for its width. */
+let isPrinting = false;
+addEventListener("beforeprint", () => (isPrinting = true));
+addEventListener("afterprint", () => (isPrinting = false));
+addEventListener("scroll", () => hideReadout(), { passive: true });
+
 const MARGIN = { top: 22, right: 20, bottom: 40, left: 62 };
 
 /**
- * Draws a panel into `host`.
+ * Draws a panel into `host`, as wide as that is (on paper: `paperWidth`).
  *
  * `spec`: `title`, `label` (what the panel is, for those who can't see it), `height`, `x` and `y` (`{kind, low,
  * high, levels, unit, label, values}`), `series` (`{code, name, rows, xs, ys, lows, highs, line}`, `line` a list of
@@ -32,7 +38,7 @@ const MARGIN = { top: 22, right: 20, bottom: 40, left: 62 };
  * read-out, `select(rows, isMore)`.
  */
 function drawPanel(host, spec) {
-  const width = Math.max(240, host.clientWidth || 600);
+  const width = isPrinting ? spec.paperWidth : Math.max(240, host.clientWidth || 600);
   const { height } = spec;
   const x = makeScale({ ...spec.x, from: MARGIN.left + 10, to: width - MARGIN.right - 10 });
   const y = makeScale({ ...spec.y, from: height - MARGIN.bottom - 6, to: MARGIN.top + (spec.lost.length ? 18 : 6) });

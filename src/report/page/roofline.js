@@ -16,7 +16,7 @@ function roofline(data, host) {
     drawn = drawPanel(panel, rooflineSpec(data, { flops, bytes, legend, caption }));
     drawn.highlight();
   };
-  onChange(["filter"], draw);
+  onChange(["filter"], afterPaint(draw));
   onChange(["selection"], () => drawn.highlight());
   whenResized(panel, draw);
   draw();
@@ -61,7 +61,7 @@ function rooflineSpec(data, { flops, bytes, legend, caption }) {
     return { code, place: 0, of: 1, rows: own, xs: own.map(xOf), ys: own.map(yOf), line: [] };
   });
   return {
-    title: "", height: 400, lost: [], series: series.filter((held) => held.rows.length), guides,
+    title: "", height: 400, paperWidth: 720, lost: [], series: series.filter((held) => held.rows.length), guides,
     label: `Roofline of ${counted(rows.length, "point")}`,
     x: { kind: "log", low: left, high: right, unit: isArithmetic ? "" : "B", label: isArithmetic ? "flop per byte" : "compulsory_bytes" },
     y: { kind: "log", low, high: high * 1.4, unit: isArithmetic ? "flop/s" : "B/s", label: isArithmetic ? "flop/s" : "bytes/s" },

@@ -1,5 +1,8 @@
 // What was run, what became of it, and which backend was fastest where.
 
+/** Backends whose means differ by less than this part share the first place. */
+const TIE = 0.02;
+
 /** More rows than this are shown when asked for. */
 const MOST_GROUPS = 24;
 
@@ -60,7 +63,8 @@ function findings(data, baseline) {
     // Means over different problems can't be compared: only those over the most do.
     const most = Math.max(...group.cells.map((cell) => cell.count));
     const means = group.cells.map((cell) => (cell.count === most && most > 0 ? cell.mean : -Infinity));
-    group.best = most > 0 ? means.indexOf(Math.max(...means)) : -1;
+    const best = Math.max(...means);
+    group.ahead = most > 0 ? group.cells.flatMap((_, code) => (means[code] * (1 + TIE) >= best ? [code] : [])) : [];
   }
   const rank = (group) => axes.map((axis) => axis.codes[group.row]);
   table.sort((one, other) => rank(one).reduce((order, code, place) => order || code - rank(other)[place], 0));
@@ -134,7 +138,7 @@ function findingsTable(data) {
     el("div", { class: "controls" }, pick),
     holder,
     more ?? "",
-    el("p", { class: "caption" }, `Geometric means of ${backends.levels[baseline]}’s time over the backend’s, on the same problems; above 1 is faster. Small: on how many of the group’s problems it was the fastest, and how many it was compared on where that is not all of them. Bold: the best of those compared on most problems.${empty ? ` ${counted(empty, "group")} without a time left out.` : ""}`),
+    el("p", { class: "caption" }, `Geometric means of ${backends.levels[baseline]}’s time over the backend’s, on the same problems; above 1 is faster. Small: on how many of the group’s problems it was the fastest, and how many it was compared on where that is not all of them. Bold: the best of those compared on most problems, and what is within 2 % of it.${empty ? ` ${counted(empty, "group")} without a time left out.` : ""}`),
   ];
 }
 
@@ -143,21 +147,22 @@ function cell(group, code, baseline) {
   if (rows === 0) return el("span", { class: "absent" }, "–");
   const parts = [Number.isNaN(mean) ? "no pair" : code === baseline ? "1×" : `${ratio(mean)}×`];
   const small = `${wins} of ${group.problems}${count !== group.problems && count > 0 ? `, on ${count}` : ""}`;
-  return el("span", {}, el(code === group.best ? "strong" : "span", {}, parts), el("small", {}, small));
+  return el("span", {}, el(group.ahead.includes(code) ? "strong" : "span", {}, parts), el("small", {}, small));
 }
 
 /** The main finding in a sentence, as text and names of backends. */
 function sentence(table, backends, baseline) {
   const name = (code) => el("code", {}, backends.levels[code]);
-  const paired = table.filter((group) => group.best >= 0);
+  const paired = table.filter((group) => group.ahead.length > 0);
   if (paired.length === 0) return ["Nothing was measured on the same problem as ", name(baseline), "; choose another baseline."];
   const best = new Map();
-  for (const group of paired) best.set(group.best, (best.get(group.best) ?? 0) + 1);
+  for (const { ahead } of paired) if (ahead.length === 1) best.set(ahead[0], (best.get(ahead[0]) ?? 0) + 1);
+  if (best.size === 0) return [paired.length === 1 ? "No backend is ahead of all others by more than 2 %." : `In none of ${paired.length} groups is a backend ahead of all others by more than 2 %.`];
   const [winner, groups] = [...best].sort((one, other) => other[1] - one[1])[0];
   const cells = paired.map((group) => group.cells[winner]);
   const count = cells.reduce((sum, held) => sum + held.count, 0);
   const mean = Math.exp(cells.reduce((sum, held) => sum + held.sum, 0) / count);
-  const where = paired.length === 1 ? "" : ` in ${groups} of ${paired.length} groups`;
+  const where = paired.length === 1 ? "" : `, by more than 2 %, in ${groups} of ${paired.length} groups`;
   if (winner === baseline) return [name(winner), `, the baseline, is the fastest${where}.`];
   return [name(winner), ` is the fastest${where}: over all groups, ${ratio(mean)} times as fast as `, name(baseline), ` (geometric mean over ${counted(count, "problem")}).`];
 }
