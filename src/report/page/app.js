@@ -56,6 +56,7 @@ async function start() {
   // The first who hears of a change computes what is shown; everybody else draws it.
   onChange(["filter"], () => refilter(data));
   onChange(["selection"], () => state.onlySelected && refilter(data));
+  onChange(["baseline"], () => resort(data));
   onChange(["theme"], applyTheme);
   restore(data);
   lede(data);

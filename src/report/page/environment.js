@@ -43,7 +43,16 @@ function environment(data, host) {
   host.replaceChildren(
     el("div", { class: "overflow", tabindex: "0", role: "region", "aria-label": "Environment" }, el("table", { class: "facts" }, head, blocks)),
     many ? el("p", { class: "caption" }, "Lines that differ between the sources are marked.") : "",
+    ...data.sources.map((source) => kernels(source, many)),
   );
+}
+
+/** The kernels that the points launched, by their keys in the cache. */
+function kernels(source, isOneOfMany) {
+  if (source.kernels.length === 0) return "";
+  const rows = source.kernels.map(({ name, key, points }) => [name, key ? el("code", {}, key) : "built in", thousands(points)]);
+  const title = `${counted(source.kernels.length, "kernel")}${isOneOfMany ? ` of ${source.label}` : ""}, by key`;
+  return el("details", { class: "kernels" }, el("summary", {}, title), plainTable(["kernel", "key", "points"], rows, { numeric: [2], caption: title }));
 }
 
 function manifests(data, host) {

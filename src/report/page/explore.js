@@ -25,7 +25,7 @@ function completePlot(data) {
     plot.colour = ["backend", "phase"].find((name) => known(name) && name !== plot.x) ?? "none";
   }
   if (plot.facet !== "none" && !known(plot.facet)) {
-    plot.facet = ["phase", "semiring", "source"].find((name) => known(name) && ![plot.x, plot.colour].includes(name)) ?? "none";
+    plot.facet = ["source", "phase", "semiring"].find((name) => known(name) && ![plot.x, plot.colour].includes(name)) ?? "none";
   }
   if (!data.column(plot.y)?.isNumber) plot.y = "median_ns";
 }
@@ -200,7 +200,8 @@ function panelSpec(data, { title, axes, across, quantity, colour, shown, lost, h
     bySeries.get(code).push(row);
   }
   const codes = [...bySeries.keys()].sort((one, other) => one - other);
-  const [lows, highs] = quantity === data.time ? ["median_low_ns", "median_high_ns"].map((name) => data.column(name)?.numbers) : [];
+  const ends = data.column("interval")?.ends;
+  const [lows, highs] = quantity === data.time && ends ? ends.map((column) => column.numbers) : [];
   const series = codes.map((code, place) => {
     const rows = bySeries.get(code).sort((one, other) => xOf(one) - xOf(other));
     const pick = (numbers) => numbers && rows.map((row) => numbers[row]);
@@ -239,8 +240,8 @@ function tell(data, row, quantity) {
   if (data.status.text(row) !== "ok") lines.push(["status", data.status.text(row)], ["reason", (data.column("reason")?.text(row) ?? "").slice(0, 160)]);
   const value = quantity.numbers[row];
   if (Number.isFinite(value)) lines.push([quantity.name, `${plain(value)}`], ["", quantity.shown(row)]);
-  const [low, high] = ["median_low_ns", "median_high_ns"].map((name) => data.column(name));
-  if (quantity === data.time && low && low.text(row)) lines.push(["interval", interval(low.numbers[row], high.numbers[row], value, "ns")]);
+  const [low, high] = data.column("interval")?.ends ?? [];
+  if (quantity === data.time && low?.text(row)) lines.push(["interval", interval(low.numbers[row], high.numbers[row], value, "ns")]);
   return lines;
 }
 
@@ -261,11 +262,20 @@ function fillCaption(data, caption, { held, shown, lost, panels }) {
     `${counted(shown, "point")}${lost ? `, and ${thousands(lost)} without a result (crosses)` : ""}.`,
     fixedAt.length ? `Held fixed: ${fixedAt.join(", ")}.` : "",
     free.length ? `Any ${free.join(", ")}; lines join geometric means.` : "",
-    state.plot.y === "median_ns" ? `Medians${repeats.length === 1 ? ` of ${repeats[0]} samples` : ""}; bars are their 95 % intervals.` : "",
+    state.plot.y === "median_ns" ? `Medians${repeats.length === 1 ? ` of ${repeats[0]} samples` : ""}${whatBarsAre(data)}.` : "",
     panels > MOST_FACETS ? `The first ${MOST_FACETS} of ${panels} panels; filter to see others.` : "",
     "Drag over points to select them in the table.",
   ];
   caption.textContent = sentences.filter(Boolean).join(" ");
+}
+
+/** What the bars about medians are: five samples can't have an interval of 95 %. */
+function whatBarsAre(data) {
+  const ends = data.column("interval")?.ends;
+  if (!ends) return "";
+  if (ends[0].name === "q1_ns") return "; bars reach from the first to the third quartile";
+  const covers = data.column("median_coverage")?.numbers.reduce((least, share) => (share < least ? share : least), 1) ?? 0;
+  return covers >= 0.95 || covers === 0 ? "; bars are their 95 % intervals" : `; bars are intervals that cover them with a probability of ${pretty(covers, "share")} or more`;
 }
 
 /** Selects rows, alone or beside those that are selected. */

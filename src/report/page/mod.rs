@@ -8,6 +8,7 @@
 mod columns;
 mod encode;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
@@ -126,7 +127,31 @@ fn describe(source: &Source) -> Value {
         "manifest": source.manifest,
         "notes": source.warnings,
         "commands": commands(source),
+        "kernels": kernels(source),
     })
+}
+
+/// The kernels that rows launched, each with its key and the number of rows.
+fn kernels(source: &Source) -> Vec<Value> {
+    let mut counts: BTreeMap<(&str, Option<&str>), usize> = BTreeMap::new();
+    for program in source
+        .entries
+        .iter()
+        .filter_map(|entry| entry.program.as_ref())
+    {
+        let own: BTreeSet<(&str, Option<&str>)> = program
+            .kernels
+            .iter()
+            .map(|kernel| (kernel.name.as_ref(), kernel.key.as_deref()))
+            .collect();
+        for kernel in own {
+            *counts.entry(kernel).or_default() += 1;
+        }
+    }
+    counts
+        .into_iter()
+        .map(|((name, key), points)| json!({ "name": name, "key": key, "points": points }))
+        .collect()
 }
 
 /// How to run it again: as a recorded run, and from the manifest that the page carries.

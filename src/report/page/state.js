@@ -19,6 +19,9 @@ const state = {
 
 const PLOT_KEYS = ["x", "y", "colour", "facet", "logX", "logY"];
 
+/** Addresses have an end: of a larger selection they hold so many points. */
+const MOST_SELECTED = 200;
+
 /** Sets of names in an address: commas and colons in them are escaped. */
 const packed = (text) => encodeURIComponent(text);
 const pairs = (map) => [...map].map(([name, value]) => `${packed(name)}:${[value].flat().map(packed).join("~")}`).join(",");
@@ -42,8 +45,9 @@ function stateText(data) {
   put("hold", pairs(state.plot.hold));
   put("share", state.share ? "1" : "");
   put("theme", state.theme);
-  const ids = [...state.selected].slice(0, 40).map((row) => data.column("point")?.text(row) ?? String(row));
+  const ids = [...state.selected].slice(0, MOST_SELECTED).map((row) => data.column("point")?.text(row) ?? String(row));
   put("sel", ids.join(","));
+  put("only", state.onlySelected ? "1" : "");
   return out.toString();
 }
 
@@ -75,6 +79,7 @@ function readState(data, text) {
     for (let row = 0; wanted.size > 0 && row < data.rows; row++) {
       if (wanted.has(point?.text(row) ?? String(row))) state.selected.add(row);
     }
+    state.onlySelected = given.get("only") === "1" && state.selected.size > 0;
   } catch (error) {
     // An address that was cut or changed by hand is no reason to show nothing.
     console.warn(`view not restored: ${error.message}`);

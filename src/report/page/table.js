@@ -132,15 +132,17 @@ class PointTable {
   }
 
   fillHead() {
-    const mark = ({ name }) => {
+    const keyOf = (column) => column.sortedBy ?? column.name;
+    const mark = (column) => {
+      const name = keyOf(column);
       const place = state.sort.findIndex((sort) => sort.name === name);
       return place < 0 ? "" : (state.sort[place].down ? "▼" : "▲") + (place > 0 ? place + 1 : "");
     };
-    const sortOf = ({ name }) => state.sort[0]?.name !== name ? "none" : state.sort[0].down ? "descending" : "ascending";
+    const sortOf = (column) => state.sort[0]?.name !== keyOf(column) ? "none" : state.sort[0].down ? "descending" : "ascending";
     const focused = this.head.contains(document.activeElement) ? [...this.head.querySelectorAll("button")].indexOf(document.activeElement) : -1;
     const cells = this.columns.map((column, number) =>
       el("th", { scope: "col", "aria-sort": sortOf(column), "aria-colindex": number + 1, class: column.isNumber ? "number" : null },
-        el("button", { type: "button", title: column.about ?? column.name, onclick: () => this.sortBy(column.sortedBy ?? column.name) },
+        el("button", { type: "button", title: column.about ?? column.name, onclick: () => this.sortBy(keyOf(column)) },
           el("span", {}, titleOf(column)), el("span", { class: "arrow", "aria-hidden": "true" }, mark(column)))),
     );
     this.head.replaceChildren(el("tr", { "aria-rowindex": 1 }, cells));
