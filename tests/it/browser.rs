@@ -150,7 +150,7 @@ impl Browser {
         let params = &message["params"];
         match message["method"].as_str().unwrap_or_default() {
             "Runtime.exceptionThrown" => {
-                self.complaints.push(params["exceptionDetails"].to_string())
+                self.complaints.push(params["exceptionDetails"].to_string());
             }
             "Runtime.consoleAPICalled" => self.complaints.push(params["args"].to_string()),
             "Log.entryAdded" => self.complaints.push(params["entry"].to_string()),

@@ -562,7 +562,6 @@ fn it_fits_narrow_windows_paper_and_the_dark() {
 
 /// Ten thousand points: loading, sorting and filtering, in milliseconds.
 #[test]
-#[expect(clippy::print_stderr, reason = "people should see the times")]
 fn ten_thousand_points_are_quick() {
     let Some(mut browser) = Browser::start(1280, 1000) else {
         return;

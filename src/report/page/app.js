@@ -85,7 +85,7 @@ async function start() {
 start().catch((error) => {
   console.error(error);
   const notice = byId("trouble");
-  notice.textContent = `This page could not be drawn: ${error.message}. It needs a browser from 2023 or newer.`;
+  notice.textContent = `This page could not be drawn: ${error.message}. It needs a browser of 2024 or newer.`;
   notice.hidden = false;
   document.querySelector(".loading").hidden = true;
 });
