@@ -16,6 +16,7 @@ pub mod run;
 pub mod compile;
 pub mod rerun;
 pub mod runs;
+pub mod report;
 pub mod cache;
 pub mod devices;
 pub mod workloads;
@@ -64,6 +65,8 @@ enum Verb {
     Runs(runs::RunsArgs),
     /// Show one recorded run
     Show(runs::ShowArgs),
+    /// Make tables and plots of recorded runs, or of CSV files
+    Report(report::ReportArgs),
     /// Look into the kernel cache and look after it
     #[command(subcommand)]
     Cache(cache::CacheVerb),
@@ -108,6 +111,7 @@ pub fn main() -> ExitCode {
         Verb::Rerun(args) => rerun::rerun(&args, &screen),
         Verb::Runs(args) => runs::runs(&args, &screen),
         Verb::Show(args) => runs::show(&args, &screen),
+        Verb::Report(args) => report::report(&args, &screen),
         Verb::Cache(verb) => cache::cache(&verb, &screen),
         Verb::Devices(args) => devices::devices(&args, &screen),
         Verb::Doctor(args) => devices::doctor(&args, &screen),

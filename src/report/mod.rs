@@ -4,4 +4,9 @@
 
 pub mod entry;
 pub mod source;
+pub mod frame;
+pub mod table;
+pub mod plot;
+pub mod chart;
+pub mod files;
 pub mod page;

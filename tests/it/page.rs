@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use sweeper::execute::outcome::Status;
 use sweeper::report::page::page;
-use sweeper::report::source::{Entry, Kind, Source, Times, open_all};
+use sweeper::report::source::{Entry, Kind, Source, Times};
 use sweeper_kernels::{Phase, Value};
 
 use super::browser::Browser;
@@ -37,11 +37,11 @@ impl Shown {
         let output = place.sweeper(&["run", "m.toml", "--quiet"]);
         assert!([0, 4].contains(&code(&output)), "{}", text(&output));
         let folder = place.run_folder();
-        let html = place.path("page.html");
-        write(
-            &html,
-            &open_all(&[folder.to_str().unwrap().to_owned()], Path::new(".")).unwrap(),
-        );
+        let run = folder.to_str().unwrap();
+        let output = place.sweeper(&["report", "--html", run]);
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        let html = folder.join("report/report.html");
+        assert_eq!(text(&output).trim(), html.to_str().unwrap());
         let records = place.read("records.csv");
         Shown {
             _place: place,

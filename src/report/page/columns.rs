@@ -7,6 +7,7 @@ use sweeper_kernels::program::Role;
 use sweeper_kernels::{Phase, Value};
 
 use super::super::entry::{Entry, Program, Times};
+use super::super::frame::MACHINE;
 use super::super::source::Source;
 use crate::record::tables;
 use crate::status::Status;
@@ -97,7 +98,7 @@ pub(super) fn columns(sources: &[Source]) -> Vec<Column> {
     let entries: Vec<&Entry> = sources.iter().flat_map(|source| &source.entries).collect();
     let mut columns = Vec::new();
     if sources.len() > 1 {
-        columns.push(source_column(sources));
+        columns.push(machine_column(sources));
     }
     columns.extend(axes(&entries));
     columns.extend(results(&entries));
@@ -111,13 +112,13 @@ pub(super) fn columns(sources: &[Source]) -> Vec<Column> {
     columns
 }
 
-fn source_column(sources: &[Source]) -> Column {
+fn machine_column(sources: &[Source]) -> Column {
     let words = sources.iter().flat_map(|source| {
         let label: Arc<str> = source.label.as_str().into();
         std::iter::repeat_n(label, source.entries.len())
     });
     Column {
-        name: "source".to_owned(),
+        name: MACHINE.to_owned(),
         group: Group::Axis,
         is_derived: false,
         about: "The run or file that the row is from",
@@ -148,7 +149,7 @@ fn axes(entries: &[&Entry]) -> Vec<Column> {
     };
     let parameters = named(|entry| entry.parameters.keys().collect());
     let values = named(|entry| entry.values.keys().collect());
-    let is_taken = |name: &str| tables::is_fixed(name) || name == "source";
+    let is_taken = |name: &str| tables::is_fixed(name) || name == MACHINE;
     columns.extend(
         parameters
             .iter()

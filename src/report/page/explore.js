@@ -25,7 +25,7 @@ function completePlot(data) {
     plot.colour = ["backend", "phase"].find((name) => known(name) && name !== plot.x) ?? "none";
   }
   if (plot.facet !== "none" && !known(plot.facet)) {
-    plot.facet = ["source", "phase", "semiring"].find((name) => known(name) && ![plot.x, plot.colour].includes(name)) ?? "none";
+    plot.facet = ["machine", "phase", "semiring"].find((name) => known(name) && ![plot.x, plot.colour].includes(name)) ?? "none";
   }
   if (!data.column(plot.y)?.isNumber) plot.y = "median_ns";
 }
