@@ -41,7 +41,12 @@ pub fn bytes(count: u64) -> String {
 pub fn significant(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
-        size if size < 0.01 => format!("{value:.1e}"),
+        size if size < 1e-4 => format!("{value:.1e}"),
+        size if size < 0.1 => {
+            // Two digits after the zeros.
+            let zeros = (-size.log10()).floor() as usize;
+            format!("{value:.digits$}", digits = zeros + 2)
+        }
         _ => short(value),
     }
 }
@@ -80,7 +85,9 @@ mod tests {
         assert_eq!(bytes(1 << 40), "1.00 TiB");
         assert_eq!(percent(0.123), "12.3 %");
         assert_eq!(significant(0.5), "0.50");
-        assert_eq!(significant(0.00123), "1.2e-3");
+        assert_eq!(significant(0.00123), "0.0012");
+        assert_eq!(significant(0.0000123), "1.2e-5");
+        assert_eq!(significant(0.0123), "0.012");
         assert_eq!(scaled(1_234_567.0), "1.23 M");
         assert_eq!(scaled(12.0), "12.0");
     }

@@ -73,12 +73,17 @@ impl Span {
         let last = (self.high / base.ln() + 1e-9).floor() as i32;
         let powers = (last - first + 1).max(0) as usize;
         if powers >= 3 || (scale == Scale::Log2 && powers >= 2) {
-            let step = powers.div_ceil(most).max(1);
-            let exponents: Vec<i32> = (first..=last).step_by(step).collect();
-            return with_powers(base as u32, &exponents);
+            let step = powers.div_ceil(most).max(1) as i32;
+            // Multiples of the step: two plots of one thing have the same ticks.
+            let exponents = (first..=last).filter(|exponent| exponent % step == 0);
+            return with_powers(base as u32, &exponents.collect::<Vec<i32>>());
         }
         let decade = (self.low / 10f64.ln()).floor() as i32;
-        for mantissas in [&[1.0, 2.0, 5.0][..], &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0]] {
+        for mantissas in [
+            &[1.0, 2.0, 5.0][..],
+            &[1.0, 3.0],
+            &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],
+        ] {
             let values = (decade..=decade + 3)
                 .flat_map(|exponent| mantissas.iter().map(move |m| m * 10f64.powi(exponent)));
             let values: Vec<f64> = values.filter(inside).collect();
@@ -139,13 +144,27 @@ fn even(low: f64, high: f64, most: usize) -> Vec<f64> {
     (first..=last).map(|number| number as f64 * step).collect()
 }
 
+/// A number with a prefix of the SI: `2 M`; as a power where there is none.
+fn with_prefix(value: f64) -> String {
+    let prefixes = [(1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P")];
+    let found = prefixes.iter().rev().find(|(factor, _)| value >= *factor);
+    match found {
+        Some((factor, prefix)) if value < 1e18 => {
+            let scaled: f64 = format!("{:.11e}", value / factor).parse().unwrap_or(value);
+            format!("{scaled} {prefix}")
+        }
+        _ => format!("{value:e}"),
+    }
+}
+
 /// A tick whose label is its number.
 fn plain(value: f64) -> Tick {
     // Twelve digits: what arithmetic adds at the end is not shown.
     let rounded: f64 = format!("{value:.11e}").parse().unwrap_or(value);
     let label = match rounded {
-        size if (1e-4..1e6).contains(&size) => size.to_string(),
-        size => format!("{size:e}"),
+        size if (1e-4..1e4).contains(&size) => size.to_string(),
+        size if (1e4..1e5).contains(&size) && size.fract() == 0.0 => size.to_string(),
+        size => with_prefix(size),
     };
     Tick {
         value,
@@ -184,11 +203,15 @@ mod tests {
             labels(1e-6, 1e-2, Scale::Log10),
             ["10^−6", "10^−5", "10^−4", "10^−3", "10^−2"]
         );
-        assert_eq!(labels(1.1, 9.0, Scale::Log10), ["2", "5", "10"]);
+        assert_eq!(
+            labels(0.12, 85.0, Scale::Log10),
+            ["0.3", "1", "3", "10", "30"]
+        );
+        assert_eq!(labels(1.1e6, 9e6, Scale::Log10), ["2 M", "5 M"]);
         assert_eq!(labels(1.0, 1.05, Scale::Log10), ["1", "1.02", "1.04"]);
         assert_eq!(
             labels(1.0, 2f64.powi(20), Scale::Log2).last().unwrap(),
-            "2^18"
+            "2^20"
         );
     }
 

@@ -53,9 +53,7 @@ pub(super) fn draw(lines: &Lines) -> Picture {
     let widest = widths.fold(0.0, f64::max);
     let is_direct = widest <= LABELS * WIDTH
         && labelled.len() as f64 * LABEL_GAP <= HEIGHT
-        && labelled
-            .iter()
-            .all(|one| one.is_joined && !one.points.is_empty());
+        && labelled.iter().all(|one| one.is_joined);
     let right = match is_direct {
         true => WIDTH - EDGE - widest - 9.0,
         false => WIDTH - EDGE - 6.0,
@@ -222,9 +220,7 @@ fn draw_interval(picture: &mut Picture, plot: &Plot, series: &Series) {
         .map(|point| plot.at(point.x, point.low));
     if series.is_joined && series.points.len() > 1 {
         let band = polygon(upper.chain(lower.rev()));
-        picture.path(band, Ink::fill(colour).with_opacity(0.22));
-    }
-    if series.points.len() > MANY {
+        picture.path(band, Ink::fill(colour).with_opacity(0.25));
         return;
     }
     for point in &series.points {
@@ -244,8 +240,8 @@ fn draw_series(picture: &mut Picture, plot: &Plot, series: &Series) {
     let colour = page::colour(series.style);
     for &(x, y) in &series.dots {
         let (x, y) = plot.at(x, y);
-        let ink = Ink::fill(colour).with_opacity(0.35);
-        picture.path(super::picture::circle(x, y, 0.9), ink);
+        let ink = Ink::fill(colour).with_opacity(0.5);
+        picture.path(super::picture::circle(x, y, 1.0), ink);
     }
     let places: Vec<(f64, f64)> = series
         .points
@@ -287,14 +283,19 @@ fn label_ends(picture: &mut Picture, plot: &Plot, series: &[&Series]) {
     let mut ends: Vec<(f64, f64, &Series)> = series
         .iter()
         .filter_map(|one| {
-            let last = one.points.last()?;
-            let (x, y) = plot.at(last.x, last.y);
-            Some((x, y, *one))
+            let strip = plot.top - STRIP / 2.0 - 0.5;
+            match one.points.last() {
+                Some(last) => Some((plot.at_x(last.x), plot.at_y(last.y), *one)),
+                None => Some((plot.at_x(*one.failures.last()?), strip, *one)),
+            }
         })
         .collect();
     ends.sort_by(|one, other| one.1.total_cmp(&other.1));
     let wanted: Vec<f64> = ends.iter().map(|end| end.1).collect();
-    let places = spread(&wanted, plot.top + 2.0, plot.bottom - 2.0);
+    let top = wanted
+        .first()
+        .map_or(plot.top, |first| first.min(plot.top + 2.0));
+    let places = spread(&wanted, top, plot.bottom - 2.0);
     for ((x, y, one), place) in ends.into_iter().zip(places) {
         let start = plot.right + 7.0;
         if x < plot.right - 12.0 || (place - y).abs() > 1.5 {

@@ -23,6 +23,7 @@ pub(super) fn caption(slice: &Slice<'_>, title: &str, held: &Held, is_timed: boo
         parts.push(format!("at {}", fixed.join(", ")));
     }
     parts.extend(samples(slice, &held.rows, is_timed));
+    parts.extend(cache(slice, &held.rows));
     parts.push(devices(slice, &held.rows));
     parts.retain(|part| !part.is_empty());
     Caption {
@@ -62,6 +63,17 @@ fn samples(slice: &Slice<'_>, rows: &[usize], is_timed: bool) -> Option<String> 
     Some(format!("{what} with {percent:.0} % intervals"))
 }
 
+/// In which state the cache was, if in one only.
+fn cache(slice: &Slice<'_>, rows: &[usize]) -> Option<String> {
+    let mut states = rows
+        .iter()
+        .map(|&row| slice.frame().entries[row].l2.as_deref());
+    let first = states.next()??;
+    states
+        .all(|state| state == Some(first))
+        .then(|| format!("{first} cache"))
+}
+
 /// The devices, or the files where those do not say.
 fn devices(slice: &Slice<'_>, rows: &[usize]) -> String {
     let names: BTreeSet<&str> = rows
@@ -82,24 +94,25 @@ fn devices(slice: &Slice<'_>, rows: &[usize]) -> String {
 
 /// What rows without a result are, by line: `streaming 2 oom, 1 skipped`.
 pub(super) fn failures(slice: &Slice<'_>, rows: &[usize]) -> Option<String> {
-    let mut counts: BTreeMap<(usize, Status), usize> = BTreeMap::new();
+    let mut counts: BTreeMap<(String, Status), usize> = BTreeMap::new();
     for &row in rows {
         let entry = slice.frame().entries[row];
         if !entry.is_ok() {
-            *counts.entry((slice.style(row), entry.status)).or_default() += 1;
+            let key = (slice.frame().series(row), entry.status);
+            *counts.entry(key).or_default() += 1;
         }
     }
     if counts.is_empty() {
         return None;
     }
-    let mut lines: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for ((style, status), count) in counts {
-        let words = lines.entry(style).or_default();
+    let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for ((name, status), count) in counts {
+        let words = lines.entry(name).or_default();
         words.push(format!("{count} {}", status_word(status)));
     }
     let lines: Vec<String> = lines
         .into_iter()
-        .map(|(style, words)| format!("{} {}", slice.request.series[style], words.join(", ")))
+        .map(|(name, words)| format!("{name} {}", words.join(", ")))
         .collect();
     Some(lines.join("; "))
 }

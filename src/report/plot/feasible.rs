@@ -27,7 +27,7 @@ pub(super) fn feasibility(slice: &Slice<'_>) -> Option<Chart> {
     let of_axes =
         |name: &&str| *name == x || *name == y || layout.is_guides && ["K", "C"].contains(name);
     let fixed: Vec<&str> = sizes.into_iter().filter(|name| !of_axes(name)).collect();
-    let held = hold(slice.frame(), &slice.rows, &fixed);
+    let held = hold(slice.frame(), &slice.rows, &x, &fixed);
     let cells = cells(slice, &held.rows, &x, &y);
     let numbers = |pick: fn(&(usize, u64, u64)) -> u64| {
         let numbers: BTreeSet<u64> = cells.keys().map(pick).collect();

@@ -15,7 +15,7 @@ use crate::report::table::means::LogInterval;
 pub(super) fn time_ratio_heatmap(slice: &Slice<'_>) -> Option<Chart> {
     heatmap(
         slice,
-        "Time over the baseline's",
+        "Time ratio to the baseline",
         "time ratio",
         LogInterval::of,
     )
@@ -23,12 +23,7 @@ pub(super) fn time_ratio_heatmap(slice: &Slice<'_>) -> Option<Chart> {
 
 /// Peak memory over that of the baseline.
 pub(super) fn memory_ratio_heatmap(slice: &Slice<'_>) -> Option<Chart> {
-    heatmap(
-        slice,
-        "Peak memory over the baseline's",
-        "memory ratio",
-        peak,
-    )
+    heatmap(slice, "Memory ratio to the baseline", "memory ratio", peak)
 }
 
 fn heatmap(
@@ -39,7 +34,7 @@ fn heatmap(
 ) -> Option<Chart> {
     let axis = slice.main_axis()?;
     let frame = slice.frame();
-    let held = hold(frame, &slice.rows, &fixed(slice, &axis));
+    let held = hold(frame, &slice.rows, &axis, &fixed(slice, &axis));
     let title = format!("{title} by {}", axis_label(&axis));
     let is_timed = label == "time ratio";
     let mut caption = describe::caption(slice, &title, &held, is_timed);

@@ -51,7 +51,7 @@ pub(super) fn scalability_states(slice: &Slice<'_>) -> Option<Chart> {
 
 /// Time over a size.
 pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Chart {
-    let held = hold(slice.frame(), &slice.rows, &fixed(slice, axis));
+    let held = hold(slice.frame(), &slice.rows, axis, &fixed(slice, axis));
     let title = format!("Time over {}", axis_label(axis));
     let measure = |entry: &Entry| LogInterval::of(entry);
     let (values, failures) = measured(slice, &held.rows, axis, measure);
@@ -85,7 +85,7 @@ fn time_unit(values: &[Value]) -> (f64, &'static str) {
 /// Positions a second over K C; for other workloads compulsory bytes a second.
 pub(super) fn throughput(slice: &Slice<'_>) -> Option<Chart> {
     let axis = slice.main_axis()?;
-    let held = hold(slice.frame(), &slice.rows, &fixed(slice, &axis));
+    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let amount = |entry: &Entry| match slice.request.layout.is_guides {
         true => Some((entry.int("B").unwrap_or(1) * entry.int("T")?) as f64),
         false => Some(entry.program.as_ref()?.compulsory_bytes),
@@ -111,7 +111,7 @@ pub(super) fn throughput(slice: &Slice<'_>) -> Option<Chart> {
 /// Peak memory for each state of each position over K C; for other workloads peak memory.
 pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Chart> {
     let axis = slice.main_axis()?;
-    let held = hold(slice.frame(), &slice.rows, &fixed(slice, &axis));
+    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let is_guides = slice.request.layout.is_guides;
     let measure = |entry: &Entry| {
         let bytes = entry.memory.peak_allocated.filter(|_| entry.is_ok())? as f64;
@@ -131,7 +131,7 @@ pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Chart> {
     };
     let (title, label) = match is_guides {
         true => (
-            "Memory for each state over K·C".to_owned(),
+            "Memory per state over K·C".to_owned(),
             "peak (kB for each T·K·C)",
         ),
         false => (format!("Peak memory over {axis}"), "peak (MB)"),
@@ -246,7 +246,9 @@ pub(super) fn series(
                     has_means = true;
                     dots.extend(values.iter().map(|value| (x, value.number())));
                 }
+                // What has no interval is shown as a point.
                 let [low, y, high] = mean.numbers();
+                let [low, high] = [low, high].map(|end| if end.is_nan() { y } else { end });
                 points.push(Point { x, y, low, high });
             }
             let mut failed: Vec<f64> = failures

@@ -11,7 +11,7 @@ use crate::report::table::means::LogInterval;
 /// Time of the backward pass over that of the forward pass.
 pub(super) fn backward_forward_ratio(slice: &Slice<'_>) -> Option<Chart> {
     let axis = slice.main_axis()?;
-    let held = hold(slice.frame(), &slice.rows, &fixed(slice, &axis));
+    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let phase = |row: usize| slice.frame().entries[row].phase.name();
     let pairs = paired(
         slice,
@@ -39,7 +39,7 @@ pub(super) fn semiring_overhead(slice: &Slice<'_>) -> Option<Chart> {
     if !slice.request.layout.is_guides {
         return None;
     }
-    let held = hold(slice.frame(), &slice.rows, &fixed(slice, "KC"));
+    let held = hold(slice.frame(), &slice.rows, "KC", &fixed(slice, "KC"));
     let semiring = |row: usize| {
         slice.frame().entries[row]
             .text("semiring")
@@ -52,13 +52,7 @@ pub(super) fn semiring_overhead(slice: &Slice<'_>) -> Option<Chart> {
         |row| semiring(row) == "log",
         |row| semiring(row) != "log",
     );
-    // A line for each semiring of each backend: colours are those of the first semirings' backends.
-    let mut names: Vec<String> = pairs
-        .iter()
-        .map(|&(_, row)| overhead_name(slice, row))
-        .collect();
-    names.sort();
-    names.dedup();
+    // A line for each semiring of each backend; the first semiring has the backends' own colours.
     let count = slice.request.series.len();
     let mut others: Vec<&str> = pairs.iter().map(|&(_, row)| semiring(row)).collect();
     others.sort_unstable();
@@ -104,21 +98,14 @@ pub(super) fn semiring_overhead(slice: &Slice<'_>) -> Option<Chart> {
     ))
 }
 
-fn overhead_name(slice: &Slice<'_>, row: usize) -> String {
-    let word = slice.frame().entries[row]
-        .text("semiring")
-        .unwrap_or_default();
-    format!("{} {word}", slice.frame().series(row))
-}
-
 /// Time over that of the baseline.
 pub(super) fn time_ratio_baseline(slice: &Slice<'_>) -> Option<Chart> {
-    baseline_ratio(slice, "Time over the baseline's", LogInterval::of, true)
+    baseline_ratio(slice, "Time ratio to the baseline", LogInterval::of, true)
 }
 
 /// Peak memory over that of the baseline.
 pub(super) fn memory_ratio_baseline(slice: &Slice<'_>) -> Option<Chart> {
-    baseline_ratio(slice, "Peak memory over the baseline's", peak, false)
+    baseline_ratio(slice, "Memory ratio to the baseline", peak, false)
 }
 
 /// A row's peak memory, which has no interval.
@@ -138,7 +125,7 @@ fn baseline_ratio(
     is_timed: bool,
 ) -> Option<Chart> {
     let axis = slice.main_axis()?;
-    let held = hold(slice.frame(), &slice.rows, &fixed(slice, &axis));
+    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let title = format!("{title} by {}", axis_label(&axis));
     let label = if is_timed {
         "time ratio"

@@ -3,7 +3,8 @@
 use super::Cell;
 use crate::report::entry::Entry;
 
-/// A number and its interval, as logarithms: ratios and means of times are made of these.
+/// A number and its interval, as logarithms: ratios and means of times are made of these. Where there is
+/// no interval, as of a single sample, its ends are NaN, and so are those of all that is made of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogInterval {
     /// Logarithm of the number.
@@ -18,15 +19,19 @@ impl LogInterval {
     /// The median of a row with its interval, if it is greater than zero.
     pub fn of(entry: &Entry) -> Option<Self> {
         let median = entry.median_ns().filter(|&median| median > 0.0)?;
-        let (low, high) = entry
-            .times
-            .and_then(|times| times.interval())
-            .unwrap_or((median, median));
         let value = median.ln();
-        Some(LogInterval {
-            value,
-            below: value - low.clamp(f64::MIN_POSITIVE, median).ln(),
-            above: high.max(median).ln() - value,
+        let times = entry.times.filter(|times| times.n != Some(1));
+        Some(match times.and_then(|times| times.interval()) {
+            Some((low, high)) => LogInterval {
+                value,
+                below: value - low.clamp(f64::MIN_POSITIVE, median).ln(),
+                above: high.max(median).ln() - value,
+            },
+            None => LogInterval {
+                value,
+                below: f64::NAN,
+                above: f64::NAN,
+            },
         })
     }
 

@@ -28,6 +28,8 @@ pub enum Unit {
     Ms,
     /// A ratio.
     Ratio,
+    /// A ratio that belongs to the column before it.
+    Speedup,
     /// Units of 2^30 bytes.
     Gb,
     /// Anything a second.

@@ -86,8 +86,11 @@ fn columns(
         if what != What::Speedups {
             table.column(format!("{name}_ns"), Unit::Ns);
         }
-        if what != What::Times && baseline.is_some() {
+        if what == What::Speedups && baseline.is_some() {
             table.column(format!("{name}_speedup"), Unit::Ratio);
+        }
+        if what == What::Both && baseline.is_some() {
+            table.column(format!("{name}_speedup"), Unit::Speedup);
         }
     }
 }

@@ -69,7 +69,13 @@ fn shown(cell: &Cell, unit: Unit) -> String {
         Cell::Count(count) => count.to_string(),
         Cell::Number(value) if value.is_nan() => "–".to_owned(),
         Cell::Number(value) => quantity_of(*value, unit),
+        Cell::Interval { value, low, high } if low.is_nan() || high.is_nan() => {
+            quantity_of(*value, unit)
+        }
         Cell::Interval { value, low, high } => {
+            if unit == Unit::Speedup {
+                return quantity_of(*value, unit);
+            }
             let half = ((high - value).max(value - low) / value * 100.0).abs();
             let digits = usize::from(half < 9.95);
             format!("{} ±{half:.digits$}%", quantity_of(*value, unit))
@@ -83,7 +89,7 @@ fn quantity_of(value: f64, unit: Unit) -> String {
         Unit::Ms => quantity::time_ns(value * 1e6),
         Unit::Gb => quantity::bytes((value * (1u64 << 30) as f64).round() as u64),
         Unit::PerSecond => format!("{}/s", quantity::scaled(value)),
-        Unit::Ratio => format!("{}×", quantity::significant(value)),
+        Unit::Ratio | Unit::Speedup => format!("{}×", quantity::significant(value)),
         Unit::Plain => quantity::significant(value),
     }
 }
@@ -95,6 +101,7 @@ fn heading(column: &Column) -> &str {
         Unit::Ns => "_ns",
         Unit::Ms => "_ms",
         Unit::Gb => "_gb",
+        Unit::Speedup => return "speedup",
         _ => "",
     };
     name.strip_suffix(suffix).unwrap_or(name)
