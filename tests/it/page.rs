@@ -144,12 +144,11 @@ fn first_finding(shown: &Shown) -> String {
         .map(|name| shown.column(name))
         .collect();
     let mut times: BTreeMap<[String; 3], [Option<f64>; 2]> = BTreeMap::new();
-    for row in 0..rows[0].len() {
-        if rows[0][row] == "forward" && rows[1][row] == "log" {
-            let problem = [2, 3, 4].map(|column: usize| rows[column][row].clone());
-            let backend = usize::from(rows[5][row] == "fused");
-            times.entry(problem).or_default()[backend] = rows[6][row].parse().ok();
-        }
+    let is_asked = |&row: &usize| rows[0][row] == "forward" && rows[1][row] == "log";
+    for row in (0..rows[0].len()).filter(is_asked) {
+        let problem = [2, 3, 4].map(|column: usize| rows[column][row].clone());
+        let backend = usize::from(rows[5][row] == "fused");
+        times.entry(problem).or_default()[backend] = rows[6][row].parse().ok();
     }
     let pairs = times
         .values()
