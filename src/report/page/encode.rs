@@ -16,7 +16,7 @@ use flate2::write::DeflateEncoder;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::columns::{Cells, Column, DIGEST_BYTES};
+use super::columns::{Cells, Column, DIGEST_BYTES, Group};
 
 /// Codes are used for numbers of which no more differ than this part of the rows.
 const FEW: usize = 4;
@@ -80,7 +80,14 @@ struct Coded {
 fn code(column: &Column) -> Coded {
     match &column.cells {
         Cells::Words(words) => code_words(words, &column.natural_order()),
-        Cells::Numbers(numbers) => code_numbers(numbers),
+        Cells::Numbers(numbers) => {
+            // The page groups rows by axes, which it does by their codes.
+            let most = match column.group {
+                Group::Axis => usize::MAX,
+                _ => ALWAYS_FEW.max(numbers.len() / FEW).min(1 << 16),
+            };
+            code_numbers(numbers, most)
+        }
         Cells::Digests(digests) => Coded {
             kind: "hex",
             numbers: digests
@@ -120,8 +127,9 @@ fn code_words(words: &[Arc<str>], natural: &[&'static str]) -> Coded {
     }
 }
 
-/// Codes in the order of the numbers, the missing one last; or the numbers' bits, where many differ.
-fn code_numbers(numbers: &[f64]) -> Coded {
+/// Codes in the order of the numbers, the missing one last; or the numbers' bits, where more than `most`
+/// differ.
+fn code_numbers(numbers: &[f64], most: usize) -> Coded {
     let key = |number: &f64| {
         if number.is_nan() {
             f64::NAN.to_bits()
@@ -129,7 +137,6 @@ fn code_numbers(numbers: &[f64]) -> Coded {
             number.to_bits()
         }
     };
-    let most = ALWAYS_FEW.max(numbers.len() / FEW).min(1 << 16);
     let mut codes: BTreeMap<u64, u64> = BTreeMap::new();
     for number in numbers {
         codes.insert(key(number), 0);
@@ -222,12 +229,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::report::page::columns::Group;
 
     fn column(cells: Cells) -> Column {
+        of_group(Group::Result, cells)
+    }
+
+    fn of_group(group: Group, cells: Cells) -> Column {
         Column {
             name: "x".to_owned(),
-            group: Group::Axis,
+            group,
             is_derived: false,
             about: "",
             cells,
@@ -278,6 +288,22 @@ mod tests {
             round_trip(&[column(cells)], 2),
             [["0abcdef01234", "000000000000"]]
         );
+    }
+
+    #[test]
+    fn axes_have_codes_however_many_values_differ() {
+        let numbers: Vec<f64> = (0..70_000).rev().map(f64::from).collect();
+        let axis = of_group(Group::Axis, Cells::Numbers(numbers.clone()));
+        let other = column(Cells::Numbers(numbers.clone()));
+        let kinds: Vec<Value> = encode(&[axis.clone(), other])
+            .unwrap()
+            .columns
+            .iter()
+            .map(|info| info["kind"].clone())
+            .collect();
+        assert_eq!(kinds, ["values", "numbers"]);
+        let expected: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+        assert_eq!(round_trip(&[axis], 70_000), [expected]);
     }
 
     #[test]

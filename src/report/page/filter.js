@@ -105,9 +105,13 @@ function resort(data) {
   performance.measure("sort", "sort");
 }
 
+/** Axes of more values have no menu. */
+const MOST_LISTED = 500;
+
 /** The bar with the text filter and one menu an axis. */
 function filterBar(data, host) {
-  const axes = [...data.axes, ...[data.status].filter((column) => column.varies)];
+  // A list of thousands is no help: the text filter compares.
+  const axes = [...data.axes, ...[data.status].filter((column) => column.varies)].filter((axis) => axis.levels.length <= MOST_LISTED);
   const text = el("input", {
     type: "search",
     placeholder: "fused T>=512 status!=ok",

@@ -191,7 +191,7 @@ fn cells(values: &[Option<Value>]) -> Cells {
     let number = |value: &Option<Value>| match value {
         None => Some(f64::NAN),
         Some(Value::Int(value)) if value.abs() <= EXACT => Some(*value as f64),
-        Some(Value::Float(value)) => Some(*value),
+        Some(Value::Float(value)) if value.is_finite() => Some(*value),
         Some(_) => None,
     };
     let numbers: Option<Vec<f64>> = values.iter().map(number).collect();
