@@ -326,3 +326,126 @@ pub fn number_of(entry: &Entry, name: &str) -> Option<f64> {
         None => None,
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::path::PathBuf;
+
+    use sweeper_kernels::Phase;
+
+    use super::*;
+    use crate::report::entry::Times;
+    use crate::report::source::Kind;
+    use crate::status::Status;
+
+    /// A source of semi-CRF rows: backend, T, K, and the time if there is one.
+    pub(crate) fn source(label: &str, rows: &[(&str, i64, i64, Option<f64>)]) -> Source {
+        let entries = rows.iter().map(|&(backend, length, longest, time_ns)| {
+            let status = if time_ns.is_some() {
+                Status::Ok
+            } else {
+                Status::Oom
+            };
+            let mut entry = Entry::new("semicrf".into(), backend.into(), Phase::Forward, status);
+            for (name, value) in [("T", length), ("K", longest), ("C", 3), ("B", 4)] {
+                entry.parameters.insert(name.into(), value.into());
+            }
+            entry.parameters.insert("semiring".into(), "log".into());
+            entry.times = time_ns.map(|median| Times {
+                median,
+                ..Times::default()
+            });
+            entry
+        });
+        Source {
+            label: label.to_owned(),
+            origin: PathBuf::from(label),
+            kind: Kind::Guide,
+            schema: None,
+            environment: None,
+            usage: None,
+            manifest: None,
+            entries: entries.collect(),
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn dimensions_are_what_rows_differ_in() {
+        let sources = [source(
+            "here",
+            &[
+                ("b", 128, 8, Some(1.0)),
+                ("a", 64, 8, Some(1.0)),
+                ("a", 128, 8, None),
+            ],
+        )];
+        let frame = Frame::new(&sources);
+        let names: Vec<&str> = frame.dimensions.iter().map(|held| &*held.name).collect();
+        assert_eq!(names, ["backend", "T"]);
+        assert_eq!(
+            frame.dimensions[1].values,
+            [Value::Int(64), Value::Int(128)]
+        );
+        assert_eq!(
+            (frame.words(&[]), frame.sizes(&[])),
+            (vec!["backend"], vec!["T"])
+        );
+        assert_eq!(
+            frame.key_without(0, &["backend"]),
+            frame.key_without(2, &["backend"])
+        );
+        assert_ne!(
+            frame.key_without(0, &["backend"]),
+            frame.key_without(1, &["backend"])
+        );
+        let joined = frame.joined(&frame.all(), &["backend"]);
+        assert_eq!(joined.into_values().collect::<Vec<_>>(), [vec![1], vec![0]]);
+        assert!(frame.axes().contains(&"K".to_owned()));
+        assert_eq!(number_of(frame.entries[0], "KC"), Some(24.0));
+    }
+
+    #[test]
+    fn machines_differ_in_what_they_are_not_in_what_they_do() {
+        let mut sources = [
+            source("one", &[("a", 128, 8, Some(1.0))]),
+            source("other", &[("a", 128, 8, Some(2.0))]),
+        ];
+        sources[0].entries[0].l2 = Some("cold".into());
+        sources[1].entries[0].l2 = Some("hot".into());
+        sources[0].entries[0]
+            .parameters
+            .insert("potentials".into(), "decomposed".into());
+        let names = |sources: &[Source]| {
+            let frame = Frame::new(sources);
+            let names = frame.dimensions.iter().map(|held| held.name.to_string());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(names(&sources), ["machine"]);
+        assert_eq!(Frame::new(&sources).series(1), "a (other)");
+        // Two sources that state different things are about different things.
+        sources[1].entries[0]
+            .parameters
+            .insert("potentials".into(), "materialized".into());
+        assert_eq!(names(&sources), ["machine", "potentials"]);
+        sources[1].entries[0]
+            .parameters
+            .insert("T".into(), 64.into());
+        assert_eq!(names(&sources), ["machine", "T", "potentials"]);
+    }
+
+    #[test]
+    fn values_are_in_the_order_of_people() {
+        let mut values = [
+            Value::from("b"),
+            Value::Int(10),
+            Value::Float(2.5),
+            Value::from("a"),
+            Value::Bool(true),
+        ]
+        .map(Ordered);
+        values.sort();
+        let texts = values.map(|value| value.0.to_string());
+        assert_eq!(texts, ["true", "2.5", "10", "a", "b"]);
+    }
+}

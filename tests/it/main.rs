@@ -25,6 +25,8 @@ mod tidy;
 mod semicrf_eager;
 /// Verbs that do not measure, exit codes, errors as people see them.
 mod cli;
+/// Reports of runs and of bare files.
+mod report;
 /// The page of a report, in a real browser.
 mod page;
 /// The CUDA device, where there is one.

@@ -79,3 +79,39 @@ fn best<'k>(
     }
     best.map(|(key, _)| key)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::frame::tests::source;
+
+    fn held(rows: &[(&str, i64, i64, Option<f64>)], axis: &str, name: &str) -> Value {
+        let sources = [source("here", rows)];
+        let frame = Frame::new(&sources);
+        let held = hold(&frame, &frame.all(), axis, &[name]);
+        assert!(!held.rows.is_empty());
+        held.values[0].1.clone()
+    }
+
+    #[test]
+    fn a_value_near_the_middle_that_is_there() {
+        let rows = [64, 128, 1024].map(|length| ("a", length, 8, Some(1.0)));
+        assert_eq!(held(&rows, "K", "T"), Value::Int(128));
+        // The median of two is none of them.
+        assert_eq!(held(&rows[..2], "K", "T"), Value::Int(64));
+    }
+
+    #[test]
+    fn places_with_results_come_before_the_middle() {
+        let mut rows = Vec::new();
+        for length in [64, 128, 256] {
+            for longest in [4, 8] {
+                let is_there = length == 256 || longest == 4;
+                rows.push(("a", length, longest, is_there.then_some(1.0)));
+            }
+        }
+        assert_eq!(held(&rows, "K", "T"), Value::Int(256));
+        let failed: Vec<_> = rows.iter().map(|row| (row.0, row.1, row.2, None)).collect();
+        assert_eq!(held(&failed, "K", "T"), Value::Int(128));
+    }
+}
