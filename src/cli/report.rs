@@ -8,7 +8,7 @@ use serde_json::json;
 use super::exit::Exit;
 use super::screen::Screen;
 use crate::manifest::settings::{PlotFormat, Word};
-use crate::report::files::{self, Options, Report};
+use crate::report::files::{self, Options, Report, ReportError};
 use crate::report::source::{self, Kind, Source};
 use crate::report::table::{Table, render};
 
@@ -33,6 +33,9 @@ pub struct ReportArgs {
     /// Make tables only
     #[arg(long)]
     no_plots: bool,
+    /// Write a page to open in a browser, report.html, instead of tables and plots
+    #[arg(long, conflicts_with_all = ["by", "format", "no_plots"])]
+    html: bool,
     /// Where the files go [default: `report` in the run's folder, or beside the file]
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
@@ -69,6 +72,9 @@ pub fn report(args: &ReportArgs, screen: &Screen) -> Exit {
     };
     let settings = sources.first().and_then(Settings::of).unwrap_or_default();
     let options = options(args, &sources, settings, screen);
+    if args.html {
+        return write_page(args, &sources, &options, screen);
+    }
     let report = match files::make(&sources, &options) {
         Ok(report) => report,
         Err(error) => {
@@ -76,10 +82,7 @@ pub fn report(args: &ReportArgs, screen: &Screen) -> Exit {
             return Exit::Usage;
         }
     };
-    let folder = match &args.output_dir {
-        Some(folder) => folder.clone(),
-        None => default_folder(&sources[0]),
-    };
+    let folder = folder(args, &sources);
     let paths = match files::write(&report, &folder, &options.formats) {
         Ok(paths) => paths,
         Err(error) => {
@@ -92,6 +95,40 @@ pub fn report(args: &ReportArgs, screen: &Screen) -> Exit {
     }
     show(&report, &folder, &paths, &options, screen);
     Exit::Fine
+}
+
+/// Writes the page.
+fn write_page(args: &ReportArgs, sources: &[Source], options: &Options, screen: &Screen) -> Exit {
+    let baseline = options.baseline.as_deref();
+    let path = match files::write_page(sources, baseline, &folder(args, sources)) {
+        Ok(path) => path,
+        Err(error @ ReportError::Io { .. }) => {
+            screen.error(&format!("{error}; write elsewhere with --output-dir"));
+            return Exit::Files;
+        }
+        Err(error) => {
+            screen.error(&error.to_string());
+            return Exit::Usage;
+        }
+    };
+    for source in sources {
+        for warning in &source.warnings {
+            screen.warning(&format!("{}: {warning}", source.label));
+        }
+    }
+    if screen.json {
+        screen.json(&json!({ "files": [path], "baseline": options.baseline }));
+    } else {
+        screen.line(&path.display().to_string());
+    }
+    Exit::Fine
+}
+
+fn folder(args: &ReportArgs, sources: &[Source]) -> PathBuf {
+    match &args.output_dir {
+        Some(folder) => folder.clone(),
+        None => default_folder(&sources[0]),
+    }
 }
 
 /// What a run's manifest says of reports.

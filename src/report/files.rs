@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use super::chart;
 use super::frame::{Frame, MACHINE};
+use super::page;
 use super::plot::{self, Plot};
 use super::source::Source;
 use super::table::{self, Layout, Table, render};
@@ -274,6 +275,29 @@ pub fn write(
         .map(|(place, plot)| write_plot(plot, &folder.join(place), formats))
         .collect::<Result<_, _>>()?;
     Ok(tables.into_iter().chain(plots).flatten().collect())
+}
+
+/// Writes the page of some sources into a folder, as `report.html`; says where.
+///
+/// # Errors
+/// If the baseline is not in any row, or the file can't be written.
+pub fn write_page(
+    sources: &[Source],
+    baseline: Option<&str>,
+    folder: &Path,
+) -> Result<PathBuf, ReportError> {
+    let options = Options {
+        baseline: baseline.map(str::to_owned),
+        ..Options::default()
+    };
+    refuse_unknown(&Frame::new(sources), &options)?;
+    let path = folder.join("report.html");
+    let page = page::page(sources, baseline).map_err(|error| ReportError::Io {
+        path: path.clone(),
+        error,
+    })?;
+    write_file(&path, page.as_bytes())?;
+    Ok(path)
 }
 
 fn write_table(table: &Table, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {

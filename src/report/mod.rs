@@ -9,3 +9,4 @@ pub mod table;
 pub mod plot;
 pub mod chart;
 pub mod files;
+pub mod page;

@@ -4,6 +4,7 @@
 
 mod support;
 mod place;
+mod browser;
 /// Manifests: what is read, what is refused, and how errors look.
 mod manifest;
 /// CUDA kernels on the CPU.
@@ -26,6 +27,8 @@ mod semicrf_eager;
 mod cli;
 /// Reports of runs and of bare files.
 mod report;
+/// The page of a report, in a real browser.
+mod page;
 /// The CUDA device, where there is one.
 mod cuda;
 /// Everything that can go wrong, on the CPU and on a GPU.

@@ -1,0 +1,251 @@
+//! One file that shows a run, or several: table, plots, environment, manifest. It loads nothing.
+//!
+//! The page's parts lie beside this file; here they are put together with the data. What comes from
+//! files goes into JSON and base64 alone, from which the page's script makes text nodes: nothing that
+//! a manifest or a compiler's log says can become markup. A content security policy that knows the
+//! script by its digest is the second lock.
+
+mod columns;
+mod encode;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use self::encode::{encode, json_for_html, text_for_html};
+use super::source::{Kind, Source};
+
+const FRAME: &str = include_str!("page.html");
+const STYLE: &str = include_str!("style.css");
+
+/// The script, in the order in which its parts need each other.
+const SCRIPTS: [&str; 14] = [
+    include_str!("dom.js"),
+    include_str!("format.js"),
+    include_str!("data.js"),
+    include_str!("state.js"),
+    include_str!("filter.js"),
+    include_str!("scale.js"),
+    include_str!("plot.js"),
+    include_str!("explore.js"),
+    include_str!("table.js"),
+    include_str!("summary.js"),
+    include_str!("roofline.js"),
+    include_str!("memory.js"),
+    include_str!("failures.js"),
+    include_str!("environment.js"),
+];
+const START: &str = include_str!("app.js");
+
+/// The page of some sources, as HTML. `baseline` is the backend that speedups are relative to; without
+/// one it is what the manifests say, or a plain backend of those that were measured.
+///
+/// # Errors
+/// Never in practice: those of writing into memory.
+pub fn page(sources: &[Source], baseline: Option<&str>) -> io::Result<String> {
+    let columns = columns::columns(sources);
+    let encoded = encode(&columns)?;
+    let manifests = sources.iter().find_map(manifest_baseline);
+    let meta = json!({
+        "rows": sources.iter().map(|source| source.entries.len()).sum::<usize>(),
+        "columns": encoded.columns,
+        "baseline": baseline.map(str::to_owned).or(manifests),
+        "sources": sources.iter().map(describe).collect::<Vec<_>>(),
+    });
+    let script = format!("\n{}{START}", SCRIPTS.concat());
+    let digest = STANDARD.encode(Sha256::digest(&script));
+    let policy = format!(
+        "default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; \
+         base-uri 'none'; form-action 'none'"
+    );
+    let generator = concat!("sweeper ", env!("CARGO_PKG_VERSION"));
+    let title = text_for_html(&title(sources));
+    let meta = json_for_html(&meta)?;
+    Ok(fill(&[
+        ("policy", &policy),
+        ("generator", generator),
+        ("title", &title),
+        ("style", STYLE),
+        ("meta", &meta),
+        ("numbers", &encoded.packed),
+        ("script", &script),
+    ]))
+}
+
+/// Puts parts into the frame's places; a part that looks like a place stays as it is.
+fn fill(parts: &[(&str, &str)]) -> String {
+    let mut out = String::with_capacity(
+        parts.iter().map(|(_, text)| text.len()).sum::<usize>() + FRAME.len(),
+    );
+    let mut pieces = FRAME.split("{{");
+    out.push_str(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        let (name, after) = piece.split_once("}}").unwrap_or((piece, ""));
+        let part = parts.iter().find(|(held, _)| *held == name);
+        out.push_str(part.map_or("", |(_, text)| text));
+        out.push_str(after);
+    }
+    out
+}
+
+/// The names of the runs, or of the files.
+fn title(sources: &[Source]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for source in sources {
+        let name = match &source.environment {
+            Some(environment) => environment.name.as_str(),
+            None => source.label.as_str(),
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    match names.as_slice() {
+        [] => "sweeper".to_owned(),
+        names => names.join(", "),
+    }
+}
+
+/// The backend that a manifest names as `[report] baseline`.
+fn manifest_baseline(source: &Source) -> Option<String> {
+    let manifest: toml::Table = source.manifest.as_deref()?.parse().ok()?;
+    let baseline = manifest.get("report")?.get("baseline")?;
+    Some(baseline.as_str()?.to_owned())
+}
+
+fn describe(source: &Source) -> Value {
+    json!({
+        "label": source.label,
+        "path": source.origin.display().to_string(),
+        "environment": source.environment,
+        "usage": source.usage,
+        "manifest": source.manifest,
+        "notes": source.warnings,
+        "commands": commands(source),
+        "kernels": kernels(source),
+    })
+}
+
+/// The kernels that rows launched, each with its key and the number of rows.
+fn kernels(source: &Source) -> Vec<Value> {
+    let mut counts: BTreeMap<(&str, Option<&str>), usize> = BTreeMap::new();
+    for program in source
+        .entries
+        .iter()
+        .filter_map(|entry| entry.program.as_ref())
+    {
+        let own: BTreeSet<(&str, Option<&str>)> = program
+            .kernels
+            .iter()
+            .map(|kernel| (kernel.name.as_ref(), kernel.key.as_deref()))
+            .collect();
+        for kernel in own {
+            *counts.entry(kernel).or_default() += 1;
+        }
+    }
+    counts
+        .into_iter()
+        .map(|((name, key), points)| json!({ "name": name, "key": key, "points": points }))
+        .collect()
+}
+
+/// How to run it again: as a recorded run, and from the manifest that the page carries.
+fn commands(source: &Source) -> Vec<Value> {
+    let mut commands = Vec::new();
+    if let (Kind::Run, Some(environment)) = (source.kind, &source.environment) {
+        let dir = source.origin.parent().unwrap_or(Path::new("."));
+        let mut command = format!("sweeper rerun {}", environment.identity.run);
+        if dir != Path::new("results") {
+            command.push_str(&format!(" --output-dir {}", quoted(&dir.to_string_lossy())));
+        }
+        commands.push(json!({
+            "command": command,
+            "about": "Where the run was recorded: measures it again, compares outputs bit by bit and times by their intervals.",
+        }));
+    }
+    if let (Some(environment), Some(_)) = (&source.environment, &source.manifest) {
+        let command = format!(
+            "sweeper run {}",
+            quoted(&format!("{}.toml", environment.name))
+        );
+        commands.push(json!({
+            "command": command,
+            "about": "Anywhere else: copy the manifest below into that file first. Equal identities above mean that it is the same run.",
+        }));
+    }
+    commands
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let is_plain =
+        |character: char| character.is_ascii_alphanumeric() || "-_./,=:@+".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_looks_like_a_place_is_not_filled() {
+        let page = fill(&[("title", "{{meta}}"), ("meta", "twice?")]);
+        assert_eq!(page.matches("{{meta}}").count(), 2);
+        assert_eq!(page.matches("twice?").count(), 1);
+    }
+
+    #[test]
+    fn nothing_to_show_is_a_page_too() {
+        let page = page(&[], None).unwrap();
+        assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+        assert!(page.contains("\"rows\":0"));
+    }
+
+    #[test]
+    fn words_are_safe_in_a_shell() {
+        assert_eq!(quoted("results/a-1"), "results/a-1");
+        assert_eq!(quoted("my runs; rm 'x'"), r"'my runs; rm '\''x'\'''");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn the_page_asks_nothing_of_a_network() {
+        for part in SCRIPTS.iter().chain(&[FRAME, STYLE, START]) {
+            for ask in [
+                "fetch(",
+                "XMLHttpRequest",
+                "import ",
+                "@import",
+                "url(",
+                " src=",
+            ] {
+                assert!(!part.contains(ask), "{ask}");
+            }
+            let links = part.matches("http").count();
+            let allowed = part.matches("http://www.w3.org/2000/svg").count()
+                + part.matches("http-equiv").count();
+            assert_eq!(links, allowed);
+        }
+        for part in SCRIPTS.iter().chain(&[START]) {
+            for markup in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+            ] {
+                assert!(!part.contains(markup), "{markup}");
+            }
+            // The parser must not see the end of the script before it ends.
+            assert!(!part.contains("</script") && !part.contains("<!--"));
+        }
+    }
+}
