@@ -12,6 +12,7 @@ pub mod device;
 pub mod execute;
 pub mod record;
 pub mod run;
+pub mod report;
 pub mod stats;
 pub mod quantity;
 pub mod cli;

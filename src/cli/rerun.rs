@@ -12,7 +12,7 @@ use crate::execute::outcome::Status;
 use crate::identity::PointId;
 use crate::manifest::{OverrideOrigin, Overrides};
 use crate::record::environment::RunIdentity;
-use crate::record::folder::Recorded;
+use crate::record::folder::{self, Recorded};
 use crate::record::row::Row;
 use crate::run::{self as engine, Request};
 
@@ -30,7 +30,7 @@ pub struct RerunArgs {
 
 /// Repeats a recorded run.
 pub fn rerun(args: &RerunArgs, screen: &Screen) -> Exit {
-    let recorded = match runs::find(&args.run, &args.place.output_dir) {
+    let recorded = match folder::find(&args.run, &args.place.output_dir) {
         Ok(recorded) => recorded,
         Err(message) => {
             screen.error(&message);

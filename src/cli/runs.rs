@@ -1,7 +1,7 @@
 //! `sweeper runs` and `sweeper show`: what was recorded.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
@@ -69,7 +69,7 @@ pub fn runs(args: &RunsArgs, screen: &Screen) -> Exit {
 
 /// Shows one run.
 pub fn show(args: &ShowArgs, screen: &Screen) -> Exit {
-    let run = match find(&args.run, &args.place.output_dir) {
+    let run = match folder::find(&args.run, &args.place.output_dir) {
         Ok(run) => run,
         Err(message) => {
             screen.error(&message);
@@ -188,31 +188,4 @@ fn words(counts: &BTreeMap<Status, usize>) -> String {
         .map(|(status, count)| format!("{count} {status}"))
         .collect();
     words.join(", ")
-}
-
-/// The run that a folder or the first digits of an id name.
-///
-/// # Errors
-/// A sentence: none, or several and which.
-pub fn find(wanted: &str, dir: &Path) -> Result<Recorded, String> {
-    let path = Path::new(wanted);
-    if path.join("environment.json").exists() {
-        return Recorded::read(path).map_err(|error| error.to_string());
-    }
-    let runs = folder::list(dir).map_err(|error| error.to_string())?;
-    let mut found: Vec<Recorded> = runs
-        .into_iter()
-        .filter(|run| run.environment.identity.run.has_prefix(wanted))
-        .collect();
-    match (found.pop(), found.len()) {
-        (Some(run), 0) => Ok(run),
-        (None, _) => Err(format!(
-            "no run in {} begins with `{wanted}`; see `sweeper runs`",
-            dir.display()
-        )),
-        (Some(_), more) => Err(format!(
-            "{} runs begin with `{wanted}`; give more digits",
-            more + 1
-        )),
-    }
 }

@@ -216,3 +216,30 @@ pub fn list(dir: &Path) -> Result<Vec<Recorded>, FolderError> {
     });
     Ok(runs)
 }
+
+/// The run that a folder or the first digits of an id name.
+///
+/// # Errors
+/// A sentence: none, or several and which.
+pub fn find(wanted: &str, dir: &Path) -> Result<Recorded, String> {
+    let path = Path::new(wanted);
+    if path.join("environment.json").exists() {
+        return Recorded::read(path).map_err(|error| error.to_string());
+    }
+    let runs = list(dir).map_err(|error| error.to_string())?;
+    let mut found: Vec<Recorded> = runs
+        .into_iter()
+        .filter(|run| run.environment.identity.run.has_prefix(wanted))
+        .collect();
+    match (found.pop(), found.len()) {
+        (Some(run), 0) => Ok(run),
+        (None, _) => Err(format!(
+            "no run in {} begins with `{wanted}`; see `sweeper runs`",
+            dir.display()
+        )),
+        (Some(_), more) => Err(format!(
+            "{} runs begin with `{wanted}`; give more digits",
+            more + 1
+        )),
+    }
+}

@@ -229,16 +229,22 @@ impl Contents {
             .filter_map(|&(start, end)| point_of(&self.bytes[start..end]))
     }
 
+    /// One row, counted from 0 in the order written.
+    ///
+    /// # Errors
+    /// A message that names the line.
+    pub fn row(&self, index: usize) -> Result<Row, String> {
+        let (start, end) = self.lines[index];
+        serde_json::from_slice(&self.bytes[start..end])
+            .map_err(|error| format!("journal line {}: {error}", index + 2))
+    }
+
     /// All rows, in the order written.
     ///
     /// # Errors
     /// A message that names the line.
     pub fn rows(&self) -> Result<Vec<Row>, String> {
-        let row = |(number, &(start, end)): (usize, &(usize, usize))| {
-            serde_json::from_slice(&self.bytes[start..end])
-                .map_err(|error| format!("journal line {}: {error}", number + 2))
-        };
-        self.lines.iter().enumerate().map(row).collect()
+        (0..self.len()).map(|index| self.row(index)).collect()
     }
 }
 

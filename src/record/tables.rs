@@ -7,6 +7,10 @@ use sweeper_kernels::program::Role;
 
 use super::row::Row;
 
+/// Version of the format of `records.csv`; its column `schema` in every line. It grows when a column
+/// goes or changes its meaning, not when one is added.
+pub const SCHEMA: u32 = 1;
+
 /// Columns that say what was measured, before those of parameters.
 const IDENTITY: [&str; 7] = [
     "point", "problem", "case", "workload", "backend", "phase", "dtype",
@@ -64,6 +68,23 @@ const RESULT: [&str; 48] = [
     "flags",
 ];
 
+/// Columns after those of memory.
+const LAST: [&str; 2] = ["unix_time_s", "schema"];
+
+/// The column that holds how much memory a role takes.
+pub fn memory_column(role: Role) -> String {
+    format!("memory_{}_bytes", role.name())
+}
+
+/// True for the columns that every `records.csv` has; the others are parameters, axes and derived
+/// values.
+pub fn is_fixed(column: &str) -> bool {
+    [&IDENTITY[..], &RESULT, &LAST]
+        .iter()
+        .any(|columns| columns.contains(&column))
+        || Role::ALL.iter().any(|&role| memory_column(role) == column)
+}
+
 /// Writes `records.csv`. Values that a row lacks are empty fields.
 ///
 /// # Errors
@@ -79,16 +100,12 @@ pub fn write_records(rows: &[Row], out: impl Write) -> csv::Result<()> {
         .collect();
     let named: Vec<&str> = parameters.into_iter().chain(values).collect();
     let mut writer = csv::Writer::from_writer(out);
-    let memory = Role::ALL.map(|role| format!("memory_{}_bytes", role.name()));
+    let memory = Role::ALL.map(memory_column);
     let header = IDENTITY
         .into_iter()
         .chain(named.iter().copied())
         .chain(RESULT);
-    writer.write_record(
-        header
-            .chain(memory.iter().map(String::as_str))
-            .chain(["unix_time_s"]),
-    )?;
+    writer.write_record(header.chain(memory.iter().map(String::as_str)).chain(LAST))?;
     for row in rows {
         let mut record = identity(row);
         record.extend(named.iter().map(|name| text(row.value(name))));
@@ -101,7 +118,7 @@ pub fn write_records(rows: &[Row], out: impl Write) -> csv::Result<()> {
                     .and_then(|found| found.memory_bytes.get(&role)),
             )
         }));
-        record.push(row.unix_time_s.to_string());
+        record.extend([row.unix_time_s.to_string(), SCHEMA.to_string()]);
         writer.write_record(&record)?;
     }
     writer.flush()?;

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::device::ceilings::Ceilings;
 use crate::device::{DeviceIdentity, DeviceKind};
 use crate::execute::supervisor::Usage;
 
 /// How one device's time was used.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceUsage {
     /// The kind of device.
     pub kind: DeviceKind,
@@ -28,7 +28,7 @@ pub struct DeviceUsage {
 }
 
 /// How the time of a run was used, from the first block to the last.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunUsage {
     /// How long measuring took, in seconds; zero on the null device.
     pub wall_s: f64,

@@ -1,0 +1,422 @@
+//! The reading side of reports: runs, bare `records.csv` files, and guide 000's CSV, as one kind of
+//! thing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::record::environment::Environment;
+use crate::record::folder::{self, FolderError, Recorded};
+use crate::record::journal::Contents;
+use crate::run::usage::RunUsage;
+
+mod guide;
+mod records;
+mod run;
+mod table;
+
+pub use super::entry::{Entry, Kernel, Memory, Program, TensorError, Times};
+
+use table::Table;
+
+/// Why something can't be reported on.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// Reading failed.
+    #[error("{path}: {error}", path = path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// There is no such file, folder or run.
+    #[error("{0}")]
+    Unknown(String),
+    /// A run's folder is not usable.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// It is nothing that reports are made of.
+    #[error("{path}: {reason}", path = path.display())]
+    Foreign {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A CSV file lacks columns.
+    #[error(
+        "{path}: no column {columns}; {format} needs them",
+        path = path.display(),
+        columns = quoted(missing)
+    )]
+    MissingColumns {
+        /// The file.
+        path: PathBuf,
+        /// The format that it is closest to.
+        format: &'static str,
+        /// All that are missing.
+        missing: Vec<String>,
+    },
+    /// A line of a CSV file is not whole.
+    #[error("{path}:{line}: {reason}", path = path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A field of a CSV file is not what it should be.
+    #[error("{path}:{line}: column `{column}`: `{found}` is not {expected}", path = path.display())]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// The column's name.
+        column: String,
+        /// What is there.
+        found: String,
+        /// What should be.
+        expected: String,
+    },
+    /// A file is from a newer program.
+    #[error(
+        "{path}: version {found} of `records.csv`, this program knows {known}; use a newer sweeper",
+        path = path.display(),
+        known = crate::record::tables::SCHEMA
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// Sources whose rows do not say the same things.
+    #[error(
+        "{one} has rows of version {versions_0}, {other} of version {versions_1}: they can't be in one \
+         report; measure the older one again, or report on each alone",
+        one = one.display(),
+        other = other.display(),
+        versions_0 = versions[0],
+        versions_1 = versions[1]
+    )]
+    Mixed {
+        /// A source.
+        one: PathBuf,
+        /// Another one.
+        other: PathBuf,
+        /// Their versions.
+        versions: [u32; 2],
+    },
+}
+
+fn quoted(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
+}
+
+/// What a source was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A run's journal.
+    Run,
+    /// A `records.csv`.
+    Records,
+    /// Guide 000's `benchmark_full.csv`.
+    Guide,
+}
+
+/// Rows, and what is known about where they come from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The machine, as reports name it; unique among the sources of a report.
+    pub label: String,
+    /// The run's folder, or the file.
+    pub origin: PathBuf,
+    /// What it was read from.
+    pub kind: Kind,
+    /// The version of the rows' format; none for files that are not ours.
+    pub schema: Option<u32>,
+    /// Where and with what the run was made: runs, and files with an `environment.json` beside them.
+    pub environment: Option<Environment>,
+    /// How devices were used, with their ceilings, where the run wrote that down.
+    pub usage: Option<RunUsage>,
+    /// The text of the resolved manifest, where there is one.
+    pub manifest: Option<String>,
+    /// The rows, in the order written; one for each point.
+    pub entries: Vec<Entry>,
+    /// What to know before believing it.
+    pub warnings: Vec<String>,
+}
+
+/// Opens what `names` name: a run's folder, the first digits of a run's id under `dir`, or a CSV file.
+///
+/// # Errors
+/// Of the first that can't be read; or if their rows are of different versions.
+pub fn open_all(names: &[String], dir: &Path) -> Result<Vec<Source>, SourceError> {
+    let mut sources = names
+        .iter()
+        .map(|name| open(name, dir))
+        .collect::<Result<Vec<Source>, _>>()?;
+    refuse_mixed(&sources)?;
+    make_unique(&mut sources);
+    Ok(sources)
+}
+
+/// Opens what `name` names: a run's folder, the first digits of a run's id under `dir`, or a CSV file.
+///
+/// # Errors
+/// A [`SourceError`].
+pub fn open(name: &str, dir: &Path) -> Result<Source, SourceError> {
+    let path = Path::new(name);
+    let mut source = if path.is_file() {
+        from_csv(path)?
+    } else if path.is_dir() {
+        from_folder(path)?
+    } else if name.contains(['/', '.']) {
+        let reason = format!("{name}: there is no such file or folder");
+        return Err(SourceError::Unknown(reason));
+    } else {
+        let run = folder::find(name, dir).map_err(SourceError::Unknown)?;
+        from_folder(&run.path)?
+    };
+    keep_last_of_each(&mut source);
+    source.label = label(&source);
+    Ok(source)
+}
+
+fn from_folder(path: &Path) -> Result<Source, SourceError> {
+    if path.join("journal.jsonl").is_file() {
+        return from_run(path);
+    }
+    for name in [
+        "records.csv",
+        "benchmark_full.csv",
+        "exports/benchmark_full.csv",
+    ] {
+        if path.join(name).is_file() {
+            let mut source = from_csv(&path.join(name))?;
+            path.clone_into(&mut source.origin);
+            return Ok(source);
+        }
+    }
+    let reason = "no run is here: there is no journal.jsonl, records.csv or benchmark_full.csv";
+    Err(SourceError::Foreign {
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+    })
+}
+
+fn from_run(path: &Path) -> Result<Source, SourceError> {
+    let recorded = Recorded::read(path)?;
+    let journal = path.join("journal.jsonl");
+    let contents = Contents::read(&journal).map_err(FolderError::from)?;
+    let entries = run::entries(&contents).map_err(|reason| SourceError::Foreign {
+        path: journal,
+        reason,
+    })?;
+    let mut warnings = Vec::new();
+    if contents.torn_bytes > 0 {
+        warnings.push("the journal's last line is torn: the run was killed, or goes on".to_owned());
+    }
+    let has_state = entries.iter().all(|entry| entry.l2.is_some());
+    let mut source = Source {
+        schema: Some(u32::from(has_state)),
+        entries,
+        warnings,
+        environment: Some(recorded.environment),
+        ..blank(path, Kind::Run)
+    };
+    add_surroundings(&mut source, path)?;
+    Ok(source)
+}
+
+fn from_csv(path: &Path) -> Result<Source, SourceError> {
+    if path.file_name().is_some_and(|name| name == "journal.jsonl") {
+        return from_run(path.parent().unwrap_or(Path::new(".")));
+    }
+    let table = Table::read(path)?;
+    let mut source = if table.missing(&records::REQUIRED).is_empty() {
+        let mut source = blank(path, Kind::Records);
+        source.schema = Some(records::schema(&table, path)?);
+        source.entries = records::entries(&table)?;
+        let beside = path.parent().unwrap_or(Path::new("."));
+        let samples = beside.join("samples.csv");
+        if samples.is_file() {
+            let samples = Table::read(&samples)?;
+            if samples.missing(&["point", "time_ns"]).is_empty() {
+                records::add_samples(&mut source.entries, &samples)?;
+            }
+        }
+        if beside.join("environment.json").is_file() {
+            source.environment = Some(Recorded::read(beside)?.environment);
+            add_surroundings(&mut source, beside)?;
+        }
+        source
+    } else if table.missing(&guide::REQUIRED).is_empty() {
+        let (entries, warnings) = guide::entries(&table)?;
+        Source {
+            entries,
+            warnings,
+            ..blank(path, Kind::Guide)
+        }
+    } else {
+        return Err(missing(&table, path));
+    };
+    if table.is_open_ended() {
+        let warning = "the last line has no end: the file may have been cut off there";
+        source.warnings.push(warning.to_owned());
+    }
+    if source.entries.is_empty() {
+        source.warnings.push("the file has no rows".to_owned());
+    }
+    Ok(source)
+}
+
+fn blank(path: &Path, kind: Kind) -> Source {
+    Source {
+        label: String::new(),
+        origin: path.to_owned(),
+        kind,
+        schema: None,
+        environment: None,
+        usage: None,
+        manifest: None,
+        entries: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+/// All columns that the closest format would need.
+fn missing(table: &Table, path: &Path) -> SourceError {
+    let ours = table.missing(&records::REQUIRED);
+    let guides = table.missing(&guide::REQUIRED);
+    let (format, missing) = match table.has("point") || ours.len() < guides.len() {
+        true => ("a `records.csv`", ours),
+        false => ("a `benchmark_full.csv` of guide 000", guides),
+    };
+    SourceError::MissingColumns {
+        path: path.to_owned(),
+        format,
+        missing,
+    }
+}
+
+/// Adds the manifest and the devices' ceilings, where the folder has them.
+fn add_surroundings(source: &mut Source, folder: &Path) -> Result<(), SourceError> {
+    source.manifest = fs::read_to_string(folder.join("manifest.toml")).ok();
+    let path = folder.join("usage.json");
+    if let Ok(bytes) = fs::read(&path) {
+        let usage = serde_json::from_slice(&bytes).map_err(|error| SourceError::Foreign {
+            path,
+            reason: error.to_string(),
+        })?;
+        source.usage = Some(usage);
+    }
+    Ok(())
+}
+
+/// Files that were put together by hand may say several things about one point.
+fn keep_last_of_each(source: &mut Source) {
+    let mut last: HashMap<String, usize> = HashMap::with_capacity(source.entries.len());
+    for (index, entry) in source.entries.iter().enumerate() {
+        last.insert(identity(entry), index);
+    }
+    let doubled = source.entries.len() - last.len();
+    if doubled == 0 {
+        return;
+    }
+    let mut index = 0;
+    source.entries.retain(|entry| {
+        index += 1;
+        last.get(&identity(entry)) == Some(&(index - 1))
+    });
+    source.warnings.push(format!(
+        "{doubled} rows are about points that have later rows: the last of each is used"
+    ));
+}
+
+fn identity(entry: &Entry) -> String {
+    match entry.point {
+        Some(point) => point.0.hex(),
+        None => format!(
+            "{} {} {} {:?}",
+            entry.workload, entry.backend, entry.phase, entry.parameters
+        ),
+    }
+}
+
+/// The machine's name, or the file's where it does not say.
+fn label(source: &Source) -> String {
+    let mut names: Vec<String> = match &source.environment {
+        Some(environment) => environment
+            .identity
+            .devices
+            .iter()
+            .map(|device| device.name.clone())
+            .collect(),
+        None => source
+            .entries
+            .iter()
+            .filter_map(|entry| entry.device_name.as_deref().map(str::to_owned))
+            .collect(),
+    };
+    names.sort();
+    names.dedup();
+    if names.is_empty() {
+        let stem = source.origin.file_stem().unwrap_or_default();
+        return stem.to_string_lossy().into_owned();
+    }
+    names.join(", ")
+}
+
+/// Tells sources of one label apart by their run, else by where they are.
+fn make_unique(sources: &mut [Source]) {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for source in sources.iter() {
+        *counts.entry(source.label.clone()).or_default() += 1;
+    }
+    for source in sources.iter_mut() {
+        if counts[&source.label] > 1 {
+            let run = source.environment.as_ref().map(|held| held.identity.run);
+            let which = match run {
+                Some(run) => run.to_string(),
+                None => source.origin.display().to_string(),
+            };
+            source.label = format!("{} ({which})", source.label);
+        }
+    }
+    // The same run twice.
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for source in sources {
+        let number = seen.entry(source.label.clone()).or_default();
+        *number += 1;
+        if *number > 1 {
+            source.label = format!("{} #{number}", source.label);
+        }
+    }
+}
+
+fn refuse_mixed(sources: &[Source]) -> Result<(), SourceError> {
+    let mut ours = sources
+        .iter()
+        .filter_map(|source| Some((source, source.schema?)));
+    let Some((first, version)) = ours.next() else {
+        return Ok(());
+    };
+    match ours.find(|(_, found)| *found != version) {
+        Some((other, found)) => Err(SourceError::Mixed {
+            one: first.origin.clone(),
+            other: other.origin.clone(),
+            versions: [version, found],
+        }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

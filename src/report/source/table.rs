@@ -1,0 +1,215 @@
+//! A CSV file as lines of named fields, with errors that say where and what was expected.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use csv::{ReaderBuilder, StringRecord};
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error as Refused, StrDeserializer};
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::SourceError;
+
+/// A file that was read.
+pub(super) struct Table {
+    path: PathBuf,
+    columns: BTreeMap<String, usize>,
+    header: Vec<String>,
+    bytes: Vec<u8>,
+}
+
+impl Table {
+    /// Reads the file's header.
+    ///
+    /// # Errors
+    /// If it can't be read, is empty, or names a column twice.
+    pub(super) fn read(path: &Path) -> Result<Self, SourceError> {
+        let mut bytes = std::fs::read(path).map_err(|error| SourceError::Io {
+            path: path.to_owned(),
+            error,
+        })?;
+        if bytes.starts_with(b"\xef\xbb\xbf") {
+            bytes.drain(..3);
+        }
+        let foreign = |reason: String| SourceError::Foreign {
+            path: path.to_owned(),
+            reason,
+        };
+        let mut reader = ReaderBuilder::new().from_reader(bytes.as_slice());
+        let header: Vec<String> = reader
+            .headers()
+            .map_err(|error| foreign(format!("the header can't be read: {error}")))?
+            .iter()
+            .map(|name| name.trim().to_owned())
+            .collect();
+        if header.is_empty() {
+            return Err(foreign("the file is empty".to_owned()));
+        }
+        if header.len() == 1 && header[0].contains([';', '\t']) {
+            let reason = "fields must be separated by commas; save the file as CSV with commas";
+            return Err(foreign(reason.to_owned()));
+        }
+        let mut columns = BTreeMap::new();
+        for (index, name) in header.iter().enumerate() {
+            if columns.insert(name.clone(), index).is_some() {
+                return Err(foreign(format!("the header has the column `{name}` twice")));
+            }
+        }
+        Ok(Table {
+            path: path.to_owned(),
+            columns,
+            header,
+            bytes,
+        })
+    }
+
+    /// The names of all columns, in order.
+    pub(super) fn header(&self) -> &[String] {
+        &self.header
+    }
+
+    /// True if there is a column of this name.
+    pub(super) fn has(&self, column: &str) -> bool {
+        self.columns.contains_key(column)
+    }
+
+    /// Those of `columns` that are not there.
+    pub(super) fn missing(&self, columns: &[&str]) -> Vec<String> {
+        let missing = columns.iter().filter(|column| !self.has(column));
+        missing.map(|column| (*column).to_owned()).collect()
+    }
+
+    /// True if the last line has no end, as after a copy that broke off.
+    pub(super) fn is_open_ended(&self) -> bool {
+        self.bytes.last().is_some_and(|&byte| byte != b'\n')
+    }
+
+    /// Calls `each` with every line.
+    ///
+    /// # Errors
+    /// Of `each`; or if a line has too few or too many fields, or is not UTF-8.
+    pub(super) fn each(
+        &self,
+        mut each: impl FnMut(&Line<'_>) -> Result<(), SourceError>,
+    ) -> Result<(), SourceError> {
+        let mut reader = ReaderBuilder::new()
+            .flexible(true)
+            .from_reader(self.bytes.as_slice());
+        let mut record = StringRecord::new();
+        loop {
+            let more = reader.read_record(&mut record);
+            let line = record.position().map_or(0, csv::Position::line);
+            match more {
+                Ok(false) => return Ok(()),
+                Ok(true) => {}
+                Err(error) => return Err(self.at(line, &format!("can't be read: {error}"))),
+            }
+            if record.len() != self.header.len() {
+                let reason = format!(
+                    "{} fields where the header has {}; the file was cut off or edited here",
+                    record.len(),
+                    self.header.len()
+                );
+                return Err(self.at(line, &reason));
+            }
+            each(&Line {
+                table: self,
+                record: &record,
+                number: line,
+            })?;
+        }
+    }
+
+    fn at(&self, line: u64, reason: &str) -> SourceError {
+        SourceError::Line {
+            path: self.path.clone(),
+            line,
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+/// One line.
+pub(super) struct Line<'t> {
+    table: &'t Table,
+    record: &'t StringRecord,
+    /// Its number in the file, from 1.
+    pub(super) number: u64,
+}
+
+impl Line<'_> {
+    /// The text of a field; empty where there is no such column.
+    pub(super) fn text(&self, column: &str) -> &str {
+        let index = self.table.columns.get(column);
+        index
+            .and_then(|&index| self.record.get(index))
+            .map_or("", str::trim)
+    }
+
+    /// An error about a field.
+    pub(super) fn refuse(&self, column: &str, expected: &str) -> SourceError {
+        SourceError::Field {
+            path: self.table.path.clone(),
+            line: self.number,
+            column: column.to_owned(),
+            found: self.text(column).to_owned(),
+            expected: expected.to_owned(),
+        }
+    }
+
+    /// A real number, or none where the field is empty or `nan`.
+    pub(super) fn number(&self, column: &str) -> Result<Option<f64>, SourceError> {
+        let text = self.text(column);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        match text.parse::<f64>() {
+            Ok(value) if value.is_nan() => Ok(None),
+            Ok(value) => Ok(Some(value)),
+            Err(_) => Err(self.refuse(column, "a number")),
+        }
+    }
+
+    /// A finite number that is not negative, or none where the field is empty or `nan`.
+    pub(super) fn amount(&self, column: &str) -> Result<Option<f64>, SourceError> {
+        match self.number(column)? {
+            Some(value) if !(value.is_finite() && value >= 0.0) => {
+                Err(self.refuse(column, "a number that is finite and not negative"))
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// A whole number, or none where the field is empty.
+    pub(super) fn count<N: std::str::FromStr>(
+        &self,
+        column: &str,
+    ) -> Result<Option<N>, SourceError> {
+        let text = self.text(column);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let parsed = text.parse().map(Some);
+        parsed.map_err(|_| self.refuse(column, "a whole number"))
+    }
+
+    /// What is written with words, or none where the field is empty.
+    pub(super) fn word<W: DeserializeOwned>(
+        &self,
+        column: &str,
+        expected: &str,
+    ) -> Result<Option<W>, SourceError> {
+        let text = self.text(column);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let found = parse_word(text).map(Some);
+        found.ok_or_else(|| self.refuse(column, expected))
+    }
+}
+
+/// The value that files spell as this word.
+pub(super) fn parse_word<'w, W: Deserialize<'w>>(word: &'w str) -> Option<W> {
+    let text: StrDeserializer<'w, Refused> = word.into_deserializer();
+    W::deserialize(text).ok()
+}
