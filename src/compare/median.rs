@@ -84,8 +84,8 @@ fn binomial_below(count: usize, rank: usize) -> f64 {
 }
 
 /// The factor by which the median's variance is larger than that of independent samples: the long-run
-/// variance of whether a sample lies above the median (Newey and West, 1987, with Bartlett's weights),
-/// and never less than one.
+/// variance of whether a sample lies above the median (Newey and West, 1987, with Bartlett's weights
+/// over sqrt(n) lags), and never less than one.
 fn memory(samples: &[f64], median: f64) -> f64 {
     let mut signs: Vec<f64> = samples
         .iter()
@@ -102,8 +102,7 @@ fn memory(samples: &[f64], median: f64) -> f64 {
     if variance == 0.0 {
         return 1.0;
     }
-    let lags = (4.0 * (count / 100.0).powf(2.0 / 9.0)) as usize;
-    let lags = lags.clamp(1, samples.len() - 1);
+    let lags = (count.sqrt() as usize).clamp(1, samples.len() - 1);
     let weighted = |lag: usize| (1.0 - lag as f64 / (lags + 1) as f64) * product(lag) / variance;
     (1.0 + 2.0 * (1..=lags).map(weighted).sum::<f64>()).max(1.0)
 }
