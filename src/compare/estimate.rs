@@ -16,9 +16,25 @@ use super::median::{Centre, Error};
 use super::signed_rank::{LEAST_PAIRS, SignedRank};
 use super::spread::Spread;
 use super::student;
+use super::verdict::Correction;
 
 /// Intervals cover with this probability.
 pub const CONFIDENCE: f64 = 0.95;
+
+/// With fewer pairs, Student's t is used.
+pub(super) const LEAST_SIGNED: usize = LEAST_PAIRS;
+
+/// The least number of pairs whose signed ranks can be significant at one of `points` points.
+pub(super) fn pairs_needed(points: usize, correction: Correction) -> usize {
+    let tests = match correction {
+        Correction::None => 1.0,
+        // At best a single point differs, which has to bear the whole correction with both.
+        Correction::Holm | Correction::Bh => points.max(1) as f64,
+    };
+    // All of n pairs have one sign with probability 2 / 2^n.
+    let needed = (2.0 * tests / (1.0 - CONFIDENCE)).log2().ceil();
+    (needed as usize).max(LEAST_PAIRS)
+}
 
 /// How the runs of two sides were made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -71,9 +87,8 @@ impl Estimate {
         sides: [&[Option<Centre>]; 2],
         spread: &Spread,
     ) -> Option<Self> {
-        let present = |side: &[Option<Centre>]| -> Vec<Centre> {
-            side.iter().copied().flatten().collect()
-        };
+        let present =
+            |side: &[Option<Centre>]| -> Vec<Centre> { side.iter().copied().flatten().collect() };
         let [before, after] = sides.map(present);
         if let Design::Pairs(pairs) = design {
             let both = |pair: &[usize; 2]| {
@@ -157,7 +172,11 @@ fn apart(before: &[Centre], after: &[Centre], spread: &Spread) -> Option<Estimat
         freedom: floor.freedom,
     };
     let reach = |error: &Error| error.size * student::critical(CONFIDENCE, error.freedom);
-    let error = if reach(&floor) > reach(&own) { floor } else { own };
+    let error = if reach(&floor) > reach(&own) {
+        floor
+    } else {
+        own
+    };
     Estimate::by_t(moments[1].0 - moments[0].0, error, Method::Welch, runs)
 }
 
@@ -167,9 +186,13 @@ fn single(before: &[Centre], after: &[Centre], spread: &Spread) -> Option<Estima
     let floor = spread.level(1);
     let own = [before.first()?.error?, after.first()?.error?];
     let parts = [own[0], own[1]].map(|error| (error.size.powi(2), error.freedom));
-    let parts = parts.into_iter().chain([(floor.scale.powi(2), floor.freedom)]);
+    let parts = parts
+        .into_iter()
+        .chain([(floor.scale.powi(2), floor.freedom)]);
     let square: f64 = parts.clone().map(|(square, _)| square).sum();
-    let terms: f64 = parts.map(|(square, freedom)| square.powi(2) / freedom).sum();
+    let terms: f64 = parts
+        .map(|(square, freedom)| square.powi(2) / freedom)
+        .sum();
     let error = Error {
         size: square.sqrt(),
         freedom: match terms {

@@ -67,7 +67,9 @@ fn share_of(text: &str, share: &str) -> Result<f64, String> {
     let is_plain = number.chars().all(|c| c.is_ascii_digit() || c == '.');
     match number.parse::<f64>() {
         Ok(percent) if is_plain => Ok(percent / 100.0),
-        _ => Err(format!("`{text}`: `{number}` is no number of percent; {FORMS}")),
+        _ => Err(format!(
+            "`{text}`: `{number}` is no number of percent; {FORMS}"
+        )),
     }
 }
 
@@ -78,7 +80,9 @@ impl FailOn {
     /// A sentence that says what to do.
     pub fn check(&self, margin: f64) -> Result<(), String> {
         match self.condition {
-            Condition::Slower(share) | Condition::Faster(share) if share > 0.0 && share < margin => {
+            Condition::Slower(share) | Condition::Faster(share)
+                if share > 0.0 && share < margin =>
+            {
                 Err(format!(
                     "`{}` is within the margin of {} % in which nothing counts as a difference; lower \
                      --margin, or raise it",
@@ -106,7 +110,9 @@ impl FailOn {
             Condition::Faster(share) => beyond(Verdict::Faster, share),
             Condition::Status => points.filter(|point| point.is_worse()).count(),
             Condition::Missing => comparison.only[0].len(),
-            Condition::Digest => points.filter(|point| point.digests == Digests::Changed).count(),
+            Condition::Digest => points
+                .filter(|point| point.digests == Digests::Changed)
+                .count(),
         }
     }
 }
@@ -146,7 +152,10 @@ mod tests {
             ("Slower", "is no condition"),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(error.contains(part) && error.contains("write `slower`"), "{text}: {error}");
+            assert!(
+                error.contains(part) && error.contains("write `slower`"),
+                "{text}: {error}"
+            );
         }
         let inside: FailOn = "slower > 0.5%".parse().unwrap();
         assert!(inside.check(0.01).unwrap_err().contains("--margin"));

@@ -48,6 +48,33 @@ impl Centre {
     }
 }
 
+impl Centre {
+    /// The mean of several points of one run, whose samples are independent of each other.
+    pub(super) fn mean(centres: &[Centre]) -> Option<Self> {
+        if centres.is_empty() {
+            return None;
+        }
+        let count = centres.len() as f64;
+        let errors: Option<Vec<Error>> = centres.iter().map(|centre| centre.error).collect();
+        let error = errors.map(|errors| {
+            let square: f64 = errors.iter().map(|error| error.size.powi(2)).sum();
+            let terms = errors
+                .iter()
+                .map(|error| error.size.powi(4) / error.freedom);
+            let freedom = match terms.sum::<f64>() {
+                0.0 => count,
+                sum => square.powi(2) / sum,
+            };
+            let size = square.sqrt() / count;
+            Error { size, freedom }
+        });
+        Some(Centre {
+            log: centres.iter().map(|centre| centre.log).sum::<f64>() / count,
+            error,
+        })
+    }
+}
+
 fn is_time(time: &f64) -> bool {
     time.is_finite() && *time > 0.0
 }
@@ -153,7 +180,9 @@ mod tests {
             let (one, other) = (side(), side());
             let errors = [one.error.unwrap(), other.error.unwrap()];
             let square: f64 = errors.iter().map(|error| error.size.powi(2)).sum();
-            let terms = errors.iter().map(|error| error.size.powi(4) / error.freedom);
+            let terms = errors
+                .iter()
+                .map(|error| error.size.powi(4) / error.freedom);
             let freedom = square.powi(2) / terms.sum::<f64>();
             (one.log - other.log).abs() <= critical(0.95, freedom) * square.sqrt()
         });
@@ -181,7 +210,9 @@ mod tests {
             100.0 * (0.01 * last).exp()
         });
         assert!(remembering > 0.9, "{remembering}");
-        let slow: Vec<f64> = (0..40).map(|index| 100.0 + f64::from(index / 10 % 2)).collect();
+        let slow: Vec<f64> = (0..40)
+            .map(|index| 100.0 + f64::from(index / 10 % 2))
+            .collect();
         let quick: Vec<f64> = (0..40).map(|index| 100.0 + f64::from(index % 2)).collect();
         assert!(memory(&slow, 100.5) > 3.0);
         assert_eq!(memory(&quick, 100.5), 1.0);
@@ -192,18 +223,41 @@ mod tests {
         let mut random = Random::new(3);
         let samples: Vec<f64> = (0..50).map(|_| 100.0 + random.normal()).collect();
         let times = Times::from(Summary::of(&samples).unwrap());
-        let of = |times: &Times, samples: &[f64]| Centre::of(times, samples).unwrap().error.unwrap().size;
+        let of = |times: &Times, samples: &[f64]| {
+            Centre::of(times, samples).unwrap().error.unwrap().size
+        };
         let own = of(&times, &samples);
         let kept = of(&times, &[]);
-        let quartiles = of(&Times { ci_low: None, ..times }, &[]);
+        let quartiles = of(
+            &Times {
+                ci_low: None,
+                ..times
+            },
+            &[],
+        );
         for other in [kept, quartiles] {
             assert!((other / own).ln().abs() < 0.5, "{own} {other}");
         }
-        let bare = Times { n: Some(1), ..Times { median: 5.0, ..Times::default() } };
+        let bare = Times {
+            n: Some(1),
+            ..Times {
+                median: 5.0,
+                ..Times::default()
+            }
+        };
         assert_eq!(Centre::of(&bare, &[]).unwrap().error, None);
         assert_eq!(Centre::of(&bare, &[5.0]).unwrap().error, None);
         for median in [f64::NAN, 0.0, -1.0, f64::INFINITY] {
-            assert_eq!(Centre::of(&Times { median, ..Times::default() }, &[]), None);
+            assert_eq!(
+                Centre::of(
+                    &Times {
+                        median,
+                        ..Times::default()
+                    },
+                    &[]
+                ),
+                None
+            );
         }
     }
 

@@ -1,12 +1,492 @@
-//! Comparing two recorded sides, point by point.
+//! Comparing two recorded sides, point by point: what changed around them, which points are slower or
+//! faster or the same, and whether that is shown.
 //!
-//! [`median`] says where one run's samples lie, [`spread`] how far apart runs of one program are on a
-//! machine, [`estimate`] what follows for a ratio.
+//! [`pairing`] finds rows of the same point, [`median`] says where one run's samples lie, [`spread`] how
+//! far apart runs of one program are on a machine, [`estimate`] what follows for a ratio, [`verdict`]
+//! what is said of it, [`changes`] what else is different, [`fail_on`] what ends with an exit code;
+//! [`render`] makes text of it. [`aa`] holds the method against runs of one program.
+//!
+//! Architecture invariant: like [`crate::report`], this module reads files alone.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::report::entry::Entry;
+use crate::report::source::Source;
+use crate::status::Status;
+
+pub mod verdict;
 pub mod estimate;
 pub mod spread;
+pub mod pairing;
+pub mod changes;
+pub mod fail_on;
+pub mod render;
+pub mod aa;
 mod median;
 mod signed_rank;
 mod student;
 #[cfg(test)]
 mod testing;
+
+use changes::Change;
+use estimate::{Design, Estimate};
+use median::Centre;
+use pairing::{PairedBy, Pairs, Rows};
+use spread::Spread;
+use verdict::{Rule, Verdict};
+
+/// How to compare.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// When a difference counts.
+    pub rule: Rule,
+    /// Whether runs count as made in pairs.
+    pub pairs: Pairs,
+    /// How far apart runs of one program lie on these machines.
+    pub spread: Spread,
+    /// Axes to make groups by, each in turn: `backend`, `T`.
+    pub by: Vec<String>,
+}
+
+/// What became of a point's outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Digests {
+    /// The same bits in all runs that say.
+    Identical,
+    /// Other bits in B than in A.
+    Changed,
+    /// Several in the runs of one side, some of them on both.
+    Vary,
+    /// One side does not say.
+    Unknown,
+}
+
+/// One point on both sides.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Its identity in full, where rows have one.
+    pub id: Option<String>,
+    /// What tells it from the other points, in words.
+    pub label: String,
+    /// All its axes.
+    pub axes: BTreeMap<String, String>,
+    /// Geometric mean of the runs' medians in nanoseconds, for A and B.
+    pub median_ns: [Option<f64>; 2],
+    /// How many runs of A and B ended in each status.
+    pub statuses: [BTreeMap<Status, usize>; 2],
+    /// Why the first run that failed did, for A and B.
+    pub reasons: [Option<Arc<str>>; 2],
+    /// The ratio of B to A, where both were measured.
+    pub estimate: Option<Estimate>,
+    /// The estimate's probability, corrected for all comparisons of this kind.
+    pub p: Option<f64>,
+    /// What is said of it.
+    pub verdict: Option<Verdict>,
+    /// What became of its outputs.
+    pub digests: Digests,
+}
+
+impl Point {
+    /// True if statuses are not those of the other side, in kind.
+    pub fn has_other_status(&self) -> bool {
+        let kinds = |side: &BTreeMap<Status, usize>| side.keys().copied().collect::<Vec<_>>();
+        kinds(&self.statuses[0]) != kinds(&self.statuses[1])
+    }
+
+    /// True if a larger part of B's runs failed than of A's, or a smaller part is `ok`.
+    pub fn is_worse(&self) -> bool {
+        let share = |side: &BTreeMap<Status, usize>, is: fn(Status) -> bool| {
+            let all: usize = side.values().sum();
+            let those = side.iter().filter(|(status, _)| is(**status));
+            those.map(|(_, count)| *count).sum::<usize>() as f64 / all.max(1) as f64
+        };
+        let [a, b] = [&self.statuses[0], &self.statuses[1]];
+        let failed = |status: Status| !status.is_fine();
+        let ok = |status: Status| status == Status::Ok;
+        share(b, failed) > share(a, failed) || share(b, ok) < share(a, ok)
+    }
+}
+
+/// Points with one value of an axis, together: the geometric mean of their ratios.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// The axis; none for all points.
+    pub axis: Option<String>,
+    /// Its value.
+    pub value: String,
+    /// Points in it.
+    pub points: usize,
+    /// The geometric mean of the ratios of B to A.
+    pub estimate: Estimate,
+    /// The estimate's probability, corrected for all groups.
+    pub p: f64,
+    /// What is said of it.
+    pub verdict: Verdict,
+}
+
+/// One side, in brief.
+#[derive(Clone, Debug, Serialize)]
+pub struct SideOutline {
+    /// The runs' folders or files.
+    pub origins: Vec<String>,
+    /// Runs' identities, each once.
+    pub runs: Vec<String>,
+    /// The machines' names, each once.
+    pub machines: Vec<String>,
+}
+
+/// Two sides held against each other: ratios are times of B over times of A.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// A and B.
+    pub sides: [SideOutline; 2],
+    /// How their runs were made.
+    pub design: Design,
+    /// What rows were paired by.
+    pub paired_by: PairedBy,
+    /// When a difference counts.
+    pub rule: Rule,
+    /// What was counted on where runs do not show it.
+    pub spread: Spread,
+    /// What else is different.
+    pub changes: Vec<Change>,
+    /// What to know before believing it.
+    pub warnings: Vec<String>,
+    /// Points that both sides have, in the order of A.
+    pub points: Vec<Point>,
+    /// Labels of points that only A or only B has.
+    pub only: [Vec<String>; 2],
+    /// All points together, then each axis that was asked for.
+    pub groups: Vec<Group>,
+}
+
+impl Comparison {
+    /// How many points have a verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        let is_it = |point: &&Point| point.verdict == Some(verdict);
+        self.points.iter().filter(is_it).count()
+    }
+}
+
+/// Compares B with A.
+///
+/// # Errors
+/// A sentence: rows that can't be paired, sides that share no point, or an axis that none has.
+pub fn compare(sides: [&[Source]; 2], settings: &Settings) -> Result<Comparison, String> {
+    for (name, sources) in [("A", sides[0]), ("B", sides[1])] {
+        if sources.iter().all(|source| source.entries.is_empty()) {
+            return Err(format!("{name} has no rows: there is nothing to compare"));
+        }
+    }
+    let design = pairing::design(sides, settings.pairs)?;
+    let (paired_by, rows) = pairing::pair(sides)?;
+    let names = pairing::telling_axes(&rows);
+    let label = |rows: &Rows<'_>| {
+        rows.any()
+            .map_or_else(String::new, |entry| label(entry, &names))
+    };
+    let only = [0, 1].map(|side| {
+        let lonely = rows.iter().filter(|rows| !rows.has(1 - side));
+        lonely.map(label).collect::<Vec<String>>()
+    });
+    let both: Vec<&Rows<'_>> = rows
+        .iter()
+        .filter(|rows| rows.has(0) && rows.has(1))
+        .collect();
+    if both.is_empty() {
+        return Err(
+            "A and B have no point in common; `sweeper show` lists what a run has".to_owned(),
+        );
+    }
+    let centres: Vec<[Vec<Option<Centre>>; 2]> = both.iter().map(|rows| centres(rows)).collect();
+    let mut points: Vec<Point> = both
+        .iter()
+        .zip(&centres)
+        .map(|(rows, centres)| {
+            let estimate = Estimate::of(&design, [&centres[0], &centres[1]], &settings.spread);
+            point(rows, label(rows), centres, estimate)
+        })
+        .collect();
+    give_verdicts(&mut points, settings.rule);
+    let groups = groups(&both, &centres, &points, &design, settings)?;
+    let (changes, mut warnings) = changes::changes(sides);
+    warnings.extend(warnings_about(sides, &design, &points, settings));
+    Ok(Comparison {
+        sides: sides.map(outline),
+        design,
+        paired_by,
+        rule: settings.rule,
+        spread: settings.spread.clone(),
+        changes,
+        warnings,
+        points,
+        only,
+        groups,
+    })
+}
+
+fn label(entry: &Entry, names: &[String]) -> String {
+    let word = |name: &String| {
+        let value = entry.axis(name)?;
+        Some(match name.as_str() {
+            "workload" | "backend" | "phase" | "dtype" => value.to_string(),
+            _ => format!("{name}={value}"),
+        })
+    };
+    names.iter().filter_map(word).collect::<Vec<_>>().join(" ")
+}
+
+fn centres(rows: &Rows<'_>) -> [Vec<Option<Centre>>; 2] {
+    let centre = |entry: &Option<&Entry>| {
+        let entry = entry.filter(|entry| entry.is_ok())?;
+        Centre::of(entry.times.as_ref()?, &entry.samples_ns)
+    };
+    [0, 1].map(|side| rows.sides[side].iter().map(centre).collect())
+}
+
+fn point(
+    rows: &Rows<'_>,
+    label: String,
+    centres: &[Vec<Option<Centre>>; 2],
+    estimate: Option<Estimate>,
+) -> Point {
+    let entry = rows.any();
+    let axes = entry.map_or_else(BTreeMap::new, all_axes);
+    let median_ns = [0, 1].map(|side| {
+        let logs: Vec<f64> = centres[side]
+            .iter()
+            .flatten()
+            .map(|centre| centre.log)
+            .collect();
+        let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+        (!logs.is_empty()).then(|| mean.exp())
+    });
+    let present = |side: usize| rows.sides[side].iter().flatten();
+    let statuses = [0, 1].map(|side| {
+        let mut counts = BTreeMap::new();
+        present(side).for_each(|entry| *counts.entry(entry.status).or_insert(0) += 1);
+        counts
+    });
+    let reasons = [0, 1].map(|side| {
+        let mut failed = present(side).filter(|entry| entry.status != Status::Ok);
+        failed.next().and_then(|entry| entry.reason.clone())
+    });
+    Point {
+        id: entry
+            .and_then(|entry| entry.point)
+            .map(|point| point.0.hex()),
+        label,
+        axes,
+        median_ns,
+        statuses,
+        reasons,
+        estimate,
+        p: None,
+        verdict: None,
+        digests: digests(rows),
+    }
+}
+
+fn all_axes(entry: &Entry) -> BTreeMap<String, String> {
+    let named = entry.parameters.keys().chain(entry.values.keys());
+    let names = named
+        .map(|name| &**name)
+        .chain(crate::report::entry::DIMENSIONS);
+    names
+        .filter(|name| *name != "device_name")
+        .filter_map(|name| Some((name.to_owned(), entry.axis(name)?.to_string())))
+        .collect()
+}
+
+fn digests(rows: &Rows<'_>) -> Digests {
+    let of = |side: usize| -> BTreeSet<&str> {
+        let entries = rows.sides[side].iter().flatten();
+        entries
+            .filter(|entry| entry.is_ok())
+            .filter_map(|entry| entry.program.as_ref()?.output_digest.as_deref())
+            .collect()
+    };
+    let [a, b] = [of(0), of(1)];
+    match () {
+        () if a.is_empty() || b.is_empty() => Digests::Unknown,
+        () if a.is_disjoint(&b) => Digests::Changed,
+        () if a.len() == 1 && b.len() == 1 => Digests::Identical,
+        () => Digests::Vary,
+    }
+}
+
+fn give_verdicts(points: &mut [Point], rule: Rule) {
+    let estimates = points.iter().filter_map(|point| point.estimate);
+    let p: Vec<f64> = estimates.map(|estimate| estimate.p).collect();
+    let mut adjusted = rule.correction.adjust(&p).into_iter();
+    for point in points {
+        if let Some(estimate) = &point.estimate {
+            point.p = adjusted.next();
+            point.verdict = point.p.map(|p| rule.verdict(estimate, p));
+        }
+    }
+}
+
+/// Geometric means of all points, and of those with each value of each axis that is asked for. A group
+/// has those of its points that were measured in every run: each run then counts as one measurement of
+/// the group, because its points share its fate.
+fn groups(
+    rows: &[&Rows<'_>],
+    centres: &[[Vec<Option<Centre>>; 2]],
+    points: &[Point],
+    design: &Design,
+    settings: &Settings,
+) -> Result<Vec<Group>, String> {
+    let is_whole = |index: &usize| {
+        let present = centres[*index].iter().flatten().all(Option::is_some);
+        present && points[*index].estimate.is_some()
+    };
+    let whole: Vec<usize> = (0..rows.len()).filter(is_whole).collect();
+    let mut members: Vec<(Option<String>, String, Vec<usize>)> = Vec::new();
+    if whole.len() > 1 {
+        members.push((None, "all points".to_owned(), whole.clone()));
+    }
+    for axis in &settings.by {
+        if !points.iter().any(|point| point.axes.contains_key(axis)) {
+            return Err(no_axis(axis, points));
+        }
+        let start = members.len();
+        for &index in &whole {
+            let Some(value) = points[index].axes.get(axis) else {
+                continue;
+            };
+            let held = members[start..].iter_mut().find(|group| group.1 == *value);
+            match held {
+                Some(group) => group.2.push(index),
+                None => members.push((Some(axis.clone()), value.clone(), vec![index])),
+            }
+        }
+    }
+    let estimated = members.into_iter().filter_map(|(axis, value, members)| {
+        let means = [0, 1].map(|side| means(centres, &members, side));
+        let estimate = Estimate::of(design, [&means[0], &means[1]], &settings.spread)?;
+        Some((axis, value, members.len(), estimate))
+    });
+    let estimated: Vec<_> = estimated.collect();
+    let p: Vec<f64> = estimated.iter().map(|(.., estimate)| estimate.p).collect();
+    let adjusted = settings.rule.correction.adjust(&p);
+    let group = |((axis, value, points, estimate), p): ((_, _, _, Estimate), f64)| Group {
+        axis,
+        value,
+        points,
+        estimate,
+        p,
+        verdict: settings.rule.verdict(&estimate, p),
+    };
+    Ok(estimated.into_iter().zip(adjusted).map(group).collect())
+}
+
+fn no_axis(axis: &str, points: &[Point]) -> String {
+    let names: BTreeSet<&str> = points
+        .iter()
+        .flat_map(|point| point.axes.keys().map(String::as_str))
+        .collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    format!(
+        "--by {axis}: no point has that axis; there are {}",
+        names.join(", ")
+    )
+}
+
+/// For each run the mean of the members' centres.
+fn means(
+    centres: &[[Vec<Option<Centre>>; 2]],
+    members: &[usize],
+    side: usize,
+) -> Vec<Option<Centre>> {
+    let runs = members
+        .first()
+        .map_or(0, |&index| centres[index][side].len());
+    (0..runs)
+        .map(|run| {
+            let of_run: Option<Vec<Centre>> = members
+                .iter()
+                .map(|&index| centres[index][side][run])
+                .collect();
+            Centre::mean(&of_run?)
+        })
+        .collect()
+}
+
+fn outline(sources: &[Source]) -> SideOutline {
+    let once = |values: BTreeSet<String>| values.into_iter().collect();
+    let identities = sources
+        .iter()
+        .filter_map(|source| source.environment.as_ref());
+    SideOutline {
+        origins: sources
+            .iter()
+            .map(|source| source.origin.display().to_string())
+            .collect(),
+        runs: once(
+            identities
+                .map(|held| held.identity.run.to_string())
+                .collect(),
+        ),
+        machines: once(sources.iter().map(machine).collect()),
+    }
+}
+
+/// The machine of a source: its devices, or what its label says.
+fn machine(source: &Source) -> String {
+    let Some(environment) = &source.environment else {
+        return source.label.clone();
+    };
+    let devices = environment.identity.devices.iter();
+    let names: BTreeSet<&str> = devices.map(|device| device.name.as_str()).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// What to know of the sides and of how they were made.
+fn warnings_about(
+    sides: [&[Source]; 2],
+    design: &Design,
+    points: &[Point],
+    settings: &Settings,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for source in sides.iter().copied().flatten() {
+        let origin = source.origin.display();
+        warnings.extend(
+            source
+                .warnings
+                .iter()
+                .map(|warning| format!("{origin}: {warning}")),
+        );
+    }
+    let own: BTreeSet<&std::path::Path> = sides[0].iter().map(|source| &*source.origin).collect();
+    for source in sides[1] {
+        if own.contains(&*source.origin) {
+            let origin = source.origin.display();
+            warnings.push(format!("{origin} is on both sides"));
+        }
+    }
+    let compared = points
+        .iter()
+        .filter(|point| point.estimate.is_some())
+        .count();
+    if let Design::Pairs(pairs) = design
+        && (estimate::LEAST_SIGNED..).contains(&pairs.len())
+    {
+        let needed = estimate::pairs_needed(compared, settings.rule.correction);
+        if pairs.len() < needed {
+            warnings.push(format!(
+                "{} pairs of runs cannot show a difference at one of {compared} points; {needed} can",
+                pairs.len()
+            ));
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests;

@@ -60,7 +60,10 @@ fn p_value(differences: &[f64]) -> f64 {
     sizes.sort_by(|one, other| one.0.total_cmp(&other.0));
     let ranks = doubled_ranks(&sizes);
     let signed = ranks.iter().zip(&sizes);
-    let sum: usize = signed.filter(|(_, (_, up))| *up).map(|(rank, _)| rank).sum();
+    let sum: usize = signed
+        .filter(|(_, (_, up))| *up)
+        .map(|(rank, _)| rank)
+        .sum();
     let distribution = distribution(&ranks);
     let below: f64 = distribution[..=sum].iter().sum();
     let above: f64 = distribution[sum..].iter().sum();
@@ -116,9 +119,21 @@ mod tests {
     /// Critical values of the one-sided 2.5 % test (Conover, 1999, table A12).
     #[test]
     fn tables_agree() {
-        for (count, expected) in [(6, 0), (7, 2), (8, 3), (10, 8), (15, 25), (20, 52), (30, 137)] {
+        for (count, expected) in [
+            (6, 0),
+            (7, 2),
+            (8, 3),
+            (10, 8),
+            (15, 25),
+            (20, 52),
+            (30, 137),
+        ] {
             let ranks: Vec<usize> = (1..=count).map(|rank| 2 * rank).collect();
-            assert_eq!(largest_sum_below(&distribution(&ranks), 0.025), Some(expected), "{count}");
+            assert_eq!(
+                largest_sum_below(&distribution(&ranks), 0.025),
+                Some(expected),
+                "{count}"
+            );
         }
         assert_eq!(SignedRank::of(&[1.0; LEAST_PAIRS - 1], 0.95), None);
     }

@@ -156,7 +156,9 @@ impl Level {
 /// `count` independent differences.
 fn reach(mut differences: Vec<f64>, count: usize) -> f64 {
     const NORMAL_90: f64 = 1.2816;
-    differences.iter_mut().for_each(|difference| *difference = difference.abs());
+    differences
+        .iter_mut()
+        .for_each(|difference| *difference = difference.abs());
     differences.sort_by(f64::total_cmp);
     let error = (CONFIDENCE * (1.0 - CONFIDENCE) / count as f64).sqrt();
     let rank = ((CONFIDENCE + NORMAL_90 * error) * differences.len() as f64).ceil() as usize;
@@ -219,7 +221,11 @@ impl Remembered {
         let bytes = fs::read(path(folder, device, threads)?).ok()?;
         let held: Remembered = serde_json::from_slice(&bytes).ok()?;
         let is_it = held.version == VERSION && held.device == *device && held.threads == threads;
-        let is_whole = held.spread.levels.first().is_some_and(|level| level.runs == 1);
+        let is_whole = held
+            .spread
+            .levels
+            .first()
+            .is_some_and(|level| level.runs == 1);
         let is_finite = |level: &Level| level.scale.is_finite() && level.freedom >= 1.0;
         (is_it && is_whole && held.spread.levels.iter().all(is_finite)).then_some(held)
     }
@@ -255,7 +261,10 @@ mod tests {
         let expected = |runs: usize| 0.01 * (2.0 / runs as f64).sqrt();
         for runs in [1, 4] {
             let level = spread.level(runs);
-            assert!((level.scale / expected(runs)).ln().abs() < 0.25, "{level:?}");
+            assert!(
+                (level.scale / expected(runs)).ln().abs() < 0.25,
+                "{level:?}"
+            );
         }
         let mut state = 0.0;
         let slow = vec![
@@ -267,7 +276,10 @@ mod tests {
                 .collect::<Vec<f64>>(),
         ];
         let spread = Spread::measured(&slow).unwrap();
-        assert!(spread.level(8).scale > 0.8 * spread.level(1).scale, "{spread:?}");
+        assert!(
+            spread.level(8).scale > 0.8 * spread.level(1).scale,
+            "{spread:?}"
+        );
         // In between, the smaller number counts; beyond, the largest.
         assert_eq!(spread.level(7), spread.level(4));
         assert_eq!(spread.level(1000).runs, 8);
@@ -277,7 +289,10 @@ mod tests {
     fn too_few_runs_say_nothing() {
         assert_eq!(Spread::measured(&[vec![0.0; 11]]), None);
         assert_eq!(Spread::measured(&[]), None);
-        assert_eq!(Spread::measured(&[vec![0.0; 12]]).unwrap().level(5).scale, 0.0);
+        assert_eq!(
+            Spread::measured(&[vec![0.0; 12]]).unwrap().level(5).scale,
+            0.0
+        );
     }
 
     #[test]
@@ -288,7 +303,10 @@ mod tests {
         let spread = Spread::measured(&[vec![0.5; 40]]).unwrap();
         let kept = Remembered::new(device.clone(), 1, 40, [10.0, 12.0], spread);
         let path = kept.write(folder.path()).unwrap();
-        assert_eq!(Remembered::read(folder.path(), &device, 1).as_ref(), Some(&kept));
+        assert_eq!(
+            Remembered::read(folder.path(), &device, 1).as_ref(),
+            Some(&kept)
+        );
         assert_eq!(Remembered::read(folder.path(), &device, 2), None);
         fs::write(path, "{}").unwrap();
         assert_eq!(Remembered::read(folder.path(), &device, 1), None);

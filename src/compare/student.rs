@@ -53,8 +53,12 @@ pub(super) fn fit(differences: &[f64]) -> (f64, f64) {
             - ln_gamma(freedom / 2.0)
             - 0.5 * (freedom * std::f64::consts::PI).ln()
             - scale.ln();
-        let density = |x: &f64| -(freedom + 1.0) / 2.0 * (x * x / (scale * scale) / freedom).ln_1p();
-        differences.iter().map(|x| constant + density(x)).sum::<f64>()
+        let density =
+            |x: &f64| -(freedom + 1.0) / 2.0 * (x * x / (scale * scale) / freedom).ln_1p();
+        differences
+            .iter()
+            .map(|x| constant + density(x))
+            .sum::<f64>()
     };
     if differences.iter().all(|&x| x == 0.0) {
         return (0.0, TAILS[TAILS.len() - 1]);
@@ -63,7 +67,9 @@ pub(super) fn fit(differences: &[f64]) -> (f64, f64) {
         let scale = scale_of(freedom);
         (likelihood(scale, freedom), scale, freedom)
     });
-    let best = fits.into_iter().max_by(|one, other| one.0.total_cmp(&other.0));
+    let best = fits
+        .into_iter()
+        .max_by(|one, other| one.0.total_cmp(&other.0));
     best.map_or((0.0, 2.0), |(_, scale, freedom)| (scale, freedom))
 }
 
@@ -75,8 +81,14 @@ mod tests {
     #[test]
     fn tables_agree() {
         for (freedom, expected) in [(1.0, 12.706), (2.0, 4.303), (4.0, 2.776), (30.0, 2.042)] {
-            assert!((critical(0.95, freedom) - expected).abs() < 1e-3, "{freedom}");
-            assert!((two_sided_p(expected, freedom) - 0.05).abs() < 1e-4, "{freedom}");
+            assert!(
+                (critical(0.95, freedom) - expected).abs() < 1e-3,
+                "{freedom}"
+            );
+            assert!(
+                (two_sided_p(expected, freedom) - 0.05).abs() < 1e-4,
+                "{freedom}"
+            );
         }
         assert!((normal_critical(0.95) - 1.959_964).abs() < 1e-5);
         assert_eq!(two_sided_p(f64::INFINITY, 3.0), 0.0);
@@ -95,9 +107,15 @@ mod tests {
     #[test]
     fn fits_find_what_was_put_in() {
         let (scale, freedom) = fit(&quantiles(3.0, 0.02));
-        assert!((scale / 0.02 - 1.0).abs() < 0.1 && (2.0..=4.0).contains(&freedom), "{scale} {freedom}");
+        assert!(
+            (scale / 0.02 - 1.0).abs() < 0.1 && (2.0..=4.0).contains(&freedom),
+            "{scale} {freedom}"
+        );
         let (scale, freedom) = fit(&quantiles(200.0, 0.5));
-        assert!((scale / 0.5 - 1.0).abs() < 0.05 && freedom >= 20.0, "{scale} {freedom}");
+        assert!(
+            (scale / 0.5 - 1.0).abs() < 0.05 && freedom >= 20.0,
+            "{scale} {freedom}"
+        );
         assert_eq!(fit(&[0.0, 0.0]).0, 0.0);
         assert_eq!(fit(&[]).0, 0.0);
     }

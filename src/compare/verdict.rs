@@ -147,7 +147,11 @@ mod tests {
             (0.001, 0.009, 0.017, 0.02, Verdict::Inconclusive),
             (-0.05, 0.0, 0.05, 1.0, Verdict::Inconclusive),
         ] {
-            assert_eq!(rule.verdict(&estimate(low, ratio, high), p), expected, "{ratio} {p}");
+            assert_eq!(
+                rule.verdict(&estimate(low, ratio, high), p),
+                expected,
+                "{ratio} {p}"
+            );
         }
     }
 
@@ -157,7 +161,10 @@ mod tests {
         let p = [0.01, 0.04, 0.03, 0.005];
         let close = |found: Vec<f64>, expected: [f64; 4]| {
             let pairs = found.iter().zip(expected);
-            assert!(pairs.clone().all(|(x, y)| (x - y).abs() < 1e-12), "{found:?}");
+            assert!(
+                pairs.clone().all(|(x, y)| (x - y).abs() < 1e-12),
+                "{found:?}"
+            );
         };
         close(Correction::Holm.adjust(&p), [0.03, 0.06, 0.06, 0.02]);
         close(Correction::Bh.adjust(&p), [0.02, 0.04, 0.04, 0.02]);

@@ -42,7 +42,11 @@ impl Machine {
         let step = (1.0 - self.memory.powi(2)).sqrt();
         self.state = self.memory * self.state + step * self.random.normal();
         // Now and then a neighbour gets in the way.
-        let hit = if self.random.uniform() < 0.05 { 0.2 } else { 0.0 };
+        let hit = if self.random.uniform() < 0.05 {
+            0.2
+        } else {
+            0.0
+        };
         centre(0.03 * self.state + self.own * self.random.normal() + hit)
     }
 
@@ -63,7 +67,11 @@ impl Machine {
                 }
             };
             let found = Estimate::of(design, [&before, &after], spread).unwrap();
-            assert_eq!(found.p <= 0.05, found.low > 0.0 || found.high < 0.0, "{found:?}");
+            assert_eq!(
+                found.p <= 0.05,
+                found.low > 0.0 || found.high < 0.0,
+                "{found:?}"
+            );
             rejected += usize::from(found.p <= 0.05);
         }
         rejected as f64 / TRIALS as f64
@@ -137,7 +145,12 @@ fn nothing_is_made_of_nothing() {
     });
     assert_eq!(of(&Design::Single, &[bare], &[bare]), None);
     // One whole pair of three is left: the machine's spread has to do.
-    let found = of(&pairs(3), &[centre(0.0), None, None], &[centre(0.1), None, None]).unwrap();
+    let found = of(
+        &pairs(3),
+        &[centre(0.0), None, None],
+        &[centre(0.1), None, None],
+    )
+    .unwrap();
     assert_eq!((found.method, found.runs), (Method::Spread, [1, 1]));
     // The scripted device repeats itself to the digit.
     let same = Estimate::of(&pairs(3), [&[centre(1.0); 3], &[centre(1.0); 3]], &spread).unwrap();
