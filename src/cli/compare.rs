@@ -15,7 +15,7 @@ use crate::compare::pairing::Pairs;
 use crate::compare::render::{data, markdown, terminal};
 use crate::compare::spread::{Remembered, Spread};
 use crate::compare::verdict::{Correction, Rule};
-use crate::compare::{Comparison, Settings, compare as compare_sides};
+use crate::compare::{CompareError, Comparison, Settings, compare as compare_sides};
 use crate::report::source::{self, Source};
 
 const EXAMPLES: &str = "\
@@ -74,7 +74,7 @@ pub struct CompareArgs {
 }
 
 /// `3%`, `3 %` or `0.5%`.
-fn share(text: &str) -> Result<f64, String> {
+pub(super) fn share(text: &str) -> Result<f64, String> {
     let number = text.trim().strip_suffix('%').map(str::trim);
     let percent = number.and_then(|number| number.parse::<f64>().ok());
     match percent {
@@ -98,23 +98,31 @@ pub fn compare(args: &CompareArgs, screen: &Screen) -> Exit {
             return Exit::Usage;
         }
     }
-    let compared = open(&named, &args.place.output_dir).and_then(|[a, b]| {
-        let settings = Settings {
-            rule: Rule {
-                margin: args.margin,
-                correction: args.correction,
-            },
-            pairs: args.pairs,
-            spread: args.spread.map_or_else(|| spread([&a, &b]), Spread::given),
-            by: args.by.clone(),
-        };
-        compare_sides([&a, &b], &settings)
-    });
-    let comparison = match compared {
-        Ok(comparison) => comparison,
+    let [a, b] = match open(&named, &args.place.output_dir) {
+        Ok(sides) => sides,
         Err(message) => {
             screen.error(&message);
             return Exit::Files;
+        }
+    };
+
+    let settings = Settings {
+        rule: Rule {
+            margin: args.margin,
+            correction: args.correction,
+        },
+        pairs: args.pairs,
+        spread: args.spread.map_or_else(|| spread([&a, &b]), Spread::given),
+        by: args.by.clone(),
+    };
+    let comparison = match compare_sides([&a, &b], &settings) {
+        Ok(comparison) => comparison,
+        Err(error) => {
+            screen.error(&error.to_string());
+            return match error {
+                CompareError::Settings(_) => Exit::Usage,
+                CompareError::Rows(_) => Exit::Files,
+            };
         }
     };
     show(args, &comparison, screen)

@@ -19,6 +19,7 @@ pub mod runs;
 pub mod compare;
 pub mod cache;
 pub mod devices;
+pub mod aa;
 pub mod workloads;
 pub mod starter;
 pub mod worker;

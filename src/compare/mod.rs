@@ -172,22 +172,34 @@ impl Comparison {
     }
 }
 
+/// Why two sides can't be compared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompareError {
+    /// They can, but not in the way that was asked for.
+    #[error("{0}")]
+    Settings(String),
+    /// Their rows have nothing to say about each other.
+    #[error("{0}")]
+    Rows(String),
+}
+
 /// Compares B with A.
 ///
 /// # Errors
-/// A sentence: rows that can't be paired, sides that share no point, or an axis that none has.
-pub fn compare(sides: [&[Source]; 2], settings: &Settings) -> Result<Comparison, String> {
+/// Rows that can't be paired, sides that share no point, or an axis that none has.
+pub fn compare(sides: [&[Source]; 2], settings: &Settings) -> Result<Comparison, CompareError> {
     for (name, sources) in [("A", sides[0]), ("B", sides[1])] {
         if sources.iter().all(|source| source.entries.is_empty()) {
-            return Err(format!("{name} has no rows: there is nothing to compare"));
+            let message = format!("{name} has no rows: there is nothing to compare");
+            return Err(CompareError::Rows(message));
         }
     }
-    let design = pairing::design(sides, settings.pairs)?;
-    let (paired_by, rows) = pairing::pair(sides)?;
+    let design = pairing::design(sides, settings.pairs).map_err(CompareError::Settings)?;
+    let (paired_by, rows) = pairing::pair(sides).map_err(CompareError::Rows)?;
     let names = pairing::telling_axes(&rows);
     let label = |rows: &Rows<'_>| {
-        rows.any()
-            .map_or_else(String::new, |entry| label(entry, &names))
+        let entry = rows.any();
+        entry.map_or_else(String::new, |entry| label(entry, &names))
     };
     let only = [0, 1].map(|side| {
         let lonely = rows.iter().filter(|rows| !rows.has(1 - side));
@@ -198,9 +210,8 @@ pub fn compare(sides: [&[Source]; 2], settings: &Settings) -> Result<Comparison,
         .filter(|rows| rows.has(0) && rows.has(1))
         .collect();
     if both.is_empty() {
-        return Err(
-            "A and B have no point in common; `sweeper show` lists what a run has".to_owned(),
-        );
+        let message = "A and B have no point in common; `sweeper show` lists what a run has";
+        return Err(CompareError::Rows(message.to_owned()));
     }
     let centres: Vec<[Vec<Option<Centre>>; 2]> = both.iter().map(|rows| centres(rows)).collect();
     let mut points: Vec<Point> = both
@@ -212,7 +223,7 @@ pub fn compare(sides: [&[Source]; 2], settings: &Settings) -> Result<Comparison,
         })
         .collect();
     give_verdicts(&mut points, settings.rule);
-    let groups = groups(&both, &centres, &points, &design, settings)?;
+    let groups = groups(&centres, &points, &design, settings).map_err(CompareError::Settings)?;
     let (changes, mut warnings) = changes::changes(sides);
     warnings.extend(warnings_about(sides, &design, &points, settings));
     Ok(Comparison {
@@ -229,7 +240,7 @@ pub fn compare(sides: [&[Source]; 2], settings: &Settings) -> Result<Comparison,
     })
 }
 
-fn label(entry: &Entry, names: &[String]) -> String {
+fn label(entry: &Entry, names: &pairing::TellingAxes) -> String {
     let word = |name: &String| {
         let value = entry.axis(name)?;
         Some(match name.as_str() {
@@ -237,7 +248,8 @@ fn label(entry: &Entry, names: &[String]) -> String {
             _ => format!("{name}={value}"),
         })
     };
-    names.iter().filter_map(word).collect::<Vec<_>>().join(" ")
+    let names = names.get(&*entry.workload).into_iter().flatten();
+    names.filter_map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn centres(rows: &Rows<'_>) -> [Vec<Option<Centre>>; 2] {
@@ -335,7 +347,6 @@ fn give_verdicts(points: &mut [Point], rule: Rule) {
 /// has those of its points that were measured in every run: each run then counts as one measurement of
 /// the group, because its points share its fate.
 fn groups(
-    rows: &[&Rows<'_>],
     centres: &[[Vec<Option<Centre>>; 2]],
     points: &[Point],
     design: &Design,
@@ -345,7 +356,7 @@ fn groups(
         let present = centres[*index].iter().flatten().all(Option::is_some);
         present && points[*index].estimate.is_some()
     };
-    let whole: Vec<usize> = (0..rows.len()).filter(is_whole).collect();
+    let whole: Vec<usize> = (0..points.len()).filter(is_whole).collect();
     let mut members: Vec<(Option<String>, String, Vec<usize>)> = Vec::new();
     if whole.len() > 1 {
         members.push((None, "all points".to_owned(), whole.clone()));

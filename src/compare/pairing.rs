@@ -1,6 +1,7 @@
 //! Which rows of two sides are about the same point, and which runs were made next to each other.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -159,31 +160,38 @@ fn key(entry: &Entry, by: &PairedBy) -> String {
     }
 }
 
-/// What tells points apart, in the order of labels: parameters, then how they were measured.
-pub(super) fn telling_axes(rows: &[Rows<'_>]) -> Vec<String> {
-    let mut values: BTreeMap<String, BTreeSet<Option<String>>> = BTreeMap::new();
-    let dimensions = || ALWAYS.into_iter().chain(CONDITIONS);
-    let entries: Vec<&Entry> = rows.iter().filter_map(Rows::any).collect();
-    let parameters: BTreeSet<&str> = entries
-        .iter()
-        .flat_map(|entry| entry.parameters.keys().map(|name| &**name))
-        .collect();
-    for entry in &entries {
-        for name in parameters.iter().copied().chain(dimensions()) {
-            let seen = values.entry(name.to_owned()).or_default();
-            if seen.len() < 2 {
-                seen.insert(text(entry, name));
-            }
-        }
+/// For each workload, the axes that tell its points apart, in the order of labels.
+pub(super) type TellingAxes = BTreeMap<Arc<str>, Vec<String>>;
+
+/// What tells points apart: parameters that vary within a workload, then how they were measured.
+pub(super) fn telling_axes(rows: &[Rows<'_>]) -> TellingAxes {
+    let mut by_workload: BTreeMap<Arc<str>, Vec<&Entry>> = BTreeMap::new();
+    for entry in rows.iter().filter_map(Rows::any) {
+        let held = by_workload.entry(Arc::clone(&entry.workload)).or_default();
+        held.push(entry);
     }
-    let varies = |name: &&str| values.get(*name).is_some_and(|seen| seen.len() > 1);
-    let order = ["workload"].into_iter().chain(parameters.iter().copied());
-    let order = order.chain(dimensions().filter(|name| *name != "workload"));
-    let names: Vec<String> = order.filter(varies).map(str::to_owned).collect();
-    match names.is_empty() {
-        true => ["workload", "backend", "phase"].map(str::to_owned).into(),
-        false => names,
-    }
+    let has_several = by_workload.len() > 1;
+    let axes = |entries: &[&Entry]| {
+        let parameters: BTreeSet<&str> = entries
+            .iter()
+            .flat_map(|entry| entry.parameters.keys().map(|name| &**name))
+            .collect();
+        let varies = |name: &str| {
+            let values = entries.iter().map(|entry| text(entry, name));
+            values.collect::<BTreeSet<_>>().len() > 1
+        };
+        let always = |name: &str| name == "backend" || name == "workload" && has_several;
+        let order = ["workload"].into_iter().chain(parameters);
+        let order = order.chain(["backend", "phase", "dtype"]).chain(CONDITIONS);
+        order
+            .filter(|name| always(name) || varies(name))
+            .map(str::to_owned)
+            .collect()
+    };
+    by_workload
+        .into_iter()
+        .map(|(workload, entries)| (workload, axes(&entries)))
+        .collect()
 }
 
 /// Whether runs count as made in pairs.
@@ -315,7 +323,7 @@ mod tests {
         assert_eq!(names, ["workload", "backend", "phase", "T"]);
         let both: Vec<[bool; 2]> = rows.iter().map(|row| [row.has(0), row.has(1)]).collect();
         assert_eq!(both, [[true, false], [true, true], [false, true]]);
-        assert_eq!(telling_axes(&rows), ["T", "extra", "backend"]);
+        assert_eq!(telling_axes(&rows)["semicrf"], ["T", "extra", "backend"]);
         other[0].entries[1] = other[0].entries[0].clone();
         other[0].entries[1]
             .parameters

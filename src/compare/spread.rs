@@ -74,10 +74,10 @@ impl Spread {
     pub fn assumed(kind: Option<DeviceKind>) -> Self {
         let scale = match kind {
             Some(DeviceKind::Null) => 0.0,
-            Some(DeviceKind::Cuda) => 0.01,
+            Some(DeviceKind::Cuda) => 0.01f64,
             Some(DeviceKind::Cpu) | None => 0.05,
         };
-        Spread::constant(Origin::Assumed, scale)
+        Spread::constant(Origin::Assumed, scale.ln_1p())
     }
 
     /// What somebody says: `share` is the standard deviation of the ratio of two runs, less one.
@@ -129,6 +129,11 @@ impl Spread {
 }
 
 impl Level {
+    /// The relative difference that 19 of 20 comparisons of the same program keep below.
+    pub fn reach(&self) -> f64 {
+        (self.scale * student::critical(CONFIDENCE, self.freedom)).exp_m1()
+    }
+
     fn measured(series: &[Vec<f64>], runs: usize) -> Option<Self> {
         let mut all = Vec::new();
         let mut count = usize::MAX;

@@ -57,9 +57,14 @@ fn each_point_has_its_verdict() {
     assert!(
         compare([&a, &b], &nowhere)
             .unwrap_err()
+            .to_string()
             .contains("there are T, backend")
     );
-    let error = |other: Source| compare([&a, &[other]], &settings()).unwrap_err();
+    let error = |other: Source| {
+        compare([&a, &[other]], &settings())
+            .unwrap_err()
+            .to_string()
+    };
     assert!(error(source(&[])).contains("B has no rows"));
     assert!(error(source(&[("fused", 1, 1.0)])).contains("in common"));
 }

@@ -2,7 +2,8 @@
 //!
 //! [`devices`] says on what, [`calibration`] how fast that can be; [`compiling`] opens the cache,
 //! [`schedule`] deals out blocks, [`rows`] turns outcomes into rows, [`pruning`] learns from failures,
-//! [`usage`] says how busy devices were; this file is the order of events.
+//! [`usage`] says how busy devices were, [`repeats`] does all of it again and again; this file is the
+//! order of events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ pub mod schedule;
 pub mod pruning;
 pub mod rows;
 pub mod usage;
+pub mod repeats;
 mod blocks;
 mod workers;
 mod session;

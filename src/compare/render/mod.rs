@@ -144,22 +144,24 @@ fn spread(comparison: &Comparison) -> Option<String> {
             a.min(b)
         });
     let level = comparison.spread.level(runs.max()?);
-    let size = quantity::percent(level.scale.exp_m1());
+    let size = quantity::percent(level.reach());
     let source = match comparison.spread.origin {
-        Origin::Measured => "`sweeper doctor --aa` measured",
-        Origin::Given => "--spread gives",
+        Origin::Measured => "by `sweeper doctor --aa`",
+        Origin::Given => "by --spread",
         Origin::Assumed => {
             return Some(format!(
-                "nobody measured how much runs differ there: {size} is assumed; `sweeper doctor --aa` \
-                 measures it, runs made in turns need neither"
+                "nobody measured how much runs differ there: up to {size} is assumed; `sweeper doctor \
+                 --aa` measures it, and runs made in turns need neither"
             ));
         }
     };
     let sides = match level.runs {
-        1 => "one run each".to_owned(),
-        runs => format!("{runs} runs each"),
+        1 => "two runs".to_owned(),
+        runs => format!("{runs} runs and {runs} later ones"),
     };
-    Some(format!("{source} {size} between sides of {sides}"))
+    Some(format!(
+        "{sides} of one program differ by up to {size} there, {source}"
+    ))
 }
 
 /// What `--fail-on` objects to, or none.
