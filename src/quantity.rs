@@ -37,6 +37,34 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
+/// Three significant digits at least, and no more than make sense: `1.2e-3`, `1.23`, `12.3`, `1234`.
+pub fn significant(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size < 1e-4 => format!("{value:.1e}"),
+        size if size < 0.1 => {
+            // Two digits after the zeros.
+            let zeros = (-size.log10()).floor() as usize;
+            format!("{value:.digits$}", digits = zeros + 2)
+        }
+        _ => short(value),
+    }
+}
+
+/// A number with a prefix of the SI: `1.23 M`.
+pub fn scaled(value: f64) -> String {
+    const PREFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+    let mut scaled = value;
+    let mut prefix = 0;
+    while scaled.abs() >= 1000.0 && prefix + 1 < PREFIXES.len() {
+        scaled /= 1000.0;
+        prefix += 1;
+    }
+    format!("{} {}", short(scaled), PREFIXES[prefix])
+        .trim_end()
+        .to_owned()
+}
+
 /// A share as a percentage.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
@@ -56,5 +84,11 @@ mod tests {
         assert_eq!(bytes(1536), "1.50 KiB");
         assert_eq!(bytes(1 << 40), "1.00 TiB");
         assert_eq!(percent(0.123), "12.3 %");
+        assert_eq!(significant(0.5), "0.50");
+        assert_eq!(significant(0.00123), "0.0012");
+        assert_eq!(significant(0.0000123), "1.2e-5");
+        assert_eq!(significant(0.0123), "0.012");
+        assert_eq!(scaled(1_234_567.0), "1.23 M");
+        assert_eq!(scaled(12.0), "12.0");
     }
 }

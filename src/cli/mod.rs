@@ -17,6 +17,7 @@ pub mod compile;
 pub mod rerun;
 pub mod runs;
 pub mod compare;
+pub mod report;
 pub mod cache;
 pub mod devices;
 pub mod aa;
@@ -69,6 +70,8 @@ enum Verb {
     Runs(runs::RunsArgs),
     /// Show one recorded run
     Show(runs::ShowArgs),
+    /// Make tables and plots of recorded runs, or of CSV files
+    Report(report::ReportArgs),
     /// Look into the kernel cache and look after it
     #[command(subcommand)]
     Cache(cache::CacheVerb),
@@ -114,6 +117,7 @@ pub fn main() -> ExitCode {
         Verb::Compare(args) => compare::compare(&args, &screen),
         Verb::Runs(args) => runs::runs(&args, &screen),
         Verb::Show(args) => runs::show(&args, &screen),
+        Verb::Report(args) => report::report(&args, &screen),
         Verb::Cache(verb) => cache::cache(&verb, &screen),
         Verb::Devices(args) => devices::devices(&args, &screen),
         Verb::Doctor(args) => devices::doctor(&args, &screen),

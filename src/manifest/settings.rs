@@ -238,6 +238,8 @@ pub const PLOTS: &[&str] = &[
     "memory_ratio_baseline",
     "time_ratio_heatmap",
     "memory_ratio_heatmap",
+    "feasibility",
+    "roofline",
 ];
 
 /// File format of a plot.

@@ -4,3 +4,8 @@
 
 pub mod entry;
 pub mod source;
+pub mod frame;
+pub mod table;
+pub mod plot;
+pub mod chart;
+pub mod files;

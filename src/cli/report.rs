@@ -1,0 +1,203 @@
+//! `sweeper report`: tables and plots of recorded runs and of bare CSV files.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::exit::Exit;
+use super::screen::Screen;
+use crate::manifest::settings::{PlotFormat, Word};
+use crate::report::files::{self, Options, Report};
+use crate::report::source::{self, Kind, Source};
+use crate::report::table::{Table, render};
+
+/// Rows of a table that go to the screen.
+const MOST_ROWS: usize = 40;
+
+/// Arguments of `report`.
+#[derive(Args)]
+pub struct ReportArgs {
+    /// Runs by the first digits of their ids, their folders, or CSV files; several are compared
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<String>,
+    /// Backend that ratios are relative to
+    #[arg(long, value_name = "BACKEND")]
+    baseline: Option<String>,
+    /// Compare backends by the values of an axis or parameter
+    #[arg(long, value_name = "AXIS", value_delimiter = ',')]
+    by: Vec<String>,
+    /// File formats of plots
+    #[arg(long, value_name = "FORMAT", value_delimiter = ',')]
+    format: Vec<Format>,
+    /// Make tables only
+    #[arg(long)]
+    no_plots: bool,
+    /// Where the files go [default: `report` in the run's folder, or beside the file]
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+    /// Folder of the runs' folders, where runs are named by digits
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    runs_dir: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Pdf,
+    Svg,
+    Png,
+}
+
+impl From<Format> for PlotFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Pdf => PlotFormat::Pdf,
+            Format::Svg => PlotFormat::Svg,
+            Format::Png => PlotFormat::Png,
+        }
+    }
+}
+
+/// Makes a report.
+pub fn report(args: &ReportArgs, screen: &Screen) -> Exit {
+    let sources = match source::open_all(&args.runs, &args.runs_dir) {
+        Ok(sources) => sources,
+        Err(error) => {
+            screen.error(&error.to_string());
+            return Exit::Files;
+        }
+    };
+    let settings = sources.first().and_then(Settings::of).unwrap_or_default();
+    let options = options(args, &sources, settings, screen);
+    let report = match files::make(&sources, &options) {
+        Ok(report) => report,
+        Err(error) => {
+            screen.error(&error.to_string());
+            return Exit::Usage;
+        }
+    };
+    let folder = match &args.output_dir {
+        Some(folder) => folder.clone(),
+        None => default_folder(&sources[0]),
+    };
+    let paths = match files::write(&report, &folder, &options.formats) {
+        Ok(paths) => paths,
+        Err(error) => {
+            screen.error(&format!("{error}; write elsewhere with --output-dir"));
+            return Exit::Files;
+        }
+    };
+    for warning in &report.warnings {
+        screen.warning(warning);
+    }
+    show(&report, &folder, &paths, &options, screen);
+    Exit::Fine
+}
+
+/// What a run's manifest says of reports.
+#[derive(Default)]
+struct Settings {
+    baseline: Option<String>,
+    formats: Vec<PlotFormat>,
+    plots: Option<Vec<String>>,
+}
+
+impl Settings {
+    fn of(source: &Source) -> Option<Self> {
+        let manifest: toml::Table = source.manifest.as_deref()?.parse().ok()?;
+        let report = manifest.get("report")?.as_table()?;
+        let words = |key: &str| {
+            let list = report.get(key)?.as_array()?;
+            let words = list
+                .iter()
+                .filter_map(|word| word.as_str().map(str::to_owned));
+            Some(words.collect::<Vec<String>>())
+        };
+        let baseline = report.get("baseline").and_then(toml::Value::as_str);
+        let formats = words("format").unwrap_or_default();
+        Some(Settings {
+            baseline: baseline.map(str::to_owned),
+            formats: formats
+                .iter()
+                .filter_map(|word| PlotFormat::parse(word))
+                .collect(),
+            plots: words("plots"),
+        })
+    }
+}
+
+fn options(args: &ReportArgs, sources: &[Source], settings: Settings, screen: &Screen) -> Options {
+    let mut formats: Vec<PlotFormat> = args.format.iter().map(|&format| format.into()).collect();
+    if formats.is_empty() {
+        formats = settings.formats;
+    }
+    if formats.is_empty() {
+        formats = vec![PlotFormat::Pdf];
+    }
+    if args.no_plots {
+        formats.clear();
+    }
+    let is_measured = |backend: &String| {
+        let mut entries = sources.iter().flat_map(|source| &source.entries);
+        entries.any(|entry| *entry.backend == **backend)
+    };
+    let from_manifest = settings.baseline.filter(|backend| {
+        let found = is_measured(backend);
+        if !found && args.baseline.is_none() {
+            screen.warning(&format!("the manifest's baseline `{backend}` has no rows"));
+        }
+        found
+    });
+    Options {
+        baseline: args.baseline.clone().or(from_manifest),
+        by: args.by.clone(),
+        formats,
+        plots: settings.plots,
+    }
+}
+
+/// `report` in the run's folder; beside a file, with its name.
+fn default_folder(source: &Source) -> PathBuf {
+    if source.kind == Kind::Run || source.origin.is_dir() {
+        return source.origin.join("report");
+    }
+    let stem = source.origin.file_stem().unwrap_or_default();
+    let parent = source.origin.parent().unwrap_or(Path::new("."));
+    parent.join(format!("{}-report", stem.to_string_lossy()))
+}
+
+fn show(report: &Report, folder: &Path, paths: &[PathBuf], options: &Options, screen: &Screen) {
+    if screen.json {
+        let tables: Vec<_> = report.tables.iter().map(|(place, table)| {
+            json!({ "name": table.name, "folder": place, "rows": table.rows.len(), "notes": table.notes })
+        }).collect();
+        screen.json(&json!({
+            "folder": folder,
+            "files": paths,
+            "baseline": options.baseline,
+            "tables": tables,
+            "warnings": report.warnings,
+        }));
+        return;
+    }
+    let asked = options.by.len();
+    for (_, table) in report.tables.iter().take(asked.max(1)) {
+        screen.out(&terminal(table, screen));
+    }
+    if screen.verbose {
+        for path in paths {
+            screen.line(&path.display().to_string());
+        }
+    }
+    screen.line(&format!(
+        "{} tables and {} plots in {} files: {}",
+        report.tables.len(),
+        report.plots.len(),
+        paths.len(),
+        folder.display()
+    ));
+}
+
+fn terminal(table: &Table, screen: &Screen) -> String {
+    render::terminal(table, MOST_ROWS, |text| screen.paint("1", text))
+}

@@ -1,0 +1,216 @@
+//! What all charts share: the page, captions, colours and marks.
+
+use super::Caption;
+use super::font::{Face, Weight};
+use super::picture::{Anchor, Colour, Ink, Picture, Segment, circle, open, polygon};
+
+/// One column of a paper, in points: 3.4 inches.
+pub(super) const WIDTH: f64 = 244.8;
+/// Room at the left and right.
+pub(super) const EDGE: f64 = 3.0;
+/// Size of the title.
+const TITLE: f64 = 8.0;
+/// Size of all other text.
+pub(super) const SMALL: f64 = 7.0;
+/// From one line of small text to the next.
+pub(super) const LEADING: f64 = 8.8;
+
+pub(super) const BLACK: Colour = Colour(20, 20, 20);
+pub(super) const GREY: Colour = Colour(95, 95, 95);
+pub(super) const FAINT: Colour = Colour(222, 222, 222);
+pub(super) const WHITE: Colour = Colour(255, 255, 255);
+
+/// The palette of Okabe and Ito (2008), which people with any kind of colour vision tell apart; the
+/// yellow, too light for lines, comes last.
+const PALETTE: [Colour; 8] = [
+    Colour(0, 114, 178),
+    Colour(213, 94, 0),
+    Colour(0, 158, 115),
+    Colour(204, 121, 167),
+    Colour(230, 159, 0),
+    Colour(86, 180, 233),
+    Colour(0, 0, 0),
+    Colour(190, 180, 20),
+];
+
+/// The colour of a style.
+pub(super) fn colour(style: usize) -> Colour {
+    PALETTE[style % PALETTE.len()]
+}
+
+/// Dashes of a style: the first eight are whole lines.
+pub(super) fn dash(style: usize) -> [f64; 2] {
+    match style / PALETTE.len() {
+        0 => [0.0; 2],
+        1 => [4.0, 1.5],
+        _ => [1.5, 1.2],
+    }
+}
+
+/// Draws the mark of a style: no two of a palette's colours have the same.
+pub(super) fn mark(picture: &mut Picture, style: usize, x: f64, y: f64, radius: f64) {
+    let r = radius;
+    let ink = Ink::fill(colour(style));
+    let corners =
+        |points: &[(f64, f64)]| polygon(points.iter().map(|&(dx, dy)| (x + dx * r, y + dy * r)));
+    let path = match style % PALETTE.len() {
+        0 => circle(x, y, r),
+        1 => corners(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
+        2 => corners(&[(0.0, -1.15), (1.1, 0.85), (-1.1, 0.85)]),
+        3 => corners(&[(0.0, -1.3), (1.1, 0.0), (0.0, 1.3), (-1.1, 0.0)]),
+        4 => corners(&[(0.0, 1.15), (1.1, -0.85), (-1.1, -0.85)]),
+        5 => {
+            let ink = Ink {
+                stroke: Some((colour(style), 0.9)),
+                fill: Some(WHITE),
+                ..ink
+            };
+            picture.path(circle(x, y, r), ink);
+            return;
+        }
+        6 => {
+            let bars = [((-1.2, 0.0), (1.2, 0.0)), ((0.0, -1.2), (0.0, 1.2))];
+            return strokes(picture, x, y, r, &bars, colour(style));
+        }
+        _ => {
+            let bars = [((-1.0, -1.0), (1.0, 1.0)), ((-1.0, 1.0), (1.0, -1.0))];
+            return strokes(picture, x, y, r, &bars, colour(style));
+        }
+    };
+    picture.path(path, ink);
+}
+
+/// Draws a cross, for a point without a result.
+pub(super) fn cross(picture: &mut Picture, x: f64, y: f64, radius: f64, colour: Colour) {
+    let bars = [((-1.0, -1.0), (1.0, 1.0)), ((-1.0, 1.0), (1.0, -1.0))];
+    strokes(picture, x, y, radius, &bars, colour);
+}
+
+type Bar = ((f64, f64), (f64, f64));
+
+fn strokes(picture: &mut Picture, x: f64, y: f64, r: f64, bars: &[Bar], colour: Colour) {
+    for (from, to) in bars {
+        let at = |(dx, dy): &(f64, f64)| (x + dx * r, y + dy * r);
+        picture.line(at(from), at(to), Ink::line(colour, 1.0));
+    }
+}
+
+/// Draws diagonals over a rectangle.
+pub(super) fn hatch(picture: &mut Picture, place: [f64; 4], colour: Colour) {
+    let [x, y, width, height] = place;
+    let mut path: Vec<Segment> = Vec::new();
+    let mut offset = 1.5;
+    while offset < width + height {
+        // The line on which distances from the left and the bottom add up to `offset`.
+        let from = ((offset - height).max(0.0), offset.min(height));
+        let to = (offset.min(width), (offset - width).max(0.0));
+        path.extend(open([(x + from.0, y + from.1), (x + to.0, y + to.1)]));
+        offset += 3.0;
+    }
+    picture.path(path, Ink::line(colour, 0.5));
+}
+
+/// A picture with its caption; how far down that goes.
+pub(super) fn begin(caption: &Caption) -> (Picture, f64) {
+    let mut parts = vec![caption.subtitle.clone()];
+    parts.extend(caption.empty.clone());
+    parts.extend(caption.notes.iter().cloned());
+    let mut picture = Picture {
+        width: WIDTH,
+        height: 0.0,
+        title: caption.title.clone(),
+        description: parts.join(". "),
+        items: Vec::new(),
+    };
+    let mut y = 2.0;
+    for line in wrap(&caption.title, TITLE, Weight::Semibold) {
+        y += TITLE * 1.2;
+        let place = (EDGE, y);
+        picture.text(place, Anchor::Start, TITLE, Weight::Semibold, BLACK, &line);
+    }
+    y += 1.5;
+    for line in wrap(&caption.subtitle, SMALL, Weight::Regular) {
+        y += LEADING;
+        small(&mut picture, (EDGE, y), Anchor::Start, GREY, &line);
+    }
+    (picture, y + 3.0)
+}
+
+/// Writes the notes under a chart, and ends the picture there.
+pub(super) fn end(mut picture: Picture, notes: &[String], mut y: f64) -> Picture {
+    for note in notes {
+        for line in wrap(note, SMALL, Weight::Regular) {
+            y += LEADING;
+            small(&mut picture, (EDGE, y), Anchor::Start, GREY, &line);
+        }
+    }
+    picture.height = (y + 4.0).ceil();
+    picture
+}
+
+/// Writes small text.
+pub(super) fn small(
+    picture: &mut Picture,
+    place: (f64, f64),
+    anchor: Anchor,
+    colour: Colour,
+    text: &str,
+) {
+    picture.text(place, anchor, SMALL, Weight::Regular, colour, text);
+}
+
+/// How wide small text is.
+pub(super) fn small_width(text: &str) -> f64 {
+    Face::of(Weight::Regular).width(text, SMALL)
+}
+
+/// Text in lines as wide as the page; broken at spaces, and inside a word that is wider than a line.
+pub(super) fn wrap(text: &str, size: f64, weight: Weight) -> Vec<String> {
+    let face = Face::of(weight);
+    let most = WIDTH - 2.0 * EDGE;
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        let longer = match line.is_empty() {
+            true => word.to_owned(),
+            false => format!("{line} {word}"),
+        };
+        if face.width(&longer, size) <= most {
+            line = longer;
+            continue;
+        }
+        if !line.is_empty() {
+            lines.push(std::mem::take(&mut line));
+        }
+        for letter in word.chars() {
+            line.push(letter);
+            if face.width(&line, size) > most {
+                line.pop();
+                lines.push(std::mem::take(&mut line));
+                line.push(letter);
+            }
+        }
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// A box with the reason why there is nothing to see in it.
+pub(super) fn empty(picture: &mut Picture, y: f64, height: f64, reason: &str) {
+    picture.rectangle(
+        EDGE,
+        y,
+        WIDTH - 2.0 * EDGE,
+        height,
+        Ink::line(FAINT, 0.7).with_dash([3.0, 2.0]),
+    );
+    let lines = wrap(reason, SMALL, Weight::Regular);
+    let mut line_y = y + (height - LEADING * lines.len() as f64) / 2.0;
+    for line in lines {
+        line_y += LEADING;
+        let place = (WIDTH / 2.0, line_y - 2.0);
+        small(picture, place, Anchor::Middle, BLACK, &line);
+    }
+}

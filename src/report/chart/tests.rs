@@ -1,0 +1,170 @@
+//! Pictures of charts: what is on them, and that every format takes them.
+
+use super::picture::Item;
+use super::*;
+
+fn lines() -> Lines {
+    let series = |label: &str, style: usize, factor: f64| Series {
+        label: label.to_owned(),
+        style,
+        is_joined: true,
+        points: (0..4)
+            .map(|power| {
+                let x = 128.0 * 2f64.powi(power);
+                let y = x * factor;
+                Point {
+                    x,
+                    y,
+                    low: y * 0.9,
+                    high: y * 1.1,
+                }
+            })
+            .collect(),
+        dots: Vec::new(),
+        failures: Vec::new(),
+    };
+    let axis = |label: &str, scale| Axis {
+        label: label.to_owned(),
+        scale,
+    };
+    Lines {
+        caption: Caption {
+            title: "Time against length".to_owned(),
+            subtitle: "K = 8, C = 6; medians of 5 samples <&>".to_owned(),
+            ..Caption::default()
+        },
+        x: axis("T", Scale::Log2),
+        y: axis("time (ms)", Scale::Log10),
+        series: vec![series("fused", 0, 1e-3), series("streaming", 1, 1e-2)],
+        rules: Vec::new(),
+    }
+}
+
+fn texts(picture: &Picture) -> Vec<&str> {
+    picture
+        .items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Text(text) => Some(text.text.as_str()),
+            Item::Path(..) => None,
+        })
+        .collect()
+}
+
+/// No text ends outside of the page or under seven points, exponents but for.
+fn is_readable(picture: &Picture) {
+    for item in &picture.items {
+        let Item::Text(text) = item else { continue };
+        let width = font::Face::of(text.weight).width(&text.text, text.size);
+        assert!(text.x >= 0.0 && text.x + width <= picture.width, "{text:?}");
+        assert!(text.y > 0.0 && text.y <= picture.height, "{text:?}");
+        let is_exponent = text
+            .text
+            .chars()
+            .all(|letter| "−0123456789".contains(letter));
+        assert!(text.size >= 7.0 || is_exponent, "{text:?}");
+    }
+}
+
+#[test]
+fn lines_have_ticks_and_names() {
+    let picture = Chart::Lines(lines()).draw();
+    let texts = texts(&picture);
+    for text in [
+        "128",
+        "1024",
+        "T",
+        "time (ms)",
+        "fused",
+        "streaming",
+        "1",
+        "10",
+    ] {
+        assert!(texts.contains(&text), "{text} is not in {texts:?}");
+    }
+    is_readable(&picture);
+}
+
+#[test]
+fn failures_are_seen() {
+    let count = |lines: &Lines| Chart::Lines(lines.clone()).draw().items.len();
+    let mut failing = lines();
+    let before = count(&failing);
+    failing.series[1].failures = vec![1024.0, 2048.0];
+    assert!(count(&failing) >= before + 4, "two strokes a cross");
+    failing.series[1].points.clear();
+    let picture = Chart::Lines(failing).draw();
+    assert!(texts(&picture).contains(&"streaming"));
+    is_readable(&picture);
+}
+
+#[test]
+fn long_names_go_into_a_legend() {
+    let mut long = lines();
+    long.series[0].label =
+        "a backend with a very long name (on a machine with one, too)".to_owned();
+    let picture = Chart::Lines(long).draw();
+    assert!(texts(&picture).contains(&"streaming"));
+    is_readable(&picture);
+}
+
+#[test]
+fn one_point_and_none_are_pictures_too() {
+    let mut one = lines();
+    one.series.truncate(1);
+    one.series[0].points.truncate(1);
+    is_readable(&Chart::Lines(one).draw());
+    let mut none = lines();
+    none.series.clear();
+    none.caption.empty = Some("no point was measured: 12 oom".to_owned());
+    let picture = Chart::Lines(none).draw();
+    assert!(texts(&picture).contains(&"no point was measured: 12 oom"));
+}
+
+fn heat() -> Heat {
+    Heat {
+        caption: lines().caption,
+        x_label: "K C".to_owned(),
+        y_label: "backend".to_owned(),
+        columns: vec!["12".to_owned(), "24".to_owned(), "48".to_owned()],
+        panels: vec![Panel {
+            title: String::new(),
+            rows: vec!["fused".to_owned()],
+            cells: vec![vec![
+                HeatCell::Value(0.5),
+                HeatCell::Failed("oom"),
+                HeatCell::Blank,
+            ]],
+        }],
+        colour_label: "time ratio".to_owned(),
+        is_ratio: true,
+    }
+}
+
+#[test]
+fn cells_show_values_and_failures() {
+    let picture = Chart::Heat(heat()).draw();
+    let texts = texts(&picture);
+    for text in ["0.50", "oom", "fused", "12", "K C", "time ratio"] {
+        assert!(texts.contains(&text), "{text} is not in {texts:?}");
+    }
+    is_readable(&picture);
+}
+
+#[test]
+fn every_format_takes_a_picture() {
+    for chart in [Chart::Lines(lines()), Chart::Heat(heat())] {
+        let picture = chart.draw();
+        let svg = String::from_utf8(encode(&picture, PlotFormat::Svg).unwrap()).unwrap();
+        assert!(svg.contains("medians of 5 samples &lt;&amp;&gt;"), "{svg}");
+        assert!(!svg.contains("NaN") && !svg.contains("inf"));
+        let png = encode(&picture, PlotFormat::Png).unwrap();
+        assert!(png.starts_with(b"\x89PNG"));
+        // 3.4 inches at 300 dots.
+        assert_eq!(u32::from_be_bytes(png[16..20].try_into().unwrap()), 1020);
+        let pdf = encode(&picture, PlotFormat::Pdf).unwrap();
+        assert!(pdf.starts_with(b"%PDF-"));
+        let held = |needle: &[u8]| pdf.windows(needle.len()).any(|part| part == needle);
+        assert!(held(b"OpenSans-Regular") && held(b"FontFile2") && held(b"ToUnicode"));
+    }
+}

@@ -1,0 +1,323 @@
+//! The files of a report: sections, tables, plots, and where they go.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+
+use super::chart;
+use super::frame::{Frame, MACHINE};
+use super::plot::{self, Plot};
+use super::source::Source;
+use super::table::{self, Layout, Table, render};
+use crate::manifest::settings::PlotFormat;
+
+/// So many sections are reported on; more are a mistake in the choice of axes.
+const MOST_SECTIONS: usize = 64;
+
+/// Tables of more rows are CSV alone: nobody prints them.
+const MOST_PRINTED: usize = 200;
+
+/// What a report is to have.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The backend that ratios are relative to.
+    pub baseline: Option<String>,
+    /// Axes by which backends are compared.
+    pub by: Vec<String>,
+    /// File formats of plots; none for no plots.
+    pub formats: Vec<PlotFormat>,
+    /// Plots by name; none for all.
+    pub plots: Option<Vec<String>>,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// A file can't be written.
+    #[error("{path}: {error}", path = path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// An axis that no row has.
+    #[error("no row has an axis `{axis}`; there are {known}")]
+    Axis {
+        /// The name.
+        axis: String,
+        /// All names.
+        known: String,
+    },
+    /// A baseline that no row has.
+    #[error("no row has the backend `{baseline}`; there are {known}")]
+    Baseline {
+        /// The name.
+        baseline: String,
+        /// All names.
+        known: String,
+    },
+}
+
+/// A report: what it is made of, ready to be written.
+pub struct Report {
+    /// Tables with their folder, relative to the report's; the first is the most telling.
+    pub tables: Vec<(PathBuf, Table)>,
+    /// Plots with their folder.
+    pub plots: Vec<(PathBuf, Plot)>,
+    /// What to know before believing it.
+    pub warnings: Vec<String>,
+}
+
+/// Rows that are reported on together: they differ in sizes, backends and phases, and in the words that
+/// guide 000's tables have columns for.
+struct Section {
+    /// Relative to the report's folder.
+    folder: PathBuf,
+    /// What all of its rows have in common.
+    title: String,
+    rows: Vec<usize>,
+    layout: Layout,
+}
+
+/// Makes a report of some sources.
+///
+/// # Errors
+/// If an axis or the baseline is not in any row.
+pub fn make(sources: &[Source], options: &Options) -> Result<Report, ReportError> {
+    let frame = Frame::new(sources);
+    refuse_unknown(&frame, options)?;
+    let mut warnings: Vec<String> = Vec::new();
+    for source in sources {
+        let label = &source.label;
+        warnings.extend(
+            source
+                .warnings
+                .iter()
+                .map(|text| format!("{label}: {text}")),
+        );
+    }
+    let mut sections = sections(&frame);
+    if sections.len() > MOST_SECTIONS {
+        warnings.push(format!(
+            "the first {MOST_SECTIONS} of {} combinations of words are reported on; the tables of all \
+             rows have them all",
+            sections.len()
+        ));
+        sections.truncate(MOST_SECTIONS);
+    }
+    let all = frame.all();
+    let layout = Layout::of(&frame, &all);
+    let request = table::Request {
+        frame: &frame,
+        rows: &all,
+        baseline: options.baseline.as_deref(),
+        layout: &layout,
+    };
+    let root = PathBuf::new();
+    let by = options.by.iter().map(|axis| table::by_axis(&request, axis));
+    let mut tables: Vec<(PathBuf, Table)> = by
+        .chain(table::of_report(&request))
+        .map(|table| (root.clone(), table))
+        .collect();
+    let mut plots = Vec::new();
+    let series = series(&frame);
+    for section in &sections {
+        let request = table::Request {
+            rows: &section.rows,
+            layout: &section.layout,
+            ..request
+        };
+        let of_section = table::of_section(&request);
+        tables.extend(
+            of_section
+                .into_iter()
+                .map(|table| (section.folder.clone(), table)),
+        );
+        if options.formats.is_empty() {
+            continue;
+        }
+        let request = plot::Request {
+            frame: &frame,
+            sources,
+            rows: &section.rows,
+            section: &section.title,
+            baseline: options.baseline.as_deref(),
+            layout: &section.layout,
+            series: &series,
+        };
+        let is_wanted = |name: &str| {
+            let wanted = options.plots.as_ref();
+            wanted.is_none_or(|wanted| wanted.iter().any(|held| held == name))
+        };
+        let made = plot::of_section(&request, is_wanted);
+        plots.extend(made.into_iter().map(|plot| (section.folder.clone(), plot)));
+    }
+    Ok(Report {
+        tables,
+        plots,
+        warnings,
+    })
+}
+
+/// Names of lines, each once, in the order of their colours.
+fn series(frame: &Frame<'_>) -> Vec<String> {
+    let mut series: Vec<String> = frame
+        .all()
+        .into_iter()
+        .map(|row| frame.series(row))
+        .collect();
+    series.sort();
+    series.dedup();
+    series
+}
+
+fn refuse_unknown(frame: &Frame<'_>, options: &Options) -> Result<(), ReportError> {
+    let known = frame.axes();
+    for axis in &options.by {
+        if !known.contains(axis) || axis == "backend" {
+            return Err(ReportError::Axis {
+                axis: axis.clone(),
+                known: known
+                    .into_iter()
+                    .filter(|name| name != "backend")
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            });
+        }
+    }
+    if let Some(baseline) = &options.baseline {
+        let mut backends: Vec<&str> = frame
+            .entries
+            .iter()
+            .map(|entry| entry.backend.as_ref())
+            .collect();
+        backends.sort_unstable();
+        backends.dedup();
+        if !backends.contains(&baseline.as_str()) {
+            return Err(ReportError::Baseline {
+                baseline: baseline.clone(),
+                known: backends.join(", "),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Sections by the words in which rows differ.
+fn sections(frame: &Frame<'_>) -> Vec<Section> {
+    let names = frame.words(&["backend", "phase", MACHINE, "semiring"]);
+    let groups = frame.groups(&frame.all(), &names);
+    let is_alone = groups.len() == 1;
+    groups
+        .into_values()
+        .map(|rows| {
+            let layout = Layout::of(frame, &rows);
+            let words: Vec<(&str, String)> = names
+                .iter()
+                .filter_map(|&name| Some((name, frame.value(rows[0], name)?.to_string())))
+                .collect();
+            let folder = words
+                .iter()
+                .map(|(name, word)| file_name(&format!("{name}={word}")))
+                .collect();
+            let title: Vec<String> = words
+                .iter()
+                .map(|(name, word)| format!("{name} = {word}"))
+                .collect();
+            Section {
+                folder: if is_alone { PathBuf::new() } else { folder },
+                title: title.join(", "),
+                rows,
+                layout,
+            }
+        })
+        .collect()
+}
+
+/// A name that every file system takes.
+pub(super) fn file_name(name: &str) -> String {
+    name.chars()
+        .map(|letter| match letter {
+            '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => '-',
+            letter if letter.is_whitespace() || letter.is_control() => '-',
+            letter => letter,
+        })
+        .collect()
+}
+
+/// Writes a report below `folder`.
+///
+/// # Errors
+/// Of the first file that can't be written.
+pub fn write(
+    report: &Report,
+    folder: &Path,
+    formats: &[PlotFormat],
+) -> Result<Vec<PathBuf>, ReportError> {
+    let tables: Vec<Vec<PathBuf>> = report
+        .tables
+        .par_iter()
+        .map(|(place, table)| write_table(table, &folder.join(place)))
+        .collect::<Result<_, _>>()?;
+    let plots: Vec<Vec<PathBuf>> = report
+        .plots
+        .par_iter()
+        .map(|(place, plot)| write_plot(plot, &folder.join(place), formats))
+        .collect::<Result<_, _>>()?;
+    Ok(tables.into_iter().chain(plots).flatten().collect())
+}
+
+fn write_table(table: &Table, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
+    let name = file_name(&table.name);
+    let path = folder.join(format!("{name}.csv"));
+    let bytes = render::csv(table).map_err(|error| ReportError::Io {
+        path: path.clone(),
+        error,
+    })?;
+    write_file(&path, &bytes)?;
+    let mut paths = vec![path];
+    if table.rows.len() <= MOST_PRINTED {
+        for (extension, text) in [
+            ("md", render::markdown(table)),
+            ("tex", render::latex(table)),
+        ] {
+            let path = folder.join(format!("{name}.{extension}"));
+            write_file(&path, text.as_bytes())?;
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
+
+fn write_plot(
+    plot: &Plot,
+    folder: &Path,
+    formats: &[PlotFormat],
+) -> Result<Vec<PathBuf>, ReportError> {
+    let picture = plot.chart.draw();
+    let mut paths = Vec::new();
+    for &format in formats {
+        use crate::manifest::settings::Word;
+        let path = folder.join(format!("{}.{}", plot.name, format.word()));
+        let bytes = chart::encode(&picture, format).map_err(|error| ReportError::Io {
+            path: path.clone(),
+            error,
+        })?;
+        write_file(&path, &bytes)?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(path, bytes))
+        .map_err(|error| ReportError::Io {
+            path: path.to_owned(),
+            error,
+        })
+}

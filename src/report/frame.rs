@@ -1,0 +1,328 @@
+//! The rows of a report with what distinguishes them as small numbers, so that they can be grouped and
+//! joined quickly: by everything but the backend, everything but the phase, and so on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sweeper_kernels::Value;
+
+use super::entry::{DIMENSIONS, Entry};
+use super::source::Source;
+
+/// The dimension of sources.
+pub const MACHINE: &str = "machine";
+
+/// The code of a value that a row lacks.
+const ABSENT: u32 = u32::MAX;
+
+/// Something in which rows may differ.
+#[derive(Clone, Debug)]
+pub struct Dimension {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its values, in ascending order.
+    pub values: Vec<Value>,
+    /// True for numbers: sizes, along which one looks and takes means. Words make different questions.
+    pub is_size: bool,
+}
+
+/// Rows and their dimensions.
+pub struct Frame<'s> {
+    /// The rows, of all sources one after the other.
+    pub entries: Vec<&'s Entry>,
+    /// The label of each row's source.
+    machines: Vec<Arc<str>>,
+    /// Dimensions in which rows differ, in the order of [`DIMENSIONS`], then by name.
+    pub dimensions: Vec<Dimension>,
+    /// Dimensions that have one value only, with it.
+    pub constants: Vec<(Arc<str>, Value)>,
+    /// Codes of the rows' values, row by row.
+    codes: Vec<u32>,
+    /// True if there are several sources.
+    has_machines: bool,
+}
+
+/// What identifies rows that are alike in some dimensions.
+pub type Key = Box<[u32]>;
+
+impl<'s> Frame<'s> {
+    /// The rows of some sources.
+    pub fn new(sources: &'s [Source]) -> Self {
+        let mut entries = Vec::new();
+        let mut machines = Vec::new();
+        for source in sources {
+            let label: Arc<str> = source.label.as_str().into();
+            entries.extend(&source.entries);
+            machines.extend(source.entries.iter().map(|_| Arc::clone(&label)));
+        }
+        let mut frame = Frame {
+            entries,
+            machines,
+            dimensions: Vec::new(),
+            constants: Vec::new(),
+            codes: Vec::new(),
+            has_machines: sources.len() > 1,
+        };
+        frame.find_dimensions();
+        frame
+    }
+
+    fn find_dimensions(&mut self) {
+        let mut names: Vec<Arc<str>> = [MACHINE]
+            .into_iter()
+            .chain(DIMENSIONS)
+            // A run on several alike devices deals its points out to them, and a manifest may have a
+            // backend in one case and another in the next: neither makes rows unlike.
+            .filter(|&name| !["device_name", "case"].contains(&name))
+            .map(Arc::from)
+            .collect();
+        let mut parameters: Vec<&Arc<str>> = Vec::new();
+        let mut last: Option<&Entry> = None;
+        for entry in &self.entries {
+            let same = |held: &&Entry| held.parameters.keys().eq(entry.parameters.keys());
+            if !last.as_ref().is_some_and(same) {
+                parameters.extend(entry.parameters.keys());
+                parameters.sort();
+                parameters.dedup();
+            }
+            last = Some(entry);
+        }
+        names.extend(parameters.into_iter().cloned());
+        let mut columns: Vec<Vec<u32>> = Vec::new();
+        for name in names {
+            let (values, codes) = self.encode(&name);
+            let is_partial = codes.contains(&ABSENT) && !values.is_empty();
+            if (values.len() > 1 || is_partial) && !self.is_machines(&name, &codes) {
+                let is_size = values
+                    .iter()
+                    .all(|value| matches!(value, Value::Int(_) | Value::Float(_)));
+                self.dimensions.push(Dimension {
+                    name,
+                    values,
+                    is_size,
+                });
+                columns.push(codes);
+            } else if let Some(value) = values.into_iter().next() {
+                self.constants.push((name, value));
+            }
+        }
+        self.codes = (0..self.entries.len())
+            .flat_map(|row| columns.iter().map(move |codes| codes[row]))
+            .collect();
+    }
+
+    /// True if there are several machines, each of which has one value only, and the value is not what
+    /// was computed: a GPU's cache is cold where a CPU's is hot. Also if some machines do not say.
+    fn is_machines(&self, name: &str, codes: &[u32]) -> bool {
+        if !self.has_machines || [MACHINE, "workload", "backend", "phase"].contains(&name) {
+            return false;
+        }
+        let mut of_machine: BTreeMap<&str, u32> = BTreeMap::new();
+        for (machine, &code) in self.machines.iter().zip(codes) {
+            if *of_machine.entry(machine).or_insert(code) != code {
+                return false;
+            }
+        }
+        let is_condition = DIMENSIONS.contains(&name) && name != "dtype";
+        let mut said: Vec<u32> = of_machine
+            .into_values()
+            .filter(|&code| code != ABSENT)
+            .collect();
+        said.sort_unstable();
+        said.dedup();
+        is_condition || said.len() == 1
+    }
+
+    /// The values of a dimension, sorted, and each row's place among them.
+    fn encode(&self, name: &str) -> (Vec<Value>, Vec<u32>) {
+        let mut places: BTreeMap<Ordered, u32> = BTreeMap::new();
+        let mut given = Vec::with_capacity(self.entries.len());
+        for row in 0..self.entries.len() {
+            let code = self.value(row, name).map_or(ABSENT, |value| {
+                let next = places.len() as u32;
+                *places.entry(Ordered(value)).or_insert(next)
+            });
+            given.push(code);
+        }
+        let mut ranks = vec![0; places.len()];
+        let mut values = Vec::with_capacity(places.len());
+        for (rank, (value, code)) in places.into_iter().enumerate() {
+            ranks[code as usize] = rank as u32;
+            values.push(value.0);
+        }
+        for code in &mut given {
+            if *code != ABSENT {
+                *code = ranks[*code as usize];
+            }
+        }
+        (values, given)
+    }
+
+    /// What a row says of a dimension, parameter or derived value.
+    pub fn value(&self, row: usize, name: &str) -> Option<Value> {
+        if name == MACHINE {
+            return Some(Value::Text(Arc::clone(&self.machines[row])));
+        }
+        self.entries[row].axis(name)
+    }
+
+    /// The name of a row's line in plots and tables: the backend, and the machine if there are several.
+    pub fn series(&self, row: usize) -> String {
+        let backend = &self.entries[row].backend;
+        match self.has_machines {
+            true => format!("{backend} ({})", self.machines[row]),
+            false => backend.to_string(),
+        }
+    }
+
+    /// The place of a dimension among those in which rows differ.
+    pub fn dimension(&self, name: &str) -> Option<usize> {
+        self.dimensions
+            .iter()
+            .position(|held| held.name.as_ref() == name)
+    }
+
+    /// A row's values in all dimensions but some: equal keys, rows alike.
+    pub fn key_without(&self, row: usize, except: &[&str]) -> Key {
+        let width = self.dimensions.len();
+        let codes = &self.codes[row * width..][..width];
+        self.dimensions
+            .iter()
+            .zip(codes)
+            .filter(|(dimension, _)| !except.contains(&dimension.name.as_ref()))
+            .map(|(_, &code)| code)
+            .collect()
+    }
+
+    /// A row's values in some dimensions; those in which rows do not differ are left out.
+    pub fn key_of(&self, row: usize, names: &[&str]) -> Key {
+        let width = self.dimensions.len();
+        names
+            .iter()
+            .filter_map(|name| self.dimension(name))
+            .map(|dimension| self.codes[row * width + dimension])
+            .collect()
+    }
+
+    /// Rows by their values in some dimensions, in ascending order of these.
+    pub fn groups(&self, rows: &[usize], names: &[&str]) -> BTreeMap<Key, Vec<usize>> {
+        let mut groups: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+        for &row in rows {
+            groups.entry(self.key_of(row, names)).or_default().push(row);
+        }
+        groups
+    }
+
+    /// The rows that are right, by all but some dimensions.
+    pub fn joined(&self, rows: &[usize], except: &[&str]) -> BTreeMap<Key, Vec<usize>> {
+        let mut groups: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+        for &row in rows {
+            if self.entries[row].is_ok() {
+                let key = self.key_without(row, except);
+                groups.entry(key).or_default().push(row);
+            }
+        }
+        groups
+    }
+
+    /// Names of the dimensions of words in which rows differ, but those in `except`.
+    pub fn words(&self, except: &[&str]) -> Vec<&str> {
+        self.named(false, except)
+    }
+
+    /// Names of the dimensions of numbers in which rows differ, but those in `except`.
+    pub fn sizes(&self, except: &[&str]) -> Vec<&str> {
+        self.named(true, except)
+    }
+
+    fn named(&self, is_size: bool, except: &[&str]) -> Vec<&str> {
+        self.dimensions
+            .iter()
+            .filter(|dimension| dimension.is_size == is_size)
+            .map(|dimension| dimension.name.as_ref())
+            .filter(|name| !except.contains(name))
+            .collect()
+    }
+
+    /// All rows.
+    pub fn all(&self) -> Vec<usize> {
+        (0..self.entries.len()).collect()
+    }
+
+    /// The names that `--by` takes: whatever distinguishes rows, and derived values.
+    pub fn axes(&self) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .dimensions
+            .iter()
+            .map(|dimension| dimension.name.to_string())
+            .chain(self.constants.iter().map(|(name, _)| name.to_string()))
+            .chain(
+                self.entries
+                    .iter()
+                    .take(1)
+                    .flat_map(|entry| entry.values.keys().map(ToString::to_string)),
+            )
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+/// Values in the order in which people list them: numbers by size, then words.
+#[derive(Clone, Debug)]
+pub struct Ordered(pub Value);
+
+impl Ordered {
+    fn rank(&self) -> (u8, f64, &str) {
+        match &self.0 {
+            Value::Bool(value) => (0, f64::from(u8::from(*value)), ""),
+            Value::Int(value) => (1, *value as f64, ""),
+            Value::Float(value) => (1, *value, ""),
+            Value::Text(value) => (2, 0.0, value),
+        }
+    }
+}
+
+impl PartialEq for Ordered {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Ordered {}
+
+impl PartialOrd for Ordered {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ordered {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let (own, other) = (self.rank(), other.rank());
+        own.0
+            .cmp(&other.0)
+            .then(own.1.total_cmp(&other.1))
+            .then(own.2.cmp(other.2))
+    }
+}
+
+/// A value as a number, where it is one.
+pub fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(value) => Some(*value as f64),
+        Value::Float(value) => Some(*value),
+        Value::Bool(_) | Value::Text(_) => None,
+    }
+}
+
+/// The number of states of a semi-CRF's position: `K * C`, also where no manifest derives it.
+pub fn number_of(entry: &Entry, name: &str) -> Option<f64> {
+    match entry.value(name) {
+        Some(value) => number(value),
+        None if name == "KC" => Some((entry.int("K")? * entry.int("C")?) as f64),
+        None if name == "threads" => entry.threads.map(f64::from),
+        None => None,
+    }
+}

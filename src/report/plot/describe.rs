@@ -1,0 +1,138 @@
+//! What a plot says of itself: what it holds fixed, how often and where it was measured, and what has no
+//! result.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Slice;
+use super::held::Held;
+use crate::report::chart::Caption;
+use crate::status::Status;
+
+/// The caption of a plot of `held`'s rows. `is_timed` plots say what their intervals are.
+pub(super) fn caption(slice: &Slice<'_>, title: &str, held: &Held, is_timed: bool) -> Caption {
+    let mut parts = Vec::new();
+    if !slice.request.section.is_empty() {
+        parts.push(slice.request.section.to_owned());
+    }
+    if !held.values.is_empty() {
+        let fixed: Vec<String> = held
+            .values
+            .iter()
+            .map(|(name, value)| format!("{name} = {value}"))
+            .collect();
+        parts.push(format!("at {}", fixed.join(", ")));
+    }
+    parts.extend(samples(slice, &held.rows, is_timed));
+    parts.extend(cache(slice, &held.rows));
+    parts.push(devices(slice, &held.rows));
+    parts.retain(|part| !part.is_empty());
+    Caption {
+        title: match slice.question.is_empty() {
+            true => title.to_owned(),
+            false => format!("{title}: {}", slice.question),
+        },
+        subtitle: parts.join("; "),
+        notes: Vec::new(),
+        empty: None,
+    }
+}
+
+/// How many samples there are, and what intervals are.
+fn samples(slice: &Slice<'_>, rows: &[usize], is_timed: bool) -> Option<String> {
+    if !is_timed {
+        return None;
+    }
+    let times: Vec<_> = rows
+        .iter()
+        .filter_map(|&row| slice.frame().entries[row].times)
+        .collect();
+    let counts: BTreeSet<u32> = times.iter().filter_map(|times| times.n).collect();
+    let coverage = times.iter().filter_map(|times| times.coverage);
+    let coverage = coverage.fold(f64::INFINITY, f64::min);
+    let what = match (counts.first(), counts.last()) {
+        (Some(1), Some(1)) => return Some("one sample each, no intervals".to_owned()),
+        (Some(least), Some(most)) if least == most => format!("medians of {least} samples"),
+        (Some(least), Some(most)) => format!("medians of {least} to {most} samples"),
+        _ if times.is_empty() => return None,
+        _ => return Some("medians and quartiles; number of samples not recorded".to_owned()),
+    };
+    if !coverage.is_finite() {
+        return Some(what);
+    }
+    let percent = (coverage * 100.0).floor().min(95.0);
+    Some(format!("{what} with {percent:.0} % intervals"))
+}
+
+/// In which state the cache was, if in one only.
+fn cache(slice: &Slice<'_>, rows: &[usize]) -> Option<String> {
+    let mut states = rows
+        .iter()
+        .map(|&row| slice.frame().entries[row].l2.as_deref());
+    let first = states.next()??;
+    states
+        .all(|state| state == Some(first))
+        .then(|| format!("{first} cache"))
+}
+
+/// The devices, or the files where those do not say.
+fn devices(slice: &Slice<'_>, rows: &[usize]) -> String {
+    let names: BTreeSet<&str> = rows
+        .iter()
+        .filter_map(|&row| slice.frame().entries[row].device_name.as_deref())
+        .collect();
+    if names.len() == 1 && slice.request.sources.len() == 1 {
+        return slice.request.sources[0].label.clone();
+    }
+    let labels: Vec<&str> = slice
+        .request
+        .sources
+        .iter()
+        .map(|source| source.label.as_str())
+        .collect();
+    labels.join(", ")
+}
+
+/// What rows without a result are, by line: `streaming 2 oom, 1 skipped`.
+pub(super) fn failures(slice: &Slice<'_>, rows: &[usize]) -> Option<String> {
+    let mut counts: BTreeMap<(String, Status), usize> = BTreeMap::new();
+    for &row in rows {
+        let entry = slice.frame().entries[row];
+        if !entry.is_ok() {
+            let key = (slice.frame().series(row), entry.status);
+            *counts.entry(key).or_default() += 1;
+        }
+    }
+    if counts.is_empty() {
+        return None;
+    }
+    let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for ((name, status), count) in counts {
+        let words = lines.entry(name).or_default();
+        words.push(format!("{count} {}", status_word(status)));
+    }
+    let lines: Vec<String> = lines
+        .into_iter()
+        .map(|(name, words)| format!("{name} {}", words.join(", ")))
+        .collect();
+    Some(lines.join("; "))
+}
+
+/// A status in words; a row that is `ok` without a time has none that counts.
+pub(super) fn status_word(status: Status) -> &'static str {
+    match status {
+        Status::Ok => "without a time",
+        Status::PredictedOom => "predicted oom",
+        Status::CompileError => "compile error",
+        Status::CompileTimeout => "compile timeout",
+        Status::LaunchError => "launch error",
+        other => other.name(),
+    }
+}
+
+/// Says why a plot is empty, if it is: `what` was needed.
+pub(super) fn reason(slice: &Slice<'_>, rows: &[usize], what: &str) -> String {
+    match failures(slice, rows) {
+        Some(failed) => format!("Nothing to show: {what}. Without a result: {failed}."),
+        None => format!("Nothing to show: {what}."),
+    }
+}

@@ -1,0 +1,214 @@
+//! Plots: charts made from rows. [`PLOTS`] lists all of them; a new plot is a function and a line there.
+//!
+//! A plot is made once for each question of a section: a phase and, in guide 000's workload, a semiring.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use sweeper_kernels::Value;
+
+use super::chart::Chart;
+use super::frame::Frame;
+use super::source::Source;
+use super::table::Layout;
+
+mod describe;
+mod feasible;
+mod heat;
+mod held;
+mod over;
+mod pairs;
+mod roofline;
+
+/// What plots are made from.
+pub struct Request<'r> {
+    /// The rows.
+    pub frame: &'r Frame<'r>,
+    /// Where they come from.
+    pub sources: &'r [Source],
+    /// Those of the section.
+    pub rows: &'r [usize],
+    /// What distinguishes the section from others: `potentials = decomposed`.
+    pub section: &'r str,
+    /// The backend that ratios are relative to.
+    pub baseline: Option<&'r str>,
+    /// The section's columns.
+    pub layout: &'r Layout,
+    /// Names of lines, in the order of their colours.
+    pub series: &'r [String],
+}
+
+/// A plot of one question.
+pub struct Plot {
+    /// Name of its file, without an extension.
+    pub name: String,
+    /// What to draw.
+    pub chart: Chart,
+}
+
+/// The rows of one question.
+struct Slice<'r> {
+    request: &'r Request<'r>,
+    rows: Vec<usize>,
+    /// The question: `log semiring, forward`.
+    question: String,
+}
+
+impl<'r> Slice<'r> {
+    fn frame(&self) -> &'r Frame<'r> {
+        self.request.frame
+    }
+
+    /// The axis that most plots have: states of a position, or the size with the most values.
+    fn main_axis(&self) -> Option<String> {
+        if self.request.layout.is_guides {
+            return Some("KC".to_owned());
+        }
+        let frame = self.frame();
+        let values = |name: &&String| {
+            let dimension = frame.dimension(name);
+            dimension.map_or(0, |index| frame.dimensions[index].values.len())
+        };
+        let mut sizes = self.request.layout.sizes.iter();
+        let first = sizes.next()?;
+        let most = sizes.fold(first, |best, name| {
+            if values(&name) > values(&best) {
+                name
+            } else {
+                best
+            }
+        });
+        Some(most.clone())
+    }
+
+    /// The place of a row's line among all, which chooses its colour.
+    fn style(&self, row: usize) -> usize {
+        let name = self.frame().series(row);
+        let found = self.request.series.iter().position(|held| *held == name);
+        found.unwrap_or(0)
+    }
+}
+
+/// Makes a chart of a question, or none where the plot does not belong to the workload.
+type Make = fn(&Slice<'_>) -> Option<Chart>;
+
+/// A kind of plot.
+struct Kind {
+    /// Its name, as in `report.plots`, and the beginning of its files' names.
+    name: &'static str,
+    /// False if the two phases are its subject.
+    has_phase: bool,
+    /// False if the semirings are its subject.
+    has_semiring: bool,
+    make: Make,
+}
+
+const fn kind(name: &'static str, make: Make) -> Kind {
+    Kind {
+        name,
+        has_phase: true,
+        has_semiring: true,
+        make,
+    }
+}
+
+/// All plots, in the order in which they are listed.
+const PLOTS: &[Kind] = &[
+    kind("scalability_T", over::scalability_length),
+    kind("scalability_KC", over::scalability_states),
+    kind("throughput", over::throughput),
+    kind("memory_efficiency", over::memory_efficiency),
+    Kind {
+        has_phase: false,
+        ..kind("backward_forward_ratio", pairs::backward_forward_ratio)
+    },
+    Kind {
+        has_semiring: false,
+        ..kind("semiring_overhead", pairs::semiring_overhead)
+    },
+    kind("time_ratio_baseline", pairs::time_ratio_baseline),
+    kind("memory_ratio_baseline", pairs::memory_ratio_baseline),
+    kind("time_ratio_heatmap", heat::time_ratio_heatmap),
+    kind("memory_ratio_heatmap", heat::memory_ratio_heatmap),
+    kind("feasibility", feasible::feasibility),
+    kind("roofline", roofline::roofline),
+];
+
+/// The plots of a section, of those that are `wanted` by name.
+pub fn of_section(request: &Request<'_>, wanted: impl Fn(&str) -> bool + Sync) -> Vec<Plot> {
+    let mut jobs = Vec::new();
+    for kind in PLOTS.iter().filter(|kind| wanted(kind.name)) {
+        for (suffix, slice) in slices(request, kind) {
+            jobs.push((kind, suffix, slice));
+        }
+    }
+    let made: Vec<Vec<Plot>> = jobs
+        .par_iter()
+        .map(|(kind, suffix, slice)| made(kind, suffix, slice))
+        .collect();
+    made.into_iter().flatten().collect()
+}
+
+fn made(kind: &Kind, suffix: &str, slice: &Slice<'_>) -> Vec<Plot> {
+    // Other workloads than the guide's have their own sizes: one plot for each.
+    if kind.name == "scalability_T" && !slice.request.layout.is_guides {
+        return slice
+            .request
+            .layout
+            .sizes
+            .iter()
+            .map(|axis| Plot {
+                name: format!("scalability_{axis}{suffix}"),
+                chart: over::scalability(slice, axis),
+            })
+            .collect();
+    }
+    let chart = (kind.make)(slice);
+    chart
+        .into_iter()
+        .map(|chart| Plot {
+            name: format!("{}{suffix}", kind.name),
+            chart,
+        })
+        .collect()
+}
+
+/// The questions of a kind of plot, each with what tells its file from others.
+fn slices<'r>(request: &'r Request<'r>, kind: &Kind) -> Vec<(String, Slice<'r>)> {
+    let mut names: Vec<&str> = Vec::new();
+    if kind.has_semiring {
+        names.extend(request.layout.words.iter().map(String::as_str));
+    }
+    if kind.has_phase {
+        names.push("phase");
+    }
+    let word = |row: usize, name: &str| -> Arc<str> {
+        match request.frame.value(row, name) {
+            Some(Value::Text(word)) => word,
+            Some(value) => value.to_string().into(),
+            None => "none".into(),
+        }
+    };
+    request
+        .frame
+        .groups(request.rows, &names)
+        .into_values()
+        .map(|rows| {
+            let words: Vec<Arc<str>> = names.iter().map(|name| word(rows[0], name)).collect();
+            let suffix: String = words.iter().map(|word| format!("_{word}")).collect();
+            let phrase = names.iter().zip(&words).map(|(&name, word)| match name {
+                "semiring" => format!("{word} semiring"),
+                _ => word.to_string(),
+            });
+            let question = phrase.collect::<Vec<_>>().join(", ");
+            (
+                super::files::file_name(&suffix),
+                Slice {
+                    request,
+                    rows,
+                    question,
+                },
+            )
+        })
+        .collect()
+}

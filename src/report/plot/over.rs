@@ -1,0 +1,272 @@
+//! Lines over a size: time, throughput, memory.
+
+use std::collections::BTreeMap;
+
+use super::held::{Held, hold};
+use super::{Slice, describe};
+use crate::report::chart::{Axis, Chart, Lines, Point, Scale, Series};
+use crate::report::entry::Entry;
+use crate::report::frame::number_of;
+use crate::report::table::means::LogInterval;
+
+/// A value of a line at a place.
+pub(super) struct Value {
+    /// Which line.
+    pub(super) style: usize,
+    /// Where.
+    pub(super) x: f64,
+    /// What.
+    pub(super) value: LogInterval,
+}
+
+/// A place where a line has no result.
+pub(super) struct Failure {
+    pub(super) style: usize,
+    pub(super) x: f64,
+}
+
+/// Names of sizes that a plot over `axis` holds fixed.
+pub(super) fn fixed<'s>(slice: &'s Slice<'_>, axis: &str) -> Vec<&'s str> {
+    let sizes = slice.request.layout.sizes_of_rows();
+    sizes
+        .into_iter()
+        .filter(|name| *name != axis)
+        // The number of states is the product of these two.
+        .filter(|name| {
+            !(axis == "KC" && slice.request.layout.is_guides && ["K", "C"].contains(name))
+        })
+        .collect()
+}
+
+/// Time over T.
+pub(super) fn scalability_length(slice: &Slice<'_>) -> Option<Chart> {
+    Some(scalability(slice, "T"))
+}
+
+/// Time over K C.
+pub(super) fn scalability_states(slice: &Slice<'_>) -> Option<Chart> {
+    let is_guides = slice.request.layout.is_guides;
+    is_guides.then(|| scalability(slice, "KC"))
+}
+
+/// Time over a size.
+pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Chart {
+    let held = hold(slice.frame(), &slice.rows, axis, &fixed(slice, axis));
+    let title = format!("Time over {}", axis_label(axis));
+    let measure = |entry: &Entry| LogInterval::of(entry);
+    let (values, failures) = measured(slice, &held.rows, axis, measure);
+    let (factor, unit) = time_unit(&values);
+    let values = values
+        .into_iter()
+        .map(|value| Value {
+            value: LogInterval {
+                value: value.value.value - f64::ln(factor),
+                ..value.value
+            },
+            ..value
+        })
+        .collect();
+    let label = format!("time ({unit})");
+    lines(slice, &held, &title, axis, &label, (values, failures), true)
+}
+
+/// The unit of times that suits most of them: nanoseconds in it, and its name.
+fn time_unit(values: &[Value]) -> (f64, &'static str) {
+    let all: Vec<LogInterval> = values.iter().map(|value| value.value).collect();
+    let mean_ns = LogInterval::mean(&all).map_or(1e6, LogInterval::number);
+    match mean_ns {
+        mean if mean < 1e3 => (1.0, "ns"),
+        mean if mean < 1e6 => (1e3, "µs"),
+        mean if mean < 1e9 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    }
+}
+
+/// Positions a second over K C; for other workloads compulsory bytes a second.
+pub(super) fn throughput(slice: &Slice<'_>) -> Option<Chart> {
+    let axis = slice.main_axis()?;
+    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
+    let amount = |entry: &Entry| match slice.request.layout.is_guides {
+        true => Some((entry.int("B").unwrap_or(1) * entry.int("T")?) as f64),
+        false => Some(entry.program.as_ref()?.compulsory_bytes),
+    };
+    let measure = |entry: &Entry| {
+        let amount = amount(entry).filter(|&amount| amount > 0.0)?;
+        let work = LogInterval {
+            value: (amount * 1e9).ln(),
+            below: 0.0,
+            above: 0.0,
+        };
+        Some(work.over(LogInterval::of(entry)?))
+    };
+    let label = match slice.request.layout.is_guides {
+        true => "positions a second",
+        false => "compulsory bytes a second",
+    };
+    let title = format!("Throughput over {}", axis_label(&axis));
+    let found = measured(slice, &held.rows, &axis, measure);
+    Some(lines(slice, &held, &title, &axis, label, found, true))
+}
+
+/// Peak memory for each state of each position over K C; for other workloads peak memory.
+pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Chart> {
+    let axis = slice.main_axis()?;
+    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
+    let is_guides = slice.request.layout.is_guides;
+    let measure = |entry: &Entry| {
+        let bytes = entry.memory.peak_allocated.filter(|_| entry.is_ok())? as f64;
+        // A kilobyte is 10^3 bytes of guide 000's gigabyte of 2^30, as its formula has it.
+        let amount = match is_guides {
+            true => {
+                let states = entry.int("T")? as f64 * number_of(entry, "KC")?;
+                bytes / (1u64 << 30) as f64 * 1e6 / states
+            }
+            false => bytes / 1e6,
+        };
+        (amount > 0.0).then(|| LogInterval {
+            value: amount.ln(),
+            below: 0.0,
+            above: 0.0,
+        })
+    };
+    let (title, label) = match is_guides {
+        true => (
+            "Memory per state over K·C".to_owned(),
+            "peak (kB for each T·K·C)",
+        ),
+        false => (format!("Peak memory over {axis}"), "peak (MB)"),
+    };
+    let found = measured(slice, &held.rows, &axis, measure);
+    Some(lines(slice, &held, &title, &axis, label, found, false))
+}
+
+/// The values and failures of rows.
+pub(super) fn measured(
+    slice: &Slice<'_>,
+    rows: &[usize],
+    axis: &str,
+    measure: impl Fn(&Entry) -> Option<LogInterval>,
+) -> (Vec<Value>, Vec<Failure>) {
+    let (mut values, mut failures) = (Vec::new(), Vec::new());
+    for &row in rows {
+        let entry = slice.frame().entries[row];
+        let Some(x) = number_of(entry, axis).filter(|&x| x > 0.0) else {
+            continue;
+        };
+        let style = slice.style(row);
+        match measure(entry) {
+            Some(value) => values.push(Value { style, x, value }),
+            None if !entry.is_ok() => failures.push(Failure { style, x }),
+            None => {}
+        }
+    }
+    (values, failures)
+}
+
+/// The name of an axis as plots write it.
+pub(super) fn axis_label(axis: &str) -> &str {
+    match axis {
+        "KC" => "K·C",
+        other => other,
+    }
+}
+
+/// The chart of some values.
+pub(super) fn lines(
+    slice: &Slice<'_>,
+    held: &Held,
+    title: &str,
+    axis: &str,
+    label: &str,
+    (values, failures): (Vec<Value>, Vec<Failure>),
+    is_timed: bool,
+) -> Chart {
+    let mut caption = describe::caption(slice, title, held, is_timed);
+    let (series, has_means) = series(slice, &values, &failures);
+    if values.is_empty() {
+        let reason = describe::reason(slice, &held.rows, "no point was measured");
+        caption.empty = Some(reason);
+    }
+    if has_means {
+        let note = match axis {
+            "KC" => "Lines are geometric means over the shapes with that K·C (dots).",
+            _ => "Lines are geometric means over the dots.",
+        };
+        caption.notes.push(note.to_owned());
+    }
+    if !failures.is_empty() && caption.empty.is_none() {
+        let failed = describe::failures(slice, &held.rows).unwrap_or_default();
+        caption.notes.push(format!("× no result: {failed}."));
+    }
+    Chart::Lines(Lines {
+        caption,
+        x: Axis {
+            label: axis_label(axis).to_owned(),
+            scale: Scale::Log2,
+        },
+        y: Axis {
+            label: label.to_owned(),
+            scale: Scale::Log10,
+        },
+        series,
+        rules: Vec::new(),
+    })
+}
+
+/// Lines through the means of values at one place; true if any is the mean of several.
+pub(super) fn series(
+    slice: &Slice<'_>,
+    values: &[Value],
+    failures: &[Failure],
+) -> (Vec<Series>, bool) {
+    let mut by_style: BTreeMap<usize, BTreeMap<u64, Vec<LogInterval>>> = BTreeMap::new();
+    for value in values {
+        // Numbers greater than zero are in the order of their bits.
+        let places = by_style.entry(value.style).or_default();
+        places
+            .entry(value.x.to_bits())
+            .or_default()
+            .push(value.value);
+    }
+    for failure in failures {
+        by_style.entry(failure.style).or_default();
+    }
+    let mut has_means = false;
+    let series = by_style
+        .into_iter()
+        .map(|(style, places)| {
+            let mut points = Vec::new();
+            let mut dots = Vec::new();
+            for (x, values) in places {
+                let x = f64::from_bits(x);
+                let Some(mean) = LogInterval::mean(&values) else {
+                    continue;
+                };
+                if values.len() > 1 {
+                    has_means = true;
+                    dots.extend(values.iter().map(|value| (x, value.number())));
+                }
+                // What has no interval is shown as a point.
+                let [low, y, high] = mean.numbers();
+                let [low, high] = [low, high].map(|end| if end.is_nan() { y } else { end });
+                points.push(Point { x, y, low, high });
+            }
+            let mut failed: Vec<f64> = failures
+                .iter()
+                .filter(|failure| failure.style == style)
+                .map(|failure| failure.x)
+                .collect();
+            failed.sort_by(f64::total_cmp);
+            failed.dedup();
+            Series {
+                label: slice.request.series[style].clone(),
+                style,
+                is_joined: true,
+                points,
+                dots,
+                failures: failed,
+            }
+        })
+        .collect();
+    (series, has_means)
+}

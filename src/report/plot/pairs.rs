@@ -1,0 +1,253 @@
+//! Lines of ratios between two rows: phases, semirings, backend and baseline.
+
+use super::held::{Held, hold};
+use super::over::{Failure, Value, axis_label, fixed, lines};
+use super::{Slice, describe};
+use crate::report::chart::{Chart, Rule};
+use crate::report::entry::Entry;
+use crate::report::frame::{MACHINE, number_of};
+use crate::report::table::means::LogInterval;
+
+/// Time of the backward pass over that of the forward pass.
+pub(super) fn backward_forward_ratio(slice: &Slice<'_>) -> Option<Chart> {
+    let axis = slice.main_axis()?;
+    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
+    let phase = |row: usize| slice.frame().entries[row].phase.name();
+    let pairs = paired(
+        slice,
+        &held,
+        &["phase"],
+        |row| phase(row) == "forward",
+        |row| phase(row) == "backward",
+    );
+    let title = format!("Backward over forward by {}", axis_label(&axis));
+    let needed = "no point was measured in both the forward and the backward phase";
+    let found = ratios(slice, &axis, pairs, LogInterval::of);
+    Some(ratio_lines(
+        slice,
+        &held,
+        &title,
+        &axis,
+        "time ratio",
+        found,
+        needed,
+    ))
+}
+
+/// Time of each other semiring over that of the log semiring.
+pub(super) fn semiring_overhead(slice: &Slice<'_>) -> Option<Chart> {
+    if !slice.request.layout.is_guides {
+        return None;
+    }
+    let held = hold(slice.frame(), &slice.rows, "KC", &fixed(slice, "KC"));
+    let semiring = |row: usize| {
+        slice.frame().entries[row]
+            .text("semiring")
+            .unwrap_or_default()
+    };
+    let pairs = paired(
+        slice,
+        &held,
+        &["semiring"],
+        |row| semiring(row) == "log",
+        |row| semiring(row) != "log",
+    );
+    // A line for each semiring of each backend; the first semiring has the backends' own colours.
+    let count = slice.request.series.len();
+    let mut others: Vec<&str> = pairs.iter().map(|&(_, row)| semiring(row)).collect();
+    others.sort_unstable();
+    others.dedup();
+    let mut values = Vec::new();
+    for &(log, row) in &pairs {
+        let place = others.iter().position(|held| *held == semiring(row));
+        let style = slice.style(row) + place.unwrap_or(0) * count;
+        values.extend(
+            ratio(slice, "KC", (log, row), LogInterval::of).map(|value| Value { style, ..value }),
+        );
+    }
+    let labels: Vec<String> = others
+        .iter()
+        .flat_map(|word| {
+            slice
+                .request
+                .series
+                .iter()
+                .map(move |name| format!("{name} {word}"))
+        })
+        .collect();
+    let wide = super::Request {
+        series: &labels,
+        ..*slice.request
+    };
+    let wide = Slice {
+        request: &wide,
+        rows: Vec::new(),
+        question: slice.question.clone(),
+    };
+    let needed = "no point was measured in the log semiring and in another one";
+    let title = "Overhead over the log semiring by K·C";
+    let found = (values, Vec::new());
+    Some(ratio_lines(
+        &wide,
+        &held,
+        title,
+        "KC",
+        "time ratio",
+        found,
+        needed,
+    ))
+}
+
+/// Time over that of the baseline.
+pub(super) fn time_ratio_baseline(slice: &Slice<'_>) -> Option<Chart> {
+    baseline_ratio(slice, "Time ratio to the baseline", LogInterval::of, true)
+}
+
+/// Peak memory over that of the baseline.
+pub(super) fn memory_ratio_baseline(slice: &Slice<'_>) -> Option<Chart> {
+    baseline_ratio(slice, "Memory ratio to the baseline", peak, false)
+}
+
+/// A row's peak memory, which has no interval.
+pub(super) fn peak(entry: &Entry) -> Option<LogInterval> {
+    let bytes = entry.memory.peak_allocated.filter(|&bytes| bytes > 0)?;
+    entry.is_ok().then(|| LogInterval {
+        value: (bytes as f64).ln(),
+        below: 0.0,
+        above: 0.0,
+    })
+}
+
+fn baseline_ratio(
+    slice: &Slice<'_>,
+    title: &str,
+    measure: fn(&Entry) -> Option<LogInterval>,
+    is_timed: bool,
+) -> Option<Chart> {
+    let axis = slice.main_axis()?;
+    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
+    let title = format!("{title} by {}", axis_label(&axis));
+    let label = if is_timed {
+        "time ratio"
+    } else {
+        "memory ratio"
+    };
+    let Some(baseline) = slice.request.baseline else {
+        let needed = "there is no baseline; choose one with --baseline";
+        let found = (Vec::new(), Vec::new());
+        return Some(ratio_lines(
+            slice, &held, &title, &axis, label, found, needed,
+        ));
+    };
+    let pairs = baseline_pairs(slice, &held.rows, baseline);
+    let mut found = ratios(slice, &axis, pairs, measure);
+    let frame = slice.frame();
+    for &row in &held.rows {
+        let entry = frame.entries[row];
+        if let Some(x) = number_of(entry, &axis).filter(|&x| x > 0.0 && !entry.is_ok()) {
+            let style = slice.style(row);
+            found.1.push(Failure { style, x });
+        }
+    }
+    let needed = format!("`{baseline}` and another backend share no point");
+    let label = format!("{label} to {baseline}");
+    Some(ratio_lines(
+        slice, &held, &title, &axis, &label, found, &needed,
+    ))
+}
+
+/// Rows of other backends, each with the baseline's row of the same point on the same machine.
+pub(super) fn baseline_pairs(
+    slice: &Slice<'_>,
+    rows: &[usize],
+    baseline: &str,
+) -> Vec<(usize, usize)> {
+    let held = Held {
+        rows: rows.to_vec(),
+        values: Vec::new(),
+    };
+    let is_base = |row: usize| slice.frame().entries[row].backend.as_ref() == baseline;
+    paired(slice, &held, &["backend"], is_base, |row| !is_base(row))
+}
+
+/// Pairs of rows that differ in `except` alone: one of `of`, and each of `others`.
+fn paired(
+    slice: &Slice<'_>,
+    held: &Held,
+    except: &[&str],
+    of: impl Fn(usize) -> bool,
+    others: impl Fn(usize) -> bool,
+) -> Vec<(usize, usize)> {
+    let mut pairs = Vec::new();
+    for rows in slice.frame().joined(&held.rows, except).into_values() {
+        if let Some(&base) = rows.iter().find(|&&row| of(row)) {
+            let others = rows.iter().copied().filter(|&row| others(row));
+            pairs.extend(others.map(|row| (base, row)));
+        }
+    }
+    debug_assert!(pairs.iter().all(|&(one, other)| {
+        let machine = |row| slice.frame().value(row, MACHINE);
+        machine(one) == machine(other)
+    }));
+    pairs
+}
+
+fn ratio(
+    slice: &Slice<'_>,
+    axis: &str,
+    (base, row): (usize, usize),
+    measure: fn(&Entry) -> Option<LogInterval>,
+) -> Option<Value> {
+    let entry = slice.frame().entries[row];
+    let value = measure(entry)?.over(measure(slice.frame().entries[base])?);
+    Some(Value {
+        style: slice.style(row),
+        x: number_of(entry, axis).filter(|&x| x > 0.0)?,
+        value,
+    })
+}
+
+fn ratios(
+    slice: &Slice<'_>,
+    axis: &str,
+    pairs: Vec<(usize, usize)>,
+    measure: fn(&Entry) -> Option<LogInterval>,
+) -> (Vec<Value>, Vec<Failure>) {
+    let values = pairs
+        .into_iter()
+        .filter_map(|pair| ratio(slice, axis, pair, measure));
+    (values.collect(), Vec::new())
+}
+
+/// Lines of ratios, with a rule at one.
+fn ratio_lines(
+    slice: &Slice<'_>,
+    held: &Held,
+    title: &str,
+    axis: &str,
+    label: &str,
+    found: (Vec<Value>, Vec<Failure>),
+    needed: &str,
+) -> Chart {
+    let is_empty = found.0.is_empty();
+    let ends = found.0.iter().map(|value| value.x);
+    let (low, high) = ends.fold((f64::INFINITY, 0.0f64), |(low, high), x| {
+        (low.min(x), high.max(x))
+    });
+    let is_timed = !label.starts_with("memory");
+    let chart = lines(slice, held, title, axis, label, found, is_timed);
+    let Chart::Lines(mut chart) = chart else {
+        return chart;
+    };
+    if is_empty {
+        let reason = describe::reason(slice, &held.rows, needed);
+        chart.caption.empty = Some(reason);
+    } else {
+        chart.rules.push(Rule {
+            from: (low, 1.0),
+            to: (high, 1.0),
+            label: String::new(),
+        });
+    }
+    Chart::Lines(chart)
+}

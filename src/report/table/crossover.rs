@@ -1,0 +1,178 @@
+//! `crossover_points.csv`: from which size on one backend stays ahead of another.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::guide::sort;
+use super::means::LogInterval;
+use super::{Cell, Request, Table, Unit, size};
+use crate::report::frame::{Key, number_of};
+
+/// Times of two backends at the same shapes, by number of states.
+type Shapes = BTreeMap<u64, Vec<(LogInterval, LogInterval)>>;
+
+/// Backend a crosses b at the least KC from which on it is faster on every shape that both were
+/// measured on. Shapes are compared whole: equal K and C, not equal products.
+pub(super) fn crossover_points(request: &Request<'_>) -> Option<Table> {
+    if !request.layout.is_guides {
+        return None;
+    }
+    let frame = request.frame;
+    let mut table = Table::new(
+        "crossover_points",
+        "Number of states K C from which on backend a stays faster than backend b",
+    );
+    table
+        .plain([
+            "semiring",
+            "phase",
+            "T",
+            "crossover_KC",
+            "backend_a",
+            "backend_b",
+        ])
+        .column("time_a_ms", Unit::Ms)
+        .column("time_b_ms", Unit::Ms)
+        .column("speedup", Unit::Ratio);
+    let more = &request.layout.sizes[4..];
+    table.plain(more);
+    table.notes.push(
+        "a is faster at every shape with K C of crossover_KC and more; the least K C measured means \
+         that it is ahead everywhere. Times are geometric means over the shapes with that K C."
+            .to_owned(),
+    );
+    let mut series: Vec<String> = request.rows.iter().map(|&row| frame.series(row)).collect();
+    series.sort();
+    series.dedup();
+    let mut fixed = vec!["semiring", "phase", "T"];
+    fixed.extend(more.iter().map(String::as_str));
+    for rows in frame.groups(request.rows, &fixed).into_values() {
+        for (a, b, states, times) in crossings(request, &rows, &series) {
+            let first = rows[0];
+            let mut line = vec![
+                request.layout.word(frame, first, "semiring"),
+                Cell::word(frame.entries[first].phase.name()),
+                size(frame, first, "T"),
+                Cell::Count(states as i64),
+                Cell::word(a),
+                Cell::word(b),
+            ];
+            let [a, b] = times;
+            line.extend([a, b, b / a].map(Cell::Number));
+            line.extend(more.iter().map(|name| size(frame, first, name)));
+            table.rows.push(line);
+        }
+    }
+    sort(&mut table);
+    if table.rows.is_empty() {
+        let reason = "empty: no backend stays ahead of another, or no two share a shape";
+        table.notes.push(reason.to_owned());
+    }
+    Some(table)
+}
+
+/// Ordered pairs that cross: the backends, the number of states, and times there in milliseconds.
+fn crossings<'n>(
+    request: &Request<'_>,
+    rows: &[usize],
+    series: &'n [String],
+) -> Vec<(&'n str, &'n str, u64, [f64; 2])> {
+    let frame = request.frame;
+    let mut shapes: BTreeMap<Key, BTreeMap<&str, usize>> = BTreeMap::new();
+    for (key, rows) in frame.joined(rows, &["backend", "machine"]) {
+        for row in rows {
+            let name = frame.series(row);
+            if let Ok(index) = series.binary_search(&name) {
+                shapes
+                    .entry(key.clone())
+                    .or_default()
+                    .insert(&series[index], row);
+            }
+        }
+    }
+    let present: BTreeSet<&str> = shapes
+        .values()
+        .flat_map(|held| held.keys().copied())
+        .collect();
+    let mut found = Vec::new();
+    for &a in &present {
+        for &b in present.iter().filter(|&&b| b != a) {
+            let mut by_states: Shapes = BTreeMap::new();
+            for held in shapes.values() {
+                let Some((&row_a, &row_b)) = held.get(a).zip(held.get(b)) else {
+                    continue;
+                };
+                let (entry_a, entry_b) = (frame.entries[row_a], frame.entries[row_b]);
+                let states = number_of(entry_a, "KC").unwrap_or(0.0) as u64;
+                let both = LogInterval::of(entry_a).zip(LogInterval::of(entry_b));
+                by_states.entry(states).or_default().extend(both);
+            }
+            if let Some((states, times)) = crossing(&by_states) {
+                found.push((a, b, states, times));
+            }
+        }
+    }
+    found
+}
+
+/// The least number of states from which on a is faster at every shape, and mean times there in ms.
+fn crossing(shapes: &Shapes) -> Option<(u64, [f64; 2])> {
+    let is_ahead = |pairs: &[(LogInterval, LogInterval)]| {
+        !pairs.is_empty() && pairs.iter().all(|(a, b)| a.value < b.value)
+    };
+    let (&states, pairs) = shapes
+        .iter()
+        .rev()
+        .take_while(|(_, pairs)| is_ahead(pairs))
+        .last()?;
+    let (a, b): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
+    let ms = |all: &[LogInterval]| Some(LogInterval::mean(all)?.number() / 1e6);
+    Some((states, [ms(&a)?, ms(&b)?]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shapes(rows: &[(u64, f64, f64)]) -> Shapes {
+        let mut shapes = Shapes::new();
+        let exact = |time_ms: f64| LogInterval {
+            value: (time_ms * 1e6).ln(),
+            below: 0.0,
+            above: 0.0,
+        };
+        for &(states, a, b) in rows {
+            shapes.entry(states).or_default().push((exact(a), exact(b)));
+        }
+        shapes
+    }
+
+    fn found(rows: &[(u64, f64, f64)]) -> Option<u64> {
+        crossing(&shapes(rows)).map(|(states, _)| states)
+    }
+
+    #[test]
+    fn who_is_overtaken_again_has_not_crossed() {
+        let behind_again = [(12, 1.0, 2.0), (24, 3.0, 2.0), (48, 4.0, 5.0)];
+        assert_eq!(found(&behind_again), Some(48));
+        assert_eq!(found(&[(12, 1.0, 2.0), (24, 3.0, 2.0)]), None);
+    }
+
+    #[test]
+    fn every_shape_of_a_product_counts() {
+        let rows = [
+            (12, 3.0, 1.0),
+            (24, 1.0, 2.0),
+            (24, 5.0, 4.0),
+            (48, 1.0, 2.0),
+        ];
+        assert_eq!(found(&rows), Some(48));
+        assert_eq!(found(&[(12, 1.0, 2.0), (24, 1.0, 2.0)]), Some(12));
+        assert_eq!(found(&[]), None);
+    }
+
+    #[test]
+    fn times_are_those_at_the_crossing() {
+        let (_, [a, b]) = crossing(&shapes(&[(8, 2.0, 4.0), (8, 8.0, 16.0)])).unwrap();
+        assert!((a - 4.0).abs() < 1e-9 && (b - 8.0).abs() < 1e-9, "{a} {b}");
+    }
+}

@@ -1,0 +1,268 @@
+//! Tables: one value each, whatever they are written as. `OF_REPORTS` and `OF_SECTIONS` list all that
+//! a report has; a new table is a function and a line there.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use sweeper_kernels::Value;
+
+use super::frame::Frame;
+
+mod crossover;
+mod generic;
+pub mod guide;
+pub mod means;
+mod pivot;
+pub mod render;
+
+pub use pivot::by_axis;
+
+/// In what unit a column's numbers are, in files; people see them in the unit that suits them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Words, and numbers without a unit that are shown in full: sizes, counts.
+    Plain,
+    /// Nanoseconds.
+    Ns,
+    /// Milliseconds.
+    Ms,
+    /// A ratio.
+    Ratio,
+    /// A ratio that belongs to the column before it.
+    Speedup,
+    /// Units of 2^30 bytes.
+    Gb,
+    /// Anything a second.
+    PerSecond,
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name in files.
+    pub name: String,
+    /// Its unit.
+    pub unit: Unit,
+}
+
+/// One field.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Nothing to say.
+    Empty,
+    /// A word.
+    Word(Arc<str>),
+    /// A whole number.
+    Count(i64),
+    /// A number in the column's unit; NaN where it could not be had.
+    Number(f64),
+    /// A number with its interval: three columns in files.
+    Interval {
+        /// The number.
+        value: f64,
+        /// Lower end.
+        low: f64,
+        /// Upper end.
+        high: f64,
+    },
+}
+
+impl Cell {
+    /// A word.
+    pub fn word(word: impl AsRef<str>) -> Self {
+        Cell::Word(word.as_ref().into())
+    }
+}
+
+impl From<Option<Value>> for Cell {
+    fn from(value: Option<Value>) -> Self {
+        match value {
+            None => Cell::Empty,
+            Some(Value::Int(value)) => Cell::Count(value),
+            Some(Value::Float(value)) => Cell::Number(value),
+            Some(Value::Text(word)) => Cell::Word(word),
+            Some(Value::Bool(value)) => Cell::word(value.to_string()),
+        }
+    }
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// Name of its file.
+    pub name: String,
+    /// What it shows, in a line.
+    pub title: String,
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// The rows, as wide as there are columns.
+    pub rows: Vec<Vec<Cell>>,
+    /// What to know before reading it; why it is empty, if it is.
+    pub notes: Vec<String>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(name: impl Into<String>, title: impl Into<String>) -> Self {
+        Table {
+            name: name.into(),
+            title: title.into(),
+            columns: Vec::new(),
+            rows: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Adds a column.
+    pub fn column(&mut self, name: impl Into<String>, unit: Unit) -> &mut Self {
+        self.columns.push(Column {
+            name: name.into(),
+            unit,
+        });
+        self
+    }
+
+    /// Adds columns of words, sizes and counts.
+    pub fn plain(&mut self, names: impl IntoIterator<Item = impl Into<String>>) -> &mut Self {
+        for name in names {
+            self.column(name, Unit::Plain);
+        }
+        self
+    }
+}
+
+/// What tables are made from.
+pub struct Request<'r> {
+    /// The rows.
+    pub frame: &'r Frame<'r>,
+    /// Those of the section.
+    pub rows: &'r [usize],
+    /// The backend that ratios are relative to.
+    pub baseline: Option<&'r str>,
+    /// The section's columns.
+    pub layout: &'r Layout,
+}
+
+/// Which columns name a row of one workload, in guide 000's order where it is its workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Words in which rows differ beside backend and phase: `semiring`.
+    pub words: Vec<String>,
+    /// Sizes: `T`, `K`, `C`, `KC`; then others in which rows differ.
+    pub sizes: Vec<String>,
+    /// True for the workload of guide 000.
+    pub is_guides: bool,
+}
+
+impl Layout {
+    /// The layout of a section's rows.
+    pub fn of(frame: &Frame<'_>, rows: &[usize]) -> Self {
+        let is_guides = rows.iter().all(|&row| {
+            let entry = frame.entries[row];
+            let has = |name: &&str| entry.int(name).is_some();
+            ["T", "K", "C"].iter().all(has) && entry.text("semiring").is_some()
+        });
+        let differs = |name: &&str| {
+            let mut values = rows.iter().map(|&row| frame.key_of(row, &[name]));
+            let first = values.next();
+            values.any(|value| Some(value) != first)
+        };
+        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>();
+        if is_guides && !rows.is_empty() {
+            let more = frame.sizes(&["T", "K", "C"]);
+            let more = more.into_iter().filter(differs);
+            return Layout {
+                words: vec!["semiring".to_owned()],
+                sizes: owned(["T", "K", "C", "KC"].into_iter().chain(more).collect()),
+                is_guides,
+            };
+        }
+        let sizes = frame.sizes(&[]).into_iter().filter(differs).collect();
+        Layout {
+            words: Vec::new(),
+            sizes: owned(sizes),
+            is_guides: false,
+        }
+    }
+
+    /// The sizes that distinguish rows: all but derived ones.
+    pub fn sizes_of_rows(&self) -> Vec<&str> {
+        self.sizes
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !(self.is_guides && *name == "KC"))
+            .collect()
+    }
+
+    /// The cells that name a row: words, then sizes.
+    pub fn cells(&self, frame: &Frame<'_>, row: usize) -> Vec<Cell> {
+        let words = self.words.iter().map(|name| self.word(frame, row, name));
+        let sizes = self.sizes.iter().map(|name| size(frame, row, name));
+        words.chain(sizes).collect()
+    }
+
+    /// A word as files spell it: guide 000 has its semirings in capitals.
+    pub fn word(&self, frame: &Frame<'_>, row: usize, name: &str) -> Cell {
+        match frame.value(row, name) {
+            Some(Value::Text(word)) if self.is_guides && name == "semiring" => {
+                let mut letters = word.chars();
+                let first = letters.next().map(char::to_uppercase);
+                Cell::word(
+                    first
+                        .into_iter()
+                        .flatten()
+                        .chain(letters)
+                        .collect::<String>(),
+                )
+            }
+            value => Cell::from(value),
+        }
+    }
+}
+
+/// A size of a row.
+pub fn size(frame: &Frame<'_>, row: usize, name: &str) -> Cell {
+    match frame.value(row, name) {
+        None if name == "KC" => {
+            let states = super::frame::number_of(frame.entries[row], name);
+            states.map_or(Cell::Empty, |states| Cell::Count(states as i64))
+        }
+        value => Cell::from(value),
+    }
+}
+
+/// Makes a table, or none where its question does not arise.
+type Make = fn(&Request<'_>) -> Option<Table>;
+
+/// Tables of all rows at once, in the order in which they are listed; the first that there is goes to
+/// the screen.
+const OF_REPORTS: &[Make] = &[
+    generic::speedup,
+    generic::geometric_means,
+    generic::best_backend,
+    generic::not_measured,
+];
+
+/// Tables of each section, in the order in which they are listed.
+const OF_SECTIONS: &[Make] = &[
+    guide::summary_stats,
+    guide::backward_forward_ratios,
+    guide::semiring_overhead,
+    crossover::crossover_points,
+    guide::baseline_ratios,
+];
+
+/// The tables of all rows.
+pub fn of_report(request: &Request<'_>) -> Vec<Table> {
+    made(OF_REPORTS, request)
+}
+
+/// The tables of a section.
+pub fn of_section(request: &Request<'_>) -> Vec<Table> {
+    made(OF_SECTIONS, request)
+}
+
+fn made(makers: &[Make], request: &Request<'_>) -> Vec<Table> {
+    let tables: Vec<Option<Table>> = makers.par_iter().map(|make| make(request)).collect();
+    tables.into_iter().flatten().collect()
+}

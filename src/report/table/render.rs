@@ -1,0 +1,330 @@
+//! A table as text: for a terminal, CSV, Markdown, LaTeX.
+
+use std::io;
+
+use super::{Cell, Column, Table, Unit};
+use crate::quantity;
+
+/// CSV with full precision; `nan` where a number could not be had, as Python writes it. An interval
+/// takes three columns.
+///
+/// # Errors
+/// None but those of memory.
+pub fn csv(table: &Table) -> io::Result<Vec<u8>> {
+    let wide: Vec<bool> = (0..table.columns.len())
+        .map(|column| {
+            let is_interval = |row: &Vec<Cell>| matches!(row[column], Cell::Interval { .. });
+            table.rows.iter().any(is_interval)
+        })
+        .collect();
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let header = table.columns.iter().zip(&wide).flat_map(|(column, &wide)| {
+        let name = &column.name;
+        let ends = [format!("{name}_low"), format!("{name}_high")];
+        std::iter::once(name.clone()).chain(ends.into_iter().filter(move |_| wide))
+    });
+    writer.write_record(header)?;
+    for row in &table.rows {
+        let mut record = Vec::with_capacity(row.len());
+        for (cell, &wide) in row.iter().zip(&wide) {
+            match cell {
+                Cell::Interval { value, low, high } => {
+                    record.extend([value, low, high].map(|&number| plain(number)));
+                }
+                cell => {
+                    record.push(exact(cell));
+                    record.extend((0..2).filter(|_| wide).map(|_| String::new()));
+                }
+            }
+        }
+        writer.write_record(&record)?;
+    }
+    writer
+        .into_inner()
+        .map_err(|error| io::Error::other(error.to_string()))
+}
+
+fn exact(cell: &Cell) -> String {
+    match cell {
+        Cell::Empty => String::new(),
+        Cell::Word(word) => word.to_string(),
+        Cell::Count(count) => count.to_string(),
+        Cell::Number(value) | Cell::Interval { value, .. } => plain(*value),
+    }
+}
+
+fn plain(value: f64) -> String {
+    match value {
+        value if value.is_nan() => "nan".to_owned(),
+        value if value.is_infinite() => if value > 0.0 { "inf" } else { "-inf" }.to_owned(),
+        value => value.to_string(),
+    }
+}
+
+/// A cell as people read it.
+fn shown(cell: &Cell, unit: Unit) -> String {
+    match cell {
+        Cell::Empty => "–".to_owned(),
+        Cell::Word(word) => word.to_string(),
+        Cell::Count(count) => count.to_string(),
+        Cell::Number(value) if value.is_nan() => "–".to_owned(),
+        Cell::Number(value) => quantity_of(*value, unit),
+        Cell::Interval { value, low, high } if low.is_nan() || high.is_nan() => {
+            quantity_of(*value, unit)
+        }
+        Cell::Interval { value, low, high } => {
+            if unit == Unit::Speedup {
+                return quantity_of(*value, unit);
+            }
+            let half = ((high - value).max(value - low) / value * 100.0).abs();
+            let digits = usize::from(half < 9.95);
+            format!("{} ±{half:.digits$}%", quantity_of(*value, unit))
+        }
+    }
+}
+
+fn quantity_of(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Ns => quantity::time_ns(value),
+        Unit::Ms => quantity::time_ns(value * 1e6),
+        Unit::Gb => quantity::bytes((value * (1u64 << 30) as f64).round() as u64),
+        Unit::PerSecond => format!("{}/s", quantity::scaled(value)),
+        Unit::Ratio | Unit::Speedup => format!("{}×", quantity::significant(value)),
+        Unit::Plain => quantity::significant(value),
+    }
+}
+
+/// A column's name without the unit that its values show.
+fn heading(column: &Column) -> &str {
+    let name = column.name.as_str();
+    let suffix = match column.unit {
+        Unit::Ns => "_ns",
+        Unit::Ms => "_ms",
+        Unit::Gb => "_gb",
+        Unit::Speedup => return "speedup",
+        _ => "",
+    };
+    name.strip_suffix(suffix).unwrap_or(name)
+}
+
+/// True for columns that are set flush right.
+fn is_number(table: &Table, column: usize) -> bool {
+    table
+        .rows
+        .iter()
+        .any(|row| !matches!(row[column], Cell::Word(_) | Cell::Empty))
+}
+
+/// Every field as people read it, the headings first.
+fn texts(table: &Table) -> Vec<Vec<String>> {
+    let headings = table
+        .columns
+        .iter()
+        .map(|column| heading(column).to_owned());
+    let mut lines = vec![headings.collect::<Vec<_>>()];
+    for row in &table.rows {
+        let fields = row.iter().zip(&table.columns);
+        lines.push(
+            fields
+                .map(|(cell, column)| shown(cell, column.unit))
+                .collect(),
+        );
+    }
+    lines
+}
+
+/// Aligned columns for a terminal, at most `most` rows; `strong` marks headings.
+pub fn terminal(table: &Table, most: usize, strong: impl Fn(&str) -> String) -> String {
+    let mut lines = texts(table);
+    let left_out = lines.len().saturating_sub(most + 1);
+    lines.truncate(most + 1);
+    let widths: Vec<usize> = (0..table.columns.len())
+        .map(|column| {
+            let widths = lines.iter().map(|line| line[column].chars().count());
+            widths.max().unwrap_or(0)
+        })
+        .collect();
+    let mut text = format!("{}\n", strong(&table.title));
+    for (number, line) in lines.iter().enumerate() {
+        let mut row = String::new();
+        for (column, field) in line.iter().enumerate() {
+            let pad = " ".repeat(widths[column] - field.chars().count());
+            let gap = if column == 0 { "  " } else { "   " };
+            match is_number(table, column) {
+                true => row.extend([gap, &pad, field]),
+                false => row.extend([gap, field, &pad]),
+            }
+        }
+        let row = row.trim_end();
+        text.push_str(&if number == 0 {
+            strong(row)
+        } else {
+            row.to_owned()
+        });
+        text.push('\n');
+    }
+    if left_out > 0 {
+        text.push_str(&format!(
+            "  and {left_out} more rows in {}.csv\n",
+            table.name
+        ));
+    }
+    for note in &table.notes {
+        text.push_str(&format!("  {note}\n"));
+    }
+    text
+}
+
+/// A table of GitHub's Markdown.
+pub fn markdown(table: &Table) -> String {
+    let escaped = |field: &str| field.replace('|', "\\|").replace('\n', " ");
+    let mut text = format!("**{}**\n\n", table.title);
+    for (number, line) in texts(table).iter().enumerate() {
+        let fields: Vec<String> = line.iter().map(|field| escaped(field)).collect();
+        text.push_str(&format!("| {} |\n", fields.join(" | ")));
+        if number == 0 {
+            let rules = (0..line.len()).map(|column| match is_number(table, column) {
+                true => "---:",
+                false => "---",
+            });
+            text.push_str(&format!("| {} |\n", rules.collect::<Vec<_>>().join(" | ")));
+        }
+    }
+    for note in &table.notes {
+        text.push_str(&format!("\n{note}.\n"));
+    }
+    text
+}
+
+/// A table of LaTeX with the rules of `booktabs`.
+pub fn latex(table: &Table) -> String {
+    let alignment: String = (0..table.columns.len())
+        .map(|column| if is_number(table, column) { 'r' } else { 'l' })
+        .collect();
+    let mut text = format!(
+        "% needs \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\n\\caption{{{}}}\n\
+         \\begin{{tabular}}{{{alignment}}}\n\\toprule\n",
+        latex_text(&table.title)
+    );
+    for (number, line) in texts(table).iter().enumerate() {
+        let fields: Vec<String> = line.iter().map(|field| latex_text(field)).collect();
+        text.push_str(&format!("{} \\\\\n", fields.join(" & ")));
+        if number == 0 {
+            text.push_str("\\midrule\n");
+        }
+    }
+    text.push_str("\\bottomrule\n\\end{tabular}\n");
+    for note in &table.notes {
+        text.push_str(&format!("\\par\\footnotesize {}.\n", latex_text(note)));
+    }
+    text.push_str("\\end{table}\n");
+    text
+}
+
+/// Text with LaTeX's own signs escaped. A word in backquotes is set in typewriter.
+fn latex_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut is_code = false;
+    for letter in text.chars() {
+        match letter {
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => out.extend(['\\', letter]),
+            '~' => out.push_str("\\textasciitilde{}"),
+            '^' => out.push_str("\\textasciicircum{}"),
+            '\\' => out.push_str("\\textbackslash{}"),
+            '<' => out.push_str("$<$"),
+            '>' => out.push_str("$>$"),
+            '±' => out.push_str("$\\pm$"),
+            '×' => out.push_str("$\\times$"),
+            '–' => out.push_str("--"),
+            '\n' => out.push(' '),
+            '`' => {
+                out.push_str(if is_code { "}" } else { "\\texttt{" });
+                is_code = !is_code;
+            }
+            letter => out.push(letter),
+        }
+    }
+    if is_code {
+        out.push('}');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new("example", "Times of `a_b`");
+        table
+            .plain(["backend", "T"])
+            .column("time_ms", Unit::Ms)
+            .column("a_ns", Unit::Ns)
+            .column("ratio", Unit::Ratio);
+        let interval = Cell::Interval {
+            value: 2000.0,
+            low: 1900.0,
+            high: 2040.0,
+        };
+        table.rows.push(vec![
+            Cell::word("fused|x_1"),
+            Cell::Count(128),
+            Cell::Number(1.25),
+            interval,
+            Cell::Number(12.345),
+        ]);
+        table.rows.push(vec![
+            Cell::word("s"),
+            Cell::Count(64),
+            Cell::Number(f64::NAN),
+            Cell::Empty,
+            Cell::Number(0.5),
+        ]);
+        table.notes.push("5 % of <all>".to_owned());
+        table
+    }
+
+    #[test]
+    fn csv_is_exact() {
+        let text = String::from_utf8(csv(&table()).unwrap()).unwrap();
+        assert_eq!(
+            text,
+            "backend,T,time_ms,a_ns,a_ns_low,a_ns_high,ratio\n\
+             fused|x_1,128,1.25,2000,1900,2040,12.345\ns,64,nan,,,,0.5\n"
+        );
+    }
+
+    #[test]
+    fn terminals_get_columns() {
+        let text = terminal(&table(), 10, str::to_owned);
+        assert_eq!(
+            text,
+            "Times of `a_b`\n  \
+             backend       T      time              a   ratio\n  \
+             fused|x_1   128   1.25 ms   2.00 us ±5.0%   12.3×\n  \
+             s            64         –              –   0.50×\n  \
+             5 % of <all>\n"
+        );
+        assert!(terminal(&table(), 1, str::to_owned).contains("and 1 more rows in example.csv"));
+    }
+
+    #[test]
+    fn markdown_and_latex_escape_what_they_must() {
+        let text = markdown(&table());
+        assert!(
+            text.contains("| --- | ---: | ---: | ---: | ---: |"),
+            "{text}"
+        );
+        assert!(text.contains("fused\\|x_1"), "{text}");
+        let text = latex(&table());
+        assert!(
+            text.contains("\\caption{Times of \\texttt{a\\_b}}"),
+            "{text}"
+        );
+        assert!(
+            text.contains("2.00 us $\\pm$5.0\\% & 12.3$\\times$ \\\\"),
+            "{text}"
+        );
+        assert!(text.contains("5 \\% of $<$all$>$."), "{text}");
+    }
+}
