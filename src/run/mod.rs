@@ -21,6 +21,7 @@ use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::plan::{Outline, Plan};
 use crate::record::environment::{Environment, RunIdentity, surroundings};
+use crate::record::exports;
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::row::Row;
 
@@ -182,6 +183,7 @@ pub fn run(
     stop: &AtomicBool,
     progress: &dyn Progress,
 ) -> Result<Ended, RunError> {
+    exports::check(&manifest.output.exports).map_err(RunError::Impossible)?;
     let requests = device_requests(manifest)?;
     let plan_device = plan_device(&requests[0]);
     let limit = manifest.limits.point_timeout;
