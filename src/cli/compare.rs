@@ -208,7 +208,12 @@ fn expanded(name: &str) -> Result<Vec<String>, String> {
 const DEPTH: usize = 3;
 
 fn is_run(path: &Path) -> bool {
-    let files = ["journal.jsonl", "records.csv", "benchmark_full.csv"];
+    let files = [
+        "journal.jsonl",
+        "records.csv",
+        "benchmark_full.csv",
+        "exports/benchmark_full.csv",
+    ];
     files.iter().any(|file| path.join(file).is_file())
 }
 

@@ -249,7 +249,7 @@ fn sides(made: Made, range: std::ops::Range<usize>) -> Vec<[Vec<usize>; 2]> {
     match made {
         Made::Pairs(pairs) => {
             // Half of a comparison's runs are also in the next one. Sides take turns at going first.
-            let step = (pairs + 1) / 2 * 2;
+            let step = pairs.next_multiple_of(2);
             let starts = (0..=count.saturating_sub(2 * pairs)).step_by(step);
             let window = |at: usize| {
                 let run = |pair: usize, side: usize| start + at + 2 * pair + (pair + side) % 2;

@@ -443,17 +443,30 @@ fn outline(sources: &[Source]) -> SideOutline {
                 .map(|held| held.identity.run.to_string())
                 .collect(),
         ),
-        machines: once(sources.iter().map(machine).collect()),
+        machines: once(
+            sources
+                .iter()
+                .map(machine)
+                .filter(|name| !name.is_empty())
+                .collect(),
+        ),
     }
 }
 
-/// The machine of a source: its devices, or what its label says.
+/// The machine of a source: its devices, or what its rows say; nothing where they do not.
 fn machine(source: &Source) -> String {
-    let Some(environment) = &source.environment else {
-        return source.label.clone();
+    let names: BTreeSet<&str> = match &source.environment {
+        Some(environment) => {
+            let devices = environment.identity.devices.iter();
+            devices.map(|device| device.name.as_str()).collect()
+        }
+        None => {
+            let entries = source.entries.iter();
+            entries
+                .filter_map(|entry| entry.device_name.as_deref())
+                .collect()
+        }
     };
-    let devices = environment.identity.devices.iter();
-    let names: BTreeSet<&str> = devices.map(|device| device.name.as_str()).collect();
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 

@@ -123,7 +123,7 @@ fn duckdb_reads_records() {
         );
         runs(&place, &script);
     }
-    let script = "import duckdb\nassert duckdb.sql(\"select count(*) from 'samples.csv'\").fetchone()[0] == 30";
+    let script = "import duckdb\nassert duckdb.sql(\"select count(*) from 'samples.csv'\").fetchall()[0][0] == 30";
     runs(&place, script);
 }
 

@@ -2,8 +2,8 @@
 
 use super::super::{Comparison, Point};
 use super::{
-    Failures, in_order, interval, method, objections, other_statuses, outputs, probability, ratio,
-    side, statuses, tally, time,
+    Failures, in_order, interval, method, objections, of_points, other_statuses, outputs,
+    probability, ratio, side, statuses, tally, time,
 };
 use crate::compare::verdict::Verdict;
 
@@ -33,7 +33,7 @@ pub fn text(comparison: &Comparison, failures: &Failures<'_>) -> String {
         .copied()
         .collect();
     if !others.is_empty() {
-        let title = format!("{} points that are neither slower nor faster", others.len());
+        let title = format!("neither slower nor faster: {}", of_points(others.len()));
         lines.extend(folded(&title, table(&others)));
     }
     lines.extend(remarks(comparison));
@@ -180,13 +180,13 @@ fn remarks(comparison: &Comparison) -> Vec<String> {
         format!("{}: {a} -> {b}", point.label)
     };
     list(
-        format!("{} points ended otherwise", others.len()),
+        format!("ended otherwise: {}", of_points(others.len())),
         others.iter().map(status).collect(),
     );
     for (side, name) in [(0, "A"), (1, "B")] {
         let only = &comparison.only[side];
         list(
-            format!("{} points are in {name} only", only.len()),
+            format!("in {name} only: {}", of_points(only.len())),
             only.clone(),
         );
     }

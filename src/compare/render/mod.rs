@@ -144,6 +144,11 @@ fn spread(comparison: &Comparison) -> Option<String> {
             a.min(b)
         });
     let level = comparison.spread.level(runs.max()?);
+    if level.scale == 0.0 {
+        return Some(
+            "runs of one program are taken to be the same but for their samples".to_owned(),
+        );
+    }
     let size = quantity::percent(level.reach());
     let source = match comparison.spread.origin {
         Origin::Measured => "by `sweeper doctor --aa`",
@@ -167,8 +172,16 @@ fn spread(comparison: &Comparison) -> Option<String> {
 /// What `--fail-on` objects to, or none.
 fn objections(failures: &Failures<'_>) -> Vec<String> {
     let met = failures.iter().filter(|(_, count)| *count > 0);
-    met.map(|(condition, count)| format!("{}: {count} points", condition.text))
+    met.map(|(condition, count)| format!("{}: {}", condition.text, of_points(*count)))
         .collect()
+}
+
+/// `1 point`, `2 points`.
+fn of_points(count: usize) -> String {
+    match count {
+        1 => "1 point".to_owned(),
+        _ => format!("{count} points"),
+    }
 }
 
 /// Points whose status is another one.

@@ -6,8 +6,8 @@ use super::super::estimate::Estimate;
 use super::super::verdict::Verdict;
 use super::super::{Comparison, Group, Point};
 use super::{
-    Failures, interval, method, objections, other_statuses, outputs, probability, ratio, shown,
-    side, statuses, tally, time,
+    Failures, interval, method, objections, of_points, other_statuses, outputs, probability, ratio,
+    shown, side, statuses, tally, time,
 };
 
 /// Paints text in a colour by its ANSI code, or leaves it.
@@ -33,7 +33,8 @@ pub fn text(
     lines.extend(table(rows, paint));
     if hidden > 0 {
         lines.push(format!(
-            "{hidden} points that are neither slower nor faster: --all shows them"
+            "neither slower nor faster: {}; --all shows them",
+            of_points(hidden)
         ));
     }
     let groups: Vec<Cells> = comparison.groups.iter().map(group).collect();
@@ -117,8 +118,8 @@ fn row(point: &Point) -> Cells {
 
 fn group(group: &Group) -> Cells {
     let name = match &group.axis {
-        Some(axis) => format!("{axis}={} ({} points)", group.value, group.points),
-        None => format!("{} ({})", group.value, group.points),
+        Some(axis) => format!("{axis}={} ({})", group.value, of_points(group.points)),
+        None => format!("all ({})", of_points(group.points)),
     };
     let times = [String::new(), String::new()];
     cells(
@@ -194,13 +195,13 @@ fn remarks(comparison: &Comparison) -> Vec<String> {
         format!("{}: {a} -> {b}{reason}", point.label)
     };
     list(
-        format!("{} points ended otherwise", others.len()),
+        format!("ended otherwise: {}", of_points(others.len())),
         others.iter().map(status).collect(),
     );
     for (side, name) in [(0, "A"), (1, "B")] {
         let only = &comparison.only[side];
         list(
-            format!("{} points are in {name} only", only.len()),
+            format!("in {name} only: {}", of_points(only.len())),
             only.clone(),
         );
     }

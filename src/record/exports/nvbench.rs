@@ -20,6 +20,9 @@ use crate::stats::Summary;
 const FILE: &str = "nvbench.json";
 const SAMPLES: &str = "nvbench.json-bin";
 
+/// How long all samples took together.
+const WALLTIME: &str = "nv/cold/walltime";
+
 /// Writes the file and its samples below `folder`.
 ///
 /// # Errors
@@ -164,7 +167,8 @@ fn state(number: usize, row: &Row, devices: &[&str]) -> Json {
 
 fn summaries(number: usize, row: &Row) -> Vec<Json> {
     let (Some(found), Some(summary)) = (measured(row), row.summary()) else {
-        return Vec::new();
+        // `nvbench-walltime` fails at a state without one.
+        return vec![number_of(WALLTIME, "Walltime", "duration", 0.0)];
     };
     let Summary {
         n,
@@ -206,12 +210,7 @@ fn summaries(number: usize, row: &Row) -> Vec<Json> {
         let tag = format!("nv/cold/time/gpu/{tag}/relative");
         all.push(number_of(&tag, "Noise", "percentage", part / whole));
     }
-    all.push(number_of(
-        "nv/cold/walltime",
-        "Walltime",
-        "duration",
-        total_ns / 1e9,
-    ));
+    all.push(number_of(WALLTIME, "Walltime", "duration", total_ns / 1e9));
     all.push(number_of(
         "nv/cold/bw/global/bytes_per_second",
         "Compulsory bytes",
