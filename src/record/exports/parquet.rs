@@ -38,20 +38,15 @@ fn write_table(table: &TypedTable, out: impl Write + Send) -> Result<(), Parquet
     let mut index = 0;
     while let Some(mut column) = group.next_column()? {
         let fields: Vec<&str> = table.lines.iter().map(|line| &line[index]).collect();
+        let writing = &mut column;
         match table.columns[index].1 {
-            Kind::Text => write_column::<ByteArrayType>(&mut column, &fields, |field| {
+            Kind::Text => write_column::<ByteArrayType>(writing, &fields, |field| {
                 (!field.is_empty()).then(|| ByteArray::from(field))
-            })?,
-            Kind::Int => {
-                write_column::<Int64Type>(&mut column, &fields, |field| field.parse().ok())?
-            }
-            Kind::Float => {
-                write_column::<DoubleType>(&mut column, &fields, |field| field.parse().ok())?
-            }
-            Kind::Bool => {
-                write_column::<BoolType>(&mut column, &fields, |field| field.parse().ok())?
-            }
-        }
+            }),
+            Kind::Int => write_parsed::<Int64Type>(writing, &fields),
+            Kind::Float => write_parsed::<DoubleType>(writing, &fields),
+            Kind::Bool => write_parsed::<BoolType>(writing, &fields),
+        }?;
         column.close()?;
         index += 1;
     }
@@ -71,6 +66,17 @@ fn field(name: &str, kind: Kind) -> Result<Type, ParquetError> {
         .with_logical_type(logical)
         .with_repetition(Repetition::OPTIONAL)
         .build()
+}
+
+/// Writes the numbers or truths that are there.
+fn write_parsed<T: DataType>(
+    column: &mut SerializedColumnWriter<'_>,
+    fields: &[&str],
+) -> Result<(), ParquetError>
+where
+    T::T: std::str::FromStr,
+{
+    write_column::<T>(column, fields, |field| field.parse().ok())
 }
 
 /// Writes the values that are there; a level of zero says that one is missing.
