@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::super::estimate::{Design, Estimate};
-use super::super::{Comparison, Group, Point};
+use super::super::groups::Group;
+use super::super::{Comparison, Point};
 use super::{Failures, in_order, statuses};
 
 /// Everything as JSON; ratios are times of B over times of A.

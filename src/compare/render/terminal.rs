@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::super::estimate::Estimate;
+use super::super::groups::Group;
 use super::super::verdict::Verdict;
-use super::super::{Comparison, Group, Point};
+use super::super::{Comparison, Point};
 use super::{
     Failures, interval, method, objections, of_points, other_statuses, outputs, probability, ratio,
     shown, side, statuses, tally, time,
