@@ -13,6 +13,7 @@ pub mod execute;
 pub mod record;
 pub mod run;
 pub mod report;
+pub mod compare;
 pub mod stats;
 pub mod quantity;
 pub mod cli;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::screen::Screen;
-use super::{place, worker};
+use super::{aa, place, worker};
 use crate::compile::kernels::{Kernels, Toolchain};
 use crate::device::ceilings::Ceilings;
 use crate::device::cpu::identity;
@@ -28,7 +28,10 @@ pub struct DevicesArgs {
 
 /// Arguments of `doctor`.
 #[derive(Args)]
-pub struct DoctorArgs {}
+pub struct DoctorArgs {
+    #[command(flatten)]
+    aa: aa::AaArgs,
+}
 
 /// Lists devices.
 pub fn devices(args: &DevicesArgs, screen: &Screen) -> Exit {
@@ -182,7 +185,10 @@ struct Finding {
 }
 
 /// Says what works here.
-pub fn doctor(_args: &DoctorArgs, screen: &Screen) -> Exit {
+pub fn doctor(args: &DoctorArgs, screen: &Screen) -> Exit {
+    if args.aa.aa {
+        return aa::aa(&args.aa, screen);
+    }
     let findings = findings();
     if screen.json {
         let all: Vec<_> = findings

@@ -16,7 +16,7 @@ pub enum Exit {
     Manifest,
     /// Finished; some points failed.
     Failures,
-    /// A rerun's outputs differ.
+    /// A rerun's outputs differ, or a comparison found what it was told to fail on.
     Different,
     /// Files.
     Files,

@@ -16,9 +16,11 @@ pub mod run;
 pub mod compile;
 pub mod rerun;
 pub mod runs;
+pub mod compare;
 pub mod report;
 pub mod cache;
 pub mod devices;
+pub mod aa;
 pub mod workloads;
 pub mod starter;
 pub mod worker;
@@ -32,9 +34,10 @@ Examples:
   sweeper plan manifests/paper.toml             what would be measured and compiled
   sweeper runs                                  what was measured here
   sweeper rerun 3f9a                            repeat a recorded run and compare
+  sweeper compare 3f9a 81c2                     what became faster or slower
 
-Exit codes: 0 fine, 2 usage, 3 bad manifest, 4 some points failed, 5 a rerun differs,
-6 files, 7 this place can't do it, 75 stopped early (run again to go on)";
+Exit codes: 0 fine, 2 usage, 3 bad manifest, 4 some points failed, 5 a rerun or
+comparison differs, 6 files, 7 this place can't do it, 75 stopped early (run again to go on)";
 
 /// Measures kernels over grids of parameters, checks every result, and writes down how anybody can
 /// run the same thing again.
@@ -61,6 +64,8 @@ enum Verb {
     Compile(compile::CompileArgs),
     /// Repeat a recorded run and compare outputs bit by bit, and times
     Rerun(rerun::RerunArgs),
+    /// Compare recorded runs point by point: faster, slower, or the same
+    Compare(compare::CompareArgs),
     /// List recorded runs
     Runs(runs::RunsArgs),
     /// Show one recorded run
@@ -109,6 +114,7 @@ pub fn main() -> ExitCode {
         Verb::Check(args) => check::check(&args, &screen),
         Verb::Compile(args) => compile::compile(&args, &screen),
         Verb::Rerun(args) => rerun::rerun(&args, &screen),
+        Verb::Compare(args) => compare::compare(&args, &screen),
         Verb::Runs(args) => runs::runs(&args, &screen),
         Verb::Show(args) => runs::show(&args, &screen),
         Verb::Report(args) => report::report(&args, &screen),

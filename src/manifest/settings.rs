@@ -194,7 +194,8 @@ pub struct Output {
     pub exports: Vec<&'static str>,
 }
 
-/// The guides' file formats, by the names that `output.exports` takes.
+/// Other file formats, by the names that `output.exports` takes: the guides' first, then those that
+/// other programs read.
 pub const EXPORTS: &[&str] = &[
     "benchmark_full",
     "heatmap_data",
@@ -204,6 +205,9 @@ pub const EXPORTS: &[&str] = &[
     "compiled_transformer_benchmark",
     "compilation_economics",
     "hardware_profile",
+    "json",
+    "parquet",
+    "nvbench",
 ];
 
 /// `[report]`: what is made of the results.

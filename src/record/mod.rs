@@ -3,6 +3,7 @@
 pub mod row;
 pub mod journal;
 pub mod tables;
+pub mod columns;
 pub mod exports;
 pub mod environment;
 pub mod folder;

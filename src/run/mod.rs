@@ -2,7 +2,8 @@
 //!
 //! [`devices`] says on what, [`calibration`] how fast that can be; [`compiling`] opens the cache,
 //! [`schedule`] deals out blocks, [`rows`] turns outcomes into rows, [`pruning`] learns from failures,
-//! [`usage`] says how busy devices were; this file is the order of events.
+//! [`usage`] says how busy devices were, [`repeats`] does all of it again and again; this file is the
+//! order of events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::plan::{Outline, Plan};
 use crate::record::environment::{Environment, RunIdentity, surroundings};
+use crate::record::exports;
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::row::Row;
 
@@ -31,6 +33,7 @@ pub mod schedule;
 pub mod pruning;
 pub mod rows;
 pub mod usage;
+pub mod repeats;
 mod blocks;
 mod workers;
 mod session;
@@ -181,6 +184,7 @@ pub fn run(
     stop: &AtomicBool,
     progress: &dyn Progress,
 ) -> Result<Ended, RunError> {
+    exports::check(&manifest.output.exports).map_err(RunError::Impossible)?;
     let requests = device_requests(manifest)?;
     let plan_device = plan_device(&requests[0]);
     let limit = manifest.limits.point_timeout;

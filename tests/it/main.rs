@@ -33,3 +33,7 @@ mod page;
 mod cuda;
 /// Everything that can go wrong, on the CPU and on a GPU.
 mod faults;
+/// Comparisons of recorded runs.
+mod compare;
+/// Files that other programs read.
+mod interchange;

@@ -1,7 +1,6 @@
-//! The guides' own file formats, made from rows: names and columns are a contract for people's
-//! scripts.
+//! Other file formats, made from rows: names and columns are a contract for people's scripts.
 //!
-//! A format has columns for some parameters only. Where another parameter has several values, the
+//! The guides' own, and those that other programs read. One of a guide has columns for some parameters only. Where another parameter has several values, the
 //! files are written once for each combination, in a folder such as `potentials=materialized`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,12 +11,54 @@ use std::path::{Path, PathBuf};
 use super::row::Row;
 
 pub mod semicrf;
+pub mod nvbench;
+pub mod json;
+#[cfg(feature = "parquet")]
+pub mod parquet;
+mod typed;
 
 /// Writes the exports called `names` below `folder`; those that no row belongs to are left out.
 ///
 /// # Errors
 /// Those of the file system.
 pub fn write(names: &[&str], rows: &[Row], folder: &Path) -> io::Result<()> {
+    for name in names {
+        match *name {
+            "json" => json::write_records(rows, create(folder, "records.json")?)?,
+            "nvbench" => nvbench::write(rows, folder)?,
+            "parquet" => write_parquet(rows, folder)?,
+            _ => {}
+        }
+    }
+    write_guides(names, rows, folder)
+}
+
+#[cfg(feature = "parquet")]
+fn write_parquet(rows: &[Row], folder: &Path) -> io::Result<()> {
+    parquet::write_records(rows, create(folder, "records.parquet")?)
+}
+
+/// Refuses exports that this build can't write, before anything is measured for them.
+///
+/// # Errors
+/// What to do about it.
+pub fn check(names: &[&str]) -> Result<(), String> {
+    match names.contains(&"parquet") && cfg!(not(feature = "parquet")) {
+        true => Err(NO_PARQUET.to_owned()),
+        false => Ok(()),
+    }
+}
+
+const NO_PARQUET: &str = "this program was built without Parquet; `cargo build --release --features \
+     parquet` builds one with it, and `exports = [\"json\"]` needs none";
+
+#[cfg(not(feature = "parquet"))]
+fn write_parquet(_rows: &[Row], _folder: &Path) -> io::Result<()> {
+    Err(io::Error::other(NO_PARQUET))
+}
+
+/// The files of guide 000.
+fn write_guides(names: &[&str], rows: &[Row], folder: &Path) -> io::Result<()> {
     let rows: Vec<&Row> = rows
         .iter()
         .filter(|row| row.workload == "semicrf")

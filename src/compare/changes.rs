@@ -1,0 +1,137 @@
+//! What differs between the surroundings of two sides: read this before any ratio.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::record::environment::Environment;
+use crate::report::source::Source;
+
+/// A field in which two sides differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The field, such as `toolchain` or `device driver`.
+    pub field: String,
+    /// Its values among the runs of A; none where no run says.
+    pub a: Vec<String>,
+    /// Its values among the runs of B.
+    pub b: Vec<String>,
+}
+
+/// What is said of a side, by field, in the order of reports.
+type Fields = BTreeMap<(u8, String), BTreeSet<String>>;
+
+/// The fields in which the sides differ, the weightiest first, and what to know of the runs within one
+/// side.
+pub(super) fn changes(sides: [&[Source]; 2]) -> (Vec<Change>, Vec<String>) {
+    let [a, b] = sides.map(fields);
+    let names: BTreeSet<&(u8, String)> = a.keys().chain(b.keys()).collect();
+    let values = |fields: &Fields, name: &(u8, String)| -> Vec<String> {
+        fields.get(name).into_iter().flatten().cloned().collect()
+    };
+    let mut changes = Vec::new();
+    let mut warnings = Vec::new();
+    for name in names {
+        let (a, b) = (values(&a, name), values(&b, name));
+        for (side, values) in [("A", &a), ("B", &b)] {
+            if values.len() > 1 && IDENTITIES.contains(&name.1.as_str()) {
+                warnings.push(format!(
+                    "runs of {side} differ in their {}: {}",
+                    name.1,
+                    values.join(", ")
+                ));
+            }
+        }
+        if a != b {
+            let field = name.1.clone();
+            changes.push(Change { field, a, b });
+        }
+    }
+    (changes, warnings)
+}
+
+/// Fields that runs of one side should share.
+const IDENTITIES: [&str; 5] = [
+    "device",
+    "toolchain",
+    "engine sources",
+    "kernel sources",
+    "manifest hash",
+];
+
+fn fields(sources: &[Source]) -> Fields {
+    let mut fields = Fields::new();
+    let mut add = |weight: u8, name: &str, value: String| {
+        if !value.is_empty() {
+            fields
+                .entry((weight, name.to_owned()))
+                .or_default()
+                .insert(value);
+        }
+    };
+    for source in sources {
+        if let Some(environment) = &source.environment {
+            of_environment(environment, &mut add);
+        }
+        let of = |name: &str| -> BTreeSet<String> {
+            let values = source.entries.iter().filter_map(|entry| entry.axis(name));
+            values.map(|value| value.to_string()).collect()
+        };
+        let words = |name: &str| of(name).into_iter().collect::<Vec<_>>().join(", ");
+        if source.environment.is_none() {
+            add(0, "device", words("device_name"));
+        }
+        add(3, "threads", words("threads"));
+        add(3, "cache before a sample", words("l2"));
+        add(3, "launched as", words("mode"));
+        if let Some(mhz) = median_clock_mhz(source) {
+            // A step of the clock, not every megahertz.
+            add(4, "median clock", format!("{} MHz", (mhz + 25) / 50 * 50));
+        }
+        let throttled = source.entries.iter().filter(|entry| {
+            let program = entry.program.as_deref();
+            program.is_some_and(|program| {
+                program
+                    .flags
+                    .contains(&crate::execute::outcome::Flag::Throttled)
+            })
+        });
+        let throttled = throttled.count();
+        add(4, "throttled rows", throttled.to_string());
+    }
+    fields
+}
+
+fn of_environment(environment: &Environment, add: &mut impl FnMut(u8, &str, String)) {
+    let identity = &environment.identity;
+    for device in &identity.devices {
+        add(0, "device", device.name.clone());
+        add(0, "device unit", device.unit.clone());
+        for (name, value) in &device.details {
+            add(1, &format!("device {name}"), value.clone());
+        }
+    }
+    add(2, "toolchain", identity.toolchain.clone());
+    add(2, "kernel sources", identity.kernels.to_string());
+    add(2, "engine sources", identity.engine.to_string());
+    add(2, "version", environment.version.clone());
+    add(5, "manifest", environment.name.clone());
+    add(5, "manifest hash", identity.manifest.to_string());
+    add(5, "run", identity.run.to_string());
+    for (name, value) in &environment.host {
+        add(6, &format!("host {name}"), value.clone());
+    }
+    for (name, value) in &environment.variables {
+        add(7, name, value.clone());
+    }
+}
+
+fn median_clock_mhz(source: &Source) -> Option<u32> {
+    let clocks = source
+        .entries
+        .iter()
+        .filter_map(|entry| Some(entry.program.as_ref()?.clocks.as_ref()?.sm_mhz));
+    let mut clocks: Vec<u32> = clocks.collect();
+    clocks.sort_unstable();
+    clocks.get(clocks.len() / 2).copied()
+}

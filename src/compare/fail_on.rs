@@ -1,0 +1,164 @@
+//! `--fail-on`: what makes a comparison end with exit code 5.
+
+use std::str::FromStr;
+
+use super::verdict::Verdict;
+use super::{Comparison, Digests};
+
+/// What is to be objected to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Condition {
+    /// A point that is SLOWER by more than a share.
+    Slower(f64),
+    /// A point that is FASTER by more than a share: of those who want to know.
+    Faster(f64),
+    /// A point that was better off in A: `ok` there, and not everywhere in B.
+    Status,
+    /// A point of A that B lacks.
+    Missing,
+    /// A point whose outputs are not those of A, bit by bit.
+    Digest,
+}
+
+/// A condition as it was written, with what it means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailOn {
+    /// The text.
+    pub text: String,
+    /// The meaning.
+    pub condition: Condition,
+}
+
+/// What may be written.
+const FORMS: &str = "write `slower`, `slower > 3%`, `faster > 3%`, `status`, `missing` or `digest`";
+
+impl FromStr for FailOn {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (word, share) = match text.split_once('>') {
+            Some((word, share)) => (word.trim(), Some(share_of(text, share)?)),
+            None => (text.trim(), None),
+        };
+        let condition = match (word, share) {
+            ("slower", share) => Condition::Slower(share.unwrap_or(0.0)),
+            ("faster", share) => Condition::Faster(share.unwrap_or(0.0)),
+            ("status", None) => Condition::Status,
+            ("missing", None) => Condition::Missing,
+            ("digest", None) => Condition::Digest,
+            ("status" | "missing" | "digest", Some(_)) => {
+                return Err(format!("`{text}`: `{word}` has no size; {FORMS}"));
+            }
+            _ => return Err(format!("`{text}` is no condition; {FORMS}")),
+        };
+        Ok(FailOn {
+            text: text.trim().to_owned(),
+            condition,
+        })
+    }
+}
+
+/// The share that `3%` or `3 %` says.
+fn share_of(text: &str, share: &str) -> Result<f64, String> {
+    let number = share.trim().strip_suffix('%').map(str::trim_end);
+    let Some(number) = number else {
+        return Err(format!("`{text}`: the size has no `%`; {FORMS}"));
+    };
+    let is_plain = number.chars().all(|c| c.is_ascii_digit() || c == '.');
+    match number.parse::<f64>() {
+        Ok(percent) if is_plain => Ok(percent / 100.0),
+        _ => Err(format!(
+            "`{text}`: `{number}` is no number of percent; {FORMS}"
+        )),
+    }
+}
+
+impl FailOn {
+    /// Refuses a size that no verdict can have.
+    ///
+    /// # Errors
+    /// A sentence that says what to do.
+    pub fn check(&self, margin: f64) -> Result<(), String> {
+        match self.condition {
+            Condition::Slower(share) | Condition::Faster(share)
+                if share > 0.0 && share < margin =>
+            {
+                Err(format!(
+                    "`{}` is within the margin of {} % in which nothing counts as a difference; lower \
+                     --margin, or raise it",
+                    self.text,
+                    margin * 100.0
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How many points or changes meet the condition.
+    pub fn count(&self, comparison: &Comparison) -> usize {
+        let beyond = |verdict: Verdict, share: f64| {
+            let limit = share.ln_1p();
+            let is_beyond = |point: &&super::Point| {
+                let size = point.estimate.map(|estimate| estimate.log_ratio.abs());
+                point.verdict == Some(verdict) && size.is_some_and(|size| size > limit)
+            };
+            comparison.points.iter().filter(is_beyond).count()
+        };
+        let points = comparison.points.iter();
+        match self.condition {
+            Condition::Slower(share) => beyond(Verdict::Slower, share),
+            Condition::Faster(share) => beyond(Verdict::Faster, share),
+            Condition::Status => points.filter(|point| point.is_worse()).count(),
+            Condition::Missing => comparison.only[0].len(),
+            Condition::Digest => points
+                .filter(|point| point.digests == Digests::Changed)
+                .count(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Condition, String> {
+        text.parse::<FailOn>().map(|parsed| parsed.condition)
+    }
+
+    #[test]
+    fn what_may_be_written() {
+        assert_eq!(parse("slower > 3%"), Ok(Condition::Slower(0.03)));
+        assert_eq!(parse(" slower>2.5 % "), Ok(Condition::Slower(0.025)));
+        assert_eq!(parse("slower"), Ok(Condition::Slower(0.0)));
+        assert_eq!(parse("faster > 10%"), Ok(Condition::Faster(0.1)));
+        assert_eq!(parse("status"), Ok(Condition::Status));
+        assert_eq!(parse("missing"), Ok(Condition::Missing));
+        assert_eq!(parse("digest"), Ok(Condition::Digest));
+    }
+
+    #[test]
+    fn what_may_not() {
+        for (text, part) in [
+            ("", "is no condition"),
+            ("slow", "is no condition"),
+            ("slower >= 3%", "is no number"),
+            ("slower > 3", "has no `%`"),
+            ("slower > %", "is no number"),
+            ("slower > -3%", "is no number"),
+            ("slower > inf%", "is no number"),
+            ("slower > 1e2%", "is no number"),
+            ("slower > 3% > 2%", "is no number"),
+            ("status > 3%", "has no size"),
+            ("Slower", "is no condition"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(
+                error.contains(part) && error.contains("write `slower`"),
+                "{text}: {error}"
+            );
+        }
+        let inside: FailOn = "slower > 0.5%".parse().unwrap();
+        assert!(inside.check(0.01).unwrap_err().contains("--margin"));
+        assert_eq!(inside.check(0.005), Ok(()));
+    }
+}

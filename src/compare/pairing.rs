@@ -1,0 +1,337 @@
+//! Which rows of two sides are about the same point, and which runs were made next to each other.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::estimate::Design;
+use crate::report::entry::Entry;
+use crate::report::source::Source;
+
+/// What all rows have, and which always tells them apart.
+const ALWAYS: [&str; 4] = ["workload", "backend", "phase", "dtype"];
+/// How rows were measured: tells them apart only where one run has several.
+const CONDITIONS: [&str; 3] = ["l2", "mode", "threads"];
+
+/// What rows were paired by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PairedBy {
+    /// The point's identity.
+    Point,
+    /// The values of these axes, and why not the identity.
+    Axes {
+        /// Names of the axes.
+        names: Vec<String>,
+        /// Why identities would not do.
+        reason: &'static str,
+    },
+}
+
+/// Rows of one point: for each side, one for each run that has it.
+pub(super) struct Rows<'s> {
+    pub(super) sides: [Vec<Option<&'s Entry>>; 2],
+}
+
+impl<'s> Rows<'s> {
+    /// Any of the rows, of the first side where it has some.
+    pub(super) fn any(&self) -> Option<&'s Entry> {
+        self.sides.iter().flatten().flatten().next().copied()
+    }
+
+    /// True if any run of that side has it.
+    pub(super) fn has(&self, side: usize) -> bool {
+        self.sides[side].iter().any(Option::is_some)
+    }
+}
+
+/// Rows of both sides by point, in the order of the first run that has each.
+pub(super) fn pair<'s>(sides: [&'s [Source]; 2]) -> Result<(PairedBy, Vec<Rows<'s>>), String> {
+    let by = choose(sides);
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut all: Vec<Rows<'s>> = Vec::new();
+    for (side, sources) in sides.iter().enumerate() {
+        for (run, source) in sources.iter().enumerate() {
+            for entry in &source.entries {
+                let place = *places.entry(key(entry, &by)).or_insert_with(|| {
+                    all.push(Rows {
+                        sides: [vec![None; sides[0].len()], vec![None; sides[1].len()]],
+                    });
+                    all.len() - 1
+                });
+                if all[place].sides[side][run].replace(entry).is_some() {
+                    return Err(ambiguous(source, entry, &by));
+                }
+            }
+        }
+    }
+    Ok((by, all))
+}
+
+fn ambiguous(source: &Source, entry: &Entry, by: &PairedBy) -> String {
+    let values = match by {
+        PairedBy::Point => String::new(),
+        PairedBy::Axes { names, .. } => {
+            let value = |name: &String| Some(format!("{name}={}", entry.axis(name)?));
+            names.iter().filter_map(value).collect::<Vec<_>>().join(" ")
+        }
+    };
+    format!(
+        "{}: several rows are about {values}, and the other side lacks the axes that tell them apart; \
+         compare files with the same columns, or a part of this one",
+        source.origin.display()
+    )
+}
+
+/// By identity where all rows have one and most of the smaller side's are met on the other.
+fn choose(sides: [&[Source]; 2]) -> PairedBy {
+    let by_axes = |reason| PairedBy::Axes {
+        names: shared_axes(sides),
+        reason,
+    };
+    let ids = sides.map(|sources| {
+        let entries = sources.iter().flat_map(|source| &source.entries);
+        entries.map(|entry| entry.point).collect::<BTreeSet<_>>()
+    });
+    if ids.iter().any(|ids| ids.contains(&None)) {
+        return by_axes("some rows have no identity");
+    }
+    let devices = sides.map(|sources| {
+        let entries = sources.iter().flat_map(|source| &source.entries);
+        entries.map(|entry| entry.device).collect::<BTreeSet<_>>()
+    });
+    if devices[0] != devices[1] {
+        return by_axes("the devices are of different kinds");
+    }
+    let common = ids[0].intersection(&ids[1]).count();
+    if 2 * common < ids[0].len().min(ids[1].len()) {
+        return by_axes("few identities are on both sides");
+    }
+    PairedBy::Point
+}
+
+/// Names that tell rows apart and that both sides have.
+fn shared_axes(sides: [&[Source]; 2]) -> Vec<String> {
+    let named = sides.map(|sources| {
+        let entries = sources.iter().flat_map(|source| &source.entries);
+        entries
+            .flat_map(|entry| entry.parameters.keys().chain(entry.values.keys()))
+            .map(|name| name.to_string())
+            .collect::<BTreeSet<String>>()
+    });
+    let has = |side: usize, name: &str| {
+        let mut entries = sides[side].iter().flat_map(|source| &source.entries);
+        entries.any(|entry| entry.axis(name).is_some())
+    };
+    let varies = |name: &&str| {
+        sides.iter().copied().flatten().any(|source| {
+            let values = source.entries.iter().map(|entry| text(entry, name));
+            values.collect::<BTreeSet<_>>().len() > 1
+        })
+    };
+    let both = |name: &&str| has(0, name) && has(1, name);
+    let dimensions = ALWAYS
+        .into_iter()
+        .chain(CONDITIONS.into_iter().filter(varies))
+        .filter(both)
+        .map(str::to_owned);
+    let common = named[0].intersection(&named[1]).cloned();
+    dimensions.chain(common).collect()
+}
+
+fn text(entry: &Entry, name: &str) -> Option<String> {
+    entry.axis(name).map(|value| value.to_string())
+}
+
+fn key(entry: &Entry, by: &PairedBy) -> String {
+    match (by, entry.point) {
+        (PairedBy::Point, Some(point)) => point.0.hex(),
+        (PairedBy::Point, None) => String::new(),
+        (PairedBy::Axes { names, .. }, _) => {
+            let mut key = String::new();
+            for name in names {
+                key.push_str(&text(entry, name).unwrap_or_default());
+                key.push('\0');
+            }
+            key
+        }
+    }
+}
+
+/// For each workload, the axes that tell its points apart, in the order of labels.
+pub(super) type TellingAxes = BTreeMap<Arc<str>, Vec<String>>;
+
+/// What tells points apart: parameters that vary within a workload, then how they were measured.
+pub(super) fn telling_axes(rows: &[Rows<'_>]) -> TellingAxes {
+    let mut by_workload: BTreeMap<Arc<str>, Vec<&Entry>> = BTreeMap::new();
+    for entry in rows.iter().filter_map(Rows::any) {
+        let held = by_workload.entry(Arc::clone(&entry.workload)).or_default();
+        held.push(entry);
+    }
+    let has_several = by_workload.len() > 1;
+    let axes = |entries: &[&Entry]| {
+        let parameters: BTreeSet<&str> = entries
+            .iter()
+            .flat_map(|entry| entry.parameters.keys().map(|name| &**name))
+            .collect();
+        let varies = |name: &str| {
+            let values = entries.iter().map(|entry| text(entry, name));
+            values.collect::<BTreeSet<_>>().len() > 1
+        };
+        let always = |name: &str| name == "backend" || name == "workload" && has_several;
+        let order = ["workload"].into_iter().chain(parameters);
+        let order = order.chain(["backend", "phase", "dtype"]).chain(CONDITIONS);
+        order
+            .filter(|name| always(name) || varies(name))
+            .map(str::to_owned)
+            .collect()
+    };
+    by_workload
+        .into_iter()
+        .map(|(workload, entries)| (workload, axes(&entries)))
+        .collect()
+}
+
+/// Whether runs count as made in pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Pairs {
+    /// If runs of A and of B were made in turns, by their times
+    Auto,
+    /// The first run of A with the first of B, and so on
+    Yes,
+    /// Never
+    No,
+}
+
+/// How the runs of two sides were made.
+///
+/// # Errors
+/// If pairs are asked for where sides have different numbers of runs.
+pub(super) fn design(sides: [&[Source]; 2], pairs: Pairs) -> Result<Design, String> {
+    let runs = sides.map(<[Source]>::len);
+    if pairs == Pairs::Yes && runs[0] != runs[1] {
+        return Err(format!(
+            "--pairs yes needs as many runs of A as of B, and these are {} and {}",
+            runs[0], runs[1]
+        ));
+    }
+    if runs == [1, 1] {
+        return Ok(Design::Single);
+    }
+    let turns = match pairs {
+        Pairs::Yes => Some((0..runs[0]).map(|run| [run, run]).collect()),
+        Pairs::Auto => turns(sides),
+        Pairs::No => None,
+    };
+    Ok(match turns {
+        Some(turns) => Design::Pairs(turns),
+        None if runs.contains(&1) => Design::Single,
+        None => Design::Apart,
+    })
+}
+
+/// Runs that were made in turns: in the order of time, each two are one of A and one of B. A last one
+/// may be alone, where a series was broken off.
+fn turns(sides: [&[Source]; 2]) -> Option<Vec<[usize; 2]>> {
+    let mut runs = Vec::new();
+    for (side, sources) in sides.iter().enumerate() {
+        for (run, source) in sources.iter().enumerate() {
+            runs.push((start_s(source)?, side, run));
+        }
+    }
+    runs.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let pairs = runs.chunks_exact(2).map(|two| match (two[0].1, two[1].1) {
+        (0, 1) => Some([two[0].2, two[1].2]),
+        (1, 0) => Some([two[1].2, two[0].2]),
+        _ => None,
+    });
+    let pairs: Vec<[usize; 2]> = pairs.collect::<Option<_>>()?;
+    (pairs.len() >= 2).then_some(pairs)
+}
+
+/// When a run began, in seconds since 1970, where it says so.
+fn start_s(source: &Source) -> Option<f64> {
+    let begun = source.environment.as_ref().map(|held| held.started_unix_s);
+    let first = || {
+        let times = source.entries.iter().filter_map(|entry| entry.unix_time_s);
+        times.filter(|time| *time > 0.0).min_by(f64::total_cmp)
+    };
+    begun.filter(|time| *time > 0.0).or_else(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::source;
+    use super::*;
+
+    fn starting(times: &[f64]) -> Vec<Source> {
+        let at = |time: &f64| {
+            let mut source = source(&[("fused", 8, 100.0)]);
+            source.entries[0].unix_time_s = Some(*time);
+            source
+        };
+        times.iter().map(at).collect()
+    }
+
+    #[test]
+    fn turns_are_found_by_time() {
+        let of = |a: &[f64], b: &[f64], pairs| design([&starting(a), &starting(b)], pairs);
+        let pairs = |pairs: &[[usize; 2]]| Ok(Design::Pairs(pairs.to_vec()));
+        assert_eq!(
+            of(&[1.0, 3.0], &[2.0, 4.0], Pairs::Auto),
+            pairs(&[[0, 0], [1, 1]])
+        );
+        // The order of the list does not matter, nor which comes first.
+        assert_eq!(
+            of(&[4.0, 1.0], &[2.0, 3.0], Pairs::Auto),
+            pairs(&[[1, 0], [0, 1]])
+        );
+        assert_eq!(
+            of(&[1.0, 3.0, 5.0], &[2.0, 4.0], Pairs::Auto),
+            pairs(&[[0, 0], [1, 1]])
+        );
+        assert_eq!(of(&[1.0, 2.0], &[3.0, 4.0], Pairs::Auto), Ok(Design::Apart));
+        assert_eq!(of(&[1.0, 3.0], &[2.0, 4.0], Pairs::No), Ok(Design::Apart));
+        assert_eq!(
+            of(&[1.0, 2.0], &[3.0, 4.0], Pairs::Yes),
+            pairs(&[[0, 0], [1, 1]])
+        );
+        assert_eq!(of(&[0.0, 0.0], &[0.0, 0.0], Pairs::Auto), Ok(Design::Apart));
+        assert_eq!(of(&[1.0], &[2.0], Pairs::Auto), Ok(Design::Single));
+        assert_eq!(of(&[1.0], &[2.0, 3.0], Pairs::Auto), Ok(Design::Single));
+        assert!(
+            of(&[1.0], &[2.0, 3.0], Pairs::Yes)
+                .unwrap_err()
+                .contains("1 and 2")
+        );
+    }
+
+    #[test]
+    fn rows_without_identities_are_paired_by_axes() {
+        let one = [source(&[("fused", 8, 1.0), ("eager", 8, 2.0)])];
+        let mut other = [source(&[("eager", 8, 2.0), ("fused", 9, 3.0)])];
+        // An axis that only one side has tells nothing.
+        for entry in &mut other[0].entries {
+            entry.parameters.insert("extra".into(), 1i64.into());
+        }
+        let (by, rows) = pair([&one, &other]).unwrap();
+        let PairedBy::Axes { names, .. } = by else {
+            panic!("{by:?}")
+        };
+        assert_eq!(names, ["workload", "backend", "phase", "T"]);
+        let both: Vec<[bool; 2]> = rows.iter().map(|row| [row.has(0), row.has(1)]).collect();
+        assert_eq!(both, [[true, false], [true, true], [false, true]]);
+        assert_eq!(telling_axes(&rows)["semicrf"], ["T", "extra", "backend"]);
+        other[0].entries[1] = other[0].entries[0].clone();
+        other[0].entries[1]
+            .parameters
+            .insert("extra".into(), 2i64.into());
+        let error = pair([&one, &other]).err().unwrap();
+        assert!(
+            error.contains("several rows are about") && error.contains("T=8"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! Whole comparisons of rows made up for them.
+
+use super::testing::source;
+use super::verdict::Correction;
+use super::*;
+
+fn settings() -> Settings {
+    Settings {
+        rule: Rule {
+            margin: 0.01,
+            correction: Correction::Holm,
+        },
+        pairs: Pairs::Auto,
+        spread: Spread::given(0.002),
+        by: Vec::new(),
+    }
+}
+
+fn verdicts(comparison: &Comparison) -> Vec<Option<Verdict>> {
+    comparison
+        .points
+        .iter()
+        .map(|point| point.verdict)
+        .collect()
+}
+
+#[test]
+fn each_point_has_its_verdict() {
+    let a = [source(&[
+        ("fused", 8, 100.0),
+        ("fused", 16, 100.0),
+        ("fused", 32, 100.0),
+        ("eager", 8, 100.0),
+    ])];
+    let b = [source(&[
+        ("fused", 8, 110.0),
+        ("fused", 16, 100.1),
+        ("fused", 32, 90.0),
+        ("eager", 9, 1.0),
+    ])];
+    let mut by_length = settings();
+    by_length.by = vec!["T".to_owned()];
+    let found = compare([&a, &b], &by_length).unwrap();
+    let expected = [Verdict::Slower, Verdict::Same, Verdict::Faster].map(Some);
+    assert_eq!(verdicts(&found), expected);
+    assert_eq!(found.only, [["T=8 eager"], ["T=9 eager"]]);
+    assert_eq!(found.groups.len(), 4);
+    let all = &found.groups[0];
+    assert!((all.estimate.log_ratio - (1.1f64 * 1.001 * 0.9).ln() / 3.0).abs() < 1e-9);
+    assert_eq!((all.points, found.groups[1].value.as_str()), (3, "8"));
+    // The other way round everything is the inverse.
+    let turned = compare([&b, &a], &by_length).unwrap();
+    let mirrored = [Verdict::Faster, Verdict::Same, Verdict::Slower].map(Some);
+    assert_eq!(verdicts(&turned), mirrored);
+    let mut nowhere = settings();
+    nowhere.by = vec!["colour".to_owned()];
+    assert!(
+        compare([&a, &b], &nowhere)
+            .unwrap_err()
+            .to_string()
+            .contains("there are T, backend")
+    );
+    let error = |other: Source| {
+        compare([&a, &[other]], &settings())
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(error(source(&[])).contains("B has no rows"));
+    assert!(error(source(&[("fused", 1, 1.0)])).contains("in common"));
+}
+
+#[test]
+fn pairs_that_are_too_few_for_so_many_points_say_so() {
+    let rows: Vec<(String, i64, f64)> = (0..20).map(|t| ("fused".to_owned(), t, 100.0)).collect();
+    let rows: Vec<(&str, i64, f64)> = rows.iter().map(|(b, t, m)| (b.as_str(), *t, *m)).collect();
+    let runs: Vec<Source> = (0..6).map(|_| source(&rows)).collect();
+    let mut settings = settings();
+    settings.pairs = Pairs::Yes;
+    let found = compare([&runs, &runs], &settings).unwrap();
+    // 2 x 20 / 2^n <= 5 % from ten pairs on.
+    assert!(
+        found
+            .warnings
+            .iter()
+            .any(|warning| warning.ends_with("; 10 can")),
+        "{:?}",
+        found.warnings
+    );
+    assert_eq!(found.count(Verdict::Same), 20);
+}
+
+#[test]
+fn statuses_and_outputs_are_compared_too() {
+    let digest = |source: &mut Source, row: usize, digest: &str| {
+        let program = crate::report::entry::Program {
+            output_digest: Some(digest.into()),
+            ..Default::default()
+        };
+        source.entries[row].program = Some(Box::new(program));
+    };
+    let mut a = source(&[
+        ("fused", 8, 100.0),
+        ("fused", 16, 100.0),
+        ("fused", 32, 100.0),
+    ]);
+    let mut b = a.clone();
+    for (row, (one, other)) in [("00", "00"), ("00", "11")].into_iter().enumerate() {
+        digest(&mut a, row, one);
+        digest(&mut b, row, other);
+    }
+    b.entries[2].status = Status::Oom;
+    b.entries[2].reason = Some("too much".into());
+    b.entries[2].times = None;
+    let found = compare([&[a.clone()], &[b.clone()]], &settings()).unwrap();
+    let digests: Vec<Digests> = found.points.iter().map(|point| point.digests).collect();
+    assert_eq!(
+        digests,
+        [Digests::Identical, Digests::Changed, Digests::Unknown]
+    );
+    let last = &found.points[2];
+    assert!(last.has_other_status() && last.is_worse() && last.verdict.is_none());
+    assert_eq!(last.reasons[1].as_deref(), Some("too much"));
+    let count = |text: &str| text.parse::<fail_on::FailOn>().unwrap().count(&found);
+    assert_eq!(
+        [count("status"), count("digest"), count("missing")],
+        [1, 1, 0]
+    );
+    // An improvement is a change, and never worse.
+    let better = compare([&[b], &[a]], &settings()).unwrap();
+    assert!(better.points[2].has_other_status() && !better.points[2].is_worse());
+}

@@ -1,0 +1,62 @@
+//! One manifest run again and again, without a word, each time into a folder of its own.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use super::{Ended, Event, Progress, Request, RunError, run};
+use crate::execute::supervisor::WorkerCommand;
+use crate::manifest::{Diagnostics, Manifest, OverrideOrigin, Overrides, Sources, registry};
+
+/// A small sweep of programs of several kinds, for [`Repeats`].
+pub const AA: &str = include_str!("aa.toml");
+
+/// A manifest, and what runs of it need.
+pub struct Repeats {
+    /// The manifest's files.
+    pub sources: Sources,
+    /// How workers are started.
+    pub worker: WorkerCommand,
+    /// Where the kernel cache is; none for no cache.
+    pub cache_dir: Option<PathBuf>,
+    /// Threads that compile.
+    pub compile_threads: usize,
+}
+
+/// Hears of a run, and says nothing.
+struct Silence;
+
+impl Progress for Silence {
+    fn event(&self, _event: &Event<'_>) {}
+}
+
+impl Repeats {
+    /// The manifest, with its results below `folder`.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn manifest(&self, folder: &Path) -> Result<Manifest, Diagnostics> {
+        let mut overrides = Overrides::new();
+        let origin = OverrideOrigin::Flag("--output-dir".to_owned());
+        overrides.push("output.dir", folder.to_string_lossy(), origin);
+        Manifest::resolve(&self.sources, &overrides, &registry())
+    }
+
+    /// Runs the manifest once.
+    ///
+    /// # Errors
+    /// A [`RunError`].
+    pub fn once(&self, manifest: &Manifest, stop: &AtomicBool) -> Result<Ended, RunError> {
+        let request = Request {
+            worker: self.worker.clone(),
+            resolved: manifest.resolved_toml(),
+            command: std::env::args().collect(),
+            fresh: false,
+            require_cached: false,
+            skip_precompile: false,
+            save_tensors: None,
+            cache_dir: self.cache_dir.clone(),
+            compile_threads: self.compile_threads,
+        };
+        run(manifest, &request, stop, &Silence)
+    }
+}

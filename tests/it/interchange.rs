@@ -1,0 +1,197 @@
+//! What other programs read: `records.csv` and `.json` by pandas, polars and DuckDB, Parquet, and
+//! NVBench's own scripts; and the document of the columns.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::place::{Place, SCRIPT, code, null_manifest, text};
+use crate::support::skip;
+
+/// The Python that has the packages; `SWEEPER_PYTHON` names another one.
+fn python() -> PathBuf {
+    std::env::var_os("SWEEPER_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from)
+}
+
+/// True if Python has a package; else that is said.
+fn has(package: &str, what: &str) -> bool {
+    let import = Command::new(python())
+        .args(["-c", &format!("import {package}")])
+        .output();
+    let is_there = import.is_ok_and(|output| output.status.success());
+    if !is_there {
+        let reason = format!(
+            "no {package} for {}: `pip install {what}`",
+            python().display()
+        );
+        skip(what, &reason);
+    }
+    is_there
+}
+
+/// A run with failures, missing values and all exports.
+fn place() -> Place {
+    let outcomes = "outcomes = [{ when = \"elements == 40\", status = \"oom\" }]\n";
+    let exports = match cfg!(feature = "parquet") {
+        true => "[output]\nexports = [\"json\", \"nvbench\", \"parquet\"]\n",
+        false => "[output]\nexports = [\"json\", \"nvbench\"]\n",
+    };
+    let place = Place::new(&null_manifest(&format!("{SCRIPT}{outcomes}{exports}")));
+    let output = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&output), 4, "{}", text(&output));
+    place
+}
+
+/// Runs a script in the run's folder.
+fn runs(place: &Place, script: &str) {
+    let output = Command::new(python())
+        .args(["-c", script])
+        .current_dir(place.run_folder())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{script}\n{}", text(&output));
+}
+
+/// What each reader's table is held against: all rows, numbers as numbers, and what is missing missing.
+const CHECKS: &str = "
+def check(rows):
+    assert len(rows) == 8, len(rows)
+    ok = [row for row in rows if row['status'] == 'ok']
+    assert len(ok) == 6
+    for row in ok:
+        assert isinstance(row['elements'], int) and isinstance(row['threads'], int)
+        assert isinstance(row['median_ns'], float), row['median_ns']
+        assert abs(row['median_ns'] / (100 * row['elements']) - 1) < 0.02
+        assert len(row['point']) == 64
+    for row in rows:
+        if row['status'] == 'oom':
+            assert row['median_ns'] is None or row['median_ns'] != row['median_ns']
+";
+
+#[test]
+fn pandas_reads_records() {
+    if !has("pandas", "pandas") {
+        return;
+    }
+    let place = place();
+    for read in [
+        "read_csv('records.csv')",
+        "read_json('exports/records.json')",
+    ] {
+        let script = format!("{CHECKS}\nimport pandas\ncheck(pandas.{read}.to_dict('records'))");
+        runs(&place, &script);
+    }
+    runs(
+        &place,
+        "import pandas\nassert len(pandas.read_csv('samples.csv')) == 6 * 5",
+    );
+}
+
+#[test]
+fn polars_reads_records() {
+    if !has("polars", "polars") {
+        return;
+    }
+    let place = place();
+    for read in [
+        "read_csv('records.csv')",
+        "read_json('exports/records.json')",
+    ] {
+        let script = format!("{CHECKS}\nimport polars\ncheck(polars.{read}.to_dicts())");
+        runs(&place, &script);
+    }
+    runs(
+        &place,
+        "import polars\nassert len(polars.read_csv('samples.csv')) == 6 * 5",
+    );
+}
+
+#[test]
+fn duckdb_reads_records() {
+    if !has("duckdb", "duckdb") {
+        return;
+    }
+    let place = place();
+    let mut files = vec!["records.csv", "exports/records.json"];
+    if cfg!(feature = "parquet") {
+        files.push("exports/records.parquet");
+    }
+    for file in files {
+        let script = format!(
+            "{CHECKS}\nimport duckdb\nfound = duckdb.sql(\"select * from '{file}'\")\n\
+             check([dict(zip(found.columns, row)) for row in found.fetchall()])"
+        );
+        runs(&place, &script);
+    }
+    let script = "import duckdb\nassert duckdb.sql(\"select count(*) from 'samples.csv'\").fetchall()[0][0] == 30";
+    runs(&place, script);
+}
+
+#[test]
+fn nvbench_scripts_read_our_results() {
+    if !has("cuda.bench.scripts", "cuda-bench") {
+        return;
+    }
+    let place = place();
+    let script = |module: &str, arguments: &[&str]| {
+        let output = Command::new(python())
+            .args(["-m", &format!("cuda.bench.scripts.{module}")])
+            .args(arguments)
+            .env("MPLBACKEND", "agg")
+            .current_dir(place.run_folder().join("exports"))
+            .output()
+            .unwrap();
+        let shown = text(&output);
+        if shown.contains("required for") && shown.contains("pip install") {
+            skip("cuda-bench", &shown);
+            return None;
+        }
+        assert!(output.status.success(), "{module}: {shown}");
+        assert!(
+            !shown.contains("Traceback") && !shown.contains("WARNING"),
+            "{module}: {shown}"
+        );
+        Some(shown)
+    };
+    let both = ["nvbench.json", "nvbench.json"];
+    let compared = script("nvbench_compare", &[&both[..], &["--no-color"]].concat());
+    // Six points with times, each the same as itself.
+    assert!(compared.is_none_or(|shown| shown.matches("0.00%").count() >= 6));
+    let robust = script("nvbench_compare_robust", &both);
+    assert!(robust.is_none_or(|shown| shown.contains("builtin")));
+    let walltime = script("nvbench_walltime", &["nvbench.json"]);
+    assert!(walltime.is_none_or(|shown| shown.contains("copy forward builtin")));
+    let histogram = script("nvbench_histogram", &["nvbench.json"]);
+    assert!(histogram.is_none_or(|shown| shown.contains("elements=10")));
+}
+
+#[test]
+fn a_build_without_parquet_says_so_before_it_measures() {
+    if cfg!(feature = "parquet") {
+        return;
+    }
+    let place = Place::new(&null_manifest(&format!(
+        "{SCRIPT}[output]\nexports = [\"parquet\"]\n"
+    )));
+    let output = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&output), 7, "{}", text(&output));
+    assert!(
+        text(&output).contains("--features parquet"),
+        "{}",
+        text(&output)
+    );
+    assert!(!place.path("results").exists());
+}
+
+/// `docs/records.md` has the table that the program has.
+#[test]
+fn columns_are_documented() {
+    const MARKS: [&str; 2] = ["<!-- columns -->\n", "<!-- end of columns -->"];
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/records.md");
+    let document = fs::read_to_string(&path).unwrap();
+    let start = document.find(MARKS[0]).unwrap() + MARKS[0].len();
+    let end = document.find(MARKS[1]).unwrap();
+    let table = sweeper::record::columns::markdown();
+    let whole = format!("{}{table}{}", &document[..start], &document[end..]);
+    crate::support::golden(&path, &whole).unwrap();
+}
