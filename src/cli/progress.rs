@@ -140,6 +140,13 @@ impl<'a> Shown<'a> {
                 quantity::percent(usage.at_work)
             ));
         }
+        if let Some(drift) = ended.usage.drift() {
+            self.screen.line(&format!(
+                "{} anchors, points that were measured again, moved by {} at most",
+                ended.usage.anchors.len(),
+                quantity::percent(drift)
+            ));
+        }
         self.screen
             .line(&format!("results: {}", ended.folder.display()));
     }

@@ -18,6 +18,7 @@ const DEFAULT_CACHE_GB: f64 = 10.0;
 const DEFAULT_COMPILE_TIMEOUT_S: f64 = 120.0;
 const DEFAULT_POINT_TIMEOUT_S: f64 = 300.0;
 const DEFAULT_ORACLE_S: f64 = 30.0;
+const DEFAULT_ANCHOR_S: f64 = 60.0;
 /// Longest time that a setting can ask for: a hundred years.
 const MAX_SECONDS: f64 = 3.2e9;
 
@@ -353,6 +354,7 @@ pub(super) fn limits(cx: &mut Context<'_>, section: &mut Section<'_>) -> Limits 
     let compile_timeout = seconds("compile_timeout_s", DEFAULT_COMPILE_TIMEOUT_S);
     let point_timeout = seconds("point_timeout_s", DEFAULT_POINT_TIMEOUT_S);
     let oracle_time = seconds("oracle_s", DEFAULT_ORACLE_S);
+    let anchor_interval = seconds("anchor_s", DEFAULT_ANCHOR_S);
     let max_points = section.take(cx, "max_points");
     let max_points = max_points.and_then(|node| cx.integer(node, "max_points", 1, i64::MAX));
     Limits {
@@ -361,6 +363,7 @@ pub(super) fn limits(cx: &mut Context<'_>, section: &mut Section<'_>) -> Limits 
         compile_timeout,
         point_timeout,
         oracle_time,
+        anchor_interval,
         max_points: max_points.map(|points| points as u64),
     }
 }

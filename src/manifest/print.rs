@@ -314,6 +314,11 @@ impl Printer<'_> {
             "oracle_s",
             &float(limits.oracle_time.as_secs_f64()),
         );
+        self.key(
+            "limits",
+            "anchor_s",
+            &float(limits.anchor_interval.as_secs_f64()),
+        );
         if let Some(points) = limits.max_points {
             self.key("limits", "max_points", &points.to_string());
         }

@@ -163,6 +163,7 @@ fn limits() -> Value {
             "compile_timeout_s": positive(),
             "point_timeout_s": positive(),
             "oracle_s": positive(),
+            "anchor_s": positive(),
             "max_points": whole(1),
         }),
         &[],

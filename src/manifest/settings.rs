@@ -172,6 +172,8 @@ pub struct Limits {
     /// Longest evaluation of the oracle for one problem; where it would take longer, the kernels are
     /// checked on a reduced problem.
     pub oracle_time: Duration,
+    /// How long it takes until a device's anchor point is measured again, to see drift.
+    pub anchor_interval: Duration,
     /// Measure no more points than this, the first ones in order.
     pub max_points: Option<u64>,
 }

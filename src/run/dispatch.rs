@@ -5,6 +5,7 @@ use std::sync::mpsc::Sender;
 
 use super::schedule::Schedule;
 use super::workers::Numbered;
+use crate::execute::supervisor::Task;
 use crate::plan::PlannedBlock;
 
 /// What is left to do, and what each worker does.
@@ -26,6 +27,12 @@ impl Dispatch<'_> {
     /// True if no worker has a block.
     pub(super) fn is_idle(&self) -> bool {
         self.hands.iter().all(VecDeque::is_empty)
+    }
+
+    /// Gives a worker a task. A thread that is gone is heard of as the end of all messages.
+    pub(super) fn give(&mut self, worker: usize, block: usize, task: Task) {
+        self.hands[worker].push_back(block);
+        let _ = self.tasks[worker].send((block, task));
     }
 
     /// True if a worker can be given another block.

@@ -26,6 +26,7 @@ use crate::record::folder::{FolderError, RunFolder};
 use crate::record::row::Row;
 
 pub mod devices;
+pub mod anchors;
 mod dispatch;
 pub mod calibration;
 pub mod compiling;
@@ -37,11 +38,13 @@ pub mod repeats;
 mod blocks;
 mod workers;
 mod session;
+mod points;
 
 pub use devices::{
     device_request, device_requests, local_device, local_devices, plan_device, toolchain_for,
 };
 
+use anchors::Anchors;
 use calibration::Calibrator;
 use pruning::Pruner;
 use rows::{Measured, RowMaker};
@@ -271,6 +274,7 @@ pub fn run(
         built: HashMap::new(),
         warned: HashSet::new(),
         shown: Instant::now(),
+        anchors: Anchors::new(manifest.limits.anchor_interval, devices.len()),
         wall: Duration::ZERO,
         written: 0,
         compiled: 0,

@@ -1,31 +1,30 @@
 //! A run while it goes on: blocks to workers, outcomes to rows.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sweeper_cache::Cache;
-use sweeper_kernels::Refusal;
 
+use super::anchors::{ANCHOR, Anchors, Place};
 use super::blocks::{Blocks, BuiltKernels};
 use super::dispatch::Dispatch;
 use super::pruning::Pruner;
 use super::rows::RowMaker;
 use super::schedule::Schedule;
-use super::usage::RunUsage;
 use super::workers::{Ahead, Message, serve};
-use super::{Ended, Event, Progress, Request, RunError, compiling};
+use super::{Event, Progress, Request, RunError, compiling};
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels, Toolchain};
 use crate::device::{DeviceIdentity, DeviceKind};
-use crate::execute::outcome::{Outcome, Status};
+use crate::execute::outcome::Outcome;
 use crate::execute::supervisor::{Supervisor, Task, Usage, WorkerError};
-use crate::identity::{PointId, RunId};
+use crate::identity::PointId;
 use crate::manifest::Manifest;
-use crate::plan::{Plan, Planned, PlannedBlock};
-use crate::record::folder::{FolderError, RunFolder};
+use crate::plan::{Plan, PlannedBlock};
+use crate::record::folder::FolderError;
 use crate::record::journal::{Contents, Journal};
 
 /// How often the main thread looks whether it should stop.
@@ -53,6 +52,7 @@ pub(super) struct Session<'a> {
     pub(super) warned: HashSet<String>,
     /// When it was last said what is worked on.
     pub(super) shown: Instant,
+    pub(super) anchors: Anchors,
     /// What each device's time was used for.
     pub(super) usage: Vec<Usage>,
     /// How long measuring took.
@@ -73,7 +73,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         let mut points = self.plan.points.iter();
         points.all(|point| self.finished.contains(&point.id))
     }
@@ -310,8 +310,16 @@ impl<'a> Session<'a> {
             } => {
                 dispatch.hands[worker].retain(|&held| held != block);
                 self.usage[worker] = usage;
-                self.finish_block(finished, worker)?;
+                if block == ANCHOR {
+                    if let Some((_, outcome)) = finished.first() {
+                        self.anchors.read(worker, outcome);
+                    }
+                } else {
+                    self.offer_anchor(dispatch.blocks[block], worker, &finished);
+                    self.finish_block(finished, worker)?;
+                }
                 match result {
+                    Ok(()) if block == ANCHOR => {}
                     Ok(()) => self.done(block, dispatch),
                     Err(error) => self.lose(worker, block, error, dispatch)?,
                 }
@@ -341,7 +349,9 @@ impl<'a> Session<'a> {
         dispatch: &mut Dispatch<'a>,
     ) -> Result<(), RunError> {
         dispatch.lost[worker] = true;
-        dispatch.schedule.put_back(worker, block);
+        if block != ANCHOR {
+            dispatch.schedule.put_back(worker, block);
+        }
         if dispatch.lost.iter().all(|&lost| lost) {
             return Err(error.into());
         }
@@ -361,16 +371,44 @@ impl<'a> Session<'a> {
             let Some(block) = dispatch.schedule.next(worker, is_ready) else {
                 return Ok(());
             };
+            if let Some(place) = self.anchors.due(worker) {
+                dispatch.give(worker, ANCHOR, self.anchor(place));
+            }
             match self.task(dispatch.blocks[block], worker)? {
                 None => self.done(block, dispatch),
-                Some(task) => {
-                    dispatch.hands[worker].push_back(block);
-                    // A thread that is gone is heard of as the end of all messages.
-                    let _ = dispatch.tasks[worker].send((block, task));
-                }
+                Some(task) => dispatch.give(worker, block, task),
             }
         }
         Ok(())
+    }
+
+    /// An anchor point, to be measured again.
+    fn anchor(&self, place: Place) -> Task {
+        let numbers = [place.number];
+        let blocks = self.blocks();
+        Task {
+            block: blocks.block(&self.plan.blocks[place.block], place.number, &numbers),
+            artifacts: blocks.artifacts(&numbers),
+        }
+    }
+
+    /// Lets a worker's first points be its anchor, if it has none.
+    fn offer_anchor(&mut self, block: &PlannedBlock, worker: usize, finished: &[(u32, Outcome)]) {
+        if self.anchors.has(worker) {
+            return;
+        }
+        let mut blocks = self.plan.blocks.iter();
+        let Some(position) = blocks.position(|held| std::ptr::eq(held, block)) else {
+            return;
+        };
+        for (number, outcome) in finished {
+            let place = Place {
+                block: position,
+                number: *number,
+                point: self.plan.points[*number as usize].id,
+            };
+            self.anchors.offer(worker, place, outcome);
+        }
     }
 
     /// True if a block's kernels are there, and the cases that it needs are done.
@@ -409,141 +447,19 @@ impl<'a> Session<'a> {
         let Some(&first) = admitted.first() else {
             return Ok(None);
         };
-        let blocks = Blocks {
-            plan,
-            request: self.request,
-            maker: &self.maker,
-            built: &self.built,
-        };
+        let blocks = self.blocks();
         Ok(Some(Task {
             block: blocks.block(planned, first, &admitted),
             artifacts: blocks.artifacts(&admitted),
         }))
     }
 
-    /// Why a point is not even tried, if that is so.
-    fn refuse(&self, point: &Planned) -> Option<Outcome> {
-        let left_out = |status, reason: String| Some(Outcome::without_measurement(status, reason));
-        match &point.refusal {
-            Some(Refusal::Undefined(reason)) => return left_out(Status::Skipped, reason.clone()),
-            Some(Refusal::Unavailable(reason)) => {
-                return left_out(Status::Unavailable, reason.clone());
-            }
-            None => {}
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks {
+            plan: self.plan,
+            request: self.request,
+            maker: &self.maker,
+            built: &self.built,
         }
-        if let Some(limit) = self.manifest.limits.max_memory_bytes
-            && point.memory_bytes > limit
-        {
-            let reason = format!(
-                "needs {} bytes, max_memory_gb allows {limit}",
-                point.memory_bytes
-            );
-            return left_out(Status::PredictedOom, reason);
-        }
-        if let Some(outcome) = self.prune(point) {
-            return Some(outcome);
-        }
-        let failed = point
-            .kernels
-            .iter()
-            .find_map(|number| match self.built.get(number) {
-                Some(Err(error)) => Some(error),
-                _ => None,
-            });
-        failed.map(|error| {
-            let status = match error {
-                CompileError::Rejected { .. } => Status::CompileError,
-                CompileError::Timeout { .. } => Status::CompileTimeout,
-                CompileError::Unavailable(_) => Status::Unavailable,
-                CompileError::Surroundings(_) => Status::Error,
-            };
-            Outcome::without_measurement(status, error.to_string())
-        })
-    }
-
-    /// What becomes of a point of which a smaller one failed.
-    fn prune(&self, point: &Planned) -> Option<Outcome> {
-        if !self.pruner.has_failures() {
-            return None;
-        }
-        let id = self.pruner.covers(&self.maker.describe(point))?;
-        let reason = format!("the smaller point {id} failed");
-        Some(Outcome::without_measurement(Status::Pruned, reason))
-    }
-
-    /// Writes the rows of a block. One that was given ahead may hold points that the failure of the
-    /// block before prunes: they are, so that no row depends on who was faster.
-    fn finish_block(
-        &mut self,
-        finished: Vec<(u32, Outcome)>,
-        worker: usize,
-    ) -> Result<(), RunError> {
-        let prune = |(number, outcome)| {
-            let pruned = self.prune(&self.plan.points[number as usize]);
-            (number, pruned.unwrap_or(outcome))
-        };
-        let finished: Vec<(u32, Outcome)> = finished.into_iter().map(prune).collect();
-        for (number, outcome) in finished {
-            self.finish(number, outcome, worker)?;
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self, number: u32, outcome: Outcome, worker: usize) -> Result<(), RunError> {
-        let point = &self.plan.points[number as usize];
-        let row = self.maker.row(point, outcome, &self.built, worker);
-        self.pruner.learn(&row);
-        self.journal.write(&row).map_err(FolderError::from)?;
-        self.finished.insert(row.point);
-        self.written += 1;
-        let label = self.plan.label(point);
-        let done = self.finished.len().min(self.plan.points.len());
-        self.progress.event(&Event::Row {
-            row: &row,
-            label: &label,
-            done,
-        });
-        Ok(())
-    }
-
-    /// Writes the tables and adds up.
-    pub(super) fn end(
-        self,
-        run: RunId,
-        folder: &RunFolder,
-        reused: usize,
-    ) -> Result<Ended, RunError> {
-        let path = folder.path().join("journal.jsonl");
-        let contents = Contents::read(&path).map_err(FolderError::from)?;
-        let mut rows = contents
-            .rows()
-            .map_err(|reason| FolderError::Foreign { path, reason })?;
-        // The journal has rows as they were finished: tables have declared skips, then the plan's order.
-        let points = self.plan.points.iter().enumerate();
-        let position: HashMap<PointId, usize> = points
-            .map(|(position, point)| (point.id, position))
-            .collect();
-        rows.sort_by_key(|row| position.get(&row.point));
-        folder.write_tables(&rows, &self.manifest.output.exports)?;
-        let devices = self.devices.iter().zip(&self.usage).enumerate();
-        let devices: Vec<_> = devices
-            .map(|(worker, (device, usage))| (device, *usage, self.maker.ceilings(worker)))
-            .collect();
-        let usage = RunUsage::new(self.wall, self.compiled, &devices);
-        folder.write_json("usage.json", &usage)?;
-        let mut statuses = BTreeMap::new();
-        for row in &rows {
-            *statuses.entry(row.outcome.status).or_insert(0) += 1;
-        }
-        Ok(Ended {
-            run,
-            folder: folder.path().to_owned(),
-            statuses,
-            reused,
-            written: self.written,
-            compiled: self.compiled,
-            usage,
-            stopped: !self.is_complete(),
-        })
     }
 }

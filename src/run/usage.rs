@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::anchors::AnchorReading;
 use crate::device::ceilings::Ceilings;
 use crate::device::{DeviceIdentity, DeviceKind};
 use crate::execute::supervisor::Usage;
@@ -40,14 +41,25 @@ pub struct RunUsage {
     pub compiled: usize,
     /// The devices.
     pub devices: Vec<DeviceUsage>,
+    /// Anchor points that were measured again, in the order of time.
+    #[serde(default)]
+    pub anchors: Vec<AnchorReading>,
 }
 
 impl RunUsage {
+    /// How far an anchor point was from its first measurement at most: 0.02 is 2 %. None where none was
+    /// measured again.
+    pub fn drift(&self) -> Option<f64> {
+        let ratios = self.anchors.iter().map(|reading| reading.ratio);
+        ratios.map(|ratio| (ratio - 1.0).abs()).reduce(f64::max)
+    }
+
     /// Adds up; on the null device no time passes.
     pub fn new(
         wall: Duration,
         compiled: usize,
         devices: &[(&DeviceIdentity, Usage, Option<&Ceilings>)],
+        anchors: Vec<AnchorReading>,
     ) -> Self {
         let is_null = devices
             .iter()
@@ -80,6 +92,7 @@ impl RunUsage {
             running: part(|device| device.running_s),
             compiled,
             devices,
+            anchors,
         }
     }
 }

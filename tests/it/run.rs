@@ -533,6 +533,30 @@ fn several_devices_share_a_run() {
 }
 
 #[test]
+fn anchor_points_are_measured_again() {
+    let place = Place::new(&null_manifest(&format!(
+        "{SCRIPT}[limits]\nanchor_s = 0.000001\n"
+    )));
+    let output = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    assert!(
+        text(&output).contains("anchors, points that were measured again, moved by 0.0 %"),
+        "{}",
+        text(&output)
+    );
+    let usage: serde_json::Value = serde_json::from_str(&place.read("usage.json")).unwrap();
+    let anchors = usage["anchors"].as_array().unwrap();
+    assert!(!anchors.is_empty());
+    let records = place.read("records.csv");
+    let first = &column(&records, "point")[0];
+    for anchor in anchors {
+        assert_eq!(anchor["point"].as_str(), Some(first.as_str()));
+        assert_eq!(anchor["ratio"], 1.0);
+    }
+    assert_eq!(column(&records, "status"), ["ok"; 8], "anchors are no rows");
+}
+
+#[test]
 fn a_device_that_hangs_does_not_hold_up_others() {
     let outcomes = "units = 2\noutcomes = [{ when = \"elements == 40 and backend == 'builtin'\", \
         status = \"timeout\" }]\n[limits]\npoint_timeout_s = 1\n";

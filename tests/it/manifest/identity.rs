@@ -185,7 +185,7 @@ fn what_does_not_change_what_rows_mean_does_not_change_the_hash() {
         ),
         (
             "point_timeout_s = 10",
-            "point_timeout_s = 11\ncompile_timeout_s = 11\noracle_s = 1",
+            "point_timeout_s = 11\ncompile_timeout_s = 11\noracle_s = 1\nanchor_s = 9",
         ),
         ("dir = \"a\"", "dir = \"b\"\nexports = [\"heatmap_data\"]"),
         (

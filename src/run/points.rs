@@ -1,0 +1,149 @@
+//! What becomes of points: why they are not tried, the rows of those that were, and the tables at the end.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sweeper_kernels::Refusal;
+
+use super::session::Session;
+use super::usage::RunUsage;
+use super::{Ended, Event, RunError};
+use crate::compile::CompileError;
+use crate::execute::outcome::{Outcome, Status};
+use crate::identity::{PointId, RunId};
+use crate::plan::Planned;
+use crate::record::folder::{FolderError, RunFolder};
+use crate::record::journal::Contents;
+
+impl Session<'_> {
+    /// Why a point is not even tried, if that is so.
+    pub(super) fn refuse(&self, point: &Planned) -> Option<Outcome> {
+        let left_out = |status, reason: String| Some(Outcome::without_measurement(status, reason));
+        match &point.refusal {
+            Some(Refusal::Undefined(reason)) => return left_out(Status::Skipped, reason.clone()),
+            Some(Refusal::Unavailable(reason)) => {
+                return left_out(Status::Unavailable, reason.clone());
+            }
+            None => {}
+        }
+        if let Some(limit) = self.manifest.limits.max_memory_bytes
+            && point.memory_bytes > limit
+        {
+            let reason = format!(
+                "needs {} bytes, max_memory_gb allows {limit}",
+                point.memory_bytes
+            );
+            return left_out(Status::PredictedOom, reason);
+        }
+        if let Some(outcome) = self.prune(point) {
+            return Some(outcome);
+        }
+        let failed = point
+            .kernels
+            .iter()
+            .find_map(|number| match self.built.get(number) {
+                Some(Err(error)) => Some(error),
+                _ => None,
+            });
+        failed.map(|error| {
+            let status = match error {
+                CompileError::Rejected { .. } => Status::CompileError,
+                CompileError::Timeout { .. } => Status::CompileTimeout,
+                CompileError::Unavailable(_) => Status::Unavailable,
+                CompileError::Surroundings(_) => Status::Error,
+            };
+            Outcome::without_measurement(status, error.to_string())
+        })
+    }
+
+    /// What becomes of a point of which a smaller one failed.
+    fn prune(&self, point: &Planned) -> Option<Outcome> {
+        if !self.pruner.has_failures() {
+            return None;
+        }
+        let id = self.pruner.covers(&self.maker.describe(point))?;
+        let reason = format!("the smaller point {id} failed");
+        Some(Outcome::without_measurement(Status::Pruned, reason))
+    }
+
+    /// Writes the rows of a block. One that was given ahead may hold points that the failure of the
+    /// block before prunes: they are, so that no row depends on who was faster.
+    pub(super) fn finish_block(
+        &mut self,
+        finished: Vec<(u32, Outcome)>,
+        worker: usize,
+    ) -> Result<(), RunError> {
+        let prune = |(number, outcome)| {
+            let pruned = self.prune(&self.plan.points[number as usize]);
+            (number, pruned.unwrap_or(outcome))
+        };
+        let finished: Vec<(u32, Outcome)> = finished.into_iter().map(prune).collect();
+        for (number, outcome) in finished {
+            self.finish(number, outcome, worker)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        number: u32,
+        outcome: Outcome,
+        worker: usize,
+    ) -> Result<(), RunError> {
+        let point = &self.plan.points[number as usize];
+        let row = self.maker.row(point, outcome, &self.built, worker);
+        self.pruner.learn(&row);
+        self.journal.write(&row).map_err(FolderError::from)?;
+        self.finished.insert(row.point);
+        self.written += 1;
+        let label = self.plan.label(point);
+        let done = self.finished.len().min(self.plan.points.len());
+        self.progress.event(&Event::Row {
+            row: &row,
+            label: &label,
+            done,
+        });
+        Ok(())
+    }
+
+    /// Writes the tables and adds up.
+    pub(super) fn end(
+        mut self,
+        run: RunId,
+        folder: &RunFolder,
+        reused: usize,
+    ) -> Result<Ended, RunError> {
+        let path = folder.path().join("journal.jsonl");
+        let contents = Contents::read(&path).map_err(FolderError::from)?;
+        let mut rows = contents
+            .rows()
+            .map_err(|reason| FolderError::Foreign { path, reason })?;
+        // The journal has rows as they were finished: tables have declared skips, then the plan's order.
+        let points = self.plan.points.iter().enumerate();
+        let position: HashMap<PointId, usize> = points
+            .map(|(position, point)| (point.id, position))
+            .collect();
+        rows.sort_by_key(|row| position.get(&row.point));
+        folder.write_tables(&rows, &self.manifest.output.exports)?;
+        let devices = self.devices.iter().zip(&self.usage).enumerate();
+        let devices: Vec<_> = devices
+            .map(|(worker, (device, usage))| (device, *usage, self.maker.ceilings(worker)))
+            .collect();
+        let anchors = self.anchors.take_readings();
+        let usage = RunUsage::new(self.wall, self.compiled, &devices, anchors);
+        folder.write_json("usage.json", &usage)?;
+        let mut statuses = BTreeMap::new();
+        for row in &rows {
+            *statuses.entry(row.outcome.status).or_insert(0) += 1;
+        }
+        Ok(Ended {
+            run,
+            folder: folder.path().to_owned(),
+            statuses,
+            reused,
+            written: self.written,
+            compiled: self.compiled,
+            usage,
+            stopped: !self.is_complete(),
+        })
+    }
+}
