@@ -199,12 +199,6 @@ fn rows_of<F: Binary, A: Lanes, B: Lanes, const W: usize>(
     loops.planes(
         #[inline(always)]
         |[mut at_a, mut at_b, at_out]| {
-            if W < LONG && step_a == 0 && B::extent(row) == row {
-                let out = &mut out[at_out..][..count * row];
-                let a = &a[at_a..][..A::extent(row)];
-                same_with_rows::<F, A, W>(a, b, (at_b, step_b), out, row);
-                return;
-            }
             for out in out[at_out..][..count * row].chunks_exact_mut(row) {
                 let a = &a[at_a..][..A::extent(row)];
                 let b = &b[at_b..][..B::extent(row)];
@@ -220,31 +214,6 @@ fn rows_of<F: Binary, A: Lanes, B: Lanes, const W: usize>(
             }
         },
     );
-}
-
-/// One row with many, which lie `step` apart from `first` on: its blocks stay in registers.
-#[inline(always)]
-fn same_with_rows<F: Binary, A: Lanes, const W: usize>(
-    a: &[f32],
-    b: &[f32],
-    (first, step): (usize, isize),
-    out: &mut [f32],
-    row: usize,
-) {
-    let last = row - W;
-    let (a_front, a_back) = (A::block::<W>(a, 0), A::block::<W>(a, last));
-    let mut at = first;
-    for out in out.chunks_exact_mut(row) {
-        let b = &b[at..][..row];
-        at = at.wrapping_add_signed(step);
-        let (front, back) = (Dense::block::<W>(b, 0), Dense::block::<W>(b, last));
-        for lane in 0..W {
-            out[lane] = F::apply(a_front[lane], front[lane]);
-        }
-        for lane in 0..W {
-            out[last + lane] = F::apply(a_back[lane], back[lane]);
-        }
-    }
 }
 
 /// Rows of any steps, one element at a time.
