@@ -30,6 +30,22 @@ impl Value {
             Value::Text(_) => "string",
         }
     }
+
+    /// The whole number, if it is one.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Value::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The word, if it is one.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Value::Text(value) => Some(value),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]

@@ -81,18 +81,12 @@ impl Row {
 
     /// A whole number by name.
     pub fn int(&self, name: &str) -> Option<i64> {
-        match self.value(name)? {
-            Value::Int(value) => Some(*value),
-            _ => None,
-        }
+        self.value(name)?.as_int()
     }
 
     /// A word by name.
     pub fn text(&self, name: &str) -> Option<&str> {
-        match self.value(name)? {
-            Value::Text(value) => Some(value),
-            _ => None,
-        }
+        self.value(name)?.as_text()
     }
 }
 

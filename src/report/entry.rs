@@ -257,18 +257,12 @@ impl Entry {
 
     /// A whole number by name.
     pub fn int(&self, name: &str) -> Option<i64> {
-        match self.value(name)? {
-            Value::Int(value) => Some(*value),
-            _ => None,
-        }
+        self.value(name)?.as_int()
     }
 
     /// A word by name.
     pub fn text(&self, name: &str) -> Option<&str> {
-        match self.value(name)? {
-            Value::Text(value) => Some(value),
-            _ => None,
-        }
+        self.value(name)?.as_text()
     }
 
     /// What distinguishes rows, by name: a parameter, axis or derived value, or one of
