@@ -18,6 +18,8 @@ pub mod check;
 pub mod common;
 pub mod copy;
 pub mod ops;
+pub mod graph;
+pub mod nest;
 pub mod semicrf;
 pub mod ceilings;
 #[cfg(feature = "faults")]

@@ -4,6 +4,7 @@
 //! compile: all of it follows without running anything, and without expanding a loop.
 
 mod index;
+mod library;
 mod source;
 mod validate;
 
@@ -16,6 +17,7 @@ use crate::builtin::Builtin;
 use crate::tensor::Dtype;
 
 pub use index::{Index, Term};
+pub use library::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision};
 pub use source::{KernelSource, Language, SourceFile};
 
 /// What a buffer's memory is for, as memory reports group it.
@@ -121,6 +123,8 @@ pub enum Kernel {
     Builtin(Builtin),
     /// Compiled ahead, through the kernel cache.
     Compiled(KernelSource),
+    /// A call of a library that is not ours.
+    Library(Library),
 }
 
 impl Kernel {
@@ -128,6 +132,7 @@ impl Kernel {
     pub fn name(&self) -> &str {
         match self {
             Kernel::Builtin(builtin) => builtin.name,
+            Kernel::Library(library) => library.name(),
             Kernel::Compiled(source) => &source.entry,
         }
     }
@@ -135,7 +140,7 @@ impl Kernel {
     /// What is compiled for it, if anything is.
     pub fn source(&self) -> Option<&KernelSource> {
         match self {
-            Kernel::Builtin(_) => None,
+            Kernel::Builtin(_) | Kernel::Library(_) => None,
             Kernel::Compiled(source) => Some(source),
         }
     }

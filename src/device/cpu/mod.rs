@@ -17,6 +17,7 @@ use super::{
 pub mod arena;
 pub mod flush;
 pub mod identity;
+pub mod calls;
 pub mod library;
 pub mod run;
 
@@ -82,6 +83,10 @@ impl Cpu {
     ) -> Result<Vec<Option<Entry>>, DeviceError> {
         let mut load = |(kernel, position): (&Kernel, Option<usize>)| match kernel {
             Kernel::Builtin(_) => Ok(None),
+            Kernel::Library(library) => match calls::refusal(library) {
+                None => Ok(None),
+                Some(reason) => Err(DeviceError::Launch(reason)),
+            },
             Kernel::Compiled(source) => {
                 let artifact = position.and_then(|position| artifacts.get(position));
                 let artifact = artifact.ok_or_else(|| {

@@ -7,6 +7,7 @@ use sweeper_kernels::builtin::{Call, CallArg, Slice, SliceMut};
 use sweeper_kernels::program::{Arg, Geometry, Kernel, KernelId, Step, View};
 use sweeper_kernels::{Dtype, Program};
 
+use super::calls;
 use super::library::Entry;
 
 /// Runs one program whose buffers have addresses.
@@ -83,6 +84,13 @@ impl<'a> Runner<'a> {
                     .map(|arg| self.call_arg(arg, iterations))
                     .collect();
                 (builtin.function)(&mut Call::new(args));
+            }
+            (Kernel::Library(library), _) => {
+                let addresses = args.iter().filter_map(|arg| match arg {
+                    Arg::Read(view) | Arg::Write(view) => Some(self.address(view, iterations).0),
+                    Arg::Int(_) | Arg::Float(_) => None,
+                });
+                calls::run(library, &addresses.collect::<Vec<_>>());
             }
             (Kernel::Compiled(_), Some(entry)) => {
                 let cells: Vec<u64> = args.iter().map(|arg| self.cell(arg, iterations)).collect();

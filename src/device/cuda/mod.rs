@@ -148,6 +148,10 @@ impl Cuda {
                 "`{}` is a function of the host, and runs on a CPU only",
                 builtin.name
             ))),
+            Kernel::Library(library) => Err(Fault::refused(format!(
+                "`{}` is not available here",
+                library.name()
+            ))),
             Kernel::Compiled(source) => {
                 let artifact = position.and_then(|position| artifacts.get(position));
                 let artifact = artifact.ok_or_else(|| {

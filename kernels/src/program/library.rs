@@ -1,0 +1,172 @@
+//! Calls of a vendor's or a well-kept library: what a program asks, not how it is done.
+//!
+//! A launch of such a kernel has the call's operands as arguments and no geometry: a CPU computes
+//! products with the `gemm` crate, a GPU with cuBLASLt, convolutions with cuDNN.
+
+use serde::Serialize;
+
+use super::Geometry;
+
+/// How a matrix lies in memory, in elements. One of the two steps is 1, or the extent along it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Matrix {
+    /// From one row to the next.
+    pub row_step: usize,
+    /// From one column to the next.
+    pub column_step: usize,
+    /// From one matrix of the batch to the next; 0 for one that all share.
+    pub batch_step: usize,
+}
+
+/// In what a product is computed; operands and results are f32 in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// In f32.
+    #[default]
+    F32,
+    /// Operands rounded to 10 bits of mantissa, sums in f32. On GPUs.
+    Tf32,
+    /// Operands rounded to bf16, sums in f32. On GPUs.
+    Bf16,
+}
+
+impl Precision {
+    /// The word of manifests and rows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Precision::F32 => "f32",
+            Precision::Tf32 => "tf32",
+            Precision::Bf16 => "bf16",
+        }
+    }
+}
+
+/// What is done to a product before it is stored. On GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    None,
+    /// max(x, 0)
+    Relu,
+    /// x Phi(x), by the hyperbolic tangent.
+    GeluTanh,
+}
+
+/// `out = activation(a b + bias)` for each matrix of a batch.
+///
+/// Arguments of the launch: `a`, `b`, `bias` if there is one, all read, then `out`, written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Matmul {
+    /// Matrices.
+    pub batch: usize,
+    /// Rows of `a` and `out`.
+    pub m: usize,
+    /// Columns of `b` and `out`.
+    pub n: usize,
+    /// Columns of `a`, rows of `b`.
+    pub k: usize,
+    /// The first factor.
+    pub a: Matrix,
+    /// The second factor.
+    pub b: Matrix,
+    /// The product.
+    pub out: Matrix,
+    /// In what it is computed.
+    pub precision: Precision,
+    /// Whether a number for each column is added. On GPUs.
+    pub has_bias: bool,
+    /// What is done before it is stored.
+    pub activation: Activation,
+}
+
+/// Which of the three products of a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConvPass {
+    /// `out` from `x` and `w`.
+    Forward,
+    /// `grad_x` from `grad_out` and `w`.
+    GradX,
+    /// `grad_w` from `grad_out` and `x`.
+    GradW,
+}
+
+/// A convolution: `x` (batch, in, height, width) with `w` (out, in, rows, columns), contiguous, to
+/// (batch, out, ..), by cross-correlation.
+///
+/// Arguments of the launch: the two that are read in the order of [`ConvPass`], a bias for each channel
+/// if there is one, then the one that is written, then a scratch buffer of f32 of
+/// [`Conv2d::scratch`] elements on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Conv2d {
+    /// Which product.
+    pub pass: ConvPass,
+    /// Pictures.
+    pub batch: usize,
+    /// Channels of `x`.
+    pub channels_in: usize,
+    /// Channels of the result.
+    pub channels_out: usize,
+    /// Rows and columns of `x`.
+    pub picture: [usize; 2],
+    /// Rows and columns of the kernel.
+    pub kernel: [usize; 2],
+    /// Elements from one application of the kernel to the next.
+    pub stride: usize,
+    /// Rows and columns of zeros on each side.
+    pub padding: usize,
+    /// In what it is computed.
+    pub precision: Precision,
+    /// Whether a number for each channel is added; forward, on GPUs.
+    pub has_bias: bool,
+    /// What is done before it is stored; nothing or max(x, 0), forward, on GPUs.
+    pub activation: Activation,
+}
+
+impl Conv2d {
+    /// Rows and columns of the result.
+    pub fn out_picture(&self) -> [usize; 2] {
+        [0, 1]
+            .map(|dim| (self.picture[dim] + 2 * self.padding - self.kernel[dim]) / self.stride + 1)
+    }
+
+    /// Elements of the kernel's window over all channels: rows of the matrix that a CPU unfolds one
+    /// picture into.
+    pub fn window(&self) -> usize {
+        self.channels_in * self.kernel[0] * self.kernel[1]
+    }
+
+    /// Elements of scratch memory that a CPU needs: one unfolded picture.
+    pub fn scratch(&self) -> usize {
+        let [height, width] = self.out_picture();
+        self.window() * height * width
+    }
+}
+
+/// One call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Library {
+    /// A product of matrices.
+    Matmul(Matmul),
+    /// A convolution.
+    Conv2d(Conv2d),
+}
+
+impl Library {
+    /// The word of programs and rows.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Library::Matmul(_) => "library.matmul",
+            Library::Conv2d(_) => "library.conv2d",
+        }
+    }
+
+    /// The geometry of its launches: none of ours.
+    pub const fn geometry(&self) -> Geometry {
+        Geometry::blocks(1)
+    }
+}
