@@ -20,6 +20,7 @@ pub mod copy;
 pub mod ops;
 pub mod graph;
 pub mod nest;
+pub mod codegen;
 pub mod semicrf;
 pub mod ceilings;
 #[cfg(feature = "faults")]
