@@ -11,6 +11,7 @@
 pub mod op;
 mod build;
 mod layers;
+mod rewrite;
 
 use std::fmt;
 
