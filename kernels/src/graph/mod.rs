@@ -9,7 +9,9 @@
 //! them.
 
 pub mod op;
+mod error;
 mod build;
+mod evaluate;
 mod layers;
 mod rewrite;
 
@@ -20,7 +22,8 @@ use serde::Serialize;
 use crate::program::Role;
 use crate::tensor::Dtype;
 
-pub use build::GraphError;
+pub use error::GraphError;
+pub use evaluate::{EvaluateError, evaluate, evaluate_nodes};
 pub use op::{Binary, Convolution, Op, Reduction, Unary};
 
 /// A node of a graph, by position.
