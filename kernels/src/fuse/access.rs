@@ -201,9 +201,7 @@ mod tests {
     #[test]
     fn views_are_steps_through_memory() {
         let mut graph = Graph::new();
-        let x = graph
-            .input("x", &[6, 8], Dtype::F32, Role::Input)
-            .unwrap();
+        let x = graph.input("x", &[6, 8], Dtype::F32, Role::Input).unwrap();
         let y = graph.transpose(x, &[1, 0]).unwrap();
         assert_eq!(steps(&graph, y, &[8, 6]), Ok(vec![0, 1, 8]));
         let y = graph.slice(y, 0, 1, 3, 2).unwrap();
@@ -220,9 +218,7 @@ mod tests {
     #[test]
     fn what_spans_dimensions_is_split_where_that_helps() {
         let mut graph = Graph::new();
-        let x = graph
-            .input("x", &[6, 8], Dtype::F32, Role::Input)
-            .unwrap();
+        let x = graph.input("x", &[6, 8], Dtype::F32, Role::Input).unwrap();
         let y = graph.transpose(x, &[1, 0]).unwrap();
         let y = graph.reshape(y, &[48]).unwrap();
         let split = Misfit::Split { axis: 0, inner: 6 };

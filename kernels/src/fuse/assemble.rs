@@ -93,10 +93,13 @@ impl Assembly<'_> {
         let loops = self.plan.loops(&cluster.members(), &outputs);
         let mut loops = loops.ok_or_else(|| self.refusal(at, "there is no nest"))?;
         if loops.is_of_parts {
-            let parts = loops.memory.iter().filter_map(|memory| match memory.source {
-                Source::Parts(node) => self.parts.get(&node),
-                Source::Node(_) => None,
-            });
+            let parts = loops
+                .memory
+                .iter()
+                .filter_map(|memory| match memory.source {
+                    Source::Parts(node) => self.parts.get(&node),
+                    Source::Node(_) => None,
+                });
             loops.extents.rows[0] = parts.copied().next().unwrap_or(1) as u64;
         }
         let bounds = self.bounds(&loops);
@@ -148,7 +151,8 @@ impl Assembly<'_> {
         }
         let generated = Generated::new(nest, bounds, self.request.target)?;
         let kernel = self.program.kernel(generated.kernel());
-        self.kernels.push((nameless, bounds, generated.clone(), kernel));
+        self.kernels
+            .push((nameless, bounds, generated.clone(), kernel));
         Ok((generated, kernel))
     }
 
@@ -169,8 +173,7 @@ impl Assembly<'_> {
             let reason = format!("products in {name} are computed on GPUs only");
             return Err(Refusal::Unavailable(reason));
         }
-        let (call, lies) =
-            library::call(self.plan, node, precision).ok_or_else(unreadable)?;
+        let (call, lies) = library::call(self.plan, node, precision).ok_or_else(unreadable)?;
         Ok(Made::Call(call, lies, node))
     }
 
@@ -237,19 +240,23 @@ impl Assembly<'_> {
             let (first, last) = (order[lifetime.from], order[lifetime.to]);
             side(self.plan, first) != side(self.plan, last)
         };
-        let (kept, passing): (Vec<_>, Vec<_>) =
-            used.into_iter().partition(|(_, (lifetime, _))| crosses(lifetime));
+        let (kept, passing): (Vec<_>, Vec<_>) = used
+            .into_iter()
+            .partition(|(_, (lifetime, _))| crosses(lifetime));
         for (need, (lifetime, dtype)) in kept {
             let name = self.name(need);
             let (len, role) = (lifetime.len, Role::Saved);
-            let buffer = self.program.buffer(name, dtype, len, role, Binding::Scratch);
+            let buffer = self
+                .program
+                .buffer(name, dtype, len, role, Binding::Scratch);
             let start = 0;
             self.places.insert(need, Place { buffer, start, len });
         }
         for (name, dtype) in [("workspace", Dtype::F32), ("workspace_i64", Dtype::I64)] {
             let of_type = passing.iter().filter(|(_, (_, held))| *held == dtype);
-            let of_type: Vec<(Need, Lifetime)> =
-                of_type.map(|(need, (lifetime, _))| (*need, *lifetime)).collect();
+            let of_type: Vec<(Need, Lifetime)> = of_type
+                .map(|(need, (lifetime, _))| (*need, *lifetime))
+                .collect();
             self.place_passing(name, dtype, &of_type);
         }
     }
@@ -261,7 +268,9 @@ impl Assembly<'_> {
         let lifetimes: Vec<Lifetime> = passing.iter().map(|(_, lifetime)| *lifetime).collect();
         let (starts, all) = place(&lifetimes);
         let role = Role::Workspace;
-        let buffer = self.program.buffer(name, dtype, all, role, Binding::Scratch);
+        let buffer = self
+            .program
+            .buffer(name, dtype, all, role, Binding::Scratch);
         for ((need, lifetime), start) in passing.iter().zip(starts) {
             let len = lifetime.len;
             self.places.insert(*need, Place { buffer, start, len });
@@ -286,13 +295,9 @@ impl Assembly<'_> {
                 continue;
             }
             let (len, start) = (node.elements(), 0);
-            let buffer = self.program.buffer(
-                name.clone(),
-                node.dtype,
-                len,
-                given.role,
-                Binding::Given,
-            );
+            let buffer =
+                self.program
+                    .buffer(name.clone(), node.dtype, len, given.role, Binding::Given);
             let need = Need::Of(Source::Node(given.node));
             self.places.insert(need, Place { buffer, start, len });
         }
@@ -390,7 +395,13 @@ impl Assembly<'_> {
                     Some(at) => KernelId(at),
                     None => self.program.kernel(kernel),
                 };
-                Ok(vec![scatter::launch(kernel, sizes, views, out, self.request.target)])
+                Ok(vec![scatter::launch(
+                    kernel,
+                    sizes,
+                    views,
+                    out,
+                    self.request.target,
+                )])
             }
         }
     }
@@ -410,7 +421,10 @@ impl Assembly<'_> {
     }
 
     fn launch(&self, loops: &Loops) -> Launch {
-        let memory = loops.memory.iter().map(|memory| self.operand(loops, memory));
+        let memory = loops
+            .memory
+            .iter()
+            .map(|memory| self.operand(loops, memory));
         Launch {
             extents: loops.extents.clone(),
             operands: memory.collect(),

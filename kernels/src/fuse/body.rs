@@ -193,7 +193,9 @@ impl<'a> Builder<'a> {
         }
         let shape = &self.plan.graph.node(from).shape;
         let space = &self.body.space;
-        let at = space.position_of(shape.iter().product()).ok_or(Misfit::Impossible)?;
+        let at = space
+            .position_of(shape.iter().product())
+            .ok_or(Misfit::Impossible)?;
         let place = access::split(&at, shape, &self.extents)?;
         let value = self.value(from, &place)?;
         let dtype = self.plan.graph.node(node).dtype;
@@ -202,7 +204,10 @@ impl<'a> Builder<'a> {
     }
 
     fn store(&mut self, source: Source, value: ValueId, at: Coordinate, dtype: Dtype) {
-        let len = at.steps.iter().map(|&(axis, step)| (self.extents[axis] - 1) * step);
+        let len = at
+            .steps
+            .iter()
+            .map(|&(axis, step)| (self.extents[axis] - 1) * step);
         self.body.operands.push(Operand {
             source,
             dtype,
@@ -229,12 +234,10 @@ impl<'a> Builder<'a> {
         let task = self.plan.value(id);
         let value = match (&node.op, task) {
             (Op::Constant(number), _) => self.number(*number),
-            (_, Some(task)) if self.members.contains(&task) => {
-                match self.plan.tasks[task].kind {
-                    Kind::Compute => self.computed(id, place)?,
-                    Kind::Finish => self.finished(id, place)?,
-                }
-            }
+            (_, Some(task)) if self.members.contains(&task) => match self.plan.tasks[task].kind {
+                Kind::Compute => self.computed(id, place)?,
+                Kind::Finish => self.finished(id, place)?,
+            },
             (op, None) if op.is_view() => self.view(id, place)?,
             _ => self.load(Source::Node(id), id, place)?,
         };
@@ -254,8 +257,12 @@ impl<'a> Builder<'a> {
         let node = self.plan.graph.node(id);
         let mut at = access::position(place, &node.shape);
         let loops = self.loops();
-        let looked_up: Vec<(Axis, usize)> =
-            at.steps.iter().copied().filter(|&(axis, _)| axis >= loops).collect();
+        let looked_up: Vec<(Axis, usize)> = at
+            .steps
+            .iter()
+            .copied()
+            .filter(|&(axis, _)| axis >= loops)
+            .collect();
         let (index, index_step) = match looked_up[..] {
             [] => (None, 0),
             [(axis, step)] => (Some(self.indices[axis - loops]), step),
@@ -292,7 +299,9 @@ impl<'a> Builder<'a> {
         let node = self.plan.graph.node(id);
         let all = |builder: &mut Self| -> Result<Vec<ValueId>, Misfit> {
             let operands = node.operands.iter();
-            operands.map(|&operand| builder.value(operand, place)).collect()
+            operands
+                .map(|&operand| builder.value(operand, place))
+                .collect()
         };
         match &node.op {
             op if op.is_view() => self.view(id, place),
@@ -421,8 +430,14 @@ impl<'a> Builder<'a> {
             return Err(Misfit::Impossible);
         };
         let space = self.body.space.clone();
-        let kept = place.iter().enumerate().filter(|(dim, _)| !dims.contains(dim));
-        if kept.clone().any(|(_, held)| !held.is_within(|axis| space.is_row(axis))) {
+        let kept = place
+            .iter()
+            .enumerate()
+            .filter(|(dim, _)| !dims.contains(dim));
+        if kept
+            .clone()
+            .any(|(_, held)| !held.is_within(|axis| space.is_row(axis)))
+        {
             return Err(Misfit::Impossible);
         }
         let x = node.operands[0];
@@ -510,7 +525,9 @@ impl<'a> Builder<'a> {
     fn part_of_all(&mut self, reduction: Reduction, x: NodeId) -> Found {
         let node = self.plan.graph.node(x);
         let space = self.body.space.clone();
-        let at = space.position_of(node.elements()).ok_or(Misfit::Impossible)?;
+        let at = space
+            .position_of(node.elements())
+            .ok_or(Misfit::Impossible)?;
         let place = access::split(&at, &node.shape, &self.extents)?;
         let mut of = self.value(x, &place)?;
         let (varies, long) = (self.varies[of.0], space.long_bits());

@@ -138,7 +138,11 @@ fn pairs(plan: &Plan, at: usize) -> Vec<(usize, usize)> {
         near.extend(plan.users[task].iter().filter_map(|&user| plan.home(user)));
         for source in plan.sources(task) {
             near.extend(plan.home(source));
-            near.extend(plan.users[source].iter().filter_map(|&user| plan.home(user)));
+            near.extend(
+                plan.users[source]
+                    .iter()
+                    .filter_map(|&user| plan.home(user)),
+            );
         }
         near.extend(readers_of_inputs(plan, task));
         near.extend(siblings_of_finish(plan, task));
@@ -257,7 +261,9 @@ pub(super) fn duplicate(plan: &mut Plan, rules: &Rules) {
         return;
     }
     for task in 0..plan.tasks.len() {
-        let Some(home) = plan.home(task) else { continue };
+        let Some(home) = plan.home(task) else {
+            continue;
+        };
         let mut readers = plan.readers(task);
         readers.remove(&home);
         if readers.is_empty() || plan.is_result[task] || plan.leaves_parts(task) {

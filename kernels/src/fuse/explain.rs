@@ -55,7 +55,10 @@ fn kernel(plan: &Plan, at: usize) -> (String, u64) {
             (of_call(plan, at, &outputs), moved, "call".to_owned())
         }
     };
-    let text = format!("{what} {kind}: {}\n  {memory}, {moved} bytes\n", nodes.join(", "));
+    let text = format!(
+        "{what} {kind}: {}\n  {memory}, {moved} bytes\n",
+        nodes.join(", ")
+    );
     (text, moved)
 }
 
@@ -117,8 +120,14 @@ fn of_call(plan: &Plan, at: usize, outputs: &[TaskId]) -> String {
     });
     let made = read(plan, at).into_iter().map(|task| plan.tasks[task].node);
     let read = given.chain(made).map(|id| source(plan, Source::Node(id)));
-    let written = outputs.iter().map(|&task| source(plan, Source::Node(plan.tasks[task].node)));
-    format!("reads {} writes {}", listed(read.collect()), listed(written.collect()))
+    let written = outputs
+        .iter()
+        .map(|&task| source(plan, Source::Node(plan.tasks[task].node)));
+    format!(
+        "reads {} writes {}",
+        listed(read.collect()),
+        listed(written.collect())
+    )
 }
 
 impl fmt::Display for Stage {

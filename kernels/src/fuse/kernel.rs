@@ -61,11 +61,11 @@ impl Plan {
     /// Operands once, and the result.
     fn call_cost(&self, task: TaskId) -> Cost {
         let node = self.graph.node(self.tasks[task].node);
-        let bytes = |node: &crate::graph::Node| {
-            (node.elements() * node.dtype.size_bytes()) as u64
-        };
+        let bytes = |node: &crate::graph::Node| (node.elements() * node.dtype.size_bytes()) as u64;
         let operands = node.operands.iter();
-        let read: u64 = operands.map(|&operand| bytes(self.graph.node(operand))).sum();
+        let read: u64 = operands
+            .map(|&operand| bytes(self.graph.node(operand)))
+            .sum();
         Cost {
             bytes: read + bytes(node),
             operations: 0,
@@ -76,6 +76,7 @@ impl Plan {
 
     /// Whether a task's value can be had without reading memory.
     pub(super) fn is_free(&self, task: TaskId) -> bool {
-        matches!(self.graph.node(self.tasks[task].node).op, Op::Iota { .. }) && !self.is_result[task]
+        matches!(self.graph.node(self.tasks[task].node).op, Op::Iota { .. })
+            && !self.is_result[task]
     }
 }

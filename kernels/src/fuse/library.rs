@@ -45,7 +45,9 @@ pub(super) fn dense(plan: &Plan, id: NodeId) -> Option<Lies> {
 }
 
 fn whole(shape: &[usize]) -> Vec<Coordinate> {
-    (0..shape.len()).map(|axis| Coordinate::axis(axis, 1)).collect()
+    (0..shape.len())
+        .map(|axis| Coordinate::axis(axis, 1))
+        .collect()
 }
 
 /// The memory that a node is read from, with the element of each of its own elements. None where it has no
@@ -87,8 +89,8 @@ fn matrices(plan: &Plan, id: NodeId) -> Option<(Lies, Matrix)> {
     if last[0] == 1 {
         row_step = if column_step == 1 { last[1] } else { 1 };
     }
-    let is_one_matrix = (row_step == 1 && column_step >= last[0])
-        || (column_step == 1 && row_step >= last[1]);
+    let is_one_matrix =
+        (row_step == 1 && column_step >= last[0]) || (column_step == 1 && row_step >= last[1]);
     let lies = Lies {
         base,
         start: at.start,
@@ -193,7 +195,9 @@ pub(super) fn call(plan: &Plan, id: NodeId, precision: Precision) -> Option<(Lib
             Some((Library::Matmul(call), lies.to_vec()))
         }
         _ => {
-            let lies = operands.map(|&operand| dense(plan, operand)).collect::<Option<_>>()?;
+            let lies = operands
+                .map(|&operand| dense(plan, operand))
+                .collect::<Option<_>>()?;
             Some((Library::Conv2d(conv2d(plan, id, precision)?), lies))
         }
     }

@@ -3,8 +3,8 @@
 //! Neighbouring axes are one dimension where every operand steps through both as through one. What the
 //! structure says of steps (none, contiguous, given) and the extents of a launch are taken apart here.
 
-use super::body::{Body, Operand, Source};
 use super::access::Axis;
+use super::body::{Body, Operand, Source};
 use crate::nest::{self, Extents, Nest, Over, Parts, Step, Value};
 
 /// Dimensions of rows that a nest has at most.
@@ -55,11 +55,17 @@ impl Memory {
     /// Elements that a launch touches.
     pub(super) fn touched(&self, extents: &Extents) -> usize {
         let loops = self.rows.iter().zip(&extents.rows);
-        let rows = loops.filter(|(step, _)| **step > 0).map(|(_, &extent)| extent);
+        let rows = loops
+            .filter(|(step, _)| **step > 0)
+            .map(|(_, &extent)| extent);
         let columns = if self.columns > 0 { extents.columns } else { 1 };
         let all = extents.row_count() * extents.columns;
         // An index may be another one in each iteration.
-        let each = if self.index_step > 0 { all } else { rows.product::<u64>() * columns };
+        let each = if self.index_step > 0 {
+            all
+        } else {
+            rows.product::<u64>() * columns
+        };
         (each as usize).min(self.len)
     }
 
@@ -69,7 +75,9 @@ impl Memory {
             return self.len - self.start;
         }
         let loops = self.rows.iter().zip(&extents.rows);
-        let rows: usize = loops.map(|(step, &extent)| step * (extent as usize - 1)).sum();
+        let rows: usize = loops
+            .map(|(step, &extent)| step * (extent as usize - 1))
+            .sum();
         1 + rows + self.columns * (extents.columns as usize - 1)
     }
 }
@@ -126,7 +134,11 @@ fn runs(body: &Body, axes: std::ops::Range<Axis>) -> Vec<Run> {
     for axis in axes {
         let run = Run {
             extent: extents[axis],
-            steps: body.operands.iter().map(|held| held.at.step(axis)).collect(),
+            steps: body
+                .operands
+                .iter()
+                .map(|held| held.at.step(axis))
+                .collect(),
             counted: body.counted.contains(&axis).then_some(axis),
         };
         match runs.last().and_then(|last| last.with(&run)) {

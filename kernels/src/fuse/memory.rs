@@ -58,7 +58,11 @@ mod tests {
 
     #[test]
     fn memory_is_used_again_after_its_last_reader() {
-        let chain = [lifetime(0, 1, 100), lifetime(1, 2, 100), lifetime(2, 3, 100)];
+        let chain = [
+            lifetime(0, 1, 100),
+            lifetime(1, 2, 100),
+            lifetime(2, 3, 100),
+        ];
         let (starts, all) = place(&chain);
         assert_eq!(starts, [0, 128, 0]);
         assert_eq!(all, 228);

@@ -48,6 +48,8 @@ pub(super) fn read(plan: &Plan, at: usize) -> BTreeSet<TaskId> {
 }
 
 fn before(plan: &Plan, at: usize) -> BTreeSet<usize> {
-    let homes = read(plan, at).into_iter().filter_map(|task| plan.home(task));
+    let homes = read(plan, at)
+        .into_iter()
+        .filter_map(|task| plan.home(task));
     homes.collect()
 }

@@ -143,7 +143,13 @@ impl Plan {
                 continue;
             }
             let side = self.side(id);
-            let mut push = |kind| self.tasks.push(Task { node: id, kind, side });
+            let mut push = |kind| {
+                self.tasks.push(Task {
+                    node: id,
+                    kind,
+                    side,
+                })
+            };
             push(Kind::Compute);
             if Class::of(&self.graph, id).is_some_and(Class::is_last) {
                 push(Kind::Finish);
@@ -267,11 +273,7 @@ impl Plan {
     pub(super) fn is_call(&self, task: TaskId) -> bool {
         matches!(
             self.graph.node(self.tasks[task].node).op,
-            Op::Matmul
-                | Op::Conv2d(_)
-                | Op::Conv2dGradX(_)
-                | Op::Conv2dGradW(_)
-                | Op::ScatterAdd
+            Op::Matmul | Op::Conv2d(_) | Op::Conv2dGradX(_) | Op::Conv2dGradW(_) | Op::ScatterAdd
         )
     }
 

@@ -32,11 +32,18 @@ fn rewritten(whole: &Whole, mut add: impl FnMut(&mut Graph, NodeId, Node) -> Nod
         let new = add(&mut graph, id, node);
         stands_for.push(new);
     }
-    if whole.boundary.is_some_and(|at| at.index() >= old.nodes().len()) {
+    if whole
+        .boundary
+        .is_some_and(|at| at.index() >= old.nodes().len())
+    {
         boundary = Some(NodeId(graph.nodes().len() as u32));
     }
     for output in old.outputs() {
-        graph.output(output.name.clone(), stands_for[output.node.index()], output.role);
+        graph.output(
+            output.name.clone(),
+            stands_for[output.node.index()],
+            output.role,
+        );
     }
     Whole { graph, boundary }
 }
@@ -138,10 +145,20 @@ impl<'a> Recompute<'a> {
             saved: BTreeSet::new(),
         };
         let needed = graph.needed();
-        for id in graph.ids().filter(|&id| id >= boundary && needed[id.index()]) {
-            for &operand in graph.node(id).operands.iter().filter(|&&held| held < boundary) {
+        for id in graph
+            .ids()
+            .filter(|&id| id >= boundary && needed[id.index()])
+        {
+            for &operand in graph
+                .node(id)
+                .operands
+                .iter()
+                .filter(|&&held| held < boundary)
+            {
                 let base = recompute.base(operand);
-                recompute.saved.extend(recompute.is_computed(base).then_some(base));
+                recompute
+                    .saved
+                    .extend(recompute.is_computed(base).then_some(base));
             }
         }
         recompute
@@ -182,7 +199,11 @@ impl<'a> Recompute<'a> {
 
     /// The nodes between a value and what it is made from, and what that is; none if it is kept.
     fn again(&self, id: NodeId) -> Option<(BTreeSet<NodeId>, BTreeSet<NodeId>)> {
-        let is_result = self.graph.outputs().iter().any(|output| self.base(output.node) == id);
+        let is_result = self
+            .graph
+            .outputs()
+            .iter()
+            .any(|output| self.base(output.node) == id);
         if !self.graph.node(id).op.is_elementwise() || is_result || self.is_read_by_call(id) {
             return None;
         }

@@ -20,8 +20,10 @@ static C_FILES: [SourceFile; 2] = [
     SourceFile::embedded("scatter.c", include_str!("scatter.c")),
     CPU_H,
 ];
-static CUDA_FILES: [SourceFile; 1] =
-    [SourceFile::embedded("scatter.cu", include_str!("scatter.cu"))];
+static CUDA_FILES: [SourceFile; 1] = [SourceFile::embedded(
+    "scatter.cu",
+    include_str!("scatter.cu"),
+)];
 
 /// Rows of the result that one block of the C kernel owns, at least.
 const CPU_ROWS: usize = 64;

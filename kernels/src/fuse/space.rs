@@ -26,7 +26,9 @@ impl Space {
         let shapes = finished.map(|task| plan.graph.node(task.node).shape.as_slice());
         if let Some(shape) = shapes.clone().next() {
             let elements = |shape: &[usize]| shape.iter().product::<usize>();
-            let is_one = shapes.clone().all(|other| elements(other) == elements(shape));
+            let is_one = shapes
+                .clone()
+                .all(|other| elements(other) == elements(shape));
             return is_one.then(|| Space::new(&[1], shape, true));
         }
         let reductions = tasks.filter(|task| task.kind == Kind::Compute);
@@ -153,7 +155,10 @@ impl Space {
 
     /// Iterations of the axes that a coordinate has steps along.
     pub(super) fn count(&self, at: &Coordinate) -> usize {
-        at.steps.iter().map(|&(axis, _)| self.extents[axis]).product()
+        at.steps
+            .iter()
+            .map(|&(axis, _)| self.extents[axis])
+            .product()
     }
 
     fn position(&self, axes: std::ops::Range<usize>) -> Coordinate {
