@@ -20,6 +20,8 @@ pub mod copy;
 pub mod ops;
 pub mod graph;
 pub mod nest;
+pub mod codegen;
+pub mod fuse;
 pub mod semicrf;
 pub mod ceilings;
 #[cfg(feature = "faults")]
