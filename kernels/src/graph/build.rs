@@ -31,7 +31,8 @@ fn broadcast(one: &[usize], other: &[usize]) -> Option<Vec<usize>> {
 }
 
 impl Graph {
-    fn next(&self) -> NodeId {
+    /// The id of the next node.
+    pub(super) fn next(&self) -> NodeId {
         NodeId(self.nodes.len() as u32)
     }
 
@@ -529,3 +530,6 @@ impl Graph {
         self.push(Op::ScatterAdd, &[values, indices], shape, Dtype::F32)
     }
 }
+
+#[cfg(test)]
+mod tests;
