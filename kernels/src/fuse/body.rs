@@ -183,6 +183,10 @@ impl<'a> Builder<'a> {
         let node = self.plan.tasks[task].node;
         if self.plan.leaves_parts(task) {
             let (value, columns) = self.parts(node)?;
+            // Two nodes that are the same sum: a nest leaves the parts of one once.
+            if self.body.stores.iter().any(|store| store.value == value) {
+                return Err(Misfit::Impossible);
+            }
             self.store(Source::Parts(node), value, columns, Dtype::F32);
             return Ok(());
         }
@@ -430,6 +434,10 @@ impl<'a> Builder<'a> {
             return Err(Misfit::Impossible);
         };
         let space = self.body.space.clone();
+        // Parts are the only rows of a kernel that adds them up, and what they come to is a last value.
+        if space.is_of_parts() {
+            return Err(Misfit::Impossible);
+        }
         let kept = place
             .iter()
             .enumerate()
@@ -497,6 +505,9 @@ impl<'a> Builder<'a> {
         let x = node.operands[0];
         let shape = &self.plan.graph.node(x).shape;
         let space = self.body.space.clone();
+        if space.is_of_parts() {
+            return Err(Misfit::Impossible);
+        }
         if dims.len() == shape.len() {
             let value = self.part_of_all(*reduction, x)?;
             return Ok((value, Coordinate::default()));

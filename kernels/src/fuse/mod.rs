@@ -169,3 +169,6 @@ fn wanted(request: &Request<'_>) -> Result<Vec<usize>, Refusal> {
     let wanted = outputs.filter(|(_, output)| is_wanted(output));
     Ok(wanted.map(|(at, _)| at).collect())
 }
+
+#[cfg(test)]
+mod tests;
