@@ -11,7 +11,12 @@ use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Program, Tensors};
 
 /// What the program yields.
-pub(super) fn run(program: Program, inputs: &Tensors, specs: &[TensorSpec], threads: usize) -> Tensors {
+pub(super) fn run(
+    program: Program,
+    inputs: &Tensors,
+    specs: &[TensorSpec],
+    threads: usize,
+) -> Tensors {
     let cc = Cc::find(None, &Digests::default()).unwrap();
     let artifact = |source: &KernelSource| Artifact {
         key: source.title(),
