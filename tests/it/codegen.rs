@@ -4,6 +4,8 @@ use sweeper_kernels::nest::{Nest, Parts};
 
 /// What a nest means.
 mod interpret;
+/// The CPU device.
+mod cpu;
 /// Running and comparing.
 mod harness;
 /// Nests to run.

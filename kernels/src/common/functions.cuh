@@ -92,4 +92,21 @@ template <class How, int WIDTH> DEVICE float reduce_warps(const float *shared) {
     return x;
 }
 
+// Of the groups of a block, for each lane and chunk: the first group gets the result, in an order that is
+// always the same. `shared` has a float for each of them all.
+template <class How, int WIDTH, int GROUPS, int CHUNKS>
+DEVICE void reduce_groups(float (&x)[CHUNKS][4], float *shared, int lane, int group) {
+#pragma unroll
+    for (int half = GROUPS / 2; half > 0; half /= 2) {
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 4 * CHUNKS; i++)
+            if (group >= half && group < 2 * half) shared[((group - half) * 4 * CHUNKS + i) * WIDTH + lane] = x[i / 4][i % 4];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 4 * CHUNKS; i++)
+            if (group < half) x[i / 4][i % 4] = How::of(x[i / 4][i % 4], shared[(group * 4 * CHUNKS + i) * WIDTH + lane]);
+    }
+}
+
 #endif
