@@ -9,6 +9,8 @@ mod browser;
 mod manifest;
 /// CUDA kernels on the CPU.
 mod shim;
+/// Generated kernels, on the CPU device and on the shim.
+mod codegen;
 /// Conformance of the semi-CRF kernels: those for CPUs, and those for GPUs on the CPU.
 mod semicrf;
 /// Grids: which points a manifest has, and in which order.

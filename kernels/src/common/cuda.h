@@ -32,6 +32,25 @@ DEVICE float log2_fast(float x) {
     return y;
 }
 
+// a / b, the square root of x and its reciprocal: 2 units in the last place.
+DEVICE float divide(float a, float b) {
+    float y;
+    asm("div.full.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+DEVICE float sqrt_fast(float x) {
+    float y;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+DEVICE float rsqrt_fast(float x) {
+    float y;
+    asm("rsqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+template <class T> DEVICE unsigned long long address_of(const T *x) { return (unsigned long long)x; }
+
 // Hides where a value came from: it is kept, not made again.
 DEVICE void keep_in_register(int &x) { asm volatile("" : "+r"(x)); }
 template <class T> DEVICE void keep_in_register(T *&x) { asm volatile("" : "+l"(x)); }

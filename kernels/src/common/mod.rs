@@ -14,3 +14,11 @@ pub const ELEMENTARY_H: SourceFile =
 
 /// What CUDA kernels need beside the language; they have no other headers.
 pub const CUDA_H: SourceFile = SourceFile::embedded("cuda.h", include_str!("cuda.h"));
+
+/// Functions of generated kernels in C; includes `elementary.h`.
+pub const FUNCTIONS_H: SourceFile =
+    SourceFile::embedded("functions.h", include_str!("functions.h"));
+
+/// Functions of generated CUDA kernels; includes `cuda.h`.
+pub const FUNCTIONS_CUH: SourceFile =
+    SourceFile::embedded("functions.cuh", include_str!("functions.cuh"));

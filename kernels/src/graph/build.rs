@@ -530,3 +530,6 @@ impl Graph {
         self.push(Op::ScatterAdd, &[values, indices], shape, Dtype::F32)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -98,7 +98,7 @@ impl Graph {
             let [wide_gamma, wide_beta] = graph.like(x, [gamma, beta])?;
             let scaled = graph.mul(normal, wide_gamma)?;
             let y = graph.add(scaled, wide_beta)?;
-            let layer = Layer::LayerNorm {
+            let layer = Layer::Norm {
                 x,
                 gamma,
                 beta,
@@ -123,7 +123,7 @@ impl Graph {
             let normal = graph.mul(x, scale)?;
             let [wide_gain] = graph.like(x, [gain])?;
             let y = graph.mul(normal, wide_gain)?;
-            graph.result(y, Layer::RmsNorm { x, gain, scale })
+            graph.result(y, Layer::RootMeanSquare { x, gain, scale })
         })
     }
 
@@ -267,3 +267,6 @@ impl Graph {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

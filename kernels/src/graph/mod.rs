@@ -14,6 +14,7 @@ mod build;
 mod evaluate;
 mod layers;
 mod differentiate;
+mod rewrite;
 
 use std::collections::BTreeMap;
 use std::fmt;

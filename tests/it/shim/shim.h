@@ -102,6 +102,10 @@ static inline int __float_as_int(float x) {
 static inline float flushed(float x) { return std::fabs(x) < 1.17549435e-38f ? 0.0f : x; }
 static inline float exp2_fast(float x) { return flushed(::exp2f(x)); }
 static inline float log2_fast(float x) { return ::log2f(flushed(x)); }
+static inline float divide(float a, float b) { return a / b; }
+static inline float sqrt_fast(float x) { return ::sqrtf(x); }
+static inline float rsqrt_fast(float x) { return 1.0f / ::sqrtf(x); }
+template <class T> unsigned long long address_of(const T *x) { return (unsigned long long)(uintptr_t)x; }
 static inline int min(int a, int b) { return a < b ? a : b; }
 static inline int max(int a, int b) { return a > b ? a : b; }
 static inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }

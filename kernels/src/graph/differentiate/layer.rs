@@ -17,7 +17,7 @@ pub(in crate::graph) enum Layer {
     /// Of [`Graph::log_softmax`].
     LogSoftmax { x: NodeId },
     /// Of [`Graph::layernorm`]: the rows' means and inverse deviations are kept.
-    LayerNorm {
+    Norm {
         x: NodeId,
         gamma: NodeId,
         beta: NodeId,
@@ -25,7 +25,7 @@ pub(in crate::graph) enum Layer {
         scale: NodeId,
     },
     /// Of [`Graph::rmsnorm`]: the rows' inverse root mean squares are kept.
-    RmsNorm {
+    RootMeanSquare {
         x: NodeId,
         gain: NodeId,
         scale: NodeId,
@@ -52,7 +52,7 @@ impl Pass<'_> {
         match *layer {
             Layer::Softmax { x } => self.give_with(x, |graph| softmax(graph, y, g)),
             Layer::LogSoftmax { x } => self.give_with(x, |graph| log_softmax(graph, y, g)),
-            Layer::LayerNorm {
+            Layer::Norm {
                 x,
                 gamma,
                 beta,
@@ -64,7 +64,7 @@ impl Pass<'_> {
                 let shape = self.graph.node(beta).shape.clone();
                 self.give_with(beta, |graph| graph.sum_to(g, &shape))
             }
-            Layer::RmsNorm { x, gain, scale } => self.norm([x, x], [gain, scale], false, g),
+            Layer::RootMeanSquare { x, gain, scale } => self.norm([x, x], [gain, scale], false, g),
             Layer::Relu { x } => self.give_with(x, |graph| {
                 let mask = graph.is_positive(y)?;
                 graph.where_set(mask, g)
@@ -162,7 +162,7 @@ fn gelu_tanh(graph: &mut Graph, x: NodeId, g: NodeId) -> Added {
     let u = graph.mul(x, factor)?;
     let t = graph.unary(Unary::Tanh, u)?;
     let t_square = graph.mul(t, t)?;
-    let t_slope = graph.from_number(1.0, t_square)?;
+    let t_slope = graph.one_minus(t_square)?;
     let cubic_slope = graph.times(square, 3.0 * c * GELU_CUBIC)?;
     let u_slope = graph.plus(cubic_slope, c)?;
     let inner = graph.mul(t_slope, u_slope)?;

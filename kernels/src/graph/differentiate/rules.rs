@@ -87,7 +87,7 @@ impl Pass<'_> {
             }
             Unary::Tanh => {
                 let square = graph.mul(y, y)?;
-                let slope = graph.from_number(1.0, square)?;
+                let slope = graph.one_minus(square)?;
                 graph.product(g, slope)
             }
             Unary::Erf => {
@@ -98,7 +98,7 @@ impl Pass<'_> {
                 graph.product(g, slope)
             }
             Unary::Sigmoid => {
-                let rest = graph.from_number(1.0, y)?;
+                let rest = graph.one_minus(y)?;
                 let slope = graph.mul(y, rest)?;
                 graph.product(g, slope)
             }

@@ -59,10 +59,10 @@ impl Graph {
         self.add(x, number)
     }
 
-    /// `number - x`
-    pub(super) fn from_number(&mut self, number: f64, x: NodeId) -> Added {
-        let number = self.constant(number);
-        self.sub(number, x)
+    /// `1 - x`
+    pub(super) fn one_minus(&mut self, x: NodeId) -> Added {
+        let one = self.constant(1.0);
+        self.sub(one, x)
     }
 
     /// The sum over the last dimension, kept with extent 1.

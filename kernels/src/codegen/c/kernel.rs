@@ -1,0 +1,615 @@
+//! The text of a kernel in C.
+//!
+//! Each pass over the columns is a function of sixteen of them, or of fewer at the end of a row. What it
+//! needs of the row is in a `Row`, which the compiler takes apart: everything is inlined.
+
+use crate::graph::op::Reduction;
+use crate::nest::{Nest, Over, Parts, Step, Value, ValueId};
+use crate::tensor::Dtype;
+
+use super::super::launch::Parameter;
+use super::super::scalar::{self, Dialect};
+use super::super::stages::{Pass, Stages};
+use super::super::text::{self, Text};
+use super::vectors::{Steps, Vectors};
+use super::{Home, Schedule};
+
+/// Chains of sums that a reduction over columns keeps apart, so that additions overlap.
+const CHAINS: usize = 4;
+
+/// The text of the kernel `entry`.
+///
+/// # Errors
+/// As [`Stages::new`].
+pub(in super::super) fn text(
+    nest: &Nest,
+    schedule: &Schedule,
+    parameters: &[Parameter],
+    entry: &str,
+) -> Result<String, String> {
+    let stages = Stages::new(nest, schedule.keep)?;
+    let writer = Writer {
+        nest,
+        schedule,
+        parameters,
+        vectors: Vectors {
+            nest,
+            stages: &stages,
+        },
+        stages: &stages,
+    };
+    let mut out = Text::default();
+    out.line(format!("// {}.", text::words(nest).join(", ")));
+    out.line("#include \"cpu.h\"");
+    out.line("#include \"functions.h\"");
+    out.line("");
+    writer.row_type(&mut out);
+    for pass in 0..stages.passes.len() {
+        writer.pass(&mut out, pass);
+    }
+    writer.finish_columns(&mut out);
+    writer.kernel(&mut out, entry);
+    Ok(out.finish())
+}
+
+struct Writer<'a> {
+    nest: &'a Nest,
+    schedule: &'a Schedule,
+    parameters: &'a [Parameter],
+    vectors: Vectors<'a>,
+    stages: &'a Stages,
+}
+
+impl Writer<'_> {
+    fn dtype(&self, id: ValueId) -> &'static str {
+        text::element(self.stages.dtypes[id.0], "int64_t")
+    }
+
+    fn reduction(&self, id: ValueId) -> (Reduction, ValueId) {
+        match self.nest.values[id.0] {
+            Value::Reduce { reduction, of, .. } => (reduction, of),
+            _ => (Reduction::Sum, id),
+        }
+    }
+
+    fn is_over(&self, id: ValueId, wanted: Over) -> bool {
+        matches!(self.nest.values[id.0], Value::Reduce { over, .. } if over == wanted)
+    }
+
+    /// Values that are one number, or one a row: fields of `Row`.
+    fn row_values(&self) -> Vec<ValueId> {
+        let between = self
+            .stages
+            .between
+            .iter()
+            .flat_map(|between| &between.values);
+        let all = self.stages.uniform.iter().chain(between);
+        let all = all.chain(&self.stages.finish.uniform);
+        let mut all: Vec<ValueId> = all
+            .copied()
+            .filter(|id| !matches!(self.nest.values[id.0], Value::Constant(_)))
+            .collect();
+        if self.nest.parts == Parts::One {
+            all.extend(self.stages.over_all(self.nest));
+        }
+        all
+    }
+
+    /// Loads that vary over columns.
+    fn column_loads(&self) -> Vec<ValueId> {
+        let passes = self.stages.passes.iter().flat_map(|pass| &pass.values);
+        let all = passes.chain(&self.stages.finish.columns);
+        let mut loads: Vec<ValueId> = all
+            .copied()
+            .filter(|id| matches!(self.nest.values[id.0], Value::Load { .. }))
+            .collect();
+        loads.sort();
+        loads.dedup();
+        loads
+    }
+
+    /// Stores of each column.
+    fn column_stores(&self) -> impl Iterator<Item = usize> {
+        let passes = self.stages.passes.iter().flat_map(|pass| &pass.stores);
+        let finish = self.stages.finish.stores.iter();
+        let finish = finish.filter(|&&store| self.is_of_columns(store) && !self.is_part(store));
+        passes.chain(finish).copied()
+    }
+
+    fn is_part(&self, store: usize) -> bool {
+        self.nest.parts == Parts::Many && self.nest.is_last(self.nest.stores[store].value)
+    }
+
+    /// Whether a store writes something for each column.
+    fn is_of_columns(&self, store: usize) -> bool {
+        let store = &self.nest.stores[store];
+        self.stages.varies[store.value.0].columns
+            || self.nest.operands[store.operand.0].columns != Step::Zero
+    }
+
+    fn row_type(&self, out: &mut Text) {
+        out.line("// What a row's columns have in common.");
+        out.open("typedef struct");
+        out.line("int64_t index, first;");
+        for parameter in self.parameters {
+            if let Parameter::ColumnStep(_) | Parameter::IndexStep(_) = parameter {
+                out.line(format!("int64_t {};", parameter.name(self.nest)));
+            }
+        }
+        for id in self.row_values() {
+            out.line(format!("{} {};", self.dtype(id), text::name(self.nest, id)));
+        }
+        for id in self.column_loads() {
+            out.line(format!("const {} *at_{};", self.dtype(id), id.0));
+        }
+        for store in self.column_stores() {
+            let dtype = self.dtype(self.nest.stores[store].value);
+            out.line(format!("{dtype} *to_{store};"));
+        }
+        for (id, _) in &self.schedule.homes {
+            out.line(format!("float *kept_{};", id.0));
+        }
+        for id in self.stages.over_rows(self.nest) {
+            out.line(format!("float *part_{};", id.0));
+        }
+        out.close_with(" Row;");
+        out.line("");
+    }
+
+    /// Accumulators of a pass that are in registers: of columns, then of all.
+    fn accumulators(&self, pass: &Pass) -> Vec<ValueId> {
+        let last = pass.last.iter().filter(|id| self.is_over(**id, Over::All));
+        pass.reductions.iter().chain(last).copied().collect()
+    }
+
+    fn pass(&self, out: &mut Text, at: usize) {
+        let pass = &self.stages.passes[at];
+        let accumulators = self.accumulators(pass);
+        let parameters: String = accumulators
+            .iter()
+            .map(|&id| format!(", vf *{}", text::name(self.nest, id)))
+            .collect();
+        out.open(format!(
+            "INLINE void pass_{at}(const Row *row, int64_t c, int64_t count{parameters})"
+        ));
+        for id in &pass.fetched {
+            let name = text::name(self.nest, *id);
+            out.line(format!(
+                "const vf {name} = v_load_first(row->kept_{} + c, count);",
+                id.0
+            ));
+        }
+        for id in &pass.values {
+            out.lines(self.vectors.define(*id));
+            if pass.kept.contains(id) {
+                let name = text::name(self.nest, *id);
+                out.line(format!(
+                    "v_store_first(row->kept_{} + c, {name}, count);",
+                    id.0
+                ));
+            }
+        }
+        for id in accumulators {
+            let (reduction, of) = self.reduction(id);
+            let name = text::name(self.nest, id);
+            let rest = Dialect::C.identity(reduction);
+            let term = format!("v_first_of({}, count, {rest})", self.vectors.lanes(of));
+            out.line(match reduction {
+                Reduction::Sum => format!("*{name} += {term};"),
+                Reduction::Max => format!("*{name} = v_max({term}, *{name});"),
+            });
+        }
+        for id in pass.last.iter().filter(|id| self.is_over(**id, Over::Rows)) {
+            let (reduction, of) = self.reduction(*id);
+            let old = format!("v_load_first(row->part_{} + c, count)", id.0);
+            let term = self.vectors.lanes(of);
+            let new = match reduction {
+                Reduction::Sum => format!("{old} + {term}"),
+                Reduction::Max => format!("v_max({term}, {old})"),
+            };
+            out.line(format!(
+                "v_store_first(row->part_{} + c, {new}, count);",
+                id.0
+            ));
+        }
+        for store in &pass.stores {
+            self.store(out, *store);
+        }
+        out.close();
+        out.line("");
+    }
+
+    /// A store of columns.
+    fn store(&self, out: &mut Text, at: usize) {
+        let store = &self.nest.stores[at];
+        let operand = &self.nest.operands[store.operand.0];
+        let value = self.vectors.lanes(store.value);
+        let steps = Steps::of(self.nest, store.operand.0);
+        let is_long = self.stages.dtypes[store.value.0] == Dtype::I64;
+        let line = match &steps {
+            Steps::Contiguous if !is_long => {
+                format!("v_store_first(row->to_{at} + c, {value}, count);")
+            }
+            steps => format!(
+                "{}_store_step(row->to_{at} + {}, {}, {value}, count);",
+                if is_long { 'l' } else { 'v' },
+                steps.offset("c"),
+                steps.column()
+            ),
+        };
+        let is_once = operand.rows.iter().all(|step| *step == Step::Zero);
+        out.line(match is_once && !self.nest.is_last(store.value) {
+            true => format!("if (row->index == 0) {line}"),
+            false => line,
+        });
+    }
+
+    /// What is computed for each column when all rows are done.
+    fn finish_columns(&self, out: &mut Text) {
+        if !self.finishes_columns() {
+            return;
+        }
+        out.open("INLINE void finish(const Row *row, int64_t c, int64_t count)");
+        for id in self.stages.over_rows(self.nest) {
+            out.lines(self.vectors.define(id));
+        }
+        for id in &self.stages.finish.columns {
+            out.lines(self.vectors.define(*id));
+        }
+        for &store in &self.stages.finish.stores {
+            if self.is_of_columns(store) {
+                self.store(out, store);
+            }
+        }
+        out.close();
+        out.line("");
+    }
+
+    fn finishes_columns(&self) -> bool {
+        let mut stores = self.stages.finish.stores.iter();
+        stores.any(|&store| self.is_of_columns(store) && !self.is_part(store))
+    }
+
+    fn kernel(&self, out: &mut Text, entry: &str) {
+        out.open(format!("KERNEL({entry}, args, block)"));
+        self.arguments(out);
+        out.lines([
+            "const int64_t piece = block % pieces, share = block / pieces;",
+            "const int64_t first = piece * block_columns, begin = share * block_rows;",
+            "const int64_t here = columns - first < block_columns ? columns - first : block_columns;",
+            "const int64_t end = rows - begin < block_rows ? rows : begin + block_rows;",
+        ]);
+        out.line("Row row = {.first = first};");
+        for parameter in self.parameters {
+            if let Parameter::ColumnStep(_) | Parameter::IndexStep(_) = parameter {
+                let name = parameter.name(self.nest);
+                out.line(format!("row.{name} = {name};"));
+            }
+        }
+        self.values(out, &self.stages.uniform);
+        self.memory(out);
+        out.open("for (int64_t r = begin; r < end; r++)");
+        self.row(out);
+        out.close();
+        self.finish(out);
+        out.close();
+    }
+
+    fn arguments(&self, out: &mut Text) {
+        for (at, parameter) in self.parameters.iter().enumerate() {
+            let name = parameter.name(self.nest);
+            out.line(match *parameter {
+                Parameter::Pointer(operand) => {
+                    let operand = &self.nest.operands[operand];
+                    let dtype = text::element(operand.dtype, "int64_t");
+                    let (constant, kind) = match operand.is_written {
+                        true => ("", "WRITE"),
+                        false => ("const ", "READ"),
+                    };
+                    format!("{constant}{dtype} *{name} = ARG_{kind}(args, {at}, {dtype});")
+                }
+                Parameter::Scalar(_) => format!("const float {name} = ARG_FLOAT(args, {at});"),
+                _ => format!("const int64_t {name} = ARG_INT(args, {at});"),
+            });
+        }
+    }
+
+    /// Memory of kept values, and of reductions over rows and over all.
+    fn memory(&self, out: &mut Text) {
+        for (id, home) in &self.schedule.homes {
+            if let Home::Stack(floats) = home {
+                out.line(format!("float kept_{}[{floats}];", id.0));
+                out.line(format!("row.kept_{0} = kept_{0};", id.0));
+            }
+        }
+        for id in self.stages.over_rows(self.nest) {
+            let (reduction, _) = self.reduction(id);
+            let identity = Dialect::C.identity(reduction);
+            match self.schedule.sums {
+                Some(floats) => {
+                    out.line(format!("float part_{}[{floats}];", id.0));
+                    out.line(format!("row.part_{0} = part_{0};", id.0));
+                }
+                None => {
+                    let part = self.part_of(id);
+                    out.line(format!(
+                        "row.part_{} = {part} + share * columns + first;",
+                        id.0
+                    ));
+                }
+            }
+            out.line(format!(
+                "for (int64_t c = 0; c < here; c++) row.part_{}[c] = {identity};",
+                id.0
+            ));
+        }
+        for id in self.stages.over_all(self.nest) {
+            let (reduction, of) = self.reduction(id);
+            let (name, identity) = (text::name(self.nest, id), Dialect::C.identity(reduction));
+            if self.stages.varies[of.0].columns {
+                let each = vec![format!("v_all({identity})"); CHAINS].join(", ");
+                out.line(format!("vf {name}[{CHAINS}] = {{{each}}};"));
+            } else {
+                out.line(format!("double {name} = {identity};"));
+            }
+        }
+    }
+
+    /// The operand that parts of a reduction are written to.
+    fn part_of(&self, id: ValueId) -> String {
+        let stores = self.nest.stores.iter();
+        let store = stores.into_iter().find(|store| store.value == id);
+        store.map_or(String::new(), |store| {
+            text::operand(self.nest, store.operand.0)
+        })
+    }
+
+    /// Where an operand's row begins, from the indices of rows.
+    fn row_offset(&self, operand: usize) -> String {
+        let name = text::operand(self.nest, operand);
+        let steps = self.nest.operands[operand].rows.iter().enumerate();
+        let terms = steps.filter_map(|(dim, step)| match step {
+            Step::Zero => None,
+            Step::One => Some(format!(" + row_{dim}")),
+            Step::Given => Some(format!(" + row_{dim} * {name}_row_{dim}")),
+        });
+        name.clone() + &terms.collect::<String>()
+    }
+
+    /// Assigns values that are one number.
+    fn values(&self, out: &mut Text, ids: &[ValueId]) {
+        for &id in ids {
+            let expression = match &self.nest.values[id.0] {
+                Value::Constant(_) => continue,
+                Value::Scalar(at) => Parameter::Scalar(*at).name(self.nest),
+                Value::Row(dim) => format!("row_{dim}"),
+                Value::Load { operand, index } => {
+                    let index = index.map_or(String::new(), |index| {
+                        let name = text::operand(self.nest, operand.0);
+                        format!(" + {} * {name}_index", self.scalar_name(index))
+                    });
+                    format!("*({}{index})", self.row_offset(operand.0))
+                }
+                Value::Reduce { .. } => self.folded(id),
+                _ => scalar::expression(self.nest, Dialect::C, id, |id| self.scalar_name(id)),
+            };
+            out.line(format!("row.{} = {expression};", text::name(self.nest, id)));
+        }
+    }
+
+    fn scalar_name(&self, id: ValueId) -> String {
+        match &self.nest.values[id.0] {
+            Value::Constant(number) => text::literal(*number, Dialect::C.bits()),
+            _ => format!("row.{}", text::name(self.nest, id)),
+        }
+    }
+
+    /// A reduction from its chains of lanes.
+    fn folded(&self, id: ValueId) -> String {
+        let name = text::name(self.nest, id);
+        match self.reduction(id).0 {
+            Reduction::Sum => {
+                format!("v_sum_wide(({name}[0] + {name}[1]) + ({name}[2] + {name}[3]))")
+            }
+            Reduction::Max => format!(
+                "v_greatest(v_max(v_max({name}[0], {name}[1]), v_max({name}[2], {name}[3])))"
+            ),
+        }
+    }
+
+    fn row(&self, out: &mut Text) {
+        let dims = self.nest.row_dims;
+        if dims == 1 {
+            out.line("const int64_t row_0 = r;");
+        } else {
+            out.line("int64_t rest = r;");
+            for dim in (1..dims).rev() {
+                out.line(format!(
+                    "const int64_t row_{dim} = rest % rows_{dim}; rest /= rows_{dim};"
+                ));
+            }
+            out.line("const int64_t row_0 = rest;");
+        }
+        out.line("row.index = r;");
+        for store in self.stages.passes.iter().flat_map(|pass| &pass.stores) {
+            self.store_pointer(out, *store);
+        }
+        for (id, home) in &self.schedule.homes {
+            if let Home::Output(store) = home {
+                out.line(format!("row.kept_{} = row.to_{store};", id.0));
+            }
+        }
+        let mut placed: Vec<ValueId> = Vec::new();
+        for at in 0..self.stages.between.len() {
+            self.between(out, at);
+            let Some(pass) = self.stages.passes.get(at) else {
+                continue;
+            };
+            for &id in &pass.values {
+                if let Value::Load { operand, index } = self.nest.values[id.0]
+                    && !placed.contains(&id)
+                {
+                    placed.push(id);
+                    let offset = self.row_offset(operand.0);
+                    self.load_pointer(out, id, operand.0, index, offset);
+                }
+            }
+            self.loop_of(out, at, pass);
+        }
+    }
+
+    fn store_pointer(&self, out: &mut Text, at: usize) {
+        let operand = self.nest.stores[at].operand.0;
+        let first = Steps::of(self.nest, operand).offset("row.first");
+        let first = first.replace("row->", "row.");
+        out.line(format!(
+            "row.to_{at} = {} + {first};",
+            self.row_offset(operand)
+        ));
+    }
+
+    fn load_pointer(
+        &self,
+        out: &mut Text,
+        id: ValueId,
+        operand: usize,
+        index: Option<ValueId>,
+        offset: String,
+    ) {
+        let first = Steps::of(self.nest, operand).offset("row.first");
+        let first = first.replace("row->", "row.");
+        let index = index.filter(|index| !self.stages.varies[index.0].columns);
+        let index = index.map_or(String::new(), |index| {
+            let name = text::operand(self.nest, operand);
+            format!(" + {} * {name}_index", self.scalar_name(index))
+        });
+        out.line(format!("row.at_{} = {offset} + {first}{index};", id.0));
+    }
+
+    /// Values and stores of the row before a pass.
+    fn between(&self, out: &mut Text, at: usize) {
+        let between = &self.stages.between[at];
+        self.values(out, &between.values);
+        for &id in &between.last {
+            let (reduction, of) = self.reduction(id);
+            let (name, value) = (text::name(self.nest, id), self.scalar_name(of));
+            out.line(match reduction {
+                Reduction::Sum => format!("{name} += {value};"),
+                Reduction::Max => format!("{name} = {value} > {name} ? {value} : {name};"),
+            });
+        }
+        for &at in &between.stores {
+            let store = &self.nest.stores[at];
+            let to = self.row_offset(store.operand.0);
+            let is_once = self.nest.operands[store.operand.0]
+                .rows
+                .iter()
+                .all(|step| *step == Step::Zero);
+            let once = if is_once { " && r == 0" } else { "" };
+            out.line(format!(
+                "if (first == 0{once}) *({to}) = {};",
+                self.scalar_name(store.value)
+            ));
+        }
+    }
+
+    /// The loop over columns of a pass.
+    fn loop_of(&self, out: &mut Text, at: usize, pass: &Pass) {
+        for &id in &pass.reductions {
+            let identity = Dialect::C.identity(self.reduction(id).0);
+            let each = vec![format!("v_all({identity})"); CHAINS].join(", ");
+            out.line(format!(
+                "vf {}[{CHAINS}] = {{{each}}};",
+                text::name(self.nest, id)
+            ));
+        }
+        let accumulators = self.accumulators(pass);
+        let chain = |chain: &str| -> String {
+            let names = accumulators.iter();
+            names
+                .map(|&id| format!(", &{}[{chain}]", text::name(self.nest, id)))
+                .collect()
+        };
+        out.open("");
+        out.line("int64_t c = 0;");
+        if !accumulators.is_empty() {
+            out.line(format!(
+                "for (; c + {CHAINS} * LANES <= here; c += {CHAINS} * LANES)"
+            ));
+            out.line(format!(
+                "    for (int i = 0; i < {CHAINS}; i++) pass_{at}(&row, c + i * LANES, LANES{});",
+                chain("i")
+            ));
+        }
+        out.line(format!(
+            "for (; c + LANES <= here; c += LANES) pass_{at}(&row, c, LANES{});",
+            chain("0")
+        ));
+        out.line(format!(
+            "if (c < here) pass_{at}(&row, c, here - c{});",
+            chain("0")
+        ));
+        out.close();
+    }
+
+    /// What is done when all rows of the block are.
+    fn finish(&self, out: &mut Text) {
+        let all = self.stages.over_all(self.nest);
+        if self.nest.parts == Parts::Many {
+            for id in all {
+                let part = self.part_of(id);
+                out.line(format!("{part}[block] = {};", self.total(id)));
+            }
+            return;
+        }
+        for id in all {
+            out.line(format!(
+                "row.{} = {};",
+                text::name(self.nest, id),
+                self.total(id)
+            ));
+        }
+        self.values(out, &self.stages.finish.uniform);
+        for &at in &self.stages.finish.stores {
+            if !self.is_of_columns(at) {
+                let store = &self.nest.stores[at];
+                let to = text::operand(self.nest, store.operand.0);
+                out.line(format!("*{to} = {};", self.scalar_name(store.value)));
+            }
+        }
+        if !self.finishes_columns() {
+            return;
+        }
+        for store in &self.stages.finish.stores {
+            if self.is_of_columns(*store) {
+                let operand = self.nest.stores[*store].operand.0;
+                let first = Steps::of(self.nest, operand).offset("row.first");
+                let (name, first) = (
+                    text::operand(self.nest, operand),
+                    first.replace("row->", "row."),
+                );
+                out.line(format!("row.to_{store} = {name} + {first};"));
+            }
+        }
+        for &id in &self.stages.finish.columns {
+            if let Value::Load { operand, index } = self.nest.values[id.0] {
+                let offset = text::operand(self.nest, operand.0);
+                self.load_pointer(out, id, operand.0, index, offset);
+            }
+        }
+        out.lines([
+            "int64_t c = 0;",
+            "for (; c + LANES <= here; c += LANES) finish(&row, c, LANES);",
+            "if (c < here) finish(&row, c, here - c);",
+        ]);
+    }
+
+    /// A reduction over everything, from what the rows of the block left.
+    fn total(&self, id: ValueId) -> String {
+        let (_, of) = self.reduction(id);
+        match self.stages.varies[of.0].columns {
+            true => self.folded(id),
+            false => text::name(self.nest, id),
+        }
+    }
+}

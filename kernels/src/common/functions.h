@@ -1,0 +1,226 @@
+// Functions of generated kernels: elementwise ones of sixteen lanes, and loads, stores and whole numbers
+// that vectors of f32 need beside them.
+//
+// Polynomials are Chebyshev fits in f64 of what their comment says; errors are of the function.
+#ifndef SWEEPER_FUNCTIONS_H
+#define SWEEPER_FUNCTIONS_H
+
+#include "elementary.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+// Sixteen numbers of 64 bits, and eight of 32.
+typedef struct {
+    vl low, high;
+} Long;
+typedef int32_t vi_half __attribute__((vector_size(32)));
+typedef int64_t vl_anywhere __attribute__((vector_size(64), aligned(8), may_alias));
+
+// The first `count` lanes of memory; `count` is LANES wherever the compiler can see it. The other lanes
+// are 0.
+INLINE vf v_load_first(const float *from, int64_t count) {
+    if (count == LANES) return v_load(from);
+#ifdef __AVX512F__
+    vf r;
+    const uint32_t mask = (1u << count) - 1u;
+    __asm__("kmovw %2, %%k1\n\tvmovups (%1), %0%{%%k1%}%{z%}"
+            : "=v"(r)
+            : "r"(from), "r"(mask), "m"(*(const float(*)[LANES])from)
+            : "k1");
+    return r;
+#else
+    return v_load_part(from, count, 0.0f);
+#endif
+}
+INLINE void v_store_first(float *to, vf x, int64_t count) {
+    if (count == LANES) {
+        v_store(to, x);
+        return;
+    }
+#ifdef __AVX512F__
+    const uint32_t mask = (1u << count) - 1u;
+    __asm__("kmovw %2, %%k1\n\tvmovups %1, (%0)%{%%k1%}"
+            :
+            : "r"(to), "v"(x), "r"(mask)
+            : "k1", "memory");
+#else
+    for (int i = 0; i < LANES; i++)
+        if (i < count) to[i] = x[i];
+#endif
+}
+
+// The same for elements that lie `step` apart.
+INLINE vf v_load_step(const float *from, int64_t step, int64_t count) {
+    float lanes[LANES] = {0.0f};
+    for (int64_t i = 0; i < count; i++) lanes[i] = from[i * step];
+    return v_load(lanes);
+}
+INLINE void v_store_step(float *to, int64_t step, vf x, int64_t count) {
+    for (int64_t i = 0; i < count; i++) to[i * step] = x[i];
+}
+
+// x in the first `count` lanes, `rest` in the others.
+INLINE vf v_first_of(vf x, int64_t count, float rest) {
+    return count == LANES ? x : v_select(v_first(count), x, v_all(rest));
+}
+
+// The exact sum of the lanes, but for the rounding of f64.
+INLINE double v_sum_wide(vf x) {
+    const Wide wide = v_widen(x);
+    const vd s = wide.low + wide.high;
+    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+}
+
+// 1 where the mask is set, else 0.
+INLINE vf v_ones(vi mask) { return (vf)(mask & (vi)v_all(1.0f)); }
+
+INLINE vf v_abs(vf x) { return (vf)((vi)x & 0x7fffffff); }
+INLINE vf v_sign_of(vf x, vf sign) { return (vf)((vi)x | ((vi)sign & (int32_t)0x80000000)); }
+
+INLINE vf v_sqrt(vf x) {
+#ifdef __AVX512F__
+    vf r;
+    __asm__("vsqrtps %1, %0" : "=v"(r) : "v"(x));
+    return r;
+#else
+    for (int i = 0; i < LANES; i++) x[i] = __builtin_sqrtf(x[i]);
+    return x;
+#endif
+}
+INLINE vf v_rsqrt(vf x) { return 1.0f / v_sqrt(x); }
+INLINE vf v_reciprocal(vf x) { return 1.0f / x; }
+
+// 3 units in the last place; numbers that are less than the least normal one count as that.
+INLINE vf v_ln(vf x) {
+    const vf least = v_all(1.17549435e-38f), infinite = v_all(__builtin_inff());
+    vf r = v_log(v_max(x, least));
+    r = v_select(x == infinite, x, r);
+    r = v_select(x == 0.0f, -infinite, r);
+    return v_select((x < 0.0f) | (x != x), v_all(__builtin_nanf("")), r);
+}
+
+INLINE vf v_sigmoid(vf x) { return 1.0f / (1.0f + v_exp(-x)); }
+
+// 3 units in the last place. Small arguments: (tanh x / x - 1) / x^2 up to 0.625.
+INLINE vf v_tanh(vf x) {
+    const vf a = v_abs(x), s = x * x;
+    const vf far = 1.0f - 2.0f / (v_exp_within(v_min(a + a, v_all(30.0f))) + 1.0f);
+    vf p = s * -0.006096714166f + 0.020997179f;
+    p = p * s - 0.05385090958f;
+    p = p * s + 0.1333276974f;
+    p = p * s - 0.3333332894f;
+    const vf near = p * s * x + x;
+    return v_select(x == x, v_select(a < 0.625f, near, v_sign_of(far, x)), x);
+}
+
+// 1e-7. Small arguments: erf x / x - 1 up to 0.93; large ones: ln(1 - erf x) up to 4, where erf is 1.
+INLINE vf v_erf(vf x) {
+    const vf a = v_abs(x), s = x * x;
+    const vf t = v_min(a, v_all(4.0f));
+    vf q = t * -1.380193615e-5f + 3.265363166e-4f;
+    q = q * t - 3.504952061e-3f;
+    q = q * t + 2.290096792e-2f;
+    q = q * t - 0.1039831443f;
+    q = q * t - 0.6381773733f;
+    q = q * t - 1.126601595f;
+    q = q * t - 5.518093026e-4f;
+    const vf far = 1.0f - v_exp_within(q);
+    vf p = s * -5.967310878e-4f + 4.988906025e-3f;
+    p = p * s - 2.676399514e-2f;
+    p = p * s + 0.1128175413f;
+    p = p * s - 0.3761248904f;
+    p = p * s + 0.1283791491f;
+    const vf near = p * x + x;
+    return v_select(x == x, v_select(a < 0.93f, near, v_sign_of(far, x)), x);
+}
+
+// Sine of x + quarters pi / 2: the remainder by pi / 2 in f64, then a polynomial up to pi / 4. For
+// arguments up to 1e9; 2 units in the last place but near zeros, where the error is 1e-9 at most.
+INLINE vf v_sine(vf x, int32_t quarters) {
+    const double two_over_pi = 0.63661977236758134, half_pi = 1.5707963267948966, rounder = 6755399441055744.0;
+    const Wide w = v_widen(x);
+    const Wide n = {(w.low * two_over_pi + rounder) - rounder, (w.high * two_over_pi + rounder) - rounder};
+    const vf r = v_narrow((Wide){w.low - n.low * half_pi, w.high - n.high * half_pi});
+    const vi_half low = __builtin_convertvector(n.low, vi_half), high = __builtin_convertvector(n.high, vi_half);
+    const vi quarter = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) + quarters;
+    const vf s = r * r;
+    const vf sine = ((s * -1.958789088e-4f + 8.332748271e-3f) * s - 0.1666666466f) * s * r + r;
+    const vf cosine = ((s * 2.454794209e-5f - 1.388830304e-3f) * s + 4.166666466e-2f) * s * s - 0.5f * s + 1.0f;
+    const vf either = v_select((quarter & 1) != 0, cosine, sine);
+    return (vf)((vi)either ^ ((quarter & 2) << 30));
+}
+INLINE vf v_sin(vf x) { return v_sine(x, 0); }
+INLINE vf v_cos(vf x) { return v_sine(x, 1); }
+
+// Whole numbers.
+INLINE Long l_all(int64_t x) { return (Long){x - (vl){}, x - (vl){}}; }
+INLINE Long l_from(int64_t first) {
+    return (Long){first + (vl){0, 1, 2, 3, 4, 5, 6, 7}, first + (vl){8, 9, 10, 11, 12, 13, 14, 15}};
+}
+INLINE Long l_load_step(const int64_t *from, int64_t step, int64_t count) {
+    int64_t lanes[LANES] = {0};
+    for (int64_t i = 0; i < count; i++) lanes[i] = from[i * step];
+    return (Long){*(const vl_anywhere *)lanes, *(const vl_anywhere *)(lanes + 8)};
+}
+INLINE Long l_load_first(const int64_t *from, int64_t count) {
+    if (count < LANES) return l_load_step(from, 1, count);
+    return (Long){*(const vl_anywhere *)from, *(const vl_anywhere *)(from + 8)};
+}
+INLINE int64_t l_lane(Long x, int64_t i) { return i < 8 ? x.low[i] : x.high[i - 8]; }
+INLINE void l_store_step(int64_t *to, int64_t step, Long x, int64_t count) {
+    for (int64_t i = 0; i < count; i++) to[i * step] = l_lane(x, i);
+}
+
+INLINE vi l_mask(vl low, vl high) {
+    const vi_half a = __builtin_convertvector(low, vi_half), b = __builtin_convertvector(high, vi_half);
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+INLINE vi l_equal(Long a, Long b) { return l_mask(a.low == b.low, a.high == b.high); }
+INLINE vi l_less(Long a, Long b) { return l_mask(a.low < b.low, a.high < b.high); }
+INLINE vi l_less_equal(Long a, Long b) { return l_mask(a.low <= b.low, a.high <= b.high); }
+
+// Where a number lies beside sixteen columns from `first` on: in lanes, -1 before and LANES behind them.
+// Comparing lanes with it is comparing columns with the number, in 32 bits.
+INLINE int32_t lane_of(int64_t number, int64_t first) {
+    if (number < first) return -1;
+    return number - first < LANES ? (int32_t)(number - first) : LANES;
+}
+
+INLINE vf v_from_long(Long x) {
+    const vf_half a = __builtin_convertvector(x.low, vf_half), b = __builtin_convertvector(x.high, vf_half);
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+INLINE Long l_from_float(vf x) {
+    const Wide wide = v_widen(x);
+    return (Long){__builtin_convertvector(wide.low, vl), __builtin_convertvector(wide.high, vl)};
+}
+
+// Elements at indices, `step` apart.
+INLINE vf v_gather(const float *from, Long index, int64_t step, int64_t column_step, int64_t count) {
+    float lanes[LANES] = {0.0f};
+    for (int64_t i = 0; i < count; i++) lanes[i] = from[l_lane(index, i) * step + i * column_step];
+    return v_load(lanes);
+}
+INLINE Long l_gather(const int64_t *from, Long index, int64_t step, int64_t column_step, int64_t count) {
+    int64_t lanes[LANES] = {0};
+    for (int64_t i = 0; i < count; i++) lanes[i] = from[l_lane(index, i) * step + i * column_step];
+    return (Long){*(const vl_anywhere *)lanes, *(const vl_anywhere *)(lanes + 8)};
+}
+
+// One number by the same arithmetic.
+#define ONE(name) static inline float s_##name(float x) { return v_##name(v_all(x))[0]; }
+ONE(exp)
+ONE(ln)
+ONE(tanh)
+ONE(erf)
+ONE(sigmoid)
+ONE(sin)
+ONE(cos)
+static inline float s_sqrt(float x) { return __builtin_sqrtf(x); }
+static inline float s_rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
+static inline float s_reciprocal(float x) { return 1.0f / x; }
+static inline float s_abs(float x) { return __builtin_fabsf(x); }
+static inline float s_max(float a, float b) { return a > b ? a : b; }
+static inline float s_min(float a, float b) { return a < b ? a : b; }
+
+#endif

@@ -1,0 +1,276 @@
+//! Runs a nest on the CPU device and on the shim, and compares with what it means.
+
+use sweeper_kernels::codegen::Generated;
+use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Parts, Step as Apart, Value};
+use sweeper_kernels::program::{Binding, Index, KernelSource, Role, View};
+use sweeper_kernels::workload::TensorSpec;
+use sweeper_kernels::{Data, Dtype, Program, Target, Tensor, Tensors};
+
+use super::cpu;
+use super::interpret;
+use crate::shim::{self, Mode};
+
+/// Where a nest runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Place {
+    /// On the CPU device with so many threads.
+    Cpu(usize),
+    /// The CUDA text, on the CPU.
+    Shim(Mode),
+}
+
+impl Place {
+    pub(super) fn target(self) -> Target {
+        match self {
+            Place::Cpu(_) => Target::Cpu,
+            Place::Shim(_) => Target::Cuda {
+                arch: "sm_90a".to_owned(),
+            },
+        }
+    }
+}
+
+/// A nest with sizes and data.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub nest: Nest,
+    pub bounds: Bounds,
+    pub extents: Extents,
+    pub scalars: Vec<f32>,
+    /// Elements that are left out between rows of dense operands.
+    pub padding: usize,
+    /// For operands that are loaded by an index, how many there are to choose from.
+    pub choices: usize,
+}
+
+/// Numbers that look random, in [-1, 1).
+fn numbers(seed: usize, count: usize) -> Vec<f32> {
+    let mut state = (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
+    let next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 40) as f32) / ((1u64 << 23) as f32) - 1.0
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
+impl Case {
+    pub(super) fn new(nest: Nest, rows: &[u64], columns: u64) -> Case {
+        Case {
+            nest,
+            bounds: Bounds {
+                columns: Some(columns),
+            },
+            extents: Extents {
+                rows: rows.to_vec(),
+                columns,
+            },
+            scalars: vec![0.5, 2.0, 0.25, 1.5],
+            padding: 0,
+            choices: 7,
+        }
+    }
+
+    pub(super) fn unbounded(mut self) -> Case {
+        self.bounds = Bounds::default();
+        self
+    }
+
+    pub(super) fn padded(mut self, padding: usize) -> Case {
+        self.padding = padding;
+        self
+    }
+
+    fn is_part(&self, operand: usize) -> bool {
+        let mut stores = self.nest.stores.iter();
+        self.nest.parts == Parts::Many
+            && stores.any(|store| store.operand.0 == operand && self.nest.is_last(store.value))
+    }
+
+    fn is_indexed(&self, operand: usize) -> bool {
+        self.nest.values.iter().any(
+            |value| matches!(value, Value::Load { operand: at, index: Some(_) } if at.0 == operand),
+        )
+    }
+
+    /// Steps of an operand, and how many elements it spans. Columns that are not contiguous are outside
+    /// of rows, as in a transposed tensor.
+    fn steps(&self, operand: usize, parts: usize) -> (Vec<i64>, i64, i64, usize) {
+        let structure = &self.nest.operands[operand];
+        if self.is_part(operand) {
+            let columns = self.extents.columns as usize;
+            return (vec![0; structure.rows.len()], 0, 0, parts * columns);
+        }
+        let mut len = 1;
+        let mut columns = 0;
+        if structure.columns == Apart::One {
+            columns = 1;
+            len = self.extents.columns as i64 + self.padding as i64;
+        }
+        let mut rows = vec![0; structure.rows.len()];
+        for dim in (0..rows.len()).rev() {
+            if structure.rows[dim] != Apart::Zero {
+                rows[dim] = if structure.rows[dim] == Apart::One {
+                    1
+                } else {
+                    len
+                };
+                len *= self.extents.rows[dim] as i64;
+            }
+        }
+        if structure.columns == Apart::Given {
+            columns = len;
+            len *= self.extents.columns as i64;
+        }
+        let index = len;
+        if self.is_indexed(operand) {
+            len *= self.choices as i64;
+        }
+        (rows, columns, index, len as usize)
+    }
+
+    fn name(&self, operand: usize) -> String {
+        let kind = if self.nest.operands[operand].is_written {
+            "out"
+        } else {
+            "in"
+        };
+        format!("{kind}{operand}")
+    }
+
+    /// The program of one launch, its inputs, and what it yields.
+    fn program(&self, target: &Target) -> (Program, Tensors, Vec<TensorSpec>, Launch, usize) {
+        let generated = Generated::new(&self.nest, self.bounds, target)
+            .unwrap_or_else(|reason| panic!("{reason}: {self:?}"));
+        let parts = generated.parts(&self.extents);
+        let mut program = Program::default();
+        let (mut inputs, mut specs, mut operands) = (Tensors::new(), vec![], vec![]);
+        for (at, operand) in self.nest.operands.iter().enumerate() {
+            let (rows, columns, index_step, len) = self.steps(at, parts);
+            let (role, binding) = match operand.is_written {
+                true => (Role::Output, Binding::Result),
+                false => (Role::Input, Binding::Given),
+            };
+            let name = self.name(at);
+            let buffer = program.buffer(name.clone(), operand.dtype, len, role, binding);
+            let view = View::new(buffer, Index::fixed(0), len);
+            operands.push(Memory {
+                view,
+                rows,
+                columns,
+                index_step,
+            });
+            let spec = TensorSpec {
+                name: name.clone(),
+                dtype: operand.dtype,
+                shape: vec![len],
+            };
+            if operand.is_written {
+                specs.push(spec);
+                continue;
+            }
+            let values = numbers(at + 1, len);
+            let data = match operand.dtype {
+                Dtype::I64 => Data::I64(
+                    values
+                        .iter()
+                        .map(|x| ((x + 1.0) / 2.0 * self.choices as f32) as i64)
+                        .collect(),
+                ),
+                _ => Data::F32(values),
+            };
+            inputs.insert(name, Tensor::new([len], data));
+        }
+        let launch = Launch {
+            extents: self.extents.clone(),
+            operands,
+            scalars: self.scalars.clone(),
+        };
+        let kernel = program.kernel(generated.kernel());
+        program.steps.push(generated.launch(kernel, &launch));
+        program.validate().unwrap();
+        (program, inputs, specs, launch, parts)
+    }
+
+    /// The sources of a target.
+    pub(super) fn source(&self, target: &Target) -> KernelSource {
+        let (program, ..) = self.program(target);
+        program.compiled().next().unwrap().clone()
+    }
+
+    /// What a place computes.
+    pub(super) fn outputs(&self, place: Place) -> Tensors {
+        let (program, inputs, specs, ..) = self.program(&place.target());
+        match place {
+            Place::Cpu(threads) => cpu::run(program, &inputs, &specs, threads),
+            Place::Shim(mode) => shim::run(&program, &inputs, &specs, mode),
+        }
+    }
+
+    /// Checks that a place computes what the nest means.
+    pub(super) fn check(&self, place: Place) {
+        let outputs = self.outputs(place);
+        let (_, inputs, _, launch, parts) = self.program(&place.target());
+        let memory: Vec<interpret::Elements> = (0..self.nest.operands.len())
+            .map(|at| match inputs.get(&self.name(at)) {
+                Some(tensor) => interpret::elements(tensor.data()),
+                None => vec![f64::NAN; self.steps(at, parts).3],
+            })
+            .collect();
+        let expected = interpret::run(&self.nest, &launch, &memory);
+        for store in &self.nest.stores {
+            let at = store.operand.0;
+            let got = interpret::elements(outputs[&self.name(at)].data());
+            let got = self.joined(at, got, parts);
+            let scale = expected[at]
+                .iter()
+                .copied()
+                .filter(|x| x.is_finite())
+                .map(f64::abs)
+                .sum::<f64>()
+                / expected[at].len() as f64;
+            for (place_of, (got, expected)) in got.iter().zip(&expected[at]).enumerate() {
+                let close = (got - expected).abs() <= 4e-6 * (expected.abs() + scale + 1.0)
+                    || got == expected
+                    || got.is_nan() && expected.is_nan();
+                assert!(
+                    close,
+                    "operand {at}, element {place_of}: {got}, not {expected}\n{place:?} {:?} {:?}\n{}",
+                    self.extents,
+                    self.nest,
+                    self.source(&place.target()).files[0].text
+                );
+            }
+        }
+    }
+
+    /// Parts of an operand, reduced to one.
+    fn joined(&self, operand: usize, got: Vec<f64>, parts: usize) -> Vec<f64> {
+        if !self.is_part(operand) {
+            return got;
+        }
+        let mut stores = self.nest.stores.iter();
+        let store = stores.find(|store| store.operand.0 == operand).unwrap();
+        let is_sum = matches!(
+            self.nest.values[store.value.0],
+            Value::Reduce {
+                reduction: sweeper_kernels::graph::op::Reduction::Sum,
+                ..
+            }
+        );
+        let each = match self.nest.varies()[store.value.0].columns {
+            true => self.extents.columns as usize,
+            false => 1,
+        };
+        let mut joined = vec![f64::NAN; got.len()];
+        for at in 0..each {
+            let terms = (0..parts).map(|part| got[part * each + at]);
+            joined[at] = match is_sum {
+                true => terms.sum(),
+                false => terms.fold(f64::NEG_INFINITY, f64::max),
+            };
+        }
+        joined
+    }
+}

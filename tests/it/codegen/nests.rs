@@ -1,0 +1,272 @@
+//! Nests as a compiler makes them, and a short way to write one down.
+
+use sweeper_kernels::Dtype;
+use sweeper_kernels::graph::op::{Binary, Reduction, Unary};
+use sweeper_kernels::nest::{Nest, Operand, OperandId, Over, Parts, Step, Store, Value, ValueId};
+
+/// Builds a nest of values in order.
+pub(super) struct Build(pub Nest);
+
+/// Steps of operands with one dimension of rows.
+pub(super) const CELLS: [Step; 2] = [Step::Given, Step::One];
+pub(super) const OF_COLUMNS: [Step; 2] = [Step::Zero, Step::One];
+pub(super) const OF_ROWS: [Step; 2] = [Step::Given, Step::Zero];
+pub(super) const ONE: [Step; 2] = [Step::Zero, Step::Zero];
+pub(super) const TRANSPOSED: [Step; 2] = [Step::One, Step::Given];
+
+impl Build {
+    pub(super) fn new(name: &str, row_dims: usize) -> Build {
+        Build(Nest {
+            name: name.to_owned(),
+            row_dims,
+            operands: vec![],
+            values: vec![],
+            stores: vec![],
+            parts: Parts::Many,
+        })
+    }
+
+    pub(super) fn operand(&mut self, steps: &[Step], dtype: Dtype, is_written: bool) -> OperandId {
+        let (&columns, rows) = steps.split_last().unwrap();
+        let rows = rows.to_vec();
+        self.0.operands.push(Operand {
+            dtype,
+            rows,
+            columns,
+            is_written,
+        });
+        OperandId(self.0.operands.len() - 1)
+    }
+
+    pub(super) fn add(&mut self, value: Value) -> ValueId {
+        self.0.values.push(value);
+        ValueId(self.0.values.len() - 1)
+    }
+
+    pub(super) fn load(&mut self, steps: &[Step]) -> ValueId {
+        let operand = self.operand(steps, Dtype::F32, false);
+        self.add(Value::Load {
+            operand,
+            index: None,
+        })
+    }
+
+    pub(super) fn whole(&mut self, steps: &[Step]) -> ValueId {
+        let operand = self.operand(steps, Dtype::I64, false);
+        self.add(Value::Load {
+            operand,
+            index: None,
+        })
+    }
+
+    pub(super) fn at(&mut self, steps: &[Step], index: ValueId) -> ValueId {
+        let operand = self.operand(steps, Dtype::F32, false);
+        self.add(Value::Load {
+            operand,
+            index: Some(index),
+        })
+    }
+
+    pub(super) fn constant(&mut self, number: f64) -> ValueId {
+        self.add(Value::Constant(number))
+    }
+
+    pub(super) fn unary(&mut self, unary: Unary, x: ValueId) -> ValueId {
+        self.add(Value::Unary(unary, x))
+    }
+
+    pub(super) fn binary(&mut self, binary: Binary, a: ValueId, b: ValueId) -> ValueId {
+        self.add(Value::Binary(binary, a, b))
+    }
+
+    pub(super) fn reduce(&mut self, reduction: Reduction, over: Over, of: ValueId) -> ValueId {
+        self.add(Value::Reduce {
+            reduction,
+            over,
+            of,
+        })
+    }
+
+    pub(super) fn sum(&mut self, over: Over, of: ValueId) -> ValueId {
+        self.reduce(Reduction::Sum, over, of)
+    }
+
+    pub(super) fn store(&mut self, steps: &[Step], value: ValueId) {
+        let dtype = self.0.dtypes().unwrap()[value.0];
+        let operand = self.operand(steps, dtype, true);
+        self.0.stores.push(Store { operand, value });
+    }
+
+    pub(super) fn one(mut self) -> Nest {
+        self.0.parts = Parts::One;
+        self.0
+    }
+}
+
+/// `gamma (x - mean) / sqrt(variance + epsilon) + beta`, mean and reciprocal deviation saved. Numbers of
+/// the launch: the reciprocal of the columns, epsilon.
+pub(super) fn layernorm() -> Nest {
+    let mut b = Build::new("layernorm", 1);
+    let x = b.load(&CELLS);
+    let (gamma, beta) = (b.load(&OF_COLUMNS), b.load(&OF_COLUMNS));
+    let (each, epsilon) = (b.add(Value::Scalar(0)), b.add(Value::Scalar(1)));
+    let sum = b.sum(Over::Columns, x);
+    let mean = b.binary(Binary::Mul, sum, each);
+    let apart = b.binary(Binary::Sub, x, mean);
+    let square = b.binary(Binary::Mul, apart, apart);
+    let squares = b.sum(Over::Columns, square);
+    let variance = b.binary(Binary::Mul, squares, each);
+    let variance = b.binary(Binary::Add, variance, epsilon);
+    let rstd = b.unary(Unary::Rsqrt, variance);
+    let normal = b.binary(Binary::Mul, apart, rstd);
+    let scaled = b.binary(Binary::Mul, normal, gamma);
+    let out = b.binary(Binary::Add, scaled, beta);
+    b.store(&CELLS, out);
+    b.store(&OF_ROWS, mean);
+    b.store(&OF_ROWS, rstd);
+    b.0
+}
+
+/// Gradients of [`layernorm`] by x, and parts of those by gamma and beta. The number of the launch is the
+/// reciprocal of the columns.
+pub(super) fn layernorm_backward() -> Nest {
+    let mut b = Build::new("layernorm_backward", 1);
+    let (x, grad) = (b.load(&CELLS), b.load(&CELLS));
+    let (gamma, mean, rstd) = (b.load(&OF_COLUMNS), b.load(&OF_ROWS), b.load(&OF_ROWS));
+    let each = b.add(Value::Scalar(0));
+    let apart = b.binary(Binary::Sub, x, mean);
+    let normal = b.binary(Binary::Mul, apart, rstd);
+    let scaled = b.binary(Binary::Mul, grad, gamma);
+    let product = b.binary(Binary::Mul, scaled, normal);
+    let (sum, products) = (b.sum(Over::Columns, scaled), b.sum(Over::Columns, product));
+    let (sum, products) = (
+        b.binary(Binary::Mul, sum, each),
+        b.binary(Binary::Mul, products, each),
+    );
+    let along = b.binary(Binary::Mul, normal, products);
+    let rest = b.binary(Binary::Sub, scaled, sum);
+    let rest = b.binary(Binary::Sub, rest, along);
+    let grad_x = b.binary(Binary::Mul, rest, rstd);
+    let by_gamma = b.binary(Binary::Mul, grad, normal);
+    let (by_gamma, by_beta) = (b.sum(Over::Rows, by_gamma), b.sum(Over::Rows, grad));
+    b.store(&CELLS, grad_x);
+    b.store(&OF_COLUMNS, by_gamma);
+    b.store(&OF_COLUMNS, by_beta);
+    b.0
+}
+
+/// `e^(x - max) / sum`.
+pub(super) fn softmax() -> Nest {
+    let mut b = Build::new("softmax", 1);
+    let x = b.load(&CELLS);
+    let most = b.reduce(Reduction::Max, Over::Columns, x);
+    let apart = b.binary(Binary::Sub, x, most);
+    let power = b.unary(Unary::Exp, apart);
+    let sum = b.sum(Over::Columns, power);
+    let out = b.binary(Binary::Div, power, sum);
+    b.store(&CELLS, out);
+    b.0
+}
+
+/// The logarithm of the sum of exponentials less the label's logit, for each row, and the parts of the
+/// sum over rows.
+pub(super) fn cross_entropy() -> Nest {
+    let mut b = Build::new("cross_entropy", 1);
+    let x = b.load(&CELLS);
+    let label = b.whole(&OF_ROWS);
+    let most = b.reduce(Reduction::Max, Over::Columns, x);
+    let apart = b.binary(Binary::Sub, x, most);
+    let power = b.unary(Unary::Exp, apart);
+    let sum = b.sum(Over::Columns, power);
+    let log = b.unary(Unary::Ln, sum);
+    let column = b.add(Value::Column);
+    let is_label = b.binary(Binary::Equal, column, label);
+    let zero = b.constant(0.0);
+    let picked = b.add(Value::Select(is_label, apart, zero));
+    let picked = b.sum(Over::Columns, picked);
+    let loss = b.binary(Binary::Sub, log, picked);
+    let total = b.sum(Over::All, loss);
+    b.store(&OF_ROWS, loss);
+    b.store(&ONE, total);
+    b.0
+}
+
+/// `(x + bias) / 2 (1 + erf((x + bias) / sqrt 2))`.
+pub(super) fn gelu_of_bias() -> Nest {
+    let mut b = Build::new("gelu", 1);
+    let (x, bias) = (b.load(&CELLS), b.load(&OF_COLUMNS));
+    let x = b.binary(Binary::Add, x, bias);
+    let (half, one, root) = (b.constant(0.5), b.constant(1.0), b.constant(0.5f64.sqrt()));
+    let scaled = b.binary(Binary::Mul, x, root);
+    let erf = b.unary(Unary::Erf, scaled);
+    let more = b.binary(Binary::Add, erf, one);
+    let halves = b.binary(Binary::Mul, x, half);
+    let out = b.binary(Binary::Mul, halves, more);
+    b.store(&CELLS, out);
+    b.0
+}
+
+/// Parts of the sum of squared differences.
+pub(super) fn squared_error() -> Nest {
+    let mut b = Build::new("mse", 1);
+    let (x, y) = (b.load(&CELLS), b.load(&CELLS));
+    let apart = b.binary(Binary::Sub, x, y);
+    let square = b.binary(Binary::Mul, apart, apart);
+    let total = b.sum(Over::All, square);
+    b.store(&ONE, total);
+    b.0
+}
+
+/// The sum over everything, times a number of the launch.
+pub(super) fn mean_of_all() -> Nest {
+    let mut b = Build::new("mean", 1);
+    let x = b.load(&CELLS);
+    let total = b.sum(Over::All, x);
+    let each = b.add(Value::Scalar(2));
+    let mean = b.binary(Binary::Mul, total, each);
+    b.store(&ONE, mean);
+    b.one()
+}
+
+/// The sum over rows: in parts, or whole and with something added.
+pub(super) fn column_sum(parts: Parts) -> Nest {
+    let mut b = Build::new("bias_backward", 1);
+    let x = b.load(&CELLS);
+    let sum = b.sum(Over::Rows, x);
+    if parts == Parts::Many {
+        b.store(&OF_COLUMNS, sum);
+        return b.0;
+    }
+    let before = b.load(&OF_COLUMNS);
+    let after = b.binary(Binary::Add, before, sum);
+    b.store(&OF_COLUMNS, after);
+    b.one()
+}
+
+/// Masked, transposed, broadcast and looked up by index, over two dimensions of rows.
+pub(super) fn mixed() -> Nest {
+    let (given, zero, one) = (Step::Given, Step::Zero, Step::One);
+    let mut b = Build::new("mixed", 2);
+    let x = b.load(&[given, given, one]);
+    let (outer, inner) = (b.load(&[given, zero, one]), b.load(&[zero, given, zero]));
+    let turned = b.load(&[given, one, given]);
+    let index = b.whole(&[zero, given, zero]);
+    let looked_up = b.at(&[zero, zero, one], index);
+    let each = b.whole(&[given, given, one]);
+    let gathered = b.at(&[zero, zero, zero], each);
+    let (row, column) = (b.add(Value::Row(1)), b.add(Value::Column));
+    let is_before = b.binary(Binary::LessEqual, column, row);
+    let sum = b.binary(Binary::Add, x, outer);
+    let sum = b.binary(Binary::Mul, sum, inner);
+    let sum = b.binary(Binary::Add, sum, turned);
+    let sum = b.binary(Binary::Add, sum, looked_up);
+    let sum = b.binary(Binary::Sub, sum, gathered);
+    let number = b.add(Value::Cast(Dtype::F32, each));
+    let sum = b.binary(Binary::Max, sum, number);
+    let out = b.add(Value::Select(is_before, sum, turned));
+    b.store(&[given, given, one], out);
+    let most = b.reduce(Reduction::Max, Over::Columns, out);
+    b.store(&[given, given, zero], most);
+    b.store(&[given, given, one], most);
+    b.0
+}
