@@ -72,7 +72,12 @@ impl Writer<'_> {
         }
         out.line("#pragma unroll");
         out.open("for (int j = 0; j < 4; j++)");
-        out.line("const int c = column_of<WIDE, WIDTH>(lane, k, j);");
+        let uses_column = cells.values.iter().any(|id| {
+            matches!(self.nest.values[id.0], Value::Column) || self.is_gather(*id)
+        });
+        if uses_column || !cells.reductions.is_empty() {
+            out.line("const int c = 4 * (lane + WIDTH * k) + j;");
+        }
         self.each(out, cells, at, here);
         out.close();
         for &store in cells.stores {
@@ -84,13 +89,7 @@ impl Writer<'_> {
     fn loads(&self, out: &mut Text, cells: &Cells<'_>, at: &str, here: &str) {
         let loads = cells.values.iter().filter(|id| self.is_early_load(**id));
         let lines: Vec<String> = loads.map(|&id| self.load(id, at, here)).collect();
-        if lines.is_empty() {
-            return;
-        }
-        out.line("#pragma unroll");
-        out.open("for (int k = 0; k < CHUNKS; k++)");
         out.lines(lines);
-        out.close();
     }
 
     fn load(&self, id: ValueId, at: &str, here: &str) -> String {
@@ -101,12 +100,12 @@ impl Writer<'_> {
         let offset = self.offset(at, &step);
         if step == "1" && self.stages.dtypes[id.0] == Dtype::F32 {
             format!(
-                "load_chunk<WIDE, WIDTH>({name}[k], at_{}{offset}, lane, k, {here});",
+                "load_chunks<WIDTH>({name}, at_{}{offset}, lane, {here}, is_wide);",
                 id.0
             )
         } else {
             format!(
-                "load_steps<WIDE, WIDTH>({name}[k], at_{}{offset}, {step}, lane, k, {here});",
+                "load_steps<WIDTH>({name}, at_{}{offset}, {step}, lane, {here});",
                 id.0
             )
         }
@@ -226,10 +225,12 @@ impl Writer<'_> {
         let offset = self.offset(offset, &step);
         out.line(
             if step == "1" && self.stages.dtypes[store.value.0] == Dtype::F32 {
-                format!("store_chunk<WIDE, WIDTH>(to_{at}{offset}, chunk_{at}, lane, k, {guard});")
+                format!(
+                    "store_chunk<WIDTH>(to_{at}{offset}, chunk_{at}, lane, k, {guard}, is_wide);"
+                )
             } else {
                 format!(
-                    "store_steps<WIDE, WIDTH>(to_{at}{offset}, {step}, chunk_{at}, lane, k, {guard});"
+                    "store_steps<WIDTH>(to_{at}{offset}, {step}, chunk_{at}, lane, k, {guard});"
                 )
             },
         );

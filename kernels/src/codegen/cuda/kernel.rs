@@ -36,9 +36,14 @@ pub(in super::super) fn text(
         "constexpr int WIDTH = {}, GROUPS = {}, CHUNKS = {};",
         schedule.width, schedule.groups, schedule.chunks
     ));
-    out.line("constexpr int THREADS = WIDTH * GROUPS, WARPS = (THREADS + 31) / 32, SPAN = 4 * WIDTH * CHUNKS;");
+    out.line("constexpr int THREADS = WIDTH * GROUPS;");
+    if writer.shares_rows() || !stages.over_all(nest).is_empty() {
+        out.line("constexpr int WARPS = (THREADS + 31) / 32;");
+    }
+    if schedule.is_looped {
+        out.line("constexpr int SPAN = 4 * WIDTH * CHUNKS;");
+    }
     out.line("");
-    writer.run(&mut out);
     writer.kernel(&mut out, entry);
     Ok(out.finish())
 }
@@ -146,25 +151,16 @@ impl Writer<'_> {
                 _ => {}
             }
         }
-        let names: Vec<String> = self
-            .parameters
-            .iter()
-            .map(|parameter| parameter.name(self.nest))
-            .collect();
-        let names = names.join(", ");
-        out.line(format!("const bool is_wide = {};", conditions.join(" && ")));
-        out.line("if (is_wide)");
-        out.line(format!("    run<true>({names});"));
-        out.line("else");
-        out.line(format!("    run<false>({names});"));
-        out.close();
-    }
-
-    fn run(&self, out: &mut Text) {
-        out.line("template <bool WIDE>");
-        out.open(format!("DEVICE void run({})", self.declarations()));
+        if conditions.len() > 1 {
+            out.line(format!("const bool is_wide = {};", conditions.join(" && ")));
+        }
+        let group = if self.has_groups() {
+            ", group = threadIdx.x / WIDTH"
+        } else {
+            ""
+        };
+        out.line(format!("const int lane = threadIdx.x % WIDTH{group};"));
         out.lines([
-            "const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;",
             "const unsigned piece = blockIdx.x % (unsigned)pieces, share = blockIdx.x / (unsigned)pieces;",
             "const int64 first = piece * block_columns, begin = share * block_rows;",
             "const int here = (int)min(columns - first, block_columns);",
@@ -182,7 +178,10 @@ impl Writer<'_> {
         }
         self.values(out, &self.stages.uniform);
         self.sums(out);
-        if !self.stages.reduces_columns() && !self.stages.finish.reductions.is_empty() {
+        if !self.stages.reduces_columns()
+            && !self.schedule.is_looped
+            && self.schedule.has_over_rows()
+        {
             out.line("#pragma unroll 4");
         }
         if self.has_groups() {
@@ -196,7 +195,6 @@ impl Writer<'_> {
         out.close();
         self.finish(out);
         out.close();
-        out.line("");
     }
 
     /// Whether warps share rows.
@@ -467,13 +465,15 @@ impl Writer<'_> {
         if over_rows.is_empty() || self.schedule.is_looped {
             return;
         }
-        out.line("if (group > 0) return;");
+        if self.has_groups() {
+            out.line("if (group > 0) return;");
+        }
         out.line("#pragma unroll");
         out.open("for (int k = 0; k < CHUNKS; k++)");
         for &id in over_rows {
             let (part, name) = (self.part_of(id), text::name(self.nest, id));
             out.line(format!(
-                "store_steps<WIDE, WIDTH>({part} + share * columns + first, 1, {name}[k], lane, k, here);"
+                "store_steps<WIDTH>({part} + share * columns + first, 1, {name}[k], lane, k, here);"
             ));
         }
         out.close();
@@ -498,7 +498,9 @@ impl Writer<'_> {
         if stores.is_empty() {
             return;
         }
-        out.line("if (group > 0) return;");
+        if self.has_groups() {
+            out.line("if (group > 0) return;");
+        }
         for &store in &stores {
             self.store_pointer(out, store);
         }

@@ -54,4 +54,16 @@ proptest! {
             check(&graph, &inputs, &plan, &format!("{policy:?} of {seed} {size}"));
         }
     }
+
+    #[test]
+    fn all_policies_mean_what_gradients_mean(seed in any::<u64>(), size in 1usize..16) {
+        let (graph, backward) = random::with_gradients(random::graph(seed, size));
+        let inputs = random::inputs(&graph, seed);
+        for (policy, phase) in POLICIES.into_iter().flat_map(|policy| {
+            [Phase::Backward, Phase::Both].map(|phase| (policy, phase))
+        }) {
+            let plan = plan(&graph, Some(backward), phase, policy);
+            check(&graph, &inputs, &plan, &format!("{policy:?} {phase} of {seed} {size}"));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Random graphs of all kinds of operations, and inputs for them.
 
-use crate::graph::{Binary, Graph, NodeId, Reduction, Unary};
+use crate::graph::{Binary, Graph, NodeId, Reduction, Unary, differentiate};
 use crate::program::Role;
 use crate::tensor::{Dtype, Tensor, Tensors};
 
@@ -70,6 +70,25 @@ pub(super) fn graph(seed: u64, size: usize) -> Graph {
         graph.output(format!("out{at}"), node, Role::Output);
     }
     graph
+}
+
+/// The graph with its gradients by all inputs of f32, from a random gradient of each output.
+pub(super) fn with_gradients(mut graph: Graph) -> (Graph, NodeId) {
+    let mut of = Vec::new();
+    for (at, output) in graph.outputs().to_vec().into_iter().enumerate() {
+        let shape = graph.node(output.node).shape.clone();
+        let seed = graph.input(&format!("grad_out{at}"), &shape, Dtype::F32, Role::Input);
+        of.push((output.node, Some(seed.unwrap())));
+    }
+    let given = graph.given().iter().map(|given| given.node);
+    let by: Vec<NodeId> = given
+        .filter(|&id| graph.node(id).dtype == Dtype::F32)
+        .collect();
+    let backward = differentiate(&mut graph, &of, &by).unwrap();
+    for (id, gradient) in by.into_iter().zip(backward.gradients) {
+        graph.output(format!("grad of {id}"), gradient, Role::Gradient);
+    }
+    (graph, backward.from)
 }
 
 /// Inputs for a graph: numbers in [-2, 2), indices below the extent that [`Growing::indices`] gave.
