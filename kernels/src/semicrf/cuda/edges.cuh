@@ -85,24 +85,26 @@ constexpr bool IS_LINEAR = SEMIRING == LOG && FORM == MATERIALIZED;
 // Weight 2^whole * sum, where `part` of other semirings and forms is the logarithm of the sum.
 DEVICE Term linear_term(float whole, float sum) { return {whole, sum, 0.0f, 0.0f}; }
 
-// Adds a linear term to a cell, whose scale is at most 2^MOST_ROOM below it.
+// How far a term's scale is above a cell's. What is less than that is nothing beside the cell's first term.
+DEVICE int shift_of(const Term &x, const Cell &cell) { return int_of(fmaxf(x.whole - cell.whole, -250.0f)); }
+
+// Adds a linear term to a cell.
 DEVICE void add_linear(Cell &cell, const Term &x) {
-    int shift = int_of(x.whole - cell.whole);
+    int shift = shift_of(x, cell);
     const int above = shift + exponent_of(x.part);
-    if (x.part > 0.0f && above > (int)MOST_ROOM) {
+    if (above > (int)MOST_ROOM) {
         cell = lifted_apart(cell, rintf(0.5f * ((float)above + ROOM)));
-        shift = int_of(x.whole - cell.whole);
+        shift = shift_of(x, cell);
     }
-    // In two steps: each is in range. What is less is nothing beside the cell's first term.
-    shift = max(shift, -250);
-    const int half = shift >> 1;
-    cell.sum += x.part * power(half) * power(shift - half);
+    // In two steps, each of which is in range: sums are from LEAST_PRODUCT to MOST_PRODUCT.
+    const int half = shift >> 1, rest = shift - half;
+    cell.sum += x.part * __int_as_float((half + 127) << 23) * __int_as_float((rest + 127) << 23);
 }
 
 // An empty cell for a linear term: `cell_for`.
 DEVICE Cell linear_cell_for(const Term &x) {
     Cell cell = {};
-    cell.whole = x.part > 0.0f ? fmaxf(x.whole + (float)exponent_of(x.part) + ROOM, EMPTY) : EMPTY;
+    cell.whole = fmaxf(x.whole + (float)exponent_of(x.part) + ROOM, EMPTY);
     return cell;
 }
 
@@ -113,7 +115,7 @@ DEVICE_APART Term message_of_lost_edges(Sequence s, Board board, const float *ro
     const auto term = [&](int i) {
         return (FORM == MATERIALIZED ? row[i * stride] * UNITS : s.edge(step, k, o, i)) + board.log(step, i);
     };
-    Term x = {0.0f, IS_LINEAR ? 0.0f : NOTHING, 0.0f, 0.0f};
+    Term x = IS_LINEAR ? linear_term(NOTHING, 0.0f) : Term{0.0f, NOTHING, 0.0f, 0.0f};
     float most = 4.0f * NOTHING, sum = 0.0f, moment = 0.0f;
 #pragma unroll 1
     for (int i = 0; i < s.labels; i++) most = fmaxf(most, term(i));
