@@ -72,9 +72,10 @@ impl Writer<'_> {
         }
         out.line("#pragma unroll");
         out.open("for (int j = 0; j < 4; j++)");
-        let uses_column = cells.values.iter().any(|id| {
-            matches!(self.nest.values[id.0], Value::Column) || self.is_gather(*id)
-        });
+        let uses_column = cells
+            .values
+            .iter()
+            .any(|id| matches!(self.nest.values[id.0], Value::Column) || self.is_gather(*id));
         if uses_column || !cells.reductions.is_empty() {
             out.line("const int c = 4 * (lane + WIDTH * k) + j;");
         }
