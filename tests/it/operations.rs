@@ -165,6 +165,7 @@ fn boundary_sizes_conform_on_a_cpu() {
         [3, 1, 1500],
         [1, 2, 4097],
         [20, 30, 12],
+        [1, 1, 1 << 20],
     ];
     for operation in OPERATIONS {
         for sizes in sizes {

@@ -32,22 +32,28 @@ fn gelu_tanh(x: f64) -> At {
     let below = logistic(2.0 * u);
     let u_slope = factor * (1.0 + 3.0 * 0.044_715 * x * x);
     let part = 2.0 * x * below * logistic(-2.0 * u) * u_slope;
+    // One less the square of a tangent is as exact as one, where the tangent is not one in f32.
+    let steep = if u.abs() < 10.0 { 1.0 } else { 0.0 };
     At {
         value: x * below,
         slope: below + part,
         value_terms: x.abs(),
-        // One less the square of a tangent near one is not more exact than one.
-        slope_terms: 1.0 + x.abs() * u_slope * (0.5 + u.abs()).min(4.0),
+        slope_terms: 1.0 + (x * u_slope).abs() * steep,
     }
 }
 
+/// The gate is an exponential, whose error grows with its argument where the argument is rounded.
 fn swish(x: f64) -> At {
     let gate = logistic(x);
+    let rest = logistic(-x);
+    let growth = 1.0 + x.abs() * rest;
+    // One less the gate is as exact as one, where the gate is not one in f32.
+    let steep = if x < 20.0 { 1.0 } else { 0.0 };
     At {
         value: x * gate,
-        slope: gate + x * gate * logistic(-x),
-        value_terms: (x * gate).abs() * (1.0 + x.abs()),
-        slope_terms: gate * (1.0 + x.abs()) * (1.0 + x.abs()),
+        slope: gate + x * gate * rest,
+        value_terms: (x * gate).abs() * growth,
+        slope_terms: gate * growth + (x * gate).abs() * (rest * growth + steep),
     }
 }
 

@@ -39,8 +39,8 @@ pub(super) fn cross_entropy(asked: &mut Asked<'_>, is_forward: bool, is_backward
             let x = asked.row(&x, row);
             let (most, sum) = statistics(x);
             let own = x[label(row)];
-            let sizes = 1.0 + most.abs() + sum.ln() + own.abs();
-            [most + sum.ln() - own, sizes]
+            let loss = most - own + sum.ln();
+            [loss, 1.0 + loss]
         });
         asked.answer("out", &[], vec![sum / count], weight / count);
     }
@@ -49,13 +49,12 @@ pub(super) fn cross_entropy(asked: &mut Asked<'_>, is_forward: bool, is_backward
         asked.answer_rows("grad_x", |row, out| {
             let x = &x[row * dimension..][..dimension];
             let (most, sum) = statistics(x);
-            let log = most.abs() + sum.ln();
             let mut square = 0.0;
             for (column, (out, x)) in out.iter_mut().zip(x).enumerate() {
                 let share = (x - most).exp() / sum;
                 let own = f64::from(u8::from(column == label(row)));
                 *out = grad * (share - own);
-                let weight = grad * (share * (1.0 + x.abs() + log) + own);
+                let weight = grad * (share * (1.0 + most - x + sum.ln()) + own);
                 square += weight * weight;
             }
             square
