@@ -58,6 +58,12 @@ DEVICE void store_chunk(float *to, const float (&from)[4], int lane, int k, int 
     }
 }
 
+// What was loaded ahead of its row's turn.
+template <int CHUNKS, class T> DEVICE void copy_chunks(T (&to)[CHUNKS][4], const T (&from)[CHUNKS][4]) {
+#pragma unroll
+    for (int i = 0; i < 4 * CHUNKS; i++) to[i / 4][i % 4] = from[i / 4][i % 4];
+}
+
 struct Sum {
     METHOD static float none() { return 0.0f; }
     METHOD static float of(float a, float b) { return a + b; }

@@ -54,7 +54,7 @@ impl Writer<'_> {
         };
         for &id in cells.values {
             let is_array = self.is_early_load(id) || cells.kept.contains(&id);
-            if is_array {
+            if is_array && !self.is_loaded(id) {
                 let dtype = self.dtype(id);
                 out.line(format!("{dtype} {}[CHUNKS][4];", text::name(self.nest, id)));
             }
@@ -88,16 +88,20 @@ impl Writer<'_> {
     }
 
     fn loads(&self, out: &mut Text, cells: &Cells<'_>, at: &str, here: &str) {
-        let loads = cells.values.iter().filter(|id| self.is_early_load(**id));
-        let lines: Vec<String> = loads.map(|&id| self.load(id, at, here)).collect();
+        let loads = cells.values.iter();
+        let loads = loads.filter(|id| self.is_early_load(**id) && !self.is_loaded(**id));
+        let lines: Vec<String> = loads
+            .map(|&id| self.load(id, &text::name(self.nest, id), at, here))
+            .collect();
         out.lines(lines);
     }
 
-    fn load(&self, id: ValueId, at: &str, here: &str) -> String {
+    /// Loads a lane's columns of an operand into the array `name`.
+    pub(super) fn load(&self, id: ValueId, name: &str, at: &str, here: &str) -> String {
         let Value::Load { operand, .. } = self.nest.values[id.0] else {
             return String::new();
         };
-        let (name, step) = (text::name(self.nest, id), self.column_step(operand.0));
+        let step = self.column_step(operand.0);
         let offset = self.offset(at, &step);
         if step == "1" && self.stages.dtypes[id.0] == Dtype::F32 {
             format!(

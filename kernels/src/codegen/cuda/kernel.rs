@@ -178,6 +178,8 @@ impl Writer<'_> {
         }
         self.values(out, &self.stages.uniform);
         self.sums(out);
+        self.load_shared(out);
+        self.load_ahead(out, "begin", false);
         if !self.stages.reduces_columns()
             && !self.schedule.is_looped
             && self.schedule.has_over_rows()
@@ -191,6 +193,17 @@ impl Writer<'_> {
         } else {
             out.open("for (int64 r = begin; r < end; r++)");
         }
+        for &id in &self.schedule.ahead {
+            let name = text::name(self.nest, id);
+            out.line(format!("{} {name}[CHUNKS][4];", self.dtype(id)));
+            out.line(format!("copy_chunks({name}, next_{});", id.0));
+        }
+        let next = if self.has_groups() {
+            "base + GROUPS"
+        } else {
+            "r + 1"
+        };
+        self.load_ahead(out, next, true);
         self.row(out);
         out.close();
         self.finish(out);
@@ -272,7 +285,41 @@ impl Writer<'_> {
         }
     }
 
-    fn row(&self, out: &mut Text) {
+    /// Loads what all rows share.
+    fn load_shared(&self, out: &mut Text) {
+        for &id in &self.schedule.shared_loads {
+            self.load_pointer(out, id, false);
+            let name = text::name(self.nest, id);
+            out.line(format!("{} {name}[CHUNKS][4];", self.dtype(id)));
+            out.line(self.load(id, &name, "", "here"));
+        }
+    }
+
+    /// Loads a group's row of those from `base` on into arrays for the next row, if there is one.
+    fn load_ahead(&self, out: &mut Text, base: &str, is_declared: bool) {
+        let ahead = &self.schedule.ahead;
+        if ahead.is_empty() {
+            return;
+        }
+        for &id in ahead.iter().filter(|_| !is_declared) {
+            out.line(format!("{} next_{}[CHUNKS][4];", self.dtype(id), id.0));
+        }
+        match is_declared {
+            true => out.open(format!("if ({base} < end)")),
+            false => out.open(""),
+        }
+        let group = if self.has_groups() { " + group" } else { "" };
+        out.line(format!("const int64 r = min({base}{group}, end - 1);"));
+        self.row_indices(out);
+        for &id in ahead {
+            self.load_pointer(out, id, true);
+            out.line(self.load(id, &format!("next_{}", id.0), "", "here"));
+        }
+        out.close();
+    }
+
+    /// The row's index along each dimension.
+    fn row_indices(&self, out: &mut Text) {
         let dims = self.nest.row_dims;
         if dims == 1 {
             out.line("const int64 row_0 = r;");
@@ -286,6 +333,15 @@ impl Writer<'_> {
             }
             out.line("const int64 row_0 = rest;");
         }
+    }
+
+    /// Whether a load's array is filled before the row's passes.
+    pub(super) fn is_loaded(&self, id: ValueId) -> bool {
+        self.schedule.ahead.contains(&id) || self.schedule.shared_loads.contains(&id)
+    }
+
+    fn row(&self, out: &mut Text) {
+        self.row_indices(out);
         for &store in self.stages.passes.iter().flat_map(|pass| &pass.stores) {
             self.store_pointer(out, store);
         }
@@ -296,7 +352,8 @@ impl Writer<'_> {
                 continue;
             };
             for &id in &pass.values {
-                if matches!(self.nest.values[id.0], Value::Load { .. }) && !placed.contains(&id) {
+                let is_load = matches!(self.nest.values[id.0], Value::Load { .. });
+                if is_load && !self.is_loaded(id) && !placed.contains(&id) {
                     placed.push(id);
                     self.load_pointer(out, id, true);
                 }
@@ -418,7 +475,11 @@ impl Writer<'_> {
                 "if (threadIdx.x % 32 == 0) cells[{at} * WARPS + threadIdx.x / 32] = {name};"
             ));
         }
-        out.line("__syncthreads();");
+        // Groups do not wait for each other.
+        out.line(match width == "WIDTH" && self.has_groups() {
+            true => "sync_some(1 + group, WIDTH);",
+            false => "__syncthreads();",
+        });
         for (at, &id) in ids.iter().enumerate() {
             let (name, how) = (text::name(self.nest, id), how(self.reduction(id).0));
             out.line(format!(

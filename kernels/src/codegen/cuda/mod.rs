@@ -3,12 +3,16 @@
 //! A block has `groups` groups of `width` lanes. A lane holds `chunks` times four columns of a row in
 //! registers, all of the row if its columns are bounded: then everything is loaded once. Otherwise
 //! passes over the row are loops, and load again. Blocks have consecutive rows, and groups take turns.
+//!
+//! Where a group has many rows (there are operands that all rows share, or sums over rows), what is the same
+//! for all rows is loaded once, and each row is loaded while the one before it is computed: so the memory has
+//! as much to do with few warps that hold much as with many that hold little.
 
 mod cells;
 mod kernel;
 
 use crate::common::{CUDA_H, FUNCTIONS_CUH};
-use crate::nest::{Bounds, Extents, Nest, Parts, Step};
+use crate::nest::{Bounds, Extents, Nest, Parts, Step, Value, ValueId};
 use crate::program::{Geometry, SourceFile};
 use crate::tensor::Dtype;
 
@@ -24,11 +28,18 @@ pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
 const THREADS: u32 = 256;
 
 /// Registers of a thread that may hold cells, in blocks of up to 256, 512 and 1024 threads.
-const CELL_REGISTERS: [(u32, u32); 3] = [(256, 80), (512, 56), (1024, 24)];
+const CELL_REGISTERS: [(u32, u32); 3] = [(256, 128), (512, 56), (1024, 24)];
 
 /// Blocks that leave a part each, at most: four for each processor of a large GPU. How many processors a
 /// GPU has does not matter to it: sums must not depend on that.
 const MOST_PARTS: u64 = 528;
+
+/// The same, where blocks reduce rows on the way. They hold as much as a processor has room for, and each part
+/// is written and read again.
+const MOST_WHOLE_PARTS: u64 = 264;
+
+/// Blocks that load what all rows share, at most: enough that the last ones don't leave a GPU idle for long.
+const MOST_SHARING: u64 = 16 * 132;
 
 /// Rows of a group that leave one part, at least.
 const PART_ROWS: u64 = 4;
@@ -51,6 +62,10 @@ pub(super) struct Schedule {
     reduces_columns: bool,
     over_rows: bool,
     over_all: bool,
+    /// Loads that all rows share, made once.
+    pub shared_loads: Vec<ValueId>,
+    /// Loads of a row that are made while the row before is computed.
+    pub ahead: Vec<ValueId>,
 }
 
 impl Schedule {
@@ -65,9 +80,10 @@ impl Schedule {
         let reduces_columns = stages.reduces_columns();
         let whole = reduces_columns || (over_rows > 0 && over_all);
         let quads = bounds.columns.map(|most| most.div_ceil(4).max(1));
+        let (shared_loads, ahead) = many_rows(nest, &stages, over_rows > 0);
         let (width, chunks, is_looped) = if whole {
-            let held =
-                quads.and_then(|quads| in_registers(quads, cells(nest, &stages) + over_rows));
+            let needed = cells(nest, &stages) + over_rows + ahead.len() as u32;
+            let held = quads.and_then(|quads| in_registers(quads, needed));
             match held {
                 Some((width, chunks)) => (width, chunks, false),
                 None => (512, 2, true),
@@ -107,7 +123,13 @@ impl Schedule {
             reduces_columns,
             over_rows: over_rows > 0,
             over_all,
+            shared_loads,
+            ahead,
         };
+        if is_looped || !whole {
+            schedule.shared_loads.clear();
+            schedule.ahead.clear();
+        }
         schedule.shared = schedule.shared_floats(&stages, nest);
         Ok(schedule)
     }
@@ -164,10 +186,13 @@ impl Schedule {
                     span
                 },
             )
+        } else if !has_last && !self.shared_loads.is_empty() {
+            (rows.div_ceil(MOST_SHARING).max(groups), columns)
         } else if !has_last {
             (groups, if whole { columns } else { span })
         } else if whole {
-            (rows.div_ceil(MOST_PARTS).max(PART_ROWS * groups), columns)
+            let block_rows = rows.div_ceil(MOST_WHOLE_PARTS);
+            (block_rows.max(PART_ROWS * groups), columns)
         } else if self.over_rows {
             let blocks = (2 * MOST_PARTS).div_ceil(columns.div_ceil(span));
             (rows.div_ceil(blocks).max(PART_ROWS * groups), span)
@@ -193,6 +218,22 @@ impl Schedule {
     }
 }
 
+/// Loads that all rows share, and loads that can be made before a row's turn comes, where a group has many
+/// rows: nothing they need is computed on the way.
+fn many_rows(nest: &Nest, stages: &Stages, has_parts: bool) -> (Vec<ValueId>, Vec<ValueId>) {
+    let values = stages.passes.iter().flat_map(|pass| &pass.values).copied();
+    let is_plain = |id: &ValueId| matches!(nest.values[id.0], Value::Load { index: None, .. });
+    let mut loads: Vec<ValueId> = values.filter(is_plain).collect();
+    loads.sort();
+    loads.dedup();
+    let (ahead, shared): (Vec<_>, Vec<_>) =
+        loads.into_iter().partition(|id| stages.varies[id.0].rows);
+    match has_parts || !shared.is_empty() {
+        true => (shared, ahead),
+        false => (vec![], vec![]),
+    }
+}
+
 /// Registers that a lane needs for each column: for what is loaded or kept.
 fn cells(nest: &Nest, stages: &Stages) -> u32 {
     let registers = |dtype: Dtype| if dtype == Dtype::I64 { 2 } else { 1 };
@@ -202,7 +243,7 @@ fn cells(nest: &Nest, stages: &Stages) -> u32 {
         .flat_map(|pass| pass.kept.clone())
         .collect();
     let values = stages.passes.iter().flat_map(|pass| &pass.values);
-    let is_load = |at: usize| matches!(nest.values[at], crate::nest::Value::Load { .. });
+    let is_load = |at: usize| matches!(nest.values[at], Value::Load { .. });
     held.extend(values.copied().filter(|id| is_load(id.0)));
     held.sort();
     held.dedup();
