@@ -80,7 +80,10 @@ fn specs(graph: &Graph, program: &Program) -> Vec<TensorSpec> {
             buffer.name == name && buffer.binding == sweeper_kernels::program::Binding::Result
         })
     };
-    let outputs = graph.outputs().iter().filter(|output| is_result(&output.name));
+    let outputs = graph
+        .outputs()
+        .iter()
+        .filter(|output| is_result(&output.name));
     outputs
         .map(|output| TensorSpec {
             name: output.name.clone(),
@@ -110,7 +113,9 @@ fn check_outputs(found: &Tensors, expected: &Tensors, what: &str) {
     assert!(!found.is_empty(), "{what}: no results");
     for (name, found) in found {
         let expected: Vec<f64> = check::elements(&expected[name]).collect();
-        let largest = expected.iter().fold(1.0, |most: f64, value| most.max(value.abs()));
+        let largest = expected
+            .iter()
+            .fold(1.0, |most: f64, value| most.max(value.abs()));
         for (at, (found, expected)) in check::elements(found).zip(expected).enumerate() {
             let close = (found - expected).abs() <= 2e-4 * largest;
             assert!(close, "{what}: {name}[{at}] is {found}, not {expected}");

@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use super::body::Source;
+use super::epilogue::{self, Epilogue};
 use super::lower::{Loops, Memory};
 use super::memory::{Lifetime, place};
 use super::order::{order, side};
-use super::epilogue::{self, Epilogue};
+use super::panels::{self, Panels};
 use super::plan::{Members, Origin, Plan, Side, TaskId};
 use super::{Request, library, scatter};
 use crate::codegen::Generated;
 use crate::graph::{NodeId, Op};
 use crate::nest::{self, Bounds, Launch, Nest};
 use crate::program::{
-    Arg, Binding, BufferId, Index, Kernel, KernelId, Library, Precision, Program, Role, Step, View,
+    Arg, Binding, BufferId, Index, Kernel, KernelId, Library, Matmul, Precision, Program, Role,
+    Step, View,
 };
 use crate::tensor::Dtype;
 use crate::workload::{Phase, Refusal, Target};
@@ -21,6 +23,10 @@ use crate::workload::{Phase, Refusal, Target};
 /// A kernel of the plan, made.
 enum Made {
     Loops(Box<Loops>, Generated, KernelId),
+    /// After each panel of a product.
+    Panels(Box<Loops>, Generated, KernelId, Panels),
+    /// Nothing: it is done with its only reader.
+    Elsewhere,
     Call(Library, Vec<library::Lies>, NodeId),
     Scatter(NodeId, Vec<library::Lies>),
 }
@@ -55,10 +61,7 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
         places: BTreeMap::new(),
     };
     let order = order(plan);
-    let made = order.iter().enumerate();
-    let made: Vec<Made> = made
-        .map(|(_, &at)| assembly.make(at))
-        .collect::<Result<_, _>>()?;
+    let made = assembly.make_all(&order)?;
     assembly.place(&order, &made);
     for (position, (at, made)) in order.iter().zip(&made).enumerate() {
         let steps = assembly.steps(position, made)?;
@@ -73,6 +76,11 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
     Ok(assembly.program)
 }
 
+/// The element at `start` for row 0, `step` further for each row.
+fn from(row: &Index, step: usize, start: i64) -> Index {
+    row.clone().times(step as i64).shifted(start)
+}
+
 struct Assembly<'a> {
     plan: &'a Plan,
     request: &'a Request<'a>,
@@ -85,6 +93,26 @@ struct Assembly<'a> {
 }
 
 impl Assembly<'_> {
+    fn make_all(&mut self, order: &[usize]) -> Result<Vec<Made>, Refusal> {
+        let mut made = order
+            .iter()
+            .map(|&at| self.make(at))
+            .collect::<Result<Vec<_>, _>>()?;
+        for (reader, (home, task)) in panels::find(self.plan, self.request) {
+            let position = |at: usize| order.iter().position(|&held| held == at);
+            let (Some(reader), Some(home)) = (position(reader), position(home)) else {
+                continue;
+            };
+            if let Made::Loops(loops, generated, kernel) = &made[reader]
+                && let Some(panels) = panels::panels(self.plan, task, loops)
+            {
+                made[reader] = Made::Panels(loops.clone(), generated.clone(), *kernel, panels);
+                made[home] = Made::Elsewhere;
+            }
+        }
+        Ok(made)
+    }
+
     fn make(&mut self, at: usize) -> Result<Made, Refusal> {
         let cluster = &self.plan.clusters[at];
         if let Some(&task) = cluster.tasks.iter().find(|&&task| self.plan.is_call(task)) {
@@ -175,8 +203,23 @@ impl Assembly<'_> {
             let reason = format!("products in {name} are computed on GPUs only");
             return Err(Refusal::Unavailable(reason));
         }
-        let (call, lies) = library::call(self.plan, node, precision).ok_or_else(unreadable)?;
-        Ok(Made::Call(call, lies, node))
+        let (mut call, mut lies) =
+            library::call(self.plan, node, precision).ok_or_else(unreadable)?;
+        let Epilogue { bias, activation } = epilogue::of_cluster(self.plan, tasks, task);
+        match &mut call {
+            Library::Matmul(call) => {
+                (call.has_bias, call.activation) = (bias.is_some(), activation);
+            }
+            Library::Conv2d(call) => {
+                (call.has_bias, call.activation) = (bias.is_some(), activation);
+            }
+        }
+        lies.extend(bias);
+        // The last of what the call does is what it yields.
+        let yields = tasks
+            .last()
+            .map_or(node, |&task| self.plan.tasks[task].node);
+        Ok(Made::Call(call, lies, yields))
     }
 
     fn is_prologue(&self, at: usize) -> bool {
@@ -187,6 +230,21 @@ impl Assembly<'_> {
         }
     }
 
+    fn needs_of_loops(&self, loops: &Loops) -> Vec<(Need, usize, Dtype)> {
+        let of = |memory: &Memory| match memory.source {
+            Source::Node(id) => {
+                let node = self.plan.graph.node(id);
+                (Need::Of(memory.source), node.elements(), node.dtype)
+            }
+            Source::Parts(id) => {
+                let parts = self.parts.get(&id).copied().unwrap_or(1);
+                let len = parts * self.plan.graph.node(id).elements();
+                (Need::Of(memory.source), len, Dtype::F32)
+            }
+        };
+        loops.memory.iter().map(of).collect()
+    }
+
     /// Memory that the step at a position uses, with its elements and type.
     fn needs(&self, position: usize, made: &Made) -> Vec<(Need, usize, Dtype)> {
         let of_node = |id: NodeId| {
@@ -194,18 +252,18 @@ impl Assembly<'_> {
             (Need::Of(Source::Node(id)), node.elements(), node.dtype)
         };
         match made {
-            Made::Loops(loops, ..) => loops
-                .memory
-                .iter()
-                .map(|memory| match memory.source {
-                    Source::Node(id) => of_node(id),
-                    Source::Parts(id) => {
-                        let parts = self.parts.get(&id).copied().unwrap_or(1);
-                        let len = parts * self.plan.graph.node(id).elements();
-                        (Need::Of(memory.source), len, Dtype::F32)
+            Made::Elsewhere => vec![],
+            Made::Loops(loops, ..) => self.needs_of_loops(loops),
+            Made::Panels(loops, _, _, panels) => {
+                let mut needs = self.needs_of_loops(loops);
+                for (need, len, _) in &mut needs {
+                    if *need == Need::Of(Source::Node(panels.product)) {
+                        *len = panels.rows * panels.call.n;
                     }
-                })
-                .collect(),
+                }
+                needs.extend(panels.factors.iter().map(|lies| of_node(lies.base)));
+                needs
+            }
             Made::Call(call, lies, node) => {
                 let mut needs: Vec<_> = lies.iter().map(|lies| of_node(lies.base)).collect();
                 needs.push(of_node(*node));
@@ -371,6 +429,10 @@ impl Assembly<'_> {
                 let launch = self.launch(loops);
                 Ok(vec![generated.launch(*kernel, &launch)])
             }
+            Made::Elsewhere => Ok(vec![]),
+            Made::Panels(loops, generated, kernel, panels) => {
+                Ok(self.panels(loops, generated, *kernel, panels))
+            }
             Made::Call(call, lies, node) => {
                 let read = lies.iter().map(|lies| {
                     let need = Need::Of(Source::Node(lies.base));
@@ -406,6 +468,56 @@ impl Assembly<'_> {
                 )])
             }
         }
+    }
+
+    /// All panels of a product, and a smaller last one.
+    fn panels(
+        &mut self,
+        loops: &Loops,
+        generated: &Generated,
+        kernel: KernelId,
+        panels: &Panels,
+    ) -> Vec<Step> {
+        let (m, rows) = (panels.call.m, panels.rows);
+        let mut of = |rows: usize, row: Index| {
+            let product = self.panel_product(panels, rows, &row);
+            let mut launch = self.launch(&Loops {
+                extents: panels.extents(rows),
+                ..loops.clone()
+            });
+            for (operand, memory) in launch.operands.iter_mut().zip(&loops.memory) {
+                let start = operand.view.offset.fixed_value().unwrap_or(0);
+                operand.view.offset = from(&row, panels.row_step(memory), start);
+            }
+            vec![product, generated.launch(kernel, &launch)]
+        };
+        let body = of(rows, Index::affine(0, 0, rows as i64));
+        let count = m / rows;
+        let mut steps = vec![Step::Repeat {
+            count: count as u64,
+            body,
+        }];
+        if m % rows > 0 {
+            steps.extend(of(m % rows, Index::from(count * rows)));
+        }
+        steps
+    }
+
+    fn panel_product(&mut self, panels: &Panels, rows: usize, row: &Index) -> Step {
+        let call = Matmul {
+            m: rows,
+            ..panels.call
+        };
+        let [a, b] = panels.factors.map(|lies| {
+            let need = Need::Of(Source::Node(lies.base));
+            self.view(need, lies.start, lies.span)
+        });
+        let start = a.offset.fixed_value().unwrap_or(0);
+        let span = 1 + (rows - 1) * call.a.row_step + (call.k - 1) * call.a.column_step;
+        let a = View::new(a.buffer, from(row, call.a.row_step, start), span);
+        let product = self.view(Need::Of(Source::Node(panels.product)), 0, rows * call.n);
+        let args = vec![Arg::Read(a), Arg::Read(b), Arg::Write(product)];
+        self.call(Library::Matmul(call), args)
     }
 
     fn call(&mut self, call: Library, args: Vec<Arg>) -> Step {

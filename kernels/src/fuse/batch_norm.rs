@@ -58,9 +58,8 @@ fn folds(graph: &Graph) -> BTreeMap<NodeId, Fold> {
             end = user;
         }
         // An addition alone is what would be left.
-        let scales = |(binary, ..): &(Binary, NodeId, bool)| {
-            matches!(binary, Binary::Mul | Binary::Div)
-        };
+        let scales =
+            |(binary, ..): &(Binary, NodeId, bool)| matches!(binary, Binary::Mul | Binary::Div);
         if steps.iter().any(scales) {
             folds.insert(end, Fold { conv, steps });
         }

@@ -88,7 +88,10 @@ fn bias(plan: &Plan, call: TaskId, added: TaskId) -> Option<Lies> {
         false => 1,
     };
     let (base, at) = library::position(plan, other, &shape, access::axes(shape.len()))?;
-    let long = at.steps.iter().filter(|&&(axis, step)| step > 0 && shape[axis] > 1);
+    let long = at
+        .steps
+        .iter()
+        .filter(|&&(axis, step)| step > 0 && shape[axis] > 1);
     let is_vector = long.clone().all(|&(axis, step)| axis == dim && step == 1);
     (is_vector && (long.count() == 1 || shape[dim] == 1)).then_some(Lies {
         base,
@@ -106,7 +109,10 @@ fn activation(plan: &Plan, of: TaskId) -> Option<(Vec<TaskId>, Activation)> {
         let is_function = node.op.is_elementwise() && node.shape == *shape && !plan.is_finish(task);
         let is_known = |&operand: &NodeId| {
             let is_number = matches!(plan.graph.node(plan.base(operand)).op, Op::Constant(_));
-            is_number || (plan.value(operand).is_some_and(|held| region.contains(&held)))
+            is_number
+                || (plan
+                    .value(operand)
+                    .is_some_and(|held| region.contains(&held)))
         };
         let sources = plan.sources(task);
         if !is_function || sources.is_disjoint(&region) || !node.operands.iter().all(is_known) {
@@ -123,7 +129,10 @@ fn activation(plan: &Plan, of: TaskId) -> Option<(Vec<TaskId>, Activation)> {
         if open == [task]
             && let Some(found) = recognised(plan, &region, of, task)
         {
-            return Some((region.into_iter().filter(|&held| held != of).collect(), found));
+            return Some((
+                region.into_iter().filter(|&held| held != of).collect(),
+                found,
+            ));
         }
     }
     None

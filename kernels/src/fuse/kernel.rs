@@ -65,7 +65,9 @@ impl Plan {
         let node = self.graph.node(self.tasks[call].node);
         let bytes = |node: &Node| (node.elements() * node.dtype.size_bytes()) as u64;
         let operands = node.operands.iter();
-        let read: u64 = operands.map(|&operand| bytes(self.graph.node(operand))).sum();
+        let read: u64 = operands
+            .map(|&operand| bytes(self.graph.node(operand)))
+            .sum();
         let bias = epilogue::of_cluster(self, tasks, call).bias;
         let bias = bias.map_or(0, |bias| (bias.span * Dtype::F32.size_bytes()) as u64);
         Cost {

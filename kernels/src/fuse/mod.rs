@@ -27,6 +27,7 @@ mod library;
 mod lower;
 mod memory;
 mod order;
+mod panels;
 mod plan;
 mod reduce;
 mod rewrite;

@@ -18,7 +18,10 @@ pub(super) struct Whole {
 
 /// Makes the same graph again; `add` adds what stands for a node, whose operands it is given as they are
 /// in the new graph.
-pub(super) fn rewritten(whole: &Whole, mut add: impl FnMut(&mut Graph, NodeId, Node) -> NodeId) -> Whole {
+pub(super) fn rewritten(
+    whole: &Whole,
+    mut add: impl FnMut(&mut Graph, NodeId, Node) -> NodeId,
+) -> Whole {
     let old = &whole.graph;
     let mut graph = old.emptied();
     let mut stands_for: Vec<NodeId> = Vec::new();

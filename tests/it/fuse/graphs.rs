@@ -103,7 +103,10 @@ pub(super) fn cross_entropy() -> Named {
     let mut builder = Builder::new();
     let x = builder.given("x", &[24, 10]);
     let (role, dtype) = (Role::Input, Dtype::I64);
-    let labels = builder.graph.input("labels_10", &[24], dtype, role).unwrap();
+    let labels = builder
+        .graph
+        .input("labels_10", &[24], dtype, role)
+        .unwrap();
     let out = builder.graph.cross_entropy(x, labels);
     builder.named("cross_entropy", out)
 }
@@ -131,9 +134,8 @@ pub(super) fn embedding() -> Named {
 /// A convolution, a batch norm with given statistics, and relu; no gradients.
 pub(super) fn conv_bn_relu() -> Named {
     let mut graph = Graph::new();
-    let mut given = |name: &str, shape: &[usize], role| {
-        graph.input(name, shape, Dtype::F32, role).unwrap()
-    };
+    let mut given =
+        |name: &str, shape: &[usize], role| graph.input(name, shape, Dtype::F32, role).unwrap();
     let x = given("x", &[2, 3, 8, 8], Role::Input);
     let w = given("w", &[4, 3, 3, 3], Role::Parameter);
     let [gamma, beta, mean, var] =
