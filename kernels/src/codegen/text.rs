@@ -68,7 +68,7 @@ fn word(value: &Value) -> &'static str {
         Value::Constant(_) => "constant",
         Value::Scalar(_) => "scalar",
         Value::Column => "column",
-        Value::Row(_) => "row",
+        Value::Row(_) => "index",
         Value::Unary(unary, _) => unary.name(),
         Value::Binary(binary, ..) => binary.name(),
         Value::Select(..) => "select",

@@ -1,7 +1,7 @@
-// Functions of generated CUDA kernels: four elements at a time, reductions of warps and blocks.
+// Functions of generated CUDA kernels: chunks of four columns, reductions of warps and blocks.
 //
-// A thread has cells in registers, four for each of its chunks. Where everything is aligned (WIDE), a
-// chunk is four neighbours; else its elements are `WIDTH` apart, so that a warp's are neighbours.
+// A lane has the four columns from 4 (lane + WIDTH k) on in its chunk k. They are moved at once where
+// everything is aligned (`is_wide`, the same for all threads), else one by one.
 #ifndef SWEEPER_FUNCTIONS_CUH
 #define SWEEPER_FUNCTIONS_CUH
 
@@ -12,57 +12,49 @@ DEVICE float f_sigmoid(float x) { return divide(1.0f, 1.0f + expf(-x)); }
 DEVICE float f_max(float a, float b) { return fmaxf(a, b); }
 DEVICE float f_min(float a, float b) { return fminf(a, b); }
 
-// Whether all loads and stores of four elements may be made: addresses and steps are multiples of that.
+// Whether four elements from here on may be moved at once.
 template <class T> DEVICE bool is_aligned(const T *x) { return (address_of(x) & 15) == 0; }
 
-// The column of element j of chunk k, for lane `lane` of WIDTH.
-template <bool WIDE, int WIDTH> DEVICE int column_of(int lane, int k, int j) {
-    return WIDE ? 4 * (lane + WIDTH * k) + j : lane + WIDTH * (4 * k + j);
-}
-
-// Elements of chunk k of `columns`, 0 beyond them.
-template <bool WIDE, int WIDTH> DEVICE void load_chunk(float (&to)[4], const float *from, int lane, int k, int columns) {
-    if (WIDE) {
-        const int c = 4 * (lane + WIDTH * k);
-        float4 x = {0.0f, 0.0f, 0.0f, 0.0f};
-        if (c < columns) x = *(const float4 *)(from + c);
-        to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
-    } else {
+// Elements `step` apart, of any type.
+template <int WIDTH, int CHUNKS, class T>
+DEVICE void load_steps(T (&to)[CHUNKS][4], const T *from, int64 step, int lane, int columns) {
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const int c = column_of<WIDE, WIDTH>(lane, k, j);
-            to[j] = c < columns ? from[c] : 0.0f;
-        }
+    for (int i = 0; i < 4 * CHUNKS; i++) {
+        const int c = 4 * (lane + WIDTH * (i / 4)) + i % 4;
+        to[i / 4][i % 4] = c < columns ? from[c * step] : (T)0;
     }
 }
-template <bool WIDE, int WIDTH> DEVICE void store_chunk(float *to, const float (&from)[4], int lane, int k, int columns) {
-    if (WIDE) {
-        const int c = 4 * (lane + WIDTH * k);
-        if (c < columns) *(float4 *)(to + c) = {from[0], from[1], from[2], from[3]};
-    } else {
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const int c = column_of<WIDE, WIDTH>(lane, k, j);
-            if (c < columns) to[c] = from[j];
-        }
-    }
-}
-
-// The same of elements `step` apart, of any type.
-template <bool WIDE, int WIDTH, class T>
-DEVICE void load_steps(T (&to)[4], const T *from, int64 step, int lane, int k, int columns) {
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const int c = column_of<WIDE, WIDTH>(lane, k, j);
-        to[j] = c < columns ? from[c * step] : (T)0;
-    }
-}
-template <bool WIDE, int WIDTH, class T>
+template <int WIDTH, class T>
 DEVICE void store_steps(T *to, int64 step, const T (&from)[4], int lane, int k, int columns) {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        const int c = column_of<WIDE, WIDTH>(lane, k, j);
+        const int c = 4 * (lane + WIDTH * k) + j;
         if (c < columns) to[c * step] = from[j];
+    }
+}
+
+// The columns of a lane, of `columns` in all; 0 beyond them.
+template <int WIDTH, int CHUNKS>
+DEVICE void load_chunks(float (&to)[CHUNKS][4], const float *from, int lane, int columns, bool is_wide) {
+    if (is_wide) {
+#pragma unroll
+        for (int k = 0; k < CHUNKS; k++) {
+            const int c = 4 * (lane + WIDTH * k);
+            float4 x = {0.0f, 0.0f, 0.0f, 0.0f};
+            if (c < columns) x = *(const float4 *)(from + c);
+            to[k][0] = x.x, to[k][1] = x.y, to[k][2] = x.z, to[k][3] = x.w;
+        }
+    } else {
+        load_steps<WIDTH>(to, from, 1, lane, columns);
+    }
+}
+template <int WIDTH>
+DEVICE void store_chunk(float *to, const float (&from)[4], int lane, int k, int columns, bool is_wide) {
+    if (is_wide) {
+        const int c = 4 * (lane + WIDTH * k);
+        if (c < columns) *(float4 *)(to + c) = {from[0], from[1], from[2], from[3]};
+    } else {
+        store_steps<WIDTH>(to, 1, from, lane, k, columns);
     }
 }
 
@@ -90,6 +82,30 @@ template <class How, int WIDTH> DEVICE float reduce_warps(const float *shared) {
 #pragma unroll
     for (int i = 1; i < WIDTH / 32; i++) x = How::of(x, shared[first + i]);
     return x;
+}
+
+// Of the groups of a block, for each lane and chunk: the first group gets the result, in an order that is
+// always the same. `shared` has four floats for each chunk of half of the threads.
+template <class How, int WIDTH, int GROUPS, int CHUNKS>
+DEVICE void reduce_groups(float (&x)[CHUNKS][4], float *shared, int lane, int group) {
+    float4 *cells = (float4 *)shared;
+#pragma unroll 1
+    for (int half = GROUPS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (group >= half && group < 2 * half) {
+#pragma unroll
+            for (int k = 0; k < CHUNKS; k++) cells[((group - half) * CHUNKS + k) * WIDTH + lane] = {x[k][0], x[k][1], x[k][2], x[k][3]};
+        }
+        __syncthreads();
+        if (group < half) {
+#pragma unroll
+            for (int k = 0; k < CHUNKS; k++) {
+                const float4 y = cells[(group * CHUNKS + k) * WIDTH + lane];
+                x[k][0] = How::of(x[k][0], y.x), x[k][1] = How::of(x[k][1], y.y);
+                x[k][2] = How::of(x[k][2], y.z), x[k][3] = How::of(x[k][3], y.w);
+            }
+        }
+    }
 }
 
 #endif

@@ -1,33 +1,244 @@
-//! CUDA kernels.
-use super::launch::{Parameter, Split};
+//! CUDA kernels: groups of lanes that share a row, four columns a lane at a time.
+//!
+//! A block has `groups` groups of `width` lanes. A lane holds `chunks` times four columns of a row in
+//! registers, all of the row if its columns are bounded: then everything is loaded once. Otherwise
+//! passes over the row are loops, and load again. Blocks have consecutive rows, and groups take turns.
+
+mod cells;
+mod kernel;
+
 use crate::common::{CUDA_H, FUNCTIONS_CUH};
-use crate::nest::{Bounds, Extents, Nest};
+use crate::nest::{Bounds, Extents, Nest, Parts, Step};
 use crate::program::{Geometry, SourceFile};
+use crate::tensor::Dtype;
+
+use super::launch::Split;
+use super::stages::{Keep, Stages};
+
+pub(super) use kernel::text;
+
+/// What generated kernels include.
 pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
+
+/// Threads of a block, where rows do not need more.
+const THREADS: u32 = 256;
+
+/// Registers of a thread that may hold cells, in blocks of up to 256, 512 and 1024 threads.
+const CELL_REGISTERS: [(u32, u32); 3] = [(256, 80), (512, 56), (1024, 24)];
+
+/// Blocks that leave a part each, at most: four for each processor of a large GPU. How many processors a
+/// GPU has does not matter to it: sums must not depend on that.
+const MOST_PARTS: u64 = 528;
+
+/// Rows of a group that leave one part, at least.
+const PART_ROWS: u64 = 4;
+
+/// How a CUDA kernel shares out its work.
 #[derive(Clone, Debug)]
-pub(super) struct Schedule {}
+pub(super) struct Schedule {
+    /// Lanes of a group: a power of two, up to 1024.
+    pub width: u32,
+    /// Groups of a block: a power of two.
+    pub groups: u32,
+    /// Times that a lane holds four columns.
+    pub chunks: u32,
+    /// Whether a row may have more columns than a group holds at once.
+    pub is_looped: bool,
+    pub keep: Keep,
+    /// Floats of shared memory.
+    pub shared: u32,
+    parts: Parts,
+    reduces_columns: bool,
+    over_rows: bool,
+    over_all: bool,
+}
+
 impl Schedule {
-    pub(super) fn new(_nest: &Nest, _bounds: Bounds) -> Result<Schedule, String> {
-        Err("not yet".to_owned())
+    /// Decides for a valid nest.
+    ///
+    /// # Errors
+    /// A sentence where reductions over rows have no place.
+    pub(super) fn new(nest: &Nest, bounds: Bounds) -> Result<Schedule, String> {
+        let stages = Stages::new(nest, Keep::FunctionsAndLoads)?;
+        let over_rows = stages.over_rows(nest).len() as u32;
+        let over_all = !stages.over_all(nest).is_empty();
+        let reduces_columns = stages.reduces_columns();
+        let whole = reduces_columns || (over_rows > 0 && over_all);
+        let quads = bounds.columns.map(|most| most.div_ceil(4).max(1));
+        let (width, chunks, is_looped) = if whole {
+            let held =
+                quads.and_then(|quads| in_registers(quads, cells(nest, &stages) + over_rows));
+            match held {
+                Some((width, chunks)) => (width, chunks, false),
+                None => (512, 2, true),
+            }
+        } else if over_rows > 0 {
+            let most = if nest.parts == Parts::One { 8 } else { 32 };
+            (narrowed(quads, most), 1, false)
+        } else if over_all && nest.parts == Parts::One {
+            (narrowed(quads, 1024), 1, true)
+        } else if is_flat(nest) || quads.is_none_or(|quads| quads > 256) {
+            (THREADS, if over_all { 4 } else { 2 }, over_all)
+        } else {
+            (narrowed(quads, THREADS), 1, over_all)
+        };
+        if is_looped && whole && over_rows > 0 && nest.parts == Parts::One {
+            return Err("sums over rows of so many columns need parts".to_owned());
+        }
+        let is_one = nest.parts == Parts::One && (over_rows > 0 || over_all);
+        let threads = if is_one { 512 } else { THREADS };
+        let groups = if is_looped && whole {
+            1
+        } else {
+            (threads / width).max(1)
+        };
+        let mut schedule = Schedule {
+            width,
+            groups,
+            chunks,
+            is_looped,
+            keep: if is_looped {
+                Keep::Nothing
+            } else {
+                Keep::FunctionsAndLoads
+            },
+            shared: 0,
+            parts: nest.parts,
+            reduces_columns,
+            over_rows: over_rows > 0,
+            over_all,
+        };
+        schedule.shared = schedule.shared_floats(&stages, nest);
+        Ok(schedule)
     }
+
+    /// Whether rows are reduced for each column.
     pub(super) fn has_over_rows(&self) -> bool {
-        false
+        self.over_rows
     }
-    pub(super) fn split(&self, _extents: &Extents) -> Split {
+
+    /// Threads of a block.
+    pub(super) fn threads(&self) -> u32 {
+        self.width * self.groups
+    }
+
+    /// Columns that a group holds at once.
+    fn span(&self) -> u64 {
+        u64::from(4 * self.width * self.chunks)
+    }
+
+    /// Reductions of one pass that warps share, at most.
+    pub(super) fn slots(&self, stages: &Stages) -> u32 {
+        let counts = stages.passes.iter().map(|pass| pass.reductions.len());
+        counts.max().unwrap_or(0) as u32
+    }
+
+    fn shared_floats(&self, stages: &Stages, nest: &Nest) -> u32 {
+        let warps = self.threads().div_ceil(32);
+        let rows = if self.width > 32 {
+            2 * warps * self.slots(stages)
+        } else {
+            0
+        };
+        let all = stages.over_all(nest).len() as u32 * warps;
+        let groups = if self.over_rows && !self.is_looped && self.groups > 1 {
+            self.groups / 2 * self.span() as u32
+        } else {
+            0
+        };
+        rows.max(all).max(groups)
+    }
+
+    /// What a block has.
+    pub(super) fn split(&self, extents: &Extents) -> Split {
+        let (rows, columns) = (extents.row_count().max(1), extents.columns.max(1));
+        let (span, groups) = (self.span(), u64::from(self.groups));
+        let whole = self.reduces_columns || (self.over_rows && self.over_all);
+        let has_last = self.over_rows || self.over_all;
+        let (block_rows, block_columns) = if has_last && self.parts == Parts::One {
+            (
+                rows,
+                if whole || self.over_all {
+                    columns
+                } else {
+                    span
+                },
+            )
+        } else if !has_last {
+            (groups, if whole { columns } else { span })
+        } else if whole {
+            (rows.div_ceil(MOST_PARTS).max(PART_ROWS * groups), columns)
+        } else if self.over_rows {
+            let blocks = (2 * MOST_PARTS).div_ceil(columns.div_ceil(span));
+            (rows.div_ceil(blocks).max(PART_ROWS * groups), span)
+        } else {
+            let block_rows = rows.div_ceil(2 * MOST_PARTS).max(groups);
+            let row_blocks = rows.div_ceil(block_rows);
+            let pieces = (2 * MOST_PARTS / row_blocks).max(1);
+            (block_rows, columns.div_ceil(pieces).next_multiple_of(span))
+        };
         Split {
-            block_rows: 1,
-            block_columns: 1,
+            block_rows: block_rows.next_multiple_of(groups),
+            block_columns,
         }
     }
-    pub(super) fn geometry(&self, _blocks: u64) -> Geometry {
-        Geometry::blocks(1)
+
+    /// The geometry of a launch of so many blocks.
+    pub(super) fn geometry(&self, blocks: u64) -> Geometry {
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        Geometry {
+            shared_bytes: 4 * self.shared,
+            ..Geometry::linear(blocks, self.threads())
+        }
     }
 }
-pub(super) fn text(
-    _nest: &Nest,
-    _schedule: &Schedule,
-    _parameters: &[Parameter],
-    _entry: &str,
-) -> Result<String, String> {
-    Err("not yet".to_owned())
+
+/// Registers that a lane needs for each column: for what is loaded or kept.
+fn cells(nest: &Nest, stages: &Stages) -> u32 {
+    let registers = |dtype: Dtype| if dtype == Dtype::I64 { 2 } else { 1 };
+    let mut held: Vec<_> = stages
+        .passes
+        .iter()
+        .flat_map(|pass| pass.kept.clone())
+        .collect();
+    let values = stages.passes.iter().flat_map(|pass| &pass.values);
+    let is_load = |at: usize| matches!(nest.values[at], crate::nest::Value::Load { .. });
+    held.extend(values.copied().filter(|id| is_load(id.0)));
+    held.sort();
+    held.dedup();
+    held.iter().map(|id| registers(stages.dtypes[id.0])).sum()
+}
+
+/// The least width of a group whose lanes hold rows of so many quads of columns, with `cells` registers a
+/// column; and how many quads a lane has.
+fn in_registers(quads: u64, cells: u32) -> Option<(u32, u32)> {
+    let least = quads.next_power_of_two().min(32) as u32;
+    let widths = std::iter::successors(Some(least), |width| (*width < 1024).then_some(2 * width));
+    let mut fitting = widths.filter_map(|width| {
+        let chunks = u32::try_from(quads.div_ceil(u64::from(width))).ok()?;
+        let registers = CELL_REGISTERS
+            .iter()
+            .find(|(threads, _)| width <= *threads)?
+            .1;
+        let needed = chunks.checked_mul(4)?.checked_mul(cells.max(1))?;
+        // The last resort: one quad a lane.
+        (needed <= registers || (chunks == 1 && width <= 256)).then_some((width, chunks))
+    });
+    fitting.next()
+}
+
+/// A width up to `most` that is not wasted on narrow rows.
+fn narrowed(quads: Option<u64>, most: u32) -> u32 {
+    let quads = quads.unwrap_or(u64::MAX / 2).min(u64::from(most));
+    quads.next_power_of_two() as u32
+}
+
+/// Whether every operand has a step in every dimension or in none: where such tensors are dense, rows do
+/// not matter.
+fn is_flat(nest: &Nest) -> bool {
+    nest.operands.iter().all(|operand| {
+        let zeros = operand.rows.iter().filter(|step| **step == Step::Zero);
+        let zeros = zeros.count() + usize::from(operand.columns == Step::Zero);
+        zeros == 0 && operand.columns == Step::One || zeros == operand.rows.len() + 1
+    })
 }

@@ -1,0 +1,517 @@
+//! The text of a CUDA kernel.
+
+use crate::graph::op::Reduction;
+use crate::nest::{Nest, Parts, Step, Value, ValueId};
+use crate::tensor::Dtype;
+
+use super::super::launch::Parameter;
+use super::super::scalar::{self, Dialect};
+use super::super::stages::{Pass, Stages};
+use super::super::text::{self, Text};
+use super::Schedule;
+use super::cells::Cells;
+
+/// The text of the kernel `entry`.
+///
+/// # Errors
+/// As [`Stages::new`].
+pub(in super::super) fn text(
+    nest: &Nest,
+    schedule: &Schedule,
+    parameters: &[Parameter],
+    entry: &str,
+) -> Result<String, String> {
+    let stages = Stages::new(nest, schedule.keep)?;
+    let writer = Writer {
+        nest,
+        schedule,
+        parameters,
+        stages: &stages,
+    };
+    let mut out = Text::default();
+    out.line(format!("// {}.", text::words(nest).join(", ")));
+    out.line("#include \"functions.cuh\"");
+    out.line("");
+    out.line(format!(
+        "constexpr int WIDTH = {}, GROUPS = {}, CHUNKS = {};",
+        schedule.width, schedule.groups, schedule.chunks
+    ));
+    out.line("constexpr int THREADS = WIDTH * GROUPS;");
+    if writer.shares_rows() || !stages.over_all(nest).is_empty() {
+        out.line("constexpr int WARPS = (THREADS + 31) / 32;");
+    }
+    if schedule.is_looped {
+        out.line("constexpr int SPAN = 4 * WIDTH * CHUNKS;");
+    }
+    out.line("");
+    writer.kernel(&mut out, entry);
+    Ok(out.finish())
+}
+
+pub(super) struct Writer<'a> {
+    pub(super) nest: &'a Nest,
+    pub(super) schedule: &'a Schedule,
+    pub(super) parameters: &'a [Parameter],
+    pub(super) stages: &'a Stages,
+}
+
+/// The struct of functions.cuh that reduces so.
+fn how(reduction: Reduction) -> &'static str {
+    match reduction {
+        Reduction::Sum => "Sum",
+        Reduction::Max => "Max",
+    }
+}
+
+impl Writer<'_> {
+    pub(super) fn dtype(&self, id: ValueId) -> &'static str {
+        text::element(self.stages.dtypes[id.0], "int64")
+    }
+
+    pub(super) fn has_groups(&self) -> bool {
+        self.schedule.groups > 1
+    }
+
+    fn reduction(&self, id: ValueId) -> (Reduction, ValueId) {
+        match self.nest.values[id.0] {
+            Value::Reduce { reduction, of, .. } => (reduction, of),
+            _ => (Reduction::Sum, id),
+        }
+    }
+
+    fn is_part(&self, store: usize) -> bool {
+        self.nest.parts == Parts::Many && self.nest.is_last(self.nest.stores[store].value)
+    }
+
+    fn is_of_columns(&self, store: usize) -> bool {
+        let store = &self.nest.stores[store];
+        self.stages.varies[store.value.0].columns
+            || self.nest.operands[store.operand.0].columns != Step::Zero
+    }
+
+    pub(super) fn scalar_name(&self, id: ValueId) -> String {
+        match &self.nest.values[id.0] {
+            Value::Constant(number) => text::literal(*number, Dialect::Cuda.bits()),
+            _ => text::name(self.nest, id),
+        }
+    }
+
+    /// Parameters as a list of declarations.
+    fn declarations(&self) -> String {
+        let declare = |parameter: &Parameter| {
+            let name = parameter.name(self.nest);
+            match *parameter {
+                Parameter::Pointer(operand) => {
+                    let operand = &self.nest.operands[operand];
+                    let constant = if operand.is_written { "" } else { "const " };
+                    let dtype = text::element(operand.dtype, "int64");
+                    format!("{constant}{dtype} *__restrict__ {name}")
+                }
+                Parameter::Scalar(_) => format!("float {name}"),
+                _ => format!("int64 {name}"),
+            }
+        };
+        let all: Vec<String> = self.parameters.iter().map(declare).collect();
+        all.join(", ")
+    }
+
+    /// Operands that are moved four elements at a time where they are aligned.
+    fn is_wide(&self, operand: usize) -> bool {
+        let moved = &self.nest.operands[operand];
+        let is_loaded = (0..self.nest.values.len()).any(|at| {
+            let id = ValueId(at);
+            let of =
+                matches!(self.nest.values[at], Value::Load { operand: of, .. } if of.0 == operand);
+            of && self.is_early_load(id)
+        });
+        let stores = self.nest.stores.iter().enumerate();
+        let is_stored = stores
+            .filter(|(at, _)| !self.is_part(*at))
+            .any(|(_, store)| store.operand.0 == operand);
+        moved.columns == Step::One && moved.dtype == Dtype::F32 && (is_loaded || is_stored)
+    }
+
+    fn kernel(&self, out: &mut Text, entry: &str) {
+        out.open(format!("KERNEL({entry}, THREADS)({})", self.declarations()));
+        let mut conditions = vec!["columns % 4 == 0".to_owned()];
+        for parameter in self.parameters {
+            let name = parameter.name(self.nest);
+            match *parameter {
+                Parameter::Pointer(operand) if self.is_wide(operand) => {
+                    conditions.push(format!("is_aligned({name})"));
+                    if self.nest.operands[operand].rows.contains(&Step::One) {
+                        conditions.push("false".to_owned());
+                    }
+                }
+                Parameter::RowStep(operand, _) | Parameter::IndexStep(operand)
+                    if self.is_wide(operand) =>
+                {
+                    conditions.push(format!("{name} % 4 == 0"));
+                }
+                _ => {}
+            }
+        }
+        if conditions.len() > 1 {
+            out.line(format!("const bool is_wide = {};", conditions.join(" && ")));
+        }
+        let group = if self.has_groups() {
+            ", group = threadIdx.x / WIDTH"
+        } else {
+            ""
+        };
+        out.line(format!("const int lane = threadIdx.x % WIDTH{group};"));
+        out.lines([
+            "const unsigned piece = blockIdx.x % (unsigned)pieces, share = blockIdx.x / (unsigned)pieces;",
+            "const int64 first = piece * block_columns, begin = share * block_rows;",
+            "const int here = (int)min(columns - first, block_columns);",
+            "const int64 end = min(begin + block_rows, rows);",
+        ]);
+        if self.schedule.shared > 0 {
+            out.line("SHARED(shared);");
+        }
+        if self.shares_rows() {
+            out.line(format!(
+                "constexpr int SLOTS = {} * WARPS;",
+                self.schedule.slots(self.stages)
+            ));
+            out.line("int turn = 0;");
+        }
+        self.values(out, &self.stages.uniform);
+        self.sums(out);
+        if !self.stages.reduces_columns()
+            && !self.schedule.is_looped
+            && self.schedule.has_over_rows()
+        {
+            out.line("#pragma unroll 4");
+        }
+        if self.has_groups() {
+            out.open("for (int64 base = begin; base < end; base += GROUPS)");
+            out.line("const bool is_own = base + group < end;");
+            out.line("const int64 r = is_own ? base + group : end - 1;");
+        } else {
+            out.open("for (int64 r = begin; r < end; r++)");
+        }
+        self.row(out);
+        out.close();
+        self.finish(out);
+        out.close();
+    }
+
+    /// Whether warps share rows.
+    fn shares_rows(&self) -> bool {
+        self.schedule.width > 32 && self.stages.reduces_columns()
+    }
+
+    /// What reductions over rows and over all begin with.
+    fn sums(&self, out: &mut Text) {
+        for id in self.stages.over_rows(self.nest) {
+            let (name, identity) = (
+                text::name(self.nest, id),
+                Dialect::Cuda.identity(self.reduction(id).0),
+            );
+            if self.schedule.is_looped {
+                let part = self.part_of(id);
+                out.line(format!(
+                    "float *part_{} = {part} + share * columns + first;",
+                    id.0
+                ));
+                continue;
+            }
+            out.line(format!("float {name}[CHUNKS][4];"));
+            out.line("#pragma unroll");
+            out.line(format!(
+                "for (int i = 0; i < 4 * CHUNKS; i++) {name}[i / 4][i % 4] = {identity};"
+            ));
+        }
+        for id in self.stages.over_all(self.nest) {
+            let identity = Dialect::Cuda.identity(self.reduction(id).0);
+            out.line(format!("float {} = {identity};", text::name(self.nest, id)));
+        }
+    }
+
+    fn part_of(&self, id: ValueId) -> String {
+        let store = self.nest.stores.iter().find(|store| store.value == id);
+        store.map_or(String::new(), |store| {
+            text::operand(self.nest, store.operand.0)
+        })
+    }
+
+    fn row_offset(&self, operand: usize) -> String {
+        let name = text::operand(self.nest, operand);
+        let steps = self.nest.operands[operand].rows.iter().enumerate();
+        let terms = steps.filter_map(|(dim, step)| match step {
+            Step::Zero => None,
+            Step::One => Some(format!(" + row_{dim}")),
+            Step::Given => Some(format!(" + row_{dim} * {name}_row_{dim}")),
+        });
+        name.clone() + &terms.collect::<String>()
+    }
+
+    /// Defines values that are one number for the thread.
+    fn values(&self, out: &mut Text, ids: &[ValueId]) {
+        for &id in ids {
+            let expression = match &self.nest.values[id.0] {
+                Value::Constant(_) | Value::Reduce { .. } => continue,
+                // Already a variable of that name.
+                Value::Row(dim) => format!("row_{dim}"),
+                Value::Scalar(at) => Parameter::Scalar(*at).name(self.nest),
+                Value::Load { operand, index } => {
+                    let index = index.map_or(String::new(), |index| {
+                        let name = text::operand(self.nest, operand.0);
+                        format!(" + {} * {name}_index", self.scalar_name(index))
+                    });
+                    format!("*({}{index})", self.row_offset(operand.0))
+                }
+                _ => scalar::expression(self.nest, Dialect::Cuda, id, |id| self.scalar_name(id)),
+            };
+            out.line(format!(
+                "const {} {} = {expression};",
+                self.dtype(id),
+                text::name(self.nest, id)
+            ));
+        }
+    }
+
+    fn row(&self, out: &mut Text) {
+        let dims = self.nest.row_dims;
+        if dims == 1 {
+            out.line("const int64 row_0 = r;");
+        } else {
+            // 32 bits: division takes a quarter of the time.
+            out.line("unsigned rest = (unsigned)r;");
+            for dim in (1..dims).rev() {
+                out.line(format!(
+                    "const int64 row_{dim} = rest % (unsigned)rows_{dim}; rest /= (unsigned)rows_{dim};"
+                ));
+            }
+            out.line("const int64 row_0 = rest;");
+        }
+        for &store in self.stages.passes.iter().flat_map(|pass| &pass.stores) {
+            self.store_pointer(out, store);
+        }
+        let mut placed: Vec<ValueId> = Vec::new();
+        for at in 0..self.stages.between.len() {
+            self.between(out, at);
+            let Some(pass) = self.stages.passes.get(at) else {
+                continue;
+            };
+            for &id in &pass.values {
+                if matches!(self.nest.values[id.0], Value::Load { .. }) && !placed.contains(&id) {
+                    placed.push(id);
+                    self.load_pointer(out, id, true);
+                }
+            }
+            self.pass(out, pass);
+        }
+    }
+
+    fn first_of(&self, operand: usize) -> String {
+        match self.nest.operands[operand].columns {
+            Step::Zero => String::new(),
+            Step::One => " + first".to_owned(),
+            Step::Given => format!(" + first * {}_column", text::operand(self.nest, operand)),
+        }
+    }
+
+    fn store_pointer(&self, out: &mut Text, at: usize) {
+        let store = &self.nest.stores[at];
+        let (dtype, operand) = (self.dtype(store.value), store.operand.0);
+        let (to, first) = (self.row_offset(operand), self.first_of(operand));
+        out.line(format!("{dtype} *to_{at} = {to}{first};"));
+    }
+
+    fn load_pointer(&self, out: &mut Text, id: ValueId, of_row: bool) {
+        let Value::Load { operand, index } = self.nest.values[id.0] else {
+            return;
+        };
+        let index = index.filter(|index| !self.stages.varies[index.0].columns);
+        let index = index.map_or(String::new(), |index| {
+            let name = text::operand(self.nest, operand.0);
+            format!(" + {} * {name}_index", self.scalar_name(index))
+        });
+        let from = match of_row {
+            true => self.row_offset(operand.0),
+            false => text::operand(self.nest, operand.0),
+        };
+        let first = self.first_of(operand.0);
+        let dtype = self.dtype(id);
+        out.line(format!(
+            "const {dtype} *at_{} = {from}{first}{index};",
+            id.0
+        ));
+    }
+
+    fn between(&self, out: &mut Text, at: usize) {
+        let between = &self.stages.between[at];
+        self.values(out, &between.values);
+        let own = if self.has_groups() { " && is_own" } else { "" };
+        for &id in &between.last {
+            let (reduction, of) = self.reduction(id);
+            let name = text::name(self.nest, id);
+            let sum = Dialect::Cuda.reduced(reduction, &name, &self.scalar_name(of));
+            out.line(format!("if (lane == 0{own}) {name} = {sum};"));
+        }
+        for &at in &between.stores {
+            let store = &self.nest.stores[at];
+            let to = self.row_offset(store.operand.0);
+            let mut steps = self.nest.operands[store.operand.0].rows.iter();
+            let once = match steps.all(|step| *step == Step::Zero) {
+                true => " && r == 0",
+                false => "",
+            };
+            out.line(format!(
+                "if (lane == 0{own} && first == 0{once}) *({to}) = {};",
+                self.scalar_name(store.value)
+            ));
+        }
+    }
+
+    fn pass(&self, out: &mut Text, pass: &Pass) {
+        for &id in &pass.reductions {
+            let name = text::name(self.nest, id);
+            let identity = Dialect::Cuda.identity(self.reduction(id).0);
+            out.line(format!("float {name} = {identity};"));
+        }
+        let reductions = pass.reductions.iter().chain(&pass.last);
+        let cells = Cells {
+            values: &pass.values,
+            kept: &pass.kept,
+            fetched: &pass.fetched,
+            reductions: reductions.copied().collect(),
+            stores: &pass.stores,
+        };
+        self.in_loop(out, &cells);
+        self.reduce(out, &pass.reductions);
+    }
+
+    fn in_loop(&self, out: &mut Text, cells: &Cells<'_>) {
+        if self.schedule.is_looped {
+            out.open("for (int offset = 0; offset < here; offset += SPAN)");
+            self.cells(out, cells, " + offset");
+            out.close();
+        } else {
+            self.cells(out, cells, "");
+        }
+    }
+
+    /// Reduces what the lanes of a row have.
+    fn reduce(&self, out: &mut Text, ids: &[ValueId]) {
+        for &id in ids {
+            let (name, how) = (text::name(self.nest, id), how(self.reduction(id).0));
+            out.line(format!("{name} = reduce_lanes<{how}, WIDTH>({name});"));
+        }
+        if !self.shares_rows() || ids.is_empty() {
+            return;
+        }
+        out.open("");
+        out.line("float *cells = shared + turn;");
+        out.line("turn ^= SLOTS;");
+        self.exchange(out, ids, "WIDTH");
+        out.close();
+    }
+
+    /// Reduces what warps have, through `cells` in shared memory.
+    fn exchange(&self, out: &mut Text, ids: &[ValueId], width: &str) {
+        for (at, &id) in ids.iter().enumerate() {
+            let name = text::name(self.nest, id);
+            out.line(format!(
+                "if (threadIdx.x % 32 == 0) cells[{at} * WARPS + threadIdx.x / 32] = {name};"
+            ));
+        }
+        out.line("__syncthreads();");
+        for (at, &id) in ids.iter().enumerate() {
+            let (name, how) = (text::name(self.nest, id), how(self.reduction(id).0));
+            out.line(format!(
+                "{name} = reduce_warps<{how}, {width}>(cells + {at} * WARPS);"
+            ));
+        }
+    }
+
+    fn finish(&self, out: &mut Text) {
+        let (over_rows, over_all) = (
+            self.stages.over_rows(self.nest),
+            self.stages.over_all(self.nest),
+        );
+        if self.has_groups() {
+            for &id in &over_rows {
+                let (name, how) = (text::name(self.nest, id), how(self.reduction(id).0));
+                out.line(format!(
+                    "reduce_groups<{how}, WIDTH, GROUPS, CHUNKS>({name}, shared, lane, group);"
+                ));
+            }
+        }
+        if !over_all.is_empty() {
+            for &id in &over_all {
+                let (name, how) = (text::name(self.nest, id), how(self.reduction(id).0));
+                out.line(format!("{name} = reduce_lanes<{how}, 32>({name});"));
+            }
+            out.line("__syncthreads();");
+            out.line("float *cells = shared;");
+            self.exchange(out, &over_all, "THREADS");
+        }
+        match self.nest.parts {
+            Parts::Many => self.write_parts(out, &over_rows, &over_all),
+            Parts::One => self.write_last(out),
+        }
+    }
+
+    fn write_parts(&self, out: &mut Text, over_rows: &[ValueId], over_all: &[ValueId]) {
+        for &id in over_all {
+            let (part, name) = (self.part_of(id), text::name(self.nest, id));
+            out.line(format!(
+                "if (threadIdx.x == 0) {part}[blockIdx.x] = {name};"
+            ));
+        }
+        if over_rows.is_empty() || self.schedule.is_looped {
+            return;
+        }
+        if self.has_groups() {
+            out.line("if (group > 0) return;");
+        }
+        out.line("#pragma unroll");
+        out.open("for (int k = 0; k < CHUNKS; k++)");
+        for &id in over_rows {
+            let (part, name) = (self.part_of(id), text::name(self.nest, id));
+            out.line(format!(
+                "store_steps<WIDTH>({part} + share * columns + first, 1, {name}[k], lane, k, here);"
+            ));
+        }
+        out.close();
+    }
+
+    /// What is computed from reductions over all rows.
+    fn write_last(&self, out: &mut Text) {
+        let finish = &self.stages.finish;
+        self.values(out, &finish.uniform);
+        for &at in &finish.stores {
+            if !self.is_of_columns(at) {
+                let store = &self.nest.stores[at];
+                let to = text::operand(self.nest, store.operand.0);
+                out.line(format!(
+                    "if (threadIdx.x == 0) *{to} = {};",
+                    self.scalar_name(store.value)
+                ));
+            }
+        }
+        let stores = finish.stores.iter().copied();
+        let stores: Vec<usize> = stores.filter(|&at| self.is_of_columns(at)).collect();
+        if stores.is_empty() {
+            return;
+        }
+        if self.has_groups() {
+            out.line("if (group > 0) return;");
+        }
+        for &store in &stores {
+            self.store_pointer(out, store);
+        }
+        for &id in &finish.columns {
+            self.load_pointer(out, id, false);
+        }
+        let cells = Cells {
+            values: &finish.columns,
+            stores: &stores,
+            ..Cells::default()
+        };
+        self.in_loop(out, &cells);
+    }
+}
