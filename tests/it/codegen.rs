@@ -1,6 +1,16 @@
 //! Generated kernels compute what their nests mean: C on the CPU device, CUDA on the shim.
 
-use sweeper_kernels::nest::{Nest, Parts};
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sweeper_kernels::Target;
+use sweeper_kernels::codegen::Generated;
+use sweeper_kernels::graph::op::{Binary, Unary};
+use sweeper_kernels::nest::{Bounds, Nest, Over, Parts};
+
+use crate::shim::{self, Mode};
+use crate::support::golden;
 
 /// What a nest means.
 mod interpret;
@@ -10,6 +20,10 @@ mod cpu;
 mod harness;
 /// Nests to run.
 mod nests;
+/// Nests that nobody thought of.
+mod random;
+/// Functions of one element.
+mod functions;
 
 use harness::{Case, Place};
 
@@ -56,4 +70,143 @@ fn c_computes_what_nests_mean() {
     for nest in all_nests() {
         check_sizes(&nest, CPU);
     }
+}
+
+#[test]
+fn cuda_computes_what_nests_mean() {
+    if shim::is_here() {
+        for nest in all_nests() {
+            check_sizes(&nest, Place::Shim(Mode::Fast));
+        }
+    }
+}
+
+#[test]
+fn cuda_touches_nothing_that_is_not_its_own() {
+    if !shim::is_here() {
+        return;
+    }
+    for nest in all_nests() {
+        for columns in [1, 17, 1025] {
+            let rows: Vec<u64> = [3, 5][..nest.row_dims].to_vec();
+            let case = Case::new(nest.clone(), &rows, columns);
+            case.check(Place::Shim(Mode::Sanitized));
+            case.unbounded().check(Place::Shim(Mode::Sanitized));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn random_nests_mean_the_same_on_both_targets(
+        choices in proptest::collection::vec(any::<u8>(), 40),
+        rows in 1..40u64,
+        columns in prop_oneof![Just(1u64), 2..20u64, Just(129), Just(1025)],
+        is_bounded in any::<bool>(),
+    ) {
+        let nest = random::nest(&choices);
+        let case = Case::new(nest, &[2, rows], columns);
+        let case = if is_bounded { case } else { case.unbounded() };
+        case.check(CPU);
+        if shim::is_here() {
+            case.check(Place::Shim(Mode::Fast));
+        }
+    }
+}
+
+/// Functions over their whole range: each row another magnitude, up to where e^x overflows.
+#[test]
+fn functions_are_as_exact_as_they_say() {
+    for unary in Unary::ALL {
+        let case = functions::case(unary);
+        functions::check(unary, &case, CPU);
+        if shim::is_here() {
+            functions::check(unary, &case, Place::Shim(Mode::Fast));
+        }
+    }
+}
+
+#[test]
+fn sums_do_not_depend_on_threads() {
+    for nest in [nests::layernorm_backward(), nests::squared_error()] {
+        let case = Case::new(nest, &[300], 1025);
+        assert_eq!(case.outputs(Place::Cpu(1)), case.outputs(Place::Cpu(2)));
+    }
+}
+
+#[test]
+fn texts_depend_on_structure_alone() {
+    for target in [Target::Cpu, Place::Shim(Mode::Fast).target()] {
+        let renamed = Nest {
+            name: "another".to_owned(),
+            ..nests::softmax()
+        };
+        let one = Case::new(nests::softmax(), &[8], 512);
+        let mut other = Case::new(renamed, &[9], 512);
+        other.scalars = vec![3.0; 4];
+        assert_eq!(one.source(&target), other.source(&target));
+    }
+}
+
+#[test]
+fn kernels_compile_for_old_and_new_gpus() {
+    let Some(nvrtc) = crate::support::nvrtc() else {
+        return;
+    };
+    for arch in ["sm_80", "sm_90a"] {
+        for nest in all_nests() {
+            for columns in [3, 512, 4096] {
+                let rows = vec![4; nest.row_dims];
+                for case in [
+                    Case::new(nest.clone(), &rows, columns),
+                    Case::new(nest.clone(), &rows, columns).unbounded(),
+                ] {
+                    let source = case.source(&Target::Cuda {
+                        arch: arch.to_owned(),
+                    });
+                    let compiled = nvrtc.compile(&source, arch, Duration::from_secs(120));
+                    let compiled = compiled
+                        .unwrap_or_else(|error| panic!("{error}\n{}", source.files[0].text));
+                    assert!(!compiled.log.contains("warning"), "{}", compiled.log);
+                    assert!(
+                        compiled.log.contains(" 0 bytes spill stores"),
+                        "{}",
+                        compiled.log
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn people_can_read_what_is_generated() {
+    for (name, nest) in [
+        ("softmax", nests::softmax()),
+        ("layernorm_backward", nests::layernorm_backward()),
+        ("gelu", nests::gelu_of_bias()),
+    ] {
+        let case = Case::new(nest, &[8], 512);
+        for (target, extension) in [(Target::Cpu, "c"), (Place::Shim(Mode::Fast).target(), "cu")] {
+            let file = format!("tests/golden/codegen/{name}.{extension}");
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+            golden(&path, &case.source(&target).files[0].text).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_has_no_kernel_is_refused_with_a_reason() {
+    let mut b = nests::Build::new("normalised by all", 1);
+    let x = b.load(&nests::CELLS);
+    let total = b.sum(Over::All, x);
+    let out = b.binary(Binary::Div, x, total);
+    b.store(&nests::CELLS, out);
+    let refused = Generated::new(&b.one(), Bounds::default(), &Target::Cpu).unwrap_err();
+    assert_eq!(
+        refused,
+        "value 2 varies over rows, and is used when all rows are done"
+    );
 }

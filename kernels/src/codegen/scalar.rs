@@ -17,7 +17,7 @@ impl Dialect {
     fn unary(self, unary: Unary, x: &str) -> String {
         let function = match (self, unary) {
             (_, Unary::Neg) => return format!("-{x}"),
-            (Dialect::C, _) => return format!("s_{}({x})", unary.name()),
+            (Dialect::C, _) => return format!("s_{}({x})", c_name(unary)),
             (Dialect::Cuda, Unary::Abs) => "fabsf",
             (Dialect::Cuda, Unary::Exp) => "expf",
             (Dialect::Cuda, Unary::Ln) => "logf",
@@ -71,6 +71,14 @@ impl Dialect {
             (Reduction::Max, Dialect::C) => "-__builtin_inff()".to_owned(),
             (Reduction::Max, Dialect::Cuda) => "Max::none()".to_owned(),
         }
+    }
+}
+
+/// The name of a function in `functions.h`, but for its prefix.
+pub(super) fn c_name(unary: Unary) -> &'static str {
+    match unary {
+        Unary::Exp => "e_to",
+        other => other.name(),
     }
 }
 

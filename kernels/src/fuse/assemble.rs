@@ -6,7 +6,8 @@ use super::body::Source;
 use super::lower::{Loops, Memory};
 use super::memory::{Lifetime, place};
 use super::order::{order, side};
-use super::plan::{Origin, Plan, Side};
+use super::epilogue::{self, Epilogue};
+use super::plan::{Members, Origin, Plan, Side, TaskId};
 use super::{Request, library, scatter};
 use crate::codegen::Generated;
 use crate::graph::{NodeId, Op};
@@ -87,7 +88,7 @@ impl Assembly<'_> {
     fn make(&mut self, at: usize) -> Result<Made, Refusal> {
         let cluster = &self.plan.clusters[at];
         if let Some(&task) = cluster.tasks.iter().find(|&&task| self.plan.is_call(task)) {
-            return self.make_call(self.plan.tasks[task].node);
+            return self.make_call(task, &cluster.tasks);
         }
         let outputs = self.plan.outputs(&cluster.tasks, &[at]);
         let loops = self.plan.loops(&cluster.members(), &outputs);
@@ -156,7 +157,8 @@ impl Assembly<'_> {
         Ok((generated, kernel))
     }
 
-    fn make_call(&self, node: NodeId) -> Result<Made, Refusal> {
+    fn make_call(&self, task: TaskId, tasks: &Members) -> Result<Made, Refusal> {
+        let node = self.plan.tasks[task].node;
         let unreadable = || {
             let op = self.plan.graph.node(node).op.name();
             Refusal::Unavailable(format!("operands of {node} {op} can't be read as they lie"))
@@ -238,7 +240,7 @@ impl Assembly<'_> {
         used.retain(|need, _| !self.places.contains_key(need));
         let crosses = |lifetime: &Lifetime| {
             let (first, last) = (order[lifetime.from], order[lifetime.to]);
-            side(self.plan, first) != side(self.plan, last)
+            side(self.plan, first) < side(self.plan, last)
         };
         let (kept, passing): (Vec<_>, Vec<_>) = used
             .into_iter()

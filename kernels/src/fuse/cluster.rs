@@ -50,10 +50,22 @@ impl Rules {
         }
     }
 
+    /// Whether a call may do a task that follows it.
+    pub(super) fn may_follow(&self, plan: &Plan, call: TaskId, task: TaskId) -> bool {
+        let [one, other] = [call, task].map(|task| plan.tasks[task]);
+        let group = |node: crate::graph::NodeId| plan.graph.node(node).group;
+        one.side == other.side
+            && match self.policy {
+                Policy::Primitive => false,
+                Policy::Eager => {
+                    let own = group(one.node);
+                    own.is_some() && own == group(other.node)
+                }
+                Policy::Compiled => true,
+            }
+    }
+
     fn may_share(&self, plan: &Plan, one: &Members, other: &Members) -> bool {
-        if one.iter().chain(other).any(|&task| plan.is_call(task)) {
-            return false;
-        }
         let side = |tasks: &Members| -> BTreeSet<Side> {
             tasks.iter().map(|&task| plan.tasks[task].side).collect()
         };
@@ -190,6 +202,10 @@ fn merged_gain(
     costs: &mut BTreeMap<usize, Cost>,
 ) -> Option<i64> {
     let (a, b) = (&plan.clusters[one], &plan.clusters[other]);
+    let is_call = |&task: &TaskId| plan.is_call(task);
+    if a.tasks.iter().chain(&b.tasks).any(is_call) {
+        return None;
+    }
     if !rules.may_share(plan, &a.tasks, &b.tasks) {
         return None;
     }

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::reduce::Class;
+use super::rewrite::Whole;
 use crate::graph::{Graph, NodeId, Op};
 
 /// What a task does for its node.
@@ -102,13 +103,13 @@ pub(super) struct Plan {
 
 impl Plan {
     /// A plan of the wanted outputs in which each task is a kernel.
-    pub(super) fn new(graph: Graph, boundary: Option<NodeId>, wanted: Vec<usize>) -> Self {
+    pub(super) fn new(whole: &Whole, wanted: &[usize]) -> Self {
         let mut plan = Plan {
-            graph,
-            boundary,
-            wanted,
+            graph: whole.graph.clone(),
+            boundary: whole.boundary,
+            wanted: wanted.to_vec(),
             kept: BTreeSet::new(),
-            setup: BTreeSet::new(),
+            setup: whole.setup.clone(),
             tasks: vec![],
             value: vec![],
             users: vec![],
@@ -242,15 +243,6 @@ impl Plan {
     /// The task after which a node's value is in memory.
     pub(super) fn value(&self, id: NodeId) -> Option<TaskId> {
         self.value[id.index()]
-    }
-
-    /// The task that computes a node, or its parts.
-    pub(super) fn compute(&self, id: NodeId) -> Option<TaskId> {
-        let task = self.value(id)?;
-        match self.tasks[task].kind {
-            Kind::Compute => Some(task),
-            Kind::Finish => Some(task - 1),
-        }
     }
 
     /// Whether a task leaves parts that another one adds up.

@@ -223,6 +223,12 @@ impl Case {
             let at = store.operand.0;
             let got = interpret::elements(outputs[&self.name(at)].data());
             let got = self.joined(at, got, parts);
+            // Sums over rows and over all have thousands of terms; here many are equal, and roundings add up.
+            let tolerance = if self.nest.is_last(store.value) {
+                2e-5
+            } else {
+                4e-6
+            };
             let scale = expected[at]
                 .iter()
                 .copied()
@@ -231,7 +237,7 @@ impl Case {
                 .sum::<f64>()
                 / expected[at].len() as f64;
             for (place_of, (got, expected)) in got.iter().zip(&expected[at]).enumerate() {
-                let close = (got - expected).abs() <= 4e-6 * (expected.abs() + scale + 1.0)
+                let close = (got - expected).abs() <= tolerance * (expected.abs() + scale + 1.0)
                     || got == expected
                     || got.is_nan() && expected.is_nan();
                 assert!(

@@ -4,7 +4,7 @@ use crate::graph::op::Binary;
 use crate::nest::{Nest, Value, ValueId};
 use crate::tensor::Dtype;
 
-use super::super::scalar::comparison;
+use super::super::scalar::{c_name, comparison};
 use super::super::stages::Stages;
 use super::super::text;
 
@@ -99,7 +99,7 @@ impl Vectors<'_> {
             Value::Load { .. } => self.load(id),
             Value::Column => "l_from(row->first + c)".to_owned(),
             Value::Unary(crate::graph::op::Unary::Neg, x) => format!("-{}", self.name(*x)),
-            Value::Unary(unary, x) => format!("v_{}({})", unary.name(), self.lanes(*x)),
+            Value::Unary(unary, x) => format!("v_{}({})", c_name(*unary), self.lanes(*x)),
             Value::Binary(binary, a, b) => match binary {
                 Binary::Add => format!("{} + {}", self.name(*a), self.name(*b)),
                 Binary::Sub => format!("{} - {}", self.name(*a), self.name(*b)),

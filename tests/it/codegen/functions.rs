@@ -1,0 +1,57 @@
+//! How exact functions of one element are.
+
+use sweeper_kernels::graph::op::Unary;
+
+use super::harness::{Case, Place};
+use super::interpret;
+use super::nests::{Build, CELLS};
+
+/// Rows of arguments; each has another magnitude.
+const ROWS: u64 = 24;
+const COLUMNS: u64 = 1009;
+
+/// `f(x + shift)` of x in [-1, 1) times 2^row / 2^12, beside the argument itself.
+pub(super) fn case(unary: Unary) -> Case {
+    use sweeper_kernels::graph::op::Binary::{Add, Mul};
+    use sweeper_kernels::nest::Value;
+    let mut b = Build::new("function", 1);
+    let x = b.load(&CELLS);
+    let row = b.add(Value::Row(0));
+    let row = b.add(Value::Cast(sweeper_kernels::Dtype::F32, row));
+    let (ln_2, least) = (b.constant(std::f64::consts::LN_2), b.constant(-12.0));
+    let power = b.binary(Add, row, least);
+    let power = b.binary(Mul, power, ln_2);
+    let magnitude = b.unary(Unary::Exp, power);
+    let x = b.binary(Mul, x, magnitude);
+    let x = match unary {
+        Unary::Ln | Unary::Sqrt | Unary::Rsqrt | Unary::Reciprocal => b.unary(Unary::Abs, x),
+        _ => x,
+    };
+    let y = b.unary(unary, x);
+    b.store(&CELLS, x);
+    b.store(&CELLS, y);
+    Case::new(b.0, &[ROWS], COLUMNS)
+}
+
+/// Errors of at most 4e-7 relatively, or 1.5e-7 of the greatest value of functions that are bounded.
+pub(super) fn check(unary: Unary, case: &Case, place: Place) {
+    let outputs = case.outputs(place);
+    let [x, y] = ["out1", "out2"].map(|name| interpret::elements(outputs[name].data()));
+    let bounded = match unary {
+        Unary::Tanh | Unary::Erf | Unary::Sigmoid | Unary::Sin | Unary::Cos => 1.5e-7,
+        // Less than the least normal number is 0.
+        Unary::Exp => 1.2e-38,
+        Unary::Ln => 1.5e-7,
+        _ => 0.0,
+    };
+    for (x, y) in x.into_iter().zip(y) {
+        let expected = interpret::unary(unary, x);
+        let overflows = expected.abs() > f64::from(f32::MAX) && y.is_infinite();
+        let is_close = (y - expected).abs() <= 4e-7 * expected.abs() + bounded;
+        assert!(
+            is_close || overflows || y == expected,
+            "{} {x}: {y}, not {expected} {place:?}",
+            unary.name()
+        );
+    }
+}

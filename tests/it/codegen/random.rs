@@ -1,0 +1,78 @@
+//! Nests from random choices: well-conditioned ones, so that f32 and f64 agree.
+
+use sweeper_kernels::Dtype;
+use sweeper_kernels::graph::op::{Binary, Reduction, Unary};
+use sweeper_kernels::nest::{Nest, Over, Parts, Step, Value, ValueId};
+
+use super::nests::Build;
+
+/// Steps of operands over two dimensions of rows and one of columns.
+const STEPS: [[Step; 3]; 7] = [
+    [Step::Given, Step::Given, Step::One],
+    [Step::Zero, Step::Given, Step::One],
+    [Step::Given, Step::Zero, Step::One],
+    [Step::Zero, Step::Zero, Step::One],
+    [Step::Given, Step::Given, Step::Zero],
+    [Step::Given, Step::One, Step::Given],
+    [Step::Zero, Step::Zero, Step::Zero],
+];
+
+/// A nest that the choices lead to: loads, functions of them, reductions, functions of those.
+pub(super) fn nest(choices: &[u8]) -> Nest {
+    let mut choices = choices.iter().map(|&choice| usize::from(choice));
+    let mut next = |count: usize| choices.next().unwrap_or(0) % count;
+    let mut b = Build::new("random", 2);
+    let mut values: Vec<ValueId> = (0..2 + next(3)).map(|_| b.load(&STEPS[next(7)])).collect();
+    let index = b.whole(&STEPS[next(7)]);
+    values.push(b.at(&STEPS[next(4)], index));
+    let column = b.add(Value::Column);
+    let mask = b.binary(Binary::LessEqual, index, column);
+    values.push(b.add(Value::Cast(Dtype::F32, index)));
+    values.push(b.constant(0.75));
+    for _ in 0..4 + next(6) {
+        let (x, y) = (values[next(values.len())], values[next(values.len())]);
+        let value = match next(8) {
+            0 => b.binary(Binary::Add, x, y),
+            1 => b.binary(Binary::Max, x, y),
+            2 => b.unary(Unary::Tanh, x),
+            3 => b.unary(Unary::Sigmoid, x),
+            4 => {
+                let bounded = b.unary(Unary::Tanh, x);
+                b.unary(Unary::Exp, bounded)
+            }
+            5 => b.add(Value::Select(mask, x, y)),
+            6 => {
+                // A reduction over columns, made small whatever their number is.
+                let reduced = match next(2) {
+                    0 => b.reduce(Reduction::Max, Over::Columns, x),
+                    _ => b.sum(Over::Columns, x),
+                };
+                let small = b.constant(1.0 / 1024.0);
+                b.binary(Binary::Mul, reduced, small)
+            }
+            _ => {
+                let bounded = b.unary(Unary::Erf, y);
+                b.binary(Binary::Mul, x, bounded)
+            }
+        };
+        values.push(value);
+    }
+    let last = values[values.len() - 1];
+    b.store(&STEPS[0], last);
+    let before = values[values.len() - 2];
+    b.store(&STEPS[0], before);
+    let varies = b.0.varies();
+    match next(4) {
+        0 => {
+            let sum = b.sum(Over::Rows, last);
+            b.store(&STEPS[3], sum);
+        }
+        1 => {
+            let sum = b.sum(Over::All, before);
+            b.store(&STEPS[6], sum);
+        }
+        2 if !varies.iter().any(|varies| varies.columns && varies.rows) => b.0.parts = Parts::One,
+        _ => {}
+    }
+    b.0
+}
