@@ -116,9 +116,11 @@ impl<C: Computation> GraphProblem<C> {
     /// # Errors
     /// What the graph says of sizes that don't make one.
     pub fn new(computation: C) -> Result<Self, ParameterError> {
-        let built = computation.build().map_err(|error| ParameterError::Together {
-            reason: error.to_string(),
-        })?;
+        let built = computation
+            .build()
+            .map_err(|error| ParameterError::Together {
+                reason: error.to_string(),
+            })?;
         Ok(GraphProblem { computation, built })
     }
 
@@ -141,7 +143,11 @@ impl<C: Computation> GraphProblem<C> {
         for node in self.wanted(phase) {
             needed[node.index()] = true;
         }
-        for id in graph.ids().rev().filter(|id| id.index() < graph.nodes().len()) {
+        for id in graph
+            .ids()
+            .rev()
+            .filter(|id| id.index() < graph.nodes().len())
+        {
             if needed[id.index()] {
                 for operand in &graph.node(id).operands {
                     needed[operand.index()] = true;
@@ -165,8 +171,8 @@ impl<C: Computation> GraphProblem<C> {
         for id in graph.ids() {
             let node = graph.node(id);
             let mut operands = node.operands.iter();
-            varies[id.index()] = matches!(node.op, Op::Input(_))
-                || operands.any(|operand| varies[operand.index()]);
+            varies[id.index()] =
+                matches!(node.op, Op::Input(_)) || operands.any(|operand| varies[operand.index()]);
             if needed[id.index()] && varies[id.index()] && id.index() >= first {
                 flops += flops_of(graph, id);
             }
@@ -254,7 +260,9 @@ impl<C: Computation> Problem for GraphProblem<C> {
     }
 
     fn reduced(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>> {
-        let reduced = self.computation.reduced(phase, operations * threads as f64)?;
+        let reduced = self
+            .computation
+            .reduced(phase, operations * threads as f64)?;
         Some(Box::new(GraphProblem::new(reduced).ok()?))
     }
 
@@ -282,7 +290,10 @@ impl<C: Computation> Problem for GraphProblem<C> {
             node.elements() as f64 * node.dtype.size_bytes() as f64
         });
         Work {
-            flops: self.computation.flops(phase).unwrap_or_else(|| self.flops(phase)),
+            flops: self
+                .computation
+                .flops(phase)
+                .unwrap_or_else(|| self.flops(phase)),
             compulsory_bytes: bytes.sum(),
         }
     }

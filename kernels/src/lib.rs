@@ -22,6 +22,8 @@ pub mod graph;
 pub mod nest;
 pub mod codegen;
 pub mod fuse;
+pub mod graph_problem;
+pub mod operations;
 pub mod semicrf;
 pub mod ceilings;
 #[cfg(feature = "faults")]
