@@ -15,7 +15,7 @@ pub(super) enum Keep {
     Nothing,
     /// Results of functions that take longer than loading them back.
     Functions,
-    /// Those, and all that is loaded, which is loaded as early as it can be.
+    /// Those, and what is loaded of each row, which is loaded as early as it can be.
     FunctionsAndLoads,
 }
 
@@ -345,7 +345,7 @@ impl Builder<'_> {
                 walk.visit(root);
             }
         }
-        let is_load = |id: &ValueId| matches!(self.nest.values[id.0], Value::Load { .. });
+        let is_load = |id: &ValueId| self.is_load_of_rows(*id);
         walk.values.into_iter().filter(is_load).collect()
     }
 
@@ -354,8 +354,14 @@ impl Builder<'_> {
         match self.keep {
             Keep::Nothing => false,
             Keep::Functions => is_expensive(value),
-            Keep::FunctionsAndLoads => is_expensive(value) || matches!(value, Value::Load { .. }),
+            Keep::FunctionsAndLoads => is_expensive(value) || self.is_load_of_rows(id),
         }
+    }
+
+    /// Whether a value is a load that is another one in each row. What all rows share is in caches:
+    /// keeping it would cost registers for nothing.
+    fn is_load_of_rows(&self, id: ValueId) -> bool {
+        matches!(self.nest.values[id.0], Value::Load { .. }) && self.varies[id.0].rows
     }
 
     fn finish(&self) -> Result<Finish, String> {
