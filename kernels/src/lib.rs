@@ -21,6 +21,9 @@ pub mod ops;
 pub mod graph;
 pub mod nest;
 pub mod codegen;
+pub mod fuse;
+pub mod graph_problem;
+pub mod operations;
 pub mod semicrf;
 pub mod ceilings;
 #[cfg(feature = "faults")]

@@ -1,17 +1,27 @@
 //! All workloads, in the order in which they are listed.
 
 use crate::copy::Copy;
+use crate::operations;
 use crate::semicrf::SemiCrf;
 use crate::workload::Workload;
 
+static WORKLOADS: &[&dyn Workload] = &[
+    &Copy,
+    &SemiCrf,
+    &operations::LAYERNORM,
+    &operations::RMSNORM,
+    &operations::SOFTMAX,
+    &operations::GELU,
+    &operations::SWISH,
+    &operations::MSE,
+    &operations::CROSS_ENTROPY,
+    #[cfg(feature = "faults")]
+    &crate::faults::Faults,
+];
+
 /// Every workload of this build.
 pub fn workloads() -> &'static [&'static dyn Workload] {
-    &[
-        &Copy,
-        &SemiCrf,
-        #[cfg(feature = "faults")]
-        &crate::faults::Faults,
-    ]
+    WORKLOADS
 }
 
 /// The workload called `name`.

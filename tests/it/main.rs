@@ -13,6 +13,8 @@ mod shim;
 mod codegen;
 /// Conformance of the semi-CRF kernels: those for CPUs, and those for GPUs on the CPU.
 mod semicrf;
+/// Conformance of single operations: kernels for CPUs, and those for GPUs on the CPU.
+mod operations;
 /// Grids: which points a manifest has, and in which order.
 mod grid;
 /// Runs from end to end: null device, CPU, kills, signals, reruns.

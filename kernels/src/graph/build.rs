@@ -1,52 +1,9 @@
 //! Adding nodes: operands are broadcast, shapes and types found, what does not fit refused.
 
 use super::op::{Binary, Convolution, Op, Reduction, Unary};
-use super::{Given, Graph, Node, NodeId};
+use super::{Given, Graph, GraphError, Node, NodeId};
 use crate::program::Role;
 use crate::tensor::Dtype;
-
-/// Why a node can't be added.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GraphError {
-    /// The operands' shapes don't fit each other.
-    #[error("{op} as {node}: shapes {one:?} and {other:?} don't fit: {reason}")]
-    Shapes {
-        /// Word of the operation.
-        op: &'static str,
-        /// The node that it would have been.
-        node: NodeId,
-        /// Shape of the first operand.
-        one: Vec<usize>,
-        /// Shape of the other one, or the one that was asked for.
-        other: Vec<usize>,
-        /// What would fit.
-        reason: String,
-    },
-    /// An operand is of a type that the operation is not defined for.
-    #[error("{op} as {node}: {operand} is {found}, expected {expected}")]
-    Type {
-        /// Word of the operation.
-        op: &'static str,
-        /// The node that it would have been.
-        node: NodeId,
-        /// The operand.
-        operand: NodeId,
-        /// Its type.
-        found: Dtype,
-        /// What is defined.
-        expected: Dtype,
-    },
-    /// The result has more elements than can be counted.
-    #[error("{op} as {node}: a tensor of shape {shape:?} has too many elements")]
-    TooLarge {
-        /// Word of the operation.
-        op: &'static str,
-        /// The node that it would have been.
-        node: NodeId,
-        /// The shape.
-        shape: Vec<usize>,
-    },
-}
 
 /// No tensor has more elements: their bytes can still be counted, and indices fit 63 bits.
 const MOST_ELEMENTS: usize = 1 << 44;
@@ -74,7 +31,8 @@ fn broadcast(one: &[usize], other: &[usize]) -> Option<Vec<usize>> {
 }
 
 impl Graph {
-    fn next(&self) -> NodeId {
+    /// The id of the next node.
+    pub(super) fn next(&self) -> NodeId {
         NodeId(self.nodes.len() as u32)
     }
 
@@ -84,15 +42,25 @@ impl Graph {
 
     /// Adds a node of a shape and type that the caller found to be right.
     fn push(&mut self, op: Op, operands: &[NodeId], shape: Vec<usize>, dtype: Dtype) -> Added {
+        let (name, id) = (op.name(), self.next());
+        if shape.contains(&0) {
+            return Err(GraphError::Empty {
+                op: name,
+                node: id,
+                shape,
+            });
+        }
         let elements = shape
             .iter()
             .try_fold(1usize, |product, &extent| product.checked_mul(extent))
             .filter(|&elements| elements <= MOST_ELEMENTS);
         if elements.is_none() {
-            let (op, node) = (op.name(), self.next());
-            return Err(GraphError::TooLarge { op, node, shape });
+            return Err(GraphError::TooLarge {
+                op: name,
+                node: id,
+                shape,
+            });
         }
-        let id = self.next();
         self.nodes.push(Node {
             op,
             operands: operands.to_vec(),
@@ -110,12 +78,34 @@ impl Graph {
         other: &[usize],
         reason: impl Into<String>,
     ) -> GraphError {
+        self.misfit_of(op, self.shape(one), other, reason)
+    }
+
+    fn misfit_of(
+        &self,
+        op: &Op,
+        one: &[usize],
+        other: &[usize],
+        reason: impl Into<String>,
+    ) -> GraphError {
         GraphError::Shapes {
             op: op.name(),
             node: self.next(),
-            one: self.shape(one).to_vec(),
+            one: one.to_vec(),
             other: other.to_vec(),
             reason: reason.into(),
+        }
+    }
+
+    /// Refuses types that no tensor of a graph has.
+    fn expect_known(&self, op: &Op, dtype: Dtype) -> Result<(), GraphError> {
+        match dtype {
+            Dtype::F32 | Dtype::I64 => Ok(()),
+            Dtype::F64 | Dtype::I32 => Err(GraphError::Dtype {
+                op: op.name(),
+                node: self.next(),
+                dtype,
+            }),
         }
     }
 
@@ -136,9 +126,19 @@ impl Graph {
     /// A given tensor.
     ///
     /// # Errors
-    /// Too many elements.
+    /// A name that another input has, a type other than f32 and i64, no elements or too many.
     pub fn input(&mut self, name: &str, shape: &[usize], dtype: Dtype, role: Role) -> Added {
-        let node = self.push(Op::Input(name.to_owned()), &[], shape.to_vec(), dtype)?;
+        let op = Op::Input(name.to_owned());
+        self.expect_known(&op, dtype)?;
+        let mut given = self.given.iter().map(|given| given.node);
+        if let Some(other) = given.find(|&other| self.node(other).op == op) {
+            return Err(GraphError::Name {
+                name: name.to_owned(),
+                node: self.next(),
+                other,
+            });
+        }
+        let node = self.push(op, &[], shape.to_vec(), dtype)?;
         self.given.push(Given { node, role });
         Ok(node)
     }
@@ -159,12 +159,12 @@ impl Graph {
     /// Each element's index along `dim`, of [`Dtype::I64`].
     ///
     /// # Errors
-    /// Too many elements.
-    ///
-    /// # Panics
-    /// If the shape has no such dimension.
+    /// A dimension that the shape does not have, no elements or too many.
     pub fn iota(&mut self, shape: &[usize], dim: usize) -> Added {
-        assert!(dim < shape.len(), "{shape:?} has no dimension {dim}");
+        if dim >= shape.len() {
+            let reason = "there is no such dimension";
+            return Err(self.misfit_of(&Op::Iota { dim }, shape, &[dim], reason));
+        }
         self.push(Op::Iota { dim }, &[], shape.to_vec(), Dtype::I64)
     }
 
@@ -220,10 +220,8 @@ impl Graph {
         let mut common = Vec::new();
         for operand in operands {
             let shape = self.shape(operand);
-            common = broadcast(&common, shape).ok_or_else(|| {
-                let reason = "extents must be equal, or 1";
-                self.misfit(op, operand, &common, reason)
-            })?;
+            common = broadcast(&common, shape)
+                .ok_or_else(|| self.misfit_of(op, &common, shape, "extents must be equal, or 1"))?;
         }
         let mut together = operands;
         for operand in &mut together {
@@ -235,8 +233,9 @@ impl Graph {
     /// The same values in another type; the operand itself where it has that type.
     ///
     /// # Errors
-    /// Too many elements.
+    /// A type other than f32 and i64.
     pub fn cast(&mut self, x: NodeId, dtype: Dtype) -> Added {
+        self.expect_known(&Op::Cast(dtype), dtype)?;
         if self.node(x).dtype == dtype {
             return Ok(x);
         }
@@ -272,7 +271,7 @@ impl Graph {
     /// A reduction over `dims`, which are kept with extent 1.
     ///
     /// # Errors
-    /// Dimensions that `x` does not have, no elements to find the greatest of, whole numbers.
+    /// Dimensions that `x` does not have, whole numbers.
     pub fn reduce(&mut self, reduction: Reduction, x: NodeId, dims: &[usize]) -> Added {
         let mut dims = dims.to_vec();
         dims.sort_unstable();
@@ -287,9 +286,6 @@ impl Graph {
             let Some(extent) = shape.get_mut(dim) else {
                 return Err(self.misfit(&op, x, &dims, "there is no such dimension"));
             };
-            if *extent == 0 && reduction == Reduction::Max {
-                return Err(self.misfit(&op, x, &dims, "there is nothing to reduce"));
-            }
             *extent = 1;
         }
         self.push(op, &[x], shape, Dtype::F32)
@@ -394,10 +390,9 @@ impl Graph {
         let op = Op::Unslice { dim, start, step };
         self.expect_type(&op, x, Dtype::F32)?;
         let mut shape = self.shape(x).to_vec();
+        let last = |own: usize| (own - 1).checked_mul(step)?.checked_add(start);
         match shape.get_mut(dim) {
-            Some(own) if *own > 0 && step > 0 && start + (*own - 1) * step < extent => {
-                *own = extent
-            }
+            Some(own) if step > 0 && last(*own).is_some_and(|last| last < extent) => *own = extent,
             _ => {
                 let asked = [dim, start, step, extent];
                 return Err(self.misfit(&op, x, &asked, "of dim, start, step, extent"));
@@ -406,7 +401,8 @@ impl Graph {
         self.push(op, &[x], shape, Dtype::F32)
     }
 
-    /// A product of matrices, (.., M, K) and (.., K, N): leading extents are broadcast.
+    /// A product of matrices, (.., M, K) and (.., K, N): leading extents are broadcast. One matrix for all
+    /// of many is one product with all their rows, so that its gradient is one, too.
     ///
     /// # Errors
     /// Shapes that don't fit, operands that are not [`Dtype::F32`].
@@ -422,6 +418,12 @@ impl Graph {
         };
         if k != inner {
             return Err(self.misfit(&op, a, &other, format!("{k} columns meet {inner} rows")));
+        }
+        if lead_b.is_empty() && !lead_a.is_empty() {
+            let rows = lead_a.iter().product::<usize>() * m;
+            let a = self.reshape(a, &[rows, k])?;
+            let product = self.push(op, &[a, b], vec![rows, n], Dtype::F32)?;
+            return self.reshape(product, &[lead_a, &[m, n]].concat());
         }
         let Some(lead) = broadcast(lead_a, lead_b) else {
             return Err(self.misfit(&op, a, &other, "leading extents must be equal, or 1"));
@@ -449,11 +451,12 @@ impl Graph {
             return Err(self.misfit(&op, x, &other, format!("{i} channels meet {channels}")));
         }
         let extent = |picture: usize, kernel: usize| {
-            let room = (picture + 2 * shape.padding).checked_sub(kernel)?;
+            let padded = shape.padding.checked_mul(2)?.checked_add(picture)?;
+            let room = padded.checked_sub(kernel)?;
             Some(room.checked_div(shape.stride)? + 1)
         };
         match (extent(h, r), extent(wide, s)) {
-            (Some(height), Some(width)) if r > 0 && s > 0 => {
+            (Some(height), Some(width)) => {
                 self.push(op, &[x, w], vec![b, o, height, width], Dtype::F32)
             }
             _ => Err(self.misfit(
@@ -527,3 +530,6 @@ impl Graph {
         self.push(Op::ScatterAdd, &[values, indices], shape, Dtype::F32)
     }
 }
+
+#[cfg(test)]
+mod tests;

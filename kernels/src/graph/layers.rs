@@ -5,6 +5,7 @@
 
 use std::f64::consts;
 
+use super::differentiate::{GELU_CUBIC, Layer};
 use super::op::{Binary, Reduction, Unary};
 use super::{Graph, GraphError, NodeId};
 
@@ -49,15 +50,34 @@ impl Graph {
     /// # Errors
     /// As [`Graph::reduce`].
     pub fn mean(&mut self, x: NodeId, dims: &[usize]) -> Added {
-        let node = self.node(x);
-        let extents = dims.iter().map(|&dim| node.shape.get(dim).copied());
-        let count: usize = extents.map(|extent| extent.unwrap_or(1)).product();
         let sum = self.reduce(Reduction::Sum, x, dims)?;
+        let count = self.node(x).elements() / self.node(sum).elements();
         self.scale(sum, 1.0 / count as f64)
     }
 
-    fn last(&self, x: NodeId) -> usize {
+    /// The last dimension of `x`; 0 for a number, which no reduction takes.
+    pub(super) fn last(&self, x: NodeId) -> usize {
         self.node(x).shape.len().saturating_sub(1)
+    }
+
+    /// Parameters, broadcast to the shape of `x`.
+    fn like<const N: usize>(
+        &mut self,
+        x: NodeId,
+        parameters: [NodeId; N],
+    ) -> Result<[NodeId; N], GraphError> {
+        let shape = self.node(x).shape.clone();
+        let mut wide = parameters;
+        for parameter in &mut wide {
+            *parameter = self.broadcast(*parameter, &shape)?;
+        }
+        Ok(wide)
+    }
+
+    /// Notes that `y` is a layer's result, so that its gradient is the layer's.
+    fn result(&mut self, y: NodeId, layer: Layer) -> Added {
+        self.layers.insert(y, layer);
+        Ok(y)
     }
 
     /// `gamma (x - mean) / sqrt(variance + eps) + beta` over the last dimension.
@@ -75,8 +95,17 @@ impl Graph {
             let variance = graph.add(variance, eps)?;
             let scale = graph.unary(Unary::Rsqrt, variance)?;
             let normal = graph.mul(centred, scale)?;
-            let scaled = graph.mul(normal, gamma)?;
-            graph.add(scaled, beta)
+            let [wide_gamma, wide_beta] = graph.like(x, [gamma, beta])?;
+            let scaled = graph.mul(normal, wide_gamma)?;
+            let y = graph.add(scaled, wide_beta)?;
+            let layer = Layer::Norm {
+                x,
+                gamma,
+                beta,
+                mean,
+                scale,
+            };
+            graph.result(y, layer)
         })
     }
 
@@ -92,7 +121,9 @@ impl Graph {
             let mean = graph.add(mean, eps)?;
             let scale = graph.unary(Unary::Rsqrt, mean)?;
             let normal = graph.mul(x, scale)?;
-            graph.mul(normal, gain)
+            let [wide_gain] = graph.like(x, [gain])?;
+            let y = graph.mul(normal, wide_gain)?;
+            graph.result(y, Layer::RootMeanSquare { x, gain, scale })
         })
     }
 
@@ -107,7 +138,8 @@ impl Graph {
             let below = graph.sub(x, greatest)?;
             let weights = graph.unary(Unary::Exp, below)?;
             let sum = graph.reduce(Reduction::Sum, weights, &dims)?;
-            graph.binary(Binary::Div, weights, sum)
+            let y = graph.binary(Binary::Div, weights, sum)?;
+            graph.result(y, Layer::Softmax { x })
         })
     }
 
@@ -123,7 +155,8 @@ impl Graph {
             let weights = graph.unary(Unary::Exp, below)?;
             let sum = graph.reduce(Reduction::Sum, weights, &dims)?;
             let log = graph.unary(Unary::Ln, sum)?;
-            graph.sub(below, log)
+            let y = graph.sub(below, log)?;
+            graph.result(y, Layer::LogSoftmax { x })
         })
     }
 
@@ -134,7 +167,8 @@ impl Graph {
     pub fn relu(&mut self, x: NodeId) -> Added {
         self.group("relu", |graph| {
             let zero = graph.constant(0.0);
-            graph.binary(Binary::Max, x, zero)
+            let y = graph.binary(Binary::Max, x, zero)?;
+            graph.result(y, Layer::Relu { x })
         })
     }
 
@@ -146,7 +180,8 @@ impl Graph {
         self.group("gelu", |graph| {
             let scaled = graph.scale(x, consts::FRAC_1_SQRT_2)?;
             let erf = graph.unary(Unary::Erf, scaled)?;
-            graph.half_of_one_plus(x, erf)
+            let y = graph.half_of_one_plus(x, erf)?;
+            graph.result(y, Layer::GeluErf { x })
         })
     }
 
@@ -157,13 +192,14 @@ impl Graph {
     pub fn gelu_tanh(&mut self, x: NodeId) -> Added {
         self.group("gelu_tanh", |graph| {
             let square = graph.mul(x, x)?;
-            let cubic = graph.scale(square, 0.044_715)?;
+            let cubic = graph.scale(square, GELU_CUBIC)?;
             let one = graph.constant(1.0);
             let factor = graph.add(cubic, one)?;
             let inner = graph.mul(x, factor)?;
             let scaled = graph.scale(inner, (2.0 * consts::FRAC_1_PI).sqrt())?;
             let tanh = graph.unary(Unary::Tanh, scaled)?;
-            graph.half_of_one_plus(x, tanh)
+            let y = graph.half_of_one_plus(x, tanh)?;
+            graph.result(y, Layer::GeluTanh { x })
         })
     }
 
@@ -172,6 +208,15 @@ impl Graph {
         let sum = self.add(y, one)?;
         let product = self.mul(x, sum)?;
         self.scale(product, 0.5)
+    }
+
+    /// `x sigmoid(x)`: two kernels of an eager framework.
+    ///
+    /// # Errors
+    /// As [`Graph::unary`].
+    pub fn swish(&mut self, x: NodeId) -> Added {
+        let gate = self.group("sigmoid", |graph| graph.unary(Unary::Sigmoid, x))?;
+        self.mul(x, gate)
     }
 
     /// `x w + b` for `w` (in, out), one kernel.
@@ -193,7 +238,8 @@ impl Graph {
     pub fn mse(&mut self, x: NodeId, target: NodeId) -> Added {
         let squares = self.group("squared_error", |graph| {
             let difference = graph.sub(x, target)?;
-            graph.mul(difference, difference)
+            let y = graph.mul(difference, difference)?;
+            graph.result(y, Layer::SquaredError { x, target })
         })?;
         self.group("mean", |graph| graph.mean_of_all(squares))
     }
@@ -221,3 +267,6 @@ impl Graph {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,9 +9,14 @@
 //! them.
 
 pub mod op;
+mod error;
 mod build;
+mod evaluate;
 mod layers;
+mod differentiate;
+mod rewrite;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
@@ -19,7 +24,9 @@ use serde::Serialize;
 use crate::program::Role;
 use crate::tensor::Dtype;
 
-pub use build::GraphError;
+pub use differentiate::{Backward, differentiate, saved};
+pub use error::GraphError;
+pub use evaluate::{EvaluateError, evaluate, evaluate_nodes};
 pub use op::{Binary, Convolution, Op, Reduction, Unary};
 
 /// A node of a graph, by position.
@@ -93,6 +100,9 @@ pub struct Graph {
     given: Vec<Given>,
     outputs: Vec<Output>,
     groups: Vec<String>,
+    /// The layers whose gradient is known as a whole, by their result.
+    #[serde(skip)]
+    layers: BTreeMap<NodeId, differentiate::Layer>,
     /// The group that new nodes belong to.
     #[serde(skip)]
     open: Option<GroupId>,

@@ -1,0 +1,64 @@
+//! The pass that finds out which views must be copied: nothing can read them as they lie.
+
+use super::body::{Source, body};
+use super::library;
+use super::lower::lower;
+use super::plan::{Members, Plan, TaskId};
+use crate::graph::NodeId;
+use crate::workload::Refusal;
+
+/// Keeps views until each task alone is a kernel or a call.
+///
+/// # Errors
+/// A node that is neither, whatever is copied.
+pub(super) fn layout(plan: &mut Plan) -> Result<(), Refusal> {
+    refuse_empty(plan)?;
+    loop {
+        let mut misfits = (0..plan.tasks.len()).filter(|&task| !fits(plan, task));
+        let Some(task) = misfits.next() else {
+            return Ok(());
+        };
+        let views = unkept_views(plan, task);
+        if views.is_empty() {
+            let id = plan.tasks[task].node;
+            let op = plan.graph.node(id).op.name();
+            let reason = format!("no kernel has the loops of {id} {op}");
+            return Err(Refusal::Undefined(reason));
+        }
+        plan.kept.extend(views);
+        plan.renew();
+    }
+}
+
+fn refuse_empty(plan: &Plan) -> Result<(), Refusal> {
+    for task in &plan.tasks {
+        let node = plan.graph.node(task.node);
+        let mut operands = node.operands.iter();
+        let is_empty = |id: &NodeId| plan.graph.node(*id).elements() == 0;
+        if node.elements() == 0 || operands.any(is_empty) {
+            let (id, op) = (task.node, node.op.name());
+            let reason = format!("{id} {op} has no elements: nothing is to be computed");
+            return Err(Refusal::Undefined(reason));
+        }
+    }
+    Ok(())
+}
+
+fn fits(plan: &Plan, task: TaskId) -> bool {
+    if plan.is_call(task) {
+        return library::fits(plan, plan.tasks[task].node);
+    }
+    let body = body(plan, &Members::from([task]), &[task]);
+    let Ok(body) = body else { return false };
+    let reads_itself = |operand: &super::body::Operand| {
+        !operand.is_written && operand.source == Source::Node(plan.tasks[task].node)
+    };
+    lower(&body, &[]).is_some() && !body.operands.iter().any(reads_itself)
+}
+
+/// Operands of a task that are views without memory of their own.
+fn unkept_views(plan: &Plan, task: TaskId) -> Vec<NodeId> {
+    let operands = plan.graph.node(plan.tasks[task].node).operands.iter();
+    let is_view = |id: &NodeId| plan.graph.node(*id).op.is_view() && !plan.kept.contains(id);
+    operands.copied().filter(is_view).collect()
+}

@@ -1,0 +1,174 @@
+//! From a graph to a program: which operations share a kernel, and what is kept in memory between kernels.
+//!
+//! Small passes, in this order, over a graph and then over a plan of kernels-to-be:
+//!
+//! 1. `reductions`: reductions over scattered dimensions become several;
+//! 2. `fold_batch_norm`: scales that depend on parameters alone move into a convolution's weights;
+//! 3. `recompute`: what the backward pass can make again from what it reads anyway is not kept for it;
+//! 4. `layout`: views become steps through memory, or copies where they can't;
+//! 5. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that it saves;
+//! 6. `duplicate`: cheap values are computed again where that moves fewer bytes;
+//! 7. `epilogue`: what follows a product moves into its call, or into panels beside it.
+//!
+//! Then buffers are given to values, and launches and calls made. Patterns are found by
+//! structure; no pass knows a workload's name, and [`Policy::Compiled`] does not look at groups.
+
+mod access;
+mod assemble;
+mod body;
+mod cluster;
+mod explain;
+mod kernel;
+mod layout;
+mod library;
+mod lower;
+mod memory;
+mod order;
+mod plan;
+mod reduce;
+mod rewrite;
+mod scatter;
+mod space;
+
+use crate::graph::{Graph, NodeId, Output};
+use crate::program::{Precision, Program, Role};
+use crate::workload::{Phase, Refusal, Target};
+
+use cluster::Rules;
+use plan::Plan;
+use rewrite::Whole;
+
+/// What may share a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Policy {
+    /// Nothing: each operation is a kernel, constants aside.
+    Primitive,
+    /// Operations of one group, as in an eager framework.
+    Eager,
+    /// Whatever saves bytes.
+    Compiled,
+}
+
+/// Extents of dimensions and the bounds of them that kernels are made for: those of the canonical shape.
+/// An extent that is not listed may be any.
+pub type Bounded = (usize, u64);
+
+/// What a program is wanted of.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The computation.
+    pub graph: &'a Graph,
+    /// The first node of the backward pass, if there is one.
+    pub backward: Option<NodeId>,
+    /// What is timed. Results of other phases are not computed, or are scratch memory.
+    pub phase: Phase,
+    /// What may share a kernel.
+    pub policy: Policy,
+    /// What it runs on.
+    pub target: &'a Target,
+    /// Bounds of extents.
+    pub canonical: &'a [Bounded],
+    /// In what products are computed.
+    pub precision: Precision,
+}
+
+/// The program of a graph.
+///
+/// Results are those of the phase: of a backward pass the gradients and what is made from them. Where
+/// only the backward pass is timed, the forward pass is the prologue. In a forward pass alone, what
+/// depends on parameters alone and was folded into them is computed in the prologue, too: it is the
+/// same from call to call.
+///
+/// # Errors
+/// What the target can't do, or a node that no kernel can be made for, by name.
+pub fn program(request: &Request<'_>) -> Result<Program, Refusal> {
+    let plan = passes(request, &mut |_, _| ())?;
+    assemble::assemble(&plan, request)
+}
+
+/// The program after one pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// Name of the pass.
+    pub name: &'static str,
+    /// Kernels with their nodes and memory, two lines each.
+    pub text: String,
+    /// Kernels launched.
+    pub launches: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+}
+
+/// How a program came to be. [`std::fmt::Display`] shows all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// After each pass that changed something, in order; the first one is the graph, a kernel a node.
+    pub passes: Vec<Stage>,
+}
+
+/// What [`program`] does, pass by pass.
+///
+/// # Errors
+/// As [`program`].
+pub fn explain(request: &Request<'_>) -> Result<Explained, Refusal> {
+    let mut passes: Vec<Stage> = Vec::new();
+    self::passes(request, &mut |name, plan| {
+        let stage = explain::stage(name, plan);
+        if passes.last().is_none_or(|last| last.text != stage.text) {
+            passes.push(stage);
+        }
+    })?;
+    Ok(Explained { passes })
+}
+
+/// Runs all passes; `see` is shown the plan after each.
+fn passes(
+    request: &Request<'_>,
+    see: &mut dyn FnMut(&'static str, &Plan),
+) -> Result<Plan, Refusal> {
+    let wanted = wanted(request)?;
+    let mut whole = Whole {
+        graph: request.graph.clone(),
+        boundary: request.backward,
+    };
+    let laid_out = |whole: &Whole| {
+        let mut plan = Plan::new(whole.graph.clone(), whole.boundary, wanted.clone());
+        layout::layout(&mut plan).map(|()| plan)
+    };
+    whole = rewrite::split_reductions(&whole);
+    if request.policy == Policy::Compiled {
+        whole = rewrite::recompute(&whole);
+        see("recompute", &laid_out(&whole)?);
+    }
+    let mut plan = laid_out(&whole)?;
+    see("layout", &plan);
+    let rules = Rules::new(request.policy, request.phase, request.target);
+    cluster::cluster(&mut plan, &rules);
+    see("cluster", &plan);
+    cluster::duplicate(&mut plan, &rules);
+    see("duplicate", &plan);
+    Ok(plan)
+}
+
+/// Positions of the outputs of the phase.
+fn wanted(request: &Request<'_>) -> Result<Vec<usize>, Refusal> {
+    let Some(backward) = request.backward else {
+        if request.phase == Phase::Backward {
+            let reason = "the graph has no backward pass".to_owned();
+            return Err(Refusal::Undefined(reason));
+        }
+        return Ok((0..request.graph.outputs().len()).collect());
+    };
+    let is_backward = |output: &Output| output.role != Role::Output || output.node >= backward;
+    let is_wanted = |output: &Output| match request.phase {
+        Phase::Forward => !is_backward(output),
+        Phase::Backward => is_backward(output),
+        Phase::Both => true,
+    };
+    let outputs = request.graph.outputs().iter().enumerate();
+    let wanted = outputs.filter(|(_, output)| is_wanted(output));
+    Ok(wanted.map(|(at, _)| at).collect())
+}
+
+#[cfg(test)]
+mod tests;

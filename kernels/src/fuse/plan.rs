@@ -1,0 +1,361 @@
+//! Kernels-to-be: clusters of tasks over a graph, before they have loops or memory.
+//!
+//! A *task* yields the value of one node. A reduction over leading dimensions, or over all, is two tasks:
+//! its kernel leaves one part for each block of rows, and another kernel adds them up ([`Kind::Finish`]).
+//! Views are no tasks unless they are *kept*: copied, since nothing can read them as they lie.
+
+use std::collections::BTreeSet;
+
+use super::reduce::Class;
+use crate::graph::{Graph, NodeId, Op};
+
+/// What a task does for its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// Computes it; of a last reduction, its parts.
+    Compute,
+    /// Adds up the parts of a last reduction.
+    Finish,
+}
+
+/// When a task runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Side {
+    /// Once before anything is timed: it depends on parameters alone.
+    Setup,
+    /// In the forward pass.
+    Forward,
+    /// In the backward pass.
+    Backward,
+}
+
+/// One value that is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Task {
+    /// Of which node.
+    pub node: NodeId,
+    /// How much of it.
+    pub kind: Kind,
+    /// When.
+    pub side: Side,
+}
+
+/// A task, by position.
+pub(super) type TaskId = usize;
+
+/// A set of tasks.
+pub(super) type Members = BTreeSet<TaskId>;
+
+/// A kernel-to-be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cluster {
+    /// What it computes.
+    pub tasks: Members,
+    /// What it computes for itself although another kernel does, too.
+    pub copies: Members,
+}
+
+impl Cluster {
+    /// All values that are computed here.
+    pub(super) fn members(&self) -> Members {
+        self.tasks.union(&self.copies).copied().collect()
+    }
+}
+
+/// Where a result of the graph comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Origin {
+    /// The memory of a node that a task makes.
+    Made(NodeId),
+    /// A given tensor, as it is.
+    Given(NodeId),
+    /// A number, everywhere.
+    Number(f64),
+}
+
+/// A graph and what of it is computed, in which kernels.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// What is computed.
+    pub graph: Graph,
+    /// First node of the backward pass.
+    pub boundary: Option<NodeId>,
+    /// Positions of the graph's outputs that are wanted.
+    pub wanted: Vec<usize>,
+    /// Views that are copied.
+    pub kept: BTreeSet<NodeId>,
+    /// Nodes that depend on parameters alone and are computed once.
+    pub setup: BTreeSet<NodeId>,
+    /// All tasks, operands before what uses them.
+    pub tasks: Vec<Task>,
+    /// For each node, the task after which its value is in memory.
+    value: Vec<Option<TaskId>>,
+    /// For each task, those that read its value.
+    pub users: Vec<Vec<TaskId>>,
+    /// For each task, whether its value is a result.
+    pub is_result: Vec<bool>,
+    /// Kernels; those that were merged into others are empty.
+    pub clusters: Vec<Cluster>,
+    /// For each task, the kernels that compute it, ascending.
+    holders: Vec<Vec<usize>>,
+}
+
+impl Plan {
+    /// A plan of the wanted outputs in which each task is a kernel.
+    pub(super) fn new(graph: Graph, boundary: Option<NodeId>, wanted: Vec<usize>) -> Self {
+        let mut plan = Plan {
+            graph,
+            boundary,
+            wanted,
+            kept: BTreeSet::new(),
+            setup: BTreeSet::new(),
+            tasks: vec![],
+            value: vec![],
+            users: vec![],
+            is_result: vec![],
+            clusters: vec![],
+            holders: vec![],
+        };
+        plan.keep_results();
+        plan.renew();
+        plan
+    }
+
+    /// Results that are views of other memory get memory of their own.
+    fn keep_results(&mut self) {
+        for &output in &self.wanted {
+            let node = self.graph.outputs()[output].node;
+            let base = self.unreshaped(node);
+            let is_number = matches!(self.graph.node(self.base(base)).op, Op::Constant(_));
+            if self.graph.node(base).op.is_view() && !is_number {
+                self.kept.insert(base);
+            }
+        }
+    }
+
+    /// Makes one kernel of each task, for the nodes that are live now.
+    pub(super) fn renew(&mut self) {
+        let live = self.live();
+        self.tasks.clear();
+        self.value = vec![None; live.len()];
+        for id in self.graph.ids() {
+            if !live[id.index()] || !self.is_computed(id) {
+                continue;
+            }
+            let side = self.side(id);
+            let mut push = |kind| {
+                self.tasks.push(Task {
+                    node: id,
+                    kind,
+                    side,
+                })
+            };
+            push(Kind::Compute);
+            if Class::of(&self.graph, id).is_some_and(Class::is_last) {
+                push(Kind::Finish);
+            }
+            self.value[id.index()] = Some(self.tasks.len() - 1);
+        }
+        self.users = vec![Vec::new(); self.tasks.len()];
+        for task in 0..self.tasks.len() {
+            for source in self.sources(task) {
+                self.users[source].push(task);
+            }
+        }
+        self.is_result = vec![false; self.tasks.len()];
+        for &output in &self.wanted {
+            if let Origin::Made(node) = self.origin(output)
+                && let Some(task) = self.value[node.index()]
+            {
+                self.is_result[task] = true;
+            }
+        }
+        let alone = |task| Cluster {
+            tasks: [task].into(),
+            copies: Members::new(),
+        };
+        self.clusters = (0..self.tasks.len()).map(alone).collect();
+        self.holders = (0..self.tasks.len()).map(|task| vec![task]).collect();
+    }
+
+    /// Whether a node has a task, if it is needed.
+    fn is_computed(&self, id: NodeId) -> bool {
+        match &self.graph.node(id).op {
+            Op::Input(_) | Op::Constant(_) => false,
+            op => !op.is_view() || self.kept.contains(&id),
+        }
+    }
+
+    /// For each node, whether a wanted output depends on it.
+    pub(super) fn live(&self) -> Vec<bool> {
+        let mut live = vec![false; self.graph.nodes().len()];
+        for &output in &self.wanted {
+            live[self.graph.outputs()[output].node.index()] = true;
+        }
+        for id in self.graph.ids().rev() {
+            if live[id.index()] {
+                for operand in &self.graph.node(id).operands {
+                    live[operand.index()] = true;
+                }
+            }
+        }
+        live
+    }
+
+    fn side(&self, id: NodeId) -> Side {
+        if self.setup.contains(&id) {
+            return Side::Setup;
+        }
+        match self.boundary {
+            Some(boundary) if id >= boundary => Side::Backward,
+            _ => Side::Forward,
+        }
+    }
+
+    /// The node whose memory a node is read from: itself, or what it is a view of.
+    pub(super) fn base(&self, mut id: NodeId) -> NodeId {
+        while self.graph.node(id).op.is_view() && !self.kept.contains(&id) {
+            id = self.graph.node(id).operands[0];
+        }
+        id
+    }
+
+    /// The node of which this one is a reshape: it has the same elements in the same order.
+    pub(super) fn unreshaped(&self, mut id: NodeId) -> NodeId {
+        while self.graph.node(id).op == Op::Reshape && !self.kept.contains(&id) {
+            id = self.graph.node(id).operands[0];
+        }
+        id
+    }
+
+    /// Where an output of the graph comes from.
+    pub(super) fn origin(&self, output: usize) -> Origin {
+        let id = self.graph.outputs()[output].node;
+        let id = self.unreshaped(id);
+        match self.graph.node(self.base(id)).op {
+            Op::Constant(number) => Origin::Number(number),
+            Op::Input(_) => Origin::Given(id),
+            _ => Origin::Made(id),
+        }
+    }
+
+    /// The task after which a node's value is in memory.
+    pub(super) fn value(&self, id: NodeId) -> Option<TaskId> {
+        self.value[id.index()]
+    }
+
+    /// The task that computes a node, or its parts.
+    pub(super) fn compute(&self, id: NodeId) -> Option<TaskId> {
+        let task = self.value(id)?;
+        match self.tasks[task].kind {
+            Kind::Compute => Some(task),
+            Kind::Finish => Some(task - 1),
+        }
+    }
+
+    /// Whether a task leaves parts that another one adds up.
+    pub(super) fn leaves_parts(&self, task: TaskId) -> bool {
+        self.value(self.tasks[task].node) != Some(task)
+    }
+
+    /// Tasks whose values a task reads.
+    pub(super) fn sources(&self, task: TaskId) -> BTreeSet<TaskId> {
+        let Task { node, kind, .. } = self.tasks[task];
+        if kind == Kind::Finish {
+            return [task - 1].into();
+        }
+        let operands = self.graph.node(node).operands.iter();
+        let bases = operands.map(|&operand| self.base(operand));
+        bases.filter_map(|base| self.value(base)).collect()
+    }
+
+    /// Whether a task is a call of a library or a kernel that is not generated.
+    pub(super) fn is_call(&self, task: TaskId) -> bool {
+        matches!(
+            self.graph.node(self.tasks[task].node).op,
+            Op::Matmul | Op::Conv2d(_) | Op::Conv2dGradX(_) | Op::Conv2dGradW(_) | Op::ScatterAdd
+        )
+    }
+
+    /// Values of a cluster's tasks that must be in memory, where `own` are the positions of kernels that
+    /// it stands for: results, parts, and what another kernel reads that does not compute it itself.
+    pub(super) fn outputs(&self, tasks: &Members, own: &[usize]) -> Vec<TaskId> {
+        let is_read = |task: TaskId, user: TaskId| {
+            let mut readers = self.holders[user].iter().filter(|at| !own.contains(at));
+            readers.any(|&at| {
+                let cluster = &self.clusters[at];
+                !cluster.tasks.contains(&task) && !cluster.copies.contains(&task)
+            })
+        };
+        let is_needed = |&task: &TaskId| {
+            self.is_result[task]
+                || self.leaves_parts(task)
+                || self.users[task].iter().any(|&user| is_read(task, user))
+        };
+        tasks.iter().copied().filter(is_needed).collect()
+    }
+
+    /// The kernel that puts a task's value into memory.
+    pub(super) fn home(&self, task: TaskId) -> Option<usize> {
+        let mut holders = self.holders[task].iter().copied();
+        holders.find(|&at| self.clusters[at].tasks.contains(&task))
+    }
+
+    /// The kernels that read a task's value from memory, or compute something from it.
+    pub(super) fn readers(&self, task: TaskId) -> BTreeSet<usize> {
+        let holds = |at: &usize| {
+            let cluster = &self.clusters[*at];
+            cluster.copies.contains(&task)
+        };
+        let users = self.users[task].iter();
+        let readers = users.flat_map(|&user| self.holders[user].iter().copied());
+        readers.filter(|at| !holds(at)).collect()
+    }
+
+    /// Whether a task adds up parts.
+    pub(super) fn is_finish(&self, task: TaskId) -> bool {
+        self.tasks[task].kind == Kind::Finish
+    }
+
+    /// Makes kernels `one` and `other` one; `other` is then empty.
+    pub(super) fn merge(&mut self, one: usize, other: usize) {
+        let Cluster { tasks, copies } = std::mem::take(&mut self.clusters[other]);
+        for &task in tasks.iter().chain(&copies) {
+            let holders = &mut self.holders[task];
+            holders.retain(|&at| at != other && at != one);
+            holders.push(one);
+            holders.sort_unstable();
+        }
+        let into = &mut self.clusters[one];
+        into.tasks.extend(tasks);
+        into.copies.extend(copies);
+        into.copies.retain(|task| !into.tasks.contains(task));
+    }
+
+    /// Makes a kernel compute a value for itself.
+    pub(super) fn copy(&mut self, task: TaskId, into: usize) {
+        if !self.clusters[into].tasks.contains(&task) && self.clusters[into].copies.insert(task) {
+            self.holders[task].push(into);
+            self.holders[task].sort_unstable();
+        }
+    }
+
+    /// Drops kernels whose values nobody reads any more.
+    pub(super) fn drop_unread(&mut self) {
+        while let Some(at) = (0..self.clusters.len()).find(|&at| {
+            let tasks = &self.clusters[at].tasks;
+            !tasks.is_empty() && self.outputs(tasks, &[at]).is_empty()
+        }) {
+            let Cluster { tasks, copies } = std::mem::take(&mut self.clusters[at]);
+            for task in tasks.into_iter().chain(copies) {
+                self.holders[task].retain(|&held| held != at);
+            }
+        }
+    }
+
+    /// Positions of the kernels that there are.
+    pub(super) fn kernels(&self) -> Vec<usize> {
+        let is_there = |&at: &usize| !self.clusters[at].tasks.is_empty();
+        (0..self.clusters.len()).filter(is_there).collect()
+    }
+}
