@@ -252,7 +252,10 @@ fn program(row: &Row) -> Vec<String> {
 
 /// Keys of compiled kernels, each once.
 fn kernel_keys(found: &Measurement) -> String {
-    let keys = found.kernels.iter().filter_map(|kernel| kernel.key.as_deref());
+    let keys = found
+        .kernels
+        .iter()
+        .filter_map(|kernel| kernel.key.as_deref());
     let mut short: Vec<&str> = Vec::new();
     for key in keys.map(|key| key.get(..SHORT_KEY).unwrap_or(key)) {
         if !short.contains(&key) {

@@ -455,3 +455,77 @@ impl Walk<'_> {
         self.values.push(id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::op::{Binary, Reduction};
+    use crate::nest::{Operand, OperandId, Store};
+
+    /// `e^(x - max) / sum` of each row.
+    fn softmax() -> Nest {
+        let operand = |is_written| Operand {
+            dtype: Dtype::F32,
+            rows: vec![Step::Given],
+            columns: Step::One,
+            is_written,
+        };
+        let reduce = |reduction, of| Value::Reduce {
+            reduction,
+            over: Over::Columns,
+            of: ValueId(of),
+        };
+        let values = vec![
+            Value::Load {
+                operand: OperandId(0),
+                index: None,
+            },
+            reduce(Reduction::Max, 0),
+            Value::Binary(Binary::Sub, ValueId(0), ValueId(1)),
+            Value::Unary(Unary::Exp, ValueId(2)),
+            reduce(Reduction::Sum, 3),
+            Value::Binary(Binary::Div, ValueId(3), ValueId(4)),
+        ];
+        Nest {
+            name: String::new(),
+            row_dims: 1,
+            operands: vec![operand(false), operand(true)],
+            values,
+            stores: vec![Store {
+                operand: OperandId(1),
+                value: ValueId(5),
+            }],
+            parts: Parts::Many,
+        }
+    }
+
+    #[test]
+    fn exponentials_are_computed_once_where_they_can_be_kept() {
+        let passes = |keep| {
+            let stages = Stages::new(&softmax(), keep).unwrap();
+            let computed = stages.passes.iter().map(|pass| {
+                let ids = pass.values.iter().map(|id| id.0);
+                ids.collect::<Vec<_>>()
+            });
+            computed.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            passes(Keep::Nothing),
+            [vec![0], vec![0, 2, 3], vec![0, 2, 3, 5]]
+        );
+        assert_eq!(passes(Keep::Functions), [vec![0], vec![0, 2, 3], vec![5]]);
+        assert_eq!(
+            passes(Keep::FunctionsAndLoads),
+            [vec![0], vec![2, 3], vec![5]]
+        );
+    }
+
+    #[test]
+    fn what_no_store_needs_is_not_computed() {
+        let mut nest = softmax();
+        nest.stores[0].value = ValueId(2);
+        let stages = Stages::new(&nest, Keep::Functions).unwrap();
+        assert_eq!(stages.passes.len(), 2);
+        assert!(stages.passes[1].reductions.is_empty());
+    }
+}
