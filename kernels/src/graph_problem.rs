@@ -129,6 +129,32 @@ impl<C: Computation> GraphProblem<C> {
         &self.built
     }
 
+    /// Bounds of extents that a canonical shape has.
+    fn bounds(&self, canonical: &CanonicalShape) -> Vec<(usize, u64)> {
+        let extents = self.computation.extents().into_iter();
+        extents
+            .filter_map(|(extent, name)| Some((extent, canonical.bound(name)?)))
+            .collect()
+    }
+
+    fn request<'a>(
+        &'a self,
+        policy: Policy,
+        phase: Phase,
+        canonical: &'a [(usize, u64)],
+        target: &'a Target,
+    ) -> Request<'a> {
+        Request {
+            graph: &self.built.graph,
+            backward: self.built.backward,
+            phase,
+            policy,
+            target,
+            canonical,
+            precision: self.computation.precision(),
+        }
+    }
+
     /// The results of a phase, by position among the graph's outputs.
     fn wanted(&self, phase: Phase) -> Vec<NodeId> {
         let outputs = self.built.graph.outputs().iter();
@@ -305,28 +331,39 @@ impl<C: Computation> Problem for GraphProblem<C> {
         canonical: &CanonicalShape,
         target: &Target,
     ) -> Result<Program, Refusal> {
-        let policy = match backend {
-            "primitive" => Policy::Primitive,
-            "eager" => Policy::Eager,
-            "compiled" => Policy::Compiled,
-            "library" => return self.computation.library(phase, target),
-            _ => {
-                let reason = format!("`{backend}` is not part of this build");
-                return Err(Refusal::Unavailable(reason));
+        match policy(backend) {
+            Some(policy) => {
+                let bounds = self.bounds(canonical);
+                fuse::program(&self.request(policy, phase, &bounds, target))
             }
-        };
-        let extents = self.computation.extents().into_iter();
-        let bounds: Vec<(usize, u64)> = extents
-            .filter_map(|(extent, name)| Some((extent, canonical.bound(name)?)))
-            .collect();
-        fuse::program(&Request {
-            graph: &self.built.graph,
-            backward: self.built.backward,
-            phase,
-            policy,
-            target,
-            canonical: &bounds,
-            precision: self.computation.precision(),
-        })
+            None if backend == "library" => self.computation.library(phase, target),
+            None => {
+                let reason = format!("`{backend}` is not part of this build");
+                Err(Refusal::Unavailable(reason))
+            }
+        }
+    }
+
+    fn explain(
+        &self,
+        backend: &str,
+        phase: Phase,
+        canonical: &CanonicalShape,
+        target: &Target,
+    ) -> Option<String> {
+        let bounds = self.bounds(canonical);
+        let request = self.request(policy(backend)?, phase, &bounds, target);
+        let explained = fuse::explain(&request).ok()?;
+        Some(explained.to_string())
+    }
+}
+
+/// What may share a kernel of a backend, if that is what it differs by.
+fn policy(backend: &str) -> Option<Policy> {
+    match backend {
+        "primitive" => Some(Policy::Primitive),
+        "eager" => Some(Policy::Eager),
+        "compiled" => Some(Policy::Compiled),
+        _ => None,
     }
 }

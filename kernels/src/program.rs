@@ -301,6 +301,9 @@ pub struct Program {
 pub struct Totals {
     /// Kernels launched, copies and fills included.
     pub launches: u64,
+    /// Of these, calls of libraries that are not ours.
+    #[serde(default)]
+    pub library_launches: u64,
     /// Bytes that are read, of elements that are touched.
     pub read_bytes: u64,
     /// Bytes that are written.
@@ -398,7 +401,12 @@ impl Program {
             };
             match step {
                 Step::Repeat { .. } => {}
-                Step::Launch { args, .. } => self.add_arguments(args, counts, totals),
+                Step::Launch { kernel, args, .. } => {
+                    if matches!(self.kernels.get(kernel.0), Some(Kernel::Library(_))) {
+                        totals.library_launches += counts.iter().product::<u64>();
+                    }
+                    self.add_arguments(args, counts, totals);
+                }
                 Step::Copy { from, to } => {
                     totals.read_bytes += self.view_bytes(from, counts);
                     totals.written_bytes += self.view_bytes(to, counts);
@@ -477,6 +485,7 @@ mod tests {
         // 1 + 2 + 3 + 3 + 3 elements; the written ones are read, too.
         let expected = Totals {
             launches: 5,
+            library_launches: 0,
             read_bytes: 12 * 4 + 12 * 8,
             written_bytes: 12 * 8,
         };

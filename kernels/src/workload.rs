@@ -476,6 +476,17 @@ pub trait Problem: Send + Sync {
         canonical: &CanonicalShape,
         target: &Target,
     ) -> Result<Program, Refusal>;
+
+    /// How that program came to be, pass by pass, for people; nothing where it was not made by passes.
+    fn explain(
+        &self,
+        _backend: &str,
+        _phase: Phase,
+        _canonical: &CanonicalShape,
+        _target: &Target,
+    ) -> Option<String> {
+        None
+    }
 }
 
 #[cfg(test)]

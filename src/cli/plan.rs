@@ -211,16 +211,21 @@ fn explain(plan: &Plan<'_>, point: &Planned, screen: &Screen) -> Exit {
     let backend = plan.grid.backend(point.point).name;
     screen.line(&format!("{} {}", point.id, plan.label(point)));
     screen.line(&format!("canonical shape: {}", plan.shape(point)));
-    let made = plan.problem(point.point).and_then(|problem| {
-        problem
-            .program(
-                backend,
-                point.point.phase,
-                plan.shape(point),
-                &plan.device.target,
-            )
-            .map_err(|refusal| refusal.to_string())
-    });
+    let problem = match plan.problem(point.point) {
+        Ok(problem) => problem,
+        Err(reason) => {
+            screen.line(&format!("no program: {reason}"));
+            return Exit::Fine;
+        }
+    };
+    let (phase, shape, target) = (point.point.phase, plan.shape(point), &plan.device.target);
+    if let Some(passes) = problem.explain(backend, phase, shape, target) {
+        screen.line("passes:");
+        for line in passes.lines() {
+            screen.line(&format!("  {line}"));
+        }
+    }
+    let made = problem.program(backend, phase, shape, target);
     match made {
         Err(reason) => {
             screen.line(&format!("no program: {reason}"));

@@ -97,6 +97,9 @@ pub struct Measurement {
     pub totals: Totals,
     /// Kernels, in the order of the program.
     pub kernels: Vec<KernelUse>,
+    /// The backend before it in the block whose program is the same: measured twice, it is one program.
+    #[serde(default)]
+    pub same_program_as: Option<String>,
     /// How thoroughly outputs were judged.
     pub checked: Checked,
     /// The judgement.

@@ -1,9 +1,10 @@
 //! What the points of a block share, and the way of a point to the first sample: prepare, run, check.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{CanonicalShape, Problem, Program, Refusal, Tensors};
+use sweeper_kernels::{CanonicalShape, Phase, Problem, Program, Refusal, Tensors};
 
 use super::block::Listener;
 use super::groundwork::Groundwork;
@@ -21,6 +22,8 @@ pub type Artifacts = HashMap<String, Artifact>;
 pub struct Setting<'a> {
     block: &'a Block,
     posed: Posed,
+    /// Programs of points so far, to say where two backends' are the same.
+    programs: RefCell<Vec<(Phase, String, Program)>>,
     /// What became of each point's kernels on a smaller problem, by number, where one stands for it.
     reduced: Option<BTreeMap<u32, Result<Verdict, Outcome>>>,
 }
@@ -69,6 +72,7 @@ impl<'a> Setting<'a> {
         let mut setting = Setting {
             block,
             posed: groundwork.whole,
+            programs: RefCell::default(),
             reduced: None,
         };
         if let Some(small) = &groundwork.small {
@@ -192,6 +196,7 @@ impl<'a> Setting<'a> {
             })
             .collect();
         Measurement {
+            same_program_as: self.same_program_as(point, program),
             memory_bytes: program.memory_by_role(),
             totals: program.totals(),
             kernels,
@@ -199,6 +204,17 @@ impl<'a> Setting<'a> {
             compulsory_bytes: work.compulsory_bytes,
             ..Measurement::default()
         }
+    }
+
+    /// Another backend whose program was the same, among the points before this one.
+    fn same_program_as(&self, point: &BlockPoint, program: &Program) -> Option<String> {
+        let mut programs = self.programs.borrow_mut();
+        let same = programs.iter().find(|(phase, backend, held)| {
+            *phase == point.phase && *backend != point.backend && held == program
+        });
+        let same = same.map(|(_, backend, _)| backend.clone());
+        programs.push((point.phase, point.backend.clone(), program.clone()));
+        same
     }
 
     fn judge(

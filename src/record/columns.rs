@@ -70,7 +70,7 @@ const PLAN: &str = "plan";
 
 /// The columns beside those of memory by role, in the order of the file; parameters, axes and derived
 /// values stand between `dtype` and `canonical`, under their own names.
-pub const COLUMNS: [Column; 57] = [
+pub const COLUMNS: [Column; 60] = [
     column(
         "point",
         Text,
@@ -217,6 +217,13 @@ pub const COLUMNS: [Column; 57] = [
         "kernels launched in an iteration, copies and fills included",
         PROGRAM,
     ),
+    column(
+        "library_launches",
+        Int,
+        "",
+        "of these, calls of a vendor's or another library; the others are kernels of ours",
+        PROGRAM,
+    ),
     column("read_bytes", Int, "bytes", "read in an iteration", PROGRAM),
     column(
         "written_bytes",
@@ -295,6 +302,20 @@ pub const COLUMNS: [Column; 57] = [
         "ns",
         "time that compiling all of them took, whenever that was",
         "kernel cache",
+    ),
+    column(
+        "kernel_keys",
+        Text,
+        "",
+        "first digits of the keys of compiled kernels, in the order of the program; `sweeper cache show` finds them",
+        "kernel cache",
+    ),
+    column(
+        "same_program_as",
+        Text,
+        "",
+        "backend of the same block whose program is the same, launch by launch; empty where none is",
+        PROGRAM,
     ),
     column(
         "checked",

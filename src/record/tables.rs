@@ -6,10 +6,14 @@ use std::io::Write;
 use sweeper_kernels::program::Role;
 
 use super::row::Row;
+use crate::execute::outcome::Measurement;
 
 /// Version of the format of `records.csv`; its column `schema` in every line. It grows when a column
 /// goes or changes its meaning, not when one is added.
 pub const SCHEMA: u32 = 1;
+
+/// Digits of a key that name it in tables.
+const SHORT_KEY: usize = 12;
 
 /// Columns that say what was measured, before those of parameters.
 const IDENTITY: [&str; 7] = [
@@ -17,7 +21,7 @@ const IDENTITY: [&str; 7] = [
 ];
 
 /// Columns after those of parameters and derived values.
-const RESULT: [&str; 48] = [
+const RESULT: [&str; 51] = [
     "canonical",
     "device",
     "device_name",
@@ -43,6 +47,7 @@ const RESULT: [&str; 48] = [
     "iterations",
     "warmup_samples",
     "launches",
+    "library_launches",
     "read_bytes",
     "written_bytes",
     "flops",
@@ -56,6 +61,8 @@ const RESULT: [&str; 48] = [
     "kernels",
     "kernel_hits",
     "compile_ns",
+    "kernel_keys",
+    "same_program_as",
     "checked",
     "worst_tensor",
     "worst_error",
@@ -211,7 +218,7 @@ fn statistics(row: &Row) -> Vec<String> {
 
 fn program(row: &Row) -> Vec<String> {
     let Some(found) = &row.outcome.measurement else {
-        return vec![String::new(); 16];
+        return vec![String::new(); 19];
     };
     let median_ns = row.summary().map(|summary| summary.median);
     let per_s = |amount: f64| text(median_ns.map(|median_ns| amount / median_ns * 1e9).as_ref());
@@ -220,6 +227,7 @@ fn program(row: &Row) -> Vec<String> {
         found.iterations.to_string(),
         found.warmup_samples.to_string(),
         found.totals.launches.to_string(),
+        found.totals.library_launches.to_string(),
         found.totals.read_bytes.to_string(),
         found.totals.written_bytes.to_string(),
         found.flops.to_string(),
@@ -237,7 +245,24 @@ fn program(row: &Row) -> Vec<String> {
         row.compile.kernels.to_string(),
         row.compile.hits.to_string(),
         row.compile.compile_ns.to_string(),
+        kernel_keys(found),
+        found.same_program_as.clone().unwrap_or_default(),
     ]
+}
+
+/// Keys of compiled kernels, each once.
+fn kernel_keys(found: &Measurement) -> String {
+    let keys = found
+        .kernels
+        .iter()
+        .filter_map(|kernel| kernel.key.as_deref());
+    let mut short: Vec<&str> = Vec::new();
+    for key in keys.map(|key| key.get(..SHORT_KEY).unwrap_or(key)) {
+        if !short.contains(&key) {
+            short.push(key);
+        }
+    }
+    short.join(" ")
 }
 
 fn judgement(row: &Row) -> Vec<String> {

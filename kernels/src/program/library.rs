@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use super::Geometry;
+use crate::workload::Target;
 
 /// How a matrix lies in memory, in elements. One of the two steps is 1, or the extent along it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -16,6 +17,17 @@ pub struct Matrix {
     pub column_step: usize,
     /// From one matrix of the batch to the next; 0 for one that all share.
     pub batch_step: usize,
+}
+
+impl Matrix {
+    /// Elements from the first to the last of a batch of matrices.
+    pub fn span(&self, batch: usize, rows: usize, columns: usize) -> usize {
+        let last = |extent: usize, step: usize| extent.saturating_sub(1) * step;
+        last(batch, self.batch_step)
+            + last(rows, self.row_step)
+            + last(columns, self.column_step)
+            + 1
+    }
 }
 
 /// In what a product is computed; operands and results are f32 in memory.
@@ -57,7 +69,8 @@ pub enum Activation {
 
 /// `out = activation(a b + bias)` for each matrix of a batch.
 ///
-/// Arguments of the launch: `a`, `b`, `bias` if there is one, all read, then `out`, written.
+/// Arguments of the launch: `a`, `b`, `bias` if there is one, all read, then `out`, written, then scratch
+/// memory if there is any ([`Library::scratch`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Matmul {
     /// Matrices.
@@ -98,8 +111,7 @@ pub enum ConvPass {
 /// (batch, out, ..), by cross-correlation.
 ///
 /// Arguments of the launch: the two that are read in the order of [`ConvPass`], a bias for each channel
-/// if there is one, then the one that is written, then a scratch buffer of f32 of
-/// [`Conv2d::scratch`] elements on a CPU.
+/// if there is one, then the one that is written, then scratch memory ([`Library::scratch`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Conv2d {
     /// Which product.
@@ -162,6 +174,51 @@ impl Library {
         match self {
             Library::Matmul(_) => "library.matmul",
             Library::Conv2d(_) => "library.conv2d",
+        }
+    }
+
+    /// The most elements that each operand spans, in the order of a launch's arguments, without scratch
+    /// memory.
+    pub fn operand_lens(&self) -> Vec<usize> {
+        match self {
+            Library::Matmul(call) => {
+                let bias = call.has_bias.then_some(call.n);
+                let read = [
+                    call.a.span(call.batch, call.m, call.k),
+                    call.b.span(call.batch, call.k, call.n),
+                ];
+                let out = call.out.span(call.batch, call.m, call.n);
+                read.into_iter().chain(bias).chain([out]).collect()
+            }
+            Library::Conv2d(call) => {
+                let [height, width] = call.out_picture();
+                let x = call.batch * call.channels_in * call.picture[0] * call.picture[1];
+                let w = call.channels_out * call.window();
+                let out = call.batch * call.channels_out * height * width;
+                let bias = call.has_bias.then_some(call.channels_out);
+                let (one, other, result) = match call.pass {
+                    ConvPass::Forward => (x, w, out),
+                    ConvPass::GradX => (out, w, x),
+                    ConvPass::GradW => (out, x, w),
+                };
+                [one, other]
+                    .into_iter()
+                    .chain(bias)
+                    .chain([result])
+                    .collect()
+            }
+        }
+    }
+
+    /// Elements of scratch memory, f32, that a launch should have as its last argument, which is written: 0
+    /// for none. A CPU unfolds one picture of a convolution; on a GPU libraries choose faster ways
+    /// with more memory (32 MiB is what NVIDIA advises for products on Hopper).
+    pub fn scratch(&self, target: &Target) -> usize {
+        match (self, target) {
+            (Library::Matmul(_), Target::Cpu) => 0,
+            (Library::Matmul(_), Target::Cuda { .. }) => 8 << 20,
+            (Library::Conv2d(call), Target::Cpu) => call.scratch(),
+            (Library::Conv2d(_), Target::Cuda { .. }) => 32 << 20,
         }
     }
 

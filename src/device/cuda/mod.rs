@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use sweeper_kernels::program::{Binding, Kernel};
+use sweeper_kernels::program::{Binding, Kernel, KernelId};
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Program, Target, Tensors};
 
@@ -23,17 +23,21 @@ pub mod compiler;
 pub mod context;
 pub mod memory;
 pub mod module;
+pub mod blas;
+pub mod dnn;
+pub mod calls;
 pub mod gate;
 pub mod run;
 pub mod timing;
 pub mod graph;
 pub mod nvml;
 
+use calls::{Callable, Vendor};
 use context::Context;
 use driver::Fault;
 use graph::Graph;
 use memory::{Allocation, Pool};
-use module::{Function, Modules};
+use module::Modules;
 use nvml::Monitor;
 use run::{Runner, Spans};
 use timing::Timer;
@@ -52,6 +56,7 @@ pub struct Cuda {
     identity: DeviceIdentity,
     target: Target,
     modules: Modules,
+    vendor: Vendor,
     timer: Timer,
     clock_resolution_ns: f64,
     /// The input tensors of the bound problem, by name.
@@ -67,7 +72,7 @@ pub struct Cuda {
 struct Loaded {
     program: Program,
     /// One for each kernel.
-    functions: Vec<Function>,
+    functions: Vec<Callable>,
     /// Where each buffer that is not given lies in the arena.
     layout: Layout,
     /// Launches of one iteration.
@@ -98,6 +103,7 @@ impl Cuda {
             },
             identity: identity.clone(),
             modules: Modules::default(),
+            vendor: Vendor::default(),
             clock_resolution_ns: timer.resolution_ns().map_err(unavailable)?,
             timer,
             inputs: BTreeMap::new(),
@@ -137,34 +143,37 @@ impl Cuda {
         }
     }
 
-    /// The function of each kernel of a program.
+    /// What each kernel of a program calls.
     fn functions(
         &mut self,
         program: &Program,
         artifacts: &[Artifact],
-    ) -> Result<Vec<Function>, Fault> {
-        let mut function = |(kernel, position): (&Kernel, Option<usize>)| match kernel {
-            Kernel::Builtin(builtin) => Err(Fault::refused(format!(
-                "`{}` is a function of the host, and runs on a CPU only",
-                builtin.name
-            ))),
-            Kernel::Library(library) => Err(Fault::refused(format!(
-                "`{}` is not available here",
-                library.name()
-            ))),
-            Kernel::Compiled(source) => {
-                let artifact = position.and_then(|position| artifacts.get(position));
-                let artifact = artifact.ok_or_else(|| {
-                    Fault::refused(format!("`{}` was not compiled", source.entry))
-                })?;
-                self.modules.function(artifact, &source.entry)
-            }
-        };
-        let kernels = program.kernels.iter();
-        kernels
-            .zip(program.source_positions())
-            .map(&mut function)
-            .collect()
+    ) -> Result<Vec<Callable>, Fault> {
+        let stream = self.context.stream().cast();
+        let mut functions = Vec::with_capacity(program.kernels.len());
+        let positions = program.source_positions();
+        for (index, (kernel, position)) in program.kernels.iter().zip(positions).enumerate() {
+            functions.push(match kernel {
+                Kernel::Builtin(builtin) => {
+                    let name = builtin.name;
+                    return Err(Fault::refused(format!(
+                        "`{name}` is a function of the host, and runs on a CPU only"
+                    )));
+                }
+                Kernel::Library(library) => {
+                    let kernel = KernelId(index);
+                    self.vendor.callable(program, kernel, library, stream)?
+                }
+                Kernel::Compiled(source) => {
+                    let artifact = position.and_then(|position| artifacts.get(position));
+                    let artifact = artifact.ok_or_else(|| {
+                        Fault::refused(format!("`{}` was not compiled", source.entry))
+                    })?;
+                    Callable::Function(self.modules.function(artifact, &source.entry)?)
+                }
+            });
+        }
+        Ok(functions)
     }
 
     /// The address of each buffer of a program.

@@ -6,6 +6,7 @@ use cudarc::driver::{result, sys};
 use sweeper_kernels::program::{Arg, Geometry, KernelId, Step, View};
 use sweeper_kernels::{Dtype, Program};
 
+use super::calls::Callable;
 use super::context::Context;
 use super::driver::{During, Fault};
 use super::graph::Graph;
@@ -19,7 +20,7 @@ const PORTABLE_CLUSTER: u32 = 8;
 pub struct Runner<'a> {
     context: &'a Context,
     program: &'a Program,
-    functions: &'a [Function],
+    functions: &'a [Callable],
     addresses: &'a [u64],
 }
 
@@ -31,7 +32,7 @@ impl<'a> Runner<'a> {
     pub fn new(
         context: &'a Context,
         program: &'a Program,
-        functions: &'a [Function],
+        functions: &'a [Callable],
         addresses: &'a [u64],
     ) -> Self {
         Runner {
@@ -90,7 +91,18 @@ impl<'a> Runner<'a> {
                     kernel,
                     geometry,
                     args,
-                } => self.launch(*kernel, *geometry, args, iterations)?,
+                } => match &self.functions[kernel.0] {
+                    Callable::Function(function) => {
+                        self.launch(*kernel, *function, *geometry, args, iterations)?;
+                    }
+                    Callable::Product(product) => {
+                        let stream = self.context.stream().cast();
+                        product.launch(&self.operands(args, iterations), stream)?;
+                    }
+                    Callable::Convolution(convolution) => {
+                        convolution.launch(&self.operands(args, iterations))?;
+                    }
+                },
                 Step::Copy { from, to } => self.copy(from, to, iterations)?,
                 Step::Fill { view, value } => self.fill(view, *value, iterations)?,
                 Step::Repeat { count, body } => {
@@ -112,6 +124,7 @@ impl<'a> Runner<'a> {
     fn launch(
         &self,
         kernel: KernelId,
+        function: Function,
         geometry: Geometry,
         args: &[Arg],
         iterations: &[i64],
@@ -121,7 +134,6 @@ impl<'a> Runner<'a> {
             .iter_mut()
             .map(|cell| std::ptr::from_mut(cell).cast())
             .collect();
-        let function = self.functions[kernel.0].handle();
         let mut cluster = cluster_attribute(geometry.cluster);
         let config = sys::CUlaunchConfig {
             gridDimX: geometry.grid[0],
@@ -142,7 +154,7 @@ impl<'a> Runner<'a> {
         unsafe {
             sys::cuLaunchKernelEx(
                 &raw const config,
-                function,
+                function.handle(),
                 pointers.as_mut_ptr(),
                 std::ptr::null_mut(),
             )
@@ -150,6 +162,12 @@ impl<'a> Runner<'a> {
         .result()
         .during("launching")
         .map_err(|fault| fault.of_kernel(self.program.kernels[kernel.0].name()))
+    }
+
+    /// Addresses of a library's operands.
+    fn operands(&self, args: &[Arg], iterations: &[i64]) -> Vec<u64> {
+        let cells = args.iter().map(|arg| self.cell(arg, iterations));
+        cells.collect()
     }
 
     fn address(&self, view: &View, iterations: &[i64]) -> (u64, Dtype) {
@@ -247,11 +265,15 @@ fn cluster_attribute(blocks: u32) -> sys::CUlaunchAttribute {
 ///
 /// # Errors
 /// A sentence that names the kernel, or the driver's.
-pub fn check_launches(program: &Program, functions: &[Function]) -> Result<(), Fault> {
+pub fn check_launches(program: &Program, functions: &[Callable]) -> Result<(), Fault> {
     let mut launches = Vec::new();
     collect(&program.prologue, &mut launches);
     collect(&program.steps, &mut launches);
-    for (position, &function) in functions.iter().enumerate() {
+    for (position, function) in functions.iter().enumerate() {
+        // Those of libraries were checked when the call was prepared.
+        let Callable::Function(function) = function else {
+            continue;
+        };
         let name = program.kernels[position].name();
         let own = launches.iter().filter(|(kernel, ..)| kernel.0 == position);
         let (mut shared_bytes, mut cluster) = (0, 1);

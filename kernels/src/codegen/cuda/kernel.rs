@@ -380,6 +380,9 @@ impl Writer<'_> {
             reductions: reductions.copied().collect(),
             stores: &pass.stores,
         };
+        for &id in &pass.kept {
+            self.array(out, id);
+        }
         self.in_loop(out, &cells);
         self.reduce(out, &pass.reductions);
     }
@@ -390,7 +393,9 @@ impl Writer<'_> {
             self.cells(out, cells, " + offset");
             out.close();
         } else {
+            out.open("");
             self.cells(out, cells, "");
+            out.close();
         }
     }
 

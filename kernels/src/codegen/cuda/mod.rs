@@ -8,7 +8,7 @@ mod cells;
 mod kernel;
 
 use crate::common::{CUDA_H, FUNCTIONS_CUH};
-use crate::nest::{Bounds, Extents, Nest, Parts, Step};
+use crate::nest::{Bounds, Extents, Nest, Parts, Step, Value};
 use crate::program::{Geometry, SourceFile};
 use crate::tensor::Dtype;
 
@@ -25,6 +25,9 @@ const THREADS: u32 = 256;
 
 /// Registers of a thread that may hold cells, in blocks of up to 256, 512 and 1024 threads.
 const CELL_REGISTERS: [(u32, u32); 3] = [(256, 80), (512, 56), (1024, 24)];
+
+/// Quads of a lane, where more lanes can share a row instead: enough loads at once, and little text.
+const MOST_CHUNKS: u32 = 4;
 
 /// Blocks that leave a part each, at most: four for each processor of a large GPU. How many processors a
 /// GPU has does not matter to it: sums must not depend on that.
@@ -202,7 +205,8 @@ fn cells(nest: &Nest, stages: &Stages) -> u32 {
         .flat_map(|pass| pass.kept.clone())
         .collect();
     let values = stages.passes.iter().flat_map(|pass| &pass.values);
-    let is_load = |at: usize| matches!(nest.values[at], crate::nest::Value::Load { .. });
+    let is_load =
+        |at: usize| matches!(nest.values[at], Value::Load { .. }) && stages.varies[at].rows;
     held.extend(values.copied().filter(|id| is_load(id.0)));
     held.sort();
     held.dedup();
@@ -221,8 +225,9 @@ fn in_registers(quads: u64, cells: u32) -> Option<(u32, u32)> {
             .find(|(threads, _)| width <= *threads)?
             .1;
         let needed = chunks.checked_mul(4)?.checked_mul(cells.max(1))?;
+        let fits = needed <= registers && (chunks <= MOST_CHUNKS || width == 1024);
         // The last resort: one quad a lane.
-        (needed <= registers || (chunks == 1 && width <= 256)).then_some((width, chunks))
+        (fits || (chunks == 1 && width <= 256)).then_some((width, chunks))
     });
     fitting.next()
 }

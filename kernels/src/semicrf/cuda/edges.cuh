@@ -78,6 +78,36 @@ DEVICE void issue_chunk(const Sequence &s, Stage &stage, int thread, int threads
     if (++stage.chunk == stage.count) stage.chunk = 0, stage.step++;
 }
 
+// A message is a sum of weights, and so is a cell: where nothing but the message is added, it needs no logarithm
+// on the way from one to the other.
+constexpr bool IS_LINEAR = SEMIRING == LOG && FORM == MATERIALIZED;
+
+// Weight 2^whole * sum, where `part` of other semirings and forms is the logarithm of the sum.
+DEVICE Term linear_term(float whole, float sum) { return {whole, sum, 0.0f, 0.0f}; }
+
+// How far a term's scale is above a cell's. What is less than that is nothing beside the cell's first term.
+DEVICE int shift_of(const Term &x, const Cell &cell) { return int_of(fmaxf(x.whole - cell.whole, -250.0f)); }
+
+// Adds a linear term to a cell.
+DEVICE void add_linear(Cell &cell, const Term &x) {
+    int shift = shift_of(x, cell);
+    const int above = shift + exponent_of(x.part);
+    if (above > (int)MOST_ROOM) {
+        cell = lifted_apart(cell, rintf(0.5f * ((float)above + ROOM)));
+        shift = shift_of(x, cell);
+    }
+    // In two steps, each of which is in range: sums are from LEAST_PRODUCT to MOST_PRODUCT.
+    const int half = shift >> 1, rest = shift - half;
+    cell.sum += x.part * __int_as_float((half + 127) << 23) * __int_as_float((rest + 127) << 23);
+}
+
+// An empty cell for a linear term: `cell_for`.
+DEVICE Cell linear_cell_for(const Term &x) {
+    Cell cell = {};
+    cell.whole = fmaxf(x.whole + (float)exponent_of(x.part) + ROOM, EMPTY);
+    return cell;
+}
+
 // The sum over i with a shift, for sums that are out of range.
 DEVICE_APART Term message_of_lost_edges(Sequence s, Board board, const float *row, int stride, int step, int k,
                                         int o) {
@@ -85,7 +115,7 @@ DEVICE_APART Term message_of_lost_edges(Sequence s, Board board, const float *ro
     const auto term = [&](int i) {
         return (FORM == MATERIALIZED ? row[i * stride] * UNITS : s.edge(step, k, o, i)) + board.log(step, i);
     };
-    Term x = {0.0f, NOTHING, 0.0f, 0.0f};
+    Term x = IS_LINEAR ? linear_term(NOTHING, 0.0f) : Term{0.0f, NOTHING, 0.0f, 0.0f};
     float most = 4.0f * NOTHING, sum = 0.0f, moment = 0.0f;
 #pragma unroll 1
     for (int i = 0; i < s.labels; i++) most = fmaxf(most, term(i));
@@ -97,6 +127,7 @@ DEVICE_APART Term message_of_lost_edges(Sequence s, Board board, const float *ro
         sum += p;
         if (HAS_ENTROPY && p > 0.0f) moment += p * (entropies[i] - LN2 * t);
     }
+    if (IS_LINEAR) return linear_term(by, sum);
     const float log = log2_fast(sum);
     x.part = by + log;
     if (HAS_ENTROPY) x.entropy = moment / sum + LN2 * log;
@@ -165,6 +196,7 @@ DEVICE Term message_of_edges(const Sequence &s, const Board &board, const float 
     const float total = (p[0] + p[1]) + (p[2] + p[3]);
     if (!(total >= LEAST_PRODUCT && total <= MOST_PRODUCT))
         return message_of_lost_edges(s, board, row, stride, step, k, o);
+    if (IS_LINEAR) return linear_term(0.0f, total);
     x.part = log2_fast(total);
 #if SEMIRING == ENTROPY
     const float *m = sum.moments;
@@ -184,13 +216,21 @@ DEVICE void push_edges(const Sequence &s, const Board &board, Cell *ring, int sl
     for (int k = first; k <= last; k += stride) {
         const float *own = IS_STAGED ? edges + (k - base) * pitch + s.misaligned(step, k) : s.block(step, k);
         Term x = message_of_edges(s, board, logs, own, step, k, o);
-        x.whole = whole;
-        x.part += s.outside(step, k, o);
-        if (HAS_ENTROPY) x.entropy_whole = board.entropy_wholes[step & 1];
         int to = slot + k;
         if (to >= s.longest) to -= s.longest;
         Cell &cell = ring[to * WIDTH + o];
-        Cell sums[1] = {k == s.longest || step == 0 ? cell_for(x) : cell};
+        const bool begins = k == s.longest || step == 0;
+        if (IS_LINEAR) {
+            x.whole += whole;
+            Cell sum = begins ? linear_cell_for(x) : cell;
+            add_linear(sum, x);
+            cell = sum;
+            continue;
+        }
+        x.whole = whole;
+        x.part += s.outside(step, k, o);
+        if (HAS_ENTROPY) x.entropy_whole = board.entropy_wholes[step & 1];
+        Cell sums[1] = {begins ? cell_for(x) : cell};
         const float parts[1] = {x.part};
         add_to_cells(sums, x, parts);
         cell = sums[0];

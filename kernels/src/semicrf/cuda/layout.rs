@@ -260,8 +260,8 @@ impl Layout {
     /// `MOST_THREADS` in scan.cu.
     fn most_threads(&self) -> usize {
         match self.width {
-            _ if self.is_staged() => 640,
-            0..=64 => 512,
+            17.. if self.is_staged() => 768,
+            ..=64 => 512,
             _ => MOST_WIDTH,
         }
     }

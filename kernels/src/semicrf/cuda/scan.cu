@@ -5,7 +5,8 @@
 #include "edges.cuh"
 #include "state.cuh"
 
-constexpr int MOST_THREADS = WIDTH > 64 ? 1024 : IS_STAGED ? 640 : 512;
+// A sum of many labels' edges is worth more threads than registers.
+constexpr int MOST_THREADS = WIDTH > 64 ? 1024 : IS_STAGED && WIDTH > 16 ? 768 : 512;
 // Of the porters, those that make tables where others copy edges.
 constexpr int TABLERS = 64;
 // The largest blocks have no threads but the chain's: they do everything.

@@ -1,0 +1,195 @@
+//! What a launch calls: a kernel of ours, or a library of NVIDIA's, which is opened when it is first
+//! needed.
+
+use std::ffi::c_void;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use cudarc::cublaslt::sys as lt;
+use cudarc::cudnn::sys as dnn;
+use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW};
+use sweeper_kernels::Program;
+use sweeper_kernels::program::{Arg, KernelId, Library, Step};
+
+use super::blas::{Blas, Product};
+use super::dnn::{Convolution, Dnn};
+use super::driver::Fault;
+use super::module::Function;
+use crate::compile::places;
+
+/// What a launch calls.
+pub enum Callable {
+    /// A kernel of a loaded cubin.
+    Function(Function),
+    /// A product by cuBLASLt.
+    Product(Box<Product>),
+    /// A convolution by cuDNN.
+    Convolution(Box<Convolution>),
+}
+
+/// NVIDIA's libraries, as far as they were needed.
+#[derive(Default)]
+pub struct Vendor {
+    blas: Option<Rc<Blas>>,
+    dnn: Option<Rc<Dnn>>,
+}
+
+impl Vendor {
+    /// Prepares a call of a program.
+    ///
+    /// # Errors
+    /// What is missing here and what to install, a launch with other arguments than the call has, or
+    /// what the library can't do.
+    pub fn callable(
+        &mut self,
+        program: &Program,
+        kernel: KernelId,
+        library: &Library,
+        stream: *mut c_void,
+    ) -> Result<Callable, Fault> {
+        let launches = launches_of(program, kernel);
+        for args in &launches {
+            check_library_launch(library, args)?;
+        }
+        let scratch_bytes = launches.iter().map(|args| scratch(program, library, args));
+        let scratch_bytes = scratch_bytes.min().unwrap_or(0);
+        match library {
+            Library::Matmul(call) => {
+                let blas = match &self.blas {
+                    Some(blas) => Rc::clone(blas),
+                    None => {
+                        load("cuBLASLt", "libcublasLt.so", is_blas_here)?;
+                        Rc::clone(self.blas.insert(Blas::open()?))
+                    }
+                };
+                let product = Product::new(&blas, call, scratch_bytes, alignment(&launches))?;
+                Ok(Callable::Product(Box::new(product)))
+            }
+            Library::Conv2d(call) => {
+                let dnn = match &self.dnn {
+                    Some(dnn) => Rc::clone(dnn),
+                    None => {
+                        load("cuDNN", "libcudnn.so", is_dnn_here)?;
+                        Rc::clone(self.dnn.insert(Dnn::open(stream)?))
+                    }
+                };
+                let convolution = Convolution::new(&dnn, call, scratch_bytes)?;
+                Ok(Callable::Convolution(Box::new(convolution)))
+            }
+        }
+    }
+}
+
+/// Loads a library where the system's loader does not find it by itself: from a toolkit or a package of
+/// Python. By its whole path, so that it is found again by its name.
+#[expect(unsafe_code, reason = "loading a library runs its initialisers")]
+fn load(name: &str, file: &str, is_here: fn() -> bool) -> Result<(), Fault> {
+    if is_here() {
+        return Ok(());
+    }
+    for path in candidates(file) {
+        // SAFETY: it is NVIDIA's library, by its name and from a folder that the user or the system
+        // named.
+        if let Ok(library) = unsafe { Opened::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) } {
+            // Never unloaded: what was opened with it lives as long as the process.
+            std::mem::forget(library);
+            if is_here() {
+                return Ok(());
+            }
+        }
+    }
+    Err(Fault::refused(format!(
+        "{name} ({file}) is not here: install it with the CUDA toolkit or as a package of Python, or \
+         name its folder in {}",
+        places::FOLDERS_VARIABLE
+    )))
+}
+
+/// Files of a library in all folders where NVIDIA's may be.
+fn candidates(file: &str) -> Vec<PathBuf> {
+    let folders = places::folders().into_iter();
+    folders
+        .flat_map(|folder| places::children(&folder, file))
+        .collect()
+}
+
+#[expect(unsafe_code, reason = "loading a library runs its initialisers")]
+fn is_blas_here() -> bool {
+    // SAFETY: the names that are tried are those of NVIDIA's library.
+    unsafe { lt::is_culib_present() }
+}
+
+#[expect(unsafe_code, reason = "loading a library runs its initialisers")]
+fn is_dnn_here() -> bool {
+    // SAFETY: the names that are tried are those of NVIDIA's library.
+    unsafe { dnn::is_culib_present() }
+}
+
+/// The arguments of all launches of a kernel.
+fn launches_of(program: &Program, kernel: KernelId) -> Vec<&[Arg]> {
+    fn collect<'a>(steps: &'a [Step], kernel: KernelId, launches: &mut Vec<&'a [Arg]>) {
+        for step in steps {
+            match step {
+                Step::Launch {
+                    kernel: own, args, ..
+                } if *own == kernel => launches.push(args),
+                Step::Repeat { body, .. } => collect(body, kernel, launches),
+                _ => {}
+            }
+        }
+    }
+    let mut launches = Vec::new();
+    collect(&program.prologue, kernel, &mut launches);
+    collect(&program.steps, kernel, &mut launches);
+    launches
+}
+
+/// Operands that a call reads, before what it writes.
+fn reads(library: &Library) -> usize {
+    2 + usize::from(match library {
+        Library::Matmul(call) => call.has_bias,
+        Library::Conv2d(call) => call.has_bias,
+    })
+}
+
+/// Checks that a launch has the arguments of its call, each as long as the call reads or writes.
+fn check_library_launch(library: &Library, args: &[Arg]) -> Result<(), Fault> {
+    let reads = reads(library);
+    let wanted = library.operand_lens();
+    let is_right = |(index, arg): (usize, &Arg)| match arg {
+        Arg::Read(view) => index < reads && view.len >= wanted[index],
+        Arg::Write(view) => index >= reads && wanted.get(index).is_none_or(|len| view.len >= *len),
+        Arg::Int(_) | Arg::Float(_) => false,
+    };
+    let count = reads + 1;
+    if (count..=count + 1).contains(&args.len()) && args.iter().enumerate().all(is_right) {
+        return Ok(());
+    }
+    Err(Fault::refused(format!(
+        "`{}` needs operands of {wanted:?} elements, and may have scratch memory",
+        library.name()
+    )))
+}
+
+/// Bytes of a launch's scratch memory, its last argument; 0 where it has none.
+fn scratch(program: &Program, library: &Library, args: &[Arg]) -> usize {
+    match args.get(reads(library) + 1) {
+        Some(Arg::Write(view)) => view.len * program.buffers[view.buffer.0].dtype.size_bytes(),
+        _ => 0,
+    }
+}
+
+/// A power of two of which all operands' addresses are multiples, in bytes: buffers start at multiples of
+/// 256.
+fn alignment(launches: &[&[Arg]]) -> u32 {
+    let views = launches.iter().flat_map(|args| args.iter());
+    let of = |arg: &Arg| match arg {
+        Arg::Read(view) | Arg::Write(view) => match view.offset.fixed_value() {
+            Some(0) => 256,
+            Some(offset) => 1 << (2 + offset.trailing_zeros()).min(8),
+            None => 4,
+        },
+        Arg::Int(_) | Arg::Float(_) => 256,
+    };
+    views.map(of).min().unwrap_or(256)
+}
