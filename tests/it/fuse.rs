@@ -24,6 +24,7 @@ mod graphs;
 #[path = "../../kernels/src/fuse/tests/random.rs"]
 mod random;
 
+use crate::shim::{self, Mode};
 use graphs::Named;
 
 const POLICIES: [(Policy, &str); 3] = [
@@ -167,6 +168,52 @@ fn random_graphs_are_right_on_a_cpu() {
             check_outputs(&found, &expected, &format!("seed {seed} {word}"));
         }
     }
+}
+
+#[test]
+fn known_operations_are_right_in_cuda() {
+    if !shim::is_here() {
+        return;
+    }
+    let target = cuda();
+    for named in graphs::all() {
+        let inputs = inputs_of(&named.graph);
+        let expected = evaluate(&named.graph, &inputs).unwrap();
+        let policies: &[Policy] = match named.name {
+            "layernorm" | "mlp_step" => &[Policy::Eager, Policy::Compiled],
+            _ => &[Policy::Compiled],
+        };
+        for &policy in policies {
+            let phase = named.phases()[named.phases().len() - 1];
+            let program = made(&named, phase, policy, &target);
+            let specs = specs(&named.graph, &program);
+            let found = shim::run(&program, &inputs, &specs, Mode::Fast);
+            check_outputs(&found, &expected, &format!("{} {policy:?}", named.name));
+        }
+    }
+}
+
+/// What follows a product of several panels, and a last smaller one.
+#[test]
+fn products_go_through_what_follows_panel_by_panel() {
+    let named = graphs::tall_linear();
+    let program = made(&named, Phase::Forward, Policy::Compiled, &Target::Cpu);
+    assert_eq!(program.totals().launches, 6, "{:?}", program.steps);
+    let inputs = inputs_of(&named.graph);
+    let expected = evaluate(&named.graph, &inputs).unwrap();
+    let found = run_on_cpu(&named.graph, program, &inputs, 2);
+    check_outputs(&found, &expected, "panels");
+}
+
+/// On GPUs bias and activation are part of the call.
+#[test]
+fn calls_do_what_follows_them() {
+    let compiled = |named: Named| launches(&named, Policy::Compiled, &cuda())[0];
+    assert_eq!(compiled(graphs::linear_gelu()), 1);
+    assert_eq!(compiled(graphs::conv_bn_relu()), 1);
+    let eager = |named: Named| launches(&named, Policy::Eager, &cuda())[0];
+    assert_eq!(eager(graphs::linear_gelu()), 2);
+    assert_eq!(eager(graphs::conv_bn_relu()), 3);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! its kernel leaves one part for each block of rows, and another kernel adds them up ([`Kind::Finish`]).
 //! Views are no tasks unless they are *kept*: copied, since nothing can read them as they lie.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::reduce::Class;
 use super::rewrite::Whole;
@@ -93,6 +93,8 @@ pub(super) struct Plan {
     value: Vec<Option<TaskId>>,
     /// For each task, those that read its value.
     pub users: Vec<Vec<TaskId>>,
+    /// For each given tensor, the tasks that read it.
+    given_users: BTreeMap<NodeId, Vec<TaskId>>,
     /// For each task, whether its value is a result.
     pub is_result: Vec<bool>,
     /// Kernels; those that were merged into others are empty.
@@ -113,6 +115,7 @@ impl Plan {
             tasks: vec![],
             value: vec![],
             users: vec![],
+            given_users: BTreeMap::new(),
             is_result: vec![],
             clusters: vec![],
             holders: vec![],
@@ -163,6 +166,7 @@ impl Plan {
                 self.users[source].push(task);
             }
         }
+        self.given_users = self.find_given_users();
         self.is_result = vec![false; self.tasks.len()];
         for &output in &self.wanted {
             if let Origin::Made(node) = self.origin(output)
@@ -259,6 +263,24 @@ impl Plan {
         let operands = self.graph.node(node).operands.iter();
         let bases = operands.map(|&operand| self.base(operand));
         bases.filter_map(|base| self.value(base)).collect()
+    }
+
+    fn find_given_users(&self) -> BTreeMap<NodeId, Vec<TaskId>> {
+        let mut users: BTreeMap<NodeId, Vec<TaskId>> = BTreeMap::new();
+        for (at, task) in self.tasks.iter().enumerate() {
+            for &operand in &self.graph.node(task.node).operands {
+                let base = self.base(operand);
+                if matches!(self.graph.node(base).op, Op::Input(_)) {
+                    users.entry(base).or_default().push(at);
+                }
+            }
+        }
+        users
+    }
+
+    /// Tasks that read a given tensor.
+    pub(super) fn readers_of_given(&self, id: NodeId) -> &[TaskId] {
+        self.given_users.get(&id).map_or(&[], Vec::as_slice)
     }
 
     /// Whether a task is a call of a library or a kernel that is not generated.

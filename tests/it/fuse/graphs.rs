@@ -120,6 +120,16 @@ pub(super) fn linear_gelu() -> Named {
     builder.named("linear_gelu", out)
 }
 
+/// Rows enough for several panels of a product.
+pub(super) fn tall_linear() -> Named {
+    let mut builder = Builder::new();
+    let x = builder.given("x", &[3, 1500, 8]);
+    let (w, b) = (builder.given("w", &[8, 130]), builder.given("b", &[130]));
+    let out = builder.graph.linear(x, w, b);
+    let out = out.and_then(|out| builder.graph.gelu_tanh(out));
+    builder.named("tall_linear", out)
+}
+
 pub(super) fn embedding() -> Named {
     let mut builder = Builder::new();
     let table = builder.given("table", &[10, 6]);

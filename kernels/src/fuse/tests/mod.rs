@@ -1,6 +1,7 @@
 //! Plans of all policies mean what the graph means.
 
 mod interpret;
+mod passes;
 mod random;
 
 use proptest::prelude::*;
