@@ -23,6 +23,8 @@ mod run;
 mod surroundings;
 /// Sources of several kernels.
 mod sources;
+/// Programs of graphs, and what they compute.
+mod fuse;
 /// The house rules.
 mod tidy;
 /// The semi-Markov CRF's backends of builtins, against its oracle on the CPU device.

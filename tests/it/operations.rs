@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sweeper::compile::cc::Cc;
 use sweeper::compile::digests::Digests;
+use sweeper::compile::nvrtc::resources;
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Artifact, Device, Job};
 use sweeper_kernels::inputs::InputKey;
@@ -39,15 +40,19 @@ struct Case {
     name: String,
 }
 
+fn problem((name, form): (&str, &str), sizes: [i64; 3]) -> Box<dyn Problem> {
+    let axes = ["batch", "sequence", "dimension"];
+    let mut parameters: Parameters = axes.into_iter().zip(sizes).collect();
+    if !form.is_empty() {
+        parameters.set("form", Value::from(form));
+    }
+    let workload = registry::workload(name).expect("it is registered");
+    workload.problem(&parameters, Dtype::F32).unwrap()
+}
+
 impl Case {
     fn new((name, form): (&str, &str), sizes: [i64; 3]) -> Self {
-        let axes = ["batch", "sequence", "dimension"];
-        let mut parameters: Parameters = axes.into_iter().zip(sizes).collect();
-        if !form.is_empty() {
-            parameters.set("form", Value::from(form));
-        }
-        let workload = registry::workload(name).expect("it is registered");
-        let problem = workload.problem(&parameters, Dtype::F32).unwrap();
+        let problem = problem((name, form), sizes);
         let inputs = problem.generate(&InputKey([7; 32]));
         let mut case = Case {
             problem,
@@ -249,5 +254,50 @@ fn hard_numbers_conform_on_a_cpu() {
         Case::new(operation, sizes)
             .with("x", |_, x| 1e-3 * x)
             .conforms_on_cpu(None);
+    }
+}
+
+/// Every distinct kernel of the operations for an H200, at a bounded and at any dimension, with its name.
+fn cuda_sources() -> BTreeMap<String, (String, KernelSource)> {
+    let target = Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    };
+    let mut sources = BTreeMap::new();
+    for operation in OPERATIONS {
+        for (dimension, bound) in [(512, Some(512)), (1500, None)] {
+            let problem = problem(operation, [16, 256, dimension]);
+            let bounds = bound.map(|bound| ("dimension".to_owned(), bound));
+            let canonical = CanonicalShape::new(bounds);
+            for backend in BACKENDS {
+                for phase in Phase::ALL {
+                    let program = problem.program(backend, phase, &canonical, &target);
+                    for source in program.unwrap().sources() {
+                        let key = format!("{:?}", (&source.files, &source.defines));
+                        let name = format!("{operation:?} {backend} {phase}: {}", source.title());
+                        sources.insert(key, (name, source.clone()));
+                    }
+                }
+            }
+        }
+    }
+    sources
+}
+
+#[test]
+fn cuda_kernels_compile_without_spills() {
+    let Some(nvrtc) = crate::support::nvrtc() else {
+        return;
+    };
+    for (name, source) in cuda_sources().into_values() {
+        let compiled = nvrtc.compile(&source, "sm_90a", Duration::from_secs(120));
+        let compiled = compiled.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(
+            !compiled.log.contains("warning"),
+            "{name}: {}",
+            compiled.log
+        );
+        let resources = resources(&compiled.log);
+        let spilled = resources["spill_store_bytes"].as_u64();
+        assert_eq!(spilled, Some(0), "{name}: {resources:?}");
     }
 }

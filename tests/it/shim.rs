@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
 
-use sweeper_kernels::program::{Arg, Binding, KernelSource, Program, Step, View};
+use sweeper_kernels::program::{Arg, Binding, Kernel, KernelSource, Library, Program, Step, View};
 use sweeper_kernels::tensor::Data;
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Dtype, Tensor, Tensors};
@@ -212,6 +212,44 @@ impl Encoder<'_> {
         count
     }
 
+    /// A call of a library: its sizes, then its arguments.
+    fn library(&mut self, library: &Library, args: &[Arg], iterations: &[i64]) {
+        match library {
+            Library::Matmul(call) => {
+                self.word(3);
+                let sizes = [call.batch, call.m, call.n, call.k];
+                let matrices = [call.a, call.b, call.out];
+                let steps = matrices.map(|it| [it.row_step, it.column_step, it.batch_step]);
+                for word in sizes.into_iter().chain(steps.into_iter().flatten()) {
+                    self.word(word as u64);
+                }
+                self.word(u64::from(call.has_bias));
+                self.word(call.activation as u64);
+            }
+            Library::Conv2d(call) => {
+                self.word(4);
+                let [height, width] = call.out_picture();
+                let sizes = [
+                    call.pass as usize,
+                    call.batch,
+                    call.channels_in,
+                    call.channels_out,
+                ];
+                let sizes = sizes.into_iter().chain(call.picture).chain(call.kernel);
+                for word in sizes.chain([call.stride, call.padding, height, width]) {
+                    self.word(word as u64);
+                }
+                self.word(u64::from(call.has_bias));
+                self.word(call.activation as u64);
+            }
+        }
+        for arg in args {
+            if let Arg::Read(view) | Arg::Write(view) = arg {
+                self.view(view, iterations);
+            }
+        }
+    }
+
     fn step(&mut self, step: &Step, iterations: &[i64]) {
         match step {
             Step::Launch {
@@ -219,8 +257,12 @@ impl Encoder<'_> {
                 geometry,
                 args,
             } => {
-                self.word(0);
                 let program = self.program;
+                if let Kernel::Library(library) = &program.kernels[kernel.0] {
+                    self.library(library, args, iterations);
+                    return;
+                }
+                self.word(0);
                 let name = program.kernels[kernel.0].name();
                 self.word(name.len() as u64);
                 self.bytes.extend(name.bytes());

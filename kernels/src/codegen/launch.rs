@@ -223,3 +223,72 @@ fn merge(nest: &Nest, launch: &mut Launch, dim: usize) {
         false => launch.extents.rows[dim + 1] = outer * inner,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nest::{Operand, OperandId, Store, ValueId};
+    use crate::program::{BufferId, View};
+    use crate::tensor::Dtype;
+
+    /// A copy from steps to a dense tensor of 4 x 6 x 8.
+    fn launch(rows: [i64; 2]) -> (Nest, Launch) {
+        let operand = |is_written| Operand {
+            dtype: Dtype::F32,
+            rows: vec![Step::Given; 2],
+            columns: Step::One,
+            is_written,
+        };
+        let nest = Nest {
+            name: String::new(),
+            row_dims: 2,
+            operands: vec![operand(false), operand(true)],
+            values: vec![Value::Load {
+                operand: OperandId(0),
+                index: None,
+            }],
+            stores: vec![Store {
+                operand: OperandId(1),
+                value: ValueId(0),
+            }],
+            parts: Parts::Many,
+        };
+        let memory = |rows: [i64; 2]| Memory {
+            view: View::new(BufferId(0), Index::fixed(0), 0),
+            rows: rows.to_vec(),
+            columns: 1,
+            index_step: 0,
+        };
+        let launch = Launch {
+            extents: Extents {
+                rows: vec![4, 6],
+                columns: 8,
+            },
+            operands: vec![memory(rows), memory([48, 8])],
+            scalars: vec![],
+        };
+        (nest, launch)
+    }
+
+    fn merged_extents(rows: [i64; 2]) -> (Vec<u64>, u64) {
+        let (nest, launch) = launch(rows);
+        let merged = merged(&nest, &launch).extents;
+        (merged.rows, merged.columns)
+    }
+
+    #[test]
+    fn dense_tensors_are_one_row() {
+        assert_eq!(merged_extents([48, 8]), (vec![1, 1], 192));
+        // Padded rows, planes that overlap, and both.
+        assert_eq!(merged_extents([60, 10]), (vec![1, 24], 8));
+        assert_eq!(merged_extents([8, 8]), (vec![4, 1], 48));
+        assert_eq!(merged_extents([7, 9]), (vec![4, 6], 8));
+    }
+
+    #[test]
+    fn rows_that_are_counted_stay_rows() {
+        let (mut nest, launch) = launch([48, 8]);
+        nest.values.push(Value::Row(1));
+        assert_eq!(merged(&nest, &launch).extents.rows, [4, 6]);
+    }
+}

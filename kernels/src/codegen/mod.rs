@@ -127,6 +127,15 @@ impl Generated {
         }
     }
 
+    /// Why a launch can't be made, in words: sizes beyond what kernels count in 32 bits.
+    pub fn refusal(&self, launch: &Launch) -> Option<String> {
+        let most = 1 << 31;
+        let (rows, columns) = (launch.extents.row_count(), launch.extents.columns);
+        let is_gpu = matches!(self.schedule, Schedule::Cuda(_));
+        let is_too_large = rows >= most && self.nest.row_dims > 1 || columns >= most;
+        (is_gpu && is_too_large).then(|| format!("{rows} x {columns} elements in one launch"))
+    }
+
     /// A launch of the kernel, whose position among its program's kernels is `kernel`.
     ///
     /// # Panics

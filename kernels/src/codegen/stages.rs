@@ -15,7 +15,7 @@ pub(super) enum Keep {
     Nothing,
     /// Results of functions that take longer than loading them back.
     Functions,
-    /// Those, and all that is loaded, which is loaded as early as it can be.
+    /// Those, and what is loaded of each row, which is loaded as early as it can be.
     FunctionsAndLoads,
 }
 
@@ -345,7 +345,7 @@ impl Builder<'_> {
                 walk.visit(root);
             }
         }
-        let is_load = |id: &ValueId| matches!(self.nest.values[id.0], Value::Load { .. });
+        let is_load = |id: &ValueId| self.is_load_of_rows(*id);
         walk.values.into_iter().filter(is_load).collect()
     }
 
@@ -354,8 +354,14 @@ impl Builder<'_> {
         match self.keep {
             Keep::Nothing => false,
             Keep::Functions => is_expensive(value),
-            Keep::FunctionsAndLoads => is_expensive(value) || matches!(value, Value::Load { .. }),
+            Keep::FunctionsAndLoads => is_expensive(value) || self.is_load_of_rows(id),
         }
+    }
+
+    /// Whether a value is a load that is another one in each row. What all rows share is in caches:
+    /// keeping it would cost registers for nothing.
+    fn is_load_of_rows(&self, id: ValueId) -> bool {
+        matches!(self.nest.values[id.0], Value::Load { .. }) && self.varies[id.0].rows
     }
 
     fn finish(&self) -> Result<Finish, String> {
@@ -447,5 +453,79 @@ impl Walk<'_> {
             self.visit(operand);
         }
         self.values.push(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::op::{Binary, Reduction};
+    use crate::nest::{Operand, OperandId, Store};
+
+    /// `e^(x - max) / sum` of each row.
+    fn softmax() -> Nest {
+        let operand = |is_written| Operand {
+            dtype: Dtype::F32,
+            rows: vec![Step::Given],
+            columns: Step::One,
+            is_written,
+        };
+        let reduce = |reduction, of| Value::Reduce {
+            reduction,
+            over: Over::Columns,
+            of: ValueId(of),
+        };
+        let values = vec![
+            Value::Load {
+                operand: OperandId(0),
+                index: None,
+            },
+            reduce(Reduction::Max, 0),
+            Value::Binary(Binary::Sub, ValueId(0), ValueId(1)),
+            Value::Unary(Unary::Exp, ValueId(2)),
+            reduce(Reduction::Sum, 3),
+            Value::Binary(Binary::Div, ValueId(3), ValueId(4)),
+        ];
+        Nest {
+            name: String::new(),
+            row_dims: 1,
+            operands: vec![operand(false), operand(true)],
+            values,
+            stores: vec![Store {
+                operand: OperandId(1),
+                value: ValueId(5),
+            }],
+            parts: Parts::Many,
+        }
+    }
+
+    #[test]
+    fn exponentials_are_computed_once_where_they_can_be_kept() {
+        let passes = |keep| {
+            let stages = Stages::new(&softmax(), keep).unwrap();
+            let computed = stages.passes.iter().map(|pass| {
+                let ids = pass.values.iter().map(|id| id.0);
+                ids.collect::<Vec<_>>()
+            });
+            computed.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            passes(Keep::Nothing),
+            [vec![0], vec![0, 2, 3], vec![0, 2, 3, 5]]
+        );
+        assert_eq!(passes(Keep::Functions), [vec![0], vec![0, 2, 3], vec![5]]);
+        assert_eq!(
+            passes(Keep::FunctionsAndLoads),
+            [vec![0], vec![2, 3], vec![5]]
+        );
+    }
+
+    #[test]
+    fn what_no_store_needs_is_not_computed() {
+        let mut nest = softmax();
+        nest.stores[0].value = ValueId(2);
+        let stages = Stages::new(&nest, Keep::Functions).unwrap();
+        assert_eq!(stages.passes.len(), 2);
+        assert!(stages.passes[1].reductions.is_empty());
     }
 }

@@ -27,9 +27,11 @@ impl Text {
         lines.into_iter().for_each(|line| self.line(line));
     }
 
-    /// A line that opens a block: ` {` is added to it.
+    /// A line that opens a block: ` {` is added to it, if there is anything.
     pub(super) fn open(&mut self, line: impl AsRef<str>) {
-        self.line(format!("{} {{", line.as_ref()));
+        let line = line.as_ref();
+        let space = if line.is_empty() { "" } else { " " };
+        self.line(format!("{line}{space}{{"));
         self.depth += 1;
     }
 

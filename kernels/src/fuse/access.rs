@@ -76,6 +76,11 @@ impl Coordinate {
     }
 }
 
+/// The place whose coordinates are one axis each.
+pub(super) fn axes(count: usize) -> Place {
+    (0..count).map(|axis| Coordinate::axis(axis, 1)).collect()
+}
+
 /// Distances of neighbours along each dimension of a dense tensor.
 pub(super) fn dense_steps(shape: &[usize]) -> Vec<usize> {
     let mut steps = vec![1; shape.len()];
@@ -179,10 +184,6 @@ mod tests {
     use crate::graph::{Graph, NodeId};
     use crate::program::Role;
     use crate::tensor::Dtype;
-
-    fn axes(count: usize) -> Place {
-        (0..count).map(|axis| Coordinate::axis(axis, 1)).collect()
-    }
 
     /// What a place of `node` means in the memory of the tensor that it is a view of.
     fn steps(graph: &Graph, mut node: NodeId, extents: &[usize]) -> Result<Vec<usize>, Misfit> {

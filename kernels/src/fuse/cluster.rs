@@ -4,12 +4,12 @@
 //! Greedy, the most saved first, in an order that depends on nothing but the graph. A merge is possible
 //! where there is a nest for it: nothing here knows softmax from layernorm.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Policy;
 use super::kernel::Cost;
 use super::plan::{Members, Plan, Side, TaskId};
-use crate::graph::Op;
 use crate::workload::{Phase, Target};
 
 /// Pointers of one kernel. Each is an address and its steps to keep in registers: past about this many, the
@@ -50,10 +50,22 @@ impl Rules {
         }
     }
 
+    /// Whether a call may do a task that follows it.
+    pub(super) fn may_follow(&self, plan: &Plan, call: TaskId, task: TaskId) -> bool {
+        let [one, other] = [call, task].map(|task| plan.tasks[task]);
+        let group = |node: crate::graph::NodeId| plan.graph.node(node).group;
+        one.side == other.side
+            && match self.policy {
+                Policy::Primitive => false,
+                Policy::Eager => {
+                    let own = group(one.node);
+                    own.is_some() && own == group(other.node)
+                }
+                Policy::Compiled => true,
+            }
+    }
+
     fn may_share(&self, plan: &Plan, one: &Members, other: &Members) -> bool {
-        if one.iter().chain(other).any(|&task| plan.is_call(task)) {
-            return false;
-        }
         let side = |tasks: &Members| -> BTreeSet<Side> {
             tasks.iter().map(|&task| plan.tasks[task].side).collect()
         };
@@ -90,6 +102,8 @@ pub(super) fn cluster(plan: &mut Plan, rules: &Rules) {
     }
     copy_free(plan);
     let mut gains: BTreeMap<(usize, usize), i64> = BTreeMap::new();
+    // The same, the most first.
+    let mut ranked: BTreeSet<(Reverse<i64>, (usize, usize))> = BTreeSet::new();
     let mut costs: BTreeMap<usize, Cost> = BTreeMap::new();
     let mut fresh: Vec<usize> = plan.kernels();
     loop {
@@ -99,17 +113,22 @@ pub(super) fn cluster(plan: &mut Plan, rules: &Rules) {
             }
             if let Some(gain) = merged_gain(plan, rules, pair, &mut costs) {
                 gains.insert(pair, gain);
+                ranked.insert((Reverse(gain), pair));
             }
         }
-        let mut best: Vec<_> = gains.iter().map(|(&pair, &gain)| (-gain, pair)).collect();
-        best.sort_unstable();
-        let possible = |(_, pair): &&(i64, (usize, usize))| !is_cyclic(plan, *pair);
-        let Some(&(_, (one, other))) = best.iter().find(possible) else {
+        let is_possible = |(_, pair): &&(_, (usize, usize))| !is_cyclic(plan, *pair);
+        let Some(&(_, (one, other))) = ranked.iter().find(is_possible) else {
             return;
         };
         plan.merge(one, other);
         let touches = |at: usize| at == one || at == other;
-        gains.retain(|&(a, b), _| !touches(a) && !touches(b));
+        gains.retain(|&(a, b), gain| {
+            let is_stale = touches(a) || touches(b);
+            if is_stale {
+                ranked.remove(&(Reverse(*gain), (a, b)));
+            }
+            !is_stale
+        });
         costs.retain(|&at, _| !touches(at));
         fresh = finishers(plan, one);
         fresh.push(one);
@@ -166,20 +185,10 @@ fn finishers(plan: &Plan, at: usize) -> Vec<usize> {
 
 /// Kernels that read a given tensor that a task reads.
 fn readers_of_inputs(plan: &Plan, task: TaskId) -> BTreeSet<usize> {
-    let given = |task: TaskId| -> BTreeSet<_> {
-        let operands = plan.graph.node(plan.tasks[task].node).operands.iter();
-        let bases = operands.map(|&operand| plan.base(operand));
-        bases
-            .filter(|&base| matches!(plan.graph.node(base).op, Op::Input(_)))
-            .collect()
-    };
-    let own = given(task);
-    if own.is_empty() {
-        return BTreeSet::new();
-    }
-    let shares = |&other: &TaskId| !given(other).is_disjoint(&own);
-    let others = (0..plan.tasks.len()).filter(shares);
-    others.filter_map(|other| plan.home(other)).collect()
+    let operands = plan.graph.node(plan.tasks[task].node).operands.iter();
+    let bases = operands.map(|&operand| plan.base(operand));
+    let others = bases.flat_map(|base| plan.readers_of_given(base));
+    others.filter_map(|&other| plan.home(other)).collect()
 }
 
 /// What merging a pair gains, if it is possible and gains something.
@@ -190,6 +199,10 @@ fn merged_gain(
     costs: &mut BTreeMap<usize, Cost>,
 ) -> Option<i64> {
     let (a, b) = (&plan.clusters[one], &plan.clusters[other]);
+    let is_call = |&task: &TaskId| plan.is_call(task);
+    if a.tasks.iter().chain(&b.tasks).any(is_call) {
+        return None;
+    }
     if !rules.may_share(plan, &a.tasks, &b.tasks) {
         return None;
     }

@@ -1,9 +1,11 @@
 //! What a cluster costs as a kernel, and the kernel itself.
 
 use super::body::body;
+use super::epilogue;
 use super::lower::{Loops, lower};
 use super::plan::{Kind, Members, Plan, TaskId};
-use crate::graph::Op;
+use crate::graph::{Node, Op};
+use crate::tensor::Dtype;
 
 /// Bytes and operations of one kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl Plan {
             return Some(Cost::default());
         }
         if let Some(&call) = tasks.iter().find(|&&task| self.is_call(task)) {
-            return (members.len() == 1).then(|| self.call_cost(call));
+            return Some(self.call_cost(call, tasks));
         }
         let loops = self.loops(members, &outputs)?;
         let (read, written) = loops.bytes();
@@ -58,16 +60,18 @@ impl Plan {
         })
     }
 
-    /// Operands once, and the result.
-    fn call_cost(&self, task: TaskId) -> Cost {
-        let node = self.graph.node(self.tasks[task].node);
-        let bytes = |node: &crate::graph::Node| (node.elements() * node.dtype.size_bytes()) as u64;
+    /// Operands once, and the result; what is added to each column.
+    fn call_cost(&self, call: TaskId, tasks: &Members) -> Cost {
+        let node = self.graph.node(self.tasks[call].node);
+        let bytes = |node: &Node| (node.elements() * node.dtype.size_bytes()) as u64;
         let operands = node.operands.iter();
         let read: u64 = operands
             .map(|&operand| bytes(self.graph.node(operand)))
             .sum();
+        let bias = epilogue::of_cluster(self, tasks, call).bias;
+        let bias = bias.map_or(0, |bias| (bias.span * Dtype::F32.size_bytes()) as u64);
         Cost {
-            bytes: read + bytes(node),
+            bytes: read + bias + bytes(node),
             operations: 0,
             operands: node.operands.len() + 1,
             values: 1,

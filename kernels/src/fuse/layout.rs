@@ -1,5 +1,7 @@
 //! The pass that finds out which views must be copied: nothing can read them as they lie.
 
+use std::collections::BTreeSet;
+
 use super::body::{Source, body};
 use super::library;
 use super::lower::lower;
@@ -13,19 +15,25 @@ use crate::workload::Refusal;
 /// A node that is neither, whatever is copied.
 pub(super) fn layout(plan: &mut Plan) -> Result<(), Refusal> {
     refuse_empty(plan)?;
+    let mut kept = BTreeSet::new();
     loop {
-        let mut misfits = (0..plan.tasks.len()).filter(|&task| !fits(plan, task));
-        let Some(task) = misfits.next() else {
+        let misfits: Vec<TaskId> = (0..plan.tasks.len())
+            .filter(|&task| !fits(plan, task))
+            .collect();
+        if misfits.is_empty() {
             return Ok(());
-        };
-        let views = unkept_views(plan, task);
-        if views.is_empty() {
-            let id = plan.tasks[task].node;
-            let op = plan.graph.node(id).op.name();
-            let reason = format!("no kernel has the loops of {id} {op}");
-            return Err(Refusal::Undefined(reason));
         }
-        plan.kept.extend(views);
+        for task in misfits {
+            let views = unkept_views(plan, task);
+            if views.is_empty() {
+                let id = plan.tasks[task].node;
+                let op = plan.graph.node(id).op.name();
+                let reason = format!("no kernel has the loops of {id} {op}");
+                return Err(Refusal::Undefined(reason));
+            }
+            kept.extend(views);
+        }
+        plan.kept.append(&mut kept);
         plan.renew();
     }
 }

@@ -30,9 +30,9 @@ pub(super) fn fits(plan: &Plan, id: NodeId) -> bool {
 /// Where a node's elements lie, if they are dense and in order.
 pub(super) fn dense(plan: &Plan, id: NodeId) -> Option<Lies> {
     let shape = plan.graph.node(id).shape.clone();
-    let (base, at) = position(plan, id, &shape, whole(&shape))?;
+    let (base, at) = position(plan, id, &shape, access::axes(shape.len()))?;
     let elements = plan.graph.node(id).elements();
-    let expected = access::position(&whole(&shape), &shape);
+    let expected = access::position(&access::axes(shape.len()), &shape);
     let is_long = |steps: &Coordinate| -> Vec<(Axis, usize)> {
         let steps = steps.steps.iter().copied();
         steps.filter(|&(axis, _)| shape[axis] > 1).collect()
@@ -44,15 +44,9 @@ pub(super) fn dense(plan: &Plan, id: NodeId) -> Option<Lies> {
     })
 }
 
-fn whole(shape: &[usize]) -> Vec<Coordinate> {
-    (0..shape.len())
-        .map(|axis| Coordinate::axis(axis, 1))
-        .collect()
-}
-
 /// The memory that a node is read from, with the element of each of its own elements. None where it has no
 /// memory, or is not stepped through.
-fn position(
+pub(super) fn position(
     plan: &Plan,
     mut id: NodeId,
     extents: &[usize],
@@ -75,7 +69,7 @@ fn position(
 /// How the matrices of an operand lie: their memory, and the steps of batch, rows and columns.
 fn matrices(plan: &Plan, id: NodeId) -> Option<(Lies, Matrix)> {
     let shape = plan.graph.node(id).shape.clone();
-    let (base, at) = position(plan, id, &shape, whole(&shape))?;
+    let (base, at) = position(plan, id, &shape, access::axes(shape.len()))?;
     let rank = shape.len();
     let (lead, last) = (&shape[..rank - 2], &shape[rank - 2..]);
     let reach = |axis: Axis| (shape[axis] - 1) * at.step(axis);

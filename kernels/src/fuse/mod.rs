@@ -6,17 +6,20 @@
 //! 2. `fold_batch_norm`: scales that depend on parameters alone move into a convolution's weights;
 //! 3. `recompute`: what the backward pass can make again from what it reads anyway is not kept for it;
 //! 4. `layout`: views become steps through memory, or copies where they can't;
-//! 5. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that it saves;
-//! 6. `duplicate`: cheap values are computed again where that moves fewer bytes;
-//! 7. `epilogue`: what follows a product moves into its call, or into panels beside it.
+//! 5. `epilogue`, on GPUs: a bias and an activation after a product move into its call;
+//! 6. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that it saves;
+//! 7. `duplicate`: cheap values are computed again where that moves fewer bytes.
 //!
-//! Then buffers are given to values, and launches and calls made. Patterns are found by
+//! Then buffers are given to values, and launches and calls made; on a CPU, what follows a product is
+//! done panel by panel, while the panel is in the cache. Patterns are found by
 //! structure; no pass knows a workload's name, and [`Policy::Compiled`] does not look at groups.
 
 mod access;
 mod assemble;
+mod batch_norm;
 mod body;
 mod cluster;
+mod epilogue;
 mod explain;
 mod kernel;
 mod layout;
@@ -24,6 +27,7 @@ mod library;
 mod lower;
 mod memory;
 mod order;
+mod panels;
 mod plan;
 mod reduce;
 mod rewrite;
@@ -130,19 +134,30 @@ fn passes(
     let mut whole = Whole {
         graph: request.graph.clone(),
         boundary: request.backward,
+        setup: Default::default(),
     };
     let laid_out = |whole: &Whole| {
-        let mut plan = Plan::new(whole.graph.clone(), whole.boundary, wanted.clone());
+        let mut plan = Plan::new(whole, &wanted);
         layout::layout(&mut plan).map(|()| plan)
     };
     whole = rewrite::split_reductions(&whole);
     if request.policy == Policy::Compiled {
-        whole = rewrite::recompute(&whole);
-        see("recompute", &laid_out(&whole)?);
+        see("reductions", &laid_out(&whole)?);
+        if request.phase == Phase::Forward {
+            whole = batch_norm::fold_batch_norm(&whole);
+            see("fold_batch_norm", &laid_out(&whole)?);
+        } else {
+            whole = rewrite::recompute(&whole);
+            see("recompute", &laid_out(&whole)?);
+        }
     }
     let mut plan = laid_out(&whole)?;
     see("layout", &plan);
     let rules = Rules::new(request.policy, request.phase, request.target);
+    if matches!(request.target, Target::Cuda { .. }) {
+        epilogue::epilogue(&mut plan, &rules);
+        see("epilogue", &plan);
+    }
     cluster::cluster(&mut plan, &rules);
     see("cluster", &plan);
     cluster::duplicate(&mut plan, &rules);

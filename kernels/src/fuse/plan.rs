@@ -4,9 +4,10 @@
 //! its kernel leaves one part for each block of rows, and another kernel adds them up ([`Kind::Finish`]).
 //! Views are no tasks unless they are *kept*: copied, since nothing can read them as they lie.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::reduce::Class;
+use super::rewrite::Whole;
 use crate::graph::{Graph, NodeId, Op};
 
 /// What a task does for its node.
@@ -92,6 +93,8 @@ pub(super) struct Plan {
     value: Vec<Option<TaskId>>,
     /// For each task, those that read its value.
     pub users: Vec<Vec<TaskId>>,
+    /// For each given tensor, the tasks that read it.
+    given_users: BTreeMap<NodeId, Vec<TaskId>>,
     /// For each task, whether its value is a result.
     pub is_result: Vec<bool>,
     /// Kernels; those that were merged into others are empty.
@@ -102,16 +105,17 @@ pub(super) struct Plan {
 
 impl Plan {
     /// A plan of the wanted outputs in which each task is a kernel.
-    pub(super) fn new(graph: Graph, boundary: Option<NodeId>, wanted: Vec<usize>) -> Self {
+    pub(super) fn new(whole: &Whole, wanted: &[usize]) -> Self {
         let mut plan = Plan {
-            graph,
-            boundary,
-            wanted,
+            graph: whole.graph.clone(),
+            boundary: whole.boundary,
+            wanted: wanted.to_vec(),
             kept: BTreeSet::new(),
-            setup: BTreeSet::new(),
+            setup: whole.setup.clone(),
             tasks: vec![],
             value: vec![],
             users: vec![],
+            given_users: BTreeMap::new(),
             is_result: vec![],
             clusters: vec![],
             holders: vec![],
@@ -162,6 +166,7 @@ impl Plan {
                 self.users[source].push(task);
             }
         }
+        self.given_users = self.find_given_users();
         self.is_result = vec![false; self.tasks.len()];
         for &output in &self.wanted {
             if let Origin::Made(node) = self.origin(output)
@@ -244,15 +249,6 @@ impl Plan {
         self.value[id.index()]
     }
 
-    /// The task that computes a node, or its parts.
-    pub(super) fn compute(&self, id: NodeId) -> Option<TaskId> {
-        let task = self.value(id)?;
-        match self.tasks[task].kind {
-            Kind::Compute => Some(task),
-            Kind::Finish => Some(task - 1),
-        }
-    }
-
     /// Whether a task leaves parts that another one adds up.
     pub(super) fn leaves_parts(&self, task: TaskId) -> bool {
         self.value(self.tasks[task].node) != Some(task)
@@ -267,6 +263,24 @@ impl Plan {
         let operands = self.graph.node(node).operands.iter();
         let bases = operands.map(|&operand| self.base(operand));
         bases.filter_map(|base| self.value(base)).collect()
+    }
+
+    fn find_given_users(&self) -> BTreeMap<NodeId, Vec<TaskId>> {
+        let mut users: BTreeMap<NodeId, Vec<TaskId>> = BTreeMap::new();
+        for (at, task) in self.tasks.iter().enumerate() {
+            for &operand in &self.graph.node(task.node).operands {
+                let base = self.base(operand);
+                if matches!(self.graph.node(base).op, Op::Input(_)) {
+                    users.entry(base).or_default().push(at);
+                }
+            }
+        }
+        users
+    }
+
+    /// Tasks that read a given tensor.
+    pub(super) fn readers_of_given(&self, id: NodeId) -> &[TaskId] {
+        self.given_users.get(&id).map_or(&[], Vec::as_slice)
     }
 
     /// Whether a task is a call of a library or a kernel that is not generated.

@@ -12,11 +12,16 @@ pub(super) struct Whole {
     pub graph: Graph,
     /// First node of the backward pass.
     pub boundary: Option<NodeId>,
+    /// Nodes that are computed once, before anything else.
+    pub setup: BTreeSet<NodeId>,
 }
 
 /// Makes the same graph again; `add` adds what stands for a node, whose operands it is given as they are
 /// in the new graph.
-fn rewritten(whole: &Whole, mut add: impl FnMut(&mut Graph, NodeId, Node) -> NodeId) -> Whole {
+pub(super) fn rewritten(
+    whole: &Whole,
+    mut add: impl FnMut(&mut Graph, NodeId, Node) -> NodeId,
+) -> Whole {
     let old = &whole.graph;
     let mut graph = old.emptied();
     let mut stands_for: Vec<NodeId> = Vec::new();
@@ -45,7 +50,11 @@ fn rewritten(whole: &Whole, mut add: impl FnMut(&mut Graph, NodeId, Node) -> Nod
             output.role,
         );
     }
-    Whole { graph, boundary }
+    Whole {
+        graph,
+        boundary,
+        setup: BTreeSet::new(),
+    }
 }
 
 /// Reductions over scattered dimensions become several, each over neighbouring ones.

@@ -124,6 +124,12 @@ impl Index {
         self
     }
 
+    /// `by` more, for a value without bounds.
+    pub fn shifted(mut self, by: i64) -> Self {
+        self.base += by;
+        self
+    }
+
     /// The product, if no more than one of the two depends on iterations.
     pub fn product(self, other: Index) -> Option<Self> {
         match (self.fixed_value(), other.fixed_value()) {

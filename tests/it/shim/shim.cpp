@@ -7,6 +7,7 @@
 
 #include <sys/mman.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -247,9 +248,71 @@ static void launch(const std::vector<Buffer> &buffers, Input &in) {
             }
 }
 
+static float activate(uint64_t activation, double x) {
+    if (activation == 1) return x > 0 ? x : 0;
+    if (activation == 2) return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    return x;
+}
+
+// What a library computes, term by term: products of matrices that lie as their steps say.
+static void matmul(const std::vector<Buffer> &buffers, Input &in) {
+    uint64_t sizes[4], steps[9];
+    for (uint64_t &size : sizes) size = in.word();
+    for (uint64_t &step : steps) step = in.word();
+    const uint64_t has_bias = in.word(), activation = in.word();
+    const float *a = (const float *)view(buffers, in), *b = (const float *)view(buffers, in);
+    const float *bias = has_bias ? (const float *)view(buffers, in) : nullptr;
+    float *out = (float *)view(buffers, in);
+    for (uint64_t batch = 0; batch < sizes[0]; batch++)
+        for (uint64_t row = 0; row < sizes[1]; row++)
+            for (uint64_t column = 0; column < sizes[2]; column++) {
+                double sum = bias ? bias[column] : 0;
+                for (uint64_t i = 0; i < sizes[3]; i++)
+                    sum += (double)a[batch * steps[2] + row * steps[0] + i * steps[1]] *
+                           b[batch * steps[5] + i * steps[3] + column * steps[4]];
+                out[batch * steps[8] + row * steps[6] + column * steps[7]] = activate(activation, sum);
+            }
+}
+
+// A convolution, or one of its gradients: each term goes where its pass says.
+static void conv2d(const std::vector<Buffer> &buffers, Input &in) {
+    uint64_t sizes[12];
+    for (uint64_t &size : sizes) size = in.word();
+    const uint64_t has_bias = in.word(), activation = in.word();
+    const uint64_t pass = sizes[0], batch = sizes[1], channels = sizes[2], outs = sizes[3];
+    const uint64_t height = sizes[4], width = sizes[5], rows = sizes[6], columns = sizes[7];
+    const uint64_t stride = sizes[8], padding = sizes[9], high = sizes[10], wide = sizes[11];
+    const float *one = (const float *)view(buffers, in), *other = (const float *)view(buffers, in);
+    const float *bias = has_bias ? (const float *)view(buffers, in) : nullptr;
+    float *out = (float *)view(buffers, in);
+    const uint64_t counts[3] = {batch * outs * high * wide, batch * channels * height * width,
+                                outs * channels * rows * columns};
+    std::vector<double> sums(counts[pass]);
+    for (uint64_t b = 0; b < batch; b++)
+        for (uint64_t o = 0; o < outs; o++)
+            for (uint64_t c = 0; c < channels; c++)
+                for (uint64_t y = 0; y < high; y++)
+                    for (uint64_t x = 0; x < wide; x++)
+                        for (uint64_t r = 0; r < rows; r++)
+                            for (uint64_t s = 0; s < columns; s++) {
+                                const uint64_t i = y * stride + r - padding, j = x * stride + s - padding;
+                                if (i >= height || j >= width) continue;
+                                const uint64_t from = ((b * channels + c) * height + i) * width + j;
+                                const uint64_t by = ((o * channels + c) * rows + r) * columns + s;
+                                const uint64_t to = ((b * outs + o) * high + y) * wide + x;
+                                if (pass == 0) sums[to] += (double)one[from] * other[by];
+                                if (pass == 1) sums[from] += (double)one[to] * other[by];
+                                if (pass == 2) sums[by] += (double)one[to] * other[from];
+                            }
+    for (uint64_t i = 0; i < counts[pass]; i++)
+        out[i] = activate(activation, sums[i] + (bias ? bias[i / (high * wide) % outs] : 0));
+}
+
 static void step(const std::vector<Buffer> &buffers, Input &in) {
     const uint64_t kind = in.word();
     if (kind == 0) return launch(buffers, in);
+    if (kind == 3) return matmul(buffers, in);
+    if (kind == 4) return conv2d(buffers, in);
     char *to = view(buffers, in);
     if (kind == 1) {
         const char *from = view(buffers, in);

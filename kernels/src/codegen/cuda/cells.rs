@@ -53,10 +53,9 @@ impl Writer<'_> {
             "here - offset"
         };
         for &id in cells.values {
-            let is_array = self.is_early_load(id) || cells.kept.contains(&id);
-            if is_array && !self.is_loaded(id) {
-                let dtype = self.dtype(id);
-                out.line(format!("{dtype} {}[CHUNKS][4];", text::name(self.nest, id)));
+            let is_own = self.is_early_load(id) && !cells.kept.contains(&id);
+            if is_own && !self.is_loaded(id) {
+                self.array(out, id);
             }
         }
         self.loads(out, cells, at, here);
@@ -85,6 +84,12 @@ impl Writer<'_> {
             self.store_chunk(out, store, at, here);
         }
         out.close();
+    }
+
+    /// Declares what a lane has of a value.
+    pub(super) fn array(&self, out: &mut Text, id: ValueId) {
+        let dtype = self.dtype(id);
+        out.line(format!("{dtype} {}[CHUNKS][4];", text::name(self.nest, id)));
     }
 
     fn loads(&self, out: &mut Text, cells: &Cells<'_>, at: &str, here: &str) {

@@ -437,6 +437,9 @@ impl Writer<'_> {
             reductions: reductions.copied().collect(),
             stores: &pass.stores,
         };
+        for &id in pass.kept.iter().filter(|id| !self.is_loaded(**id)) {
+            self.array(out, id);
+        }
         self.in_loop(out, &cells);
         self.reduce(out, &pass.reductions);
     }
@@ -447,7 +450,9 @@ impl Writer<'_> {
             self.cells(out, cells, " + offset");
             out.close();
         } else {
+            out.open("");
             self.cells(out, cells, "");
+            out.close();
         }
     }
 

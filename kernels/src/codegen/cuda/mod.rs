@@ -30,6 +30,9 @@ const THREADS: u32 = 256;
 /// Registers of a thread that may hold cells, in blocks of up to 256, 512 and 1024 threads.
 const CELL_REGISTERS: [(u32, u32); 3] = [(256, 128), (512, 56), (1024, 24)];
 
+/// Quads of a lane, where more lanes can share a row instead: enough loads at once, and little text.
+const MOST_CHUNKS: u32 = 4;
+
 /// Blocks that leave a part each, at most: four for each processor of a large GPU. How many processors a
 /// GPU has does not matter to it: sums must not depend on that.
 const MOST_PARTS: u64 = 528;
@@ -80,9 +83,10 @@ impl Schedule {
         let reduces_columns = stages.reduces_columns();
         let whole = reduces_columns || (over_rows > 0 && over_all);
         let quads = bounds.columns.map(|most| most.div_ceil(4).max(1));
-        let (shared_loads, ahead) = many_rows(nest, &stages, over_rows > 0);
+        let (shared_loads, ahead) = many_rows(nest, &stages, over_rows > 0 || over_all);
         let (width, chunks, is_looped) = if whole {
-            let needed = cells(nest, &stages) + over_rows + ahead.len() as u32;
+            let loads = shared_loads.len() + ahead.len();
+            let needed = cells(nest, &stages) + over_rows + loads as u32;
             let held = quads.and_then(|quads| in_registers(quads, needed));
             match held {
                 Some((width, chunks)) => (width, chunks, false),
@@ -191,7 +195,8 @@ impl Schedule {
         } else if !has_last {
             (groups, if whole { columns } else { span })
         } else if whole {
-            let block_rows = rows.div_ceil(MOST_WHOLE_PARTS);
+            let parts = if self.over_rows { MOST_WHOLE_PARTS } else { 2 * MOST_PARTS };
+            let block_rows = rows.div_ceil(parts);
             (block_rows.max(PART_ROWS * groups), columns)
         } else if self.over_rows {
             let blocks = (2 * MOST_PARTS).div_ceil(columns.div_ceil(span));
@@ -243,7 +248,8 @@ fn cells(nest: &Nest, stages: &Stages) -> u32 {
         .flat_map(|pass| pass.kept.clone())
         .collect();
     let values = stages.passes.iter().flat_map(|pass| &pass.values);
-    let is_load = |at: usize| matches!(nest.values[at], Value::Load { .. });
+    let is_load =
+        |at: usize| matches!(nest.values[at], Value::Load { .. }) && stages.varies[at].rows;
     held.extend(values.copied().filter(|id| is_load(id.0)));
     held.sort();
     held.dedup();
@@ -262,8 +268,9 @@ fn in_registers(quads: u64, cells: u32) -> Option<(u32, u32)> {
             .find(|(threads, _)| width <= *threads)?
             .1;
         let needed = chunks.checked_mul(4)?.checked_mul(cells.max(1))?;
+        let fits = needed <= registers && (chunks <= MOST_CHUNKS || width == 1024);
         // The last resort: one quad a lane.
-        (needed <= registers || (chunks == 1 && width <= 256)).then_some((width, chunks))
+        (fits || (chunks == 1 && width <= 256)).then_some((width, chunks))
     });
     fitting.next()
 }

@@ -1,6 +1,7 @@
 //! Plans of all policies mean what the graph means.
 
 mod interpret;
+mod passes;
 mod random;
 
 use proptest::prelude::*;
@@ -8,9 +9,9 @@ use proptest::prelude::*;
 use super::plan::Plan;
 use super::{Policy, Request, passes};
 use crate::check;
-use crate::graph::{Graph, NodeId, evaluate};
-use crate::program::Precision;
-use crate::tensor::Tensors;
+use crate::graph::{Binary, Graph, NodeId, Op, Reduction, Unary, differentiate, evaluate};
+use crate::program::{Precision, Role};
+use crate::tensor::{Dtype, Tensor, Tensors};
 use crate::workload::{Phase, Target};
 
 const POLICIES: [Policy; 3] = [Policy::Primitive, Policy::Eager, Policy::Compiled];

@@ -1,8 +1,8 @@
-//! Random graphs of all kinds of operations, and inputs for them.
+//! Random graphs of all kinds of operations, and inputs for them. Tests of devices include this file, too.
 
-use crate::graph::{Binary, Graph, NodeId, Reduction, Unary, differentiate};
-use crate::program::Role;
-use crate::tensor::{Dtype, Tensor, Tensors};
+use super::{
+    Binary, Dtype, Graph, NodeId, Op, Reduction, Role, Tensor, Tensors, Unary, differentiate,
+};
 
 /// Numbers from a seed.
 pub(super) struct Random(u64);
@@ -97,7 +97,7 @@ pub(super) fn inputs(graph: &Graph, seed: u64) -> Tensors {
     let mut inputs = Tensors::new();
     for given in graph.given() {
         let node = graph.node(given.node);
-        let crate::graph::Op::Input(name) = &node.op else {
+        let Op::Input(name) = &node.op else {
             continue;
         };
         let tensor = match node.dtype {

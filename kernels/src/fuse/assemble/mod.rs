@@ -1,0 +1,236 @@
+//! From kernels-to-be to a program: generated kernels and calls, launches, and memory for values.
+
+mod buffers;
+mod steps;
+
+use std::collections::BTreeMap;
+
+use super::body::Source;
+use super::epilogue::{self, Epilogue};
+use super::lower::Loops;
+use super::order::{order, side};
+use super::panels::{self, Panels};
+use super::plan::{Members, Plan, Side, TaskId};
+use super::{Request, library};
+use crate::codegen::Generated;
+use crate::graph::{NodeId, Op};
+use crate::nest::{Bounds, Nest, Over, Value};
+use crate::program::{BufferId, KernelId, Library, Precision, Program};
+use crate::workload::{Phase, Refusal, Target};
+
+/// A kernel of the plan, made.
+enum Made {
+    Loops(Box<Loops>, Generated, KernelId),
+    /// After each panel of a product.
+    Panels(Box<Loops>, Generated, KernelId, Panels),
+    /// Nothing: it is done with its only reader.
+    Elsewhere,
+    Call(Library, Vec<library::Lies>, NodeId),
+    Scatter(NodeId, Vec<library::Lies>),
+}
+
+/// Memory that a step needs, and how it uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    Of(Source),
+    /// Scratch of the call at this position.
+    Scratch(usize),
+}
+
+/// Where memory is: a buffer, the first element, and how many.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    buffer: BufferId,
+    start: usize,
+    len: usize,
+}
+
+/// The program of a plan.
+///
+/// # Errors
+/// What the target can't do.
+pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Refusal> {
+    let mut assembly = Assembly {
+        plan,
+        request,
+        program: Program::default(),
+        kernels: vec![],
+        parts: BTreeMap::new(),
+        places: BTreeMap::new(),
+    };
+    let order = order(plan);
+    let made = assembly.make_all(&order)?;
+    assembly.place(&order, &made);
+    for (position, (at, made)) in order.iter().zip(&made).enumerate() {
+        let steps = assembly.steps(position, made);
+        match assembly.is_prologue(*at) {
+            true => assembly.program.prologue.extend(steps),
+            false => assembly.program.steps.extend(steps),
+        }
+    }
+    assembly.results();
+    let mistake = |reason| Refusal::Unavailable(format!("a mistake of this program: {reason}"));
+    assembly.program.validate().map_err(mistake)?;
+    Ok(assembly.program)
+}
+
+struct Assembly<'a> {
+    plan: &'a Plan,
+    request: &'a Request<'a>,
+    program: Program,
+    /// Kernels that were generated, without names.
+    kernels: Vec<(Nest, Bounds, Generated, KernelId)>,
+    /// Of each last reduction, the number of parts.
+    parts: BTreeMap<NodeId, usize>,
+    places: BTreeMap<Need, Place>,
+}
+
+impl Assembly<'_> {
+    fn make_all(&mut self, order: &[usize]) -> Result<Vec<Made>, Refusal> {
+        let mut made = order
+            .iter()
+            .map(|&at| self.make(at))
+            .collect::<Result<Vec<_>, _>>()?;
+        for (reader, (home, task)) in panels::find(self.plan, self.request) {
+            let position = |at: usize| order.iter().position(|&held| held == at);
+            let (Some(reader), Some(home)) = (position(reader), position(home)) else {
+                continue;
+            };
+            if let Made::Loops(loops, generated, kernel) = &made[reader]
+                && let Some(panels) = panels::panels(self.plan, task, loops)
+            {
+                made[reader] = Made::Panels(loops.clone(), generated.clone(), *kernel, panels);
+                made[home] = Made::Elsewhere;
+            }
+        }
+        Ok(made)
+    }
+
+    fn make(&mut self, at: usize) -> Result<Made, Refusal> {
+        let cluster = &self.plan.clusters[at];
+        if let Some(&task) = cluster.tasks.iter().find(|&&task| self.plan.is_call(task)) {
+            return self.make_call(task, &cluster.tasks);
+        }
+        let outputs = self.plan.outputs(&cluster.tasks, &[at]);
+        let loops = self.plan.loops(&cluster.members(), &outputs);
+        let mut loops = loops.ok_or_else(|| self.refusal(at, "there is no nest"))?;
+        if loops.is_of_parts {
+            let parts = loops
+                .memory
+                .iter()
+                .filter_map(|memory| match memory.source {
+                    Source::Parts(node) => self.parts.get(&node),
+                    Source::Node(_) => None,
+                });
+            loops.extents.rows[0] = parts.copied().next().unwrap_or(1) as u64;
+        }
+        let bounds = self.bounds(&loops);
+        let (generated, kernel) = self
+            .generated(&loops.nest, bounds)
+            .map_err(|reason| self.refusal(at, &reason))?;
+        for memory in loops.memory.iter().filter(|memory| memory.is_written) {
+            if let Source::Parts(node) = memory.source {
+                self.parts.insert(node, generated.parts(&loops.extents));
+            }
+        }
+        Ok(Made::Loops(Box::new(loops), generated, kernel))
+    }
+
+    fn refusal(&self, at: usize, reason: &str) -> Refusal {
+        let nodes = self.plan.clusters[at].tasks.iter();
+        let nodes: Vec<String> = nodes
+            .map(|&task| self.plan.tasks[task].node.to_string())
+            .collect();
+        Refusal::Unavailable(format!("kernel of {}: {reason}", nodes.join(", ")))
+    }
+
+    /// Bounds of a kernel's columns, where all dimensions that they are made of have one. A kernel without
+    /// reductions over columns or rows has none: its loops go over any number of elements.
+    fn bounds(&self, loops: &Loops) -> Bounds {
+        let bound = |extent: usize| {
+            let listed = self.request.canonical.iter();
+            let listed = listed.filter(|(held, _)| *held == extent);
+            listed.map(|&(_, bound)| bound).max()
+        };
+        let has_rows = loops.nest.values.iter().any(|value| {
+            matches!(
+                value,
+                Value::Reduce {
+                    over: Over::Columns | Over::Rows,
+                    ..
+                }
+            )
+        });
+        let extents = loops.column_extents.iter().copied();
+        let long: Vec<usize> = extents.filter(|&extent| extent > 1).collect();
+        if !has_rows || long.is_empty() {
+            return Bounds::default();
+        }
+        let all = bound(loops.extents.columns as usize);
+        Bounds {
+            columns: all.or_else(|| long.into_iter().map(bound).product()),
+        }
+    }
+
+    fn generated(&mut self, nest: &Nest, bounds: Bounds) -> Result<(Generated, KernelId), String> {
+        let nameless = Nest {
+            name: String::new(),
+            ..nest.clone()
+        };
+        let mut held = self.kernels.iter();
+        let held = held.find(|(held, own, _, _)| *held == nameless && *own == bounds);
+        if let Some((_, _, generated, kernel)) = held {
+            return Ok((generated.clone(), *kernel));
+        }
+        let generated = Generated::new(nest, bounds, self.request.target)?;
+        let kernel = self.program.kernel(generated.kernel());
+        self.kernels
+            .push((nameless, bounds, generated.clone(), kernel));
+        Ok((generated, kernel))
+    }
+
+    fn make_call(&self, task: TaskId, tasks: &Members) -> Result<Made, Refusal> {
+        let node = self.plan.tasks[task].node;
+        let unreadable = || {
+            let op = self.plan.graph.node(node).op.name();
+            Refusal::Unavailable(format!("operands of {node} {op} can't be read as they lie"))
+        };
+        if self.plan.graph.node(node).op == Op::ScatterAdd {
+            let operands = self.plan.graph.node(node).operands.iter();
+            let lies = operands.map(|&operand| library::dense(self.plan, operand));
+            let lies = lies.collect::<Option<_>>().ok_or_else(unreadable)?;
+            return Ok(Made::Scatter(node, lies));
+        }
+        let precision = self.request.precision;
+        if *self.request.target == Target::Cpu && precision != Precision::F32 {
+            let name = precision.name();
+            let reason = format!("products in {name} are computed on GPUs only");
+            return Err(Refusal::Unavailable(reason));
+        }
+        let (mut call, mut lies) =
+            library::call(self.plan, node, precision).ok_or_else(unreadable)?;
+        let Epilogue { bias, activation } = epilogue::of_cluster(self.plan, tasks, task);
+        match &mut call {
+            Library::Matmul(call) => {
+                (call.has_bias, call.activation) = (bias.is_some(), activation);
+            }
+            Library::Conv2d(call) => {
+                (call.has_bias, call.activation) = (bias.is_some(), activation);
+            }
+        }
+        lies.extend(bias);
+        // The last of what the call does is what it yields.
+        let yields = tasks
+            .last()
+            .map_or(node, |&task| self.plan.tasks[task].node);
+        Ok(Made::Call(call, lies, yields))
+    }
+
+    fn is_prologue(&self, at: usize) -> bool {
+        match side(self.plan, at) {
+            Side::Setup => true,
+            Side::Forward => self.request.phase == Phase::Backward,
+            Side::Backward => false,
+        }
+    }
+}

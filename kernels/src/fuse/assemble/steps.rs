@@ -1,0 +1,163 @@
+//! Launches and calls.
+
+use super::{Assembly, Made, Need};
+use crate::codegen::Generated;
+use crate::fuse::body::Source;
+use crate::fuse::lower::{Loops, Memory};
+use crate::fuse::panels::Panels;
+use crate::fuse::scatter;
+use crate::nest::{self, Launch};
+use crate::program::{Arg, Index, Kernel, KernelId, Library, Matmul, Step, View};
+
+/// The element at `start` for row 0, `step` further for each row.
+fn from(row: &Index, step: usize, start: i64) -> Index {
+    row.clone().times(step as i64).shifted(start)
+}
+
+impl Assembly<'_> {
+    /// What a kernel of the plan does.
+    pub(super) fn steps(&mut self, position: usize, made: &Made) -> Vec<Step> {
+        match made {
+            Made::Loops(loops, generated, kernel) => {
+                let launch = self.launch(loops);
+                vec![generated.launch(*kernel, &launch)]
+            }
+            Made::Elsewhere => vec![],
+            Made::Panels(loops, generated, kernel, panels) => {
+                self.panels(loops, generated, *kernel, panels)
+            }
+            Made::Call(call, lies, node) => {
+                let read = lies.iter().map(|lies| {
+                    let need = Need::Of(Source::Node(lies.base));
+                    Arg::Read(self.view(need, lies.start, lies.span))
+                });
+                let mut args: Vec<Arg> = read.collect();
+                args.push(Arg::Write(self.view_of(Need::Of(Source::Node(*node)))));
+                if self.places.contains_key(&Need::Scratch(position)) {
+                    args.push(Arg::Write(self.view_of(Need::Scratch(position))));
+                }
+                vec![self.call(*call, args)]
+            }
+            Made::Scatter(node, lies) => {
+                let views: Vec<View> = lies
+                    .iter()
+                    .map(|lies| self.view(Need::Of(Source::Node(lies.base)), lies.start, lies.span))
+                    .collect();
+                let out = self.view_of(Need::Of(Source::Node(*node)));
+                let sizes = scatter::Sizes::of(&self.plan.graph, *node);
+                let kernel = scatter::kernel(self.request.target);
+                let mut kernels = self.program.kernels.iter();
+                let held = kernels.position(|held| *held == kernel);
+                let kernel = match held {
+                    Some(at) => KernelId(at),
+                    None => self.program.kernel(kernel),
+                };
+                vec![scatter::launch(
+                    kernel,
+                    sizes,
+                    views,
+                    out,
+                    self.request.target,
+                )]
+            }
+        }
+    }
+
+    /// All panels of a product, and a smaller last one.
+    fn panels(
+        &mut self,
+        loops: &Loops,
+        generated: &Generated,
+        kernel: KernelId,
+        panels: &Panels,
+    ) -> Vec<Step> {
+        let (m, rows) = (panels.call.m, panels.rows);
+        let mut of = |rows: usize, row: Index| {
+            let product = self.panel_product(panels, rows, &row);
+            let mut launch = self.launch(&Loops {
+                extents: panels.extents(rows),
+                ..loops.clone()
+            });
+            for (operand, memory) in launch.operands.iter_mut().zip(&loops.memory) {
+                let start = operand.view.offset.fixed_value().unwrap_or(0);
+                operand.view.offset = from(&row, panels.row_step(memory), start);
+            }
+            vec![product, generated.launch(kernel, &launch)]
+        };
+        let body = of(rows, Index::affine(0, 0, rows as i64));
+        let count = m / rows;
+        let mut steps = vec![Step::Repeat {
+            count: count as u64,
+            body,
+        }];
+        if m % rows > 0 {
+            steps.extend(of(m % rows, Index::from(count * rows)));
+        }
+        steps
+    }
+
+    fn panel_product(&mut self, panels: &Panels, rows: usize, row: &Index) -> Step {
+        let call = Matmul {
+            m: rows,
+            ..panels.call
+        };
+        let [a, b] = panels.factors.map(|lies| {
+            let need = Need::Of(Source::Node(lies.base));
+            self.view(need, lies.start, lies.span)
+        });
+        let start = a.offset.fixed_value().unwrap_or(0);
+        let span = 1 + (rows - 1) * call.a.row_step + (call.k - 1) * call.a.column_step;
+        let a = View::new(a.buffer, from(row, call.a.row_step, start), span);
+        let product = self.view(Need::Of(Source::Node(panels.product)), 0, rows * call.n);
+        let args = vec![Arg::Read(a), Arg::Read(b), Arg::Write(product)];
+        self.call(Library::Matmul(call), args)
+    }
+
+    fn call(&mut self, call: Library, args: Vec<Arg>) -> Step {
+        let kernel = Kernel::Library(call);
+        let held = self.program.kernels.iter().position(|held| *held == kernel);
+        let kernel = match held {
+            Some(at) => KernelId(at),
+            None => self.program.kernel(kernel),
+        };
+        Step::Launch {
+            kernel,
+            geometry: call.geometry(),
+            args,
+        }
+    }
+
+    fn launch(&self, loops: &Loops) -> Launch {
+        let memory = loops
+            .memory
+            .iter()
+            .map(|memory| self.operand(loops, memory));
+        Launch {
+            extents: loops.extents.clone(),
+            operands: memory.collect(),
+            scalars: loops.scalars.clone(),
+        }
+    }
+
+    fn operand(&self, loops: &Loops, memory: &Memory) -> nest::Memory {
+        let need = Need::Of(memory.source);
+        let steps = || memory.rows.iter().map(|&step| step as i64).collect();
+        let view = match memory.source {
+            Source::Parts(_) => self.view_of(need),
+            Source::Node(_) => {
+                let (span, touched) = (memory.span(&loops.extents), memory.touched(&loops.extents));
+                let view = self.view(need, memory.start, span);
+                match touched == span {
+                    true => view,
+                    false => view.touching(Index::from(touched)),
+                }
+            }
+        };
+        nest::Memory {
+            view,
+            rows: steps(),
+            columns: memory.columns as i64,
+            index_step: memory.index_step as i64,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The pass `epilogue`: a bias and an activation that follow a product move into the library's call.
+//!
+//! A bias is an addition of a vector along columns (or channels). An activation is found by what it
+//! computes, not by how it is written: the operations that follow are a function of one number, which is
+//! tried at some points.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::access;
+use super::cluster::Rules;
+use super::library::{self, Lies};
+use super::plan::{Members, Plan, TaskId};
+use crate::graph::{Binary, NodeId, Op, Unary};
+use crate::program::Activation;
+
+/// What a call does after its product.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Epilogue {
+    /// What is added to each column or channel.
+    pub bias: Option<Lies>,
+    /// What is done then.
+    pub activation: Activation,
+}
+
+/// Operations that an activation has at most.
+const MOST_OPERATIONS: usize = 16;
+
+/// Moves into calls what they can do.
+pub(super) fn epilogue(plan: &mut Plan, rules: &Rules) {
+    for call in 0..plan.tasks.len() {
+        let op = &plan.graph.node(plan.tasks[call].node).op;
+        if !matches!(op, Op::Matmul | Op::Conv2d(_)) {
+            continue;
+        }
+        let may = |task: TaskId| rules.may_follow(plan, call, task);
+        for task in absorbed(plan, call, may) {
+            plan.merge(call, task);
+        }
+    }
+}
+
+/// Tasks that a call can do after its product, in order.
+fn absorbed(plan: &Plan, call: TaskId, may: impl Fn(TaskId) -> bool) -> Vec<TaskId> {
+    let mut absorbed = Vec::new();
+    let mut last = call;
+    if let Some(added) = sole_user(plan, call)
+        && may(added)
+        && bias(plan, call, added).is_some()
+    {
+        absorbed.push(added);
+        last = added;
+    }
+    if let Some((region, activation)) = activation(plan, last)
+        && region.iter().all(|&task| may(task))
+        && (is_matmul(plan, call) || activation == Activation::Relu)
+    {
+        absorbed.extend(region);
+    }
+    absorbed
+}
+
+fn is_matmul(plan: &Plan, call: TaskId) -> bool {
+    plan.graph.node(plan.tasks[call].node).op == Op::Matmul
+}
+
+/// The only task that reads a value, if it is no result.
+fn sole_user(plan: &Plan, task: TaskId) -> Option<TaskId> {
+    match plan.users[task][..] {
+        [user] if !plan.is_result[task] => Some(user),
+        _ => None,
+    }
+}
+
+/// What a task adds to each column or channel of a call's product.
+fn bias(plan: &Plan, call: TaskId, added: TaskId) -> Option<Lies> {
+    let product = plan.tasks[call].node;
+    let node = plan.graph.node(plan.tasks[added].node);
+    if node.op != Op::Binary(Binary::Add) {
+        return None;
+    }
+    let other = match node.operands[..] {
+        [x, other] | [other, x] if x == product && other != product => other,
+        _ => return None,
+    };
+    let shape = node.shape.clone();
+    let dim = match is_matmul(plan, call) {
+        true => shape.len() - 1,
+        false => 1,
+    };
+    let (base, at) = library::position(plan, other, &shape, access::axes(shape.len()))?;
+    let long = at
+        .steps
+        .iter()
+        .filter(|&&(axis, step)| step > 0 && shape[axis] > 1);
+    let is_vector = long.clone().all(|&(axis, step)| axis == dim && step == 1);
+    (is_vector && (long.count() == 1 || shape[dim] == 1)).then_some(Lies {
+        base,
+        start: at.start,
+        span: shape[dim],
+    })
+}
+
+/// The tasks that compute an activation of a value, if nothing else reads the value.
+fn activation(plan: &Plan, of: TaskId) -> Option<(Vec<TaskId>, Activation)> {
+    let shape = &plan.graph.node(plan.tasks[of].node).shape;
+    let mut region: Members = [of].into();
+    for task in of + 1..plan.tasks.len() {
+        let node = plan.graph.node(plan.tasks[task].node);
+        let is_function = node.op.is_elementwise() && node.shape == *shape && !plan.is_finish(task);
+        let is_known = |&operand: &NodeId| {
+            let is_number = matches!(plan.graph.node(plan.base(operand)).op, Op::Constant(_));
+            is_number
+                || (plan
+                    .value(operand)
+                    .is_some_and(|held| region.contains(&held)))
+        };
+        let sources = plan.sources(task);
+        if !is_function || sources.is_disjoint(&region) || !node.operands.iter().all(is_known) {
+            continue;
+        }
+        region.insert(task);
+        if region.len() > MOST_OPERATIONS {
+            return None;
+        }
+        let is_read_outside = |&&held: &&TaskId| {
+            plan.is_result[held] || plan.users[held].iter().any(|user| !region.contains(user))
+        };
+        let open: Vec<TaskId> = region.iter().filter(is_read_outside).copied().collect();
+        if open == [task]
+            && let Some(found) = recognised(plan, &region, of, task)
+        {
+            return Some((
+                region.into_iter().filter(|&held| held != of).collect(),
+                found,
+            ));
+        }
+    }
+    None
+}
+
+/// Where functions are compared: on both sides of 0, where those of the error function and of the
+/// hyperbolic tangent differ by more than the tolerance.
+const POINTS: [f64; 8] = [-3.0, -2.0, -1.0, -0.25, 0.0, 0.5, 1.5, 2.5];
+
+fn recognised(plan: &Plan, region: &Members, of: TaskId, out: TaskId) -> Option<Activation> {
+    let gelu = |x: f64| {
+        let inner = std::f64::consts::FRAC_2_PI.sqrt() * (x + 0.044_715 * x * x * x);
+        0.5 * x * (1.0 + inner.tanh())
+    };
+    let is = |function: &dyn Fn(f64) -> f64| {
+        POINTS.iter().all(|&x| {
+            let found = at_point(plan, region, of, out, x);
+            found.is_some_and(|found| (found - function(x)).abs() < 1e-6)
+        })
+    };
+    if is(&|x| x.max(0.0)) {
+        Some(Activation::Relu)
+    } else if is(&gelu) {
+        Some(Activation::GeluTanh)
+    } else {
+        None
+    }
+}
+
+/// The value of the last task where that of the first is `x`.
+fn at_point(plan: &Plan, region: &Members, of: TaskId, out: TaskId, x: f64) -> Option<f64> {
+    let mut values: BTreeMap<TaskId, f64> = [(of, x)].into();
+    for &task in region.iter().filter(|&&task| task != of) {
+        let node = plan.graph.node(plan.tasks[task].node);
+        let operand = |at: usize| {
+            let id = node.operands[at];
+            match plan.graph.node(plan.base(id)).op {
+                Op::Constant(number) => Some(number),
+                _ => values.get(&plan.value(id)?).copied(),
+            }
+        };
+        let value = match node.op {
+            Op::Unary(Unary::Tanh) => operand(0)?.tanh(),
+            Op::Unary(Unary::Neg) => -operand(0)?,
+            Op::Unary(Unary::Exp) => operand(0)?.exp(),
+            Op::Unary(Unary::Sigmoid) => (1.0 + (-operand(0)?).exp()).recip(),
+            Op::Binary(Binary::Add) => operand(0)? + operand(1)?,
+            Op::Binary(Binary::Sub) => operand(0)? - operand(1)?,
+            Op::Binary(Binary::Mul) => operand(0)? * operand(1)?,
+            Op::Binary(Binary::Div) => operand(0)? / operand(1)?,
+            Op::Binary(Binary::Max) => operand(0)?.max(operand(1)?),
+            Op::Binary(Binary::Min) => operand(0)?.min(operand(1)?),
+            Op::Binary(Binary::Less) => f64::from(u8::from(operand(0)? < operand(1)?)),
+            Op::Select if operand(0)? != 0.0 => operand(1)?,
+            Op::Select => operand(2)?,
+            _ => return None,
+        };
+        values.insert(task, value);
+    }
+    values.get(&out).copied()
+}
+
+/// What a call's kernel does beside the call.
+pub(super) fn of_cluster(plan: &Plan, tasks: &Members, call: TaskId) -> Epilogue {
+    let others: BTreeSet<TaskId> = tasks.iter().copied().filter(|&task| task != call).collect();
+    let bias = others.first().and_then(|&added| bias(plan, call, added));
+    let first = match bias {
+        Some(_) => others.first().copied().unwrap_or(call),
+        None => call,
+    };
+    let activation = match activation(plan, first) {
+        Some((region, activation)) if region.iter().all(|task| others.contains(task)) => activation,
+        _ => Activation::None,
+    };
+    Epilogue { bias, activation }
+}
