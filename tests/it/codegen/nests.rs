@@ -12,7 +12,6 @@ pub(super) const CELLS: [Step; 2] = [Step::Given, Step::One];
 pub(super) const OF_COLUMNS: [Step; 2] = [Step::Zero, Step::One];
 pub(super) const OF_ROWS: [Step; 2] = [Step::Given, Step::Zero];
 pub(super) const ONE: [Step; 2] = [Step::Zero, Step::Zero];
-pub(super) const TRANSPOSED: [Step; 2] = [Step::One, Step::Given];
 
 impl Build {
     pub(super) fn new(name: &str, row_dims: usize) -> Build {

@@ -1,0 +1,91 @@
+// row_sum, column_sum, sub, mul.
+#include "functions.cuh"
+
+constexpr int WIDTH = 32, GROUPS = 8, CHUNKS = 4;
+constexpr int THREADS = WIDTH * GROUPS;
+
+KERNEL(row_sum_column_sum_sub_6aea5e78, THREADS)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, int64 in1_row_0, const float *__restrict__ in2, const float *__restrict__ in3, int64 in3_row_0, const float *__restrict__ in4, int64 in4_row_0, float *__restrict__ out5, int64 out5_row_0, float *__restrict__ out6, float *__restrict__ out7, float number_0) {
+    const bool is_wide = columns % 4 == 0 && is_aligned(in0) && in0_row_0 % 4 == 0 && is_aligned(in1) && in1_row_0 % 4 == 0 && is_aligned(in2) && is_aligned(out5) && out5_row_0 % 4 == 0;
+    const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;
+    const unsigned piece = blockIdx.x % (unsigned)pieces, share = blockIdx.x / (unsigned)pieces;
+    const int64 first = piece * block_columns, begin = share * block_rows;
+    const int here = (int)min(columns - first, block_columns);
+    const int64 end = min(begin + block_rows, rows);
+    SHARED(shared);
+    const float scalar_5 = number_0;
+    float sum_19[CHUNKS][4];
+#pragma unroll
+    for (int i = 0; i < 4 * CHUNKS; i++) sum_19[i / 4][i % 4] = 0.0f;
+    float sum_20[CHUNKS][4];
+#pragma unroll
+    for (int i = 0; i < 4 * CHUNKS; i++) sum_20[i / 4][i % 4] = 0.0f;
+    for (int64 base = begin; base < end; base += GROUPS) {
+        const bool is_own = base + group < end;
+        const int64 r = is_own ? base + group : end - 1;
+        const int64 row_0 = r;
+        float *to_0 = out5 + row_0 * out5_row_0 + first;
+        const float x_3 = *(in3 + row_0 * in3_row_0);
+        const float x_4 = *(in4 + row_0 * in4_row_0);
+        const float *at_1 = in1 + row_0 * in1_row_0 + first;
+        const float *at_0 = in0 + row_0 * in0_row_0 + first;
+        const float *at_2 = in2 + first;
+        float sum_10 = 0.0f;
+        float sum_11 = 0.0f;
+        float x_1[CHUNKS][4];
+        float x_0[CHUNKS][4];
+        {
+            float x_2[CHUNKS][4];
+            load_chunks<WIDTH>(x_1, at_1, lane, here, is_wide);
+            load_chunks<WIDTH>(x_0, at_0, lane, here, is_wide);
+            load_chunks<WIDTH>(x_2, at_2, lane, here, is_wide);
+#pragma unroll
+            for (int k = 0; k < CHUNKS; k++) {
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    const int c = 4 * (lane + WIDTH * k) + j;
+                    const float mul_8 = x_1[k][j] * x_2[k][j];
+                    const float sub_6 = x_0[k][j] - x_3;
+                    const float mul_7 = sub_6 * x_4;
+                    const float mul_9 = mul_8 * mul_7;
+                    const float mul_18 = x_1[k][j] * mul_7;
+                    if (c < here) sum_10 = sum_10 + mul_8;
+                    if (c < here) sum_11 = sum_11 + mul_9;
+                    if (is_own && c < here) sum_19[k][j] = sum_19[k][j] + mul_18;
+                    if (is_own && c < here) sum_20[k][j] = sum_20[k][j] + x_1[k][j];
+                }
+            }
+        }
+        sum_10 = reduce_lanes<Sum, WIDTH>(sum_10);
+        sum_11 = reduce_lanes<Sum, WIDTH>(sum_11);
+        const float mul_12 = sum_10 * scalar_5;
+        const float mul_13 = sum_11 * scalar_5;
+        {
+            float x_2[CHUNKS][4];
+            load_chunks<WIDTH>(x_2, at_2, lane, here, is_wide);
+#pragma unroll
+            for (int k = 0; k < CHUNKS; k++) {
+                float chunk_0[4];
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    const float mul_8 = x_1[k][j] * x_2[k][j];
+                    const float sub_15 = mul_8 - mul_12;
+                    const float sub_6 = x_0[k][j] - x_3;
+                    const float mul_7 = sub_6 * x_4;
+                    const float mul_14 = mul_7 * mul_13;
+                    const float sub_16 = sub_15 - mul_14;
+                    const float mul_17 = sub_16 * x_4;
+                    chunk_0[j] = mul_17;
+                }
+                store_chunk<WIDTH>(to_0, chunk_0, lane, k, is_own ? here : 0, is_wide);
+            }
+        }
+    }
+    reduce_groups<Sum, WIDTH, GROUPS, CHUNKS>(sum_19, shared, lane, group);
+    reduce_groups<Sum, WIDTH, GROUPS, CHUNKS>(sum_20, shared, lane, group);
+    if (group > 0) return;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        store_steps<WIDTH>(out6 + share * columns + first, 1, sum_19[k], lane, k, here);
+        store_steps<WIDTH>(out7 + share * columns + first, 1, sum_20[k], lane, k, here);
+    }
+}
