@@ -120,13 +120,13 @@ pub(super) fn split(
         }
         let holds = |dim: &usize| shape[*dim] > 1 && dense[*dim] <= step;
         let dim = (0..shape.len()).find(holds).ok_or(Misfit::Impossible)?;
-        if step % dense[dim] != 0 {
+        if !step.is_multiple_of(dense[dim]) {
             return Err(Misfit::Impossible);
         }
         let room = dense[dim] * shape[dim];
         if (extent - 1) * step >= room {
             let inner = room / step;
-            let divides = room % step == 0 && inner > 1 && extent % inner == 0;
+            let divides = room.is_multiple_of(step) && inner > 1 && extent.is_multiple_of(inner);
             return Err(match divides {
                 true => Misfit::Split { axis, inner },
                 false => Misfit::Impossible,

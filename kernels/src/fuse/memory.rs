@@ -75,7 +75,7 @@ mod tests {
             .collect();
         let (starts, all) = place(&lifetimes);
         for (one, a) in lifetimes.iter().enumerate() {
-            assert!(starts[one] + a.len <= all && starts[one] % ALIGNMENT == 0);
+            assert!(starts[one] + a.len <= all && starts[one].is_multiple_of(ALIGNMENT));
             for (other, b) in lifetimes.iter().enumerate().skip(one + 1) {
                 let together = a.from <= b.to && b.from <= a.to;
                 let apart =

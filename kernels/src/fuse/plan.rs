@@ -152,7 +152,7 @@ impl Plan {
                     node: id,
                     kind,
                     side,
-                })
+                });
             };
             push(Kind::Compute);
             if Class::of(&self.graph, id).is_some_and(Class::is_last) {
