@@ -5,7 +5,7 @@
 
 use crate::check::Check;
 use crate::fuse::{self, Policy, Request};
-use crate::graph::{Graph, GraphError, NodeId, Op};
+use crate::graph::{Graph, GraphError, Node, NodeId, Op};
 use crate::inputs::InputKey;
 use crate::program::{Precision, Program, Role};
 use crate::tensor::{Tensor, Tensors};
@@ -155,39 +155,18 @@ impl<C: Computation> GraphProblem<C> {
         }
     }
 
-    /// The results of a phase, by position among the graph's outputs.
+    /// The nodes that are results of a phase.
     fn wanted(&self, phase: Phase) -> Vec<NodeId> {
         let outputs = self.built.graph.outputs().iter();
         let wanted = outputs.filter(|output| is_in(output.role, phase));
         wanted.map(|output| output.node).collect()
     }
 
-    /// For each node, whether the results of a phase depend on it.
-    fn needed(&self, phase: Phase) -> Vec<bool> {
-        let graph = &self.built.graph;
-        let mut needed = vec![false; graph.nodes().len()];
-        for node in self.wanted(phase) {
-            needed[node.index()] = true;
-        }
-        for id in graph
-            .ids()
-            .rev()
-            .filter(|id| id.index() < graph.nodes().len())
-        {
-            if needed[id.index()] {
-                for operand in &graph.node(id).operands {
-                    needed[operand.index()] = true;
-                }
-            }
-        }
-        needed
-    }
-
     /// The graph's operations that depend on inputs, as the arithmetic that they are. The backward pass
     /// alone doesn't count what the forward pass has computed.
     fn flops(&self, phase: Phase) -> f64 {
         let graph = &self.built.graph;
-        let needed = self.needed(phase);
+        let needed = graph.needed_for(self.wanted(phase));
         let first = match phase {
             Phase::Backward => self.built.backward.map_or(0, NodeId::index),
             Phase::Forward | Phase::Both => 0,
@@ -238,7 +217,7 @@ impl<C: Computation> Problem for GraphProblem<C> {
     fn inputs(&self) -> Vec<TensorSpec> {
         let graph = &self.built.graph;
         let given = graph.given().iter().map(|given| graph.node(given.node));
-        let spec = |node: &crate::graph::Node| match &node.op {
+        let spec = |node: &Node| match &node.op {
             Op::Input(name) => Some(TensorSpec {
                 name: name.clone(),
                 dtype: node.dtype,
@@ -307,7 +286,7 @@ impl<C: Computation> Problem for GraphProblem<C> {
     /// backward pass is not compulsory.
     fn work(&self, phase: Phase) -> Work {
         let graph = &self.built.graph;
-        let needed = self.needed(phase);
+        let needed = graph.needed_for(self.wanted(phase));
         let given = graph.given().iter().map(|given| given.node);
         let read = given.filter(|node| needed[node.index()]);
         let moved = read.chain(self.wanted(phase));

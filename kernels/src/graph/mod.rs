@@ -182,9 +182,14 @@ impl Graph {
 
     /// For each node, whether any result depends on it.
     pub fn needed(&self) -> Vec<bool> {
+        self.needed_for(self.outputs.iter().map(|output| output.node))
+    }
+
+    /// For each node, whether any of `wanted` is it or depends on it.
+    pub fn needed_for(&self, wanted: impl IntoIterator<Item = NodeId>) -> Vec<bool> {
         let mut needed = vec![false; self.nodes.len()];
-        for output in &self.outputs {
-            needed[output.node.index()] = true;
+        for node in wanted {
+            needed[node.index()] = true;
         }
         for id in self.ids().rev() {
             if needed[id.index()] {

@@ -3,15 +3,17 @@
 //! Every result is measured by its relative L2 error: one wrong element among 10^8 shows, at 1e-4. The
 //! tolerance follows from how f32 rounds, unit `u = 2^-24`:
 //!
-//! * a function of elements is off by a few units of the terms that it is made of: 8 `u`, or 16 `u` where one of them is an
-//!   error function or a hyperbolic tangent;
+//! * a function of elements is off by a few units of the terms that it is made of: 8 `u`, or 16 `u`
+//!   where one of them is an error function, a hyperbolic tangent or a logistic function;
 //! * a sum of n terms, added up by 8 lanes or threads at least and their 8 sums after them, is off by
-//!   `3 u sqrt(n / 8 + 8)` of the greatest sum on the way. Roundings are as good as independent, so errors grow with the square root of
-//!   their number (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019);
-//!   3 leaves one in a thousand sums outside even if each rounding were the worst one possible, and L2 norms are of many;
+//!   `3 u sqrt(n / 8 + 8)` of the greatest sum on the way. Roundings are as good as independent, so
+//!   errors grow with the square root of their number (Higham and Mary, "A new approach to probabilistic
+//!   rounding error analysis", 2019); 3 is three deviations even if each rounding were the worst one
+//!   possible, and a norm is of many sums;
 //! * both are relative to the *weight* of a result, the L2 norm of the sizes of its terms before they
-//!   cancel, which the oracle gives with it. In a row of two nearly equal elements, normalisation magnifies roundings of the
-//!   mean three hundred times: the weight says so, and other rows are not allowed more for it.
+//!   cancel, which the oracle gives with it. In a row of two nearly equal elements, normalisation
+//!   magnifies roundings of the mean three hundred times: the weight says so, and a tensor without such
+//!   rows is not allowed more for it.
 
 use super::oracle::{norm_of, weight_of};
 use super::sizes::{Kind, Sizes};

@@ -218,3 +218,34 @@ fn small_faults_are_found() {
         }
     }
 }
+
+#[test]
+fn compiled_programs_move_little_more_than_they_must() {
+    let cuda = Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    };
+    let canonical = CanonicalShape::new([("dimension".to_owned(), 512)]);
+    for (target, name) in [Target::Cpu, cuda]
+        .iter()
+        .flat_map(|target| NAMES.map(|name| (target, name)))
+    {
+        let problem = problem(name, [16, 256, 512]).unwrap();
+        for phase in Phase::ALL {
+            let totals = ["primitive", "eager", "compiled"].map(|backend| {
+                let program = problem.program(backend, phase, &canonical, target);
+                let totals = program.unwrap().totals();
+                (totals.read_bytes + totals.written_bytes, totals.launches)
+            });
+            let [primitive, eager, compiled] = totals;
+            assert!(
+                compiled <= eager && eager <= primitive,
+                "{name} {phase}: {totals:?}"
+            );
+            // Statistics of rows, and parts of sums over rows. A label's element of `x` is one of a row, of
+            // which a launch may count all.
+            let slack = if name == "cross_entropy" { 2.0 } else { 1.07 };
+            let ratio = compiled.0 as f64 / problem.work(phase).compulsory_bytes;
+            assert!(ratio <= slack, "{name} {phase}: {ratio}");
+        }
+    }
+}
