@@ -13,7 +13,8 @@
 #define METHOD __device__ __forceinline__
 // For what is rare: keeps registers and instructions of the common path to itself.
 #define DEVICE_APART static __device__ __noinline__
-#define KERNEL(name, most_threads) extern "C" __global__ void __launch_bounds__(most_threads) name
+// After the name: most threads of a block, and where occupancy is worth registers, least blocks at a time.
+#define KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name
 #define SHARED(name) extern __shared__ __align__(16) float name[]
 
 typedef long long int64;

@@ -17,9 +17,9 @@
 #define DEVICE_APART static
 #define METHOD inline
 #ifdef SHIM_LIST
-#define KERNEL(name, most_threads) shim_kernel name
+#define KERNEL(name, ...) shim_kernel name
 #else
-#define KERNEL(name, most_threads) static void name
+#define KERNEL(name, ...) static void name
 #endif
 #define SHARED(name) float *name = shim::shared
 

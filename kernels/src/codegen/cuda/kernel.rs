@@ -132,7 +132,14 @@ impl Writer<'_> {
     }
 
     fn kernel(&self, out: &mut Text, entry: &str) {
-        out.open(format!("KERNEL({entry}, THREADS)({})", self.declarations()));
+        let blocks = match self.schedule.least_blocks {
+            1 => String::new(),
+            blocks => format!(", {blocks}"),
+        };
+        out.open(format!(
+            "KERNEL({entry}, THREADS{blocks})({})",
+            self.declarations()
+        ));
         let mut conditions = vec!["columns % 4 == 0".to_owned()];
         for parameter in self.parameters {
             let name = parameter.name(self.nest);
@@ -197,6 +204,10 @@ impl Writer<'_> {
             let name = text::name(self.nest, id);
             out.line(format!("{} {name}[CHUNKS][4];", self.dtype(id)));
             out.line(format!("copy_chunks({name}, next_{});", id.0));
+        }
+        for &id in &self.schedule.ahead_of_row {
+            let (dtype, name) = (self.dtype(id), text::name(self.nest, id));
+            out.line(format!("const {dtype} {name} = next_{};", id.0));
         }
         let next = if self.has_groups() {
             "base + GROUPS"
@@ -265,6 +276,7 @@ impl Writer<'_> {
         for &id in ids {
             let expression = match &self.nest.values[id.0] {
                 Value::Constant(_) | Value::Reduce { .. } => continue,
+                Value::Load { .. } if self.schedule.ahead_of_row.contains(&id) => continue,
                 // Already a variable of that name.
                 Value::Row(dim) => format!("row_{dim}"),
                 Value::Scalar(at) => Parameter::Scalar(*at).name(self.nest),
@@ -301,8 +313,12 @@ impl Writer<'_> {
         if ahead.is_empty() {
             return;
         }
+        let of_row = &self.schedule.ahead_of_row;
         for &id in ahead.iter().filter(|_| !is_declared) {
             out.line(format!("{} next_{}[CHUNKS][4];", self.dtype(id), id.0));
+        }
+        for &id in of_row.iter().filter(|_| !is_declared) {
+            out.line(format!("{} next_{};", self.dtype(id), id.0));
         }
         match is_declared {
             true => out.open(format!("if ({base} < end)")),
@@ -314,6 +330,13 @@ impl Writer<'_> {
         for &id in ahead {
             self.load_pointer(out, id, true);
             out.line(self.load(id, &format!("next_{}", id.0), "", "here"));
+        }
+        for &id in of_row {
+            let Value::Load { operand, .. } = self.nest.values[id.0] else {
+                continue;
+            };
+            let from = self.row_offset(operand.0);
+            out.line(format!("next_{} = *({from});", id.0));
         }
         out.close();
     }

@@ -69,6 +69,10 @@ pub(super) struct Schedule {
     pub shared_loads: Vec<ValueId>,
     /// Loads of a row that are made while the row before is computed.
     pub ahead: Vec<ValueId>,
+    /// The same, of one number for the whole row.
+    pub ahead_of_row: Vec<ValueId>,
+    /// Blocks that a processor is to have room for, where registers would allow fewer.
+    pub least_blocks: u32,
 }
 
 impl Schedule {
@@ -83,7 +87,7 @@ impl Schedule {
         let reduces_columns = stages.reduces_columns();
         let whole = reduces_columns || (over_rows > 0 && over_all);
         let quads = bounds.columns.map(|most| most.div_ceil(4).max(1));
-        let (shared_loads, ahead) = many_rows(nest, &stages, over_rows > 0 || over_all);
+        let (shared_loads, ahead) = many_rows(nest, &stages, over_rows > 0);
         let (width, chunks, is_looped) = if whole {
             let loads = shared_loads.len() + ahead.len();
             let needed = cells(nest, &stages) + over_rows + loads as u32;
@@ -129,10 +133,18 @@ impl Schedule {
             over_all,
             shared_loads,
             ahead,
+            ahead_of_row: vec![],
+            least_blocks: 1,
         };
         if is_looped || !whole {
             schedule.shared_loads.clear();
             schedule.ahead.clear();
+        }
+        if !schedule.ahead.is_empty() {
+            schedule.ahead_of_row = row_loads(nest, &stages);
+            if schedule.threads() <= THREADS {
+                schedule.least_blocks = if over_rows > 0 { 2 } else { 3 };
+            }
         }
         schedule.shared = schedule.shared_floats(&stages, nest);
         Ok(schedule)
@@ -195,7 +207,11 @@ impl Schedule {
         } else if !has_last {
             (groups, if whole { columns } else { span })
         } else if whole {
-            let parts = if self.over_rows { MOST_WHOLE_PARTS } else { 2 * MOST_PARTS };
+            let parts = if self.over_rows {
+                MOST_WHOLE_PARTS
+            } else {
+                2 * MOST_PARTS
+            };
             let block_rows = rows.div_ceil(parts);
             (block_rows.max(PART_ROWS * groups), columns)
         } else if self.over_rows {
@@ -237,6 +253,13 @@ fn many_rows(nest: &Nest, stages: &Stages, has_parts: bool) -> (Vec<ValueId>, Ve
         true => (shared, ahead),
         false => (vec![], vec![]),
     }
+}
+
+/// Numbers of a row that can be loaded before its turn comes.
+fn row_loads(nest: &Nest, stages: &Stages) -> Vec<ValueId> {
+    let values = stages.between.iter().flat_map(|between| &between.values);
+    let is_plain = |id: &ValueId| matches!(nest.values[id.0], Value::Load { index: None, .. });
+    values.copied().filter(is_plain).collect()
 }
 
 /// Registers that a lane needs for each column: for what is loaded or kept.
