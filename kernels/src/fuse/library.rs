@@ -54,6 +54,10 @@ pub(super) fn position(
 ) -> Option<(NodeId, Coordinate)> {
     let base = plan.base(id);
     while id != base {
+        // The elements of a dense tensor in another shape are where they were.
+        if plan.unreshaped(id) == base && !matches!(plan.graph.node(base).op, Op::Constant(_)) {
+            return Some((base, access::position(&place, &plan.graph.node(id).shape)));
+        }
         let view = plan.graph.node(id);
         let operand = view.operands[0];
         place = access::through(view, &plan.graph.node(operand).shape, &place, extents).ok()?;
