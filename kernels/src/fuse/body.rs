@@ -251,6 +251,13 @@ impl<'a> Builder<'a> {
 
     fn view(&mut self, id: NodeId, place: &Place) -> Found {
         let node = self.plan.graph.node(id);
+        // The elements of a dense tensor in another shape are where they were.
+        let base = self.plan.unreshaped(id);
+        let is_given = matches!(self.plan.graph.node(base).op, Op::Input(_));
+        let is_elsewhere = |task: TaskId| !self.members.contains(&task);
+        if base != id && (is_given || self.plan.value(base).is_some_and(is_elsewhere)) {
+            return self.load(Source::Node(base), id, place);
+        }
         let operand = node.operands[0];
         let shape = &self.plan.graph.node(operand).shape;
         let place = access::through(node, shape, place, &self.extents)?;

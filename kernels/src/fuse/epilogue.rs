@@ -78,15 +78,25 @@ fn bias(plan: &Plan, call: TaskId, added: TaskId) -> Option<Lies> {
     if node.op != Op::Binary(Binary::Add) {
         return None;
     }
+    let is_product = |id: NodeId| plan.unreshaped(id) == product;
     let other = match node.operands[..] {
-        [x, other] | [other, x] if x == product && other != product => other,
+        [x, other] if is_product(x) && !is_product(other) => other,
+        [other, x] if is_product(x) && !is_product(other) => other,
         _ => return None,
     };
     let shape = node.shape.clone();
     let dim = match is_matmul(plan, call) {
-        true => shape.len() - 1,
+        true => shape.len().checked_sub(1)?,
         false => 1,
     };
+    let product = &plan.graph.node(product).shape;
+    let is_same = match is_matmul(plan, call) {
+        true => product.last() == shape.last(),
+        false => *product == shape,
+    };
+    if !is_same {
+        return None;
+    }
     let (base, at) = library::position(plan, other, &shape, access::axes(shape.len()))?;
     let long = at
         .steps
@@ -102,11 +112,11 @@ fn bias(plan: &Plan, call: TaskId, added: TaskId) -> Option<Lies> {
 
 /// The tasks that compute an activation of a value, if nothing else reads the value.
 fn activation(plan: &Plan, of: TaskId) -> Option<(Vec<TaskId>, Activation)> {
-    let shape = &plan.graph.node(plan.tasks[of].node).shape;
+    let elements = plan.graph.node(plan.tasks[of].node).elements();
     let mut region: Members = [of].into();
     for task in of + 1..plan.tasks.len() {
         let node = plan.graph.node(plan.tasks[task].node);
-        let is_function = node.op.is_elementwise() && node.shape == *shape && !plan.is_finish(task);
+        let is_function = node.op.is_elementwise() && node.elements() == elements;
         let is_known = |&operand: &NodeId| {
             let is_number = matches!(plan.graph.node(plan.base(operand)).op, Op::Constant(_));
             is_number
@@ -171,7 +181,7 @@ fn at_point(plan: &Plan, region: &Members, of: TaskId, out: TaskId, x: f64) -> O
             let id = node.operands[at];
             match plan.graph.node(plan.base(id)).op {
                 Op::Constant(number) => Some(number),
-                _ => values.get(&plan.value(id)?).copied(),
+                _ => values.get(&plan.value(plan.unreshaped(id))?).copied(),
             }
         };
         let value = match node.op {

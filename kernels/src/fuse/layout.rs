@@ -64,9 +64,17 @@ fn fits(plan: &Plan, task: TaskId) -> bool {
     lower(&body, &[]).is_some() && !body.operands.iter().any(reads_itself)
 }
 
-/// Operands of a task that are views without memory of their own.
+/// Operands of a task that are views without memory of their own: of a call those that it can't take as
+/// they lie, of a kernel the first one, after which it is tried again.
 fn unkept_views(plan: &Plan, task: TaskId) -> Vec<NodeId> {
-    let operands = plan.graph.node(plan.tasks[task].node).operands.iter();
+    let id = plan.tasks[task].node;
+    let operands = plan.graph.node(id).operands.iter();
     let is_view = |id: &NodeId| plan.graph.node(*id).op.is_view() && !plan.kept.contains(id);
-    operands.copied().filter(is_view).collect()
+    let views = operands.copied().filter(is_view);
+    match plan.is_call(task) {
+        true => views
+            .filter(|&operand| !library::takes(plan, id, operand))
+            .collect(),
+        false => views.take(1).collect(),
+    }
 }

@@ -18,12 +18,15 @@ pub(super) struct Lies {
 
 /// Whether a call can take its operands as they lie.
 pub(super) fn fits(plan: &Plan, id: NodeId) -> bool {
+    let mut operands = plan.graph.node(id).operands.iter();
+    operands.all(|&operand| takes(plan, id, operand))
+}
+
+/// Whether a call can take one operand as it lies.
+pub(super) fn takes(plan: &Plan, id: NodeId, operand: NodeId) -> bool {
     match plan.graph.node(id).op {
-        Op::Matmul => matmul(plan, id, Precision::F32).is_some(),
-        _ => {
-            let mut operands = plan.graph.node(id).operands.iter();
-            operands.all(|&operand| dense(plan, operand).is_some())
-        }
+        Op::Matmul => matrices(plan, operand).is_some(),
+        _ => dense(plan, operand).is_some(),
     }
 }
 
@@ -54,6 +57,10 @@ pub(super) fn position(
 ) -> Option<(NodeId, Coordinate)> {
     let base = plan.base(id);
     while id != base {
+        // The elements of a dense tensor in another shape are where they were.
+        if plan.unreshaped(id) == base && !matches!(plan.graph.node(base).op, Op::Constant(_)) {
+            return Some((base, access::position(&place, &plan.graph.node(id).shape)));
+        }
         let view = plan.graph.node(id);
         let operand = view.operands[0];
         place = access::through(view, &plan.graph.node(operand).shape, &place, extents).ok()?;

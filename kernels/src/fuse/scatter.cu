@@ -1,18 +1,18 @@
 // out[v] = sum of values[i] over all i with indices[i] = v; a block owns `block_rows` rows of the result, a
 // thread one column of them.
+#include "cuda.h"
 
-extern "C" __global__ void scatter_add(const float *__restrict__ values,
-                                       const long long *__restrict__ indices, float *__restrict__ out,
-                                       long long count, long long rows, long long columns,
-                                       long long block_rows) {
-    const long long pieces = (columns + blockDim.x - 1) / blockDim.x;
-    const long long first = blockIdx.x / pieces * block_rows;
-    const long long end = first + block_rows < rows ? first + block_rows : rows;
-    const long long column = blockIdx.x % pieces * blockDim.x + threadIdx.x;
+KERNEL(scatter_add, 128)
+(const float *__restrict__ values, const int64 *__restrict__ indices, float *__restrict__ out, int64 count,
+ int64 rows, int64 columns, int64 block_rows) {
+    const int64 pieces = (columns + blockDim.x - 1) / blockDim.x;
+    const int64 first = blockIdx.x / pieces * block_rows;
+    const int64 end = first + block_rows < rows ? first + block_rows : rows;
+    const int64 column = blockIdx.x % pieces * blockDim.x + threadIdx.x;
     if (column >= columns) return;
-    for (long long row = first; row < end; row++) out[row * columns + column] = 0;
-    for (long long i = 0; i < count; i++) {
-        const long long row = indices[i];
+    for (int64 row = first; row < end; row++) out[row * columns + column] = 0;
+    for (int64 i = 0; i < count; i++) {
+        const int64 row = indices[i];
         if (row >= first && row < end) out[row * columns + column] += values[i * columns + column];
     }
 }

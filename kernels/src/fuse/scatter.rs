@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use crate::common::CPU_H;
+use crate::common::{CPU_H, CUDA_H};
 use crate::graph::{Graph, NodeId};
 use crate::program::{
     Arg, Geometry, Index, Kernel, KernelId, KernelSource, Language, SourceFile, Step, View,
@@ -20,10 +20,10 @@ static C_FILES: [SourceFile; 2] = [
     SourceFile::embedded("scatter.c", include_str!("scatter.c")),
     CPU_H,
 ];
-static CUDA_FILES: [SourceFile; 1] = [SourceFile::embedded(
-    "scatter.cu",
-    include_str!("scatter.cu"),
-)];
+static CUDA_FILES: [SourceFile; 2] = [
+    SourceFile::embedded("scatter.cu", include_str!("scatter.cu")),
+    CUDA_H,
+];
 
 /// Rows of the result that one block of the C kernel owns, at least.
 const CPU_ROWS: usize = 64;
