@@ -109,8 +109,9 @@ impl Writer<'_> {
         let step = self.column_step(operand.0);
         let offset = self.offset(at, &step);
         if step == "1" && self.stages.dtypes[id.0] == Dtype::F32 {
+            let streams = if self.schedule.streams { ", true" } else { "" };
             format!(
-                "load_chunks<WIDTH>({name}, at_{}{offset}, lane, {here}, is_wide);",
+                "load_chunks<WIDTH{streams}>({name}, at_{}{offset}, lane, {here}, is_wide);",
                 id.0
             )
         } else {

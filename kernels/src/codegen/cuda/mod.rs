@@ -28,7 +28,7 @@ pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
 const THREADS: u32 = 256;
 
 /// Registers of a thread that may hold cells, in blocks of up to 256, 512 and 1024 threads.
-const CELL_REGISTERS: [(u32, u32); 3] = [(256, 128), (512, 56), (1024, 24)];
+const CELL_REGISTERS: [(u32, u32); 3] = [(256, 80), (512, 56), (1024, 24)];
 
 /// Quads of a lane, where more lanes can share a row instead: enough loads at once, and little text.
 const MOST_CHUNKS: u32 = 4;
@@ -39,10 +39,13 @@ const MOST_PARTS: u64 = 528;
 
 /// The same, where blocks reduce rows on the way. They hold as much as a processor has room for, and each part
 /// is written and read again.
-const MOST_WHOLE_PARTS: u64 = 264;
+const MOST_WHOLE_PARTS: u64 = 396;
+
+/// Blocks with many rows that a processor is to have room for: their registers are bounded by it.
+const LEAST_BLOCKS: u32 = 3;
 
 /// Blocks that load what all rows share, at most: enough that the last ones don't leave a GPU idle for long.
-const MOST_SHARING: u64 = 16 * 132;
+const MOST_SHARING: u64 = 32 * 132;
 
 /// Rows of a group that leave one part, at least.
 const PART_ROWS: u64 = 4;
@@ -73,6 +76,9 @@ pub(super) struct Schedule {
     pub ahead_of_row: Vec<ValueId>,
     /// Blocks that a processor is to have room for, where registers would allow fewer.
     pub least_blocks: u32,
+    /// Whether loads ask not to be kept in the second-level cache: nothing is loaded twice, and what the cache
+    /// holds need not be written back for it.
+    pub streams: bool,
 }
 
 impl Schedule {
@@ -97,12 +103,12 @@ impl Schedule {
                 None => (512, 2, true),
             }
         } else if over_rows > 0 {
-            let most = if nest.parts == Parts::One { 8 } else { 32 };
+            let most = if nest.parts == Parts::One { 4 } else { 32 };
             (narrowed(quads, most), 1, false)
         } else if over_all && nest.parts == Parts::One {
             (narrowed(quads, 1024), 1, true)
         } else if is_flat(nest) || quads.is_none_or(|quads| quads > 256) {
-            (THREADS, if over_all { 4 } else { 2 }, over_all)
+            (THREADS, if over_all { 8 } else { 4 }, over_all)
         } else {
             (narrowed(quads, THREADS), 1, over_all)
         };
@@ -135,6 +141,7 @@ impl Schedule {
             ahead,
             ahead_of_row: vec![],
             least_blocks: 1,
+            streams: false,
         };
         if is_looped || !whole {
             schedule.shared_loads.clear();
@@ -142,10 +149,12 @@ impl Schedule {
         }
         if !schedule.ahead.is_empty() {
             schedule.ahead_of_row = row_loads(nest, &stages);
-            if schedule.threads() <= THREADS {
-                schedule.least_blocks = if over_rows > 0 { 2 } else { 3 };
-            }
         }
+        let has_many_rows = !schedule.ahead.is_empty() || !schedule.shared_loads.is_empty();
+        if has_many_rows && schedule.threads() <= THREADS {
+            schedule.least_blocks = LEAST_BLOCKS;
+        }
+        schedule.streams = over_all && over_rows == 0 && writes_no_cells(&stages);
         schedule.shared = schedule.shared_floats(&stages, nest);
         Ok(schedule)
     }
@@ -207,10 +216,9 @@ impl Schedule {
         } else if !has_last {
             (groups, if whole { columns } else { span })
         } else if whole {
-            let parts = if self.over_rows {
-                MOST_WHOLE_PARTS
-            } else {
-                2 * MOST_PARTS
+            let parts = match self.over_rows {
+                true => MOST_WHOLE_PARTS,
+                false => MOST_PARTS,
             };
             let block_rows = rows.div_ceil(parts);
             (block_rows.max(PART_ROWS * groups), columns)
@@ -218,9 +226,9 @@ impl Schedule {
             let blocks = (2 * MOST_PARTS).div_ceil(columns.div_ceil(span));
             (rows.div_ceil(blocks).max(PART_ROWS * groups), span)
         } else {
-            let block_rows = rows.div_ceil(2 * MOST_PARTS).max(groups);
+            let block_rows = rows.div_ceil(MOST_PARTS).max(groups);
             let row_blocks = rows.div_ceil(block_rows);
-            let pieces = (2 * MOST_PARTS / row_blocks).max(1);
+            let pieces = (MOST_PARTS / row_blocks).max(1);
             (block_rows, columns.div_ceil(pieces).next_multiple_of(span))
         };
         Split {
@@ -249,10 +257,13 @@ fn many_rows(nest: &Nest, stages: &Stages, has_parts: bool) -> (Vec<ValueId>, Ve
     loads.dedup();
     let (ahead, shared): (Vec<_>, Vec<_>) =
         loads.into_iter().partition(|id| stages.varies[id.0].rows);
-    match has_parts || !shared.is_empty() {
-        true => (shared, ahead),
-        false => (vec![], vec![]),
-    }
+    // Without parts there are many blocks, and others work while one waits.
+    (shared, if has_parts { ahead } else { vec![] })
+}
+
+/// Whether all that is written is a number for each row, or for all of them.
+fn writes_no_cells(stages: &Stages) -> bool {
+    stages.passes.iter().all(|pass| pass.stores.is_empty())
 }
 
 /// Numbers of a row that can be loaded before its turn comes.
