@@ -132,7 +132,9 @@ fn functions_are_as_exact_as_they_say() {
 fn sums_do_not_depend_on_threads() {
     for nest in [nests::layernorm_backward(), nests::squared_error()] {
         let case = Case::new(nest, &[300], 1025);
-        assert_eq!(case.outputs(Place::Cpu(1)), case.outputs(Place::Cpu(2)));
+        // As text: what nobody writes is NaN, which equals nothing.
+        let outputs = |threads| format!("{:?}", case.outputs(Place::Cpu(threads)));
+        assert!(outputs(1) == outputs(2));
     }
 }
 

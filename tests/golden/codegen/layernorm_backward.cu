@@ -1,10 +1,11 @@
 // row_sum, column_sum, sub, mul.
 #include "functions.cuh"
 
-constexpr int WIDTH = 32, GROUPS = 8, CHUNKS = 4;
+constexpr int WIDTH = 64, GROUPS = 4, CHUNKS = 2;
 constexpr int THREADS = WIDTH * GROUPS;
+constexpr int WARPS = (THREADS + 31) / 32;
 
-KERNEL(row_sum_column_sum_sub_6aea5e78, THREADS)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, int64 in1_row_0, const float *__restrict__ in2, const float *__restrict__ in3, int64 in3_row_0, const float *__restrict__ in4, int64 in4_row_0, float *__restrict__ out5, int64 out5_row_0, float *__restrict__ out6, float *__restrict__ out7, float number_0) {
+KERNEL(row_sum_column_sum_sub_00ff7361, THREADS, 3)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, int64 in1_row_0, const float *__restrict__ in2, const float *__restrict__ in3, int64 in3_row_0, const float *__restrict__ in4, int64 in4_row_0, float *__restrict__ out5, int64 out5_row_0, float *__restrict__ out6, float *__restrict__ out7, float number_0) {
     const bool is_wide = columns % 4 == 0 && is_aligned(in0) && in0_row_0 % 4 == 0 && is_aligned(in1) && in1_row_0 % 4 == 0 && is_aligned(in2) && is_aligned(out5) && out5_row_0 % 4 == 0;
     const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;
     const unsigned piece = blockIdx.x % (unsigned)pieces, share = blockIdx.x / (unsigned)pieces;
@@ -12,6 +13,8 @@ KERNEL(row_sum_column_sum_sub_6aea5e78, THREADS)(int64 columns, int64 rows, int6
     const int here = (int)min(columns - first, block_columns);
     const int64 end = min(begin + block_rows, rows);
     SHARED(shared);
+    constexpr int SLOTS = 2 * WARPS;
+    int turn = 0;
     const float scalar_5 = number_0;
     float sum_19[CHUNKS][4];
 #pragma unroll
@@ -19,25 +22,47 @@ KERNEL(row_sum_column_sum_sub_6aea5e78, THREADS)(int64 columns, int64 rows, int6
     float sum_20[CHUNKS][4];
 #pragma unroll
     for (int i = 0; i < 4 * CHUNKS; i++) sum_20[i / 4][i % 4] = 0.0f;
+    const float *at_2 = in2 + first;
+    float x_2[CHUNKS][4];
+    load_chunks<WIDTH>(x_2, at_2, lane, here, is_wide);
+    float next_0[CHUNKS][4];
+    float next_1[CHUNKS][4];
+    float next_3;
+    float next_4;
+    {
+        const int64 r = min(begin + group, end - 1);
+        const int64 row_0 = r;
+        const float *at_0 = in0 + row_0 * in0_row_0 + first;
+        load_chunks<WIDTH>(next_0, at_0, lane, here, is_wide);
+        const float *at_1 = in1 + row_0 * in1_row_0 + first;
+        load_chunks<WIDTH>(next_1, at_1, lane, here, is_wide);
+        next_3 = *(in3 + row_0 * in3_row_0);
+        next_4 = *(in4 + row_0 * in4_row_0);
+    }
     for (int64 base = begin; base < end; base += GROUPS) {
         const bool is_own = base + group < end;
         const int64 r = is_own ? base + group : end - 1;
+        float x_0[CHUNKS][4];
+        copy_chunks(x_0, next_0);
+        float x_1[CHUNKS][4];
+        copy_chunks(x_1, next_1);
+        const float x_3 = next_3;
+        const float x_4 = next_4;
+        if (const int64 next = min(base + GROUPS + group, end - 1); base + GROUPS < end) {
+            const int64 r = next;
+            const int64 row_0 = r;
+            const float *at_0 = in0 + row_0 * in0_row_0 + first;
+            load_chunks<WIDTH>(next_0, at_0, lane, here, is_wide);
+            const float *at_1 = in1 + row_0 * in1_row_0 + first;
+            load_chunks<WIDTH>(next_1, at_1, lane, here, is_wide);
+            next_3 = *(in3 + row_0 * in3_row_0);
+            next_4 = *(in4 + row_0 * in4_row_0);
+        }
         const int64 row_0 = r;
         float *to_0 = out5 + row_0 * out5_row_0 + first;
-        const float x_3 = *(in3 + row_0 * in3_row_0);
-        const float x_4 = *(in4 + row_0 * in4_row_0);
-        const float *at_1 = in1 + row_0 * in1_row_0 + first;
-        const float *at_0 = in0 + row_0 * in0_row_0 + first;
-        const float *at_2 = in2 + first;
         float sum_10 = 0.0f;
         float sum_11 = 0.0f;
-        float x_1[CHUNKS][4];
-        float x_0[CHUNKS][4];
         {
-            float x_2[CHUNKS][4];
-            load_chunks<WIDTH>(x_1, at_1, lane, here, is_wide);
-            load_chunks<WIDTH>(x_0, at_0, lane, here, is_wide);
-            load_chunks<WIDTH>(x_2, at_2, lane, here, is_wide);
 #pragma unroll
             for (int k = 0; k < CHUNKS; k++) {
 #pragma unroll
@@ -57,11 +82,18 @@ KERNEL(row_sum_column_sum_sub_6aea5e78, THREADS)(int64 columns, int64 rows, int6
         }
         sum_10 = reduce_lanes<Sum, WIDTH>(sum_10);
         sum_11 = reduce_lanes<Sum, WIDTH>(sum_11);
+        {
+            float *cells = shared + turn;
+            turn ^= SLOTS;
+            if (threadIdx.x % 32 == 0) cells[0 * WARPS + threadIdx.x / 32] = sum_10;
+            if (threadIdx.x % 32 == 0) cells[1 * WARPS + threadIdx.x / 32] = sum_11;
+            sync_some(1 + group, WIDTH);
+            sum_10 = reduce_warps<Sum, WIDTH>(cells + 0 * WARPS);
+            sum_11 = reduce_warps<Sum, WIDTH>(cells + 1 * WARPS);
+        }
         const float mul_12 = sum_10 * scalar_5;
         const float mul_13 = sum_11 * scalar_5;
         {
-            float x_2[CHUNKS][4];
-            load_chunks<WIDTH>(x_2, at_2, lane, here, is_wide);
 #pragma unroll
             for (int k = 0; k < CHUNKS; k++) {
                 float chunk_0[4];

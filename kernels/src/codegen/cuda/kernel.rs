@@ -320,12 +320,17 @@ impl Writer<'_> {
         for &id in of_row.iter().filter(|_| !is_declared) {
             out.line(format!("{} next_{};", self.dtype(id), id.0));
         }
+        let group = if self.has_groups() { " + group" } else { "" };
+        let next = format!("min({base}{group}, end - 1)");
         match is_declared {
-            true => out.open(format!("if ({base} < end)")),
+            true => out.open(format!("if (const int64 next = {next}; {base} < end)")),
             false => out.open(""),
         }
-        let group = if self.has_groups() { " + group" } else { "" };
-        out.line(format!("const int64 r = min({base}{group}, end - 1);"));
+        out.line(match is_declared {
+            // Not from an `r` that would be this one.
+            true => "const int64 r = next;".to_owned(),
+            false => format!("const int64 r = {next};"),
+        });
         self.row_indices(out);
         for &id in ahead {
             self.load_pointer(out, id, true);

@@ -41,8 +41,9 @@ const MOST_PARTS: u64 = 528;
 /// is written and read again.
 const MOST_WHOLE_PARTS: u64 = 396;
 
-/// Blocks with many rows that a processor is to have room for: their registers are bounded by it.
-const LEAST_BLOCKS: u32 = 3;
+/// Registers for cells with which a processor has room for three blocks with many rows, not two. The compiler
+/// is told how many are wanted: left alone, it takes registers that other blocks need.
+const FEW_REGISTERS: u32 = 56;
 
 /// Blocks that load what all rows share, at most: enough that the last ones don't leave a GPU idle for long.
 const MOST_SHARING: u64 = 32 * 132;
@@ -152,7 +153,11 @@ impl Schedule {
         }
         let has_many_rows = !schedule.ahead.is_empty() || !schedule.shared_loads.is_empty();
         if has_many_rows && schedule.threads() <= THREADS {
-            schedule.least_blocks = LEAST_BLOCKS;
+            let needed = 4 * chunks * (cells(nest, &stages) + over_rows);
+            schedule.least_blocks = match needed + 4 * chunks * schedule.ahead.len() as u32 {
+                ..=FEW_REGISTERS => 3,
+                _ => 2,
+            };
         }
         schedule.streams = over_all && over_rows == 0 && writes_no_cells(&stages);
         schedule.shared = schedule.shared_floats(&stages, nest);
