@@ -189,7 +189,7 @@ impl Writer<'_> {
         self.load_ahead(out, "begin", false);
         if !self.stages.reduces_columns()
             && !self.schedule.is_looped
-            && self.schedule.has_over_rows()
+            && (self.schedule.has_over_rows() || self.schedule.rows_a_group > 1)
         {
             out.line("#pragma unroll 4");
         }

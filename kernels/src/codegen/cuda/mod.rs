@@ -67,6 +67,8 @@ pub(super) struct Schedule {
     pub shared: u32,
     parts: Parts,
     reduces_columns: bool,
+    /// Rows of a group in a kernel that reduces nothing: their loads are under way together.
+    pub rows_a_group: u64,
     over_rows: bool,
     over_all: bool,
     /// Loads that all rows share, made once.
@@ -136,6 +138,7 @@ impl Schedule {
             shared: 0,
             parts: nest.parts,
             reduces_columns,
+            rows_a_group: if width < THREADS && !whole { 4 } else { 1 },
             over_rows: over_rows > 0,
             over_all,
             shared_loads,
@@ -219,7 +222,8 @@ impl Schedule {
         } else if !has_last && !self.shared_loads.is_empty() {
             (rows.div_ceil(MOST_SHARING).max(groups), columns)
         } else if !has_last {
-            (groups, if whole { columns } else { span })
+            let block_columns = if whole { columns } else { span };
+            (self.rows_a_group * groups, block_columns)
         } else if whole {
             let parts = match self.over_rows {
                 true => MOST_WHOLE_PARTS,

@@ -14,7 +14,7 @@ use super::plan::{Members, Plan, Side, TaskId};
 use super::{Request, library};
 use crate::codegen::Generated;
 use crate::graph::{NodeId, Op};
-use crate::nest::{Bounds, Nest, Over, Value};
+use crate::nest::{Bounds, Nest};
 use crate::program::{BufferId, KernelId, Library, Precision, Program};
 use crate::workload::{Phase, Refusal, Target};
 
@@ -144,26 +144,16 @@ impl Assembly<'_> {
         Refusal::Unavailable(format!("kernel of {}: {reason}", nodes.join(", ")))
     }
 
-    /// Bounds of a kernel's columns, where all dimensions that they are made of have one. A kernel without
-    /// reductions over columns or rows has none: its loops go over any number of elements.
+    /// Bounds of a kernel's columns, where all dimensions that they are made of have one.
     fn bounds(&self, loops: &Loops) -> Bounds {
         let bound = |extent: usize| {
             let listed = self.request.canonical.iter();
             let listed = listed.filter(|(held, _)| *held == extent);
             listed.map(|&(_, bound)| bound).max()
         };
-        let has_rows = loops.nest.values.iter().any(|value| {
-            matches!(
-                value,
-                Value::Reduce {
-                    over: Over::Columns | Over::Rows,
-                    ..
-                }
-            )
-        });
         let extents = loops.column_extents.iter().copied();
         let long: Vec<usize> = extents.filter(|&extent| extent > 1).collect();
-        if !has_rows || long.is_empty() {
+        if long.is_empty() {
             return Bounds::default();
         }
         let all = bound(loops.extents.columns as usize);
