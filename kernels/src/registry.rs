@@ -1,7 +1,9 @@
 //! All workloads, in the order in which they are listed.
 
 use crate::copy::Copy;
+use crate::economics;
 use crate::operations;
+use crate::patterns;
 use crate::semicrf::SemiCrf;
 use crate::workload::Workload;
 
@@ -15,6 +17,14 @@ static WORKLOADS: &[&dyn Workload] = &[
     &operations::SWISH,
     &operations::MSE,
     &operations::CROSS_ENTROPY,
+    &economics::MATMUL_CHAIN,
+    &economics::MLP,
+    &economics::ATTENTION_BLOCK,
+    &economics::MIXED,
+    &patterns::MATMUL,
+    &patterns::LINEAR,
+    &patterns::CONV,
+    &patterns::ATTENTION,
     #[cfg(feature = "faults")]
     &crate::faults::Faults,
 ];

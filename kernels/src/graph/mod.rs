@@ -26,7 +26,7 @@ use crate::tensor::Dtype;
 
 pub use differentiate::{Backward, differentiate, saved};
 pub use error::GraphError;
-pub use evaluate::{EvaluateError, evaluate, evaluate_nodes};
+pub use evaluate::{EvaluateError, Rounding, evaluate, evaluate_nodes, evaluate_rounded};
 pub use op::{Binary, Convolution, Op, Reduction, Unary};
 
 /// A node of a graph, by position.

@@ -8,6 +8,7 @@ mod conv;
 mod indexed;
 mod matmul;
 mod reduce;
+mod rounding;
 
 use self::array::{Array, map};
 use self::indexed::Outside;
@@ -15,6 +16,8 @@ use super::op::{Binary, Op, Unary};
 use super::{Graph, Node, NodeId};
 use crate::check;
 use crate::tensor::{Data, Dtype, Tensor, Tensors};
+
+pub use self::rounding::Rounding;
 
 /// Why a graph has no value for some inputs.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -127,6 +130,28 @@ pub fn evaluate_nodes(
     inputs: &Tensors,
     nodes: &[NodeId],
 ) -> Result<Vec<Tensor>, EvaluateError> {
+    evaluate_as(graph, inputs, nodes, None)
+}
+
+/// The values of some nodes where each operation rounds.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_rounded(
+    graph: &Graph,
+    inputs: &Tensors,
+    nodes: &[NodeId],
+    rounding: Rounding,
+) -> Result<Vec<Tensor>, EvaluateError> {
+    evaluate_as(graph, inputs, nodes, Some(rounding))
+}
+
+fn evaluate_as(
+    graph: &Graph,
+    inputs: &Tensors,
+    nodes: &[NodeId],
+    rounding: Option<Rounding>,
+) -> Result<Vec<Tensor>, EvaluateError> {
     let mut uses = uses(graph, nodes);
     let mut values: Vec<Option<Value>> = vec![None; graph.nodes().len()];
     for id in graph
@@ -139,7 +164,11 @@ pub fn evaluate_nodes(
         let operands: Vec<Value> = operands
             .filter_map(|&operand| use_of(&mut values, &mut uses, operand))
             .collect();
-        values[id.index()] = Some(value(id, node, &operands, inputs)?);
+        let exact = value(id, node, &operands, inputs)?;
+        values[id.index()] = Some(match rounding {
+            Some(rounding) => rounding.round(graph, id, &operands, inputs, exact)?,
+            None => exact,
+        });
     }
     let wanted = nodes.iter();
     let wanted = wanted.filter_map(|&node| use_of(&mut values, &mut uses, node));
