@@ -39,7 +39,8 @@ pub(super) fn epilogue(plan: &mut Plan, rules: &Rules) {
     }
 }
 
-/// Tasks that a call can do after its product, in order.
+/// Tasks that a call can do after its product, in order. A convolution ends in max(x, 0) only after a bias: cuDNN
+/// has one function for both.
 fn absorbed(plan: &Plan, call: TaskId, may: impl Fn(TaskId) -> bool) -> Vec<TaskId> {
     let mut absorbed = Vec::new();
     let mut last = call;
@@ -52,7 +53,7 @@ fn absorbed(plan: &Plan, call: TaskId, may: impl Fn(TaskId) -> bool) -> Vec<Task
     }
     if let Some((region, activation)) = activation(plan, last)
         && region.iter().all(|&task| may(task))
-        && (is_matmul(plan, call) || activation == Activation::Relu)
+        && (is_matmul(plan, call) || (activation == Activation::Relu && !absorbed.is_empty()))
     {
         absorbed.extend(region);
     }
