@@ -151,12 +151,14 @@ const BODIES: [&str; 14] = [
     "mixed size=131",
 ];
 
-const PATTERNS: [&str; 20] = [
+const PATTERNS: [&str; 21] = [
     "matmul m=1 k=1 n=1",
     "matmul m=37 k=129 n=65",
     "linear m=3 k=5 n=7 pattern=bias",
     "linear m=1 k=1 n=1 pattern=bias_gelu",
     "linear m=130 k=33 n=66 pattern=bias_relu",
+    // Two panels of a product on a CPU, and a value of the eager program beside them.
+    "linear m=800 k=3 n=1024 pattern=bias_relu",
     "linear m=64 k=128 n=96 pattern=bias_gelu",
     "linear m=65 k=31 n=97 pattern=bias_gelu_tanh",
     "conv batch=1 channels_in=1 channels_out=1 size=1 kernel=1 pattern=bn",
