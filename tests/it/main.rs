@@ -15,6 +15,8 @@ mod codegen;
 mod semicrf;
 /// Conformance of single operations: kernels for CPUs, and those for GPUs on the CPU.
 mod operations;
+/// Conformance of the workloads of guides 003 and 004.
+mod patterns;
 /// Grids: which points a manifest has, and in which order.
 mod grid;
 /// Runs from end to end: null device, CPU, kills, signals, reruns.

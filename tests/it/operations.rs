@@ -143,7 +143,7 @@ impl Case {
 }
 
 /// Compiles a kernel, once for all tests: equal structure has equal text, whatever the sizes are.
-fn artifact(source: &KernelSource) -> Artifact {
+pub(crate) fn artifact(source: &KernelSource) -> Artifact {
     static MADE: OnceLock<Mutex<BTreeMap<String, Artifact>>> = OnceLock::new();
     static COMPILER: OnceLock<Cc> = OnceLock::new();
     let key = format!("{:?}", (&source.files, &source.defines));

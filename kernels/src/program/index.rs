@@ -112,6 +112,10 @@ impl Index {
 
     /// `factor` times the value, for a factor that is not negative.
     pub fn times(mut self, factor: i64) -> Self {
+        // Times 0 bounds would be numbers, to which whatever is added later is held.
+        if factor == 0 {
+            return Index::fixed(0);
+        }
         self.base *= factor;
         if let Some(varying) = &mut self.varying {
             for term in &mut varying.terms {
@@ -311,5 +315,12 @@ mod tests {
         assert_eq!(twice.map(|index| index.at(&[3])), Some(8));
         let square = Index::affine(0, 0, 1).product(Index::affine(0, 0, 1));
         assert_eq!(square, None);
+    }
+
+    #[test]
+    fn what_does_not_move_can_be_shifted() {
+        let index = Index::affine(0, 0, 256).times(0).shifted(1000);
+        assert_eq!(index.at(&[0]), 1000);
+        assert_eq!(index.at(&[3]), 1000);
     }
 }
