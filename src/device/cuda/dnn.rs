@@ -181,7 +181,9 @@ impl Convolution {
             return Err(Fault::refused("convolutions end in nothing or max(x, 0)"));
         }
         if call.activation != Activation::None && !call.has_bias {
-            return Err(Fault::refused("convolutions end in max(x, 0) only after a bias"));
+            return Err(Fault::refused(
+                "convolutions end in max(x, 0) only after a bias",
+            ));
         }
         let descriptions = Descriptions::of(call)?;
         let algorithm = choose(dnn, call, &descriptions, scratch_bytes)?;

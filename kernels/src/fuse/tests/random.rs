@@ -263,7 +263,8 @@ impl Growing {
             }
             _ => {
                 let elements: usize = shape.iter().product();
-                let divisors: Vec<usize> = (1..=elements).filter(|at| elements % at == 0).collect();
+                let all = 1..=elements;
+                let divisors: Vec<usize> = all.filter(|at| elements.is_multiple_of(*at)).collect();
                 let outer = self.random.of(&divisors);
                 self.graph.reshape(x, &[outer, elements / outer]).ok()
             }
