@@ -263,7 +263,7 @@ fn norm(values: &[f64]) -> f64 {
     pieces.iter().sum::<f64>().sqrt()
 }
 
-/// What answers cost, in exponentials of one thread: measured, for each element of a node, and for each term
+/// What answers cost, in exponentials of one thread: estimates, for each element of a node, and for each term
 /// of a product.
 fn cost(built: &Built, phase: Phase) -> f64 {
     const ELEMENT: f64 = 12.0;
