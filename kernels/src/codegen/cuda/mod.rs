@@ -43,7 +43,7 @@ const MOST_WHOLE_PARTS: u64 = 396;
 
 /// Registers for cells with which a processor has room for three blocks with many rows, not two. The compiler
 /// is told how many are wanted: left alone, it takes registers that other blocks need.
-const FEW_REGISTERS: u32 = 56;
+const FEW_REGISTERS: u32 = 48;
 
 /// Blocks that load what all rows share, at most: enough that the last ones don't leave a GPU idle for long.
 const MOST_SHARING: u64 = 32 * 132;
@@ -106,7 +106,7 @@ impl Schedule {
                 None => (512, 2, true),
             }
         } else if over_rows > 0 {
-            let most = if nest.parts == Parts::One { 4 } else { 32 };
+            let most = if nest.parts == Parts::One { 8 } else { 32 };
             (narrowed(quads, most), 1, false)
         } else if over_all && nest.parts == Parts::One {
             (narrowed(quads, 1024), 1, true)
