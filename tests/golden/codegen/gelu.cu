@@ -11,7 +11,7 @@ KERNEL(erf_add_mul_e3351a9d, THREADS)(int64 columns, int64 rows, int64 block_row
     const int64 first = piece * block_columns, begin = share * block_rows;
     const int here = (int)min(columns - first, block_columns);
     const int64 end = min(begin + block_rows, rows);
-#pragma unroll 4
+#pragma unroll 2
     for (int64 base = begin; base < end; base += GROUPS) {
         const bool is_own = base + group < end;
         const int64 r = is_own ? base + group : end - 1;

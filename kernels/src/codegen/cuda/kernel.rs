@@ -191,7 +191,7 @@ impl Writer<'_> {
             && !self.schedule.is_looped
             && (self.schedule.has_over_rows() || self.schedule.rows_a_group > 1)
         {
-            out.line("#pragma unroll 4");
+            out.line("#pragma unroll 2");
         }
         if self.has_groups() {
             out.open("for (int64 base = begin; base < end; base += GROUPS)");

@@ -41,7 +41,7 @@ const MOST_PARTS: u64 = 528;
 /// is written and read again.
 const MOST_WHOLE_PARTS: u64 = 396;
 
-/// Registers for cells with which a processor has room for three blocks with many rows, not two. The compiler
+/// Registers for cells with which a processor has room for two blocks with many rows. The compiler
 /// is told how many are wanted: left alone, it takes registers that other blocks need.
 const FEW_REGISTERS: u32 = 48;
 
@@ -158,8 +158,8 @@ impl Schedule {
         if has_many_rows && schedule.threads() <= THREADS {
             let needed = 4 * chunks * (cells(nest, &stages) + over_rows);
             schedule.least_blocks = match needed + 4 * chunks * schedule.ahead.len() as u32 {
-                ..=FEW_REGISTERS => 3,
-                _ => 2,
+                ..=FEW_REGISTERS => 2,
+                _ => 1,
             };
         }
         schedule.streams = over_all && over_rows == 0 && writes_no_cells(&stages);
