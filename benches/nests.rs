@@ -171,7 +171,9 @@ fn program(nest: &Nest, rows: u64) -> (Program, Tensors, usize) {
         scalars: vec![1.0 / COLUMNS as f32, 1e-5],
     };
     let kernel = program.kernel(generated.kernel());
-    program.steps.push(generated.launch(kernel, &launch));
+    program
+        .steps
+        .push(generated.launch(kernel, &launch).unwrap());
     (program, inputs, bytes)
 }
 

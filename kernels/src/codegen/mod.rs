@@ -127,34 +127,40 @@ impl Generated {
         }
     }
 
-    /// Why a launch can't be made, in words: sizes beyond what kernels count in 32 bits.
-    pub fn refusal(&self, launch: &Launch) -> Option<String> {
-        let most = 1 << 31;
-        let (rows, columns) = (launch.extents.row_count(), launch.extents.columns);
-        let is_gpu = matches!(self.schedule, Schedule::Cuda(_));
-        let is_too_large = rows >= most && self.nest.row_dims > 1 || columns >= most;
-        (is_gpu && is_too_large).then(|| format!("{rows} x {columns} elements in one launch"))
-    }
-
     /// A launch of the kernel, whose position among its program's kernels is `kernel`.
+    ///
+    /// # Errors
+    /// A sentence where sizes are beyond what kernels and launches count in 32 bits.
     ///
     /// # Panics
     /// If the launch has fewer operands or numbers than the nest.
-    pub fn launch(&self, kernel: KernelId, launch: &Launch) -> Step {
+    pub fn launch(&self, kernel: KernelId, launch: &Launch) -> Result<Step, String> {
         let launch = launch::merged(&self.nest, launch);
+        let (rows, columns) = (launch.extents.row_count(), launch.extents.columns);
         let split = self.split(&launch.extents);
-        let blocks = split.row_blocks(&launch.extents) * split.pieces(&launch.extents);
+        let blocks = split
+            .row_blocks(&launch.extents)
+            .saturating_mul(split.pieces(&launch.extents));
+        let is_gpu = matches!(self.schedule, Schedule::Cuda(_));
+        // A kernel on a GPU counts columns, and rows of several dimensions, in 32 bits.
+        let is_counted = !is_gpu || (columns < MOST && (self.nest.row_dims == 1 || rows < MOST));
+        if !is_counted || blocks >= MOST {
+            return Err(format!("{rows} x {columns} elements in one launch"));
+        }
         let geometry = match &self.schedule {
             Schedule::C(_) => c::geometry(blocks),
             Schedule::Cuda(schedule) => schedule.geometry(blocks),
         };
-        Step::Launch {
+        Ok(Step::Launch {
             kernel,
             geometry,
             args: launch::arguments(&self.parameters, &self.nest, &launch, split),
-        }
+        })
     }
 }
+
+/// Blocks of a launch, and what kernels count in 32 bits, are fewer.
+const MOST: u64 = 1 << 31;
 
 /// The name of a nest's function: some of its words, and what tells it from others with the same.
 fn entry(nest: &Nest, schedule: &Schedule) -> String {

@@ -210,15 +210,12 @@ impl Library {
         }
     }
 
-    /// Elements of scratch memory, f32, that a launch should have as its last argument, which is written: 0
-    /// for none. A CPU unfolds one picture of a convolution; on a GPU libraries choose faster ways
-    /// with more memory (32 MiB is what NVIDIA advises for products on Hopper).
+    /// Elements of scratch memory, f32, that a launch must have as its last argument, which is written: 0 for
+    /// none. A CPU unfolds one picture of a convolution.
     pub fn scratch(&self, target: &Target) -> usize {
         match (self, target) {
-            (Library::Matmul(_), Target::Cpu) => 0,
-            (Library::Matmul(_), Target::Cuda { .. }) => 8 << 20,
             (Library::Conv2d(call), Target::Cpu) => call.scratch(),
-            (Library::Conv2d(_), Target::Cuda { .. }) => 32 << 20,
+            _ => 0,
         }
     }
 

@@ -188,7 +188,9 @@ impl Case {
             scalars: self.scalars.clone(),
         };
         let kernel = program.kernel(generated.kernel());
-        program.steps.push(generated.launch(kernel, &launch));
+        program
+            .steps
+            .push(generated.launch(kernel, &launch).unwrap());
         program.validate().unwrap();
         (program, inputs, specs, launch, parts)
     }

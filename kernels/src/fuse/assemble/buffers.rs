@@ -9,9 +9,8 @@ use crate::fuse::memory::{Lifetime, place};
 use crate::fuse::order::side;
 use crate::fuse::plan::Origin;
 use crate::graph::{NodeId, Op};
-use crate::program::{Binding, Buffer, BufferId, Index, Library, Role, Step, View};
+use crate::program::{Binding, Buffer, BufferId, Index, Role, Step, View};
 use crate::tensor::Dtype;
-use crate::workload::Target;
 
 impl Assembly<'_> {
     fn needs_of_loops(&self, loops: &Loops) -> Vec<(Need, usize, Dtype)> {
@@ -51,8 +50,9 @@ impl Assembly<'_> {
             Made::Call(call, lies, node) => {
                 let mut needs: Vec<_> = lies.iter().map(|lies| of_node(lies.base)).collect();
                 needs.push(of_node(*node));
-                if let (Library::Conv2d(call), Target::Cpu) = (call, self.request.target) {
-                    needs.push((Need::Scratch(position), call.scratch(), Dtype::F32));
+                let scratch = call.scratch(self.request.target);
+                if scratch > 0 {
+                    needs.push((Need::Scratch(position), scratch, Dtype::F32));
                 }
                 needs
             }

@@ -62,7 +62,9 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
     let made = assembly.make_all(&order)?;
     assembly.place(&order, &made);
     for (position, (at, made)) in order.iter().zip(&made).enumerate() {
-        let steps = assembly.steps(position, made);
+        let steps = assembly
+            .steps(position, made)
+            .map_err(|reason| assembly.refusal(*at, &reason))?;
         match assembly.is_prologue(*at) {
             true => assembly.program.prologue.extend(steps),
             false => assembly.program.steps.extend(steps),

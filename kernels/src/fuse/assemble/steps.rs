@@ -16,15 +16,18 @@ fn from(row: &Index, step: usize, start: i64) -> Index {
 
 impl Assembly<'_> {
     /// What a kernel of the plan does.
-    pub(super) fn steps(&mut self, position: usize, made: &Made) -> Vec<Step> {
-        match made {
+    ///
+    /// # Errors
+    /// A sentence where sizes are beyond what can be launched.
+    pub(super) fn steps(&mut self, position: usize, made: &Made) -> Result<Vec<Step>, String> {
+        Ok(match made {
             Made::Loops(loops, generated, kernel) => {
                 let launch = self.launch(loops);
-                vec![generated.launch(*kernel, &launch)]
+                vec![generated.launch(*kernel, &launch)?]
             }
             Made::Elsewhere => vec![],
             Made::Panels(loops, generated, kernel, panels) => {
-                self.panels(loops, generated, *kernel, panels)
+                self.panels(loops, generated, *kernel, panels)?
             }
             Made::Call(call, lies, node) => {
                 let read = lies.iter().map(|lies| {
@@ -60,7 +63,7 @@ impl Assembly<'_> {
                     self.request.target,
                 )]
             }
-        }
+        })
     }
 
     /// All panels of a product, and a smaller last one.
@@ -70,7 +73,7 @@ impl Assembly<'_> {
         generated: &Generated,
         kernel: KernelId,
         panels: &Panels,
-    ) -> Vec<Step> {
+    ) -> Result<Vec<Step>, String> {
         let (m, rows) = (panels.call.m, panels.rows);
         let mut of = |rows: usize, row: Index| {
             let product = self.panel_product(panels, rows, &row);
@@ -82,18 +85,19 @@ impl Assembly<'_> {
                 let start = operand.view.offset.fixed_value().unwrap_or(0);
                 operand.view.offset = from(&row, panels.row_step(memory), start);
             }
-            vec![product, generated.launch(kernel, &launch)]
+            let launched = generated.launch(kernel, &launch)?;
+            Ok::<_, String>(vec![product, launched])
         };
-        let body = of(rows, Index::affine(0, 0, rows as i64));
+        let body = of(rows, Index::affine(0, 0, rows as i64))?;
         let count = m / rows;
         let mut steps = vec![Step::Repeat {
             count: count as u64,
             body,
         }];
         if m % rows > 0 {
-            steps.extend(of(m % rows, Index::from(count * rows)));
+            steps.extend(of(m % rows, Index::from(count * rows))?);
         }
-        steps
+        Ok(steps)
     }
 
     fn panel_product(&mut self, panels: &Panels, rows: usize, row: &Index) -> Step {
