@@ -41,12 +41,17 @@ const MOST_PARTS: u64 = 528;
 /// is written and read again.
 const MOST_WHOLE_PARTS: u64 = 396;
 
-/// Registers for cells with which a processor has room for two blocks with many rows. The compiler
-/// is told how many are wanted: left alone, it takes registers that other blocks need.
-const FEW_REGISTERS: u32 = 48;
+/// Registers of a processor, and those that a thread needs beside those for cells.
+const ALL_REGISTERS: u32 = 65_536;
+const OTHER_REGISTERS: u32 = 24;
 
-/// Blocks that load what all rows share, at most: enough that the last ones don't leave a GPU idle for long.
-const MOST_SHARING: u64 = 32 * 132;
+/// Blocks with many rows that a processor is to have room for, at most. The compiler is told for how many it has
+/// registers: left alone, it takes those that other blocks need.
+const MOST_BLOCKS: u32 = 3;
+
+/// Rows of a group that loads what all rows share: enough to make up for that, and few enough that the last blocks
+/// don't leave a GPU idle for long.
+const SHARING_ROWS: u64 = 4;
 
 /// Rows of a group that leave one part, at least.
 const PART_ROWS: u64 = 4;
@@ -156,11 +161,10 @@ impl Schedule {
         }
         let has_many_rows = !schedule.ahead.is_empty() || !schedule.shared_loads.is_empty();
         if has_many_rows && schedule.threads() <= THREADS {
-            let needed = 4 * chunks * (cells(nest, &stages) + over_rows);
-            schedule.least_blocks = match needed + 4 * chunks * schedule.ahead.len() as u32 {
-                ..=FEW_REGISTERS => 2,
-                _ => 1,
-            };
+            let loads = schedule.ahead.len() + schedule.shared_loads.len();
+            let held = 4 * chunks * (cells(nest, &stages) + over_rows + loads as u32);
+            let blocks = ALL_REGISTERS / THREADS / (held + OTHER_REGISTERS);
+            schedule.least_blocks = blocks.clamp(1, MOST_BLOCKS);
         }
         schedule.streams = over_all && over_rows == 0 && writes_no_cells(&stages);
         schedule.shared = schedule.shared_floats(&stages, nest);
@@ -220,7 +224,7 @@ impl Schedule {
                 },
             )
         } else if !has_last && !self.shared_loads.is_empty() {
-            (rows.div_ceil(MOST_SHARING).max(groups), columns)
+            (SHARING_ROWS * groups, columns)
         } else if !has_last {
             let block_columns = if whole { columns } else { span };
             (self.rows_a_group * groups, block_columns)
