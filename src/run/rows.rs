@@ -81,11 +81,14 @@ impl<'a> RowMaker<'a> {
             .kernels
             .iter()
             .filter_map(|kernel| built.get(kernel)?.as_ref().ok());
+        let mut read_ns = Some(0);
         for kernel in used {
             row.compile.kernels += 1;
             row.compile.hits += u32::from(kernel.origin == Origin::Hit);
             row.compile.compile_ns += kernel.compile_ns;
+            read_ns = read_ns.zip(kernel.read_ns).map(|(sum, one)| sum + one);
         }
+        row.compile.read_ns = read_ns.filter(|_| row.compile.kernels > 0);
         row
     }
 
