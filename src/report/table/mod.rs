@@ -9,6 +9,7 @@ use sweeper_kernels::Value;
 use super::frame::Frame;
 
 mod crossover;
+mod economics;
 mod generic;
 pub mod guide;
 pub mod means;
@@ -240,6 +241,7 @@ const OF_REPORTS: &[Make] = &[
     generic::speedup,
     generic::geometric_means,
     generic::best_backend,
+    economics::economics,
     generic::not_measured,
 ];
 
@@ -254,7 +256,12 @@ const OF_SECTIONS: &[Make] = &[
 
 /// The tables of all rows.
 pub fn of_report(request: &Request<'_>) -> Vec<Table> {
-    made(OF_REPORTS, request)
+    let mut tables = made(OF_REPORTS, request);
+    // The first goes to the screen: where there are no sizes to take means over, what a loop costs.
+    if economics::is_of_single_problems(request) {
+        tables.sort_by_key(|table| table.name != economics::NAME);
+    }
+    tables
 }
 
 /// The tables of a section.
