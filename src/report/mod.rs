@@ -10,4 +10,4 @@ pub mod plot;
 pub mod chart;
 pub mod files;
 mod loops;
-mod page;
+pub mod page;

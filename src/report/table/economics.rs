@@ -1,7 +1,7 @@
 //! `economics.csv`: when compiling pays, by problem: what a loop costs in all by the baseline and by the other
 //! backends, and from how many iterations on they are ahead.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cell, Request, Table, Unit};
 use crate::economics::{
@@ -91,7 +91,8 @@ fn of_baseline(price: &Priced) -> Vec<(Start, [Cell; 3])> {
 /// What tells problems apart: words and conditions in columns of their own, parameters in one.
 struct Names<'f> {
     words: Vec<&'static str>,
-    parameters: Vec<&'f str>,
+    /// By workload, those in which its problems differ.
+    parameters: BTreeMap<&'f str, Vec<&'f str>>,
 }
 
 impl<'f> Names<'f> {
@@ -100,11 +101,23 @@ impl<'f> Names<'f> {
         let is_condition = |name: &&str| !["workload", "phase", "backend"].contains(name);
         let conditions = DIMENSIONS.into_iter().chain([MACHINE]);
         let conditions = conditions.filter(is_condition).filter(differs);
-        let names = frame.dimensions.iter().map(|held| held.name.as_ref());
+        let mut rows: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for row in frame.all() {
+            let workload = frame.entries[row].workload.as_ref();
+            rows.entry(workload).or_default().push(row);
+        }
+        let of_workload = |rows: &[usize]| {
+            let names = frame.dimensions.iter().map(|held| held.name.as_ref());
+            let is_parameter = |name: &&str| !DIMENSIONS.contains(name) && *name != MACHINE;
+            let differs = |name: &&str| frame.groups(rows, &[name]).len() > 1;
+            names.filter(is_parameter).filter(differs).collect()
+        };
         Names {
             words: ["workload", "phase"].into_iter().chain(conditions).collect(),
-            parameters: names
-                .filter(|name| !DIMENSIONS.contains(name) && *name != MACHINE)
+            parameters: rows
+                .into_iter()
+                .map(|(workload, rows)| (workload, of_workload(&rows)))
+                .filter(|(_, names): &(&str, Vec<&str>)| !names.is_empty())
                 .collect(),
         }
     }
@@ -123,11 +136,17 @@ impl<'f> Names<'f> {
             .map(|name| Cell::from(frame.value(row, name)))
             .collect();
         if !self.parameters.is_empty() {
-            let named = self.parameters.iter().filter_map(|name| {
+            let workload = frame.entries[row].workload.as_ref();
+            let names = self.parameters.get(workload).into_iter().flatten();
+            let named = names.filter_map(|name| {
                 let value = frame.value(row, name)?;
                 Some(format!("{name}={value}"))
             });
-            line.push(Cell::word(named.collect::<Vec<_>>().join(" ")));
+            let named: Vec<String> = named.collect();
+            line.push(match named.is_empty() {
+                true => Cell::Empty,
+                false => Cell::word(named.join(" ")),
+            });
         }
         let backend = &frame.entries[row].backend;
         line.extend([Cell::word(backend), Cell::word(start.name())]);

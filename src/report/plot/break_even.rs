@@ -1,0 +1,174 @@
+//! Total time of a loop over its iterations, by the baseline and by the other backends, with kernels from the
+//! cache and compiled; where the lines cross is marked, with the interval.
+
+use std::collections::BTreeMap;
+
+use super::held::hold;
+use super::over::{Value, time_unit};
+use super::{Slice, describe};
+use crate::economics::{Comparison, Crossing, Kernels, Loop, Start};
+use crate::report::chart::{Axis, Caption, Chart, Lines, Mark, Point, Scale, Series, dashed};
+use crate::report::loops::{baseline_of, priced, problems};
+
+/// Points of a line: enough for a curve.
+const POINTS: u32 = 120;
+/// A plot ends at so many iterations at least.
+const LEAST_END: u64 = 1000;
+/// And at so many at most.
+const MOST_END: u64 = 1_000_000_000_000;
+
+/// Total time over iterations.
+pub(super) fn break_even(slice: &Slice<'_>) -> Option<Chart> {
+    let frame = slice.frame();
+    let sizes = slice.request.layout.sizes_of_rows();
+    let held = hold(frame, &slice.rows, "", &sizes);
+    let baseline = baseline_of(slice.request.baseline);
+    let problems = problems(frame, &held.rows, baseline);
+    if problems.is_empty() {
+        return None;
+    }
+    let mut drawn = Drawn::default();
+    for (base, others) in problems {
+        for other in others {
+            drawn.compare(slice, base, other);
+        }
+    }
+    let mut caption = describe::caption(slice, "Time over iterations", &held, true);
+    caption.notes.push(format!(
+        "Dashed: kernels are compiled first; whole lines: they are read from the cache. Rings: from there on a \
+         backend is ahead of {baseline}, which has its kernels from the cache too or compiles them too; bars: \
+         the interval."
+    ));
+    Some(drawn.chart(caption))
+}
+
+/// What is in the chart.
+#[derive(Default)]
+struct Drawn {
+    /// Loops by style and whether their kernels are compiled first, with their lines' names.
+    loops: BTreeMap<(usize, bool), (String, Loop)>,
+    /// Crossings with the other backend's loop.
+    crossings: Vec<(u64, Option<(Crossing, Crossing)>, Loop)>,
+}
+
+impl Drawn {
+    fn compare(&mut self, slice: &Slice<'_>, base: usize, other: usize) {
+        let entries = &slice.frame().entries;
+        let Some((base_price, price)) = priced(entries[base]).zip(priced(entries[other])) else {
+            return;
+        };
+        let first = base_price.first_runs.count.max(price.first_runs.count);
+        for (row, price) in [(base, base_price), (other, price)] {
+            for kernels in [Kernels::Cached, Kernels::Compiled] {
+                // Where there is nothing to compile, both lines are one.
+                let is_compiled = kernels == Kernels::Compiled;
+                if is_compiled && price.compile_ns == 0.0 {
+                    continue;
+                }
+                if let Some(held) = price.begin(kernels, first) {
+                    let name = slice.frame().series(row);
+                    let key = (slice.style(row), is_compiled);
+                    self.loops.insert(key, (name, held));
+                }
+            }
+        }
+        for start in Start::ALL {
+            let Some(found) = Comparison::new(&base_price, &price, start) else {
+                continue;
+            };
+            let break_even = found.break_even();
+            if let Crossing::At(at) = break_even.estimate
+                && at > u64::from(first)
+            {
+                let crossing = (at, break_even.ends, found.other);
+                if !self.crossings.contains(&crossing) {
+                    self.crossings.push(crossing);
+                }
+            }
+        }
+    }
+
+    /// The first and the last iteration of the chart.
+    fn ends(&self) -> (u64, u64) {
+        let loops = self.loops.values();
+        let first = loops.map(|(_, held)| u64::from(held.first)).min();
+        let crossings = self.crossings.iter().map(|(at, ..)| *at);
+        let last = crossings.max().unwrap_or(0).saturating_mul(10);
+        (first.unwrap_or(1), last.clamp(LEAST_END, MOST_END))
+    }
+
+    fn chart(self, caption: Caption) -> Chart {
+        let (first, last) = self.ends();
+        let places = places(first, last);
+        let values: Vec<Value> = self
+            .loops
+            .iter()
+            .flat_map(|((style, _), (_, held))| {
+                places.iter().map(move |&at| Value {
+                    style: *style,
+                    x: at as f64,
+                    value: held.total(at),
+                })
+            })
+            .collect();
+        let (factor, unit) = time_unit(&values);
+        let series = self.loops.into_iter().map(|((style, is_compiled), (name, held))| Series {
+            label: name + if is_compiled { ", compiled" } else { "" },
+            style: if is_compiled { dashed(style) } else { style },
+            is_joined: true,
+            points: places.iter().map(|&at| point(&held, at, factor)).collect(),
+            dots: Vec::new(),
+            failures: Vec::new(),
+        });
+        let marks = self.crossings.into_iter().map(|(at, ends, held)| Mark {
+            x: at as f64,
+            y: held.total_ns(at) / factor,
+            ends: ends.map(|(low, high)| [low, high].map(place)),
+            label: crate::quantity::scaled(at as f64).trim_end().to_owned(),
+        });
+        Chart::Lines(Lines {
+            caption,
+            x: Axis {
+                label: "iterations".to_owned(),
+                scale: Scale::Log10,
+            },
+            y: Axis {
+                label: format!("time in all ({unit})"),
+                scale: Scale::Log10,
+            },
+            series: series.collect(),
+            rules: Vec::new(),
+            marks: marks.collect(),
+        })
+    }
+}
+
+/// Where a crossing is; none is infinitely far.
+fn place(at: Crossing) -> f64 {
+    match at {
+        Crossing::At(iterations) => iterations as f64,
+        Crossing::Never => f64::INFINITY,
+    }
+}
+
+/// Numbers of iterations at equal factors, each once.
+fn places(first: u64, last: u64) -> Vec<u64> {
+    let factor = (last as f64 / first as f64).powf(1.0 / f64::from(POINTS - 1));
+    let places = (0..POINTS).map(|step| (first as f64 * factor.powf(step.into())).round() as u64);
+    let mut places: Vec<u64> = places.collect();
+    places.dedup();
+    places
+}
+
+/// A loop's total, in `factor` nanoseconds.
+fn point(held: &Loop, at: u64, factor: f64) -> Point {
+    let [low, y, high] = held.total(at).numbers().map(|ns| ns / factor);
+    // What has no interval is shown as a point.
+    let [low, high] = [low, high].map(|end| if end.is_nan() { y } else { end });
+    Point {
+        x: at as f64,
+        y,
+        low,
+        high,
+    }
+}
