@@ -142,7 +142,10 @@ impl Loop {
     pub fn total(&self, iterations: u64) -> LogInterval {
         let ends = self.steady.interval_ns;
         let ends = ends.map(|(low, high)| [low, high].map(|end| self.total_at(iterations, end)));
-        LogInterval::new(self.total_ns(iterations), ends.map(|[low, high]| (low, high)))
+        LogInterval::new(
+            self.total_ns(iterations),
+            ends.map(|[low, high]| (low, high)),
+        )
     }
 
     /// The time of an iteration after the warm-up, with its interval.

@@ -86,7 +86,10 @@ fn what_is_not_known_is_not_said() {
     };
     let of = |compile, prepare, first| Priced::new(&compile, prepare, first, other.steady);
     let first = Some(other.first_runs);
-    assert_eq!(of(use_of(0, None), Some(1), first).unwrap().read_ns, Some(0.0));
+    assert_eq!(
+        of(use_of(0, None), Some(1), first).unwrap().read_ns,
+        Some(0.0)
+    );
     assert_eq!(of(use_of(1, None), Some(1), first).unwrap().read_ns, None);
     assert_eq!(of(use_of(1, Some(1)), None, first), None);
     assert_eq!(of(use_of(1, Some(1)), Some(1), None), None);
@@ -97,15 +100,17 @@ fn any() -> impl Strategy<Value = Priced> {
     let first = (1u32..8, 0.0..1e9f64);
     let steady = (1.0..1e6f64, 0.0..0.2f64, 0.0..0.2f64);
     (0.0..1e10f64, 0.0..1e7f64, 0.0..1e7f64, first, steady).prop_map(
-        |(compile_ns, read_ns, prepare_ns, (count, elapsed_ns), (median_ns, below, above))| Priced {
-            compile_ns,
-            read_ns: Some(read_ns),
-            prepare_ns,
-            first_runs: FirstRuns { count, elapsed_ns },
-            steady: Steady {
-                median_ns,
-                interval_ns: Some((median_ns * (1.0 - below), median_ns * (1.0 + above))),
-            },
+        |(compile_ns, read_ns, prepare_ns, (count, elapsed_ns), (median_ns, below, above))| {
+            Priced {
+                compile_ns,
+                read_ns: Some(read_ns),
+                prepare_ns,
+                first_runs: FirstRuns { count, elapsed_ns },
+                steady: Steady {
+                    median_ns,
+                    interval_ns: Some((median_ns * (1.0 - below), median_ns * (1.0 + above))),
+                },
+            }
         },
     )
 }

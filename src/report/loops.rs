@@ -8,7 +8,7 @@ use crate::economics::{Priced, Steady};
 const EAGER: &str = "eager";
 
 /// The backend that loops are held against.
-pub(super) fn baseline_of<'r>(chosen: Option<&'r str>) -> &'r str {
+pub(super) fn baseline_of(chosen: Option<&str>) -> &str {
     chosen.unwrap_or(EAGER)
 }
 
@@ -26,7 +26,11 @@ pub(super) fn priced(entry: &Entry) -> Option<Priced> {
 
 /// Rows that are alike but for the backend: the baseline's, and the others'. None where nothing was compiled
 /// for any of them, or where there is nothing to compare.
-pub(super) fn problems(frame: &Frame<'_>, rows: &[usize], baseline: &str) -> Vec<(usize, Vec<usize>)> {
+pub(super) fn problems(
+    frame: &Frame<'_>,
+    rows: &[usize],
+    baseline: &str,
+) -> Vec<(usize, Vec<usize>)> {
     let is_compiled = |&row: &usize| frame.entries[row].compile.kernels > 0;
     if !rows.iter().any(is_compiled) {
         return Vec::new();

@@ -47,8 +47,16 @@ pub(super) fn break_even(slice: &Slice<'_>) -> Option<Chart> {
 struct Drawn {
     /// Loops by style and whether their kernels are compiled first, with their lines' names.
     loops: BTreeMap<(usize, bool), (String, Loop)>,
-    /// Crossings with the other backend's loop.
-    crossings: Vec<(u64, Option<(Crossing, Crossing)>, Loop)>,
+    /// Where other backends cross the baseline.
+    crossings: Vec<Passing>,
+}
+
+/// Where a loop passes the baseline's.
+#[derive(PartialEq)]
+struct Passing {
+    at: u64,
+    ends: Option<(Crossing, Crossing)>,
+    of: Loop,
 }
 
 impl Drawn {
@@ -80,9 +88,13 @@ impl Drawn {
             if let Crossing::At(at) = break_even.estimate
                 && at > u64::from(first)
             {
-                let crossing = (at, break_even.ends, found.other);
-                if !self.crossings.contains(&crossing) {
-                    self.crossings.push(crossing);
+                let passing = Passing {
+                    at,
+                    ends: break_even.ends,
+                    of: found.other,
+                };
+                if !self.crossings.contains(&passing) {
+                    self.crossings.push(passing);
                 }
             }
         }
@@ -92,7 +104,7 @@ impl Drawn {
     fn ends(&self) -> (u64, u64) {
         let loops = self.loops.values();
         let first = loops.map(|(_, held)| u64::from(held.first)).min();
-        let crossings = self.crossings.iter().map(|(at, ..)| *at);
+        let crossings = self.crossings.iter().map(|passing| passing.at);
         let last = crossings.max().unwrap_or(0).saturating_mul(10);
         (first.unwrap_or(1), last.clamp(LEAST_END, MOST_END))
     }
@@ -112,19 +124,24 @@ impl Drawn {
             })
             .collect();
         let (factor, unit) = time_unit(&values);
-        let series = self.loops.into_iter().map(|((style, is_compiled), (name, held))| Series {
-            label: name + if is_compiled { ", compiled" } else { "" },
-            style: if is_compiled { dashed(style) } else { style },
-            is_joined: true,
-            points: places.iter().map(|&at| point(&held, at, factor)).collect(),
-            dots: Vec::new(),
-            failures: Vec::new(),
-        });
-        let marks = self.crossings.into_iter().map(|(at, ends, held)| Mark {
-            x: at as f64,
-            y: held.total_ns(at) / factor,
-            ends: ends.map(|(low, high)| [low, high].map(place)),
-            label: crate::quantity::scaled(at as f64).trim_end().to_owned(),
+        let series = self
+            .loops
+            .into_iter()
+            .map(|((style, is_compiled), (name, held))| Series {
+                label: name + if is_compiled { ", compiled" } else { "" },
+                style: if is_compiled { dashed(style) } else { style },
+                is_joined: true,
+                points: places.iter().map(|&at| point(&held, at, factor)).collect(),
+                dots: Vec::new(),
+                failures: Vec::new(),
+            });
+        let marks = self.crossings.into_iter().map(|passing| Mark {
+            x: passing.at as f64,
+            y: passing.of.total_ns(passing.at) / factor,
+            ends: passing.ends.map(|(low, high)| [low, high].map(place)),
+            label: crate::quantity::scaled(passing.at as f64)
+                .trim_end()
+                .to_owned(),
         });
         Chart::Lines(Lines {
             caption,

@@ -4,9 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cell, Request, Table, Unit};
-use crate::economics::{
-    BreakEven, Comparison, Crossing, ITERATIONS, Kernels, Loop, Priced, Start,
-};
+use crate::economics::{BreakEven, Comparison, Crossing, ITERATIONS, Kernels, Loop, Priced, Start};
 use crate::report::entry::DIMENSIONS;
 use crate::report::frame::{Frame, MACHINE};
 use crate::report::loops::{baseline_of, priced, problems};
@@ -113,7 +111,10 @@ impl<'f> Names<'f> {
             names.filter(is_parameter).filter(differs).collect()
         };
         Names {
-            words: ["workload", "phase"].into_iter().chain(conditions).collect(),
+            words: ["workload", "phase"]
+                .into_iter()
+                .chain(conditions)
+                .collect(),
             parameters: rows
                 .into_iter()
                 .map(|(workload, rows)| (workload, of_workload(&rows)))

@@ -8,6 +8,7 @@ use sweeper_kernels::Value;
 
 use super::frame::Frame;
 
+mod comparison;
 mod crossover;
 mod economics;
 mod generic;
@@ -248,6 +249,7 @@ const OF_REPORTS: &[Make] = &[
 /// Tables of each section, in the order in which they are listed.
 const OF_SECTIONS: &[Make] = &[
     guide::summary_stats,
+    comparison::comparison,
     guide::backward_forward_ratios,
     guide::semiring_overhead,
     crossover::crossover_points,
