@@ -5,6 +5,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use sweeper::device::cpu::Cpu;
+use sweeper::device::{Device, Job};
+use sweeper_kernels::inputs::InputKey;
+use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Target, registry};
+
+use super::operations::artifact;
 use super::place::{Place, code, text};
 use crate::support::golden;
 
@@ -107,7 +113,10 @@ fn tables_are_as_promised() {
         golden(&goldens.join(name), &made).unwrap();
     }
     let plot = fs::read_to_string(place.path("r-report/break_even_forward.svg")).unwrap();
-    assert!(plot.contains("Time over iterations: forward"), "{plot}");
+    assert!(
+        plot.contains("Time of a loop over its iterations: forward"),
+        "{plot}"
+    );
 }
 
 #[test]
@@ -157,7 +166,11 @@ const LOOPS: &str = "schema = 1\nname = \"loops\"\nabout = \"When does compiling
 
 /// The price of starting a loop, by where its kernels are.
 fn warmup(record: &BTreeMap<String, String>, is_compiled: bool) -> f64 {
-    let kernels = if is_compiled { "compile_ns" } else { "cache_read_ns" };
+    let kernels = if is_compiled {
+        "compile_ns"
+    } else {
+        "cache_read_ns"
+    };
     assert_eq!(record["first_runs"], "5");
     number(record, kernels) + number(record, "prepare_ns") + number(record, "first_runs_ns")
 }
@@ -169,7 +182,10 @@ fn a_run_on_a_cpu_says_when_compiling_pays() {
     assert_eq!(code(&output), 0, "{}", text(&output));
     let run = place.run_folder();
     let shown = reported(&place, &[run.to_str().unwrap(), "--no-plots"]);
-    assert!(shown.contains("When compiling pays, against `eager`"), "{shown}");
+    assert!(
+        shown.contains("When compiling pays, against `eager`"),
+        "{shown}"
+    );
     let records = rows(&place.read("records.csv"));
     let table = rows(&place.read("report/economics.csv"));
     let mut compared = 0;
@@ -182,11 +198,16 @@ fn a_run_on_a_cpu_says_when_compiling_pays() {
             records.iter().find(is).unwrap()
         };
         let (base, own) = (of("eager"), of("compiled"));
-        let started = (warmup(base, row["start"] == "cold"), warmup(own, row["start"] != "warm"));
+        let started = (
+            warmup(base, row["start"] == "cold"),
+            warmup(own, row["start"] != "warm"),
+        );
         assert_eq!(number(row, "warmup_ns"), started.1);
         let gain_ns = number(base, "median_ns") - number(own, "median_ns");
         let expected = match 5.0 + (started.1 - started.0) / gain_ns {
-            _ if row["break_even_low"] != "never" && row["break_even_high"] == "never" => "unclear".to_owned(),
+            _ if row["break_even_low"] != "never" && row["break_even_high"] == "never" => {
+                "unclear".to_owned()
+            }
             _ if gain_ns <= 0.0 => "never".to_owned(),
             iterations => iterations.ceil().max(1.0).to_string(),
         };
@@ -198,13 +219,19 @@ fn a_run_on_a_cpu_says_when_compiling_pays() {
     let objects: Vec<serde_json::Value> =
         serde_json::from_str(&place.read("exports/compilation_economics.json")).unwrap();
     assert_eq!(objects.len(), compared);
-    for (object, row) in objects.iter().filter(|held| held["start"] == "cold").flat_map(|object| {
-        let same = table.iter().filter(|row| {
-            object["workload"] == row["workload"] && object["phase"] == row["phase"]
-                && row["start"] == "cold" && row["backend"] == "compiled"
-        });
-        same.map(move |row| (object, row))
-    }) {
+    for (object, row) in objects
+        .iter()
+        .filter(|held| held["start"] == "cold")
+        .flat_map(|object| {
+            let same = table.iter().filter(|row| {
+                object["workload"] == row["workload"]
+                    && object["phase"] == row["phase"]
+                    && row["start"] == "cold"
+                    && row["backend"] == "compiled"
+            });
+            same.map(move |row| (object, row))
+        })
+    {
         assert_eq!(object["verdict"], row["verdict"]);
     }
     for phase in ["forward", "backward", "both"] {
@@ -214,4 +241,30 @@ fn a_run_on_a_cpu_says_when_compiling_pays() {
         assert_eq!(results[0]["operation"], "GELU");
         assert!(results[0]["time_ms"].as_f64().unwrap() > 0.0);
     }
+}
+
+#[test]
+fn every_program_pays_for_its_kernels_whoever_loaded_them() {
+    let workload = registry::workload("copy").unwrap();
+    let parameters: Parameters = [("elements", 1000)].into_iter().collect();
+    let problem = workload.problem(&parameters, Dtype::F32).unwrap();
+    let mut device = Cpu::new(1).unwrap();
+    device.bind(&problem.generate(&InputKey([7; 32]))).unwrap();
+    let canonical = CanonicalShape::default();
+    let mut prepare = || {
+        let program = problem.program("compiled", Phase::Forward, &canonical, &Target::Cpu);
+        let program = program.unwrap();
+        let artifacts: Vec<_> = program.sources().into_iter().map(artifact).collect();
+        let job = Job {
+            program,
+            artifacts: &artifacts,
+            script: None,
+        };
+        let prepared = device.prepare(job).unwrap();
+        device.further_preparation_ns(prepared)
+    };
+    assert_eq!(prepare(), 0);
+    let again = prepare();
+    assert!(again > 0);
+    assert_eq!(prepare(), again);
 }

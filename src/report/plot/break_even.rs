@@ -1,4 +1,4 @@
-//! Total time of a loop over its iterations, by the baseline and by the other backends, with kernels from the
+//! Time of a loop over its iterations, by the baseline and by the other backends, with kernels from the
 //! cache and compiled; where the lines cross is marked, with the interval.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ const LEAST_END: u64 = 1000;
 /// And at so many at most.
 const MOST_END: u64 = 1_000_000_000_000;
 
-/// Total time over iterations.
+/// Time of a loop over its iterations.
 pub(super) fn break_even(slice: &Slice<'_>) -> Option<Chart> {
     let frame = slice.frame();
     let sizes = slice.request.layout.sizes_of_rows();
@@ -33,12 +33,14 @@ pub(super) fn break_even(slice: &Slice<'_>) -> Option<Chart> {
             drawn.compare(slice, base, other);
         }
     }
-    let mut caption = describe::caption(slice, "Time over iterations", &held, true);
-    caption.notes.push(format!(
-        "Dashed: kernels are compiled first; whole lines: they are read from the cache. Rings: from there on a \
-         backend is ahead of {baseline}, which has its kernels from the cache too or compiles them too; bars: \
-         the interval."
-    ));
+    let mut caption = describe::caption(slice, "Time of a loop over its iterations", &held, true);
+    let note = "Cold (dashed): kernels are compiled first; warm: they are read from the cache.";
+    caption.notes.push(note.to_owned());
+    if !drawn.crossings.is_empty() {
+        caption.notes.push(format!(
+            "Rings: a backend passes {baseline} for good, after so many iterations; bars: the interval."
+        ));
+    }
     Some(drawn.chart(caption))
 }
 
@@ -128,7 +130,7 @@ impl Drawn {
             .loops
             .into_iter()
             .map(|((style, is_compiled), (name, held))| Series {
-                label: name + if is_compiled { ", compiled" } else { "" },
+                label: name + if is_compiled { " cold" } else { " warm" },
                 style: if is_compiled { dashed(style) } else { style },
                 is_joined: true,
                 points: places.iter().map(|&at| point(&held, at, factor)).collect(),
