@@ -4,7 +4,7 @@
 //! A loop costs what starting it costs, its first iterations included, and the median for each further
 //! iteration. METHODOLOGY.md has the rules, guide 003 the question.
 
-use crate::execute::outcome::FirstRuns;
+use crate::execute::outcome::{Checked, FirstRuns};
 use crate::interval::LogInterval;
 use crate::record::row::CompileUse;
 
@@ -79,6 +79,8 @@ pub struct Priced {
     pub first_runs: FirstRuns,
     /// All further ones.
     pub steady: Steady,
+    /// How thoroughly its outputs were judged.
+    pub checked: Checked,
 }
 
 impl Priced {
@@ -88,6 +90,7 @@ impl Priced {
         prepare_ns: Option<u64>,
         first_runs: Option<FirstRuns>,
         steady: Steady,
+        checked: Checked,
     ) -> Option<Self> {
         let nothing_to_read = (compile.kernels == 0).then_some(0);
         Some(Priced {
@@ -96,6 +99,7 @@ impl Priced {
             prepare_ns: prepare_ns? as f64,
             first_runs: first_runs.filter(|first| first.count > 0)?,
             steady: Some(steady).filter(|steady| steady.median_ns > 0.0)?,
+            checked,
         })
     }
 
@@ -138,14 +142,18 @@ impl Loop {
         self.total_at(iterations, self.steady.median_ns)
     }
 
-    /// The same with its interval, which is that of the median: the warm-up was seen once.
+    /// Its interval in nanoseconds, which follows from that of the median: the warm-up was seen once.
+    pub fn total_ends_ns(&self, iterations: u64) -> Option<(f64, f64)> {
+        let (low, high) = self.steady.interval_ns?;
+        Some((
+            self.total_at(iterations, low),
+            self.total_at(iterations, high),
+        ))
+    }
+
+    /// What `iterations` cost in all, with the interval.
     pub fn total(&self, iterations: u64) -> LogInterval {
-        let ends = self.steady.interval_ns;
-        let ends = ends.map(|(low, high)| [low, high].map(|end| self.total_at(iterations, end)));
-        LogInterval::new(
-            self.total_ns(iterations),
-            ends.map(|[low, high]| (low, high)),
-        )
+        LogInterval::new(self.total_ns(iterations), self.total_ends_ns(iterations))
     }
 
     /// The time of an iteration after the warm-up, with its interval.
@@ -188,6 +196,8 @@ pub enum Verdict {
     RoughlyEqual,
     /// The baseline is faster in all.
     Loses,
+    /// Outputs of one of the two were not checked: what may be wrong wins nothing.
+    NotChecked,
 }
 
 impl Verdict {
@@ -206,6 +216,7 @@ impl Verdict {
             Verdict::Wins => "COMPILE WINS",
             Verdict::RoughlyEqual => "ROUGHLY EQUAL",
             Verdict::Loses => "NO COMPILE WINS",
+            Verdict::NotChecked => "not checked",
         }
     }
 }
@@ -217,6 +228,8 @@ pub struct Comparison {
     pub baseline: Loop,
     /// The other's, with as many iterations of warm-up.
     pub other: Loop,
+    /// Outputs of both were checked.
+    pub is_checked: bool,
 }
 
 impl Comparison {
@@ -227,6 +240,9 @@ impl Comparison {
         Some(Comparison {
             baseline: baseline.begin(kernels_of_baseline, first)?,
             other: other.begin(kernels_of_other, first)?,
+            is_checked: [baseline, other]
+                .iter()
+                .all(|one| one.checked != Checked::None),
         })
     }
 
@@ -250,7 +266,10 @@ impl Comparison {
 
     /// The verdict on the loop in all.
     pub fn verdict(&self) -> Verdict {
-        Verdict::of(self.total_speedup().number())
+        match self.is_checked {
+            true => Verdict::of(self.total_speedup().number()),
+            false => Verdict::NotChecked,
+        }
     }
 
     /// From how many iterations on the other program is ahead for good: where the totals cross.

@@ -17,6 +17,7 @@ fn priced(compile_ns: f64, median_ns: f64, width: f64) -> Priced {
             median_ns,
             interval_ns: Some((median_ns * (1.0 - width), median_ns * (1.0 + width))),
         },
+        checked: Checked::Full,
     }
 }
 
@@ -71,6 +72,15 @@ fn intervals_that_overlap_leave_it_open() {
 }
 
 #[test]
+fn what_was_not_checked_wins_nothing() {
+    let mut other = priced(0.0, 20.0, 0.0);
+    let baseline = priced(0.0, 30.0, 0.0);
+    assert_eq!(cold(&baseline, &other).verdict(), Verdict::Wins);
+    other.checked = Checked::None;
+    assert_eq!(cold(&baseline, &other).verdict(), Verdict::NotChecked);
+}
+
+#[test]
 fn what_is_not_known_is_not_said() {
     let mut baseline = priced(0.0, 30.0, 0.0);
     let other = priced(1000.0, 20.0, 0.0);
@@ -84,7 +94,9 @@ fn what_is_not_known_is_not_said() {
         read_ns,
         ..CompileUse::default()
     };
-    let of = |compile, prepare, first| Priced::new(&compile, prepare, first, other.steady);
+    let of = |compile, prepare, first| {
+        Priced::new(&compile, prepare, first, other.steady, Checked::Full)
+    };
     let first = Some(other.first_runs);
     assert_eq!(
         of(use_of(0, None), Some(1), first).unwrap().read_ns,
@@ -110,6 +122,7 @@ fn any() -> impl Strategy<Value = Priced> {
                     median_ns,
                     interval_ns: Some((median_ns * (1.0 - below), median_ns * (1.0 + above))),
                 },
+                checked: Checked::Full,
             }
         },
     )

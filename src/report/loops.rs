@@ -20,8 +20,13 @@ pub(super) fn priced(entry: &Entry) -> Option<Priced> {
         median_ns: times.median,
         interval_ns: times.interval().filter(|_| times.n != Some(1)),
     };
-    let first_runs = program.first_runs;
-    Priced::new(&entry.compile, program.prepare_ns, first_runs, steady)
+    Priced::new(
+        &entry.compile,
+        program.prepare_ns,
+        program.first_runs,
+        steady,
+        program.checked,
+    )
 }
 
 /// Rows that are alike but for the backend: the baseline's, and the others'. None where nothing was compiled

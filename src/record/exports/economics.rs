@@ -97,7 +97,13 @@ fn priced(row: &Row) -> Option<Priced> {
         median_ns: summary.median,
         interval_ns: (summary.n > 1).then_some((summary.interval.low, summary.interval.high)),
     };
-    Priced::new(&row.compile, found.prepare_ns, found.first_runs, steady)
+    Priced::new(
+        &row.compile,
+        found.prepare_ns,
+        found.first_runs,
+        steady,
+        found.checked,
+    )
 }
 
 fn object(base: &Row, row: &Row, start: Start, found: &Comparison) -> Object {
@@ -159,7 +165,7 @@ fn side(row: &Row, held: &Loop, iterations: u64) -> Side {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::outcome::{FirstRuns, Measurement, Outcome};
+    use crate::execute::outcome::{Checked, FirstRuns, Measurement, Outcome};
     use crate::record::exports::json;
     use crate::record::row::{CompileUse, test_row};
 
@@ -167,6 +173,7 @@ mod tests {
         let measurement = Measurement {
             samples_ns: vec![median_ns; 7],
             prepare_ns: Some(50_000),
+            checked: Checked::Full,
             first_runs: Some(FirstRuns {
                 count: 5,
                 elapsed_ns: 6.0 * median_ns,

@@ -62,7 +62,7 @@ fn of_shape(request: &Request<'_>, alone: &pivot::Shapes<'_>, held: &Held<'_>) -
         line.extend([
             Cell::Count(1),
             Cell::word(name),
-            LogInterval::of(entry).map_or(Cell::Empty, LogInterval::cell),
+            time(entry),
             speedup(request, alone, name),
             number(entry.bytes_per_s().filter(|&rate| rate > 0.0)),
             number(entry.efficiency()),
@@ -119,6 +119,20 @@ fn of_means(
         line
     };
     first.iter().map(line).collect()
+}
+
+/// The median with its interval, in nanoseconds.
+fn time(entry: &Entry) -> Cell {
+    let Some(times) = entry.times else {
+        return Cell::Empty;
+    };
+    let ends = times.interval().filter(|_| times.n != Some(1));
+    let (low, high) = ends.unwrap_or((f64::NAN, f64::NAN));
+    Cell::Interval {
+        value: times.median,
+        low,
+        high,
+    }
 }
 
 /// The times of those that were checked.

@@ -42,8 +42,8 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
         .column("iteration_ns", Unit::Ns)
         .column("total_ns", Unit::Ns)
         .column("warmup_overhead", Unit::Ratio)
-        .column("steady_speedup", Unit::Ratio)
-        .column("total_speedup", Unit::Ratio)
+        .column("speedup_steady", Unit::Ratio)
+        .column("speedup_total", Unit::Ratio)
         .plain(["break_even", "break_even_low", "break_even_high", "verdict"]);
     let mut iterations = BTreeSet::new();
     for (base, others) in problems {
@@ -157,10 +157,15 @@ impl<'f> Names<'f> {
 
 /// Warm-up, an iteration, and all of them.
 fn loop_cells(held: &Loop, iterations: u64) -> [Cell; 3] {
+    let cell = |value, ends: Option<(f64, f64)>| {
+        let (low, high) = ends.unwrap_or((f64::NAN, f64::NAN));
+        Cell::Interval { value, low, high }
+    };
+    let total_ns = held.total_ns(iterations);
     [
         Cell::Number(held.warmup_ns),
-        held.iteration().cell(),
-        held.total(iterations).cell(),
+        cell(held.steady.median_ns, held.steady.interval_ns),
+        cell(total_ns, held.total_ends_ns(iterations)),
     ]
 }
 
