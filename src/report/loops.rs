@@ -29,17 +29,12 @@ pub(super) fn priced(entry: &Entry) -> Option<Priced> {
     )
 }
 
-/// Rows that are alike but for the backend: the baseline's, and the others'. None where nothing was compiled
-/// for any of them, or where there is nothing to compare.
+/// Rows that are alike but for the backend: the baseline's, and the others', if all say what starting took.
 pub(super) fn problems(
     frame: &Frame<'_>,
     rows: &[usize],
     baseline: &str,
 ) -> Vec<(usize, Vec<usize>)> {
-    let is_compiled = |&row: &usize| frame.entries[row].compile.kernels > 0;
-    if !rows.iter().any(is_compiled) {
-        return Vec::new();
-    }
     let is_baseline = |row: &usize| frame.entries[*row].backend.as_ref() == baseline;
     let problem = |rows: Vec<usize>| {
         let mut rows = rows;

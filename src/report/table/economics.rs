@@ -69,6 +69,11 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
         }
     }
     notes(&mut table, baseline, &iterations);
+    let mut compiled = request.rows.iter().map(|&row| &frame.entries[row].compile);
+    if compiled.all(|compile| compile.kernels == 0) {
+        let note = "no kernels were compiled: all programs call libraries and builtins alone";
+        table.notes.push(note.to_owned());
+    }
     Some(table)
 }
 
