@@ -12,8 +12,38 @@ pub(super) fn baseline_of(chosen: Option<&str>) -> &str {
     chosen.unwrap_or(EAGER)
 }
 
+/// A row whose program is the body of a loop.
+pub(super) struct Body {
+    /// The row.
+    pub(super) row: usize,
+    /// What a loop of it pays.
+    pub(super) price: Priced,
+}
+
+/// One problem: the baseline's row, and those that are alike but for the backend.
+pub(super) struct Problem {
+    pub(super) baseline: Body,
+    pub(super) others: Vec<Body>,
+}
+
+/// The problems of some rows; rows that do not say what starting took are left out.
+pub(super) fn problems(frame: &Frame<'_>, rows: &[usize], baseline: &str) -> Vec<Problem> {
+    let is_baseline = |body: &Body| frame.entries[body.row].backend.as_ref() == baseline;
+    let problem = |rows: Vec<usize>| {
+        let bodies = rows.into_iter().filter_map(|row| {
+            let price = priced(frame.entries[row])?;
+            Some(Body { row, price })
+        });
+        let (baselines, others): (Vec<Body>, Vec<Body>) = bodies.partition(is_baseline);
+        let baseline = baselines.into_iter().next()?;
+        (!others.is_empty()).then_some(Problem { baseline, others })
+    };
+    let alike = frame.joined(rows, &["backend"]).into_values();
+    alike.filter_map(problem).collect()
+}
+
 /// What a row says of its program as the body of a loop, if it says everything.
-pub(super) fn priced(entry: &Entry) -> Option<Priced> {
+fn priced(entry: &Entry) -> Option<Priced> {
     let program = entry.program.as_ref()?;
     let times = entry.times.filter(|_| entry.is_ok())?;
     let steady = Steady {
@@ -27,22 +57,4 @@ pub(super) fn priced(entry: &Entry) -> Option<Priced> {
         steady,
         program.checked,
     )
-}
-
-/// Rows that are alike but for the backend: the baseline's, and the others', if all say what starting took.
-pub(super) fn problems(
-    frame: &Frame<'_>,
-    rows: &[usize],
-    baseline: &str,
-) -> Vec<(usize, Vec<usize>)> {
-    let is_baseline = |row: &usize| frame.entries[*row].backend.as_ref() == baseline;
-    let problem = |rows: Vec<usize>| {
-        let mut rows = rows;
-        rows.retain(|&row| priced(frame.entries[row]).is_some());
-        let base = rows.iter().copied().find(is_baseline)?;
-        rows.retain(|row| !is_baseline(row));
-        (!rows.is_empty()).then_some((base, rows))
-    };
-    let alike = frame.joined(rows, &["backend"]).into_values();
-    alike.filter_map(problem).collect()
 }

@@ -8,7 +8,7 @@ use super::over::{Value, time_unit};
 use super::{Slice, describe};
 use crate::economics::{Comparison, Crossing, Kernels, Loop, Start};
 use crate::report::chart::{Axis, Caption, Chart, Lines, Mark, Point, Scale, Series, dashed};
-use crate::report::loops::{baseline_of, priced, problems};
+use crate::report::loops::{Body, Problem, baseline_of, problems};
 
 /// Points of a line: enough for a curve.
 const POINTS: u32 = 120;
@@ -28,9 +28,9 @@ pub(super) fn break_even(slice: &Slice<'_>) -> Option<Chart> {
         return None;
     }
     let mut drawn = Drawn::default();
-    for (base, others) in problems {
+    for Problem { baseline, others } in &problems {
         for other in others {
-            drawn.compare(slice, base, other);
+            drawn.compare(slice, baseline, other);
         }
     }
     let mut caption = describe::caption(slice, "Time of a loop over its iterations", &held, true);
@@ -62,13 +62,10 @@ struct Passing {
 }
 
 impl Drawn {
-    fn compare(&mut self, slice: &Slice<'_>, base: usize, other: usize) {
-        let entries = &slice.frame().entries;
-        let Some((base_price, price)) = priced(entries[base]).zip(priced(entries[other])) else {
-            return;
-        };
-        let first = base_price.first_runs.count.max(price.first_runs.count);
-        for (row, price) in [(base, base_price), (other, price)] {
+    fn compare(&mut self, slice: &Slice<'_>, baseline: &Body, other: &Body) {
+        let counts = [baseline, other].map(|body| body.price.first_runs.count);
+        let first = counts[0].max(counts[1]);
+        for Body { row, price } in [baseline, other] {
             for kernels in [Kernels::Cached, Kernels::Compiled] {
                 // Where there is nothing to compile, both lines are one.
                 let is_compiled = kernels == Kernels::Compiled;
@@ -76,14 +73,14 @@ impl Drawn {
                     continue;
                 }
                 if let Some(held) = price.begin(kernels, first) {
-                    let name = slice.frame().series(row);
-                    let key = (slice.style(row), is_compiled);
+                    let name = slice.frame().series(*row);
+                    let key = (slice.style(*row), is_compiled);
                     self.loops.insert(key, (name, held));
                 }
             }
         }
         for start in Start::ALL {
-            let Some(found) = Comparison::new(&base_price, &price, start) else {
+            let Some(found) = Comparison::new(&baseline.price, &other.price, start) else {
                 continue;
             };
             let break_even = found.break_even();

@@ -7,7 +7,7 @@ use super::{Cell, Request, Table, Unit};
 use crate::economics::{BreakEven, Comparison, Crossing, ITERATIONS, Kernels, Loop, Priced, Start};
 use crate::report::entry::DIMENSIONS;
 use crate::report::frame::{Frame, MACHINE};
-use crate::report::loops::{baseline_of, priced, problems};
+use crate::report::loops::{Problem, baseline_of, problems};
 
 /// Name of the table.
 pub(super) const NAME: &str = "economics";
@@ -46,23 +46,20 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
         .column("speedup_total", Unit::Ratio)
         .plain(["break_even", "break_even_low", "break_even_high", "verdict"]);
     let mut iterations = BTreeSet::new();
-    for (base, others) in problems {
-        let Some(base_price) = priced(frame.entries[base]) else {
-            continue;
-        };
-        for (start, cells) in of_baseline(&base_price) {
-            let mut line = names.cells(frame, base, start);
+    for Problem { baseline, others } in &problems {
+        for (start, cells) in of_baseline(&baseline.price) {
+            let mut line = names.cells(frame, baseline.row, start);
             line.extend(cells);
             line.resize(table.columns.len(), Cell::Empty);
             table.rows.push(line);
         }
-        for other in others {
-            let price = priced(frame.entries[other]);
-            for start in Start::ALL {
-                let found = price.and_then(|price| Comparison::new(&base_price, &price, start));
-                let Some(found) = found else { continue };
+        for (other, start) in others
+            .iter()
+            .flat_map(|other| Start::ALL.map(|start| (other, start)))
+        {
+            if let Some(found) = Comparison::new(&baseline.price, &other.price, start) {
                 iterations.insert(found.iterations());
-                let mut line = names.cells(frame, other, start);
+                let mut line = names.cells(frame, other.row, start);
                 line.extend(comparison_cells(&found));
                 table.rows.push(line);
             }
