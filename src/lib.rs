@@ -15,5 +15,7 @@ pub mod run;
 pub mod report;
 pub mod compare;
 pub mod stats;
+pub mod interval;
+pub mod economics;
 pub mod quantity;
 pub mod cli;

@@ -115,6 +115,9 @@ pub struct Built {
     pub origin: Origin,
     /// How long compiling it took, then or now, in nanoseconds.
     pub compile_ns: u64,
+    /// How long it took to read it from the cache: back again, if it was compiled now. Absent where it
+    /// did not come to be in a cache.
+    pub read_ns: Option<u64>,
     /// The compiler that made it.
     pub compiler: String,
     /// What it uses of a processor, as far as the compiler said: registers, bytes of spills.
@@ -223,9 +226,10 @@ impl Kernels<'_> {
             let made = self.compile(source)?;
             return Ok(self.built(source, &key, made.compile_ns, made.payload, &made.log));
         };
+        let start = Instant::now();
         if let Err(reason) = self.toolchain.compiler(source.language) {
             return match cache.lookup_any_compiler(&key) {
-                Some(entry) => self.found(&entry),
+                Some(entry) => self.found(&entry, start),
                 None => Err(CompileError::Unavailable(reason.to_owned())),
             };
         }
@@ -233,7 +237,7 @@ impl Kernels<'_> {
             // What a login node's compiler made will do where nothing may be compiled; it is said.
             let own = cache.peek(&key);
             return match own.or_else(|| cache.lookup_any_compiler(&key)) {
-                Some(entry) => self.found(&entry),
+                Some(entry) => self.found(&entry, start),
                 None => Err(CompileError::Unavailable(format!(
                     "`{}` is not in the cache, and --require-cached forbids to compile it",
                     source.title()
@@ -241,7 +245,7 @@ impl Kernels<'_> {
             };
         }
         match cache.lookup(&key) {
-            Lookup::Hit(entry) => self.found(&entry),
+            Lookup::Hit(entry) => self.found(&entry, start),
             Lookup::Miss(slot) => self.build(source, &key, slot),
         }
     }
@@ -262,6 +266,7 @@ impl Kernels<'_> {
                 let payload = published.entry.payload().to_vec();
                 let mut built = self.built(source, key, made.compile_ns, payload, &made.log);
                 built.warning = published.warning;
+                built.read_ns = self.read_ns(key);
                 Ok(built)
             }
             Err(CompileError::Rejected { log }) => {
@@ -288,7 +293,16 @@ impl Kernels<'_> {
         })
     }
 
-    fn found(&self, entry: &Entry) -> Result<Built, CompileError> {
+    /// How long it takes to read an entry from the cache, if it is there.
+    fn read_ns(&self, key: &Key) -> Option<u64> {
+        let start = Instant::now();
+        self.cache?.peek(key)?;
+        Some(start.elapsed().as_nanos() as u64)
+    }
+
+    /// What an entry holds that was looked for since `start`.
+    fn found(&self, entry: &Entry, start: Instant) -> Result<Built, CompileError> {
+        let read_ns = Some(start.elapsed().as_nanos() as u64);
         if entry.kind() == Kind::Failure {
             let log = String::from_utf8_lossy(entry.payload()).into_owned();
             return Err(CompileError::Rejected { log });
@@ -307,6 +321,7 @@ impl Kernels<'_> {
             },
             origin: Origin::Hit,
             compile_ns: entry.metadata().compile_ns,
+            read_ns,
             compiler: entry.metadata().compiler.clone(),
             resources: entry.metadata().resources.clone(),
             warning: None,
@@ -328,6 +343,7 @@ impl Kernels<'_> {
             },
             origin: Origin::Built,
             compile_ns,
+            read_ns: None,
             compiler: self.toolchain.describe(source.language),
             resources: resources(source.language, log),
             warning: None,

@@ -6,7 +6,7 @@
 //!
 //! Architecture invariant: `unsafe` lives in this module's device folders and nowhere else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -188,6 +188,13 @@ pub trait Device {
     /// Out of memory, kernels that can't be loaded, a program that asks for what the device refuses.
     fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError>;
 
+    /// What making a program ready takes beyond the time that [`prepare`](Device::prepare) took for it, in
+    /// nanoseconds: to load what programs before it had loaded already, and to record its graph once it ran.
+    /// Both together are the price of the program by itself.
+    fn further_preparation_ns(&self, _program: Prepared) -> u64 {
+        0
+    }
+
     /// From now on launches a program's timed steps as one graph. A device that knows no graphs goes on
     /// as before.
     fn launch_as_graph(&mut self, _program: Prepared) {}
@@ -215,6 +222,12 @@ pub trait Device {
     /// # Errors
     /// A lost device.
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError>;
+}
+
+/// The keys of some artifacts, each once.
+fn keys_of(artifacts: &[Artifact]) -> BTreeSet<&str> {
+    let keys = artifacts.iter().map(|artifact| artifact.key.as_str());
+    keys.collect()
 }
 
 /// The output of the problem that a buffer of results holds.

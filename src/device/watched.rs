@@ -56,6 +56,10 @@ impl Device for Watched<'_> {
         self.device.prepare(job)
     }
 
+    fn further_preparation_ns(&self, program: Prepared) -> u64 {
+        self.device.further_preparation_ns(program)
+    }
+
     fn launch_as_graph(&mut self, program: Prepared) {
         self.device.launch_as_graph(program);
     }

@@ -83,6 +83,15 @@ pub struct KernelUse {
     pub key: Option<String>,
 }
 
+/// A program's first iterations, each timed by itself: what a loop that has just begun pays.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FirstRuns {
+    /// How many: few, and one where an iteration is long.
+    pub count: u32,
+    /// Their time in all, in nanoseconds, as the device's samples have it.
+    pub elapsed_ns: f64,
+}
+
 /// All that was measured of a point. Times are nanoseconds of one iteration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
@@ -92,6 +101,13 @@ pub struct Measurement {
     pub iterations: u32,
     /// Samples before the first that counts.
     pub warmup_samples: u32,
+    /// How long it took to make the program ready from its compiled kernels, as if it were the first of
+    /// its process, in nanoseconds; absent where no time passes.
+    #[serde(default)]
+    pub prepare_ns: Option<u64>,
+    /// Its first iterations; absent in rows from before they were recorded.
+    #[serde(default)]
+    pub first_runs: Option<FirstRuns>,
     /// Bytes of the program's buffers, by what they are for.
     pub memory_bytes: BTreeMap<Role, u64>,
     /// The device's own account.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::outcome::Flag;
+use super::outcome::{FirstRuns, Flag};
 use crate::device::clocks::{ClockSummary, Clocks};
 use crate::device::{Device, DeviceError, Prepared, Sample};
 use crate::manifest::settings::{Stopping, Warmup};
@@ -10,6 +10,8 @@ use crate::stats::{Summary, is_steady};
 
 /// A sample should last this many ticks of the clock, so that a tick is 0.1 % of it.
 const TICKS_PER_SAMPLE: f64 = 1000.0;
+/// First iterations of a short program that are timed one by one: guide 003 has as many.
+const FIRST_RUNS: u32 = 5;
 /// Samples that may be spent on finding how many iterations last that long.
 const SIZING_SAMPLES: u32 = 4;
 /// After so long at work clocks have risen and caches are what they will be; a program whose one run
@@ -26,6 +28,7 @@ const MAX_WARMUP_NS: f64 = 200e6;
 pub struct Sampler {
     program: Prepared,
     iterations: u32,
+    first_runs: FirstRuns,
     warmup_samples: u32,
     samples_ns: Vec<f64>,
     spent_ns: f64,
@@ -49,7 +52,15 @@ impl Sampler {
         let wanted_ns = TICKS_PER_SAMPLE * device.clock_resolution_ns();
         // The first run pays for cold caches: more of them tell how long a warm one takes.
         let mut iteration_ns = first_ns;
+        let mut first_runs = FirstRuns {
+            count: 1,
+            elapsed_ns: first_ns,
+        };
         if first_ns < 100.0 * wanted_ns {
+            while first_runs.count < FIRST_RUNS {
+                first_runs.elapsed_ns += device.sample(program, 1)?.elapsed_ns;
+                first_runs.count += 1;
+            }
             for _ in 0..SIZING_SAMPLES {
                 let sample = device.sample(program, batch(wanted_ns, iteration_ns))?;
                 iteration_ns = sample.per_iteration_ns();
@@ -61,6 +72,7 @@ impl Sampler {
         let mut sampler = Sampler {
             program,
             iterations: batch(wanted_ns, iteration_ns),
+            first_runs,
             warmup_samples: 1,
             samples_ns: Vec::new(),
             spent_ns: 0.0,
@@ -192,6 +204,7 @@ impl Sampler {
             clocks: ClockSummary::of(&self.readings),
             samples_ns: self.samples_ns,
             iterations: self.iterations,
+            first_runs: self.first_runs,
             warmup_samples: self.warmup_samples,
             flags: self.flags,
         }
@@ -215,6 +228,8 @@ pub struct Taken {
     pub samples_ns: Vec<f64>,
     /// Iterations in a sample.
     pub iterations: u32,
+    /// The first iterations.
+    pub first_runs: FirstRuns,
     /// Samples before the first that counts.
     pub warmup_samples: u32,
     /// How the device was doing, where it can be asked.

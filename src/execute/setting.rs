@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
 
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{CanonicalShape, Phase, Problem, Program, Refusal, Tensors};
@@ -156,7 +157,9 @@ impl<'a> Setting<'a> {
             artifacts: &artifacts,
             script: point.script,
         };
+        let start = Instant::now();
         let prepared = device.prepare(job).map_err(failed)?;
+        let prepare_ns = start.elapsed().as_nanos() as u64;
         if point.graph {
             device.launch_as_graph(prepared);
         }
@@ -165,6 +168,10 @@ impl<'a> Setting<'a> {
             .sample(prepared, 1)
             .map_err(failed)?
             .per_iteration_ns();
+        if device.computes() {
+            let further_ns = device.further_preparation_ns(prepared);
+            measurement.prepare_ns = Some(prepare_ns + further_ns);
+        }
         let specs = self.posed.problem.outputs(point.phase);
         if device.computes() {
             let outputs = device.results(prepared, &specs).map_err(failed)?;
@@ -264,6 +271,7 @@ impl<'a> Setting<'a> {
         let taken = sampler.finish(self.block.settings.stop, clock_resolution_ns);
         measurement.samples_ns = taken.samples_ns;
         measurement.iterations = taken.iterations;
+        measurement.first_runs = Some(taken.first_runs);
         measurement.warmup_samples = taken.warmup_samples;
         measurement.clocks = taken.clocks;
         measurement.flags.extend(taken.flags);

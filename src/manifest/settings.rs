@@ -246,6 +246,7 @@ pub const PLOTS: &[&str] = &[
     "memory_ratio_heatmap",
     "feasibility",
     "roofline",
+    "break_even",
 ];
 
 /// File format of a plot.

@@ -70,7 +70,7 @@ const PLAN: &str = "plan";
 
 /// The columns beside those of memory by role, in the order of the file; parameters, axes and derived
 /// values stand between `dtype` and `canonical`, under their own names.
-pub const COLUMNS: [Column; 60] = [
+pub const COLUMNS: [Column; 64] = [
     column(
         "point",
         Text,
@@ -211,6 +211,27 @@ pub const COLUMNS: [Column; 60] = [
         "sampling",
     ),
     column(
+        "first_runs",
+        Int,
+        "",
+        "first iterations, each timed by itself",
+        "sampling",
+    ),
+    column(
+        "first_runs_ns",
+        Float,
+        "ns",
+        "their time in all",
+        "sampling",
+    ),
+    column(
+        "prepare_ns",
+        Int,
+        "ns",
+        "time to make the program ready from compiled kernels, as the first of its process; empty on the null device",
+        "device",
+    ),
+    column(
         "launches",
         Int,
         "",
@@ -300,7 +321,14 @@ pub const COLUMNS: [Column; 60] = [
         "compile_ns",
         Int,
         "ns",
-        "time that compiling all of them took, whenever that was",
+        "time that compiling all of them took, whenever that was: one after the other, as a sum",
+        "kernel cache",
+    ),
+    column(
+        "cache_read_ns",
+        Int,
+        "ns",
+        "time that reading all of them from the cache took, as a sum; empty where one is in none",
         "kernel cache",
     ),
     column(

@@ -120,11 +120,16 @@ impl RunFolder {
         self.write(name, &bytes)
     }
 
-    /// Makes the tables and exports from rows.
+    /// Makes the tables from rows, and the exports called `names`.
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn write_tables(&self, rows: &[Row], names: &[&str]) -> Result<(), FolderError> {
+    pub fn write_tables(
+        &self,
+        rows: &[Row],
+        names: &[&str],
+        baseline: Option<&str>,
+    ) -> Result<(), FolderError> {
         let io_error = |path: &Path| {
             let path = path.to_owned();
             move |error: io::Error| FolderError::Io { path, error }
@@ -137,7 +142,7 @@ impl RunFolder {
         self.write("records.csv", &records)?;
         self.write("samples.csv", &samples)?;
         let folder = self.path.join("exports");
-        exports::write(names, rows, &folder).map_err(io_error(&folder))
+        exports::write(names, baseline, rows, &folder).map_err(io_error(&folder))
     }
 }
 

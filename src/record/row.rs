@@ -19,6 +19,9 @@ pub struct CompileUse {
     pub hits: u32,
     /// How long compiling all of them took, whenever that was, in nanoseconds.
     pub compile_ns: u64,
+    /// How long reading all of them from the cache takes, in nanoseconds; absent where one is in none.
+    #[serde(default)]
+    pub read_ns: Option<u64>,
 }
 
 /// A row. The point comes first: the journal finds it there.

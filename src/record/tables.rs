@@ -21,7 +21,7 @@ const IDENTITY: [&str; 7] = [
 ];
 
 /// Columns after those of parameters and derived values.
-const RESULT: [&str; 51] = [
+const RESULT: [&str; 55] = [
     "canonical",
     "device",
     "device_name",
@@ -46,6 +46,9 @@ const RESULT: [&str; 51] = [
     "mad_ns",
     "iterations",
     "warmup_samples",
+    "first_runs",
+    "first_runs_ns",
+    "prepare_ns",
     "launches",
     "library_launches",
     "read_bytes",
@@ -61,6 +64,7 @@ const RESULT: [&str; 51] = [
     "kernels",
     "kernel_hits",
     "compile_ns",
+    "cache_read_ns",
     "kernel_keys",
     "same_program_as",
     "checked",
@@ -218,7 +222,7 @@ fn statistics(row: &Row) -> Vec<String> {
 
 fn program(row: &Row) -> Vec<String> {
     let Some(found) = &row.outcome.measurement else {
-        return vec![String::new(); 19];
+        return vec![String::new(); 23];
     };
     let median_ns = row.summary().map(|summary| summary.median);
     let per_s = |amount: f64| text(median_ns.map(|median_ns| amount / median_ns * 1e9).as_ref());
@@ -226,6 +230,9 @@ fn program(row: &Row) -> Vec<String> {
     vec![
         found.iterations.to_string(),
         found.warmup_samples.to_string(),
+        text(found.first_runs.map(|first| first.count).as_ref()),
+        text(found.first_runs.map(|first| first.elapsed_ns).as_ref()),
+        text(found.prepare_ns.as_ref()),
         found.totals.launches.to_string(),
         found.totals.library_launches.to_string(),
         found.totals.read_bytes.to_string(),
@@ -245,6 +252,7 @@ fn program(row: &Row) -> Vec<String> {
         row.compile.kernels.to_string(),
         row.compile.hits.to_string(),
         row.compile.compile_ns.to_string(),
+        text(row.compile.read_ns.as_ref()),
         kernel_keys(found),
         found.same_program_as.clone().unwrap_or_default(),
     ]

@@ -9,7 +9,7 @@ use sweeper_kernels::{Dtype, Phase, Value};
 
 use crate::device::DeviceKind;
 use crate::device::clocks::ClockSummary;
-use crate::execute::outcome::{Checked, Flag, Status};
+use crate::execute::outcome::{Checked, FirstRuns, Flag, Status};
 use crate::identity::{PointId, ProblemId};
 use crate::record::row::CompileUse;
 use crate::stats::Summary;
@@ -108,8 +108,15 @@ pub struct Program {
     pub iterations: u32,
     /// Samples before the first that counts.
     pub warmup_samples: u32,
+    /// The first iterations, where the file says.
+    pub first_runs: Option<FirstRuns>,
+    /// How long it took to make the program ready from compiled kernels, in nanoseconds, where the file
+    /// says.
+    pub prepare_ns: Option<u64>,
     /// Kernels launched in an iteration, copies and fills included.
     pub launches: u64,
+    /// Of these, calls of libraries.
+    pub library_launches: u64,
     /// Bytes that an iteration reads, of elements that are touched.
     pub read_bytes: u64,
     /// Bytes that an iteration writes.

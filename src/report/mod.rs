@@ -9,4 +9,5 @@ pub mod table;
 pub mod plot;
 pub mod chart;
 pub mod files;
+mod loops;
 pub mod page;

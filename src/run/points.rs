@@ -123,7 +123,9 @@ impl Session<'_> {
             .map(|(position, point)| (point.id, position))
             .collect();
         rows.sort_by_key(|row| position.get(&row.point));
-        folder.write_tables(&rows, &self.manifest.output.exports)?;
+        let manifest = self.manifest;
+        let baseline = manifest.report.baseline;
+        folder.write_tables(&rows, &manifest.output.exports, baseline)?;
         let devices = self.devices.iter().zip(&self.usage).enumerate();
         let devices: Vec<_> = devices
             .map(|(worker, (device, usage))| (device, *usage, self.maker.ceilings(worker)))

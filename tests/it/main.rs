@@ -35,6 +35,8 @@ mod semicrf_eager;
 mod cli;
 /// Reports of runs and of bare files.
 mod report;
+/// Answers to guides 001 and 003.
+mod economics;
 /// The page of a report, in a real browser.
 mod page;
 /// The CUDA device, where there is one.

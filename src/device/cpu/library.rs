@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Instant;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -42,10 +43,17 @@ pub struct Libraries {
 struct Loaded {
     // Fields drop in this order: the library is closed before its descriptor is.
     object: Library,
+    load_ns: u64,
     _descriptor: OwnedFd,
 }
 
 impl Libraries {
+    /// How long loading those of some artifacts took that are loaded, in nanoseconds.
+    pub fn load_ns<'k>(&self, keys: impl IntoIterator<Item = &'k str>) -> u64 {
+        let loaded = keys.into_iter().filter_map(|key| self.loaded.get(key));
+        loaded.map(|loaded| loaded.load_ns).sum()
+    }
+
     /// The function `name` of an artifact, which is loaded at most once.
     ///
     /// # Errors
@@ -67,6 +75,7 @@ impl Libraries {
 }
 
 fn load(artifact: &Artifact) -> Result<Loaded, String> {
+    let start = Instant::now();
     let name = format!("sweeper-{:.12}", artifact.key);
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let descriptor = memfd_create(&name, flags).map_err(|error| format!("memfd: {error}"))?;
@@ -79,6 +88,7 @@ fn load(artifact: &Artifact) -> Result<Loaded, String> {
     let object = open(&descriptor).map_err(|error| error.to_string())?;
     Ok(Loaded {
         object,
+        load_ns: start.elapsed().as_nanos() as u64,
         _descriptor: descriptor,
     })
 }

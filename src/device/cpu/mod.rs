@@ -11,7 +11,8 @@ use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Program, Target, Tensors};
 
 use super::{
-    Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, spec_of,
+    Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, keys_of,
+    spec_of,
 };
 
 pub mod arena;
@@ -45,6 +46,8 @@ struct Loaded {
     entries: Vec<Option<Entry>>,
     /// Where each buffer that is not given lies in the arena.
     layout: Layout,
+    /// What loading those of its kernels took that were loaded for programs before it.
+    earlier_loads_ns: u64,
 }
 
 impl Cpu {
@@ -177,6 +180,7 @@ impl Device for Cpu {
         program.validate().map_err(DeviceError::Launch)?;
         self.check_given(&program)?;
         run::check_writes_are_exclusive(&program).map_err(DeviceError::Launch)?;
+        let earlier_loads_ns = self.libraries.load_ns(keys_of(job.artifacts));
         let entries = self.entries(&program, job.artifacts)?;
         let layout = Layout::of(&program, arena::ALIGNMENT);
         self.arena.reserve(layout.bytes)?;
@@ -184,8 +188,13 @@ impl Device for Cpu {
             program,
             entries,
             layout,
+            earlier_loads_ns,
         });
         Ok(Prepared(self.programs.len() - 1))
+    }
+
+    fn further_preparation_ns(&self, program: Prepared) -> u64 {
+        self.programs[program.0].earlier_loads_ns
     }
 
     fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {

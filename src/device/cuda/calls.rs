@@ -4,12 +4,13 @@
 use std::ffi::c_void;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Instant;
 
 use cudarc::cublaslt::sys as lt;
 use cudarc::cudnn::sys as dnn;
 use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW};
 use sweeper_kernels::Program;
-use sweeper_kernels::program::{Arg, KernelId, Library, Step};
+use sweeper_kernels::program::{Arg, Kernel, KernelId, Library, Step};
 
 use super::blas::{Blas, Product};
 use super::dnn::{Convolution, Dnn};
@@ -30,11 +31,40 @@ pub enum Callable {
 /// NVIDIA's libraries, as far as they were needed.
 #[derive(Default)]
 pub struct Vendor {
-    blas: Option<Rc<Blas>>,
-    dnn: Option<Rc<Dnn>>,
+    blas: Option<Open<Blas>>,
+    dnn: Option<Open<Dnn>>,
+}
+
+/// A library that is open.
+struct Open<L> {
+    library: Rc<L>,
+    /// How long opening it took.
+    open_ns: u64,
+}
+
+impl<L> Open<L> {
+    /// Opens a library, and takes the time.
+    fn timed(open: impl FnOnce() -> Result<Rc<L>, Fault>) -> Result<Self, Fault> {
+        let start = Instant::now();
+        let library = open()?;
+        let open_ns = start.elapsed().as_nanos() as u64;
+        Ok(Open { library, open_ns })
+    }
 }
 
 impl Vendor {
+    /// How long opening those libraries took that a program calls and that are open, in nanoseconds.
+    pub fn open_ns(&self, program: &Program) -> u64 {
+        let calls = |is_called: fn(&Library) -> bool| {
+            let mut kernels = program.kernels.iter();
+            kernels.any(|kernel| matches!(kernel, Kernel::Library(library) if is_called(library)))
+        };
+        let blas = self.blas.as_ref().map_or(0, |held| held.open_ns);
+        let dnn = self.dnn.as_ref().map_or(0, |held| held.open_ns);
+        blas * u64::from(calls(|library| matches!(library, Library::Matmul(_))))
+            + dnn * u64::from(calls(|library| matches!(library, Library::Conv2d(_))))
+    }
+
     /// Prepares a call of a program.
     ///
     /// # Errors
@@ -56,10 +86,13 @@ impl Vendor {
         match library {
             Library::Matmul(call) => {
                 let blas = match &self.blas {
-                    Some(blas) => Rc::clone(blas),
+                    Some(held) => Rc::clone(&held.library),
                     None => {
-                        load("cuBLASLt", "libcublasLt.so", is_blas_here)?;
-                        Rc::clone(self.blas.insert(Blas::open()?))
+                        let opened = Open::timed(|| {
+                            load("cuBLASLt", "libcublasLt.so", is_blas_here)?;
+                            Blas::open()
+                        })?;
+                        Rc::clone(&self.blas.insert(opened).library)
                     }
                 };
                 let product = Product::new(&blas, call, scratch_bytes, alignment(&launches))?;
@@ -67,10 +100,13 @@ impl Vendor {
             }
             Library::Conv2d(call) => {
                 let dnn = match &self.dnn {
-                    Some(dnn) => Rc::clone(dnn),
+                    Some(held) => Rc::clone(&held.library),
                     None => {
-                        load("cuDNN", "libcudnn.so", is_dnn_here)?;
-                        Rc::clone(self.dnn.insert(Dnn::open(stream)?))
+                        let opened = Open::timed(|| {
+                            load("cuDNN", "libcudnn.so", is_dnn_here)?;
+                            Dnn::open(stream)
+                        })?;
+                        Rc::clone(&self.dnn.insert(opened).library)
                     }
                 };
                 let convolution = Convolution::new(&dnn, call, scratch_bytes)?;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Instant;
 
 use sweeper_kernels::program::{Binding, Kernel, KernelId};
 use sweeper_kernels::workload::TensorSpec;
@@ -14,7 +15,8 @@ use sweeper_kernels::{Program, Target, Tensors};
 use super::cpu::arena::{Layout, bytes_of, tensor_of};
 use super::cpu::run::check_writes_are_exclusive;
 use super::{
-    Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, spec_of,
+    Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, keys_of,
+    spec_of,
 };
 
 pub mod driver;
@@ -83,6 +85,9 @@ struct Loaded {
     as_graph: bool,
     /// Its timed steps as one launch, once they were recorded.
     graph: Option<Graph>,
+    /// What loading those kernels and libraries took that programs before it had loaded, and recording
+    /// its graph for the first time.
+    further_preparation_ns: u64,
 }
 
 impl Cuda {
@@ -225,8 +230,12 @@ impl Cuda {
         }
         let (program_data, functions) = (&loaded.program, &loaded.functions);
         let runner = Runner::new(&self.context, program_data, functions, addresses);
+        let start = Instant::now();
         let graph = Graph::record(&self.context, addresses, || runner.timed_steps())?;
-        self.programs[program.0].graph = Some(graph);
+        let loaded = &mut self.programs[program.0];
+        if loaded.graph.replace(graph).is_none() {
+            loaded.further_preparation_ns += start.elapsed().as_nanos() as u64;
+        }
         Ok(())
     }
 
@@ -283,6 +292,8 @@ impl Device for Cuda {
         self.check_given(&program)?;
         check_writes_are_exclusive(&program).map_err(DeviceError::Launch)?;
         let layout = Layout::of(&program, ALIGNMENT);
+        let earlier_ns =
+            self.modules.load_ns(keys_of(job.artifacts)) + self.vendor.open_ns(&program);
         let functions = self.functions(&program, job.artifacts);
         let functions = functions.and_then(|functions| {
             run::check_launches(&program, &functions)?;
@@ -298,8 +309,13 @@ impl Device for Cuda {
             gated: false,
             as_graph: false,
             graph: None,
+            further_preparation_ns: earlier_ns,
         });
         Ok(Prepared(self.programs.len() - 1))
+    }
+
+    fn further_preparation_ns(&self, program: Prepared) -> u64 {
+        self.programs[program.0].further_preparation_ns
     }
 
     fn launch_as_graph(&mut self, program: Prepared) {

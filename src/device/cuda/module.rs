@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::time::Instant;
 
 use cudarc::driver::{result, sys};
 use sys::CUfunction_attribute as Attribute;
@@ -61,10 +62,22 @@ impl Function {
 /// All modules that were loaded, by kernel key. They are never unloaded.
 #[derive(Default)]
 pub struct Modules {
-    loaded: HashMap<String, sys::CUmodule>,
+    loaded: HashMap<String, Module>,
+}
+
+#[derive(Clone, Copy)]
+struct Module {
+    handle: sys::CUmodule,
+    load_ns: u64,
 }
 
 impl Modules {
+    /// How long loading those of some kernels took that are loaded, in nanoseconds.
+    pub fn load_ns<'k>(&self, keys: impl IntoIterator<Item = &'k str>) -> u64 {
+        let loaded = keys.into_iter().filter_map(|key| self.loaded.get(key));
+        loaded.map(|module| module.load_ns).sum()
+    }
+
     /// The function `name` of an artifact, which is loaded at most once.
     ///
     /// # Errors
@@ -74,12 +87,16 @@ impl Modules {
         let module = match self.loaded.get(&artifact.key) {
             Some(&module) => module,
             None => {
-                let module = load(artifact)?;
+                let start = Instant::now();
+                let module = Module {
+                    handle: load(artifact)?,
+                    load_ns: start.elapsed().as_nanos() as u64,
+                };
                 self.loaded.insert(artifact.key.clone(), module);
                 module
             }
         };
-        let handle = find(module, name)?;
+        let handle = find(module.handle, name)?;
         let parameters = count_parameters(handle, name)?;
         Ok(Function { handle, parameters })
     }

@@ -1,7 +1,8 @@
 //! Other file formats, made from rows: names and columns are a contract for people's scripts.
 //!
-//! The guides' own, and those that other programs read. One of a guide has columns for some parameters only. Where another parameter has several values, the
-//! files are written once for each combination, in a folder such as `potentials=materialized`.
+//! The guides' own, and those that other programs read. One of a guide has columns for some parameters only.
+//! Where another parameter has several values, the files are written once for each combination, in a folder
+//! such as `potentials=materialized`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -11,26 +12,61 @@ use std::path::{Path, PathBuf};
 use super::row::Row;
 
 pub mod semicrf;
+pub mod operations;
+pub mod economics;
 pub mod nvbench;
 pub mod json;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 mod typed;
 
-/// Writes the exports called `names` below `folder`; those that no row belongs to are left out.
+/// Writes the exports called `names` below `folder`; those that no row belongs to are left out. What is
+/// relative to a backend is to `baseline`, or where there is none to the guide's.
 ///
 /// # Errors
 /// Those of the file system.
-pub fn write(names: &[&str], rows: &[Row], folder: &Path) -> io::Result<()> {
+pub fn write(
+    names: &[&str],
+    baseline: Option<&str>,
+    rows: &[Row],
+    folder: &Path,
+) -> io::Result<()> {
     for name in names {
         match *name {
             "json" => json::write_records(rows, create(folder, "records.json")?)?,
             "nvbench" => nvbench::write(rows, folder)?,
+            "compilation_economics" => write_economics(rows, baseline, folder)?,
+            "benchmark_results" => write_operations(rows, folder)?,
             "parquet" => write_parquet(rows, folder)?,
             _ => {}
         }
     }
-    write_guides(names, rows, folder)
+    write_semicrf(names, rows, folder)
+}
+
+/// The file of guide 003.
+fn write_economics(rows: &[Row], baseline: Option<&str>, folder: &Path) -> io::Result<()> {
+    let found = economics::comparisons(rows, baseline.unwrap_or(EAGER));
+    match found.is_empty() {
+        true => Ok(()),
+        false => json::write_objects(&found, create(folder, "compilation_economics.json")?),
+    }
+}
+
+/// The file of guide 001, for each phase if there are several: it has no column for that.
+fn write_operations(rows: &[Row], folder: &Path) -> io::Result<()> {
+    let rows: Vec<&Row> = rows
+        .iter()
+        .filter(|row| operations::is_its_row(row))
+        .collect();
+    for (path, rows) in combinations(&rows, &operations::COLUMNS) {
+        let results: Vec<_> = rows.into_iter().filter_map(operations::result).collect();
+        if !results.is_empty() {
+            let out = create(&folder.join(path), "benchmark_results.json")?;
+            json::write_objects(&results, out)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(feature = "parquet")]
@@ -49,6 +85,9 @@ pub fn check(names: &[&str]) -> Result<(), String> {
     }
 }
 
+/// The baseline of guide 003: what an eager framework does.
+const EAGER: &str = "eager";
+
 const NO_PARQUET: &str = "this program was built without Parquet; `cargo build --release --features \
      parquet` builds one with it, and `exports = [\"json\"]` needs none";
 
@@ -58,7 +97,7 @@ fn write_parquet(_rows: &[Row], _folder: &Path) -> io::Result<()> {
 }
 
 /// The files of guide 000.
-fn write_guides(names: &[&str], rows: &[Row], folder: &Path) -> io::Result<()> {
+fn write_semicrf(names: &[&str], rows: &[Row], folder: &Path) -> io::Result<()> {
     let rows: Vec<&Row> = rows
         .iter()
         .filter(|row| row.workload == "semicrf")
@@ -97,6 +136,9 @@ fn create(folder: &Path, name: &str) -> io::Result<BufWriter<File>> {
 /// How the device was told what to do is treated as a parameter.
 const MODE: &str = "mode";
 
+/// So is the phase.
+const PHASE: &str = "phase";
+
 /// Rows by the values of those parameters that are not in `columns` and take several values.
 fn combinations<'r>(rows: &[&'r Row], columns: &[&str]) -> BTreeMap<PathBuf, Vec<&'r Row>> {
     let mut seen: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -105,6 +147,8 @@ fn combinations<'r>(rows: &[&'r Row], columns: &[&str]) -> BTreeMap<PathBuf, Vec
             seen.entry(name).or_default().insert(value.to_string());
         }
         seen.entry(MODE).or_default().insert(row.mode.clone());
+        let phase = row.phase.to_string();
+        seen.entry(PHASE).or_default().insert(phase);
     }
     let several: Vec<&str> = seen
         .into_iter()
@@ -117,6 +161,7 @@ fn combinations<'r>(rows: &[&'r Row], columns: &[&str]) -> BTreeMap<PathBuf, Vec
             .iter()
             .map(|name| match row.parameters.get(*name) {
                 _ if *name == MODE => format!("{name}={}", row.mode),
+                _ if *name == PHASE => format!("{name}={}", row.phase),
                 Some(value) => format!("{name}={value}"),
                 None => format!("{name}="),
             })
@@ -141,7 +186,8 @@ mod tests {
             .parameters
             .insert("potentials".to_owned(), "decomposed".into());
         let folder = tempfile::tempdir().unwrap();
-        write(&["benchmark_full", "heatmap_data"], &rows, folder.path()).unwrap();
+        let names = ["benchmark_full", "heatmap_data"];
+        write(&names, None, &rows, folder.path()).unwrap();
         let lines = |path: &str| {
             fs::read_to_string(folder.path().join(path).join("benchmark_full.csv"))
                 .unwrap()

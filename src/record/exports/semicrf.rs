@@ -10,7 +10,7 @@ use crate::execute::outcome::Status;
 use crate::record::row::Row;
 
 /// The parameters that the files have columns for.
-pub const COLUMNS: [&str; 5] = ["T", "K", "C", "B", "semiring"];
+pub const COLUMNS: [&str; 6] = ["T", "K", "C", "B", "semiring", "phase"];
 
 /// A gigabyte in these files is 2^30 bytes.
 const GB: f64 = (1u64 << 30) as f64;

@@ -2,7 +2,7 @@
 
 use super::axis::{Span, Tick};
 use super::page::{self, BLACK, EDGE, FAINT, GREY, LEADING, SMALL, WIDTH};
-use super::picture::{Anchor, Ink, Picture, Segment, open, polygon};
+use super::picture::{Anchor, Ink, Picture, Segment, circle, open, polygon};
 use super::{Lines, Series};
 
 /// Height of the plot proper.
@@ -15,6 +15,8 @@ const LABELS: f64 = 0.36;
 const LABEL_GAP: f64 = 8.0;
 /// Lines with more points have marks at some of them only.
 const MANY: usize = 30;
+/// Lines with as many points are curves, which have none.
+const CURVE: usize = 100;
 
 /// Where things are.
 struct Plot {
@@ -69,6 +71,9 @@ pub(super) fn draw(lines: &Lines) -> Picture {
     for series in &lines.series {
         draw_series(&mut picture, &plot, series);
     }
+    for mark in &lines.marks {
+        draw_mark(&mut picture, &plot, mark);
+    }
     draw_failures(&mut picture, &plot, &lines.series);
     let mut y = plot.bottom + 2.0 * LEADING + 4.0;
     if is_direct {
@@ -88,7 +93,10 @@ fn layout(lines: &Lines, y: f64, right: f64) -> (Plot, Vec<Tick>) {
     let points = || lines.series.iter().flat_map(|series| &series.points);
     let dots = || lines.series.iter().flat_map(|series| &series.dots);
     let failed = lines.series.iter().flat_map(|series| &series.failures);
-    let ends = || lines.rules.iter().flat_map(|rule| [rule.from, rule.to]);
+    let ends = || {
+        let ends = lines.rules.iter().flat_map(|rule| [rule.from, rule.to]);
+        ends.chain(lines.marks.iter().map(|mark| (mark.x, mark.y)))
+    };
     let x = points()
         .map(|point| point.x)
         .chain(dots().map(|dot| dot.0))
@@ -252,6 +260,9 @@ fn draw_series(picture: &mut Picture, plot: &Plot, series: &Series) {
         let ink = Ink::line(colour, 1.1).with_dash(page::dash(series.style));
         picture.path(open(places.iter().copied()), ink);
     }
+    if series.is_joined && places.len() >= CURVE {
+        return;
+    }
     let step = match series.is_joined {
         true => places.len().div_ceil(MANY).max(1),
         false => 1,
@@ -260,6 +271,32 @@ fn draw_series(picture: &mut Picture, plot: &Plot, series: &Series) {
     for &(x, y) in places.iter().step_by(step) {
         page::mark(picture, series.style, x, y, radius);
     }
+}
+
+/// Draws a ring with the bar of its interval, and the label to the right of it, below.
+fn draw_mark(picture: &mut Picture, plot: &Plot, mark: &super::Mark) {
+    let (x, y) = plot.at(mark.x, mark.y);
+    let ink = Ink::line(BLACK, 0.8);
+    if let Some(ends) = mark.ends {
+        let [low, high] = ends.map(|end| match end.is_finite() {
+            true => plot.at_x(end).clamp(plot.left, plot.right),
+            false => plot.right,
+        });
+        picture.line((low, y), (high, y), ink);
+        for (end, at) in [(ends[0], low), (ends[1], high)] {
+            // An end beyond the chart has no cap.
+            if end.is_finite() && (plot.at_x(end) - at).abs() < 1e-6 {
+                picture.line((at, y - 1.8), (at, y + 1.8), ink);
+            }
+        }
+    }
+    let ring = Ink {
+        fill: Some(page::WHITE),
+        ..ink
+    };
+    picture.path(circle(x, y, 2.2), ring);
+    let place = (x + 2.0, y + 9.5);
+    page::small(picture, place, Anchor::Start, BLACK, &mark.label);
 }
 
 /// Draws crosses over the plot, those of lines that fail at one place side by side.

@@ -62,6 +62,8 @@ pub struct Lines {
     pub series: Vec<Series>,
     /// Straight lines for comparison: ceilings, a ratio of one.
     pub rules: Vec<Rule>,
+    /// Places to look at.
+    pub marks: Vec<Mark>,
 }
 
 /// One line.
@@ -103,6 +105,24 @@ pub struct Rule {
     pub to: (f64, f64),
     /// What it is; written over it.
     pub label: String,
+}
+
+/// A place to look at, with its interval to the left and right. All numbers are greater than zero.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// To the right.
+    pub x: f64,
+    /// Upwards.
+    pub y: f64,
+    /// Ends of its interval, if it has one; an infinite one lies beyond the chart.
+    pub ends: Option<[f64; 2]>,
+    /// What it is; written beside it.
+    pub label: String,
+}
+
+/// The style with the same colour and mark, dashed.
+pub fn dashed(style: usize) -> usize {
+    style + page::COLOURS
 }
 
 /// Coloured cells in panels that share their columns.

@@ -33,6 +33,9 @@ const PALETTE: [Colour; 8] = [
     Colour(190, 180, 20),
 ];
 
+/// Styles that differ by their colours: further ones are dashed.
+pub(super) const COLOURS: usize = PALETTE.len();
+
 /// The colour of a style.
 pub(super) fn colour(style: usize) -> Colour {
     PALETTE[style % PALETTE.len()]

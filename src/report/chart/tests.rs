@@ -37,6 +37,7 @@ fn lines() -> Lines {
         y: axis("time (ms)", Scale::Log10),
         series: vec![series("fused", 0, 1e-3), series("streaming", 1, 1e-2)],
         rules: Vec::new(),
+        marks: Vec::new(),
     }
 }
 

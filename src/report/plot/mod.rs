@@ -12,6 +12,7 @@ use super::frame::Frame;
 use super::source::Source;
 use super::table::Layout;
 
+mod break_even;
 mod describe;
 mod feasible;
 mod heat;
@@ -132,6 +133,7 @@ const PLOTS: &[Kind] = &[
     kind("memory_ratio_heatmap", heat::memory_ratio_heatmap),
     kind("feasibility", feasible::feasibility),
     kind("roofline", roofline::roofline),
+    kind("break_even", break_even::break_even),
 ];
 
 /// The plots of a section, of those that are `wanted` by name.

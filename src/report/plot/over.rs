@@ -71,7 +71,7 @@ pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Chart {
 }
 
 /// The unit of times that suits most of them: nanoseconds in it, and its name.
-fn time_unit(values: &[Value]) -> (f64, &'static str) {
+pub(super) fn time_unit(values: &[Value]) -> (f64, &'static str) {
     let all: Vec<LogInterval> = values.iter().map(|value| value.value).collect();
     let mean_ns = LogInterval::mean(&all).map_or(1e6, LogInterval::number);
     match mean_ns {
@@ -210,6 +210,7 @@ pub(super) fn lines(
         },
         series,
         rules: Vec::new(),
+        marks: Vec::new(),
     })
 }
 

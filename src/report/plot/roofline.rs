@@ -102,6 +102,7 @@ pub(super) fn roofline(slice: &Slice<'_>) -> Option<Chart> {
         },
         series,
         rules,
+        marks: Vec::new(),
     }))
 }
 

@@ -13,7 +13,7 @@ use super::super::entry::{Entry, Memory, Program, TensorError, Times, Words};
 use super::SourceError;
 use super::table::{Line, Table, parse_word};
 use crate::device::clocks::ClockSummary;
-use crate::execute::outcome::{Checked, Flag, Status};
+use crate::execute::outcome::{Checked, FirstRuns, Flag, Status};
 use crate::identity::{Digest, PointId, ProblemId};
 use crate::record::row::CompileUse;
 use crate::record::tables;
@@ -139,6 +139,7 @@ fn entry(line: &Line<'_>, named: &[&str], words: &mut Words) -> Result<Entry, So
         kernels: line.count("kernels")?.unwrap_or(0),
         hits: line.count("kernel_hits")?.unwrap_or(0),
         compile_ns: line.count("compile_ns")?.unwrap_or(0),
+        read_ns: line.count("cache_read_ns")?,
     };
     entry.roofline_ns = line.amount("roofline_ns")?;
     entry.unix_time_s = line.amount("unix_time_s")?;
@@ -269,7 +270,13 @@ fn program(line: &Line<'_>, words: &mut Words) -> Result<Option<Box<Program>>, S
     Ok(Some(Box::new(Program {
         iterations,
         warmup_samples: line.count("warmup_samples")?.unwrap_or(0),
+        first_runs: match (line.count("first_runs")?, line.amount("first_runs_ns")?) {
+            (Some(count), Some(elapsed_ns)) => Some(FirstRuns { count, elapsed_ns }),
+            _ => None,
+        },
+        prepare_ns: line.count("prepare_ns")?,
         launches: line.count("launches")?.unwrap_or(0),
+        library_launches: line.count("library_launches")?.unwrap_or(0),
         read_bytes: line.count("read_bytes")?.unwrap_or(0),
         written_bytes: line.count("written_bytes")?.unwrap_or(0),
         flops: line.amount("flops")?.unwrap_or(0.0),

@@ -112,7 +112,10 @@ fn program(found: Measurement, words: &mut Words) -> (Program, Vec<f64>) {
     let program = Program {
         iterations: found.iterations,
         warmup_samples: found.warmup_samples,
+        first_runs: found.first_runs,
+        prepare_ns: found.prepare_ns,
         launches: found.totals.launches,
+        library_launches: found.totals.library_launches,
         read_bytes: found.totals.read_bytes,
         written_bytes: found.totals.written_bytes,
         flops: found.flops,

@@ -3,119 +3,20 @@
 use super::Cell;
 use crate::report::entry::Entry;
 
-/// A number and its interval, as logarithms: ratios and means of times are made of these. Where there is
-/// no interval, as of a single sample, its ends are NaN, and so are those of all that is made of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LogInterval {
-    /// Logarithm of the number.
-    pub value: f64,
-    /// Distance to the logarithm of the lower end.
-    pub below: f64,
-    /// Distance to the logarithm of the upper end.
-    pub above: f64,
-}
+pub use crate::interval::LogInterval;
 
 impl LogInterval {
-    /// The median of a row with its interval, if it is greater than zero.
+    /// The median of a row with its interval, if it is greater than zero; of a single sample it has none.
     pub fn of(entry: &Entry) -> Option<Self> {
         let median = entry.median_ns().filter(|&median| median > 0.0)?;
-        let value = median.ln();
         let times = entry.times.filter(|times| times.n != Some(1));
-        Some(match times.and_then(|times| times.interval()) {
-            Some((low, high)) => LogInterval {
-                value,
-                below: value - low.clamp(f64::MIN_POSITIVE, median).ln(),
-                above: high.max(median).ln() - value,
-            },
-            None => LogInterval {
-                value,
-                below: f64::NAN,
-                above: f64::NAN,
-            },
-        })
-    }
-
-    /// This over `other`. Errors of the two are taken as independent, and add up in quadrature.
-    pub fn over(self, other: Self) -> Self {
-        LogInterval {
-            value: self.value - other.value,
-            below: self.below.hypot(other.above),
-            above: self.above.hypot(other.below),
-        }
-    }
-
-    /// The geometric mean. Errors are taken as independent: that of the mean is the root of the sum of
-    /// their squares over their number.
-    pub fn mean(all: &[LogInterval]) -> Option<Self> {
-        let n = all.len() as f64;
-        (!all.is_empty()).then(|| LogInterval {
-            value: all.iter().map(|one| one.value).sum::<f64>() / n,
-            below: all.iter().map(|one| one.below.powi(2)).sum::<f64>().sqrt() / n,
-            above: all.iter().map(|one| one.above.powi(2)).sum::<f64>().sqrt() / n,
-        })
-    }
-
-    /// The number itself.
-    pub fn number(self) -> f64 {
-        self.value.exp()
-    }
-
-    /// The numbers themselves: low, middle, high.
-    pub fn numbers(self) -> [f64; 3] {
-        [
-            (self.value - self.below).exp(),
-            self.value.exp(),
-            (self.value + self.above).exp(),
-        ]
+        let interval = times.and_then(|times| times.interval());
+        Some(LogInterval::new(median, interval))
     }
 
     /// The cell that shows it.
     pub fn cell(self) -> Cell {
         let [low, value, high] = self.numbers();
         Cell::Interval { value, low, high }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn interval() -> impl Strategy<Value = LogInterval> {
-        (-20.0..20.0f64, 0.0..1.0f64, 0.0..1.0f64).prop_map(|(value, below, above)| LogInterval {
-            value,
-            below,
-            above,
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn a_ratio_turned_round_is_its_inverse(a in interval(), b in interval()) {
-            let [low, middle, high] = a.over(b).numbers();
-            let [inverse_low, inverse_middle, inverse_high] = b.over(a).numbers();
-            prop_assert!((middle * inverse_middle - 1.0).abs() < 1e-9);
-            prop_assert!((low * inverse_high - 1.0).abs() < 1e-9);
-            prop_assert!((high * inverse_low - 1.0).abs() < 1e-9);
-        }
-
-        #[test]
-        fn a_mean_lies_between(all in prop::collection::vec(interval(), 1..20)) {
-            let mean = LogInterval::mean(&all).unwrap();
-            let least = all.iter().map(|one| one.value).fold(f64::INFINITY, f64::min);
-            let greatest = all.iter().map(|one| one.value).fold(f64::NEG_INFINITY, f64::max);
-            prop_assert!(least - 1e-9 <= mean.value && mean.value <= greatest + 1e-9);
-            let widest = all.iter().map(|one| one.above).fold(0.0, f64::max);
-            prop_assert!(mean.above <= widest + 1e-9);
-        }
-
-        #[test]
-        fn the_mean_of_ratios_is_the_ratio_of_means(pairs in prop::collection::vec((interval(), interval()), 1..20)) {
-            let ratios: Vec<LogInterval> = pairs.iter().map(|(a, b)| a.over(*b)).collect();
-            let (a, b): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-            let of_means = LogInterval::mean(&a).unwrap().over(LogInterval::mean(&b).unwrap());
-            let of_ratios = LogInterval::mean(&ratios).unwrap();
-            prop_assert!((of_means.value - of_ratios.value).abs() < 1e-9);
-        }
     }
 }

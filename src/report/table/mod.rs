@@ -8,7 +8,9 @@ use sweeper_kernels::Value;
 
 use super::frame::Frame;
 
+mod comparison;
 mod crossover;
+mod economics;
 mod generic;
 pub mod guide;
 pub mod means;
@@ -240,12 +242,14 @@ const OF_REPORTS: &[Make] = &[
     generic::speedup,
     generic::geometric_means,
     generic::best_backend,
+    economics::economics,
     generic::not_measured,
 ];
 
 /// Tables of each section, in the order in which they are listed.
 const OF_SECTIONS: &[Make] = &[
     guide::summary_stats,
+    comparison::comparison,
     guide::backward_forward_ratios,
     guide::semiring_overhead,
     crossover::crossover_points,
@@ -254,7 +258,12 @@ const OF_SECTIONS: &[Make] = &[
 
 /// The tables of all rows.
 pub fn of_report(request: &Request<'_>) -> Vec<Table> {
-    made(OF_REPORTS, request)
+    let mut tables = made(OF_REPORTS, request);
+    // The first goes to the screen: where there are no sizes to take means over, what a loop costs.
+    if economics::is_of_single_problems(request) {
+        tables.sort_by_key(|table| table.name != economics::NAME);
+    }
+    tables
 }
 
 /// The tables of a section.

@@ -26,7 +26,7 @@ pub fn by_axis(request: &Request<'_>, axis: &str) -> Table {
 }
 
 /// Rows of one question, by shape and line.
-type Shapes<'q> = BTreeMap<Key, BTreeMap<&'q str, usize>>;
+pub(super) type Shapes<'q> = BTreeMap<Key, BTreeMap<&'q str, usize>>;
 
 /// Fills a table with backends side by side.
 pub(super) fn fill(table: &mut Table, request: &Request<'_>, axis: Option<&str>, what: What) {
@@ -175,7 +175,12 @@ pub(super) fn common<'s, 'q>(shapes: &'s Shapes<'q>) -> Vec<&'s BTreeMap<&'q str
 }
 
 /// How much faster a line is than the baseline on the same machine.
-fn speedup(request: &Request<'_>, shapes: &Shapes<'_>, name: &str, baseline: &str) -> Cell {
+pub(super) fn speedup(
+    request: &Request<'_>,
+    shapes: &Shapes<'_>,
+    name: &str,
+    baseline: &str,
+) -> Cell {
     let frame = request.frame;
     let ratios: Vec<LogInterval> = shapes
         .values()

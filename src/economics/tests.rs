@@ -1,0 +1,180 @@
+//! Break-even is where the totals cross, and what is said of its interval is true.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn priced(compile_ns: f64, median_ns: f64, width: f64) -> Priced {
+    Priced {
+        compile_ns,
+        read_ns: Some(10.0),
+        prepare_ns: 5.0,
+        first_runs: FirstRuns {
+            count: 5,
+            elapsed_ns: 5.0 * median_ns,
+        },
+        steady: Steady {
+            median_ns,
+            interval_ns: Some((median_ns * (1.0 - width), median_ns * (1.0 + width))),
+        },
+        checked: Checked::Full,
+    }
+}
+
+fn cold(baseline: &Priced, other: &Priced) -> Comparison {
+    Comparison::new(baseline, other, Start::Cold).unwrap()
+}
+
+#[test]
+fn a_loop_by_hand() {
+    // 1000 ns more to compile, 10 ns saved by each of 105 iterations, of which 5 saved 50 while warming up.
+    let (baseline, other) = (priced(0.0, 30.0, 0.0), priced(1000.0, 20.0, 0.0));
+    let found = cold(&baseline, &other);
+    assert_eq!(found.baseline.warmup_ns, 155.0);
+    assert_eq!(found.other.warmup_ns, 1105.0);
+    assert_eq!(found.break_even().estimate, Crossing::At(100));
+    let both = [found.baseline, found.other].map(|held| held.total_ns(100));
+    assert_eq!(both, [3005.0, 3005.0]);
+    assert_eq!(found.verdict(), Verdict::RoughlyEqual);
+    let warm = Comparison::new(&baseline, &other, Start::Warm).unwrap();
+    assert_eq!(warm.break_even().estimate, Crossing::At(1));
+    assert_eq!(warm.verdict(), Verdict::Wins);
+    let shipped = Comparison::new(&baseline, &other, Start::BaselineCached).unwrap();
+    assert_eq!(shipped.break_even().estimate, Crossing::At(99));
+}
+
+#[test]
+fn what_does_not_gain_never_pays() {
+    let slower = cold(&priced(0.0, 20.0, 0.01), &priced(1000.0, 30.0, 0.01));
+    let never = BreakEven {
+        estimate: Crossing::Never,
+        ends: Some((Crossing::Never, Crossing::Never)),
+    };
+    assert_eq!(slower.break_even(), never);
+    assert!(!slower.break_even().is_unclear());
+    assert_eq!(slower.verdict(), Verdict::Loses);
+    let same = priced(1000.0, 20.0, 0.0);
+    assert_eq!(cold(&same, &same).break_even(), never);
+}
+
+#[test]
+fn intervals_that_overlap_leave_it_open() {
+    for (one, other, estimate) in [
+        (20.25, 20.0, Crossing::At(4000)),
+        (20.0, 20.25, Crossing::Never),
+    ] {
+        let found = cold(&priced(0.0, one, 0.05), &priced(1000.0, other, 0.05)).break_even();
+        assert!(found.is_unclear());
+        assert_eq!(found.estimate, estimate);
+        let (least, most) = found.ends.unwrap();
+        assert!(least < Crossing::At(4000) && most == Crossing::Never);
+    }
+}
+
+#[test]
+fn what_was_not_checked_wins_nothing() {
+    let mut other = priced(0.0, 20.0, 0.0);
+    let baseline = priced(0.0, 30.0, 0.0);
+    assert_eq!(cold(&baseline, &other).verdict(), Verdict::Wins);
+    other.checked = Checked::None;
+    assert_eq!(cold(&baseline, &other).verdict(), Verdict::NotChecked);
+}
+
+#[test]
+fn what_is_not_known_is_not_said() {
+    let mut baseline = priced(0.0, 30.0, 0.0);
+    let other = priced(1000.0, 20.0, 0.0);
+    baseline.steady.interval_ns = None;
+    assert_eq!(cold(&baseline, &other).break_even().ends, None);
+    baseline.read_ns = None;
+    assert!(Comparison::new(&baseline, &other, Start::Cold).is_some());
+    assert_eq!(Comparison::new(&baseline, &other, Start::Warm), None);
+    let use_of = |kernels, read_ns| CompileUse {
+        kernels,
+        read_ns,
+        ..CompileUse::default()
+    };
+    let of = |compile, prepare, first| {
+        Priced::new(&compile, prepare, first, other.steady, Checked::Full)
+    };
+    let first = Some(other.first_runs);
+    assert_eq!(
+        of(use_of(0, None), Some(1), first).unwrap().read_ns,
+        Some(0.0)
+    );
+    assert_eq!(of(use_of(1, None), Some(1), first).unwrap().read_ns, None);
+    assert_eq!(of(use_of(1, Some(1)), None, first), None);
+    assert_eq!(of(use_of(1, Some(1)), Some(1), None), None);
+}
+
+/// Programs with any prices, and with medians that may be close.
+fn any() -> impl Strategy<Value = Priced> {
+    let first = (1u32..8, 0.0..1e9f64);
+    let steady = (1.0..1e6f64, 0.0..0.2f64, 0.0..0.2f64);
+    (0.0..1e10f64, 0.0..1e7f64, 0.0..1e7f64, first, steady).prop_map(
+        |(compile_ns, read_ns, prepare_ns, (count, elapsed_ns), (median_ns, below, above))| {
+            Priced {
+                compile_ns,
+                read_ns: Some(read_ns),
+                prepare_ns,
+                first_runs: FirstRuns { count, elapsed_ns },
+                steady: Steady {
+                    median_ns,
+                    interval_ns: Some((median_ns * (1.0 - below), median_ns * (1.0 + above))),
+                },
+                checked: Checked::Full,
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn break_even_is_where_the_totals_cross(one in any(), other in any()) {
+        for start in Start::ALL {
+            let found = Comparison::new(&one, &other, start).unwrap();
+            // Totals are long sums: what they lose to rounding.
+            let slack = |n: u64| 1e-9 * found.baseline.total_ns(n).abs().max(found.other.total_ns(n).abs());
+            let lead = |n: u64| found.baseline.total_ns(n) - found.other.total_ns(n);
+            match found.break_even().estimate {
+                Crossing::At(n) => {
+                    prop_assert!(lead(n) >= -slack(n));
+                    prop_assert!(lead(2 * n) >= -slack(2 * n));
+                    if n > 1 {
+                        prop_assert!(lead(n - 1) <= slack(n - 1));
+                    }
+                }
+                Crossing::Never => prop_assert!(
+                    found.other.steady.median_ns >= found.baseline.steady.median_ns || lead(1 << 49) < 0.0
+                ),
+            }
+        }
+    }
+
+    #[test]
+    fn the_interval_contains_the_estimate(one in any(), other in any()) {
+        let found = cold(&one, &other).break_even();
+        let (least, most) = found.ends.unwrap();
+        prop_assert!(least <= found.estimate && found.estimate <= most);
+    }
+
+    #[test]
+    fn more_to_pay_first_is_later_to_pay_off(one in any(), other in any(), more in 0.0..1e9f64) {
+        let dearer = Priced { compile_ns: other.compile_ns + more, ..other };
+        let (cheap, dear) = (cold(&one, &other).break_even(), cold(&one, &dearer).break_even());
+        prop_assert!(cheap.estimate <= dear.estimate);
+        let (cheap, dear) = (cheap.ends.unwrap(), dear.ends.unwrap());
+        prop_assert!(cheap.0 <= dear.0 && cheap.1 <= dear.1);
+    }
+
+    #[test]
+    fn wider_intervals_say_less(one in any(), other in any()) {
+        let certain = Priced {
+            steady: Steady { interval_ns: Some((other.steady.median_ns, other.steady.median_ns)), ..other.steady },
+            ..other
+        };
+        let (narrow, wide) = (cold(&one, &certain).break_even(), cold(&one, &other).break_even());
+        let (narrow, wide) = (narrow.ends.unwrap(), wide.ends.unwrap());
+        prop_assert!(wide.0 <= narrow.0 && narrow.1 <= wide.1);
+    }
+}

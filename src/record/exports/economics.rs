@@ -1,0 +1,227 @@
+//! `compilation_economics.json` of guide 003: one object for each comparison of a backend with the baseline, and
+//! each state of the kernel cache that a loop may start with. Times are seconds, as in the guide.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sweeper_kernels::Value;
+
+use crate::economics::{Comparison, Crossing, Loop, Priced, Start, Steady};
+use crate::execute::outcome::Status;
+use crate::interval::LogInterval;
+use crate::record::row::Row;
+
+/// One side of a comparison, by the lines of the guide's table.
+#[derive(Debug, Serialize)]
+struct Side {
+    implementation: String,
+    warmup_s: f64,
+    warmup_per_iteration_s: f64,
+    steady_state_s: f64,
+    steady_state_per_iteration_s: f64,
+    total_time_s: f64,
+    average_per_iteration_s: f64,
+}
+
+/// A comparison. What is not known, and a break-even that never comes, is null.
+#[derive(Debug, Serialize)]
+pub struct Object {
+    workload: String,
+    parameters: BTreeMap<String, Value>,
+    phase: String,
+    mode: String,
+    l2: String,
+    threads: u32,
+    device_name: String,
+    start: &'static str,
+    iterations: u64,
+    warmup_iterations: u32,
+    no_compile: Side,
+    compile: Side,
+    warmup_overhead: f64,
+    steady_state_speedup: f64,
+    steady_state_speedup_low: f64,
+    steady_state_speedup_high: f64,
+    total_speedup: f64,
+    total_speedup_low: f64,
+    total_speedup_high: f64,
+    break_even: &'static str,
+    break_even_point: Option<u64>,
+    break_even_point_low: Option<u64>,
+    break_even_point_high: Option<u64>,
+    verdict: &'static str,
+}
+
+/// All comparisons of rows that are right with the baseline's of the same problem, in the order of the rows.
+pub fn comparisons(rows: &[Row], baseline: &str) -> Vec<Object> {
+    let mut bases: BTreeMap<Vec<String>, (&Row, Priced)> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.backend == baseline) {
+        if let Some(price) = priced(row) {
+            bases.insert(alike(row), (row, price));
+        }
+    }
+    let others = rows.iter().filter(|row| row.backend != baseline);
+    let pairs = others.filter_map(|row| Some((bases.get(&alike(row))?, row, priced(row)?)));
+    pairs
+        .flat_map(|((base, base_price), row, price)| {
+            let found = Start::ALL.map(|start| {
+                let found = Comparison::new(base_price, &price, start)?;
+                Some(object(base, row, start, &found))
+            });
+            found.into_iter().flatten()
+        })
+        .collect()
+}
+
+/// What rows have in common that differ by the backend alone.
+fn alike(row: &Row) -> Vec<String> {
+    vec![
+        row.problem.0.hex(),
+        row.phase.to_string(),
+        row.mode.clone(),
+        row.l2.clone(),
+        row.threads.to_string(),
+        row.device_name.clone(),
+    ]
+}
+
+/// A row's program as the body of a loop, if it is right and says everything.
+fn priced(row: &Row) -> Option<Priced> {
+    let found = row.outcome.measurement.as_ref()?;
+    let summary = row.summary().filter(|_| row.outcome.status == Status::Ok)?;
+    let steady = Steady {
+        median_ns: summary.median,
+        interval_ns: (summary.n > 1).then_some((summary.interval.low, summary.interval.high)),
+    };
+    Priced::new(
+        &row.compile,
+        found.prepare_ns,
+        found.first_runs,
+        steady,
+        found.checked,
+    )
+}
+
+fn object(base: &Row, row: &Row, start: Start, found: &Comparison) -> Object {
+    let [steady, total] = [found.steady_speedup(), found.total_speedup()].map(LogInterval::numbers);
+    let break_even = found.break_even();
+    let ends = break_even.ends;
+    Object {
+        workload: row.workload.clone(),
+        parameters: row.parameters.clone(),
+        phase: row.phase.to_string(),
+        mode: row.mode.clone(),
+        l2: row.l2.clone(),
+        threads: row.threads,
+        device_name: row.device_name.clone(),
+        start: start.name(),
+        iterations: found.iterations(),
+        warmup_iterations: found.other.first,
+        no_compile: side(base, &found.baseline, found.iterations()),
+        compile: side(row, &found.other, found.iterations()),
+        warmup_overhead: found.other.warmup_ns / found.baseline.warmup_ns,
+        steady_state_speedup: steady[1],
+        steady_state_speedup_low: steady[0],
+        steady_state_speedup_high: steady[2],
+        total_speedup: total[1],
+        total_speedup_low: total[0],
+        total_speedup_high: total[2],
+        break_even: match break_even.estimate {
+            _ if break_even.is_unclear() => "unclear",
+            Crossing::At(_) => "reached",
+            Crossing::Never => "never",
+        },
+        break_even_point: number(break_even.estimate),
+        break_even_point_low: ends.and_then(|(low, _)| number(low)),
+        break_even_point_high: ends.and_then(|(_, high)| number(high)),
+        verdict: found.verdict().name(),
+    }
+}
+
+fn number(at: Crossing) -> Option<u64> {
+    match at {
+        Crossing::At(iterations) => Some(iterations),
+        Crossing::Never => None,
+    }
+}
+
+fn side(row: &Row, held: &Loop, iterations: u64) -> Side {
+    let total_ns = held.total_ns(iterations);
+    Side {
+        implementation: row.backend.clone(),
+        warmup_s: held.warmup_ns / 1e9,
+        warmup_per_iteration_s: held.warmup_ns / f64::from(held.first) / 1e9,
+        steady_state_s: (total_ns - held.warmup_ns) / 1e9,
+        steady_state_per_iteration_s: held.steady.median_ns / 1e9,
+        total_time_s: total_ns / 1e9,
+        average_per_iteration_s: total_ns / iterations as f64 / 1e9,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execute::outcome::{Checked, FirstRuns, Measurement, Outcome};
+    use crate::record::exports::json;
+    use crate::record::row::{CompileUse, test_row};
+
+    fn row(backend: &str, median_ns: f64, compile_ns: u64) -> Row {
+        let measurement = Measurement {
+            samples_ns: vec![median_ns; 7],
+            prepare_ns: Some(50_000),
+            checked: Checked::Full,
+            first_runs: Some(FirstRuns {
+                count: 5,
+                elapsed_ns: 6.0 * median_ns,
+            }),
+            ..Measurement::default()
+        };
+        let mut row = test_row(1, Outcome::measured(measurement));
+        backend.clone_into(&mut row.backend);
+        row.compile = CompileUse {
+            kernels: 2,
+            hits: 0,
+            compile_ns,
+            read_ns: Some(30_000),
+        };
+        row
+    }
+
+    fn objects(rows: &[Row]) -> Vec<serde_json::Value> {
+        let mut bytes = Vec::new();
+        json::write_objects(&comparisons(rows, "eager"), &mut bytes).unwrap();
+        serde_json::from_slice(&bytes).unwrap()
+    }
+
+    #[test]
+    fn a_comparison_has_the_lines_of_the_guides_table() {
+        let rows = [row("eager", 2000.0, 0), row("compiled", 1000.0, 900_000)];
+        let [cold, ready, warm] = &objects(&rows)[..] else {
+            panic!("three starts");
+        };
+        assert_eq!(cold["start"], "cold");
+        assert_eq!(cold["no_compile"]["warmup_s"], 62e-6);
+        assert_eq!(cold["no_compile"]["total_time_s"], 252e-6);
+        assert_eq!(cold["compile"]["warmup_s"], 956e-6);
+        assert_eq!(cold["compile"]["steady_state_s"], 95e-6);
+        assert_eq!(cold["steady_state_speedup"], 2.0);
+        // 5 + (956 - 62) / 1 microseconds.
+        assert_eq!(cold["break_even_point"], 899);
+        assert_eq!(cold["break_even_point_high"], 899);
+        assert_eq!(cold["verdict"], "NO COMPILE WINS");
+        assert_eq!(ready["break_even_point"], 5 + 864);
+        assert_eq!(warm["break_even_point"], 1);
+        assert_eq!(warm["verdict"], "COMPILE WINS");
+        assert_eq!(warm["parameters"]["T"], 128);
+    }
+
+    #[test]
+    fn what_never_pays_and_what_has_no_price() {
+        let mut rows = [row("eager", 1000.0, 0), row("compiled", 2000.0, 9)];
+        let never = &objects(&rows)[0];
+        assert_eq!(never["break_even"], "never");
+        assert_eq!(never["break_even_point"], serde_json::Value::Null);
+        rows[1].outcome.measurement.as_mut().unwrap().prepare_ns = None;
+        assert!(objects(&rows).is_empty());
+    }
+}

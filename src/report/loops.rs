@@ -1,0 +1,60 @@
+//! Rows as bodies of loops: which are to be compared, and what each loop pays.
+
+use super::entry::Entry;
+use super::frame::Frame;
+use crate::economics::{Priced, Steady};
+
+/// The baseline where nobody chose one: what an eager framework does.
+const EAGER: &str = "eager";
+
+/// The backend that loops are held against.
+pub(super) fn baseline_of(chosen: Option<&str>) -> &str {
+    chosen.unwrap_or(EAGER)
+}
+
+/// A row whose program is the body of a loop.
+pub(super) struct Body {
+    /// The row.
+    pub(super) row: usize,
+    /// What a loop of it pays.
+    pub(super) price: Priced,
+}
+
+/// One problem: the baseline's row, and those that are alike but for the backend.
+pub(super) struct Problem {
+    pub(super) baseline: Body,
+    pub(super) others: Vec<Body>,
+}
+
+/// The problems of some rows; rows that do not say what starting took are left out.
+pub(super) fn problems(frame: &Frame<'_>, rows: &[usize], baseline: &str) -> Vec<Problem> {
+    let is_baseline = |body: &Body| frame.entries[body.row].backend.as_ref() == baseline;
+    let problem = |rows: Vec<usize>| {
+        let bodies = rows.into_iter().filter_map(|row| {
+            let price = priced(frame.entries[row])?;
+            Some(Body { row, price })
+        });
+        let (baselines, others): (Vec<Body>, Vec<Body>) = bodies.partition(is_baseline);
+        let baseline = baselines.into_iter().next()?;
+        (!others.is_empty()).then_some(Problem { baseline, others })
+    };
+    let alike = frame.joined(rows, &["backend"]).into_values();
+    alike.filter_map(problem).collect()
+}
+
+/// What a row says of its program as the body of a loop, if it says everything.
+fn priced(entry: &Entry) -> Option<Priced> {
+    let program = entry.program.as_ref()?;
+    let times = entry.times.filter(|_| entry.is_ok())?;
+    let steady = Steady {
+        median_ns: times.median,
+        interval_ns: times.interval().filter(|_| times.n != Some(1)),
+    };
+    Priced::new(
+        &entry.compile,
+        program.prepare_ns,
+        program.first_runs,
+        steady,
+        program.checked,
+    )
+}

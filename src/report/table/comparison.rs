@@ -1,0 +1,204 @@
+//! `comparison.csv`: all backends side by side at each shape of an operation, and their geometric means.
+
+use std::collections::BTreeMap;
+
+use super::means::LogInterval;
+use super::{Cell, Request, Table, Unit, pivot, size};
+use crate::execute::outcome::Checked;
+use crate::report::entry::Entry;
+
+/// A gigabyte in tables is 2^30 bytes.
+const GB: f64 = (1u64 << 30) as f64;
+
+/// Rows of one shape, or of the means, by backend.
+type Held<'q> = BTreeMap<&'q str, usize>;
+
+/// `comparison.csv`: for workloads other than guide 000's, which has tables of its own.
+pub(super) fn comparison(request: &Request<'_>) -> Option<Table> {
+    if request.layout.is_guides {
+        return None;
+    }
+    let frame = request.frame;
+    let mut table = Table::new("comparison", "Backends side by side at each shape");
+    table.plain(["phase"]).plain(&request.layout.sizes);
+    table
+        .plain(["shapes", "backend"])
+        .column("time_ns", Unit::Ns)
+        .column("speedup", Unit::Ratio)
+        .column("bytes_per_s", Unit::PerSecond)
+        .plain(["efficiency"])
+        .column("peak_gb", Unit::Gb)
+        .plain(["launches", "library_launches", "checked", "fastest"]);
+    let mut series: Vec<String> = request.rows.iter().map(|&row| frame.series(row)).collect();
+    series.sort();
+    series.dedup();
+    let mut means = Vec::new();
+    for rows in frame.groups(request.rows, &["phase"]).into_values() {
+        let shapes = pivot::shapes(request, &rows, &series);
+        for (key, held) in &shapes {
+            let alone = BTreeMap::from([(key.clone(), held.clone())]);
+            table.rows.extend(of_shape(request, &alone, held));
+        }
+        let common = pivot::common(&shapes);
+        if common.len() > 1 {
+            means.extend(of_means(request, &shapes, &common));
+        }
+    }
+    table.rows.extend(means);
+    notes(&mut table, request);
+    Some(table)
+}
+
+/// A line for each backend at one shape.
+fn of_shape(request: &Request<'_>, alone: &pivot::Shapes<'_>, held: &Held<'_>) -> Vec<Vec<Cell>> {
+    let frame = request.frame;
+    let times = times(request, held);
+    let line = |(&name, &row): (&&str, &usize)| {
+        let entry = frame.entries[row];
+        let program = entry.program.as_ref();
+        let sizes = request.layout.sizes.iter();
+        let mut line = vec![Cell::word(entry.phase.name())];
+        line.extend(sizes.map(|name| size(frame, row, name)));
+        line.extend([
+            Cell::Count(1),
+            Cell::word(name),
+            time(entry),
+            speedup(request, alone, name),
+            number(entry.bytes_per_s().filter(|&rate| rate > 0.0)),
+            number(entry.efficiency()),
+            number(entry.memory.peak_allocated.map(|bytes| bytes as f64 / GB)),
+            count(program.map(|program| program.launches)),
+            count(program.map(|program| program.library_launches)),
+            program.map_or(Cell::Empty, |program| Cell::word(program.checked.name())),
+            fastest(&times, name),
+        ]);
+        line
+    };
+    held.iter().map(line).collect()
+}
+
+/// A line for each backend of the means over the shapes that all share.
+fn of_means(
+    request: &Request<'_>,
+    shapes: &pivot::Shapes<'_>,
+    common: &[&Held<'_>],
+) -> Vec<Vec<Cell>> {
+    let frame = request.frame;
+    let Some(first) = common.first() else {
+        return Vec::new();
+    };
+    let entries = |name: &str| -> Vec<&Entry> {
+        let rows = common.iter().filter_map(|held| held.get(name));
+        rows.map(|&row| frame.entries[row]).collect()
+    };
+    let mean = |name: &str, of: fn(&Entry) -> Option<LogInterval>| {
+        let values: Option<Vec<LogInterval>> = entries(name).into_iter().map(of).collect();
+        LogInterval::mean(&values?)
+    };
+    // A backend that was not checked everywhere wins nowhere.
+    let times = first.keys().filter_map(|&name| {
+        let is_checked = entries(name).into_iter().all(is_checked);
+        Some((name, mean(name, LogInterval::of).filter(|_| is_checked)?))
+    });
+    let times: BTreeMap<&str, LogInterval> = times.collect();
+    let line = |(&name, &row): (&&str, &usize)| {
+        let mut line = vec![Cell::word(frame.entries[row].phase.name())];
+        line.extend(request.layout.sizes.iter().map(|_| Cell::Empty));
+        let rate = mean(name, |entry| exact(entry.bytes_per_s()));
+        let efficiency = mean(name, |entry| exact(entry.efficiency()));
+        line.extend([
+            Cell::Count(common.len() as i64),
+            Cell::word(name),
+            mean(name, LogInterval::of).map_or(Cell::Empty, LogInterval::cell),
+            speedup(request, shapes, name),
+            number(rate.map(LogInterval::number)),
+            number(efficiency.map(LogInterval::number)),
+        ]);
+        line.extend([const { Cell::Empty }; 4]);
+        line.push(fastest(&times, name));
+        line
+    };
+    first.iter().map(line).collect()
+}
+
+/// The median with its interval, in nanoseconds.
+fn time(entry: &Entry) -> Cell {
+    let Some(times) = entry.times else {
+        return Cell::Empty;
+    };
+    let ends = times.interval().filter(|_| times.n != Some(1));
+    let (low, high) = ends.unwrap_or((f64::NAN, f64::NAN));
+    Cell::Interval {
+        value: times.median,
+        low,
+        high,
+    }
+}
+
+/// The times of those that were checked.
+fn times<'q>(request: &Request<'_>, held: &Held<'q>) -> BTreeMap<&'q str, LogInterval> {
+    let time = |(&name, &row): (&&'q str, &usize)| {
+        let entry = request.frame.entries[row];
+        Some((name, LogInterval::of(entry).filter(|_| is_checked(entry))?))
+    };
+    held.iter().filter_map(time).collect()
+}
+
+fn is_checked(entry: &Entry) -> bool {
+    let program = entry.program.as_ref();
+    program.is_some_and(|program| program.checked != Checked::None)
+}
+
+/// Whether a backend is the fastest of those that were checked, and whether the intervals bear it out.
+fn fastest(times: &BTreeMap<&str, LogInterval>, name: &str) -> Cell {
+    let Some(own) = times.get(name) else {
+        return Cell::Empty;
+    };
+    let others = || times.iter().filter(|(other, _)| **other != name);
+    if others().next().is_none() || others().any(|(_, other)| other.value < own.value) {
+        return Cell::Empty;
+    }
+    let high = own.value + own.above;
+    match others().all(|(_, other)| high < other.value - other.below) {
+        true => Cell::word("clearly"),
+        false => Cell::word("within intervals"),
+    }
+}
+
+fn speedup(request: &Request<'_>, shapes: &pivot::Shapes<'_>, name: &str) -> Cell {
+    match request.baseline {
+        Some(baseline) => pivot::speedup(request, shapes, name, baseline),
+        None => Cell::Empty,
+    }
+}
+
+/// A number greater than zero that is what it is.
+fn exact(value: Option<f64>) -> Option<LogInterval> {
+    let value = value.filter(|&value| value > 0.0)?;
+    Some(LogInterval::new(value, Some((value, value))))
+}
+
+fn number(value: Option<f64>) -> Cell {
+    value.map_or(Cell::Empty, Cell::Number)
+}
+
+fn count(value: Option<u64>) -> Cell {
+    value.map_or(Cell::Empty, |value| Cell::Count(value as i64))
+}
+
+fn notes(table: &mut Table, request: &Request<'_>) {
+    let speedup = match request.baseline {
+        Some(baseline) => format!("speedup: over `{baseline}`; "),
+        None => String::new(),
+    };
+    table.notes.push(format!(
+        "{speedup}bytes_per_s: bytes that must be moved over time; efficiency: part of what the device's \
+         measured ceilings allow; fastest: of those whose outputs were checked"
+    ));
+    table.notes.push(
+        "lines without sizes: geometric means over the `shapes` at which every backend was measured".to_owned(),
+    );
+    if table.rows.is_empty() {
+        table.notes.push("empty: no point was measured".to_owned());
+    }
+}

@@ -1,0 +1,222 @@
+//! `economics.csv`: when compiling pays, by problem: what a loop costs in all by the baseline and by the other
+//! backends, and from how many iterations on they are ahead.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Cell, Request, Table, Unit};
+use crate::economics::{BreakEven, Comparison, Crossing, ITERATIONS, Kernels, Loop, Priced, Start};
+use crate::report::entry::DIMENSIONS;
+use crate::report::frame::{Frame, MACHINE};
+use crate::report::loops::{Problem, baseline_of, problems};
+
+/// Name of the table.
+pub(super) const NAME: &str = "economics";
+
+/// True if rows that are alike in all words are of one problem: there is nothing to take means over.
+pub(super) fn is_of_single_problems(request: &Request<'_>) -> bool {
+    let frame = request.frame;
+    let words = frame.words(&[]);
+    let sizes = frame.sizes(&[]);
+    let questions = frame.groups(request.rows, &words).into_values();
+    questions.into_iter().all(|rows| {
+        let keys = rows.iter().map(|&row| frame.key_of(row, &sizes));
+        keys.collect::<BTreeSet<_>>().len() == 1
+    })
+}
+
+/// `economics.csv`.
+pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
+    let frame = request.frame;
+    let baseline = baseline_of(request.baseline);
+    let problems = problems(frame, request.rows, baseline);
+    if problems.is_empty() {
+        return None;
+    }
+    let names = Names::of(frame);
+    let title = format!("When compiling pays, against `{baseline}`");
+    let mut table = Table::new(NAME, title);
+    names.columns(&mut table);
+    table
+        .plain(["backend", "start"])
+        .column("warmup_ns", Unit::Ns)
+        .column("iteration_ns", Unit::Ns)
+        .column("total_ns", Unit::Ns)
+        .column("warmup_overhead", Unit::Ratio)
+        .column("speedup_steady", Unit::Ratio)
+        .column("speedup_total", Unit::Ratio)
+        .plain(["break_even", "break_even_low", "break_even_high", "verdict"]);
+    let mut iterations = BTreeSet::new();
+    for Problem { baseline, others } in &problems {
+        for (start, cells) in of_baseline(&baseline.price) {
+            let mut line = names.cells(frame, baseline.row, start);
+            line.extend(cells);
+            line.resize(table.columns.len(), Cell::Empty);
+            table.rows.push(line);
+        }
+        for (other, start) in others
+            .iter()
+            .flat_map(|other| Start::ALL.map(|start| (other, start)))
+        {
+            if let Some(found) = Comparison::new(&baseline.price, &other.price, start) {
+                iterations.insert(found.iterations());
+                let mut line = names.cells(frame, other.row, start);
+                line.extend(comparison_cells(&found));
+                table.rows.push(line);
+            }
+        }
+    }
+    notes(&mut table, baseline, &iterations);
+    let mut compiled = request.rows.iter().map(|&row| &frame.entries[row].compile);
+    if compiled.all(|compile| compile.kernels == 0) {
+        let note = "no kernels were compiled: all programs call libraries and builtins alone";
+        table.notes.push(note.to_owned());
+    }
+    Some(table)
+}
+
+/// The baseline's own loops.
+fn of_baseline(price: &Priced) -> Vec<(Start, [Cell; 3])> {
+    let first = price.first_runs.count;
+    let kernels = [
+        (Start::Cold, Kernels::Compiled),
+        (Start::Warm, Kernels::Cached),
+    ];
+    let loops = kernels.into_iter().filter_map(|(start, kernels)| {
+        let held = price.begin(kernels, first)?;
+        Some((start, loop_cells(&held, ITERATIONS.max(first.into()))))
+    });
+    loops.collect()
+}
+
+/// What tells problems apart: words and conditions in columns of their own, parameters in one.
+struct Names<'f> {
+    words: Vec<&'static str>,
+    /// By workload, those in which its problems differ.
+    parameters: BTreeMap<&'f str, Vec<&'f str>>,
+}
+
+impl<'f> Names<'f> {
+    fn of(frame: &'f Frame<'_>) -> Self {
+        let differs = |name: &&str| frame.dimension(name).is_some();
+        let is_condition = |name: &&str| !["workload", "phase", "backend"].contains(name);
+        let conditions = DIMENSIONS.into_iter().chain([MACHINE]);
+        let conditions = conditions.filter(is_condition).filter(differs);
+        let mut rows: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for row in frame.all() {
+            let workload = frame.entries[row].workload.as_ref();
+            rows.entry(workload).or_default().push(row);
+        }
+        let of_workload = |rows: &[usize]| {
+            let names = frame.dimensions.iter().map(|held| held.name.as_ref());
+            let is_parameter = |name: &&str| !DIMENSIONS.contains(name) && *name != MACHINE;
+            let differs = |name: &&str| frame.groups(rows, &[name]).len() > 1;
+            names.filter(is_parameter).filter(differs).collect()
+        };
+        Names {
+            words: ["workload", "phase"]
+                .into_iter()
+                .chain(conditions)
+                .collect(),
+            parameters: rows
+                .into_iter()
+                .map(|(workload, rows)| (workload, of_workload(&rows)))
+                .filter(|(_, names): &(&str, Vec<&str>)| !names.is_empty())
+                .collect(),
+        }
+    }
+
+    fn columns(&self, table: &mut Table) {
+        table.plain(self.words.iter().copied());
+        if !self.parameters.is_empty() {
+            table.plain(["problem"]);
+        }
+    }
+
+    /// The cells that name a row.
+    fn cells(&self, frame: &Frame<'_>, row: usize, start: Start) -> Vec<Cell> {
+        let words = self.words.iter();
+        let mut line: Vec<Cell> = words
+            .map(|name| Cell::from(frame.value(row, name)))
+            .collect();
+        if !self.parameters.is_empty() {
+            let workload = frame.entries[row].workload.as_ref();
+            let names = self.parameters.get(workload).into_iter().flatten();
+            let named = names.filter_map(|name| {
+                let value = frame.value(row, name)?;
+                Some(format!("{name}={value}"))
+            });
+            let named: Vec<String> = named.collect();
+            line.push(match named.is_empty() {
+                true => Cell::Empty,
+                false => Cell::word(named.join(" ")),
+            });
+        }
+        let backend = &frame.entries[row].backend;
+        line.extend([Cell::word(backend), Cell::word(start.name())]);
+        line
+    }
+}
+
+/// Warm-up, an iteration, and all of them.
+fn loop_cells(held: &Loop, iterations: u64) -> [Cell; 3] {
+    let cell = |value, ends: Option<(f64, f64)>| {
+        let (low, high) = ends.unwrap_or((f64::NAN, f64::NAN));
+        Cell::Interval { value, low, high }
+    };
+    let total_ns = held.total_ns(iterations);
+    [
+        Cell::Number(held.warmup_ns),
+        cell(held.steady.median_ns, held.steady.interval_ns),
+        cell(total_ns, held.total_ends_ns(iterations)),
+    ]
+}
+
+/// All that a comparison says.
+fn comparison_cells(found: &Comparison) -> Vec<Cell> {
+    let break_even = found.break_even();
+    let mut cells = loop_cells(&found.other, found.iterations()).to_vec();
+    cells.extend([
+        Cell::Number(found.other.warmup_ns / found.baseline.warmup_ns),
+        found.steady_speedup().cell(),
+        found.total_speedup().cell(),
+        estimate(break_even),
+    ]);
+    cells.extend(match break_even.ends {
+        Some((low, high)) => [low, high].map(crossing),
+        None => [Cell::Empty, Cell::Empty],
+    });
+    cells.push(Cell::word(found.verdict().name()));
+    cells
+}
+
+fn estimate(found: BreakEven) -> Cell {
+    match found.is_unclear() {
+        true => Cell::word("unclear"),
+        false => crossing(found.estimate),
+    }
+}
+
+fn crossing(at: Crossing) -> Cell {
+    match at {
+        Crossing::At(iterations) => Cell::Count(i64::try_from(iterations).unwrap_or(i64::MAX)),
+        Crossing::Never => Cell::word("never"),
+    }
+}
+
+fn notes(table: &mut Table, baseline: &str, iterations: &BTreeSet<u64>) {
+    let counts: Vec<String> = iterations.iter().map(u64::to_string).collect();
+    table.notes.extend([
+        format!(
+            "totals: of {} iterations, as guide 003 has them; warmup: what comes before the steady \
+             iterations: kernels (compiled one after the other, or read from the cache), preparing, first runs",
+            counts.join(" and ")
+        ),
+        format!(
+            "start: `cold`, both are compiled; `baseline_cached`, the kernels of `{baseline}` are there, as \
+             an eager framework ships its own; `warm`, both are in the cache"
+        ),
+        "break_even: the first iteration that ends with the backend ahead for good; `never` where an iteration \
+         is no faster, `unclear` where the medians' intervals do not tell"
+            .to_owned(),
+    ]);
+}

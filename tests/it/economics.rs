@@ -1,0 +1,274 @@
+//! From rows to answers: when compiling pays (guide 003), and implementations of operations side by side (guide
+//! 001).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use sweeper::device::cpu::Cpu;
+use sweeper::device::{Device, Job};
+use sweeper_kernels::inputs::InputKey;
+use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Target, registry};
+
+use super::operations::artifact;
+use super::place::{Place, code, text};
+use crate::support::golden;
+
+/// A row of `records.csv` as far as these tables read it.
+struct Row {
+    batch: u32,
+    phase: &'static str,
+    backend: &'static str,
+    median_ns: f64,
+    /// Half of the interval's width, as a part of the median.
+    width: f64,
+    compile_ns: u64,
+    checked: &'static str,
+}
+
+const HEADER: &str = "point,problem,case,workload,backend,phase,dtype,batch,sequence,dimension,status,reason,n,\
+    median_ns,median_low_ns,median_high_ns,iterations,warmup_samples,first_runs,first_runs_ns,prepare_ns,launches,\
+    library_launches,flops,compulsory_bytes,roofline_ns,peak_allocated_bytes,kernels,kernel_hits,compile_ns,\
+    cache_read_ns,checked,schema\n";
+
+/// Programs of different backends start alike, but for what compiling takes.
+fn line(number: usize, row: &Row) -> String {
+    let Row {
+        batch,
+        phase,
+        backend,
+        median_ns,
+        width,
+        compile_ns,
+        checked,
+    } = row;
+    let (low, high) = (median_ns * (1.0 - width), median_ns * (1.0 + width));
+    let bytes = 2 * 4 * batch * 64 * 32;
+    let kernels = u32::from(*compile_ns > 0);
+    format!(
+        "{number:064x},{batch:064x},layernorm,layernorm,{backend},{phase},f32,{batch},64,32,ok,,30,{median_ns},{low},\
+         {high},9,4,5,{first},40000,{launches},0,1000,{bytes},{roofline},{bytes},{kernels},0,{compile_ns},20000,\
+         {checked},1\n",
+        first = median_ns * 6.0,
+        launches = if *backend == "eager" { 3 } else { 1 },
+        roofline = bytes / 100,
+    )
+}
+
+/// Compiling pays at the greater batch only; the backward pass does not tell; the fastest was not checked.
+fn records() -> String {
+    let row = |batch, phase, backend, median_ns, compile_ns| Row {
+        batch,
+        phase,
+        backend,
+        median_ns,
+        width: 0.01,
+        compile_ns,
+        checked: "full",
+    };
+    let rows = [
+        row(16, "forward", "eager", 10_000.0, 200_000_000),
+        row(16, "forward", "compiled", 12_000.0, 100_000_000),
+        row(32, "forward", "eager", 20_000.0, 200_000_000),
+        row(32, "forward", "compiled", 16_000.0, 220_000_000),
+        Row {
+            checked: "none",
+            ..row(16, "forward", "reckless", 5_000.0, 1_000_000)
+        },
+        Row {
+            checked: "none",
+            ..row(32, "forward", "reckless", 8_000.0, 1_000_000)
+        },
+        row(32, "backward", "eager", 30_000.0, 0),
+        Row {
+            width: 0.05,
+            ..row(32, "backward", "compiled", 29_900.0, 1_000_000)
+        },
+    ];
+    let lines = rows.iter().enumerate();
+    HEADER.to_owned() + &lines.map(|(at, row)| line(at, row)).collect::<String>()
+}
+
+fn reported(place: &Place, args: &[&str]) -> String {
+    let output = place.sweeper(&[&["report"], args].concat());
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    text(&output)
+}
+
+fn place(records: &str) -> Place {
+    let place = Place::new("");
+    fs::write(place.path("r.csv"), records).unwrap();
+    place
+}
+
+#[test]
+fn tables_are_as_promised() {
+    let place = place(&records());
+    reported(&place, &["r.csv", "--baseline", "eager", "--format", "svg"]);
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/report");
+    for name in [
+        "economics.csv",
+        "economics.md",
+        "economics.tex",
+        "comparison.csv",
+        "comparison.md",
+    ] {
+        let made = fs::read_to_string(place.path("r-report").join(name)).unwrap();
+        golden(&goldens.join(name), &made).unwrap();
+    }
+    let plot = fs::read_to_string(place.path("r-report/break_even_forward.svg")).unwrap();
+    assert!(
+        plot.contains("Time of a loop over its iterations: forward"),
+        "{plot}"
+    );
+}
+
+#[test]
+fn files_from_before_are_reported_without_what_they_lack() {
+    let old = records()
+        .replacen("first_runs,first_runs_ns,prepare_ns", "a,b,c", 1)
+        .replacen("cache_read_ns", "d", 1);
+    let place = place(&old);
+    reported(&place, &["r.csv", "--no-plots"]);
+    let folder = place.path("r-report");
+    assert!(!folder.join("economics.csv").exists());
+    assert!(folder.join("comparison.csv").exists());
+}
+
+#[test]
+fn a_baseline_can_be_chosen_and_may_be_missing() {
+    let place = place(&records());
+    reported(&place, &["r.csv", "--no-plots", "--baseline", "compiled"]);
+    let table = fs::read_to_string(place.path("r-report/economics.md")).unwrap();
+    assert!(table.starts_with("**When compiling pays, against `compiled`**"));
+    let without = records().replace(",eager,", ",other,");
+    fs::write(place.path("without.csv"), without).unwrap();
+    reported(&place, &["without.csv", "--no-plots"]);
+    assert!(!place.path("without-report/economics.csv").exists());
+}
+
+/// Lines of a CSV file by column.
+fn rows(csv: &str) -> Vec<BTreeMap<String, String>> {
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    let rows = reader.deserialize();
+    rows.map(|row| row.unwrap()).collect()
+}
+
+fn number(row: &BTreeMap<String, String>, name: &str) -> f64 {
+    row[name]
+        .parse()
+        .unwrap_or_else(|_| panic!("{name}: {}", row[name]))
+}
+
+const LOOPS: &str = "schema = 1\nname = \"loops\"\nabout = \"When does compiling pay?\"\n\
+    [case.mixed]\nworkload = \"mixed\"\nbackends = [\"eager\", \"compiled\"]\nphases = [\"forward\"]\n\
+    [case.gelu]\nworkload = \"gelu\"\nbackends = [\"eager\", \"compiled\"]\n\
+    grid = { batch = 2, sequence = 3, dimension = 40 }\n\
+    [device]\nuse = \"cpu\"\n[measure]\nrepeats = 6\n\
+    [output]\nexports = [\"compilation_economics\", \"benchmark_results\"]\n\
+    [report]\nbaseline = \"eager\"\n";
+
+/// The price of starting a loop, by where its kernels are.
+fn warmup(record: &BTreeMap<String, String>, is_compiled: bool) -> f64 {
+    let kernels = if is_compiled {
+        "compile_ns"
+    } else {
+        "cache_read_ns"
+    };
+    assert_eq!(record["first_runs"], "5");
+    number(record, kernels) + number(record, "prepare_ns") + number(record, "first_runs_ns")
+}
+
+#[test]
+fn a_run_on_a_cpu_says_when_compiling_pays() {
+    let place = Place::new(LOOPS);
+    let output = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    let run = place.run_folder();
+    let shown = reported(&place, &[run.to_str().unwrap(), "--no-plots"]);
+    assert!(
+        shown.contains("When compiling pays, against `eager`"),
+        "{shown}"
+    );
+    let records = rows(&place.read("records.csv"));
+    let table = rows(&place.read("report/economics.csv"));
+    let mut compared = 0;
+    for row in table.iter().filter(|row| row["backend"] == "compiled") {
+        let of = |backend: &str| {
+            let same = ["workload", "phase"];
+            let is = |record: &&BTreeMap<String, String>| {
+                record["backend"] == backend && same.iter().all(|name| record[*name] == row[*name])
+            };
+            records.iter().find(is).unwrap()
+        };
+        let (base, own) = (of("eager"), of("compiled"));
+        let started = (
+            warmup(base, row["start"] == "cold"),
+            warmup(own, row["start"] != "warm"),
+        );
+        assert_eq!(number(row, "warmup_ns"), started.1);
+        let gain_ns = number(base, "median_ns") - number(own, "median_ns");
+        let expected = match 5.0 + (started.1 - started.0) / gain_ns {
+            _ if row["break_even_low"] != "never" && row["break_even_high"] == "never" => {
+                "unclear".to_owned()
+            }
+            _ if gain_ns <= 0.0 => "never".to_owned(),
+            iterations => iterations.ceil().max(1.0).to_string(),
+        };
+        assert_eq!(row["break_even"], expected, "{row:?}");
+        compared += 1;
+    }
+    // Four programs, from three starts.
+    assert_eq!(compared, 12);
+    let objects: Vec<serde_json::Value> =
+        serde_json::from_str(&place.read("exports/compilation_economics.json")).unwrap();
+    assert_eq!(objects.len(), compared);
+    for (object, row) in objects
+        .iter()
+        .filter(|held| held["start"] == "cold")
+        .flat_map(|object| {
+            let same = table.iter().filter(|row| {
+                object["workload"] == row["workload"]
+                    && object["phase"] == row["phase"]
+                    && row["start"] == "cold"
+                    && row["backend"] == "compiled"
+            });
+            same.map(move |row| (object, row))
+        })
+    {
+        assert_eq!(object["verdict"], row["verdict"]);
+    }
+    for phase in ["forward", "backward", "both"] {
+        let path = format!("exports/phase={phase}/benchmark_results.json");
+        let results: Vec<serde_json::Value> = serde_json::from_str(&place.read(&path)).unwrap();
+        assert_eq!(results.len(), 2, "{path}");
+        assert_eq!(results[0]["operation"], "GELU");
+        assert!(results[0]["time_ms"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn every_program_pays_for_its_kernels_whoever_loaded_them() {
+    let workload = registry::workload("copy").unwrap();
+    let parameters: Parameters = [("elements", 1000)].into_iter().collect();
+    let problem = workload.problem(&parameters, Dtype::F32).unwrap();
+    let mut device = Cpu::new(1).unwrap();
+    device.bind(&problem.generate(&InputKey([7; 32]))).unwrap();
+    let canonical = CanonicalShape::default();
+    let mut prepare = || {
+        let program = problem.program("compiled", Phase::Forward, &canonical, &Target::Cpu);
+        let program = program.unwrap();
+        let artifacts: Vec<_> = program.sources().into_iter().map(artifact).collect();
+        let job = Job {
+            program,
+            artifacts: &artifacts,
+            script: None,
+        };
+        let prepared = device.prepare(job).unwrap();
+        device.further_preparation_ns(prepared)
+    };
+    assert_eq!(prepare(), 0);
+    let again = prepare();
+    assert!(again > 0);
+    assert_eq!(prepare(), again);
+}
