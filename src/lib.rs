@@ -15,5 +15,6 @@ pub mod run;
 pub mod report;
 pub mod compare;
 pub mod stats;
+pub mod fusion;
 pub mod quantity;
 pub mod cli;
