@@ -11,6 +11,7 @@ use crate::compile::CompileError;
 use crate::execute::outcome::{Outcome, Status};
 use crate::identity::{PointId, RunId};
 use crate::plan::Planned;
+use crate::record::exports::About;
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::journal::Contents;
 
@@ -123,7 +124,13 @@ impl Session<'_> {
             .map(|(position, point)| (point.id, position))
             .collect();
         rows.sort_by_key(|row| position.get(&row.point));
-        folder.write_tables(&rows, &self.manifest.output.exports)?;
+        let about = About {
+            run,
+            name: &self.manifest.name,
+            devices: self.devices,
+            hardware: &self.manifest.device.hardware,
+        };
+        folder.write_tables(&rows, &about, &self.manifest.output.exports)?;
         let devices = self.devices.iter().zip(&self.usage).enumerate();
         let devices: Vec<_> = devices
             .map(|(worker, (device, usage))| (device, *usage, self.maker.ceilings(worker)))

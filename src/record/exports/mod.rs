@@ -9,23 +9,44 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use super::row::Row;
+use crate::device::DeviceIdentity;
+use crate::identity::RunId;
+use crate::manifest::settings::Hardware;
 
 pub mod semicrf;
+pub mod calibration_profile;
 pub mod nvbench;
 pub mod json;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 mod typed;
 
+/// What a run is, beside its rows.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// The run.
+    pub run: RunId,
+    /// Name of its manifest.
+    pub name: &'a str,
+    /// Its devices.
+    pub devices: &'a [DeviceIdentity],
+    /// What the manifest says of them.
+    pub hardware: &'a Hardware,
+}
+
 /// Writes the exports called `names` below `folder`; those that no row belongs to are left out.
 ///
 /// # Errors
 /// Those of the file system.
-pub fn write(names: &[&str], rows: &[Row], folder: &Path) -> io::Result<()> {
+pub fn write(names: &[&str], rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
     for name in names {
         match *name {
             "json" => json::write_records(rows, create(folder, "records.json")?)?,
             "nvbench" => nvbench::write(rows, folder)?,
+            "calibration_profile" => {
+                let out = create(folder, "calibration_profile.json")?;
+                calibration_profile::write(rows, about, out)?;
+            }
             "parquet" => write_parquet(rows, folder)?,
             _ => {}
         }
@@ -141,7 +162,15 @@ mod tests {
             .parameters
             .insert("potentials".to_owned(), "decomposed".into());
         let folder = tempfile::tempdir().unwrap();
-        write(&["benchmark_full", "heatmap_data"], &rows, folder.path()).unwrap();
+        let hardware = Hardware::default();
+        let about = About {
+            run: RunId(crate::identity::Digest::from_bytes([1; 32])),
+            name: "test",
+            devices: &[],
+            hardware: &hardware,
+        };
+        let names = ["benchmark_full", "heatmap_data"];
+        write(&names, &rows, &about, folder.path()).unwrap();
         let lines = |path: &str| {
             fs::read_to_string(folder.path().join(path).join("benchmark_full.csv"))
                 .unwrap()

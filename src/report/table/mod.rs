@@ -9,6 +9,7 @@ use sweeper_kernels::Value;
 use super::frame::Frame;
 
 mod crossover;
+mod fusion;
 mod generic;
 pub mod guide;
 pub mod means;
@@ -238,6 +239,7 @@ type Make = fn(&Request<'_>) -> Option<Table>;
 /// the screen.
 const OF_REPORTS: &[Make] = &[
     generic::speedup,
+    fusion::fusion,
     generic::geometric_means,
     generic::best_backend,
     generic::not_measured,
