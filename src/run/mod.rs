@@ -1,6 +1,6 @@
 //! A run: plan, compile, measure, record. What is finished is not done again.
 //!
-//! [`devices`] says on what, [`calibration`] how fast that can be; [`compiling`] opens the cache,
+//! [`devices`] says on what, [`calibration`] and [`remembered`] how fast that can be; [`compiling`] opens the cache,
 //! [`schedule`] deals out blocks, [`rows`] turns outcomes into rows, [`pruning`] learns from failures,
 //! [`usage`] says how busy devices were, [`repeats`] does all of it again and again; this file is the
 //! order of events.
@@ -29,6 +29,7 @@ pub mod devices;
 pub mod anchors;
 mod dispatch;
 pub mod calibration;
+pub mod remembered;
 pub mod compiling;
 pub mod schedule;
 pub mod pruning;
@@ -116,6 +117,13 @@ pub enum Event<'a> {
         label: &'a str,
         /// Rows of the plan's points, this one included.
         done: usize,
+    },
+    /// A calibration measured more than was known to be possible.
+    Raised {
+        /// The device.
+        device: &'a str,
+        /// What can be done from now on.
+        raised: &'a remembered::Raised,
     },
     /// Something that people should know.
     Warning(&'a str),

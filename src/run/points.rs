@@ -6,7 +6,7 @@ use sweeper_kernels::Refusal;
 
 use super::session::Session;
 use super::usage::RunUsage;
-use super::{Ended, Event, RunError};
+use super::{Ended, Event, RunError, remembered};
 use crate::compile::CompileError;
 use crate::execute::outcome::{Outcome, Status};
 use crate::identity::{PointId, RunId};
@@ -14,6 +14,10 @@ use crate::plan::Planned;
 use crate::record::exports::About;
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::journal::Contents;
+use crate::record::row::Row;
+
+/// The export that makes a run a calibration.
+const CALIBRATION: &str = "calibration_profile";
 
 impl Session<'_> {
     /// Why a point is not even tried, if that is so.
@@ -131,6 +135,7 @@ impl Session<'_> {
             hardware: &self.manifest.device.hardware,
         };
         folder.write_tables(&rows, &about, &self.manifest.output.exports)?;
+        self.teach(run, &rows);
         let devices = self.devices.iter().zip(&self.usage).enumerate();
         let devices: Vec<_> = devices
             .map(|(worker, (device, usage))| (device, *usage, self.maker.ceilings(worker)))
@@ -152,5 +157,32 @@ impl Session<'_> {
             usage,
             stopped: !self.is_complete(),
         })
+    }
+
+    /// A finished calibration raises what is known of its devices. The rows of this run are held against
+    /// what was known before it: that is what `usage.json` says.
+    fn teach(&self, run: RunId, rows: &[Row]) {
+        let exports = &self.manifest.output.exports;
+        let Some(folder) = self.request.cache_dir.as_deref() else {
+            return;
+        };
+        if !self.is_complete() || !exports.contains(&CALIBRATION) {
+            return;
+        }
+        for (worker, device) in self.devices.iter().enumerate() {
+            let name = self.maker.device_name(worker);
+            let own: Vec<&Row> = rows.iter().filter(|row| row.device_name == name).collect();
+            let threads = self.manifest.device.threads;
+            match remembered::learn(folder, device, threads, &own, run) {
+                Ok(all) => all.iter().for_each(|raised| {
+                    let device = &name;
+                    self.progress.event(&Event::Raised { device, raised });
+                }),
+                Err(error) => {
+                    let text = format!("what was measured can't be remembered: {error}");
+                    self.progress.event(&Event::Warning(&text));
+                }
+            }
+        }
     }
 }

@@ -64,6 +64,11 @@ impl<'a> RowMaker<'a> {
         self.devices[worker].ceilings.as_ref()
     }
 
+    /// What rows call a worker's device.
+    pub fn device_name(&self, worker: usize) -> String {
+        self.devices[worker].name()
+    }
+
     /// The row of a point that a worker finished.
     pub fn row(
         &self,
