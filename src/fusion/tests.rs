@@ -111,9 +111,9 @@ fn rounds_that_remember_say_less() {
         .collect();
     let width = |samples: &[f64]| {
         let found = Ratio::of_rounds(samples, &[100.0; 40]).unwrap();
-        found.high / found.low
+        (found.high / found.low).ln()
     };
-    assert!(width(&rising) > 1.1 * width(&turns));
+    assert!(width(&rising) > 1.5 * width(&turns));
 }
 
 #[test]

@@ -21,8 +21,9 @@ use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::plan::{Outline, Plan};
 use crate::record::environment::{Environment, RunIdentity, surroundings};
-use crate::record::exports;
+use crate::record::exports::{self, About};
 use crate::record::folder::{FolderError, RunFolder};
+use crate::record::journal::Contents;
 use crate::record::row::Row;
 
 pub mod devices;
@@ -239,6 +240,7 @@ pub fn run(
         device: &name,
     });
     if reused == ids.len() && folder.path().join("records.csv").exists() {
+        renew_profile(manifest, run, &devices, &contents, &folder)?;
         return Ok(Ended::with_nothing_to_do(run, &folder, reused));
     }
     let plan = outline.fill();
@@ -335,6 +337,38 @@ fn open_folder(manifest: &Manifest, run: RunId, fresh: bool) -> Result<RunFolder
         .map(|number| path.join(format!("attempt-{number}")))
         .find(|attempt| !attempt.exists());
     RunFolder::open(&attempt.unwrap_or(path))
+}
+
+/// Writes a finished calibration's profile again: what the manifest says of a device on paper is no part of
+/// a run's identity, and may be given later.
+fn renew_profile(
+    manifest: &Manifest,
+    run: RunId,
+    devices: &[DeviceIdentity],
+    contents: &Contents,
+    folder: &RunFolder,
+) -> Result<(), FolderError> {
+    if !manifest
+        .output
+        .exports
+        .contains(&exports::CALIBRATION_PROFILE)
+    {
+        return Ok(());
+    }
+    let path = folder.path().join("exports");
+    let foreign = |reason| FolderError::Foreign {
+        path: folder.path().join("journal.jsonl"),
+        reason,
+    };
+    let about = About {
+        run,
+        name: &manifest.name,
+        devices,
+        hardware: &manifest.device.hardware,
+    };
+    let names = [exports::CALIBRATION_PROFILE];
+    exports::write(&names, &contents.rows().map_err(foreign)?, &about, &path)
+        .map_err(|error| FolderError::Io { path, error })
 }
 
 fn write_description(

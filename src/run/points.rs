@@ -11,13 +11,10 @@ use crate::compile::CompileError;
 use crate::execute::outcome::{Outcome, Status};
 use crate::identity::{PointId, RunId};
 use crate::plan::Planned;
-use crate::record::exports::About;
+use crate::record::exports::{About, CALIBRATION_PROFILE};
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::journal::Contents;
 use crate::record::row::Row;
-
-/// The export that makes a run a calibration.
-const CALIBRATION: &str = "calibration_profile";
 
 impl Session<'_> {
     /// Why a point is not even tried, if that is so.
@@ -166,7 +163,7 @@ impl Session<'_> {
         let Some(folder) = self.request.cache_dir.as_deref() else {
             return;
         };
-        if !self.is_complete() || !exports.contains(&CALIBRATION) {
+        if !self.is_complete() || !exports.contains(&CALIBRATION_PROFILE) {
             return;
         }
         for (worker, device) in self.devices.iter().enumerate() {

@@ -21,6 +21,9 @@ pub mod json;
 pub mod parquet;
 mod typed;
 
+/// The export that makes a run a calibration: a finished one raises what is known of its devices.
+pub const CALIBRATION_PROFILE: &str = "calibration_profile";
+
 /// What a run is, beside its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
@@ -43,7 +46,7 @@ pub fn write(names: &[&str], rows: &[Row], about: &About<'_>, folder: &Path) -> 
         match *name {
             "json" => json::write_records(rows, create(folder, "records.json")?)?,
             "nvbench" => nvbench::write(rows, folder)?,
-            "calibration_profile" => {
+            CALIBRATION_PROFILE => {
                 let out = create(folder, "calibration_profile.json")?;
                 calibration_profile::write(rows, about, out)?;
             }

@@ -27,7 +27,7 @@ pub(super) fn profile(group: &Group<'_>) -> Result<(String, Value), Value> {
             .and_then(|(found, _)| Ratio::of_rounds(&unfused_found.samples_ns, &found.samples_ns)),
     );
     let subject = subject(unfused);
-    let operators = operators(unfused_found);
+    let operators = operators(&subject.pattern, unfused_found);
     let flops = unfused_found.flops;
     let peak = |found: &Measurement| found.device_memory.peak_allocated_bytes;
     let unfused_gflops = flops / unfused_ns;
@@ -40,12 +40,14 @@ pub(super) fn profile(group: &Group<'_>) -> Result<(String, Value), Value> {
         "unfused_memory_bytes": moved(unfused_found),
         "unfused_bytes": moved(unfused_found),
         "unfused_peak_allocated_bytes": peak(unfused_found),
+        "unfused_kernels": kernels(unfused_found),
         "unfused_launches": unfused_found.totals.launches,
         "fused_latency_ms": fused_ns / 1e6,
         "fused_gflops": flops / fused_ns,
         "fused_memory_bytes": moved(fused_found),
         "fused_bytes": moved(fused_found),
         "fused_peak_allocated_bytes": peak(fused_found),
+        "fused_kernels": kernels(fused_found),
         "fused_launches": fused_found.totals.launches,
         "speedup_factor": unfused_ns / fused_ns,
         "memory_reduction": reduction(moved(unfused_found) as f64, moved(fused_found) as f64),
@@ -91,8 +93,17 @@ fn ratio(ratio: &Ratio) -> Value {
     })
 }
 
-/// What the unfused program has a kernel or a library's call for.
-fn operators(found: &Measurement) -> Vec<String> {
+/// What is fused, as the pattern's name lists it; of a name that lists nothing, the unfused kernels.
+fn operators(pattern: &str, unfused: &Measurement) -> Vec<String> {
+    let parts: Vec<String> = pattern.split('_').map(str::to_lowercase).collect();
+    match parts.len() {
+        1 => kernels(unfused),
+        _ => parts,
+    }
+}
+
+/// Kernels and library calls, without the digits that tell kernels of one name apart.
+fn kernels(found: &Measurement) -> Vec<String> {
     let plain = |kernel: &KernelUse| {
         let name = kernel.name.as_str();
         let name = name.strip_prefix("library.").unwrap_or(name);
