@@ -224,6 +224,9 @@ pub struct Geometry {
     pub shared_bytes: u32,
     /// Blocks of a cluster along x; 1 for none.
     pub cluster: u32,
+    /// Whether blocks may start while the launch before is at its end: the kernel itself waits for all that was
+    /// launched before, before it reads or writes anything (programmatic dependent launch, from sm_90 on).
+    pub overlaps: bool,
 }
 
 impl Geometry {
@@ -234,6 +237,7 @@ impl Geometry {
             block: [1, 1, 1],
             shared_bytes: 0,
             cluster: 1,
+            overlaps: false,
         }
     }
 
@@ -244,6 +248,7 @@ impl Geometry {
             block: [threads, 1, 1],
             shared_bytes: 0,
             cluster: 1,
+            overlaps: false,
         }
     }
 }

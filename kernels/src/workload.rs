@@ -74,6 +74,13 @@ pub enum Target {
     },
 }
 
+/// The number of an architecture such as `sm_90a`: 10 times its compute capability; 0 for what is none.
+pub fn generation(arch: &str) -> u32 {
+    let digits = arch.trim_start_matches("sm_");
+    let digits = digits.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    digits.parse().unwrap_or(0)
+}
+
 /// The vector of bucket values of one problem: each at least as large as the problem's own value.
 ///
 /// A dimension without a bucket is absent: kernels must then take it at run time, whatever it is.

@@ -10,7 +10,7 @@ use crate::program::{
     Arg, Binding, Geometry, Index, Kernel, KernelSource, Language, Program, Role, SourceFile, Step,
 };
 use crate::tensor::Dtype;
-use crate::workload::Target;
+use crate::workload::{Target, generation};
 
 /// What a probe counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,9 @@ pub struct Size {
     /// The last cache before memory, in bytes.
     pub cache_bytes: u64,
 }
+
+/// The first generation of GPUs whose `mma.sync` takes bf16 and tf32.
+const FIRST_WITH_TENSORS: u32 = 80;
 
 /// Multiply-adds that a CPU's thread does in each of its ten chains.
 const CPU_ROUNDS: usize = 1 << 24;
@@ -89,7 +92,7 @@ pub fn probes(target: &Target, size: Size) -> Vec<Probe> {
                 ("bf16", "mma_bf16", warps * 2.0 * f64::from(16 * 8 * 16)),
                 ("tf32", "mma_tf32", warps * 2.0 * f64::from(16 * 8 * 8)),
             ];
-            let has_tensor = has_tensor_cores(arch);
+            let has_tensor = generation(arch) >= FIRST_WITH_TENSORS;
             let blocks = size.workers * GPU_BLOCKS;
             for (kind, entry, operations) in kinds {
                 if kind != "f32" && !has_tensor {
@@ -105,12 +108,6 @@ pub fn probes(target: &Target, size: Size) -> Vec<Probe> {
         }
     }
     probes
-}
-
-/// True where `mma.sync` takes bf16 and tf32: from compute capability 8.0 on.
-fn has_tensor_cores(arch: &str) -> bool {
-    let digits: String = arch.chars().filter(char::is_ascii_digit).collect();
-    digits.parse().is_ok_and(|number: u32| number >= 80)
 }
 
 fn source(

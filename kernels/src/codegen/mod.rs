@@ -56,7 +56,7 @@ impl Generated {
         let parameters = launch::parameters(nest);
         let schedule = match target {
             Target::Cpu => Schedule::C(c::Schedule::new(nest, bounds)?),
-            Target::Cuda { .. } => Schedule::Cuda(cuda::Schedule::new(nest, bounds)?),
+            Target::Cuda { arch } => Schedule::Cuda(cuda::Schedule::new(nest, bounds, arch)?),
         };
         let entry = entry(nest, &schedule);
         let text = match &schedule {

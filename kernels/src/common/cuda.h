@@ -50,6 +50,15 @@ DEVICE float rsqrt_fast(float x) {
     return y;
 }
 
+// Lets the next launch begin to start, and waits until those before are done and their memory is seen: for kernels
+// whose launches overlap, before they touch anything.
+DEVICE void await_launches() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 template <class T> DEVICE unsigned long long address_of(const T *x) { return (unsigned long long)x; }
 
 // Four floats that nobody will read again: they leave the caches first.

@@ -134,7 +134,7 @@ impl<'a> Runner<'a> {
             .iter_mut()
             .map(|cell| std::ptr::from_mut(cell).cast())
             .collect();
-        let mut cluster = cluster_attribute(geometry.cluster);
+        let mut attributes = attributes(&geometry);
         let config = sys::CUlaunchConfig {
             gridDimX: geometry.grid[0],
             gridDimY: geometry.grid[1],
@@ -144,8 +144,8 @@ impl<'a> Runner<'a> {
             blockDimZ: geometry.block[2],
             sharedMemBytes: geometry.shared_bytes,
             hStream: self.context.stream(),
-            attrs: &raw mut cluster,
-            numAttrs: u32::from(geometry.cluster > 1),
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: attributes.len() as u32,
         };
         // SAFETY: there is a pointer for every parameter of the function, each to a cell at least as
         // large (`check_launches`, `count_parameters`); the driver copies the cells before it
@@ -249,14 +249,32 @@ fn words(dtype: Dtype, value: f64) -> (u32, Option<u32>) {
     }
 }
 
+/// What a launch asks for beside its grid.
+fn attributes(geometry: &Geometry) -> Vec<sys::CUlaunchAttribute> {
+    use sys::CUlaunchAttributeID::{
+        CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+    };
+    let mut attributes = Vec::new();
+    if geometry.cluster > 1 {
+        let mut cluster = attribute(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+        cluster.value.clusterDim.x = geometry.cluster;
+        cluster.value.clusterDim.y = 1;
+        cluster.value.clusterDim.z = 1;
+        attributes.push(cluster);
+    }
+    if geometry.overlaps {
+        let mut overlap = attribute(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+        overlap.value.programmaticStreamSerializationAllowed = 1;
+        attributes.push(overlap);
+    }
+    attributes
+}
+
 #[expect(unsafe_code, reason = "a foreign union")]
-fn cluster_attribute(blocks: u32) -> sys::CUlaunchAttribute {
+fn attribute(id: sys::CUlaunchAttributeID) -> sys::CUlaunchAttribute {
     // SAFETY: an attribute is plain numbers, for which zeros are valid.
     let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
-    attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    attribute.value.clusterDim.x = blocks;
-    attribute.value.clusterDim.y = 1;
-    attribute.value.clusterDim.z = 1;
+    attribute.id = id;
     attribute
 }
 

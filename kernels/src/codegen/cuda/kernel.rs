@@ -140,6 +140,7 @@ impl Writer<'_> {
             "KERNEL({entry}, THREADS{blocks})({})",
             self.declarations()
         ));
+        out.line("await_launches();");
         let mut conditions = vec!["columns % 4 == 0".to_owned()];
         for parameter in self.parameters {
             let name = parameter.name(self.nest);

@@ -15,6 +15,7 @@ use crate::common::{CUDA_H, FUNCTIONS_CUH};
 use crate::nest::{Bounds, Extents, Nest, Parts, Step, Value, ValueId};
 use crate::program::{Geometry, SourceFile};
 use crate::tensor::Dtype;
+use crate::workload::generation;
 
 use super::launch::Split;
 use super::stages::{Keep, Stages};
@@ -33,23 +34,32 @@ const CELL_REGISTERS: [(u32, u32); 3] = [(256, 80), (512, 56), (1024, 24)];
 /// Quads of a lane, where more lanes can share a row instead: enough loads at once, and little text.
 const MOST_CHUNKS: u32 = 4;
 
-/// Blocks that leave a part each, at most: four for each processor of a large GPU. How many processors a
-/// GPU has does not matter to it: sums must not depend on that.
-const MOST_PARTS: u64 = 528;
+/// Processors of a large GPU. How many a GPU has does not matter to the number of blocks that leave a part
+/// each: sums must not depend on that.
+const PROCESSORS: u64 = 132;
 
-/// The same, where blocks reduce rows on the way. They hold as much as a processor has room for, and each part
-/// is written and read again.
-const MOST_WHOLE_PARTS: u64 = 396;
+/// Blocks that leave a part each, at most.
+const MOST_PARTS: u64 = 4 * PROCESSORS;
 
-/// Registers for cells with which a processor has room for two blocks with many rows. The compiler
-/// is told how many are wanted: left alone, it takes registers that other blocks need.
-const FEW_REGISTERS: u32 = 48;
+/// Registers of a processor, and those that a thread needs beside those for cells.
+const ALL_REGISTERS: u32 = 65_536;
+const OTHER_REGISTERS: u32 = 24;
 
-/// Blocks that load what all rows share, at most: enough that the last ones don't leave a GPU idle for long.
-const MOST_SHARING: u64 = 32 * 132;
+/// Blocks with many rows that a processor is to have room for, at most, where rows are loaded ahead and where they
+/// are not. The compiler is told for how many it has registers: left alone, it takes those that other blocks
+/// need.
+const MOST_BLOCKS_AHEAD: u32 = 3;
+const MOST_BLOCKS: u32 = 4;
+
+/// Rows of a group that loads what all rows share: enough to make up for that, and few enough that the last blocks
+/// don't leave a GPU idle for long.
+const SHARING_ROWS: u64 = 2;
 
 /// Rows of a group that leave one part, at least.
 const PART_ROWS: u64 = 4;
+
+/// The first generation of GPUs on which a launch may overlap the one before.
+const FIRST_TO_OVERLAP: u32 = 90;
 
 /// How a CUDA kernel shares out its work.
 #[derive(Clone, Debug)]
@@ -79,24 +89,26 @@ pub(super) struct Schedule {
     pub ahead_of_row: Vec<ValueId>,
     /// Blocks that a processor is to have room for, where registers would allow fewer.
     pub least_blocks: u32,
+    /// Whether launches overlap, as the text allows.
+    overlaps: bool,
     /// Whether loads ask not to be kept in the second-level cache: nothing is loaded twice, and what the cache
     /// holds need not be written back for it.
     pub streams: bool,
 }
 
 impl Schedule {
-    /// Decides for a valid nest.
+    /// Decides for a valid nest and an architecture such as `sm_90a`.
     ///
     /// # Errors
     /// A sentence where reductions over rows have no place.
-    pub(super) fn new(nest: &Nest, bounds: Bounds) -> Result<Schedule, String> {
+    pub(super) fn new(nest: &Nest, bounds: Bounds, arch: &str) -> Result<Schedule, String> {
         let stages = Stages::new(nest, Keep::FunctionsAndLoads)?;
         let over_rows = stages.over_rows(nest).len() as u32;
         let over_all = !stages.over_all(nest).is_empty();
         let reduces_columns = stages.reduces_columns();
         let whole = reduces_columns || (over_rows > 0 && over_all);
         let quads = bounds.columns.map(|most| most.div_ceil(4).max(1));
-        let (shared_loads, ahead) = many_rows(nest, &stages, over_rows > 0);
+        let (shared_loads, ahead) = many_rows(nest, &stages, over_rows > 0 || over_all);
         let (width, chunks, is_looped) = if whole {
             let loads = shared_loads.len() + ahead.len();
             let needed = cells(nest, &stages) + over_rows + loads as u32;
@@ -145,6 +157,7 @@ impl Schedule {
             ahead,
             ahead_of_row: vec![],
             least_blocks: 1,
+            overlaps: generation(arch) >= FIRST_TO_OVERLAP,
             streams: false,
         };
         if is_looped || !whole {
@@ -156,10 +169,12 @@ impl Schedule {
         }
         let has_many_rows = !schedule.ahead.is_empty() || !schedule.shared_loads.is_empty();
         if has_many_rows && schedule.threads() <= THREADS {
-            let needed = 4 * chunks * (cells(nest, &stages) + over_rows);
-            schedule.least_blocks = match needed + 4 * chunks * schedule.ahead.len() as u32 {
-                ..=FEW_REGISTERS => 2,
-                _ => 1,
+            let loads = schedule.ahead.len() + schedule.shared_loads.len();
+            let held = 4 * chunks * (cells(nest, &stages) + over_rows + loads as u32);
+            let blocks = ALL_REGISTERS / THREADS / (held + OTHER_REGISTERS);
+            schedule.least_blocks = match schedule.ahead.is_empty() {
+                true => blocks.clamp(1, MOST_BLOCKS),
+                false => blocks.clamp(1, MOST_BLOCKS_AHEAD),
             };
         }
         schedule.streams = over_all && over_rows == 0 && writes_no_cells(&stages);
@@ -220,14 +235,15 @@ impl Schedule {
                 },
             )
         } else if !has_last && !self.shared_loads.is_empty() {
-            (rows.div_ceil(MOST_SHARING).max(groups), columns)
+            (SHARING_ROWS * groups, columns)
         } else if !has_last {
             let block_columns = if whole { columns } else { span };
             (self.rows_a_group * groups, block_columns)
         } else if whole {
-            let parts = match self.over_rows {
-                true => MOST_WHOLE_PARTS,
-                false => MOST_PARTS,
+            // All that there is room for at once: another one would be alone on the GPU in the end.
+            let parts = match self.ahead.is_empty() {
+                true => MOST_PARTS,
+                false => PROCESSORS * u64::from(self.least_blocks),
             };
             let block_rows = rows.div_ceil(parts);
             (block_rows.max(PART_ROWS * groups), columns)
@@ -251,6 +267,7 @@ impl Schedule {
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
         Geometry {
             shared_bytes: 4 * self.shared,
+            overlaps: self.overlaps,
             ..Geometry::linear(blocks, self.threads())
         }
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::program::KernelSource;
 use crate::semicrf::sizes::{Semiring, Sizes};
-use crate::workload::{CanonicalShape, Refusal};
+use crate::workload::{CanonicalShape, Refusal, generation};
 
 /// Least room for labels.
 const LEAST_WIDTH: usize = 16;
@@ -56,10 +56,9 @@ impl Layout {
                 "a block has {MOST_WIDTH} threads, one a label: not {width}"
             )));
         }
-        let digits = arch.trim_start_matches("sm_");
-        let most_shared = match digits.trim_end_matches(|letter: char| !letter.is_ascii_digit()) {
-            "80" | "87" => 163 << 10,
-            "90" | "100" | "101" | "103" | "110" => 227 << 10,
+        let most_shared = match generation(arch) {
+            80 | 87 => 163 << 10,
+            90 | 100 | 101 | 103 | 110 => 227 << 10,
             _ => 99 << 10,
         };
         let mut layout = Layout {
