@@ -141,6 +141,8 @@ pub enum Doubt {
     Control(f64),
     /// There are too few samples for an interval.
     Samples,
+    /// One program was sampled after the other: what changed between them is no difference of theirs.
+    Apart,
 }
 
 impl Verdict {
@@ -190,6 +192,7 @@ impl fmt::Display for Doubt {
                 "the control differs from its own program by {:.1} % or more: this machine can't tell",
                 100.0 * part
             ),
+            Doubt::Apart => out.write_str("backends were not sampled in turns"),
             Doubt::Samples => out.write_str("too few samples for an interval"),
         }
     }
@@ -221,6 +224,18 @@ impl Judged {
             speedup,
             control,
             verdict,
+        }
+    }
+
+    /// What is left to say where the programs were not timed in turns: whether they are one.
+    pub fn apart(is_same_program: bool) -> Self {
+        Judged {
+            speedup: None,
+            control: None,
+            verdict: match is_same_program {
+                true => Verdict::SameProgram,
+                false => Verdict::Inconclusive(Doubt::Apart),
+            },
         }
     }
 }

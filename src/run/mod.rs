@@ -360,12 +360,7 @@ fn renew_profile(
         path: folder.path().join("journal.jsonl"),
         reason,
     };
-    let about = About {
-        run,
-        name: &manifest.name,
-        devices,
-        hardware: &manifest.device.hardware,
-    };
+    let about = About::new(run, manifest, devices);
     let names = [exports::CALIBRATION_PROFILE];
     exports::write(&names, &contents.rows().map_err(foreign)?, &about, &path)
         .map_err(|error| FolderError::Io { path, error })

@@ -125,12 +125,7 @@ impl Session<'_> {
             .map(|(position, point)| (point.id, position))
             .collect();
         rows.sort_by_key(|row| position.get(&row.point));
-        let about = About {
-            run,
-            name: &self.manifest.name,
-            devices: self.devices,
-            hardware: &self.manifest.device.hardware,
-        };
+        let about = About::new(run, self.manifest, self.devices);
         folder.write_tables(&rows, &about, &self.manifest.output.exports)?;
         self.teach(run, &rows);
         let devices = self.devices.iter().zip(&self.usage).enumerate();

@@ -86,7 +86,7 @@ fn profile(rows: &[Row], about: &About<'_>) -> Value {
     let mut left_out = Vec::new();
     let mut profiles = Map::new();
     for group in &fusions {
-        match fused::profile(group) {
+        match fused::profile(group, about.in_turns) {
             Ok((key, fusion)) => _ = profiles.insert(key, fusion),
             Err(reason) => left_out.push(reason),
         }

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use super::row::Row;
 use crate::device::DeviceIdentity;
 use crate::identity::RunId;
-use crate::manifest::settings::Hardware;
+use crate::manifest::Manifest;
+use crate::manifest::settings::{Hardware, Order};
 
 pub mod semicrf;
 pub mod calibration_profile;
@@ -35,6 +36,21 @@ pub struct About<'a> {
     pub devices: &'a [DeviceIdentity],
     /// What the manifest says of them.
     pub hardware: &'a Hardware,
+    /// True if the backends of a problem were sampled in turns.
+    pub in_turns: bool,
+}
+
+impl<'a> About<'a> {
+    /// What a run of a manifest is.
+    pub fn new(run: RunId, manifest: &'a Manifest, devices: &'a [DeviceIdentity]) -> Self {
+        About {
+            run,
+            name: &manifest.name,
+            devices,
+            hardware: &manifest.device.hardware,
+            in_turns: manifest.plan.order == Order::Interleaved,
+        }
+    }
 }
 
 /// Writes the exports called `names` below `folder`; those that no row belongs to are left out.
@@ -171,6 +187,7 @@ mod tests {
             name: "test",
             devices: &[],
             hardware: &hardware,
+            in_turns: true,
         };
         let names = ["benchmark_full", "heatmap_data"];
         write(&names, &rows, &about, folder.path()).unwrap();

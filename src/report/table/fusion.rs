@@ -80,18 +80,25 @@ impl<'f> Measured<'f> {
         let (unfused, fused, control) = (entry(UNFUSED)?, entry(FUSED)?, entry(CONTROL));
         let said = |entry: &'f Entry| entry.program.as_ref()?.same_program_as.as_deref();
         let is_same = is_same_program(said(unfused), said(fused));
-        let control_ratio = control.and_then(|control| ratio(unfused, control));
+        let row = backends[UNFUSED];
+        let judged = match frame.is_in_turns(row) {
+            true => {
+                let control = control.and_then(|control| ratio(unfused, control));
+                Judged::new(is_same, ratio(unfused, fused), control)
+            }
+            false => Judged::apart(is_same),
+        };
         let parameters = unfused.parameters.iter();
         Some(Measured {
             unfused,
             fused,
             control,
-            row: backends[UNFUSED],
+            row,
             subject: Subject::of(
                 &unfused.workload,
                 parameters.map(|(name, value)| (&**name, value)),
             ),
-            judged: Judged::new(is_same, ratio(unfused, fused), control_ratio),
+            judged,
         })
     }
 

@@ -11,21 +11,25 @@ use crate::record::row::Row;
 const DIGITS: usize = 8;
 
 /// A profile with its key; or where a side has no result, which and why.
-pub(super) fn profile(group: &Group<'_>) -> Result<(String, Value), Value> {
+pub(super) fn profile(group: &Group<'_>, in_turns: bool) -> Result<(String, Value), Value> {
     let (unfused, fused) = (group[UNFUSED], group[FUSED]);
     let side = |row| measurement(row).ok_or_else(|| missing(row));
     let (unfused_found, unfused_ns) = side(unfused)?;
     let (fused_found, fused_ns) = side(fused)?;
     let control = group.get(CONTROL).and_then(|row| measurement(row));
-    let judged = Judged::new(
-        is_same_program(
-            unfused_found.same_program_as.as_deref(),
-            fused_found.same_program_as.as_deref(),
-        ),
-        Ratio::of_rounds(&unfused_found.samples_ns, &fused_found.samples_ns),
-        control
-            .and_then(|(found, _)| Ratio::of_rounds(&unfused_found.samples_ns, &found.samples_ns)),
+    let is_same = is_same_program(
+        unfused_found.same_program_as.as_deref(),
+        fused_found.same_program_as.as_deref(),
     );
+    let over = |found: &Measurement| Ratio::of_rounds(&unfused_found.samples_ns, &found.samples_ns);
+    let judged = match in_turns {
+        true => Judged::new(
+            is_same,
+            over(fused_found),
+            control.and_then(|(found, _)| over(found)),
+        ),
+        false => Judged::apart(is_same),
+    };
     let subject = subject(unfused);
     let operators = operators(&subject.pattern, unfused_found);
     let flops = unfused_found.flops;

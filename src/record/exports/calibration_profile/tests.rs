@@ -105,6 +105,7 @@ fn written(rows: &[Row], name: &str, hardware: &Hardware) -> (String, Value) {
         name: "calibration",
         devices: &devices,
         hardware,
+        in_turns: true,
     };
     let mut bytes = Vec::new();
     write(rows, &about, &mut bytes).unwrap();

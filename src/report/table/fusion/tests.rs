@@ -98,3 +98,25 @@ fn there_is_no_table_where_nothing_was_fused() {
         .retain(|entry| &*entry.backend != "compiled");
     assert_eq!(table(&sources), None);
 }
+
+#[test]
+fn what_was_not_sampled_in_turns_has_no_verdict() {
+    let mut sources = sources();
+    sources[0].manifest = Some("[plan]\norder = \"sequential\"\n".to_owned());
+    let table = table(&sources).unwrap();
+    let verdict = table.columns.iter().position(|held| held.name == "verdict");
+    let verdicts: Vec<&Cell> = table
+        .rows
+        .iter()
+        .map(|row| &row[verdict.unwrap()])
+        .collect();
+    let [same, others @ ..] = &verdicts[..] else {
+        panic!("{verdicts:?}")
+    };
+    assert_eq!(**same, Cell::word("same program"));
+    assert!(
+        others
+            .iter()
+            .all(|held| **held == Cell::word("inconclusive"))
+    );
+}
