@@ -8,6 +8,7 @@ use sweeper_cache::{Cache, CacheConfig, CacheError, EntryInfo};
 use super::exit::Exit;
 use super::place;
 use super::screen::Screen;
+use crate::compile::kernels::resources_in_words;
 use crate::quantity;
 
 /// What is done with the cache.
@@ -147,6 +148,7 @@ fn line(entry: &EntryInfo) -> String {
                 .iter()
                 .filter(|option| option.starts_with("-D"))
                 .cloned()
+                .chain(resources_in_words(&summary.metadata.resources))
                 .collect::<Vec<_>>()
                 .join(" ")
         ),

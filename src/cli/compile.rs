@@ -6,7 +6,7 @@ use super::exit::Exit;
 use super::place;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
-use crate::compile::kernels::{Kernels, Origin, Toolchain};
+use crate::compile::kernels::{Kernels, Origin, Toolchain, resources_in_words};
 use crate::device::cuda::identity;
 use crate::device::{DeviceIdentity, DeviceKind};
 use crate::manifest::Manifest;
@@ -140,10 +140,12 @@ fn compile_for(
     let results = kernels.get_all(&sources, threads, &|position, result| {
         let name = sources[position].title();
         match result {
-            Ok(built) if built.origin == Origin::Built => screen.note(&format!(
-                "compiled {name} in {:.0} ms",
-                built.compile_ns as f64 / 1e6
-            )),
+            Ok(built) if built.origin == Origin::Built => {
+                let resources = resources_in_words(&built.resources);
+                let resources = resources.map_or(String::new(), |words| format!(", {words}"));
+                let ms = built.compile_ns as f64 / 1e6;
+                screen.note(&format!("compiled {name} in {ms:.0} ms{resources}"));
+            }
             Ok(_) => {}
             Err(error) => screen.error(&format!("{name}: {error}")),
         }

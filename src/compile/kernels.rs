@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use serde_json::Number;
 use sweeper_cache::{Cache, Entry, Key, KeyBuilder, Kind, Lookup, Metadata, Slot, Warning};
 use sweeper_kernels::program::{KernelSource, Language};
 
@@ -116,10 +117,38 @@ pub struct Built {
     pub compile_ns: u64,
     /// The compiler that made it.
     pub compiler: String,
+    /// What it uses of a processor, as far as the compiler said: registers, bytes of spills.
+    pub resources: BTreeMap<String, Number>,
     /// Why the cache did not take it, if that is so.
     pub warning: Option<Warning>,
     /// It was found, and another compiler than this machine's made it.
     pub is_foreign: bool,
+}
+
+impl Built {
+    /// Bytes that a thread writes to memory because it has no registers for them.
+    pub fn spilled_bytes(&self) -> u64 {
+        let spilled = self.resources.get("spill_store_bytes");
+        spilled.and_then(Number::as_u64).unwrap_or(0)
+    }
+}
+
+/// Registers of a thread and what it spills, in words; none where the compiler did not say.
+pub fn resources_in_words(resources: &BTreeMap<String, Number>) -> Option<String> {
+    let count = |name: &str| resources.get(name).and_then(Number::as_u64);
+    let registers = count("registers")?;
+    Some(match count("spill_store_bytes") {
+        Some(bytes) if bytes > 0 => format!("{registers} registers, {bytes} bytes spilled"),
+        _ => format!("{registers} registers"),
+    })
+}
+
+/// What a compiler's log tells of resources. Compilers of C tell nothing.
+fn resources(language: Language, log: &str) -> BTreeMap<String, Number> {
+    match language {
+        Language::C => BTreeMap::new(),
+        Language::Cuda => nvrtc::resources(log),
+    }
 }
 
 /// What a compiler made.
@@ -192,7 +221,7 @@ impl Kernels<'_> {
         let key = self.key(source);
         let Some(cache) = self.cache else {
             let made = self.compile(source)?;
-            return Ok(self.built(source, &key, made.payload, made.compile_ns));
+            return Ok(self.built(source, &key, made.compile_ns, made.payload, &made.log));
         };
         if let Err(reason) = self.toolchain.compiler(source.language) {
             return match cache.lookup_any_compiler(&key) {
@@ -231,7 +260,7 @@ impl Kernels<'_> {
                     metadata,
                 });
                 let payload = published.entry.payload().to_vec();
-                let mut built = self.built(source, key, payload, made.compile_ns);
+                let mut built = self.built(source, key, made.compile_ns, payload, &made.log);
                 built.warning = published.warning;
                 Ok(built)
             }
@@ -279,11 +308,19 @@ impl Kernels<'_> {
             origin: Origin::Hit,
             compile_ns: entry.metadata().compile_ns,
             compiler: entry.metadata().compiler.clone(),
+            resources: entry.metadata().resources.clone(),
             warning: None,
         })
     }
 
-    fn built(&self, source: &KernelSource, key: &Key, payload: Vec<u8>, compile_ns: u64) -> Built {
+    fn built(
+        &self,
+        source: &KernelSource,
+        key: &Key,
+        compile_ns: u64,
+        payload: Vec<u8>,
+        log: &str,
+    ) -> Built {
         Built {
             artifact: Artifact {
                 key: key_text(key),
@@ -292,6 +329,7 @@ impl Kernels<'_> {
             origin: Origin::Built,
             compile_ns,
             compiler: self.toolchain.describe(source.language),
+            resources: resources(source.language, log),
             warning: None,
             is_foreign: false,
         }
@@ -315,10 +353,7 @@ impl Kernels<'_> {
             compiler: self.toolchain.describe(source.language),
             compile_ns,
             created_ns: 0,
-            resources: match source.language {
-                Language::C => BTreeMap::new(),
-                Language::Cuda => nvrtc::resources(log),
-            },
+            resources: resources(source.language, log),
             log_tail: log[start..].to_owned(),
             key_fields: Vec::new(),
         }
@@ -426,6 +461,21 @@ mod tests {
             limit: Duration::from_secs(60),
             require_cached: false,
         })
+    }
+
+    #[test]
+    fn what_an_assembler_reports_is_said() {
+        let log = |spilled: u32| {
+            format!("0 bytes stack frame, {spilled} bytes spill stores\nUsed 40 registers")
+        };
+        let words = |language, spilled| resources_in_words(&resources(language, &log(spilled)));
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(words(Language::Cuda, 0), some("40 registers"));
+        assert_eq!(
+            words(Language::Cuda, 8),
+            some("40 registers, 8 bytes spilled")
+        );
+        assert_eq!(words(Language::C, 8), None);
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub enum Flag {
     AboveRoofline,
     /// The device's account of memory and the program's differ by more than 1 % and 2 MiB.
     MemoryMismatch,
+    /// A kernel keeps values in memory for which it has no registers.
+    Spills,
 }
 
 impl Flag {
@@ -67,6 +69,7 @@ impl Flag {
             Flag::Throttled => "throttled",
             Flag::AboveRoofline => "above_roofline",
             Flag::MemoryMismatch => "memory_mismatch",
+            Flag::Spills => "spills",
         }
     }
 }

@@ -86,10 +86,17 @@ impl<'a> RowMaker<'a> {
             .kernels
             .iter()
             .filter_map(|kernel| built.get(kernel)?.as_ref().ok());
+        let mut spilled_bytes = 0;
         for kernel in used {
             row.compile.kernels += 1;
             row.compile.hits += u32::from(kernel.origin == Origin::Hit);
             row.compile.compile_ns += kernel.compile_ns;
+            spilled_bytes += kernel.spilled_bytes();
+        }
+        if let Some(found) = &mut row.outcome.measurement
+            && spilled_bytes > 0
+        {
+            found.flags.push(Flag::Spills);
         }
         row
     }

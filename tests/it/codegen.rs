@@ -139,6 +139,23 @@ fn sums_do_not_depend_on_threads() {
 }
 
 #[test]
+fn launches_overlap_where_kernels_wait_for_those_before() {
+    for nest in all_nests() {
+        let rows: Vec<u64> = [3, 5][..nest.row_dims].to_vec();
+        let case = Case::new(nest, &rows, 64);
+        for (arch, overlaps) in [("sm_80", false), ("sm_90a", true), ("sm_100", true)] {
+            let arch = arch.to_owned();
+            let target = Target::Cuda { arch };
+            assert_eq!(case.geometry(&target).overlaps, overlaps, "{target:?}");
+            let source = case.source(&target);
+            let body = source.files[0].text.split("KERNEL(").nth(1).unwrap();
+            let first = body.lines().nth(1).unwrap().trim();
+            assert_eq!(first, "await_launches();", "{body}");
+        }
+    }
+}
+
+#[test]
 fn texts_depend_on_structure_alone() {
     for target in [Target::Cpu, Place::Shim(Mode::Fast).target()] {
         let renamed = Nest {

@@ -12,6 +12,7 @@
 
 mod text;
 mod stages;
+mod names;
 mod launch;
 mod scalar;
 mod c;

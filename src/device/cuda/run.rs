@@ -252,7 +252,8 @@ fn words(dtype: Dtype, value: f64) -> (u32, Option<u32>) {
 /// What a launch asks for beside its grid.
 fn attributes(geometry: &Geometry) -> Vec<sys::CUlaunchAttribute> {
     use sys::CUlaunchAttributeID::{
-        CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
     };
     let mut attributes = Vec::new();
     if geometry.cluster > 1 {

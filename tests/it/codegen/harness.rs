@@ -2,7 +2,7 @@
 
 use sweeper_kernels::codegen::Generated;
 use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Parts, Step as Apart, Value};
-use sweeper_kernels::program::{Binding, Index, KernelSource, Role, View};
+use sweeper_kernels::program::{Binding, Geometry, Index, KernelSource, Role, Step, View};
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Data, Dtype, Program, Target, Tensor, Tensors};
 
@@ -199,6 +199,15 @@ impl Case {
     pub(super) fn source(&self, target: &Target) -> KernelSource {
         let (program, ..) = self.program(target);
         program.compiled().next().unwrap().clone()
+    }
+
+    /// The geometry of its launch.
+    pub(super) fn geometry(&self, target: &Target) -> Geometry {
+        let (program, ..) = self.program(target);
+        match program.steps[0] {
+            Step::Launch { geometry, .. } => geometry,
+            ref step => panic!("no launch: {step:?}"),
+        }
     }
 
     /// What a place computes.

@@ -4,11 +4,12 @@
 //! needs of the row is in a `Row`, which the compiler takes apart: everything is inlined.
 
 use crate::graph::op::Reduction;
-use crate::nest::{Nest, Over, Parts, Step, Value, ValueId};
+use crate::nest::{Nest, Over, Parts, Value, ValueId};
 use crate::tensor::Dtype;
 
 use super::super::launch::Parameter;
-use super::super::scalar::{self, Dialect};
+use super::super::names::Names;
+use super::super::scalar::Dialect;
 use super::super::stages::{Pass, Stages};
 use super::super::text::{self, Text};
 use super::vectors::{Steps, Vectors};
@@ -37,6 +38,12 @@ pub(in super::super) fn text(
             stages: &stages,
         },
         stages: &stages,
+        names: Names {
+            nest,
+            stages: &stages,
+            dialect: Dialect::C,
+            of_row: "row.",
+        },
     };
     let mut out = Text::default();
     out.line(format!("// {}.", text::words(nest).join(", ")));
@@ -58,20 +65,10 @@ struct Writer<'a> {
     parameters: &'a [Parameter],
     vectors: Vectors<'a>,
     stages: &'a Stages,
+    names: Names<'a>,
 }
 
 impl Writer<'_> {
-    fn dtype(&self, id: ValueId) -> &'static str {
-        text::element(self.stages.dtypes[id.0], "int64_t")
-    }
-
-    fn reduction(&self, id: ValueId) -> (Reduction, ValueId) {
-        match self.nest.values[id.0] {
-            Value::Reduce { reduction, of, .. } => (reduction, of),
-            _ => (Reduction::Sum, id),
-        }
-    }
-
     fn is_over(&self, id: ValueId, wanted: Over) -> bool {
         matches!(self.nest.values[id.0], Value::Reduce { over, .. } if over == wanted)
     }
@@ -112,19 +109,9 @@ impl Writer<'_> {
     fn column_stores(&self) -> impl Iterator<Item = usize> {
         let passes = self.stages.passes.iter().flat_map(|pass| &pass.stores);
         let finish = self.stages.finish.stores.iter();
-        let finish = finish.filter(|&&store| self.is_of_columns(store) && !self.is_part(store));
+        let finish =
+            finish.filter(|&&store| self.names.is_of_columns(store) && !self.names.is_part(store));
         passes.chain(finish).copied()
-    }
-
-    fn is_part(&self, store: usize) -> bool {
-        self.nest.parts == Parts::Many && self.nest.is_last(self.nest.stores[store].value)
-    }
-
-    /// Whether a store writes something for each column.
-    fn is_of_columns(&self, store: usize) -> bool {
-        let store = &self.nest.stores[store];
-        self.stages.varies[store.value.0].columns
-            || self.nest.operands[store.operand.0].columns != Step::Zero
     }
 
     fn row_type(&self, out: &mut Text) {
@@ -137,13 +124,13 @@ impl Writer<'_> {
             }
         }
         for id in self.row_values() {
-            out.line(format!("{} {};", self.dtype(id), text::name(self.nest, id)));
+            out.line(format!("{} {};", self.names.dtype(id), self.names.of(id)));
         }
         for id in self.column_loads() {
-            out.line(format!("const {} *at_{};", self.dtype(id), id.0));
+            out.line(format!("const {} *at_{};", self.names.dtype(id), id.0));
         }
         for store in self.column_stores() {
-            let dtype = self.dtype(self.nest.stores[store].value);
+            let dtype = self.names.dtype(self.nest.stores[store].value);
             out.line(format!("{dtype} *to_{store};"));
         }
         for (id, _) in &self.schedule.homes {
@@ -167,13 +154,13 @@ impl Writer<'_> {
         let accumulators = self.accumulators(pass);
         let parameters: String = accumulators
             .iter()
-            .map(|&id| format!(", vf *{}", text::name(self.nest, id)))
+            .map(|&id| format!(", vf *{}", self.names.of(id)))
             .collect();
         out.open(format!(
             "INLINE void pass_{at}(const Row *row, int64_t c, int64_t count{parameters})"
         ));
         for id in &pass.fetched {
-            let name = text::name(self.nest, *id);
+            let name = self.names.of(*id);
             out.line(format!(
                 "const vf {name} = v_load_first(row->kept_{} + c, count);",
                 id.0
@@ -182,7 +169,7 @@ impl Writer<'_> {
         for id in &pass.values {
             out.lines(self.vectors.define(*id));
             if pass.kept.contains(id) {
-                let name = text::name(self.nest, *id);
+                let name = self.names.of(*id);
                 out.line(format!(
                     "v_store_first(row->kept_{} + c, {name}, count);",
                     id.0
@@ -190,8 +177,8 @@ impl Writer<'_> {
             }
         }
         for id in accumulators {
-            let (reduction, of) = self.reduction(id);
-            let name = text::name(self.nest, id);
+            let (reduction, of) = self.names.reduction(id);
+            let name = self.names.of(id);
             let rest = Dialect::C.identity(reduction);
             let term = format!("v_first_of({}, count, {rest})", self.vectors.lanes(of));
             out.line(match reduction {
@@ -200,7 +187,7 @@ impl Writer<'_> {
             });
         }
         for id in pass.last.iter().filter(|id| self.is_over(**id, Over::Rows)) {
-            let (reduction, of) = self.reduction(*id);
+            let (reduction, of) = self.names.reduction(*id);
             let old = format!("v_load_first(row->part_{} + c, count)", id.0);
             let term = self.vectors.lanes(of);
             let new = match reduction {
@@ -222,7 +209,6 @@ impl Writer<'_> {
     /// A store of columns.
     fn store(&self, out: &mut Text, at: usize) {
         let store = &self.nest.stores[at];
-        let operand = &self.nest.operands[store.operand.0];
         let value = self.vectors.lanes(store.value);
         let steps = Steps::of(self.nest, store.operand.0);
         let is_long = self.stages.dtypes[store.value.0] == Dtype::I64;
@@ -237,7 +223,7 @@ impl Writer<'_> {
                 steps.column()
             ),
         };
-        let is_once = operand.rows.iter().all(|step| *step == Step::Zero);
+        let is_once = self.names.is_one_row(store.operand.0);
         out.line(match is_once && !self.nest.is_last(store.value) {
             true => format!("if (row->index == 0) {line}"),
             false => line,
@@ -257,7 +243,7 @@ impl Writer<'_> {
             out.lines(self.vectors.define(*id));
         }
         for &store in &self.stages.finish.stores {
-            if self.is_of_columns(store) {
+            if self.names.is_of_columns(store) {
                 self.store(out, store);
             }
         }
@@ -267,7 +253,7 @@ impl Writer<'_> {
 
     fn finishes_columns(&self) -> bool {
         let mut stores = self.stages.finish.stores.iter();
-        stores.any(|&store| self.is_of_columns(store) && !self.is_part(store))
+        stores.any(|&store| self.names.is_of_columns(store) && !self.names.is_part(store))
     }
 
     fn kernel(&self, out: &mut Text, entry: &str) {
@@ -323,7 +309,7 @@ impl Writer<'_> {
             }
         }
         for id in self.stages.over_rows(self.nest) {
-            let (reduction, _) = self.reduction(id);
+            let (reduction, _) = self.names.reduction(id);
             let identity = Dialect::C.identity(reduction);
             match self.schedule.sums {
                 Some(floats) => {
@@ -331,7 +317,7 @@ impl Writer<'_> {
                     out.line(format!("row.part_{0} = part_{0};", id.0));
                 }
                 None => {
-                    let part = self.part_of(id);
+                    let part = self.names.part_of(id);
                     out.line(format!(
                         "row.part_{} = {part} + share * columns + first;",
                         id.0
@@ -344,8 +330,8 @@ impl Writer<'_> {
             ));
         }
         for id in self.stages.over_all(self.nest) {
-            let (reduction, of) = self.reduction(id);
-            let (name, identity) = (text::name(self.nest, id), Dialect::C.identity(reduction));
+            let (reduction, of) = self.names.reduction(id);
+            let (name, identity) = (self.names.of(id), Dialect::C.identity(reduction));
             if self.stages.varies[of.0].columns {
                 let each = vec![format!("v_all({identity})"); CHAINS].join(", ");
                 out.line(format!("vf {name}[{CHAINS}] = {{{each}}};"));
@@ -355,59 +341,22 @@ impl Writer<'_> {
         }
     }
 
-    /// The operand that parts of a reduction are written to.
-    fn part_of(&self, id: ValueId) -> String {
-        let stores = self.nest.stores.iter();
-        let store = stores.into_iter().find(|store| store.value == id);
-        store.map_or(String::new(), |store| {
-            text::operand(self.nest, store.operand.0)
-        })
-    }
-
-    /// Where an operand's row begins, from the indices of rows.
-    fn row_offset(&self, operand: usize) -> String {
-        let name = text::operand(self.nest, operand);
-        let steps = self.nest.operands[operand].rows.iter().enumerate();
-        let terms = steps.filter_map(|(dim, step)| match step {
-            Step::Zero => None,
-            Step::One => Some(format!(" + row_{dim}")),
-            Step::Given => Some(format!(" + row_{dim} * {name}_row_{dim}")),
-        });
-        name.clone() + &terms.collect::<String>()
-    }
-
     /// Assigns values that are one number.
     fn values(&self, out: &mut Text, ids: &[ValueId]) {
         for &id in ids {
             let expression = match &self.nest.values[id.0] {
                 Value::Constant(_) => continue,
-                Value::Scalar(at) => Parameter::Scalar(*at).name(self.nest),
-                Value::Row(dim) => format!("row_{dim}"),
-                Value::Load { operand, index } => {
-                    let index = index.map_or(String::new(), |index| {
-                        let name = text::operand(self.nest, operand.0);
-                        format!(" + {} * {name}_index", self.scalar_name(index))
-                    });
-                    format!("*({}{index})", self.row_offset(operand.0))
-                }
                 Value::Reduce { .. } => self.folded(id),
-                _ => scalar::expression(self.nest, Dialect::C, id, |id| self.scalar_name(id)),
+                _ => self.names.expression(id),
             };
-            out.line(format!("row.{} = {expression};", text::name(self.nest, id)));
-        }
-    }
-
-    fn scalar_name(&self, id: ValueId) -> String {
-        match &self.nest.values[id.0] {
-            Value::Constant(number) => text::literal(*number, Dialect::C.bits()),
-            _ => format!("row.{}", text::name(self.nest, id)),
+            out.line(format!("row.{} = {expression};", self.names.of(id)));
         }
     }
 
     /// A reduction from its chains of lanes.
     fn folded(&self, id: ValueId) -> String {
-        let name = text::name(self.nest, id);
-        match self.reduction(id).0 {
+        let name = self.names.of(id);
+        match self.names.reduction(id).0 {
             Reduction::Sum => {
                 format!("v_sum_wide(({name}[0] + {name}[1]) + ({name}[2] + {name}[3]))")
             }
@@ -450,7 +399,7 @@ impl Writer<'_> {
                     && !placed.contains(&id)
                 {
                     placed.push(id);
-                    let offset = self.row_offset(operand.0);
+                    let offset = self.names.row_offset(operand.0);
                     self.load_pointer(out, id, operand.0, index, offset);
                 }
             }
@@ -464,7 +413,7 @@ impl Writer<'_> {
         let first = first.replace("row->", "row.");
         out.line(format!(
             "row.to_{at} = {} + {first};",
-            self.row_offset(operand)
+            self.names.row_offset(operand)
         ));
     }
 
@@ -479,10 +428,7 @@ impl Writer<'_> {
         let first = Steps::of(self.nest, operand).offset("row.first");
         let first = first.replace("row->", "row.");
         let index = index.filter(|index| !self.stages.varies[index.0].columns);
-        let index = index.map_or(String::new(), |index| {
-            let name = text::operand(self.nest, operand);
-            format!(" + {} * {name}_index", self.scalar_name(index))
-        });
+        let index = self.names.index(operand, index);
         out.line(format!("row.at_{} = {offset} + {first}{index};", id.0));
     }
 
@@ -491,8 +437,8 @@ impl Writer<'_> {
         let between = &self.stages.between[at];
         self.values(out, &between.values);
         for &id in &between.last {
-            let (reduction, of) = self.reduction(id);
-            let (name, value) = (text::name(self.nest, id), self.scalar_name(of));
+            let (reduction, of) = self.names.reduction(id);
+            let (name, value) = (self.names.of(id), self.names.scalar(of));
             out.line(match reduction {
                 Reduction::Sum => format!("{name} += {value};"),
                 Reduction::Max => format!("{name} = {value} > {name} ? {value} : {name};"),
@@ -500,15 +446,12 @@ impl Writer<'_> {
         }
         for &at in &between.stores {
             let store = &self.nest.stores[at];
-            let to = self.row_offset(store.operand.0);
-            let is_once = self.nest.operands[store.operand.0]
-                .rows
-                .iter()
-                .all(|step| *step == Step::Zero);
+            let to = self.names.row_offset(store.operand.0);
+            let is_once = self.names.is_one_row(store.operand.0);
             let once = if is_once { " && r == 0" } else { "" };
             out.line(format!(
                 "if (first == 0{once}) *({to}) = {};",
-                self.scalar_name(store.value)
+                self.names.scalar(store.value)
             ));
         }
     }
@@ -516,18 +459,15 @@ impl Writer<'_> {
     /// The loop over columns of a pass.
     fn loop_of(&self, out: &mut Text, at: usize, pass: &Pass) {
         for &id in &pass.reductions {
-            let identity = Dialect::C.identity(self.reduction(id).0);
+            let identity = self.names.identity(id);
             let each = vec![format!("v_all({identity})"); CHAINS].join(", ");
-            out.line(format!(
-                "vf {}[{CHAINS}] = {{{each}}};",
-                text::name(self.nest, id)
-            ));
+            out.line(format!("vf {}[{CHAINS}] = {{{each}}};", self.names.of(id)));
         }
         let accumulators = self.accumulators(pass);
         let chain = |chain: &str| -> String {
             let names = accumulators.iter();
             names
-                .map(|&id| format!(", &{}[{chain}]", text::name(self.nest, id)))
+                .map(|&id| format!(", &{}[{chain}]", self.names.of(id)))
                 .collect()
         };
         out.open("");
@@ -557,43 +497,36 @@ impl Writer<'_> {
         let all = self.stages.over_all(self.nest);
         if self.nest.parts == Parts::Many {
             for id in all {
-                let part = self.part_of(id);
+                let part = self.names.part_of(id);
                 out.line(format!("{part}[block] = {};", self.total(id)));
             }
             return;
         }
         for id in all {
-            out.line(format!(
-                "row.{} = {};",
-                text::name(self.nest, id),
-                self.total(id)
-            ));
+            out.line(format!("row.{} = {};", self.names.of(id), self.total(id)));
         }
         self.values(out, &self.stages.finish.uniform);
         for &at in &self.stages.finish.stores {
-            if !self.is_of_columns(at) {
+            if !self.names.is_of_columns(at) {
                 let store = &self.nest.stores[at];
-                let to = text::operand(self.nest, store.operand.0);
-                out.line(format!("*{to} = {};", self.scalar_name(store.value)));
+                let to = self.names.operand(store.operand.0);
+                out.line(format!("*{to} = {};", self.names.scalar(store.value)));
             }
         }
         if !self.finishes_columns() {
             return;
         }
         for store in &self.stages.finish.stores {
-            if self.is_of_columns(*store) {
+            if self.names.is_of_columns(*store) {
                 let operand = self.nest.stores[*store].operand.0;
                 let first = Steps::of(self.nest, operand).offset("row.first");
-                let (name, first) = (
-                    text::operand(self.nest, operand),
-                    first.replace("row->", "row."),
-                );
+                let (name, first) = (self.names.operand(operand), first.replace("row->", "row."));
                 out.line(format!("row.to_{store} = {name} + {first};"));
             }
         }
         for &id in &self.stages.finish.columns {
             if let Value::Load { operand, index } = self.nest.values[id.0] {
-                let offset = text::operand(self.nest, operand.0);
+                let offset = self.names.operand(operand.0);
                 self.load_pointer(out, id, operand.0, index, offset);
             }
         }
@@ -606,10 +539,10 @@ impl Writer<'_> {
 
     /// A reduction over everything, from what the rows of the block left.
     fn total(&self, id: ValueId) -> String {
-        let (_, of) = self.reduction(id);
+        let (_, of) = self.names.reduction(id);
         match self.stages.varies[of.0].columns {
             true => self.folded(id),
-            false => text::name(self.nest, id),
+            false => self.names.of(id),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::nest::{Over, Step, Value, ValueId};
 use crate::tensor::Dtype;
 
 use super::super::scalar::{self, Dialect};
-use super::super::text::{self, Text};
+use super::super::text::Text;
 use super::kernel::Writer;
 
 /// What is done for each column of a lane.
@@ -41,7 +41,7 @@ impl Writer<'_> {
         match self.nest.operands[operand].columns {
             Step::Zero => "0".to_owned(),
             Step::One => "1".to_owned(),
-            Step::Given => format!("{}_column", text::operand(self.nest, operand)),
+            Step::Given => format!("{}_column", self.names.operand(operand)),
         }
     }
 
@@ -66,7 +66,7 @@ impl Writer<'_> {
         out.line("#pragma unroll");
         out.open("for (int k = 0; k < CHUNKS; k++)");
         for &store in cells.stores {
-            let dtype = self.dtype(self.nest.stores[store].value);
+            let dtype = self.names.dtype(self.nest.stores[store].value);
             out.line(format!("{dtype} chunk_{store}[4];"));
         }
         out.line("#pragma unroll");
@@ -88,15 +88,15 @@ impl Writer<'_> {
 
     /// Declares what a lane has of a value.
     pub(super) fn array(&self, out: &mut Text, id: ValueId) {
-        let dtype = self.dtype(id);
-        out.line(format!("{dtype} {}[CHUNKS][4];", text::name(self.nest, id)));
+        let dtype = self.names.dtype(id);
+        out.line(format!("{dtype} {}[CHUNKS][4];", self.names.of(id)));
     }
 
     fn loads(&self, out: &mut Text, cells: &Cells<'_>, at: &str, here: &str) {
         let loads = cells.values.iter();
         let loads = loads.filter(|id| self.is_early_load(**id) && !self.is_loaded(**id));
         let lines: Vec<String> = loads
-            .map(|&id| self.load(id, &text::name(self.nest, id), at, here))
+            .map(|&id| self.load(id, &self.names.of(id), at, here))
             .collect();
         out.lines(lines);
     }
@@ -132,7 +132,7 @@ impl Writer<'_> {
 
     /// The name of a value inside the loop.
     fn cell_name(&self, cells: &Cells<'_>, id: ValueId) -> String {
-        let name = self.scalar_name(id);
+        let name = self.names.scalar(id);
         let is_own =
             cells.values.contains(&id) && (self.is_early_load(id) || cells.kept.contains(&id));
         let is_sum = matches!(
@@ -161,7 +161,7 @@ impl Writer<'_> {
                 Value::Load { operand, index } => {
                     let step = self.column_step(operand.0);
                     let index = index.map_or(String::new(), name);
-                    let own = text::operand(self.nest, operand.0);
+                    let own = self.names.operand(operand.0);
                     let column = match step.as_str() {
                         "0" => String::new(),
                         step => format!(" + (c{at}) * {step}"),
@@ -175,7 +175,11 @@ impl Writer<'_> {
             };
             out.line(match cells.kept.contains(&id) {
                 true => format!("{} = {expression};", name(id)),
-                false => format!("const {} {} = {expression};", self.dtype(id), name(id)),
+                false => format!(
+                    "const {} {} = {expression};",
+                    self.names.dtype(id),
+                    name(id)
+                ),
             });
         }
         for &id in &cells.reductions {
@@ -196,7 +200,7 @@ impl Writer<'_> {
         else {
             return;
         };
-        let (total, term) = (text::name(self.nest, id), self.cell_name(cells, of));
+        let (total, term) = (self.names.of(id), self.cell_name(cells, of));
         let reduced = |to: &str| Dialect::Cuda.reduced(reduction, to, &term);
         let own = if over == Over::Columns || !self.has_groups() {
             ""
@@ -223,9 +227,8 @@ impl Writer<'_> {
     /// Writes a chunk that a store has made.
     fn store_chunk(&self, out: &mut Text, at: usize, offset: &str, here: &str) {
         let store = &self.nest.stores[at];
-        let operand = &self.nest.operands[store.operand.0];
         let is_last = self.nest.is_last(store.value);
-        let is_once = operand.rows.iter().all(|step| *step == Step::Zero) && !is_last;
+        let is_once = self.names.is_one_row(store.operand.0) && !is_last;
         let guard = match (is_once, self.has_groups() && !is_last) {
             (true, true) => format!("is_own && r == 0 ? {here} : 0"),
             (true, false) => format!("r == 0 ? {here} : 0"),

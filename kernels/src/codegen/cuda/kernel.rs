@@ -5,7 +5,8 @@ use crate::nest::{Nest, Parts, Step, Value, ValueId};
 use crate::tensor::Dtype;
 
 use super::super::launch::Parameter;
-use super::super::scalar::{self, Dialect};
+use super::super::names::Names;
+use super::super::scalar::Dialect;
 use super::super::stages::{Pass, Stages};
 use super::super::text::{self, Text};
 use super::Schedule;
@@ -27,6 +28,12 @@ pub(in super::super) fn text(
         schedule,
         parameters,
         stages: &stages,
+        names: Names {
+            nest,
+            stages: &stages,
+            dialect: Dialect::Cuda,
+            of_row: "",
+        },
     };
     let mut out = Text::default();
     out.line(format!("// {}.", text::words(nest).join(", ")));
@@ -53,6 +60,7 @@ pub(super) struct Writer<'a> {
     pub(super) schedule: &'a Schedule,
     pub(super) parameters: &'a [Parameter],
     pub(super) stages: &'a Stages,
+    pub(super) names: Names<'a>,
 }
 
 /// The struct of functions.cuh that reduces so.
@@ -64,36 +72,8 @@ fn how(reduction: Reduction) -> &'static str {
 }
 
 impl Writer<'_> {
-    pub(super) fn dtype(&self, id: ValueId) -> &'static str {
-        text::element(self.stages.dtypes[id.0], "int64")
-    }
-
     pub(super) fn has_groups(&self) -> bool {
         self.schedule.groups > 1
-    }
-
-    fn reduction(&self, id: ValueId) -> (Reduction, ValueId) {
-        match self.nest.values[id.0] {
-            Value::Reduce { reduction, of, .. } => (reduction, of),
-            _ => (Reduction::Sum, id),
-        }
-    }
-
-    fn is_part(&self, store: usize) -> bool {
-        self.nest.parts == Parts::Many && self.nest.is_last(self.nest.stores[store].value)
-    }
-
-    fn is_of_columns(&self, store: usize) -> bool {
-        let store = &self.nest.stores[store];
-        self.stages.varies[store.value.0].columns
-            || self.nest.operands[store.operand.0].columns != Step::Zero
-    }
-
-    pub(super) fn scalar_name(&self, id: ValueId) -> String {
-        match &self.nest.values[id.0] {
-            Value::Constant(number) => text::literal(*number, Dialect::Cuda.bits()),
-            _ => text::name(self.nest, id),
-        }
     }
 
     /// Parameters as a list of declarations.
@@ -126,7 +106,7 @@ impl Writer<'_> {
         });
         let stores = self.nest.stores.iter().enumerate();
         let is_stored = stores
-            .filter(|(at, _)| !self.is_part(*at))
+            .filter(|(at, _)| !self.names.is_part(*at))
             .any(|(_, store)| store.operand.0 == operand);
         moved.columns == Step::One && moved.dtype == Dtype::F32 && (is_loaded || is_stored)
     }
@@ -202,12 +182,12 @@ impl Writer<'_> {
             out.open("for (int64 r = begin; r < end; r++)");
         }
         for &id in &self.schedule.ahead {
-            let name = text::name(self.nest, id);
-            out.line(format!("{} {name}[CHUNKS][4];", self.dtype(id)));
+            let name = self.names.of(id);
+            out.line(format!("{} {name}[CHUNKS][4];", self.names.dtype(id)));
             out.line(format!("copy_chunks({name}, next_{});", id.0));
         }
         for &id in &self.schedule.ahead_of_row {
-            let (dtype, name) = (self.dtype(id), text::name(self.nest, id));
+            let (dtype, name) = (self.names.dtype(id), self.names.of(id));
             out.line(format!("const {dtype} {name} = next_{};", id.0));
         }
         let next = if self.has_groups() {
@@ -230,12 +210,9 @@ impl Writer<'_> {
     /// What reductions over rows and over all begin with.
     fn sums(&self, out: &mut Text) {
         for id in self.stages.over_rows(self.nest) {
-            let (name, identity) = (
-                text::name(self.nest, id),
-                Dialect::Cuda.identity(self.reduction(id).0),
-            );
+            let (name, identity) = (self.names.of(id), self.names.identity(id));
             if self.schedule.is_looped {
-                let part = self.part_of(id);
+                let part = self.names.part_of(id);
                 out.line(format!(
                     "float *part_{} = {part} + share * columns + first;",
                     id.0
@@ -249,27 +226,9 @@ impl Writer<'_> {
             ));
         }
         for id in self.stages.over_all(self.nest) {
-            let identity = Dialect::Cuda.identity(self.reduction(id).0);
-            out.line(format!("float {} = {identity};", text::name(self.nest, id)));
+            let identity = self.names.identity(id);
+            out.line(format!("float {} = {identity};", self.names.of(id)));
         }
-    }
-
-    fn part_of(&self, id: ValueId) -> String {
-        let store = self.nest.stores.iter().find(|store| store.value == id);
-        store.map_or(String::new(), |store| {
-            text::operand(self.nest, store.operand.0)
-        })
-    }
-
-    fn row_offset(&self, operand: usize) -> String {
-        let name = text::operand(self.nest, operand);
-        let steps = self.nest.operands[operand].rows.iter().enumerate();
-        let terms = steps.filter_map(|(dim, step)| match step {
-            Step::Zero => None,
-            Step::One => Some(format!(" + row_{dim}")),
-            Step::Given => Some(format!(" + row_{dim} * {name}_row_{dim}")),
-        });
-        name.clone() + &terms.collect::<String>()
     }
 
     /// Defines values that are one number for the thread.
@@ -278,22 +237,12 @@ impl Writer<'_> {
             let expression = match &self.nest.values[id.0] {
                 Value::Constant(_) | Value::Reduce { .. } => continue,
                 Value::Load { .. } if self.schedule.ahead_of_row.contains(&id) => continue,
-                // Already a variable of that name.
-                Value::Row(dim) => format!("row_{dim}"),
-                Value::Scalar(at) => Parameter::Scalar(*at).name(self.nest),
-                Value::Load { operand, index } => {
-                    let index = index.map_or(String::new(), |index| {
-                        let name = text::operand(self.nest, operand.0);
-                        format!(" + {} * {name}_index", self.scalar_name(index))
-                    });
-                    format!("*({}{index})", self.row_offset(operand.0))
-                }
-                _ => scalar::expression(self.nest, Dialect::Cuda, id, |id| self.scalar_name(id)),
+                _ => self.names.expression(id),
             };
             out.line(format!(
                 "const {} {} = {expression};",
-                self.dtype(id),
-                text::name(self.nest, id)
+                self.names.dtype(id),
+                self.names.of(id)
             ));
         }
     }
@@ -302,8 +251,8 @@ impl Writer<'_> {
     fn load_shared(&self, out: &mut Text) {
         for &id in &self.schedule.shared_loads {
             self.load_pointer(out, id, false);
-            let name = text::name(self.nest, id);
-            out.line(format!("{} {name}[CHUNKS][4];", self.dtype(id)));
+            let name = self.names.of(id);
+            out.line(format!("{} {name}[CHUNKS][4];", self.names.dtype(id)));
             out.line(self.load(id, &name, "", "here"));
         }
     }
@@ -316,10 +265,14 @@ impl Writer<'_> {
         }
         let of_row = &self.schedule.ahead_of_row;
         for &id in ahead.iter().filter(|_| !is_declared) {
-            out.line(format!("{} next_{}[CHUNKS][4];", self.dtype(id), id.0));
+            out.line(format!(
+                "{} next_{}[CHUNKS][4];",
+                self.names.dtype(id),
+                id.0
+            ));
         }
         for &id in of_row.iter().filter(|_| !is_declared) {
-            out.line(format!("{} next_{};", self.dtype(id), id.0));
+            out.line(format!("{} next_{};", self.names.dtype(id), id.0));
         }
         let group = if self.has_groups() { " + group" } else { "" };
         let next = format!("min({base}{group}, end - 1)");
@@ -341,7 +294,7 @@ impl Writer<'_> {
             let Value::Load { operand, .. } = self.nest.values[id.0] else {
                 continue;
             };
-            let from = self.row_offset(operand.0);
+            let from = self.names.row_offset(operand.0);
             out.line(format!("next_{} = *({from});", id.0));
         }
         out.close();
@@ -395,14 +348,14 @@ impl Writer<'_> {
         match self.nest.operands[operand].columns {
             Step::Zero => String::new(),
             Step::One => " + first".to_owned(),
-            Step::Given => format!(" + first * {}_column", text::operand(self.nest, operand)),
+            Step::Given => format!(" + first * {}_column", self.names.operand(operand)),
         }
     }
 
     fn store_pointer(&self, out: &mut Text, at: usize) {
         let store = &self.nest.stores[at];
-        let (dtype, operand) = (self.dtype(store.value), store.operand.0);
-        let (to, first) = (self.row_offset(operand), self.first_of(operand));
+        let (dtype, operand) = (self.names.dtype(store.value), store.operand.0);
+        let (to, first) = (self.names.row_offset(operand), self.first_of(operand));
         out.line(format!("{dtype} *to_{at} = {to}{first};"));
     }
 
@@ -411,16 +364,13 @@ impl Writer<'_> {
             return;
         };
         let index = index.filter(|index| !self.stages.varies[index.0].columns);
-        let index = index.map_or(String::new(), |index| {
-            let name = text::operand(self.nest, operand.0);
-            format!(" + {} * {name}_index", self.scalar_name(index))
-        });
+        let index = self.names.index(operand.0, index);
         let from = match of_row {
-            true => self.row_offset(operand.0),
-            false => text::operand(self.nest, operand.0),
+            true => self.names.row_offset(operand.0),
+            false => self.names.operand(operand.0),
         };
         let first = self.first_of(operand.0);
-        let dtype = self.dtype(id);
+        let dtype = self.names.dtype(id);
         out.line(format!(
             "const {dtype} *at_{} = {from}{first}{index};",
             id.0
@@ -432,30 +382,29 @@ impl Writer<'_> {
         self.values(out, &between.values);
         let own = if self.has_groups() { " && is_own" } else { "" };
         for &id in &between.last {
-            let (reduction, of) = self.reduction(id);
-            let name = text::name(self.nest, id);
-            let sum = Dialect::Cuda.reduced(reduction, &name, &self.scalar_name(of));
+            let (reduction, of) = self.names.reduction(id);
+            let name = self.names.of(id);
+            let sum = Dialect::Cuda.reduced(reduction, &name, &self.names.scalar(of));
             out.line(format!("if (lane == 0{own}) {name} = {sum};"));
         }
         for &at in &between.stores {
             let store = &self.nest.stores[at];
-            let to = self.row_offset(store.operand.0);
-            let mut steps = self.nest.operands[store.operand.0].rows.iter();
-            let once = match steps.all(|step| *step == Step::Zero) {
+            let to = self.names.row_offset(store.operand.0);
+            let once = match self.names.is_one_row(store.operand.0) {
                 true => " && r == 0",
                 false => "",
             };
             out.line(format!(
                 "if (lane == 0{own} && first == 0{once}) *({to}) = {};",
-                self.scalar_name(store.value)
+                self.names.scalar(store.value)
             ));
         }
     }
 
     fn pass(&self, out: &mut Text, pass: &Pass) {
         for &id in &pass.reductions {
-            let name = text::name(self.nest, id);
-            let identity = Dialect::Cuda.identity(self.reduction(id).0);
+            let name = self.names.of(id);
+            let identity = self.names.identity(id);
             out.line(format!("float {name} = {identity};"));
         }
         let reductions = pass.reductions.iter().chain(&pass.last);
@@ -488,7 +437,7 @@ impl Writer<'_> {
     /// Reduces what the lanes of a row have.
     fn reduce(&self, out: &mut Text, ids: &[ValueId]) {
         for &id in ids {
-            let (name, how) = (text::name(self.nest, id), how(self.reduction(id).0));
+            let (name, how) = (self.names.of(id), how(self.names.reduction(id).0));
             out.line(format!("{name} = reduce_lanes<{how}, WIDTH>({name});"));
         }
         if !self.shares_rows() || ids.is_empty() {
@@ -504,7 +453,7 @@ impl Writer<'_> {
     /// Reduces what warps have, through `cells` in shared memory.
     fn exchange(&self, out: &mut Text, ids: &[ValueId], width: &str) {
         for (at, &id) in ids.iter().enumerate() {
-            let name = text::name(self.nest, id);
+            let name = self.names.of(id);
             out.line(format!(
                 "if (threadIdx.x % 32 == 0) cells[{at} * WARPS + threadIdx.x / 32] = {name};"
             ));
@@ -515,7 +464,7 @@ impl Writer<'_> {
             false => "__syncthreads();",
         });
         for (at, &id) in ids.iter().enumerate() {
-            let (name, how) = (text::name(self.nest, id), how(self.reduction(id).0));
+            let (name, how) = (self.names.of(id), how(self.names.reduction(id).0));
             out.line(format!(
                 "{name} = reduce_warps<{how}, {width}>(cells + {at} * WARPS);"
             ));
@@ -529,7 +478,7 @@ impl Writer<'_> {
         );
         if self.has_groups() {
             for &id in &over_rows {
-                let (name, how) = (text::name(self.nest, id), how(self.reduction(id).0));
+                let (name, how) = (self.names.of(id), how(self.names.reduction(id).0));
                 out.line(format!(
                     "reduce_groups<{how}, WIDTH, GROUPS, CHUNKS>({name}, shared, lane, group);"
                 ));
@@ -537,7 +486,7 @@ impl Writer<'_> {
         }
         if !over_all.is_empty() {
             for &id in &over_all {
-                let (name, how) = (text::name(self.nest, id), how(self.reduction(id).0));
+                let (name, how) = (self.names.of(id), how(self.names.reduction(id).0));
                 out.line(format!("{name} = reduce_lanes<{how}, 32>({name});"));
             }
             out.line("__syncthreads();");
@@ -552,7 +501,7 @@ impl Writer<'_> {
 
     fn write_parts(&self, out: &mut Text, over_rows: &[ValueId], over_all: &[ValueId]) {
         for &id in over_all {
-            let (part, name) = (self.part_of(id), text::name(self.nest, id));
+            let (part, name) = (self.names.part_of(id), self.names.of(id));
             out.line(format!(
                 "if (threadIdx.x == 0) {part}[blockIdx.x] = {name};"
             ));
@@ -566,7 +515,7 @@ impl Writer<'_> {
         out.line("#pragma unroll");
         out.open("for (int k = 0; k < CHUNKS; k++)");
         for &id in over_rows {
-            let (part, name) = (self.part_of(id), text::name(self.nest, id));
+            let (part, name) = (self.names.part_of(id), self.names.of(id));
             out.line(format!(
                 "store_steps<WIDTH>({part} + share * columns + first, 1, {name}[k], lane, k, here);"
             ));
@@ -579,17 +528,17 @@ impl Writer<'_> {
         let finish = &self.stages.finish;
         self.values(out, &finish.uniform);
         for &at in &finish.stores {
-            if !self.is_of_columns(at) {
+            if !self.names.is_of_columns(at) {
                 let store = &self.nest.stores[at];
-                let to = text::operand(self.nest, store.operand.0);
+                let to = self.names.operand(store.operand.0);
                 out.line(format!(
                     "if (threadIdx.x == 0) *{to} = {};",
-                    self.scalar_name(store.value)
+                    self.names.scalar(store.value)
                 ));
             }
         }
         let stores = finish.stores.iter().copied();
-        let stores: Vec<usize> = stores.filter(|&at| self.is_of_columns(at)).collect();
+        let stores: Vec<usize> = stores.filter(|&at| self.names.is_of_columns(at)).collect();
         if stores.is_empty() {
             return;
         }

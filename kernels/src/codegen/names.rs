@@ -1,0 +1,117 @@
+//! What a nest's values and operands are called in generated text, and where they lie: the same in both
+//! languages, but for a few words.
+
+use crate::graph::op::Reduction;
+use crate::nest::{Nest, Parts, Step, Value, ValueId};
+
+use super::launch::Parameter;
+use super::scalar::{self, Dialect};
+use super::stages::Stages;
+use super::text;
+
+/// Names of one nest's values in one language.
+#[derive(Clone, Copy)]
+pub(super) struct Names<'a> {
+    pub(super) nest: &'a Nest,
+    pub(super) stages: &'a Stages,
+    pub(super) dialect: Dialect,
+    /// What stands before the name of a number of the row: `row.`, or nothing.
+    pub(super) of_row: &'static str,
+}
+
+impl Names<'_> {
+    /// The name of a value.
+    pub(super) fn of(&self, id: ValueId) -> String {
+        text::name(self.nest, id)
+    }
+
+    /// The name of an operand's pointer.
+    pub(super) fn operand(&self, at: usize) -> String {
+        text::operand(self.nest, at)
+    }
+
+    /// The type of a value.
+    pub(super) fn dtype(&self, id: ValueId) -> &'static str {
+        text::element(self.stages.dtypes[id.0], self.dialect.long())
+    }
+
+    /// A value that is one number, or one a row.
+    pub(super) fn scalar(&self, id: ValueId) -> String {
+        match &self.nest.values[id.0] {
+            Value::Constant(number) => text::literal(*number, self.dialect.bits()),
+            _ => format!("{}{}", self.of_row, self.of(id)),
+        }
+    }
+
+    /// The expression of a value that is one number, or one a row, and no reduction.
+    pub(super) fn expression(&self, id: ValueId) -> String {
+        match &self.nest.values[id.0] {
+            Value::Row(dim) => format!("row_{dim}"),
+            Value::Scalar(at) => Parameter::Scalar(*at).name(self.nest),
+            Value::Load { operand, index } => {
+                let index = self.index(operand.0, *index);
+                format!("*({}{index})", self.row_offset(operand.0))
+            }
+            _ => scalar::expression(self.nest, self.dialect, id, |id| self.scalar(id)),
+        }
+    }
+
+    /// How a value reduces, and what; of others that it is a sum of itself.
+    pub(super) fn reduction(&self, id: ValueId) -> (Reduction, ValueId) {
+        match self.nest.values[id.0] {
+            Value::Reduce { reduction, of, .. } => (reduction, of),
+            _ => (Reduction::Sum, id),
+        }
+    }
+
+    /// What a reduction begins with.
+    pub(super) fn identity(&self, id: ValueId) -> String {
+        self.dialect.identity(self.reduction(id).0)
+    }
+
+    /// Whether a store is of parts of a reduction.
+    pub(super) fn is_part(&self, store: usize) -> bool {
+        self.nest.parts == Parts::Many && self.nest.is_last(self.nest.stores[store].value)
+    }
+
+    /// Whether a store writes something for each column.
+    pub(super) fn is_of_columns(&self, store: usize) -> bool {
+        let store = &self.nest.stores[store];
+        self.stages.varies[store.value.0].columns
+            || self.nest.operands[store.operand.0].columns != Step::Zero
+    }
+
+    /// Whether all rows write to the same place.
+    pub(super) fn is_one_row(&self, operand: usize) -> bool {
+        let mut steps = self.nest.operands[operand].rows.iter();
+        steps.all(|step| *step == Step::Zero)
+    }
+
+    /// The operand that parts of a reduction are written to.
+    pub(super) fn part_of(&self, id: ValueId) -> String {
+        let mut stores = self.nest.stores.iter();
+        let store = stores.find(|store| store.value == id);
+        store.map_or(String::new(), |store| self.operand(store.operand.0))
+    }
+
+    /// Where an operand's row begins, from the indices of rows.
+    pub(super) fn row_offset(&self, operand: usize) -> String {
+        let name = self.operand(operand);
+        let steps = self.nest.operands[operand].rows.iter().enumerate();
+        let terms = steps.filter_map(|(dim, step)| match step {
+            Step::Zero => None,
+            Step::One => Some(format!(" + row_{dim}")),
+            Step::Given => Some(format!(" + row_{dim} * {name}_row_{dim}")),
+        });
+        let terms: String = terms.collect();
+        name + &terms
+    }
+
+    /// What an index that is one number adds to where an operand's row begins.
+    pub(super) fn index(&self, operand: usize, index: Option<ValueId>) -> String {
+        index.map_or(String::new(), |index| {
+            let (value, name) = (self.scalar(index), self.operand(operand));
+            format!(" + {value} * {name}_index")
+        })
+    }
+}
