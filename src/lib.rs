@@ -17,5 +17,6 @@ pub mod compare;
 pub mod stats;
 pub mod interval;
 pub mod economics;
+pub mod fusion;
 pub mod quantity;
 pub mod cli;

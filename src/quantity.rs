@@ -21,6 +21,23 @@ pub fn time_ns(nanoseconds: f64) -> String {
     format!("{} {unit}", short(value))
 }
 
+/// The day of a time in seconds since 1970, in UTC: `2026-11-21`.
+pub fn date(unix_s: f64) -> String {
+    // The calendar repeats every 400 years of 146 097 days; years begin in March here, so that a leap day is
+    // the last of its year.
+    let days = (unix_s / 86_400.0).floor() as i64 + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, later) = match month {
+        0..10 => (month + 3, 0),
+        _ => (month - 9, 1),
+    };
+    format!("{:04}-{month:02}-{day:02}", era * 400 + year + later)
+}
+
 /// A number of bytes, in powers of 1024.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -73,6 +90,20 @@ pub fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (unix_s, expected) in [
+            (0.0, "1970-01-01"),
+            (951_782_399.0, "2000-02-28"),
+            (951_782_400.0, "2000-02-29"),
+            (951_868_800.0, "2000-03-01"),
+            (1_795_305_599.0, "2026-11-21"),
+            (4_102_444_800.0, "2100-01-01"),
+        ] {
+            assert_eq!(date(unix_s), expected);
+        }
+    }
 
     #[test]
     fn units_suit_their_values() {

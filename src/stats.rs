@@ -1,5 +1,10 @@
 //! Statistics of samples.
 
+pub(crate) mod memory;
+pub(crate) mod paired;
+pub(crate) mod signed_rank;
+pub(crate) mod student;
+
 use serde::{Deserialize, Serialize};
 
 /// An interval of the median.

@@ -27,6 +27,11 @@ pub(crate) const BACKENDS: &[BackendInfo] = &[
         about: "one generated kernel for each operation of an eager framework",
     },
     BackendInfo {
+        name: "control",
+        aliases: &[],
+        about: "the program of `eager` once more, to know what a machine takes for a difference",
+    },
+    BackendInfo {
         name: "compiled",
         aliases: &["fused"],
         about: "fused across operations, generated for the canonical shape",
@@ -341,7 +346,7 @@ impl<C: Computation> Problem for GraphProblem<C> {
 fn policy(backend: &str) -> Option<Policy> {
     match backend {
         "primitive" => Some(Policy::Primitive),
-        "eager" => Some(Policy::Eager),
+        "eager" | "control" => Some(Policy::Eager),
         "compiled" => Some(Policy::Compiled),
         _ => None,
     }

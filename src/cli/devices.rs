@@ -1,6 +1,6 @@
 //! `sweeper devices` and `sweeper doctor`: what works here, and what to install for what does not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -10,13 +10,13 @@ use super::exit::Exit;
 use super::screen::Screen;
 use super::{aa, place, worker};
 use crate::compile::kernels::{Kernels, Toolchain};
-use crate::device::ceilings::Ceilings;
+use crate::device::ceilings::{COPY, CeilingSource, Ceilings};
 use crate::device::cpu::identity;
 use crate::device::{DeviceIdentity, DeviceKind, cuda};
 use crate::execute::protocol::DeviceRequest;
 use crate::execute::supervisor::Supervisor;
 use crate::quantity;
-use crate::run::{self, calibration::Calibrator};
+use crate::run::{self, calibration::Calibrator, remembered::Remembered};
 
 /// Arguments of `devices`.
 #[derive(Args)]
@@ -40,8 +40,10 @@ pub fn devices(args: &DevicesArgs, screen: &Screen) -> Exit {
     }
     let cpu = identity::host();
     let gpus = cuda::identity::all();
+    let (dir, _) = place::cache_dir(None);
     if screen.json {
-        let all: Vec<&DeviceIdentity> = [&cpu].into_iter().chain(gpus.unwrap_or(&[])).collect();
+        let all = [&cpu].into_iter().chain(gpus.unwrap_or(&[]));
+        let all: Vec<_> = all.map(|device| with_ceilings(device, &dir)).collect();
         screen.json(&all);
         return Exit::Fine;
     }
@@ -50,16 +52,67 @@ pub fn devices(args: &DevicesArgs, screen: &Screen) -> Exit {
         cpu.name,
         place::processors().0
     ));
+    show_remembered(&cpu, &dir, screen);
     match gpus {
         Ok(gpus) => {
             for (ordinal, gpu) in gpus.iter().enumerate() {
                 screen.line(&format!("cuda:{ordinal} {}", describe(gpu)));
+                show_remembered(gpu, &dir, screen);
             }
         }
         Err(reason) => screen.line(&format!("cuda   none: {reason}")),
     }
     screen.line("null   does nothing, in scripted times; for tests");
     Exit::Fine
+}
+
+/// A device as JSON, with what is remembered of it.
+fn with_ceilings(device: &DeviceIdentity, folder: &Path) -> serde_json::Value {
+    let held = Remembered::all_of(folder, device);
+    let ceilings: Vec<_> = held
+        .iter()
+        .map(|held| json!({ "threads": held.threads, "ceilings": held.ceilings() }))
+        .collect();
+    let mut value = json!(device);
+    value["ceilings"] = json!(ceilings);
+    value
+}
+
+/// What is remembered of a device: each rate, who measured it and when.
+fn show_remembered(device: &DeviceIdentity, folder: &Path, screen: &Screen) {
+    for held in Remembered::all_of(folder, device) {
+        let ceilings = held.ceilings();
+        let source = |kind: &str| match ceilings.sources.get(kind) {
+            Some(CeilingSource {
+                run: Some(run),
+                unix_s,
+            }) => {
+                format!("calibration {run}, {}", quantity::date(*unix_s))
+            }
+            Some(CeilingSource { unix_s, .. }) if *unix_s > 0.0 => {
+                format!("probe, {}", quantity::date(*unix_s))
+            }
+            _ => "probe".to_owned(),
+        };
+        let mut rates = vec![format!(
+            "copies {}B/s ({})",
+            quantity::scaled(ceilings.copy_bytes_per_s),
+            source(COPY)
+        )];
+        rates.extend(ceilings.flops_per_s.iter().map(|(kind, rate)| {
+            format!(
+                "{kind} {}flop/s ({})",
+                quantity::scaled(*rate),
+                source(kind)
+            )
+        }));
+        let threads = match (device.kind, held.threads) {
+            (DeviceKind::Cpu, 1) => "1 thread: ".to_owned(),
+            (DeviceKind::Cpu, count) => format!("{count} threads: "),
+            _ => String::new(),
+        };
+        screen.line(&format!("       {threads}{}", rates.join(", ")));
+    }
 }
 
 /// Measures what the CPU and every GPU can do, and shows it.

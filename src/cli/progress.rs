@@ -11,9 +11,11 @@ use serde_json::json;
 use super::screen::Screen;
 use crate::compile::kernels::Origin;
 use crate::device::DeviceKind;
+use crate::device::ceilings::COPY;
 use crate::execute::outcome::Status;
 use crate::execute::protocol::Stage;
 use crate::quantity;
+use crate::run::remembered::Raised;
 use crate::run::usage::DeviceUsage;
 use crate::run::{Ended, Event, Progress};
 
@@ -260,6 +262,10 @@ impl<'a> Shown<'a> {
                 "status": row.outcome.status, "reason": row.outcome.reason,
                 "median_ns": row.summary().map(|summary| summary.median),
             }),
+            Event::Raised { device, raised } => json!({
+                "event": "raised", "device": device, "ceiling": raised.kind,
+                "from_per_s": raised.from_per_s, "to_per_s": raised.to_per_s,
+            }),
             Event::Warning(text) => json!({ "event": "warning", "text": text }),
         };
         self.screen.line(&line.to_string());
@@ -295,9 +301,25 @@ impl Progress for Shown<'_> {
             Event::Compiled { name, result } => self.compiled(name, result),
             Event::Working { label, stage } => self.bar.set_message(working(label, *stage)),
             Event::Row { row, label, done } => self.row(row, label, *done),
+            Event::Raised { device, raised } => self.say(&raised_text(device, raised)),
             Event::Warning(text) => self.bar.suspend(|| self.screen.warning(text)),
         }
     }
+}
+
+/// A ceiling that rose, in a line.
+fn raised_text(device: &str, raised: &Raised) -> String {
+    let unit = if raised.kind == COPY { "B/s" } else { "flop/s" };
+    let rate = |per_s: f64| format!("{}{unit}", quantity::scaled(per_s));
+    let before = raised
+        .from_per_s
+        .map(|per_s| format!(", was {}", rate(per_s)));
+    format!(
+        "ceiling of {device} raised: {} {}{}",
+        raised.kind,
+        rate(raised.to_per_s),
+        before.unwrap_or_default()
+    )
 }
 
 /// What is left of a run, in words that fit beside a bar.

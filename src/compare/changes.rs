@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use crate::device::ceilings::Ceilings;
+use crate::quantity;
 use crate::record::environment::Environment;
 use crate::report::source::Source;
 
@@ -73,6 +75,11 @@ fn fields(sources: &[Source]) -> Fields {
         if let Some(environment) = &source.environment {
             of_environment(environment, &mut add);
         }
+        for device in source.usage.iter().flat_map(|usage| &usage.devices) {
+            if let Some(ceilings) = &device.ceilings {
+                of_ceilings(ceilings, &mut add);
+            }
+        }
         let of = |name: &str| -> BTreeSet<String> {
             let values = source.entries.iter().filter_map(|entry| entry.axis(name));
             values.map(|value| value.to_string()).collect()
@@ -100,6 +107,19 @@ fn fields(sources: &[Source]) -> Fields {
         add(4, "throttled rows", throttled.to_string());
     }
     fields
+}
+
+/// What the device was held to be capable of: efficiencies are parts of that.
+fn of_ceilings(ceilings: &Ceilings, add: &mut impl FnMut(u8, &str, String)) {
+    let rate = |per_s: f64, unit: &str| format!("{}{unit}", quantity::scaled(per_s));
+    add(
+        4,
+        "ceiling of copies",
+        rate(ceilings.copy_bytes_per_s, "B/s"),
+    );
+    for (kind, &per_s) in &ceilings.flops_per_s {
+        add(4, &format!("ceiling of {kind}"), rate(per_s, "flop/s"));
+    }
 }
 
 fn of_environment(environment: &Environment, add: &mut impl FnMut(u8, &str, String)) {

@@ -13,10 +13,11 @@
 use serde::Serialize;
 
 use super::median::{Centre, Error};
-use super::signed_rank::{LEAST_PAIRS, SignedRank};
 use super::spread::Spread;
-use super::student;
 use super::verdict::Correction;
+use crate::stats::paired::{self, moments};
+use crate::stats::signed_rank::LEAST_PAIRS;
+use crate::stats::student;
 
 /// Intervals cover with this probability.
 pub const CONFIDENCE: f64 = 0.95;
@@ -108,19 +109,12 @@ impl Estimate {
 
     /// An estimate whose error is `error` at `freedom` degrees of freedom.
     fn by_t(log_ratio: f64, error: Error, method: Method, runs: [usize; 2]) -> Option<Self> {
-        let t = match log_ratio {
-            0.0 => 0.0,
-            _ => log_ratio / error.size,
-        };
-        let reach = match error.size {
-            0.0 => 0.0,
-            size => size * student::critical(CONFIDENCE, error.freedom),
-        };
+        let (reach, p) = student::around(log_ratio, error.size, error.freedom, CONFIDENCE);
         let estimate = Estimate {
             log_ratio,
             low: log_ratio - reach,
             high: log_ratio + reach,
-            p: student::two_sided_p(t, error.freedom),
+            p,
             method,
             runs,
         };
@@ -129,25 +123,18 @@ impl Estimate {
 }
 
 fn paired(differences: &[f64]) -> Option<Estimate> {
-    let count = differences.len();
-    let runs = [count, count];
-    if count >= LEAST_PAIRS {
-        let found = SignedRank::of(differences, CONFIDENCE)?;
-        return Some(Estimate {
-            log_ratio: found.centre,
-            low: found.low,
-            high: found.high,
-            p: found.p,
-            method: Method::SignedRank,
-            runs,
-        });
-    }
-    let (mean, variance) = moments(differences.iter().copied());
-    let error = Error {
-        size: (variance / count as f64).sqrt(),
-        freedom: (count - 1) as f64,
-    };
-    Estimate::by_t(mean, error, Method::PairedT, runs)
+    let found = paired::centre(differences, CONFIDENCE)?;
+    Some(Estimate {
+        log_ratio: found.centre,
+        low: found.low,
+        high: found.high,
+        p: found.p,
+        method: match differences.len() {
+            LEAST_PAIRS.. => Method::SignedRank,
+            _ => Method::PairedT,
+        },
+        runs: [differences.len(); 2],
+    })
 }
 
 /// Welch's t, unless the machine's spread between such sides is wider.
@@ -202,14 +189,6 @@ fn single(before: &[Centre], after: &[Centre], spread: &Spread) -> Option<Estima
     };
     let runs = [before.len(), after.len()];
     Estimate::by_t(mean(after) - mean(before), error, Method::Spread, runs)
-}
-
-/// Mean and variance (with n - 1; of one number none, zero).
-fn moments(numbers: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
-    let count = numbers.clone().count() as f64;
-    let mean = numbers.clone().sum::<f64>() / count;
-    let squares: f64 = numbers.map(|number| (number - mean).powi(2)).sum();
-    (mean, squares / (count - 1.0).max(1.0))
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 //! Ratios are compared as differences of logarithms: A against B and B against A then differ in sign
 //! alone.
 
-use super::student::normal_critical;
 use crate::report::entry::Times;
+use crate::stats::memory::memory;
+use crate::stats::student::normal_critical;
 
 /// A quarter of a normal distribution lies beyond this many standard deviations, above and below.
 const QUARTILE: f64 = 0.674_489_750_196_081_7;
@@ -110,30 +111,6 @@ fn binomial_below(count: usize, rank: usize) -> f64 {
     total
 }
 
-/// The factor by which the median's variance is larger than that of independent samples: the long-run
-/// variance of whether a sample lies above the median (Newey and West, 1987, with Bartlett's weights
-/// over sqrt(n) lags), and never less than one.
-fn memory(samples: &[f64], median: f64) -> f64 {
-    let mut signs: Vec<f64> = samples
-        .iter()
-        .map(|sample| f64::from(i8::from(*sample > median) - i8::from(*sample < median)))
-        .collect();
-    let count = signs.len() as f64;
-    let mean = signs.iter().sum::<f64>() / count;
-    signs.iter_mut().for_each(|sign| *sign -= mean);
-    let product = |lag: usize| -> f64 {
-        let pairs = signs.iter().zip(&signs[lag..]);
-        pairs.map(|(one, other)| one * other).sum()
-    };
-    let variance = product(0);
-    if variance == 0.0 {
-        return 1.0;
-    }
-    let lags = (count.sqrt() as usize).clamp(1, samples.len() - 1);
-    let weighted = |lag: usize| (1.0 - lag as f64 / (lags + 1) as f64) * product(lag) / variance;
-    (1.0 + 2.0 * (1..=lags).map(weighted).sum::<f64>()).max(1.0)
-}
-
 /// The same from what a file kept: the median's interval with its coverage, or the quartiles under a
 /// normal distribution (1.2533 standard deviations over sqrt(n)).
 fn error_of_times(times: &Times) -> Option<Error> {
@@ -159,10 +136,10 @@ fn error_of_times(times: &Times) -> Option<Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::student::critical;
     use super::super::testing::Random;
     use super::*;
     use crate::stats::Summary;
+    use crate::stats::student::critical;
 
     fn centre(samples: &[f64]) -> Centre {
         let times = Times::from(Summary::of(samples).unwrap());
@@ -210,12 +187,6 @@ mod tests {
             100.0 * (0.01 * last).exp()
         });
         assert!(remembering > 0.9, "{remembering}");
-        let slow: Vec<f64> = (0..40)
-            .map(|index| 100.0 + f64::from(index / 10 % 2))
-            .collect();
-        let quick: Vec<f64> = (0..40).map(|index| 100.0 + f64::from(index % 2)).collect();
-        assert!(memory(&slow, 100.5) > 3.0);
-        assert_eq!(memory(&quick, 100.5), 1.0);
     }
 
     #[test]

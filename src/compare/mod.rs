@@ -28,8 +28,6 @@ pub mod fail_on;
 pub mod render;
 pub mod aa;
 mod median;
-mod signed_rank;
-mod student;
 #[cfg(test)]
 mod testing;
 

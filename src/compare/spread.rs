@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::estimate::CONFIDENCE;
-use super::student;
 use crate::compile::digests::keep;
 use crate::device::{DeviceIdentity, DeviceKind};
+use crate::stats::student;
 
 /// Version of the files.
 const VERSION: u32 = 1;

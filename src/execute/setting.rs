@@ -213,15 +213,17 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Another backend whose program was the same, among the points before this one.
+    /// The backend of the first point before this one whose program was the same, unless it is this one's
+    /// own, launched in another way. It is measured all the same: how far the times of one program lie apart
+    /// is what a control is for.
     fn same_program_as(&self, point: &BlockPoint, program: &Program) -> Option<String> {
         let mut programs = self.programs.borrow_mut();
-        let same = programs.iter().find(|(phase, backend, held)| {
-            *phase == point.phase && *backend != point.backend && held == program
-        });
+        let same = programs
+            .iter()
+            .find(|(phase, _, held)| *phase == point.phase && held == program);
         let same = same.map(|(_, backend, _)| backend.clone());
         programs.push((point.phase, point.backend.clone(), program.clone()));
-        same
+        same.filter(|backend| *backend != point.backend)
     }
 
     fn judge(

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::diagnostics::Code;
 use super::section::{Context, Section};
 use super::settings::{
-    CacheSettings, Canonical, DeviceSettings, DeviceUse, EXPORTS, GB, L2, Launching, Limits,
-    Measure, Order, Output, PLOTS, PlanSettings, PlotFormat, Plots, Stopping, Threads, Warmup,
-    Word,
+    CacheSettings, Canonical, DeviceSettings, DeviceUse, EXPORTS, GB, Hardware, L2, Launching,
+    Limits, Measure, Order, Output, PLOTS, PlanSettings, PlotFormat, Plots, Stopping, Threads,
+    Warmup, Word,
 };
 use super::tree::{Node, Raw};
 
@@ -159,8 +159,25 @@ pub(super) fn device(cx: &mut Context<'_>, section: &mut Section<'_>) -> DeviceS
             }
         }
     });
+    let hardware = Hardware {
+        name: section
+            .take(cx, "hardware")
+            .and_then(|node| cx.text(node, "hardware")),
+        peak_gflops: peak(cx, section, "peak_gflops"),
+        peak_bandwidth_gbps: peak(cx, section, "peak_bandwidth"),
+    };
     section.finish(cx, &[]);
-    DeviceSettings { use_, threads }
+    DeviceSettings {
+        use_,
+        threads,
+        hardware,
+    }
+}
+
+/// A rate on paper, in 10^9 a second.
+fn peak(cx: &mut Context<'_>, section: &mut Section<'_>, key: &'static str) -> Option<f64> {
+    let node = section.take(cx, key)?;
+    cx.positive(node, key)
 }
 
 const DEVICES: &[&str] = &["auto", "cpu", "cuda", "cuda:0", "cuda:all", "null"];

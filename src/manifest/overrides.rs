@@ -123,13 +123,31 @@ const fn flag(
     }
 }
 
-/// The flags of guide 000 and the keys they set.
+/// The flags of guides 000 and 004 and the keys they set.
 pub const FLAGS: &[FlagInfo] = &[
     flag(
         &["--device"],
         "device.use",
         None,
         "where to run: auto, cpu, cuda:0, cuda:all",
+    ),
+    flag(
+        &["--hardware"],
+        "device.hardware",
+        None,
+        "what calibration profiles call the device",
+    ),
+    flag(
+        &["--peak-gflops"],
+        "device.peak_gflops",
+        None,
+        "theoretical f32 operations a second, in 10^9",
+    ),
+    flag(
+        &["--peak-bandwidth"],
+        "device.peak_bandwidth",
+        None,
+        "theoretical bytes of memory a second, in 10^9",
     ),
     flag(&["--T"], "grid.T", None, "sequence lengths"),
     flag(&["--K"], "grid.K", None, "maximum segment lengths"),

@@ -242,6 +242,18 @@ impl Printer<'_> {
         };
         self.key("device", "use", &device);
         self.key("device", "threads", &manifest.device.threads.to_string());
+        let hardware = &manifest.device.hardware;
+        if let Some(name) = &hardware.name {
+            self.key("device", "hardware", &text(name));
+        }
+        for (name, peak) in [
+            ("peak_gflops", hardware.peak_gflops),
+            ("peak_bandwidth", hardware.peak_bandwidth_gbps),
+        ] {
+            if let Some(peak) = peak {
+                self.key("device", name, &float(peak));
+            }
+        }
         let cache = &manifest.cache;
         self.section("[cache]");
         if let Some(dir) = &cache.dir {

@@ -114,6 +114,9 @@ fn device() -> Value {
         json!({
             "use": described(list(name), "where programs run"),
             "threads": described(threads(), "CPU threads of a measured program"),
+            "hardware": described(string(), "what calibration profiles call the device"),
+            "peak_gflops": described(positive(), "its theoretical f32 operations a second, in 10^9"),
+            "peak_bandwidth": described(positive(), "its theoretical bytes of memory a second, in 10^9"),
         }),
         &[],
     )

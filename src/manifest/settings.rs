@@ -50,12 +50,26 @@ pub enum Order {
 }
 
 /// `[device]`: where programs run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DeviceSettings {
     /// Which devices.
     pub use_: DeviceUse,
     /// CPU threads of a measured program.
     pub threads: u32,
+    /// What its maker says of it.
+    pub hardware: Hardware,
+}
+
+/// What is said of a device on paper, for calibration profiles; what is not given may be known
+/// ([`crate::device::peaks`]).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Hardware {
+    /// What to call it.
+    pub name: Option<String>,
+    /// Theoretical f32 operations a second, in 10^9.
+    pub peak_gflops: Option<f64>,
+    /// Theoretical bytes a second to and from memory, in 10^9.
+    pub peak_bandwidth_gbps: Option<f64>,
 }
 
 /// Which devices a sweep uses.
@@ -206,7 +220,7 @@ pub const EXPORTS: &[&str] = &[
     "compiled_attention_benchmark",
     "compiled_transformer_benchmark",
     "compilation_economics",
-    "hardware_profile",
+    "calibration_profile",
     "json",
     "parquet",
     "nvbench",

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::environment::Environment;
-use super::exports;
+use super::exports::{self, About};
 use super::journal::{Contents, Journal, JournalError};
 use super::row::Row;
 use super::tables;
@@ -127,8 +127,8 @@ impl RunFolder {
     pub fn write_tables(
         &self,
         rows: &[Row],
+        about: &About<'_>,
         names: &[&str],
-        baseline: Option<&str>,
     ) -> Result<(), FolderError> {
         let io_error = |path: &Path| {
             let path = path.to_owned();
@@ -142,7 +142,7 @@ impl RunFolder {
         self.write("records.csv", &records)?;
         self.write("samples.csv", &samples)?;
         let folder = self.path.join("exports");
-        exports::write(names, baseline, rows, &folder).map_err(io_error(&folder))
+        exports::write(names, rows, about, &folder).map_err(io_error(&folder))
     }
 }
 

@@ -82,6 +82,13 @@ impl Row {
         self.parameters.get(name).or_else(|| self.values.get(name))
     }
 
+    /// In what its operations are computed: the parameter `precision` of a workload that has one, else the
+    /// type of its elements.
+    pub fn arithmetic(&self) -> &str {
+        let precision = self.parameters.get("precision").and_then(Value::as_text);
+        precision.unwrap_or_else(|| self.dtype.name())
+    }
+
     /// A whole number by name.
     pub fn int(&self, name: &str) -> Option<i64> {
         self.value(name)?.as_int()

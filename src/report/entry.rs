@@ -125,6 +125,8 @@ pub struct Program {
     pub flops: f64,
     /// The least bytes that an iteration must move.
     pub compulsory_bytes: f64,
+    /// The backend before it in the block whose program is the same.
+    pub same_program_as: Option<Arc<str>>,
     /// Kernels in the order of the program; empty where the file is a `records.csv`.
     pub kernels: Vec<Kernel>,
     /// How thoroughly outputs were judged.

@@ -32,6 +32,8 @@ pub struct Frame<'s> {
     pub entries: Vec<&'s Entry>,
     /// The label of each row's source.
     machines: Vec<Arc<str>>,
+    /// Whether each row's source took samples in turns.
+    in_turns: Vec<bool>,
     /// Dimensions in which rows differ, in the order of [`DIMENSIONS`], then by name.
     pub dimensions: Vec<Dimension>,
     /// Dimensions that have one value only, with it.
@@ -50,14 +52,17 @@ impl<'s> Frame<'s> {
     pub fn new(sources: &'s [Source]) -> Self {
         let mut entries = Vec::new();
         let mut machines = Vec::new();
+        let mut in_turns = Vec::new();
         for source in sources {
             let label: Arc<str> = source.label.as_str().into();
             entries.extend(&source.entries);
             machines.extend(source.entries.iter().map(|_| Arc::clone(&label)));
+            in_turns.resize(entries.len(), source.is_in_turns());
         }
         let mut frame = Frame {
             entries,
             machines,
+            in_turns,
             dimensions: Vec::new(),
             constants: Vec::new(),
             codes: Vec::new(),
@@ -173,6 +178,11 @@ impl<'s> Frame<'s> {
             true => format!("{backend} ({})", self.machines[row]),
             false => backend.to_string(),
         }
+    }
+
+    /// True if a row's samples were taken in turns with those of other backends ([`Source::is_in_turns`]).
+    pub fn is_in_turns(&self, row: usize) -> bool {
+        self.in_turns[row]
     }
 
     /// The place of a dimension among those in which rows differ.

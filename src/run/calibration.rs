@@ -1,31 +1,16 @@
-//! What devices can do: measured once a device, and remembered beside the kernel cache.
+//! What devices can do: measured once a device, and remembered beside the kernel cache ([`super::remembered`]).
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use sweeper_kernels::Target;
 use sweeper_kernels::program::KernelSource;
 
-use crate::compile::digests::keep;
+use super::remembered::Remembered;
+use super::rows::now_unix_s;
 use crate::compile::kernels::Kernels;
 use crate::device::ceilings::{Ceilings, probes_of};
 use crate::device::{Artifact, DeviceIdentity, DeviceKind};
 use crate::execute::supervisor::Supervisor;
-
-/// Version of the probes: a new one makes them be measured again.
-const VERSION: u32 = 1;
-
-/// What is remembered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Remembered {
-    version: u32,
-    device: DeviceIdentity,
-    threads: u32,
-    ceilings: Ceilings,
-}
 
 /// The ceilings of devices of one kind.
 pub struct Calibrator<'a> {
@@ -53,13 +38,9 @@ impl Calibrator<'_> {
         if device.kind == DeviceKind::Null {
             return Ok(Ceilings::scripted());
         }
-        let path = self.path(&device);
-        if let Some(held) = path.as_deref().filter(|_| !self.again).and_then(read)
-            && held.version == VERSION
-            && held.device == device
-            && held.threads == self.threads
-        {
-            return Ok(held.ceilings);
+        let folder = self.folder.filter(|_| !self.again);
+        if let Some(held) = folder.and_then(|it| Remembered::of(it, &device, self.threads)) {
+            return Ok(held.ceilings());
         }
         let kernels = self.artifacts(&device);
         // A CPU has at least the copy that is built in.
@@ -68,24 +49,14 @@ impl Calibrator<'_> {
         }
         let is_whole = kernels.iter().all(Option::is_some);
         let ceilings = supervisor.calibrate(kernels)?;
-        let remembered = Remembered {
-            version: VERSION,
-            device,
-            threads: self.threads,
-            ceilings,
-        };
+        let now_s = now_unix_s(device.kind);
+        let remembered = Remembered::probed(device, self.threads, ceilings, now_s);
         // What was measured with a part of the kernels is measured again when the others are there.
-        if let Some(path) = path.filter(|_| is_whole) {
+        if let Some(folder) = self.folder.filter(|_| is_whole) {
             // It is measured again next time then.
-            let _ = write(&path, &remembered);
+            let _ = remembered.keep(folder);
         }
-        Ok(remembered.ceilings)
-    }
-
-    fn path(&self, device: &DeviceIdentity) -> Option<PathBuf> {
-        let text = serde_json::to_string(&(device, self.threads)).ok()?;
-        let digest = hex::encode(Sha256::digest(text));
-        Some(self.folder?.join(format!("ceilings-{digest:.16}.json")))
+        Ok(remembered.ceilings())
     }
 
     /// The probes' kernels in their order, those that can be had.
@@ -109,12 +80,4 @@ pub fn sources(device: &DeviceIdentity, target: &Target, threads: u32) -> Vec<Ke
     let probes = probes_of(device, target, threads);
     let sources = probes.iter().flat_map(|probe| probe.program.sources());
     sources.cloned().collect()
-}
-
-fn read(path: &Path) -> Option<Remembered> {
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
-}
-
-fn write(path: &Path, remembered: &Remembered) -> io::Result<()> {
-    keep(path, &serde_json::to_vec_pretty(remembered)?)
 }

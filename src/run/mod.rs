@@ -1,6 +1,6 @@
 //! A run: plan, compile, measure, record. What is finished is not done again.
 //!
-//! [`devices`] says on what, [`calibration`] how fast that can be; [`compiling`] opens the cache,
+//! [`devices`] says on what, [`calibration`] and [`remembered`] how fast that can be; [`compiling`] opens the cache,
 //! [`schedule`] deals out blocks, [`rows`] turns outcomes into rows, [`pruning`] learns from failures,
 //! [`usage`] says how busy devices were, [`repeats`] does all of it again and again; this file is the
 //! order of events.
@@ -21,14 +21,16 @@ use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::plan::{Outline, Plan};
 use crate::record::environment::{Environment, RunIdentity, surroundings};
-use crate::record::exports;
+use crate::record::exports::{self, About};
 use crate::record::folder::{FolderError, RunFolder};
+use crate::record::journal::Contents;
 use crate::record::row::Row;
 
 pub mod devices;
 pub mod anchors;
 mod dispatch;
 pub mod calibration;
+pub mod remembered;
 pub mod compiling;
 pub mod schedule;
 pub mod pruning;
@@ -116,6 +118,13 @@ pub enum Event<'a> {
         label: &'a str,
         /// Rows of the plan's points, this one included.
         done: usize,
+    },
+    /// A calibration measured more than was known to be possible.
+    Raised {
+        /// The device.
+        device: &'a str,
+        /// What can be done from now on.
+        raised: &'a remembered::Raised,
     },
     /// Something that people should know.
     Warning(&'a str),
@@ -231,6 +240,7 @@ pub fn run(
         device: &name,
     });
     if reused == ids.len() && folder.path().join("records.csv").exists() {
+        renew_profile(manifest, run, &devices, &contents, &folder)?;
         return Ok(Ended::with_nothing_to_do(run, &folder, reused));
     }
     let plan = outline.fill();
@@ -327,6 +337,33 @@ fn open_folder(manifest: &Manifest, run: RunId, fresh: bool) -> Result<RunFolder
         .map(|number| path.join(format!("attempt-{number}")))
         .find(|attempt| !attempt.exists());
     RunFolder::open(&attempt.unwrap_or(path))
+}
+
+/// Writes a finished calibration's profile again: what the manifest says of a device on paper is no part of
+/// a run's identity, and may be given later.
+fn renew_profile(
+    manifest: &Manifest,
+    run: RunId,
+    devices: &[DeviceIdentity],
+    contents: &Contents,
+    folder: &RunFolder,
+) -> Result<(), FolderError> {
+    if !manifest
+        .output
+        .exports
+        .contains(&exports::CALIBRATION_PROFILE)
+    {
+        return Ok(());
+    }
+    let path = folder.path().join("exports");
+    let foreign = |reason| FolderError::Foreign {
+        path: folder.path().join("journal.jsonl"),
+        reason,
+    };
+    let about = About::new(run, manifest, devices);
+    let names = [exports::CALIBRATION_PROFILE];
+    exports::write(&names, &contents.rows().map_err(foreign)?, &about, &path)
+        .map_err(|error| FolderError::Io { path, error })
 }
 
 fn write_description(

@@ -6,13 +6,15 @@ use sweeper_kernels::Refusal;
 
 use super::session::Session;
 use super::usage::RunUsage;
-use super::{Ended, Event, RunError};
+use super::{Ended, Event, RunError, remembered};
 use crate::compile::CompileError;
 use crate::execute::outcome::{Outcome, Status};
 use crate::identity::{PointId, RunId};
 use crate::plan::Planned;
+use crate::record::exports::{About, CALIBRATION_PROFILE};
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::journal::Contents;
+use crate::record::row::Row;
 
 impl Session<'_> {
     /// Why a point is not even tried, if that is so.
@@ -123,9 +125,9 @@ impl Session<'_> {
             .map(|(position, point)| (point.id, position))
             .collect();
         rows.sort_by_key(|row| position.get(&row.point));
-        let manifest = self.manifest;
-        let baseline = manifest.report.baseline;
-        folder.write_tables(&rows, &manifest.output.exports, baseline)?;
+        let about = About::new(run, self.manifest, self.devices);
+        folder.write_tables(&rows, &about, &self.manifest.output.exports)?;
+        self.teach(run, &rows);
         let devices = self.devices.iter().zip(&self.usage).enumerate();
         let devices: Vec<_> = devices
             .map(|(worker, (device, usage))| (device, *usage, self.maker.ceilings(worker)))
@@ -147,5 +149,32 @@ impl Session<'_> {
             usage,
             stopped: !self.is_complete(),
         })
+    }
+
+    /// A finished calibration raises what is known of its devices. The rows of this run are held against
+    /// what was known before it: that is what `usage.json` says.
+    fn teach(&self, run: RunId, rows: &[Row]) {
+        let exports = &self.manifest.output.exports;
+        let Some(folder) = self.request.cache_dir.as_deref() else {
+            return;
+        };
+        if !self.is_complete() || !exports.contains(&CALIBRATION_PROFILE) {
+            return;
+        }
+        for (worker, device) in self.devices.iter().enumerate() {
+            let name = self.maker.device_name(worker);
+            let own: Vec<&Row> = rows.iter().filter(|row| row.device_name == name).collect();
+            let threads = self.manifest.device.threads;
+            match remembered::learn(folder, device, threads, &own, run) {
+                Ok(all) => all.iter().for_each(|raised| {
+                    let device = &name;
+                    self.progress.event(&Event::Raised { device, raised });
+                }),
+                Err(error) => {
+                    let text = format!("what was measured can't be remembered: {error}");
+                    self.progress.event(&Event::Warning(&text));
+                }
+            }
+        }
     }
 }

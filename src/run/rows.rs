@@ -64,6 +64,11 @@ impl<'a> RowMaker<'a> {
         self.devices[worker].ceilings.as_ref()
     }
 
+    /// What rows call a worker's device.
+    pub fn device_name(&self, worker: usize) -> String {
+        self.devices[worker].name()
+    }
+
     /// The row of a point that a worker finished.
     pub fn row(
         &self,
@@ -101,13 +106,14 @@ impl<'a> RowMaker<'a> {
     /// Says what would have been possible, and flags what is not.
     fn hold_against_ceilings(&self, row: &mut Row, worker: usize) {
         let median_ns = row.summary().map(|summary| summary.median);
+        let kind = row.arithmetic().to_owned();
         let (Some(ceilings), Some(found)) = (self.ceilings(worker), &mut row.outcome.measurement)
         else {
             return;
         };
         let (flops, bytes) = (found.flops, found.compulsory_bytes);
-        row.roofline_ns = ceilings.roofline_ns(row.dtype, flops, bytes);
-        let surpasses = |time_ns| ceilings.are_surpassed(row.dtype, flops, bytes, time_ns);
+        row.roofline_ns = ceilings.roofline_ns(&kind, flops, bytes);
+        let surpasses = |time_ns| ceilings.are_surpassed(&kind, flops, bytes, time_ns);
         if median_ns.is_some_and(surpasses) {
             found.flags.push(Flag::AboveRoofline);
         }

@@ -45,5 +45,7 @@ mod cuda;
 mod faults;
 /// Comparisons of recorded runs.
 mod compare;
+/// A calibration, its profile, and what later sweeps know of it.
+mod calibration;
 /// Files that other programs read.
 mod interchange;

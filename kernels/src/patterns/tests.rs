@@ -192,6 +192,28 @@ fn operations_are_counted_as_in_the_guide() {
     assert_eq!(attention(Attention::Full), scores * (4.0 * 64.0 + 6.0));
 }
 
+#[test]
+fn a_control_is_the_eager_program_once_more() {
+    let kind = Kind::Attention {
+        batch: 2,
+        sequence: 8,
+        dimension: 4,
+        pattern: Attention::Full,
+    };
+    let cuda = Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    };
+    for target in [Target::Cpu, cuda] {
+        let program = |backend| {
+            let canonical = CanonicalShape::default();
+            let program = problem(kind).program(backend, Phase::Forward, &canonical, &target);
+            program.unwrap()
+        };
+        assert_eq!(program("control"), program("eager"));
+        assert_ne!(program("control"), program("compiled"));
+    }
+}
+
 /// Whether the library has a pattern whole.
 fn is_whole(kind: Kind, target: &Target) -> bool {
     let canonical = CanonicalShape::default();

@@ -10,33 +10,71 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use super::row::Row;
+use crate::device::DeviceIdentity;
+use crate::identity::RunId;
+use crate::manifest::Manifest;
+use crate::manifest::settings::{Hardware, Order};
 
 pub mod semicrf;
 pub mod operations;
 pub mod economics;
+pub mod calibration_profile;
 pub mod nvbench;
 pub mod json;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 mod typed;
 
+/// The export that makes a run a calibration: a finished one raises what is known of its devices.
+pub const CALIBRATION_PROFILE: &str = "calibration_profile";
+
+/// What a run is, beside its rows.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// The run.
+    pub run: RunId,
+    /// Name of its manifest.
+    pub name: &'a str,
+    /// Its devices.
+    pub devices: &'a [DeviceIdentity],
+    /// What the manifest says of them.
+    pub hardware: &'a Hardware,
+    /// The backend that others are relative to.
+    pub baseline: Option<&'a str>,
+    /// True if the backends of a problem were sampled in turns.
+    pub in_turns: bool,
+}
+
+impl<'a> About<'a> {
+    /// What a run of a manifest is.
+    pub fn new(run: RunId, manifest: &'a Manifest, devices: &'a [DeviceIdentity]) -> Self {
+        About {
+            run,
+            name: &manifest.name,
+            devices,
+            hardware: &manifest.device.hardware,
+            baseline: manifest.report.baseline,
+            in_turns: manifest.plan.order == Order::Interleaved,
+        }
+    }
+}
+
 /// Writes the exports called `names` below `folder`; those that no row belongs to are left out. What is
-/// relative to a backend is to `baseline`, or where there is none to the guide's.
+/// relative to a backend is to the baseline, or where there is none to the guide's.
 ///
 /// # Errors
 /// Those of the file system.
-pub fn write(
-    names: &[&str],
-    baseline: Option<&str>,
-    rows: &[Row],
-    folder: &Path,
-) -> io::Result<()> {
+pub fn write(names: &[&str], rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
     for name in names {
         match *name {
             "json" => json::write_records(rows, create(folder, "records.json")?)?,
             "nvbench" => nvbench::write(rows, folder)?,
-            "compilation_economics" => write_economics(rows, baseline, folder)?,
+            "compilation_economics" => write_economics(rows, about.baseline, folder)?,
             "benchmark_results" => write_operations(rows, folder)?,
+            CALIBRATION_PROFILE => {
+                let out = create(folder, "calibration_profile.json")?;
+                calibration_profile::write(rows, about, out)?;
+            }
             "parquet" => write_parquet(rows, folder)?,
             _ => {}
         }
@@ -171,6 +209,19 @@ fn combinations<'r>(rows: &[&'r Row], columns: &[&str]) -> BTreeMap<PathBuf, Vec
     groups
 }
 
+/// What a run of tests is.
+#[cfg(test)]
+fn about(hardware: &Hardware) -> About<'_> {
+    About {
+        run: RunId(crate::identity::Digest::from_bytes([1; 32])),
+        name: "test",
+        devices: &[],
+        hardware,
+        baseline: None,
+        in_turns: true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,8 +237,10 @@ mod tests {
             .parameters
             .insert("potentials".to_owned(), "decomposed".into());
         let folder = tempfile::tempdir().unwrap();
+        let hardware = Hardware::default();
+        let about = about(&hardware);
         let names = ["benchmark_full", "heatmap_data"];
-        write(&names, None, &rows, folder.path()).unwrap();
+        write(&names, &rows, &about, folder.path()).unwrap();
         let lines = |path: &str| {
             fs::read_to_string(folder.path().join(path).join("benchmark_full.csv"))
                 .unwrap()

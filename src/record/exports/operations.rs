@@ -78,7 +78,8 @@ pub fn result(row: &Row) -> Option<Measured> {
 mod tests {
     use super::*;
     use crate::execute::outcome::{Measurement, Outcome};
-    use crate::record::exports::{json, write};
+    use crate::manifest::settings::Hardware;
+    use crate::record::exports::{about, json, write};
     use crate::record::row::test_row;
     use sweeper_kernels::{Phase, Value};
 
@@ -131,14 +132,27 @@ mod tests {
     fn each_phase_has_its_file() {
         let phases = [Phase::Forward, Phase::Backward];
         let rows = phases.map(|phase| row("mse", phase, Checked::Full));
+        let hardware = Hardware::default();
         let folder = tempfile::tempdir().unwrap();
-        write(&["benchmark_results"], None, &rows, folder.path()).unwrap();
+        write(
+            &["benchmark_results"],
+            &rows,
+            &about(&hardware),
+            folder.path(),
+        )
+        .unwrap();
         for phase in phases {
             let path = format!("phase={phase}/benchmark_results.json");
             assert!(folder.path().join(path).exists());
         }
         let folder = tempfile::tempdir().unwrap();
-        write(&["benchmark_results"], None, &rows[..1], folder.path()).unwrap();
+        write(
+            &["benchmark_results"],
+            &rows[..1],
+            &about(&hardware),
+            folder.path(),
+        )
+        .unwrap();
         assert!(folder.path().join("benchmark_results.json").exists());
     }
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::manifest::settings::{Order, Word};
 use crate::record::environment::Environment;
 use crate::record::folder::{self, FolderError, Recorded};
 use crate::record::journal::Contents;
@@ -151,6 +152,18 @@ pub struct Source {
     pub entries: Vec<Entry>,
     /// What to know before believing it.
     pub warnings: Vec<String>,
+}
+
+impl Source {
+    /// True if the backends of a problem were sampled in turns, so that samples at the same place are of the
+    /// same round: unless the manifest says otherwise.
+    pub fn is_in_turns(&self) -> bool {
+        let order = || {
+            let manifest: toml::Table = self.manifest.as_deref()?.parse().ok()?;
+            Order::parse(manifest.get("plan")?.get("order")?.as_str()?)
+        };
+        order().is_none_or(|order| order == Order::Interleaved)
+    }
 }
 
 /// Opens what `names` name: a run's folder, the first digits of a run's id under `dir`, or a CSV file.

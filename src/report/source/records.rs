@@ -281,6 +281,7 @@ fn program(line: &Line<'_>, words: &mut Words) -> Result<Option<Box<Program>>, S
         written_bytes: line.count("written_bytes")?.unwrap_or(0),
         flops: line.amount("flops")?.unwrap_or(0.0),
         compulsory_bytes: line.amount("compulsory_bytes")?.unwrap_or(0.0),
+        same_program_as: words.some(line.text("same_program_as")),
         kernels: Vec::new(),
         checked: checked.unwrap_or_default(),
         errors: worst(line, words)?.into_iter().collect(),

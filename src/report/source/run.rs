@@ -120,6 +120,10 @@ fn program(found: Measurement, words: &mut Words) -> (Program, Vec<f64>) {
         written_bytes: found.totals.written_bytes,
         flops: found.flops,
         compulsory_bytes: found.compulsory_bytes,
+        same_program_as: found
+            .same_program_as
+            .as_deref()
+            .map(|backend| words.get(backend)),
         kernels: found
             .kernels
             .iter()

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::means::LogInterval;
 use super::pivot::{self, What};
 use super::{Cell, Request, Table, Unit};
+use crate::fusion::CONTROL;
 use crate::report::frame::MACHINE;
 use crate::status::Status;
 
@@ -26,7 +27,10 @@ pub(super) fn speedup(request: &Request<'_>) -> Option<Table> {
 /// `best_backend.csv`: who is fastest, by how much, and at how many shapes.
 pub(super) fn best_backend(request: &Request<'_>) -> Option<Table> {
     let frame = request.frame;
-    let mut series: Vec<String> = request.rows.iter().map(|&row| frame.series(row)).collect();
+    // A control is no way of computing anything.
+    let is_candidate = |row: &usize| &*frame.entries[*row].backend != CONTROL;
+    let rows: Vec<usize> = request.rows.iter().copied().filter(is_candidate).collect();
+    let mut series: Vec<String> = rows.iter().map(|&row| frame.series(row)).collect();
     series.sort();
     series.dedup();
     let mut questions = frame.words(&["backend", "phase", MACHINE]);
@@ -38,7 +42,7 @@ pub(super) fn best_backend(request: &Request<'_>) -> Option<Table> {
         .column("best_time_ns", Unit::Ns)
         .plain(["fastest_at", "clearly_at", "next"])
         .column("next_over_best", Unit::Ratio);
-    for rows in frame.groups(request.rows, &questions).into_values() {
+    for rows in frame.groups(&rows, &questions).into_values() {
         let shapes = pivot::shapes(request, &rows, &series);
         let common = pivot::common(&shapes);
         let Some(found) = rank(request, &common) else {

@@ -11,6 +11,7 @@ use super::frame::Frame;
 mod comparison;
 mod crossover;
 mod economics;
+mod fusion;
 mod generic;
 pub mod guide;
 pub mod means;
@@ -240,6 +241,7 @@ type Make = fn(&Request<'_>) -> Option<Table>;
 /// the screen.
 const OF_REPORTS: &[Make] = &[
     generic::speedup,
+    fusion::fusion,
     generic::geometric_means,
     generic::best_backend,
     economics::economics,

@@ -13,7 +13,7 @@ fn standard(freedom: f64) -> Option<StudentsT> {
 }
 
 /// The probability of a `t` at least this far from zero, on either side.
-pub(super) fn two_sided_p(t: f64, freedom: f64) -> f64 {
+pub(crate) fn two_sided_p(t: f64, freedom: f64) -> f64 {
     match standard(freedom) {
         _ if t.is_nan() => 1.0,
         Some(_) if t.is_infinite() => 0.0,
@@ -23,22 +23,36 @@ pub(super) fn two_sided_p(t: f64, freedom: f64) -> f64 {
 }
 
 /// The distance from zero that `t` keeps with probability `confidence`.
-pub(super) fn critical(confidence: f64, freedom: f64) -> f64 {
+pub(crate) fn critical(confidence: f64, freedom: f64) -> f64 {
     standard(freedom).map_or(f64::INFINITY, |student| {
         student.inverse_cdf(0.5 + confidence / 2.0)
     })
 }
 
 /// The distance from zero that a standard normal number keeps with probability `confidence`.
-pub(super) fn normal_critical(confidence: f64) -> f64 {
+pub(crate) fn normal_critical(confidence: f64) -> f64 {
     Normal::standard().inverse_cdf(0.5 + confidence / 2.0)
+}
+
+/// How far the interval of a number reaches on either side, and the probability of such a number, were
+/// it zero: `size` is its standard error.
+pub(crate) fn around(centre: f64, size: f64, freedom: f64, confidence: f64) -> (f64, f64) {
+    let t = match centre {
+        0.0 => 0.0,
+        _ => centre / size,
+    };
+    let reach = match size {
+        0.0 => 0.0,
+        _ => size * critical(confidence, freedom),
+    };
+    (reach, two_sided_p(t, freedom))
 }
 
 /// Scale and degrees of freedom of the t distribution about zero under which `differences` are the
 /// most likely. The scale is found by expectation-maximisation for each of a few tails.
 ///
 /// No differences, or none but zeros, have no scale.
-pub(super) fn fit(differences: &[f64]) -> (f64, f64) {
+pub(crate) fn fit(differences: &[f64]) -> (f64, f64) {
     let scale_of = |freedom: f64| {
         let count = differences.len() as f64;
         let mut square = differences.iter().map(|x| x * x).sum::<f64>() / count;

@@ -6,25 +6,25 @@
 //! (Hollander, Wolfe and Chicken, 2014, section 3.3).
 
 /// Fewer differences than this cannot be significant at 5 %: 2 / 2^5 is more.
-pub(super) const LEAST_PAIRS: usize = 6;
+pub(crate) const LEAST_PAIRS: usize = 6;
 
 /// What a set of paired differences says about their centre.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct SignedRank {
+pub(crate) struct SignedRank {
     /// The Hodges-Lehmann estimate of the centre.
-    pub(super) centre: f64,
+    pub(crate) centre: f64,
     /// Lower end of the interval.
-    pub(super) low: f64,
+    pub(crate) low: f64,
     /// Upper end.
-    pub(super) high: f64,
+    pub(crate) high: f64,
     /// Probability of differences at least this one-sided, were the centre zero.
-    pub(super) p: f64,
+    pub(crate) p: f64,
 }
 
 impl SignedRank {
     /// The test of `differences`, with an interval that covers with `confidence` at least; `None` for
     /// fewer differences than that needs.
-    pub(super) fn of(differences: &[f64], confidence: f64) -> Option<Self> {
+    pub(crate) fn of(differences: &[f64], confidence: f64) -> Option<Self> {
         let count = differences.len();
         // A step of one in the sum of doubled ranks is two here.
         let plain: Vec<usize> = (1..=count).map(|rank| 2 * rank).collect();

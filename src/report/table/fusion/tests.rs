@@ -1,0 +1,122 @@
+//! The table of rows whose times and intervals are known.
+
+use std::sync::Arc;
+
+use sweeper_kernels::{Phase, Value};
+
+use super::*;
+use crate::report::entry::{Program, Times};
+use crate::report::frame::tests::source;
+use crate::report::source::Source;
+use crate::report::table::{Layout, render};
+use crate::stats::Summary;
+use crate::status::Status;
+
+/// A row of `linear`: every sample is `time_ns`, a little more in every other round.
+fn entry(backend: &str, pattern: &str, m: i64, time_ns: f64, bytes: u64) -> Entry {
+    let mut entry = Entry::new("linear".into(), backend.into(), Phase::Forward, Status::Ok);
+    for (name, size) in [("m", m), ("k", 512), ("n", 256)] {
+        entry.parameters.insert(name.into(), Value::Int(size));
+    }
+    entry
+        .parameters
+        .insert("pattern".into(), Value::from(pattern));
+    entry.samples_ns = (0..10)
+        .map(|round| time_ns * (1.0 + 0.001 * f64::from(round % 3)))
+        .collect();
+    entry.times = Summary::of(&entry.samples_ns).map(Times::from);
+    entry.memory.peak_allocated = Some(bytes);
+    entry.program = Some(Box::new(Program {
+        read_bytes: bytes,
+        written_bytes: bytes,
+        flops: 2e6,
+        ..Program::default()
+    }));
+    entry
+}
+
+fn sources() -> Vec<Source> {
+    let mut sources = vec![source("here", &[])];
+    sources[0].entries = vec![
+        entry("eager", "bias_gelu", 512, 3000.0, 400),
+        entry("compiled", "bias_gelu", 512, 1000.0, 100),
+        entry("control", "bias_gelu", 512, 3000.0, 400),
+        // The machine takes one program for two here.
+        entry("eager", "bias_gelu", 128, 3000.0, 400),
+        entry("compiled", "bias_gelu", 128, 1000.0, 100),
+        entry("control", "bias_gelu", 128, 3300.0, 400),
+        entry("eager", "bias", 128, 1200.0, 100),
+        entry("compiled", "bias", 128, 1210.0, 100),
+        entry("eager", "bias_relu", 128, 1200.0, 100),
+        entry("compiled", "bias_relu", 128, 1000.0, 50),
+        entry("primitive", "bias_relu", 128, 9000.0, 900),
+    ];
+    let same = sources[0].entries[7].program.as_mut().unwrap();
+    same.same_program_as = Some(Arc::from("eager"));
+    // A file that kept no samples.
+    for row in [8, 9] {
+        sources[0].entries[row].samples_ns.clear();
+    }
+    sources
+}
+
+fn table(sources: &[Source]) -> Option<Table> {
+    let frame = Frame::new(sources);
+    let rows = frame.all();
+    let layout = Layout::of(&frame, &rows);
+    fusion(&Request {
+        frame: &frame,
+        rows: &rows,
+        baseline: None,
+        layout: &layout,
+    })
+}
+
+#[test]
+fn each_pattern_and_size_has_its_verdict() {
+    let table = table(&sources()).unwrap();
+    let csv = String::from_utf8(render::csv(&table).unwrap()).unwrap();
+    let notes: String = table
+        .notes
+        .iter()
+        .map(|note| format!("# {note}\n"))
+        .collect();
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/report/fusion.csv");
+    let text = csv + &notes;
+    if std::env::var_os("SWEEPER_BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(&path).unwrap());
+}
+
+#[test]
+fn there_is_no_table_where_nothing_was_fused() {
+    let mut sources = sources();
+    sources[0]
+        .entries
+        .retain(|entry| &*entry.backend != "compiled");
+    assert_eq!(table(&sources), None);
+}
+
+#[test]
+fn what_was_not_sampled_in_turns_has_no_verdict() {
+    let mut sources = sources();
+    sources[0].manifest = Some("[plan]\norder = \"sequential\"\n".to_owned());
+    let table = table(&sources).unwrap();
+    let verdict = table.columns.iter().position(|held| held.name == "verdict");
+    let verdicts: Vec<&Cell> = table
+        .rows
+        .iter()
+        .map(|row| &row[verdict.unwrap()])
+        .collect();
+    let [same, others @ ..] = &verdicts[..] else {
+        panic!("{verdicts:?}")
+    };
+    assert_eq!(**same, Cell::word("same program"));
+    assert!(
+        others
+            .iter()
+            .all(|held| **held == Cell::word("inconclusive"))
+    );
+}

@@ -1,0 +1,235 @@
+//! What devices can do, as it is remembered beside the kernel cache: what probes measured, and what
+//! calibrations since then measured better.
+//!
+//! A calibration is a finished run whose manifest asks for the export `calibration_profile`. It raises a
+//! ceiling or leaves it alone: a worse run says nothing of what a device can do at most. `sweeper devices
+//! --calibrate` begins anew.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::compile::digests::keep;
+use crate::device::DeviceIdentity;
+use crate::device::ceilings::{COPY, CeilingSource, Ceilings};
+use crate::execute::outcome::{Checked, Status};
+use crate::identity::RunId;
+use crate::record::row::Row;
+
+/// Version of the probes: a new one makes them be measured again.
+const VERSION: u32 = 1;
+
+/// Files begin with this.
+const PREFIX: &str = "ceilings-";
+
+/// A copy is one of memory if it moves so many times what the last cache holds, as the probes' do.
+const LEAST_CACHES: f64 = 4.0;
+
+/// The workloads that calibrations raise ceilings by.
+const COPIES: &str = "copy";
+const PRODUCTS: &str = "matmul";
+
+/// What is remembered of one device, with so many threads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Remembered {
+    version: u32,
+    /// The device.
+    pub device: DeviceIdentity,
+    /// CPU threads of a measured program.
+    pub threads: u32,
+    /// What probes measured.
+    ceilings: Ceilings,
+    /// When they did, in seconds since 1970.
+    #[serde(default)]
+    probed_unix_s: f64,
+    /// What calibrations measured, by kind: that of copies, then those of arithmetic.
+    #[serde(default)]
+    calibrated: BTreeMap<String, Calibrated>,
+}
+
+/// A rate that a calibration measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Calibrated {
+    /// Bytes or operations a second.
+    per_s: f64,
+    run: RunId,
+    unix_s: f64,
+}
+
+/// A ceiling that a calibration raised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Raised {
+    /// That of copies, [`COPY`], or a kind of arithmetic.
+    pub kind: String,
+    /// Bytes or operations a second before; none where nothing was known.
+    pub from_per_s: Option<f64>,
+    /// Bytes or operations a second from now on.
+    pub to_per_s: f64,
+}
+
+impl Remembered {
+    /// What probes measured just now.
+    pub(super) fn probed(
+        device: DeviceIdentity,
+        threads: u32,
+        ceilings: Ceilings,
+        unix_s: f64,
+    ) -> Self {
+        Remembered {
+            version: VERSION,
+            device,
+            threads,
+            ceilings,
+            probed_unix_s: unix_s,
+            calibrated: BTreeMap::new(),
+        }
+    }
+
+    /// What `folder` holds of a device, if the probes are those of this program.
+    pub(super) fn of(folder: &Path, device: &DeviceIdentity, threads: u32) -> Option<Self> {
+        let held = read(&path(folder, device, threads)?)?;
+        (held.device == *device && held.threads == threads).then_some(held)
+    }
+
+    /// All that `folder` holds, by the number of threads.
+    pub fn all_of(folder: &Path, device: &DeviceIdentity) -> Vec<Self> {
+        let files = fs::read_dir(folder).into_iter().flatten().flatten();
+        let is_ours = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(".json"))
+        };
+        let paths = files.map(|file| file.path()).filter(is_ours);
+        let mut held: Vec<Self> = paths
+            .filter_map(|path| read(&path))
+            .filter(|held| held.device == *device)
+            .collect();
+        held.sort_by_key(|held| held.threads);
+        held
+    }
+
+    /// Writes it beside the cache's own files.
+    pub(super) fn keep(&self, folder: &Path) -> io::Result<()> {
+        let path = path(folder, &self.device, self.threads);
+        let path = path.ok_or_else(|| io::Error::other("a device that can't be written down"))?;
+        keep(&path, &serde_json::to_vec_pretty(self)?)
+    }
+
+    /// The better of what probes and calibrations measured, and which it is.
+    pub fn ceilings(&self) -> Ceilings {
+        let mut best = self.ceilings.clone();
+        let probe = CeilingSource {
+            run: None,
+            unix_s: self.probed_unix_s,
+        };
+        let kinds = best.flops_per_s.keys().cloned();
+        best.sources = kinds
+            .chain([COPY.to_owned()])
+            .map(|kind| (kind, probe.clone()))
+            .collect();
+        for (kind, found) in &self.calibrated {
+            let held = match kind.as_str() {
+                COPY => &mut best.copy_bytes_per_s,
+                _ => best.flops_per_s.entry(kind.clone()).or_default(),
+            };
+            if found.per_s > *held {
+                *held = found.per_s;
+                let source = CeilingSource {
+                    run: Some(found.run),
+                    unix_s: found.unix_s,
+                };
+                best.sources.insert(kind.clone(), source);
+            }
+        }
+        best
+    }
+
+    /// Raises ceilings to the rates that a calibration measured, where these are higher.
+    fn raise(&mut self, rates: BTreeMap<String, f64>, run: RunId, unix_s: f64) -> Vec<Raised> {
+        let held = self.ceilings();
+        let mut raised = Vec::new();
+        for (kind, per_s) in rates {
+            let from_per_s = match kind.as_str() {
+                COPY => Some(held.copy_bytes_per_s),
+                _ => held.flops_per_s.get(&kind).copied(),
+            };
+            let from_per_s = from_per_s.filter(|&rate| rate > 0.0);
+            if from_per_s.is_none_or(|from| per_s > from) {
+                let found = Calibrated { per_s, run, unix_s };
+                self.calibrated.insert(kind.clone(), found);
+                raised.push(Raised {
+                    kind,
+                    from_per_s,
+                    to_per_s: per_s,
+                });
+            }
+        }
+        raised
+    }
+}
+
+/// Lets what is remembered of a device learn from the rows that a finished calibration measured on it.
+///
+/// Where nothing is remembered, nothing is learnt: a device is probed before it measures.
+///
+/// # Errors
+/// Those of the file system.
+pub fn learn(
+    folder: &Path,
+    device: &DeviceIdentity,
+    threads: u32,
+    rows: &[&Row],
+    run: RunId,
+) -> io::Result<Vec<Raised>> {
+    let Some(mut held) = Remembered::of(folder, device, threads) else {
+        return Ok(Vec::new());
+    };
+    let ended_s = rows.iter().map(|row| row.unix_time_s).fold(0.0, f64::max);
+    let raised = held.raise(rates(rows, held.ceilings.cache_bytes), run, ended_s);
+    if !raised.is_empty() {
+        held.keep(folder)?;
+    }
+    Ok(raised)
+}
+
+/// The best rates by kind, of rows that are right: of medians, so that they are those of the profile.
+///
+/// Copies that a cache of so many bytes has a part in do not count.
+fn rates(rows: &[&Row], cache_bytes: u64) -> BTreeMap<String, f64> {
+    let mut rates = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.outcome.status == Status::Ok) {
+        let (Some(found), Some(summary)) = (&row.outcome.measurement, row.summary()) else {
+            continue;
+        };
+        let (kind, amount) = match row.workload.as_str() {
+            COPIES if found.compulsory_bytes >= LEAST_CACHES * cache_bytes as f64 => {
+                (COPY, found.compulsory_bytes)
+            }
+            PRODUCTS => (row.arithmetic(), found.flops),
+            _ => continue,
+        };
+        let per_s = amount / summary.median * 1e9;
+        if found.checked != Checked::None && per_s.is_finite() && per_s > 0.0 {
+            let held = rates.entry(kind.to_owned()).or_insert(0.0);
+            *held = per_s.max(*held);
+        }
+    }
+    rates
+}
+
+fn path(folder: &Path, device: &DeviceIdentity, threads: u32) -> Option<PathBuf> {
+    let text = serde_json::to_string(&(device, threads)).ok()?;
+    let digest = hex::encode(Sha256::digest(text));
+    Some(folder.join(format!("{PREFIX}{digest:.16}.json")))
+}
+
+fn read(path: &Path) -> Option<Remembered> {
+    let held: Remembered = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    (held.version == VERSION).then_some(held)
+}
+
+#[cfg(test)]
+mod tests;
