@@ -85,7 +85,9 @@ fn a_calibration_says_what_fusing_gains_and_raises_ceilings() {
     let later = json(&folder.join("exports/calibration_profile.json"));
     assert_eq!(later["theoretical_bandwidth_gbps"], 10.0);
     let attained = later["measured_bandwidth_gbps"].as_f64().unwrap() / 10.0;
-    assert_eq!(later["bandwidth_efficiency"], attained);
+    // Numbers that were read back may differ in their last digit.
+    let said = later["bandwidth_efficiency"].as_f64().unwrap();
+    assert!((said / attained - 1.0).abs() < 1e-12, "{said} {attained}");
     assert_eq!(later["fusion_profiles"], profile["fusion_profiles"]);
 }
 

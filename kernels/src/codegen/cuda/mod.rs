@@ -28,6 +28,9 @@ pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
 /// Threads of a block, where rows do not need more.
 const THREADS: u32 = 256;
 
+/// Threads of a block that takes pieces of long rows, each thread four quads at a time.
+const FLAT_THREADS: u32 = 512;
+
 /// Registers of a thread that may hold cells, in blocks of up to 256, 512 and 1024 threads.
 const CELL_REGISTERS: [(u32, u32); 3] = [(256, 80), (512, 56), (1024, 24)];
 
@@ -123,7 +126,7 @@ impl Schedule {
         } else if over_all && nest.parts == Parts::One {
             (narrowed(quads, 1024), 1, true)
         } else if is_flat(nest) || quads.is_none_or(|quads| quads > 256) {
-            (THREADS, if over_all { 8 } else { 4 }, over_all)
+            (FLAT_THREADS, 4, over_all)
         } else {
             (narrowed(quads, THREADS), 1, over_all)
         };
