@@ -23,7 +23,7 @@ pub type Artifacts = HashMap<String, Artifact>;
 pub struct Setting<'a> {
     block: &'a Block,
     posed: Posed,
-    /// Programs of points so far, to say where two backends' are the same.
+    /// Programs of points so far, each once, to say where two backends' are the same.
     programs: RefCell<Vec<(Phase, String, Program)>>,
     /// What became of each point's kernels on a smaller problem, by number, where one stands for it.
     reduced: Option<BTreeMap<u32, Result<Verdict, Outcome>>>,
@@ -222,7 +222,9 @@ impl<'a> Setting<'a> {
             .iter()
             .find(|(phase, _, held)| *phase == point.phase && held == program);
         let same = same.map(|(_, backend, _)| backend.clone());
-        programs.push((point.phase, point.backend.clone(), program.clone()));
+        if same.is_none() {
+            programs.push((point.phase, point.backend.clone(), program.clone()));
+        }
         same.filter(|backend| *backend != point.backend)
     }
 

@@ -1,5 +1,6 @@
 //! The files of a report: sections, tables, plots, and where they go.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -207,32 +208,35 @@ fn refuse_unknown(frame: &Frame<'_>, options: &Options) -> Result<(), ReportErro
     Ok(())
 }
 
-/// Sections by the words in which rows differ.
+/// Sections by the words in which rows differ. A word that no row of a section's workload has is not
+/// among its own; one that others of that workload have is `unstated`.
 fn sections(frame: &Frame<'_>) -> Vec<Section> {
     let names = frame.words(&["backend", "phase", MACHINE, "semiring"]);
     let groups = frame.groups(&frame.all(), &names);
     let is_alone = groups.len() == 1;
+    let workload = |row: usize| frame.entries[row].workload.as_ref();
+    let stated: BTreeSet<(&str, &str)> = groups
+        .values()
+        .flat_map(|rows| names.iter().map(|&name| (rows[0], name)))
+        .filter(|&(row, name)| frame.value(row, name).is_some())
+        .map(|(row, name)| (workload(row), name))
+        .collect();
     groups
         .into_values()
         .map(|rows| {
             let layout = Layout::of(frame, &rows);
-            let words: Vec<(&str, String)> = names
-                .iter()
-                .map(|&name| {
-                    let value = frame.value(rows[0], name);
-                    (
-                        name,
-                        value.map_or("unstated".to_owned(), |value| value.to_string()),
-                    )
+            let own = names.iter().copied();
+            let own = own.filter(|&name| stated.contains(&(workload(rows[0]), name)));
+            let words: Vec<String> = own
+                .map(|name| match frame.value(rows[0], name) {
+                    Some(value) => format!("{name}={value}"),
+                    None => format!("{name}=unstated"),
                 })
                 .collect();
-            let folder = words
-                .iter()
-                .map(|(name, word)| file_name(&format!("{name}={word}")))
-                .collect();
+            let folder = words.iter().map(|word| file_name(word)).collect();
             let title: Vec<String> = words
                 .iter()
-                .map(|(name, word)| format!("{name} = {word}"))
+                .map(|word| word.replacen('=', " = ", 1))
                 .collect();
             Section {
                 folder: if is_alone { PathBuf::new() } else { folder },
