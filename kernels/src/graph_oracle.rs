@@ -180,7 +180,7 @@ impl<E: Evaluated> Computation for E {
     }
 
     /// The whole of it in calls: a library has it if nothing is left to generate.
-    fn library(&self, phase: Phase, target: &Target) -> Result<Program, Refusal> {
+    fn by_library(&self, phase: Phase, target: &Target) -> Result<Program, Refusal> {
         let built =
             Evaluated::build(self).map_err(|error| Refusal::Undefined(error.to_string()))?;
         let program = fuse::program(&Request {

@@ -8,9 +8,10 @@ use crate::fuse::{self, Policy, Request};
 use crate::graph::{Graph, GraphError, Node, NodeId, Op};
 use crate::inputs::InputKey;
 use crate::program::{Precision, Program, Role};
-use crate::tensor::{Tensor, Tensors};
+use crate::tensor::{Dtype, Tensor, Tensors};
 use crate::workload::{
     BackendInfo, CanonicalShape, ParameterError, Phase, Problem, Refusal, Target, TensorSpec, Work,
+    WorkloadInfo,
 };
 
 /// The backends of every workload that is a graph, `library` among them for those operations that a
@@ -42,6 +43,20 @@ pub(crate) const BACKENDS: &[BackendInfo] = &[
         about: "the whole operation from a library, where one has it",
     },
 ];
+
+/// What workloads that are graphs have in common; each has names, sizes and tensors of its own.
+pub(crate) const PLAIN: WorkloadInfo = WorkloadInfo {
+    name: "",
+    about: "",
+    formula: "",
+    parameters: &[],
+    backends: BACKENDS,
+    phases: &Phase::ALL,
+    dtypes: &[Dtype::F32],
+    inputs: &[],
+    outputs: &[],
+    buckets: &[],
+};
 
 /// A graph with its results named.
 #[derive(Clone, Debug)]
@@ -105,7 +120,7 @@ pub trait Computation: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// A sentence that says that no library has it.
-    fn library(&self, phase: Phase, target: &Target) -> Result<Program, Refusal>;
+    fn by_library(&self, phase: Phase, target: &Target) -> Result<Program, Refusal>;
 }
 
 /// A problem that is a graph.
@@ -320,7 +335,7 @@ impl<C: Computation> Problem for GraphProblem<C> {
                 let bounds = self.bounds(canonical);
                 fuse::program(&self.request(policy, phase, &bounds, target))
             }
-            None if backend == "library" => self.computation.library(phase, target),
+            None if backend == "library" => self.computation.by_library(phase, target),
             None => {
                 let reason = format!("`{backend}` is not part of this build");
                 Err(Refusal::Unavailable(reason))

@@ -307,8 +307,8 @@ pub struct Totals {
     /// Kernels launched, copies and fills included.
     pub launches: u64,
     /// Of these, calls of libraries that are not ours.
-    #[serde(default)]
-    pub library_launches: u64,
+    #[serde(default, rename = "library_launches")]
+    pub calls: u64,
     /// Bytes that are read, of elements that are touched.
     pub read_bytes: u64,
     /// Bytes that are written.
@@ -408,7 +408,7 @@ impl Program {
                 Step::Repeat { .. } => {}
                 Step::Launch { kernel, args, .. } => {
                     if matches!(self.kernels.get(kernel.0), Some(Kernel::Library(_))) {
-                        totals.library_launches += counts.iter().product::<u64>();
+                        totals.calls += counts.iter().product::<u64>();
                     }
                     self.add_arguments(args, counts, totals);
                 }
@@ -490,7 +490,7 @@ mod tests {
         // 1 + 2 + 3 + 3 + 3 elements; the written ones are read, too.
         let expected = Totals {
             launches: 5,
-            library_launches: 0,
+            calls: 0,
             read_bytes: 12 * 4 + 12 * 8,
             written_bytes: 12 * 8,
         };

@@ -232,6 +232,50 @@ impl From<DefaultValue> for Value {
     }
 }
 
+/// A whole number from 1 to `max`.
+pub(crate) const fn size(
+    name: &'static str,
+    max: i64,
+    default: Option<DefaultValue>,
+    about: &'static str,
+) -> ParameterInfo {
+    ParameterInfo {
+        name,
+        kind: ParameterKind::Int { min: 1, max },
+        default,
+        about,
+    }
+}
+
+/// A word of a few, each with its other names.
+pub(crate) const fn word(
+    name: &'static str,
+    choices: &'static [(&'static str, &'static [&'static str])],
+    default: &'static str,
+    about: &'static str,
+) -> ParameterInfo {
+    ParameterInfo {
+        name,
+        kind: ParameterKind::Choice(choices),
+        default: Some(DefaultValue::Text(default)),
+        about,
+    }
+}
+
+/// A tensor of f32.
+pub(crate) const fn tensor(
+    name: &'static str,
+    shape: &'static str,
+    about: &'static str,
+) -> TensorInfo {
+    TensorInfo {
+        name,
+        shape,
+        dtype: Dtype::F32,
+        about,
+    }
+}
+
 /// A backend of a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendInfo {

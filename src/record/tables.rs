@@ -234,7 +234,7 @@ fn program(row: &Row) -> Vec<String> {
         text(found.first_runs.map(|first| first.elapsed_ns).as_ref()),
         text(found.prepare_ns.as_ref()),
         found.totals.launches.to_string(),
-        found.totals.library_launches.to_string(),
+        found.totals.calls.to_string(),
         found.totals.read_bytes.to_string(),
         found.totals.written_bytes.to_string(),
         found.flops.to_string(),

@@ -116,7 +116,7 @@ pub struct Program {
     /// Kernels launched in an iteration, copies and fills included.
     pub launches: u64,
     /// Of these, calls of libraries.
-    pub library_launches: u64,
+    pub calls: u64,
     /// Bytes that an iteration reads, of elements that are touched.
     pub read_bytes: u64,
     /// Bytes that an iteration writes.

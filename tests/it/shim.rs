@@ -213,7 +213,7 @@ impl Encoder<'_> {
     }
 
     /// A call of a library: its sizes, then its arguments.
-    fn library(&mut self, library: &Library, args: &[Arg], iterations: &[i64]) {
+    fn call_library(&mut self, library: &Library, args: &[Arg], iterations: &[i64]) {
         match library {
             Library::Matmul(call) => {
                 self.word(3);
@@ -259,7 +259,7 @@ impl Encoder<'_> {
             } => {
                 let program = self.program;
                 if let Kernel::Library(library) = &program.kernels[kernel.0] {
-                    self.library(library, args, iterations);
+                    self.call_library(library, args, iterations);
                     return;
                 }
                 self.word(0);

@@ -8,12 +8,12 @@ mod build;
 mod body;
 
 use self::body::{Body, Kind, Loss};
-use crate::graph_problem::{BACKENDS, GraphProblem};
+use crate::graph_problem::{GraphProblem, PLAIN};
 use crate::parameters::{Parameters, Value};
 use crate::tensor::Dtype;
 use crate::workload::{
-    DefaultValue, ParameterError, ParameterInfo, ParameterKind, Phase, Problem, TensorInfo,
-    Workload, WorkloadInfo,
+    self, DefaultValue, ParameterError, ParameterInfo, ParameterKind, Phase, Problem, TensorInfo,
+    Workload, WorkloadInfo, tensor, word,
 };
 
 /// A workload that is the body of a loop.
@@ -63,43 +63,16 @@ impl Workload for BodyWorkload {
     }
 }
 
-/// A whole number from 1 on.
+/// A whole number from 1 on, of which guide 003 has one.
 const fn size(name: &'static str, default: i64, max: i64, about: &'static str) -> ParameterInfo {
-    ParameterInfo {
-        name,
-        kind: ParameterKind::Int { min: 1, max },
-        default: Some(DefaultValue::Int(default)),
-        about,
-    }
+    workload::size(name, max, Some(DefaultValue::Int(default)), about)
 }
 
 /// The greatest extent of a matrix.
 const MOST: i64 = 1 << 20;
 
-const fn tensor(name: &'static str, shape: &'static str, about: &'static str) -> TensorInfo {
-    TensorInfo {
-        name,
-        shape,
-        dtype: Dtype::F32,
-        about,
-    }
-}
-
 /// Powers of two to where a row of f32 fills the registers of a block of threads; beyond, the next one.
 const ROWS: &[u64] = &[16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
-
-const PLAIN: WorkloadInfo = WorkloadInfo {
-    name: "",
-    about: "",
-    formula: "",
-    parameters: &[],
-    backends: BACKENDS,
-    phases: &Phase::ALL,
-    dtypes: &[Dtype::F32],
-    inputs: &[],
-    outputs: &[],
-    buckets: &[],
-};
 
 const SQUARE: &str = "(size, size)";
 
@@ -131,12 +104,12 @@ pub static MATMUL_CHAIN: BodyWorkload = BodyWorkload {
     },
 };
 
-const LOSS: ParameterInfo = ParameterInfo {
-    name: "loss",
-    kind: ParameterKind::Choice(&[("mse", &[]), ("cross_entropy", &[])]),
-    default: Some(DefaultValue::Text("mse")),
-    about: "mean squared error of the outputs, or cross entropy of labels",
-};
+const LOSS: ParameterInfo = word(
+    "loss",
+    &[("mse", &[]), ("cross_entropy", &[])],
+    "mse",
+    "mean squared error of the outputs, or cross entropy of labels",
+);
 
 const RATE: ParameterInfo = ParameterInfo {
     name: "rate",

@@ -12,12 +12,11 @@ mod problem;
 
 use self::problem::Operation;
 use self::sizes::{Kind, Sizes};
-use crate::graph_problem::{BACKENDS, GraphProblem};
+use crate::graph_problem::{self, GraphProblem};
 use crate::parameters::Parameters;
 use crate::tensor::Dtype;
 use crate::workload::{
-    DefaultValue, ParameterError, ParameterInfo, ParameterKind, Phase, Problem, TensorInfo,
-    Workload, WorkloadInfo,
+    ParameterError, ParameterInfo, Problem, TensorInfo, Workload, WorkloadInfo, size, tensor, word,
 };
 
 /// A workload that is one operation.
@@ -59,30 +58,17 @@ impl Workload for OperationWorkload {
     }
 }
 
-/// A size of up to 2 to the `bits`.
-const fn size(name: &'static str, bits: u32, about: &'static str) -> ParameterInfo {
-    ParameterInfo {
-        name,
-        kind: ParameterKind::Int {
-            min: 1,
-            max: 1 << bits,
-        },
-        default: None,
-        about,
-    }
-}
-
-const BATCH: ParameterInfo = size("batch", 24, "sequences");
-const SEQUENCE: ParameterInfo = size("sequence", 24, "positions of a sequence");
-const DIMENSION: ParameterInfo = size("dimension", 20, "elements of a position");
+const BATCH: ParameterInfo = size("batch", 1 << 24, None, "sequences");
+const SEQUENCE: ParameterInfo = size("sequence", 1 << 24, None, "positions of a sequence");
+const DIMENSION: ParameterInfo = size("dimension", 1 << 20, None, "elements of a position");
 const SIZES: &[ParameterInfo] = &[BATCH, SEQUENCE, DIMENSION];
 
-const FORM: ParameterInfo = ParameterInfo {
-    name: "form",
-    kind: ParameterKind::Choice(&[("erf", &["exact", "none"]), ("tanh", &["approximate"])]),
-    default: Some(DefaultValue::Text("erf")),
-    about: "gelu by the error function, or the approximation by the hyperbolic tangent",
-};
+const FORM: ParameterInfo = word(
+    "form",
+    &[("erf", &["exact", "none"]), ("tanh", &["approximate"])],
+    "erf",
+    "gelu by the error function, or the approximation by the hyperbolic tangent",
+);
 
 /// Powers of two up to where a row of f32 fills the registers of a block of threads, and the widths of
 /// models between them; beyond, the next power of two.
@@ -94,15 +80,6 @@ const BUCKETS: &[(&str, &[u64])] = &[(
 )];
 
 const FULL: &str = "(batch, sequence, dimension)";
-
-const fn tensor(name: &'static str, shape: &'static str, about: &'static str) -> TensorInfo {
-    TensorInfo {
-        name,
-        shape,
-        dtype: Dtype::F32,
-        about,
-    }
-}
 
 const X: TensorInfo = tensor("x", FULL, "what the operation is applied to");
 const GAMMA: TensorInfo = tensor("gamma", "(dimension)", "gain");
@@ -124,16 +101,11 @@ const LABELS: TensorInfo = TensorInfo {
 
 /// An elementwise operation of three sizes; others differ in some fields.
 const PLAIN: WorkloadInfo = WorkloadInfo {
-    name: "",
-    about: "",
-    formula: "",
     parameters: SIZES,
-    backends: BACKENDS,
-    phases: &Phase::ALL,
-    dtypes: &[Dtype::F32],
     inputs: &[X, GRAD_OUT],
     outputs: &[OUT, GRAD_X],
     buckets: BUCKETS,
+    ..graph_problem::PLAIN
 };
 
 /// `layernorm`

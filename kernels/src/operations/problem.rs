@@ -140,7 +140,7 @@ impl Computation for Operation {
         judge::check(self.kind, &self.sizes, outputs, expected, specs)
     }
 
-    fn library(&self, _phase: Phase, _target: &Target) -> Result<Program, Refusal> {
+    fn by_library(&self, _phase: Phase, _target: &Target) -> Result<Program, Refusal> {
         let reason = format!("no library that is linked here has `{}`", self.name);
         Err(Refusal::Unavailable(reason))
     }

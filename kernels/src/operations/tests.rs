@@ -6,7 +6,7 @@ use crate::inputs::InputKey;
 use crate::parameters::Value;
 use crate::registry::workload;
 use crate::tensor::{Tensor, Tensors};
-use crate::workload::{CanonicalShape, Refusal, Target};
+use crate::workload::{CanonicalShape, Phase, Refusal, Target};
 
 const NAMES: [&str; 7] = [
     "layernorm",

@@ -8,13 +8,13 @@ mod build;
 mod pattern;
 
 use self::pattern::{Attention, Conv, Kind, Linear, Pattern};
-use crate::graph_problem::{BACKENDS, GraphProblem};
+use crate::graph_problem::{self, GraphProblem};
 use crate::parameters::{Parameters, Value};
 use crate::program::Precision;
 use crate::tensor::Dtype;
 use crate::workload::{
-    DefaultValue, ParameterError, ParameterInfo, ParameterKind, Phase, Problem, TensorInfo,
-    Workload, WorkloadInfo,
+    DefaultValue, ParameterError, ParameterInfo, Phase, Problem, Workload, WorkloadInfo, size,
+    tensor, word,
 };
 
 /// A workload that is one pattern.
@@ -57,57 +57,13 @@ impl Workload for PatternWorkload {
     }
 }
 
-/// A whole number from 1 to 2 to the `bits`.
-const fn size(name: &'static str, bits: u32, about: &'static str) -> ParameterInfo {
-    ParameterInfo {
-        name,
-        kind: ParameterKind::Int {
-            min: 1,
-            max: 1 << bits,
-        },
-        default: None,
-        about,
-    }
-}
-
-const fn word(
-    name: &'static str,
-    choices: &'static [(&'static str, &'static [&'static str])],
-    default: &'static str,
-    about: &'static str,
-) -> ParameterInfo {
-    ParameterInfo {
-        name,
-        kind: ParameterKind::Choice(choices),
-        default: Some(DefaultValue::Text(default)),
-        about,
-    }
-}
-
-const fn tensor(name: &'static str, shape: &'static str, about: &'static str) -> TensorInfo {
-    TensorInfo {
-        name,
-        shape,
-        dtype: Dtype::F32,
-        about,
-    }
-}
-
-const M: ParameterInfo = size("m", 24, "rows of the first factor");
-const K: ParameterInfo = size("k", 20, "terms of each inner product");
-const N: ParameterInfo = size("n", 20, "columns of the result");
+const M: ParameterInfo = size("m", 1 << 24, None, "rows of the first factor");
+const K: ParameterInfo = size("k", 1 << 20, None, "terms of each inner product");
+const N: ParameterInfo = size("n", 1 << 20, None, "columns of the result");
 
 const PLAIN: WorkloadInfo = WorkloadInfo {
-    name: "",
-    about: "",
-    formula: "",
-    parameters: &[],
-    backends: BACKENDS,
     phases: &[Phase::Forward],
-    dtypes: &[Dtype::F32],
-    inputs: &[],
-    outputs: &[],
-    buckets: &[],
+    ..graph_problem::PLAIN
 };
 
 /// `matmul`
@@ -226,16 +182,16 @@ pub static CONV: PatternWorkload = PatternWorkload {
                   z = gamma (y - mean) / sqrt(var + 1e-5) + beta, for each channel\n\
                   relu: out = max(y, 0); bn: out = z; bn_relu: out = max(z, 0)",
         parameters: &[
-            size("batch", 16, "pictures"),
-            size("channels_in", 14, "channels of a picture"),
-            size("channels_out", 14, "channels of the result"),
-            size("size", 14, "height and width of a picture"),
-            ParameterInfo {
-                name: "kernel",
-                kind: ParameterKind::Int { min: 1, max: 31 },
-                default: Some(DefaultValue::Int(3)),
-                about: "height and width of the kernel, odd",
-            },
+            size("batch", 1 << 16, None, "pictures"),
+            size("channels_in", 1 << 14, None, "channels of a picture"),
+            size("channels_out", 1 << 14, None, "channels of the result"),
+            size("size", 1 << 14, None, "height and width of a picture"),
+            size(
+                "kernel",
+                31,
+                Some(DefaultValue::Int(3)),
+                "height and width of the kernel, odd",
+            ),
             word(
                 "pattern",
                 &[
@@ -287,9 +243,9 @@ pub static ATTENTION: PatternWorkload = PatternWorkload {
                   weights: out = softmax(scores), over each row\n\
                   full:    out = weights v",
         parameters: &[
-            size("batch", 16, "sequences"),
-            size("sequence", 20, "positions"),
-            size("dimension", 16, "elements of a position"),
+            size("batch", 1 << 16, None, "sequences"),
+            size("sequence", 1 << 20, None, "positions"),
+            size("dimension", 1 << 16, None, "elements of a position"),
             word(
                 "pattern",
                 &[

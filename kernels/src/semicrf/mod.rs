@@ -20,8 +20,8 @@ pub mod floor;
 use crate::parameters::Parameters;
 use crate::tensor::Dtype;
 use crate::workload::{
-    BackendInfo, DefaultValue, ParameterError, ParameterInfo, ParameterKind, Phase, Problem,
-    TensorInfo, Workload, WorkloadInfo,
+    BackendInfo, DefaultValue, ParameterError, Phase, Problem, TensorInfo, Workload, WorkloadInfo,
+    size, tensor, word,
 };
 use problem::SemiCrfProblem;
 use sizes::Sizes;
@@ -162,43 +162,6 @@ backward:     gradients of the sum over the batch of log Z, of the best score (t
         ("C", &[16, 32, 64]),
     ],
 };
-
-const fn size(
-    name: &'static str,
-    max: i64,
-    default: Option<DefaultValue>,
-    about: &'static str,
-) -> ParameterInfo {
-    ParameterInfo {
-        name,
-        kind: ParameterKind::Int { min: 1, max },
-        default,
-        about,
-    }
-}
-
-const fn word(
-    name: &'static str,
-    choices: &'static [(&'static str, &'static [&'static str])],
-    default: &'static str,
-    about: &'static str,
-) -> ParameterInfo {
-    ParameterInfo {
-        name,
-        kind: ParameterKind::Choice(choices),
-        default: Some(DefaultValue::Text(default)),
-        about,
-    }
-}
-
-const fn tensor(name: &'static str, shape: &'static str, about: &'static str) -> TensorInfo {
-    TensorInfo {
-        name,
-        shape,
-        dtype: Dtype::F32,
-        about,
-    }
-}
 
 impl Workload for SemiCrf {
     fn info(&self) -> &'static WorkloadInfo {

@@ -37,7 +37,7 @@ pub struct Vendor {
 
 /// A library that is open.
 struct Open<L> {
-    library: Rc<L>,
+    handle: Rc<L>,
     /// How long opening it took.
     open_ns: u64,
 }
@@ -46,9 +46,9 @@ impl<L> Open<L> {
     /// Opens a library, and takes the time.
     fn timed(open: impl FnOnce() -> Result<Rc<L>, Fault>) -> Result<Self, Fault> {
         let start = Instant::now();
-        let library = open()?;
+        let handle = open()?;
         let open_ns = start.elapsed().as_nanos() as u64;
-        Ok(Open { library, open_ns })
+        Ok(Open { handle, open_ns })
     }
 }
 
@@ -86,13 +86,13 @@ impl Vendor {
         match library {
             Library::Matmul(call) => {
                 let blas = match &self.blas {
-                    Some(held) => Rc::clone(&held.library),
+                    Some(held) => Rc::clone(&held.handle),
                     None => {
                         let opened = Open::timed(|| {
                             load("cuBLASLt", "libcublasLt.so", is_blas_here)?;
                             Blas::open()
                         })?;
-                        Rc::clone(&self.blas.insert(opened).library)
+                        Rc::clone(&self.blas.insert(opened).handle)
                     }
                 };
                 let product = Product::new(&blas, call, scratch_bytes, alignment(&launches))?;
@@ -100,13 +100,13 @@ impl Vendor {
             }
             Library::Conv2d(call) => {
                 let dnn = match &self.dnn {
-                    Some(held) => Rc::clone(&held.library),
+                    Some(held) => Rc::clone(&held.handle),
                     None => {
                         let opened = Open::timed(|| {
                             load("cuDNN", "libcudnn.so", is_dnn_here)?;
                             Dnn::open(stream)
                         })?;
-                        Rc::clone(&self.dnn.insert(opened).library)
+                        Rc::clone(&self.dnn.insert(opened).handle)
                     }
                 };
                 let convolution = Convolution::new(&dnn, call, scratch_bytes)?;

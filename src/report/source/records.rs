@@ -276,7 +276,7 @@ fn program(line: &Line<'_>, words: &mut Words) -> Result<Option<Box<Program>>, S
         },
         prepare_ns: line.count("prepare_ns")?,
         launches: line.count("launches")?.unwrap_or(0),
-        library_launches: line.count("library_launches")?.unwrap_or(0),
+        calls: line.count("library_launches")?.unwrap_or(0),
         read_bytes: line.count("read_bytes")?.unwrap_or(0),
         written_bytes: line.count("written_bytes")?.unwrap_or(0),
         flops: line.amount("flops")?.unwrap_or(0.0),

@@ -115,7 +115,7 @@ fn program(found: Measurement, words: &mut Words) -> (Program, Vec<f64>) {
         first_runs: found.first_runs,
         prepare_ns: found.prepare_ns,
         launches: found.totals.launches,
-        library_launches: found.totals.library_launches,
+        calls: found.totals.calls,
         read_bytes: found.totals.read_bytes,
         written_bytes: found.totals.written_bytes,
         flops: found.flops,

@@ -68,7 +68,7 @@ fn of_shape(request: &Request<'_>, alone: &pivot::Shapes<'_>, held: &Held<'_>) -
             number(entry.efficiency()),
             number(entry.memory.peak_allocated.map(|bytes| bytes as f64 / GB)),
             count(program.map(|program| program.launches)),
-            count(program.map(|program| program.library_launches)),
+            count(program.map(|program| program.calls)),
             program.map_or(Cell::Empty, |program| Cell::word(program.checked.name())),
             fastest(&times, name),
         ]);
