@@ -139,7 +139,8 @@ impl Writer<'_> {
                 _ => {}
             }
         }
-        if conditions.len() > 1 {
+        let has_wide = conditions.len() > 1;
+        if has_wide {
             out.line(format!("const bool is_wide = {};", conditions.join(" && ")));
         }
         let group = if self.has_groups() {
@@ -148,6 +149,9 @@ impl Writer<'_> {
             ""
         };
         out.line(format!("const int lane = threadIdx.x % WIDTH{group};"));
+        if has_wide && self.schedule.is_flat {
+            self.dense(out);
+        }
         out.lines([
             "const unsigned piece = blockIdx.x % (unsigned)pieces, share = blockIdx.x / (unsigned)pieces;",
             "const int64 first = piece * block_columns, begin = share * block_rows;",
@@ -201,6 +205,23 @@ impl Writer<'_> {
         self.row(out);
         out.close();
         self.finish(out);
+        out.close();
+    }
+
+    /// The way of dense tensors, which are one row: a block has one piece of it. What comes before a thread's loads
+    /// takes as long as they do, where it has few.
+    fn dense(&self, out: &mut Text) {
+        out.open("if (is_wide && rows == 1)");
+        out.lines([
+            "constexpr bool is_wide = true;",
+            "constexpr int64 r = 0;",
+            "const int first = blockIdx.x * (4 * THREADS * CHUNKS);",
+            "const int here = min((int)columns - first, 4 * THREADS * CHUNKS);",
+        ]);
+        self.values(out, &self.stages.uniform);
+        self.row_indices(out);
+        self.row(out);
+        out.line("return;");
         out.close();
     }
 

@@ -80,6 +80,8 @@ pub(super) struct Schedule {
     pub shared: u32,
     parts: Parts,
     reduces_columns: bool,
+    /// Whether dense tensors are one row, and nothing is reduced: their launches take a shorter way.
+    pub is_flat: bool,
     /// Rows of a group in a kernel that reduces nothing: their loads are under way together.
     pub rows_a_group: u64,
     over_rows: bool,
@@ -156,6 +158,7 @@ impl Schedule {
             shared: 0,
             parts: nest.parts,
             reduces_columns,
+            is_flat: !whole && over_rows == 0 && !over_all && is_flat(nest),
             rows_a_group: if width < THREADS && !whole { 4 } else { 1 },
             over_rows: over_rows > 0,
             over_all,
