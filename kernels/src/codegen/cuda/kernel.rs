@@ -23,36 +23,59 @@ pub(in super::super) fn text(
     entry: &str,
 ) -> Result<String, String> {
     let stages = Stages::new(nest, schedule.keep)?;
-    let writer = Writer {
-        nest,
-        schedule,
-        parameters,
-        stages: &stages,
-        names: Names {
-            nest,
-            stages: &stages,
-            dialect: Dialect::Cuda,
-            of_row: "",
-        },
-    };
+    let writer = Writer::new(nest, schedule, parameters, &stages, "blockIdx.x");
     let mut out = Text::default();
     out.line(format!("// {}.", text::words(nest).join(", ")));
     out.line("#include \"functions.cuh\"");
     out.line("");
-    out.line(format!(
-        "constexpr int WIDTH = {}, GROUPS = {}, CHUNKS = {};",
-        schedule.width, schedule.groups, schedule.chunks
-    ));
-    out.line("constexpr int THREADS = WIDTH * GROUPS;");
-    if writer.shares_rows() || !stages.over_all(nest).is_empty() {
-        out.line("constexpr int WARPS = (THREADS + 31) / 32;");
-    }
-    if schedule.is_looped {
-        out.line("constexpr int SPAN = 4 * WIDTH * CHUNKS;");
-    }
+    writer.constants(&mut out);
     out.line("");
     writer.kernel(&mut out, entry);
     Ok(out.finish())
+}
+
+/// Writes the function `run`, which does a block of a nest, and what it needs.
+///
+/// # Errors
+/// As [`Stages::new`].
+pub(in super::super) fn member(
+    out: &mut Text,
+    nest: &Nest,
+    schedule: &Schedule,
+    parameters: &[Parameter],
+) -> Result<(), String> {
+    let stages = Stages::new(nest, schedule.keep)?;
+    let writer = Writer::new(nest, schedule, parameters, &stages, "block");
+    writer.constants(out);
+    let given = declarations(nest, parameters, " *__restrict__ ", "").join(", ");
+    out.open(format!("DEVICE void run(const unsigned block, {given})"));
+    writer.body(out);
+    out.close();
+    Ok(())
+}
+
+/// Declarations of parameters, whose names begin with `prefix`; `pointer` stands between a pointer's element type and
+/// its name.
+pub(in super::super) fn declarations(
+    nest: &Nest,
+    parameters: &[Parameter],
+    pointer: &str,
+    prefix: &str,
+) -> Vec<String> {
+    let declare = |parameter: &Parameter| {
+        let name = format!("{prefix}{}", parameter.name(nest));
+        match *parameter {
+            Parameter::Pointer(operand) => {
+                let operand = &nest.operands[operand];
+                let constant = if operand.is_written { "" } else { "const " };
+                let dtype = text::element(operand.dtype, "int64");
+                format!("{constant}{dtype}{pointer}{name}")
+            }
+            Parameter::Scalar(_) => format!("float {name}"),
+            _ => format!("int64 {name}"),
+        }
+    };
+    parameters.iter().map(declare).collect()
 }
 
 pub(super) struct Writer<'a> {
@@ -61,6 +84,8 @@ pub(super) struct Writer<'a> {
     pub(super) parameters: &'a [Parameter],
     pub(super) stages: &'a Stages,
     pub(super) names: Names<'a>,
+    /// The block's position among those of the nest, in text.
+    block: &'static str,
 }
 
 /// The struct of functions.cuh that reduces so.
@@ -71,28 +96,48 @@ fn how(reduction: Reduction) -> &'static str {
     }
 }
 
+impl<'a> Writer<'a> {
+    fn new(
+        nest: &'a Nest,
+        schedule: &'a Schedule,
+        parameters: &'a [Parameter],
+        stages: &'a Stages,
+        block: &'static str,
+    ) -> Writer<'a> {
+        Writer {
+            nest,
+            schedule,
+            parameters,
+            stages,
+            names: Names {
+                nest,
+                stages,
+                dialect: Dialect::Cuda,
+                of_row: "",
+            },
+            block,
+        }
+    }
+}
+
 impl Writer<'_> {
-    pub(super) fn has_groups(&self) -> bool {
-        self.schedule.groups > 1
+    fn constants(&self, out: &mut Text) {
+        let schedule = self.schedule;
+        out.line(format!(
+            "constexpr int WIDTH = {}, GROUPS = {}, CHUNKS = {};",
+            schedule.width, schedule.groups, schedule.chunks
+        ));
+        out.line("constexpr int THREADS = WIDTH * GROUPS;");
+        if self.shares_rows() || !self.stages.over_all(self.nest).is_empty() {
+            out.line("constexpr int WARPS = (THREADS + 31) / 32;");
+        }
+        if schedule.is_looped {
+            out.line("constexpr int SPAN = 4 * WIDTH * CHUNKS;");
+        }
     }
 
-    /// Parameters as a list of declarations.
-    fn declarations(&self) -> String {
-        let declare = |parameter: &Parameter| {
-            let name = parameter.name(self.nest);
-            match *parameter {
-                Parameter::Pointer(operand) => {
-                    let operand = &self.nest.operands[operand];
-                    let constant = if operand.is_written { "" } else { "const " };
-                    let dtype = text::element(operand.dtype, "int64");
-                    format!("{constant}{dtype} *__restrict__ {name}")
-                }
-                Parameter::Scalar(_) => format!("float {name}"),
-                _ => format!("int64 {name}"),
-            }
-        };
-        let all: Vec<String> = self.parameters.iter().map(declare).collect();
-        all.join(", ")
+    pub(super) fn has_groups(&self) -> bool {
+        self.schedule.groups > 1
     }
 
     /// Operands that are moved four elements at a time where they are aligned.
@@ -118,9 +163,15 @@ impl Writer<'_> {
         };
         out.open(format!(
             "KERNEL({entry}, THREADS{blocks})({})",
-            self.declarations()
+            declarations(self.nest, self.parameters, " *__restrict__ ", "").join(", ")
         ));
         out.line("await_launches();");
+        self.body(out);
+        out.close();
+    }
+
+    /// What a block does.
+    fn body(&self, out: &mut Text) {
         let mut conditions = vec!["columns % 4 == 0".to_owned()];
         for parameter in self.parameters {
             let name = parameter.name(self.nest);
@@ -148,8 +199,11 @@ impl Writer<'_> {
             ""
         };
         out.line(format!("const int lane = threadIdx.x % WIDTH{group};"));
+        let block = self.block;
+        out.line(format!(
+            "const unsigned piece = {block} % (unsigned)pieces, share = {block} / (unsigned)pieces;"
+        ));
         out.lines([
-            "const unsigned piece = blockIdx.x % (unsigned)pieces, share = blockIdx.x / (unsigned)pieces;",
             "const int64 first = piece * block_columns, begin = share * block_rows;",
             "const int here = (int)min(columns - first, block_columns);",
             "const int64 end = min(begin + block_rows, rows);",
@@ -199,7 +253,6 @@ impl Writer<'_> {
         self.row(out);
         out.close();
         self.finish(out);
-        out.close();
     }
 
     /// Whether warps share rows.
@@ -503,7 +556,8 @@ impl Writer<'_> {
         for &id in over_all {
             let (part, name) = (self.names.part_of(id), self.names.of(id));
             out.line(format!(
-                "if (threadIdx.x == 0) {part}[blockIdx.x] = {name};"
+                "if (threadIdx.x == 0) {part}[{}] = {name};",
+                self.block
             ));
         }
         if over_rows.is_empty() || self.schedule.is_looped {

@@ -20,7 +20,7 @@ use crate::workload::generation;
 use super::launch::Split;
 use super::stages::{Keep, Stages};
 
-pub(super) use kernel::text;
+pub(super) use kernel::{declarations, member, text};
 
 /// What generated kernels include.
 pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
@@ -183,6 +183,19 @@ impl Schedule {
         schedule.streams = over_all && over_rows == 0 && writes_no_cells(&stages);
         schedule.shared = schedule.shared_floats(&stages, nest);
         Ok(schedule)
+    }
+
+    /// The same with blocks of so many threads: no fewer than it has, a power of two. Groups that share rows, or
+    /// that go over rows in loops, are not made more.
+    ///
+    /// # Errors
+    /// As [`Stages::new`].
+    pub(super) fn with_threads(mut self, nest: &Nest, threads: u32) -> Result<Schedule, String> {
+        if !self.is_looped && !self.reduces_columns {
+            self.groups = (threads / self.width).max(1);
+        }
+        self.shared = self.shared_floats(&Stages::new(nest, self.keep)?, nest);
+        Ok(self)
     }
 
     /// Whether rows are reduced for each column.
