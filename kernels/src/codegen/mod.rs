@@ -148,9 +148,8 @@ impl Generated {
         if blocks >= MOST {
             return Err(format!("{blocks} blocks in one launch"));
         }
-        if self.members.len() > 1 {
-            args.splice(0..0, ends);
-        }
+        ends.pop();
+        args.splice(0..0, ends);
         let geometry = self.members.iter().map(|member| match &member.schedule {
             Schedule::C(_) => c::geometry(blocks),
             Schedule::Cuda(schedule) => schedule.geometry(blocks),

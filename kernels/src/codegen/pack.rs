@@ -1,8 +1,8 @@
 //! One kernel of several nests side by side: which block does what of which.
 //!
 //! Blocks are dealt out in the order of the nests: those before `end_0` are the first one's, those from there on to
-//! before `end_1` the second one's, and so on; the ends are arguments of a launch, before those of the nests. So a
-//! text depends on what the nests are, not on their sizes. Nests with the same text stand in it once. On a GPU what
+//! before `end_1` the second one's, and so on. All ends but the last are arguments of a launch, before those of the
+//! nests. So a text depends on what the nests are, not on their sizes. Nests with the same text stand in it once. On a GPU what
 //! they are given is chosen first, and one copy of the text runs with it: a copy each would be long to compile and
 //! to fetch.
 
@@ -107,7 +107,7 @@ impl Pack<'_> {
         }
         out.line("");
         out.open(format!("KERNEL({entry}, args, block)"));
-        let mut first = self.members.len();
+        let mut first = self.members.len() - 1;
         for (at, member) in self.members.iter().enumerate() {
             let from = match at {
                 0 => "block".to_owned(),
@@ -136,7 +136,7 @@ impl Pack<'_> {
                 continue;
             };
             out.lines(["".to_owned(), self.heading(at)]);
-            out.open(format!("namespace m{at}"));
+            out.open(format!("struct m{at}"));
             out.line("// What one of several kernels with this text is given, after the block at which it begins.");
             let fields = cuda::declarations(nest, parameters, " *", "");
             out.line(format!(
@@ -144,7 +144,7 @@ impl Pack<'_> {
                 fields.join("; ")
             ));
             cuda::member(out, nest, schedule, parameters)?;
-            out.close();
+            out.close_with(";");
         }
         out.line("");
         self.cuda_kernel(out, entry);
@@ -152,7 +152,7 @@ impl Pack<'_> {
     }
 
     fn cuda_kernel(&self, out: &mut Text, entry: &str) {
-        let mut declared: Vec<String> = (0..self.members.len())
+        let mut declared: Vec<String> = (0..self.members.len() - 1)
             .map(|at| format!("int64 end_{at}"))
             .collect();
         for (at, member) in self.members.iter().enumerate() {

@@ -28,13 +28,13 @@ pub(in super::super) fn text(
     out.line(format!("// {}.", text::words(nest).join(", ")));
     out.line("#include \"functions.cuh\"");
     out.line("");
-    writer.constants(&mut out);
+    out.lines(writer.constants());
     out.line("");
     writer.kernel(&mut out, entry);
     Ok(out.finish())
 }
 
-/// Writes the function `run`, which does a block of a nest, and what it needs.
+/// Writes what the struct of a nest has: its constants, and the function `run`, which does a block.
 ///
 /// # Errors
 /// As [`Stages::new`].
@@ -46,9 +46,16 @@ pub(in super::super) fn member(
 ) -> Result<(), String> {
     let stages = Stages::new(nest, schedule.keep)?;
     let writer = Writer::new(nest, schedule, parameters, &stages, "block");
-    writer.constants(out);
+    out.lines(
+        writer
+            .constants()
+            .iter()
+            .map(|line| format!("static {line}")),
+    );
     let given = declarations(nest, parameters, " *__restrict__ ", "").join(", ");
-    out.open(format!("DEVICE void run(const unsigned block, {given})"));
+    out.open(format!(
+        "static METHOD void run(const unsigned block, {given})"
+    ));
     writer.body(out);
     out.close();
     Ok(())
@@ -121,19 +128,22 @@ impl<'a> Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn constants(&self, out: &mut Text) {
+    fn constants(&self) -> Vec<String> {
         let schedule = self.schedule;
-        out.line(format!(
-            "constexpr int WIDTH = {}, GROUPS = {}, CHUNKS = {};",
-            schedule.width, schedule.groups, schedule.chunks
-        ));
-        out.line("constexpr int THREADS = WIDTH * GROUPS;");
+        let mut lines = vec![
+            format!(
+                "constexpr int WIDTH = {}, GROUPS = {}, CHUNKS = {};",
+                schedule.width, schedule.groups, schedule.chunks
+            ),
+            "constexpr int THREADS = WIDTH * GROUPS;".to_owned(),
+        ];
         if self.shares_rows() || !self.stages.over_all(self.nest).is_empty() {
-            out.line("constexpr int WARPS = (THREADS + 31) / 32;");
+            lines.push("constexpr int WARPS = (THREADS + 31) / 32;".to_owned());
         }
         if schedule.is_looped {
-            out.line("constexpr int SPAN = 4 * WIDTH * CHUNKS;");
+            lines.push("constexpr int SPAN = 4 * WIDTH * CHUNKS;".to_owned());
         }
+        lines
     }
 
     pub(super) fn has_groups(&self) -> bool {
