@@ -73,6 +73,15 @@ fn texts_of_packs_depend_on_structure_alone() {
 }
 
 #[test]
+fn packs_wait_for_the_launches_before_them_once() {
+    let text = mixed().source(&Place::Shim(Mode::Fast).target());
+    let text = &text.files[0].text;
+    assert_eq!(text.matches("await_launches").count(), 1);
+    let body = text.split("KERNEL(").nth(1).unwrap();
+    assert_eq!(body.lines().nth(1).unwrap().trim(), "await_launches();");
+}
+
+#[test]
 fn packs_compile_for_old_and_new_gpus() {
     let Some(nvrtc) = crate::support::nvrtc() else {
         return;
