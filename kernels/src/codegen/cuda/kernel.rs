@@ -254,6 +254,8 @@ impl Writer<'_> {
             let (dtype, name) = (self.names.dtype(id), self.names.of(id));
             out.line(format!("const {dtype} {name} = next_{};", id.0));
         }
+        self.row_indices(out);
+        self.define(out, &self.schedule.looked_up);
         let next = if self.has_groups() {
             "base + GROUPS"
         } else {
@@ -294,18 +296,26 @@ impl Writer<'_> {
         }
     }
 
-    /// Defines values that are one number for the thread.
+    /// Defines values that are one number for the thread, where nothing has done so.
     fn values(&self, out: &mut Text, ids: &[ValueId]) {
+        let is_open = |id: &ValueId| match &self.nest.values[id.0] {
+            Value::Constant(_) | Value::Reduce { .. } => false,
+            Value::Load { .. } => {
+                !self.schedule.ahead_of_row.contains(id) && !self.schedule.looked_up.contains(id)
+            }
+            _ => true,
+        };
+        let open: Vec<ValueId> = ids.iter().copied().filter(is_open).collect();
+        self.define(out, &open);
+    }
+
+    fn define(&self, out: &mut Text, ids: &[ValueId]) {
         for &id in ids {
-            let expression = match &self.nest.values[id.0] {
-                Value::Constant(_) | Value::Reduce { .. } => continue,
-                Value::Load { .. } if self.schedule.ahead_of_row.contains(&id) => continue,
-                _ => self.names.expression(id),
-            };
             out.line(format!(
-                "const {} {} = {expression};",
+                "const {} {} = {};",
                 self.names.dtype(id),
-                self.names.of(id)
+                self.names.of(id),
+                self.names.expression(id)
             ));
         }
     }
@@ -386,7 +396,6 @@ impl Writer<'_> {
     }
 
     fn row(&self, out: &mut Text) {
-        self.row_indices(out);
         for &store in self.stages.passes.iter().flat_map(|pass| &pass.stores) {
             self.store_pointer(out, store);
         }

@@ -90,6 +90,9 @@ pub(super) struct Schedule {
     pub ahead: Vec<ValueId>,
     /// The same, of one number for the whole row.
     pub ahead_of_row: Vec<ValueId>,
+    /// Numbers of a row that such a number is the index of: they are asked for when the row's turn comes, and
+    /// needed when its passes are done.
+    pub looked_up: Vec<ValueId>,
     /// Blocks that a processor is to have room for, where registers would allow fewer.
     pub least_blocks: u32,
     /// Whether launches overlap, as the text allows.
@@ -159,6 +162,7 @@ impl Schedule {
             shared_loads,
             ahead,
             ahead_of_row: vec![],
+            looked_up: vec![],
             least_blocks: 1,
             overlaps: generation(arch) >= FIRST_TO_OVERLAP,
             streams: false,
@@ -168,7 +172,7 @@ impl Schedule {
             schedule.ahead.clear();
         }
         if !schedule.ahead.is_empty() {
-            schedule.ahead_of_row = row_loads(nest, &stages);
+            (schedule.ahead_of_row, schedule.looked_up) = row_loads(nest, &stages);
         }
         let has_many_rows = !schedule.ahead.is_empty() || !schedule.shared_loads.is_empty();
         if has_many_rows && schedule.threads() <= THREADS {
@@ -308,11 +312,23 @@ fn writes_no_cells(stages: &Stages) -> bool {
     stages.passes.iter().all(|pass| pass.stores.is_empty())
 }
 
-/// Numbers of a row that can be loaded before its turn comes.
-fn row_loads(nest: &Nest, stages: &Stages) -> Vec<ValueId> {
+/// Numbers of a row that can be loaded before its turn comes, and those that are looked up by one of them.
+fn row_loads(nest: &Nest, stages: &Stages) -> (Vec<ValueId>, Vec<ValueId>) {
     let values = stages.between.iter().flat_map(|between| &between.values);
-    let is_plain = |id: &ValueId| matches!(nest.values[id.0], Value::Load { index: None, .. });
-    values.copied().filter(is_plain).collect()
+    let loads = values.filter_map(|&id| match nest.values[id.0] {
+        Value::Load { index, .. } => Some((id, index)),
+        _ => None,
+    });
+    let (plain, indexed): (Vec<_>, Vec<_>) = loads.partition(|(_, index)| index.is_none());
+    let ahead: Vec<ValueId> = plain.into_iter().map(|(id, _)| id).collect();
+    let is_known =
+        |(_, index): &(ValueId, Option<ValueId>)| index.is_some_and(|at| ahead.contains(&at));
+    let looked_up = indexed
+        .into_iter()
+        .filter(is_known)
+        .map(|(id, _)| id)
+        .collect();
+    (ahead, looked_up)
 }
 
 /// Registers that a lane needs for each column: for what is loaded or kept.
