@@ -11,6 +11,7 @@ use super::super::stages::{Pass, Stages};
 use super::super::text::{self, Text};
 use super::Schedule;
 use super::cells::Cells;
+use super::member::declarations;
 
 /// The text of the kernel `entry`.
 ///
@@ -34,57 +35,6 @@ pub(in super::super) fn text(
     Ok(out.finish())
 }
 
-/// Writes what the struct of a nest has: its constants, and the function `run`, which does a block.
-///
-/// # Errors
-/// As [`Stages::new`].
-pub(in super::super) fn member(
-    out: &mut Text,
-    nest: &Nest,
-    schedule: &Schedule,
-    parameters: &[Parameter],
-) -> Result<(), String> {
-    let stages = Stages::new(nest, schedule.keep)?;
-    let writer = Writer::new(nest, schedule, parameters, &stages, "block");
-    out.lines(
-        writer
-            .constants()
-            .iter()
-            .map(|line| format!("static {line}")),
-    );
-    let given = declarations(nest, parameters, " *__restrict__ ", "").join(", ");
-    out.open(format!(
-        "static METHOD void run(const unsigned block, {given})"
-    ));
-    writer.body(out);
-    out.close();
-    Ok(())
-}
-
-/// Declarations of parameters, whose names begin with `prefix`; `pointer` stands between a pointer's element type and
-/// its name.
-pub(in super::super) fn declarations(
-    nest: &Nest,
-    parameters: &[Parameter],
-    pointer: &str,
-    prefix: &str,
-) -> Vec<String> {
-    let declare = |parameter: &Parameter| {
-        let name = format!("{prefix}{}", parameter.name(nest));
-        match *parameter {
-            Parameter::Pointer(operand) => {
-                let operand = &nest.operands[operand];
-                let constant = if operand.is_written { "" } else { "const " };
-                let dtype = text::element(operand.dtype, "int64");
-                format!("{constant}{dtype}{pointer}{name}")
-            }
-            Parameter::Scalar(_) => format!("float {name}"),
-            _ => format!("int64 {name}"),
-        }
-    };
-    parameters.iter().map(declare).collect()
-}
-
 pub(super) struct Writer<'a> {
     pub(super) nest: &'a Nest,
     pub(super) schedule: &'a Schedule,
@@ -104,7 +54,7 @@ fn how(reduction: Reduction) -> &'static str {
 }
 
 impl<'a> Writer<'a> {
-    fn new(
+    pub(super) fn new(
         nest: &'a Nest,
         schedule: &'a Schedule,
         parameters: &'a [Parameter],
@@ -128,12 +78,17 @@ impl<'a> Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn constants(&self) -> Vec<String> {
+    pub(super) fn constants(&self) -> Vec<String> {
         let schedule = self.schedule;
+        // What writes numbers of rows alone has no columns in chunks.
+        let chunks = match self.stages.passes.is_empty() {
+            true => String::new(),
+            false => format!(", CHUNKS = {}", schedule.chunks),
+        };
         let mut lines = vec![
             format!(
-                "constexpr int WIDTH = {}, GROUPS = {}, CHUNKS = {};",
-                schedule.width, schedule.groups, schedule.chunks
+                "constexpr int WIDTH = {}, GROUPS = {}{chunks};",
+                schedule.width, schedule.groups
             ),
             "constexpr int THREADS = WIDTH * GROUPS;".to_owned(),
         ];
@@ -181,7 +136,7 @@ impl Writer<'_> {
     }
 
     /// What a block does.
-    fn body(&self, out: &mut Text) {
+    pub(super) fn body(&self, out: &mut Text) {
         let mut conditions = vec!["columns % 4 == 0".to_owned()];
         for parameter in self.parameters {
             let name = parameter.name(self.nest);
@@ -254,7 +209,13 @@ impl Writer<'_> {
             let (dtype, name) = (self.names.dtype(id), self.names.of(id));
             out.line(format!("const {dtype} {name} = next_{};", id.0));
         }
-        self.row_indices(out);
+        let is_part = |at: &usize| {
+            let mut stores = self.nest.stores.iter().enumerate();
+            stores.any(|(store, held)| held.operand.0 == *at && self.names.is_part(store))
+        };
+        let operands = 0..self.nest.operands.len();
+        let operands: Vec<usize> = operands.filter(|at| !is_part(at)).collect();
+        self.row_indices(out, &operands, true);
         self.define(out, &self.schedule.looked_up);
         let next = if self.has_groups() {
             "base + GROUPS"
@@ -358,7 +319,12 @@ impl Writer<'_> {
             true => "const int64 r = next;".to_owned(),
             false => format!("const int64 r = {next};"),
         });
-        self.row_indices(out);
+        let loaded = ahead.iter().chain(of_row);
+        let operands = loaded.filter_map(|id| match self.nest.values[id.0] {
+            Value::Load { operand, .. } => Some(operand.0),
+            _ => None,
+        });
+        self.row_indices(out, &operands.collect::<Vec<_>>(), false);
         for &id in ahead {
             self.load_pointer(out, id, true);
             out.line(self.load(id, &format!("next_{}", id.0), "", "here"));
@@ -373,19 +339,34 @@ impl Writer<'_> {
         out.close();
     }
 
-    /// The row's index along each dimension.
-    fn row_indices(&self, out: &mut Text) {
-        let dims = self.nest.row_dims;
-        if dims == 1 {
+    /// The row's index along each dimension that something is counted along, or in which one of these operands has a
+    /// step.
+    fn row_indices(&self, out: &mut Text, operands: &[usize], is_counted: bool) {
+        let uses = |dim: usize| {
+            let counts = |value: &Value| *value == Value::Row(dim);
+            let steps = |&at: &usize| self.nest.operands[at].rows[dim] != Step::Zero;
+            (is_counted && self.nest.values.iter().any(counts)) || operands.iter().any(steps)
+        };
+        let Some(outermost) = (0..self.nest.row_dims).find(|&dim| uses(dim)) else {
+            return;
+        };
+        if self.nest.row_dims == 1 {
             out.line("const int64 row_0 = r;");
-        } else {
-            // 32 bits: division takes a quarter of the time.
-            out.line("unsigned rest = (unsigned)r;");
-            for dim in (1..dims).rev() {
+            return;
+        }
+        // 32 bits: division takes a quarter of the time.
+        out.line("unsigned rest = (unsigned)r;");
+        for dim in (outermost.max(1)..self.nest.row_dims).rev() {
+            if uses(dim) {
                 out.line(format!(
-                    "const int64 row_{dim} = rest % (unsigned)rows_{dim}; rest /= (unsigned)rows_{dim};"
+                    "const int64 row_{dim} = rest % (unsigned)rows_{dim};"
                 ));
             }
+            if dim > outermost {
+                out.line(format!("rest /= (unsigned)rows_{dim};"));
+            }
+        }
+        if outermost == 0 {
             out.line("const int64 row_0 = rest;");
         }
     }

@@ -10,6 +10,7 @@
 
 mod cells;
 mod kernel;
+mod member;
 
 use crate::common::{CUDA_H, FUNCTIONS_CUH};
 use crate::nest::{Bounds, Extents, Nest, Parts, Step, Value, ValueId};
@@ -20,7 +21,8 @@ use crate::workload::generation;
 use super::launch::Split;
 use super::stages::{Keep, Stages};
 
-pub(super) use kernel::{declarations, member, text};
+pub(super) use kernel::text;
+pub(super) use member::{declarations, member};
 
 /// What generated kernels include.
 pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
@@ -30,6 +32,13 @@ const THREADS: u32 = 256;
 
 /// Threads of a block that takes pieces of long rows, each thread four quads at a time.
 const FLAT_THREADS: u32 = 512;
+
+/// Registers of such a thread that may hold what it loads: of 128 in all, for addresses and results, too.
+const FLAT_REGISTERS: u32 = 80;
+
+/// Registers of an element that is looked up by an index of its column: itself, and 64 bits each for its address and
+/// the index times its step.
+const LOOKED_UP_REGISTERS: u32 = 5;
 
 /// Registers of a thread that may hold cells, in blocks of up to 256, 512 and 1024 threads.
 const CELL_REGISTERS: [(u32, u32); 3] = [(256, 80), (512, 56), (1024, 24)];
@@ -129,7 +138,7 @@ impl Schedule {
         } else if over_all && nest.parts == Parts::One {
             (narrowed(quads, 1024), 1, true)
         } else if is_flat(nest) || quads.is_none_or(|quads| quads > 256) {
-            (FLAT_THREADS, 4, over_all)
+            (FLAT_THREADS, flat_chunks(nest, &stages), over_all)
         } else {
             (narrowed(quads, THREADS), 1, over_all)
         };
@@ -346,6 +355,28 @@ fn cells(nest: &Nest, stages: &Stages) -> u32 {
     held.sort();
     held.dedup();
     held.iter().map(|id| registers(stages.dtypes[id.0])).sum()
+}
+
+/// Quads of a thread that takes pieces of long rows: as many as registers hold the loads of, in a power of two.
+fn flat_chunks(nest: &Nest, stages: &Stages) -> u32 {
+    let mut loads: Vec<ValueId> = stages
+        .passes
+        .iter()
+        .flat_map(|pass| pass.values.clone())
+        .collect();
+    loads.sort();
+    loads.dedup();
+    let registers = |id: &ValueId| match &nest.values[id.0] {
+        Value::Load {
+            index: Some(at), ..
+        } if stages.varies[at.0].columns => LOOKED_UP_REGISTERS,
+        Value::Load { .. } if stages.dtypes[id.0] == Dtype::I64 => 2,
+        Value::Load { .. } => 1,
+        _ => 0,
+    };
+    let held: u32 = loads.iter().map(registers).sum();
+    let fits = |chunks: &u32| 4 * chunks * held <= FLAT_REGISTERS;
+    [4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
 /// The least width of a group whose lanes hold rows of so many quads of columns, with `cells` registers a
