@@ -77,12 +77,15 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
     Ok(assembly.program)
 }
 
+/// What a kernel is generated from.
+type Nests = Vec<(Nest, Bounds)>;
+
 struct Assembly<'a> {
     plan: &'a Plan,
     request: &'a Request<'a>,
     program: Program,
     /// Kernels that were generated, without names.
-    kernels: Vec<(Vec<(Nest, Bounds)>, Generated, KernelId)>,
+    kernels: Vec<(Nests, Generated, KernelId)>,
     /// Of each last reduction, the number of parts.
     parts: BTreeMap<NodeId, usize>,
     places: BTreeMap<Need, Place>,
@@ -194,7 +197,7 @@ impl Assembly<'_> {
                 bounds,
             )
         });
-        let nameless: Vec<(Nest, Bounds)> = nameless.collect();
+        let nameless: Nests = nameless.collect();
         let held = self.kernels.iter().find(|(held, ..)| *held == nameless);
         if let Some((_, generated, kernel)) = held {
             return Ok((generated.clone(), *kernel));
