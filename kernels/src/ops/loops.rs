@@ -40,13 +40,14 @@ impl<const N: usize> Loops<N> {
                 *step = call.int(first + 1 + dimension) as isize;
             }
         }
-        loops.merged()
+        loops.merge();
+        loops
     }
 
-    /// The same loops, with neighbours made one where every operand steps evenly through both. What
-    /// is left lies at the end, the innermost loop last.
+    /// Makes neighbours one where every operand steps evenly through both. What is left lies at the end, the
+    /// innermost loop last.
     #[inline(always)]
-    fn merged(mut self) -> Self {
+    fn merge(&mut self) {
         let mut last = 3;
         for dimension in (0..3).rev() {
             let extent = self.extents[dimension];
@@ -77,7 +78,6 @@ impl<const N: usize> Loops<N> {
                 steps[dimension] = 0;
             }
         }
-        self
     }
 
     /// Elements of the result.
@@ -212,12 +212,13 @@ mod tests {
     use super::*;
 
     fn loops(extents: [usize; 4], one: [isize; 4]) -> Loops<2> {
-        Loops {
+        let mut loops = Loops {
             extents,
             starts: [5, 0],
             steps: [one, dense(extents)],
-        }
-        .merged()
+        };
+        loops.merge();
+        loops
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn binary<F: Binary>(call: &mut Call<'_>) {
     let (a, b, out) = (call.read(0), call.read(1), call.write(2));
     let loops = Loops::<3>::read(call, 3, 2);
     loops.split(&mut out[..loops.len()], |loops, out| {
-        if on_planes::<F>(loops, a, b, out) || windows::onto::<F>(loops, a, b, out) {
+        if windows::onto::<F>(loops, a, b, out) || on_planes::<F>(loops, a, b, out) {
             return;
         }
         vectorised(
