@@ -10,6 +10,7 @@ pub mod nvrtc;
 pub mod places;
 pub mod digests;
 pub mod process;
+pub mod wall;
 
 /// Why there is no artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]

@@ -182,6 +182,7 @@ mod tests {
             kernels: 2,
             hits: 0,
             compile_ns,
+            wall_ns: Some(compile_ns),
             read_ns: Some(30_000),
         };
         row
