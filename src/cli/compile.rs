@@ -6,7 +6,8 @@ use super::exit::Exit;
 use super::place;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
-use crate::compile::kernels::{Kernels, Origin, Toolchain, resources_in_words};
+use crate::compile::kernels::{Kernels, Origin, resources_in_words};
+use crate::compile::toolchain::Toolchain;
 use crate::device::cuda::identity;
 use crate::device::{DeviceIdentity, DeviceKind};
 use crate::manifest::Manifest;
@@ -32,11 +33,17 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
         Ok(manifest) => manifest,
         Err(exit) => return exit,
     };
+    let (dir, _) = place::cache_dir(Some(&manifest));
+    let toolchain = place::toolchain(Some(&dir));
+    // Starting a driver takes as long as reading a compiler.
+    toolchain.look_ahead(match args.arch.is_empty() {
+        true => run::likely_kind(&manifest),
+        false => DeviceKind::Cuda,
+    });
     let devices = match devices(args, &manifest, screen) {
         Ok(devices) => devices,
         Err(exit) => return exit,
     };
-    let (dir, _) = place::cache_dir(Some(&manifest));
     let config = sweeper_cache::CacheConfig::new(&dir, manifest.cache.size_bytes);
     let cache = match Cache::open(config) {
         Ok(cache) => cache,
@@ -45,7 +52,6 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
             return Exit::Files;
         }
     };
-    let toolchain = place::toolchain(Some(&dir));
     if !args.arch.is_empty()
         && let Err(reason) = toolchain.nvrtc()
     {

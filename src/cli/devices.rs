@@ -9,7 +9,8 @@ use serde_json::json;
 use super::exit::Exit;
 use super::screen::Screen;
 use super::{aa, place, worker};
-use crate::compile::kernels::{Kernels, Toolchain};
+use crate::compile::kernels::Kernels;
+use crate::compile::toolchain::Toolchain;
 use crate::device::ceilings::{COPY, CeilingSource, Ceilings};
 use crate::device::cpu::identity;
 use crate::device::{DeviceIdentity, DeviceKind, cuda};
@@ -275,13 +276,13 @@ fn findings() -> Vec<Finding> {
     let (processors, source) = place::processors();
     let (dir, why) = place::cache_dir(None);
     let toolchain = place::toolchain(dir.exists().then_some(dir.as_path()));
-    let compiler = match &toolchain.cc {
+    let compiler = match toolchain.cc() {
         Ok(cc) => finding(
             "compiler",
             true,
             format!("{} for {}", cc.version, cc.machine),
         ),
-        Err(reason) => finding("compiler", false, reason.clone()),
+        Err(reason) => finding("compiler", false, reason.to_owned()),
     };
     let config = sweeper_cache::CacheConfig::new(&dir, 10 << 30);
     let cache = match sweeper_cache::Cache::open(config) {

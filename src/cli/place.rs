@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use directories::ProjectDirs;
 
-use crate::compile::kernels::Toolchain;
+use crate::compile::toolchain::Toolchain;
 use crate::manifest::Manifest;
 use crate::manifest::settings::Threads;
 
@@ -44,7 +44,7 @@ pub fn processors() -> (usize, &'static str) {
 /// The compilers of this machine; `CC` names the C compiler. What a cache's folder remembers of them
 /// need not be read again.
 pub fn toolchain(cache: Option<&Path>) -> Toolchain {
-    Toolchain::find(env::var_os("CC").map(PathBuf::from), cache)
+    Toolchain::here(env::var_os("CC").map(PathBuf::from), cache)
 }
 
 /// Threads that compile.

@@ -1,9 +1,8 @@
 //! Kernels through the cache: found, or compiled and stored.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Number;
@@ -12,90 +11,15 @@ use sweeper_kernels::program::{KernelSource, Language};
 
 use super::CompileError;
 use super::cc::{self, Cc};
-use super::digests::Digests;
-use super::nvrtc::{self, Nvrtc};
-use crate::device::{Artifact, DeviceIdentity, DeviceKind};
+use super::nvrtc;
+use super::toolchain::Toolchain;
+use crate::device::{Artifact, DeviceIdentity};
 
 /// Version of the fields below; a new one makes every kernel new.
 const KEY_SCHEMA: &str = "sweeper kernel 2";
 
 /// The most of a compiler's log that is kept with an entry, in bytes.
 const LOG_TAIL_BYTES: usize = 4096;
-
-/// The compilers that this machine has.
-#[derive(Clone, Debug)]
-pub struct Toolchain {
-    /// The C compiler, or why there is none.
-    pub cc: Result<Cc, String>,
-    /// NVRTC, or why there is none: looked for when it is first asked for, because that reads a
-    /// hundred megabytes.
-    nvrtc: Arc<OnceLock<Result<Nvrtc, String>>>,
-    digests: Arc<Digests>,
-}
-
-impl Toolchain {
-    /// Looks for compilers. `cc` names the C compiler to use instead of the usual ones; digests of
-    /// compilers are remembered in the folder of a cache.
-    pub fn find(cc: Option<PathBuf>, cache: Option<&Path>) -> Self {
-        let digests = Digests::remembered_in(cache);
-        Toolchain {
-            cc: Cc::find(cc.as_deref().map(Path::as_os_str), &digests),
-            nvrtc: Arc::default(),
-            digests: Arc::new(digests),
-        }
-    }
-
-    /// No compilers, for this reason.
-    pub fn none(reason: &str) -> Self {
-        Toolchain {
-            cc: Err(reason.to_owned()),
-            nvrtc: Arc::new(OnceLock::from(Err(reason.to_owned()))),
-            digests: Arc::default(),
-        }
-    }
-
-    /// NVRTC.
-    ///
-    /// # Errors
-    /// Why there is none, and what to install.
-    pub fn nvrtc(&self) -> Result<&Nvrtc, &str> {
-        let found = self.nvrtc.get_or_init(|| Nvrtc::find(&self.digests));
-        found.as_ref().map_err(String::as_str)
-    }
-
-    /// One line that identifies everything that counts for a kind of device, for run ids; equal
-    /// lines, equal compilers.
-    pub fn identity(&self, kind: DeviceKind) -> String {
-        let c = self.describe(Language::C);
-        match kind {
-            DeviceKind::Cpu | DeviceKind::Null => c,
-            DeviceKind::Cuda => format!("{c}; {}", self.describe(Language::Cuda)),
-        }
-    }
-
-    /// The compiler of a language, for people and run ids.
-    fn describe(&self, language: Language) -> String {
-        match language {
-            Language::C => match &self.cc {
-                Ok(cc) => format!("cc {} ({}, {})", cc.version, cc.machine, &cc.identity[..12]),
-                Err(_) => "no cc".to_owned(),
-            },
-            Language::Cuda => match self.nvrtc() {
-                Ok(nvrtc) => format!("nvrtc {} ({})", nvrtc.version, &nvrtc.identity[..12]),
-                Err(_) => "no nvrtc".to_owned(),
-            },
-        }
-    }
-
-    /// The identity of a language's compiler, or why there is none.
-    fn compiler(&self, language: Language) -> Result<&str, &str> {
-        match (language, &self.cc) {
-            (Language::C, Ok(cc)) => Ok(&cc.identity),
-            (Language::C, Err(reason)) => Err(reason),
-            (Language::Cuda, _) => self.nvrtc().map(|nvrtc| nvrtc.identity.as_str()),
-        }
-    }
-}
 
 /// Where a kernel came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -367,10 +291,9 @@ impl Kernels<'_> {
             .defines
             .iter()
             .map(|(name, value)| format!("-D{name}={value}"));
-        let options: Vec<String> = match (source.language, &self.toolchain.cc) {
-            (Language::C, Ok(cc)) => cc.options().to_vec(),
-            (Language::C, Err(_)) => Vec::new(),
-            (Language::Cuda, _) => nvrtc::OPTIONS.iter().map(ToString::to_string).collect(),
+        let options: Vec<String> = match source.language {
+            Language::C => self.toolchain.cc().map_or(&[][..], Cc::options).to_vec(),
+            Language::Cuda => nvrtc::OPTIONS.iter().map(ToString::to_string).collect(),
         };
         let start = log.floor_char_boundary(log.len().saturating_sub(LOG_TAIL_BYTES));
         Metadata {
@@ -396,8 +319,7 @@ impl Kernels<'_> {
         let unavailable = |reason: &str| CompileError::Unavailable(reason.to_owned());
         let (payload, log) = match source.language {
             Language::C => {
-                let cc = self.toolchain.cc.as_ref();
-                let cc = cc.map_err(|reason| unavailable(reason))?;
+                let cc = self.toolchain.cc().map_err(unavailable)?;
                 (cc.compile(source, self.limit)?, String::new())
             }
             Language::Cuda => {
@@ -507,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_kernel_is_compiled_once_and_found_without_a_compiler() {
-        let toolchain = Toolchain::find(None, None);
+        let toolchain = Toolchain::here(None, None);
         with_kernels(&toolchain, |kernels| {
             let kernel = source("int f(void) { return N; }");
             let built = kernels.get(&kernel).unwrap();
@@ -535,7 +457,7 @@ mod tests {
 
     #[test]
     fn functions_of_one_source_are_one_kernel() {
-        let toolchain = Toolchain::find(None, None);
+        let toolchain = Toolchain::here(None, None);
         with_kernels(&toolchain, |kernels| {
             let one = source("int f(void) { return N; } int g(void) { return 1; }");
             let other = KernelSource {
@@ -549,7 +471,7 @@ mod tests {
 
     #[test]
     fn refusals_are_remembered_and_require_cached_compiles_nothing() {
-        let toolchain = Toolchain::find(None, None);
+        let toolchain = Toolchain::here(None, None);
         with_kernels(&toolchain, |kernels| {
             let bad = source("int f(void) { return missing; }");
             assert!(matches!(
@@ -571,7 +493,7 @@ mod tests {
 
     #[test]
     fn all_results_come_in_order() {
-        let toolchain = Toolchain::find(None, None);
+        let toolchain = Toolchain::here(None, None);
         with_kernels(&toolchain, |kernels| {
             let (good, bad) = (source("int f(void) { return 7; }"), source("nonsense"));
             let results = kernels.get_all(&[&good, &bad, &good], 3, &|_, _| {});

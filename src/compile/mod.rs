@@ -10,6 +10,7 @@ pub mod nvrtc;
 pub mod places;
 pub mod digests;
 pub mod process;
+pub mod toolchain;
 pub mod wall;
 
 /// Why there is no artifact.

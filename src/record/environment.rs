@@ -5,7 +5,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use crate::compile::kernels::Toolchain;
+use crate::compile::toolchain::Toolchain;
 use crate::device::{DeviceIdentity, DeviceKind};
 use crate::identity::{Digest, ManifestHash, RunId, run_id};
 

@@ -3,7 +3,7 @@
 use sweeper_kernels::Target;
 
 use super::RunError;
-use crate::compile::kernels::Toolchain;
+use crate::compile::toolchain::Toolchain;
 use crate::device::null::Null;
 use crate::device::{Device, DeviceIdentity, DeviceKind, cpu, cuda};
 use crate::execute::protocol::DeviceRequest;
@@ -56,6 +56,16 @@ fn check_alike(ordinals: &[u32]) -> Result<(), RunError> {
         }
     }
     Ok(())
+}
+
+/// The kind of device that a manifest asks for, as far as can be told before a driver was started.
+pub fn likely_kind(manifest: &Manifest) -> DeviceKind {
+    match &manifest.device.use_ {
+        DeviceUse::Auto if cuda::identity::has_driver() => DeviceKind::Cuda,
+        DeviceUse::Auto | DeviceUse::Cpu => DeviceKind::Cpu,
+        DeviceUse::Null => DeviceKind::Null,
+        DeviceUse::Cuda(_) | DeviceUse::AllCuda => DeviceKind::Cuda,
+    }
 }
 
 /// The first device that a manifest asks for.

@@ -12,7 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::compile::CompileError;
-use crate::compile::kernels::{Built, Kernels, Toolchain};
+use crate::compile::kernels::{Built, Kernels};
+use crate::compile::toolchain::Toolchain;
 use crate::device::{DeviceIdentity, DeviceKind};
 use crate::execute::outcome::Status;
 use crate::execute::protocol::Stage;
@@ -43,7 +44,8 @@ mod session;
 mod points;
 
 pub use devices::{
-    device_request, device_requests, local_device, local_devices, plan_device, toolchain_for,
+    device_request, device_requests, likely_kind, local_device, local_devices, plan_device,
+    toolchain_for,
 };
 
 use anchors::Anchors;
@@ -199,6 +201,14 @@ pub fn run(
     exports::check(&manifest.output.exports).map_err(RunError::Impossible)?;
     let requests = device_requests(manifest)?;
     let plan_device = plan_device(&requests[0]);
+    let toolchain = match requests[0].kind {
+        DeviceKind::Null => Toolchain::none("the null device compiles nothing"),
+        _ => Toolchain::here(
+            std::env::var_os("CC").map(PathBuf::from),
+            request.cache_dir.as_deref(),
+        ),
+    };
+    toolchain.look_ahead(requests[0].kind);
     let limit = manifest.limits.point_timeout;
     let mut supervisors = Supervisor::start_all(&request.worker, requests, limit)?;
     let devices: Vec<DeviceIdentity> = supervisors
@@ -206,13 +216,6 @@ pub fn run(
         .map(|supervisor| supervisor.identity().clone())
         .collect();
     let kind = devices[0].kind;
-    let toolchain = match kind {
-        DeviceKind::Null => Toolchain::none("the null device compiles nothing"),
-        _ => Toolchain::find(
-            std::env::var_os("CC").map(PathBuf::from),
-            request.cache_dir.as_deref(),
-        ),
-    };
     let outline = Outline::new(manifest, plan_device.clone());
     let identity = RunIdentity::new(manifest.hash(), devices.clone(), &toolchain);
     let run = identity.run;

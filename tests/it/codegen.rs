@@ -20,6 +20,8 @@ mod cpu;
 mod harness;
 /// Nests to run.
 mod nests;
+/// Several nests in one kernel.
+mod pack;
 /// Nests that nobody thought of.
 mod random;
 /// Functions of one element.

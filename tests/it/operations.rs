@@ -294,5 +294,10 @@ fn cuda_kernels_compile_without_spills() {
         let resources = resources(&compiled.log);
         let spilled = resources["spill_store_bytes"].as_u64();
         assert_eq!(spilled, Some(0), "{name}: {resources:?}");
+        assert!(
+            !compiled.log.contains("warning"),
+            "{name}: {}",
+            compiled.log
+        );
     }
 }

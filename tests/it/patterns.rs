@@ -246,6 +246,8 @@ fn fewer_kernels_are_launched_the_more_is_fused() {
         }
     }
     assert_eq!(launches("mixed", Phase::Forward, &Target::Cpu), [21, 7, 3]);
+    // Eight products, what is between them, and one launch for the loss and the updates of all parameters.
+    assert_eq!(launches("mlp", Phase::Both, &cuda())[2], 12);
     // Nothing but products: three, and two for each of them on the way back.
     for target in [Target::Cpu, cuda()] {
         assert_eq!(launches("matmul_chain", Phase::Both, &target), [9, 9, 9]);

@@ -29,7 +29,13 @@ static __device__ unsigned operand(int position) {
     return 0x3f803f80u | bits;
 }
 
-extern "C" __global__ void mma_bf16(float *out, float factor, long long rounds) {
+// d += a b, by a warp.
+#define MULTIPLY(d, a, b, kind)                                                                           \
+    asm volatile("mma.sync.aligned." kind " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"        \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                         \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+
+template <bool IS_BF16> static __device__ void products(float *out, float factor, long long rounds) {
     float d[CHAINS][4] = {};
     unsigned a[4], b[2];
 #pragma unroll
@@ -38,11 +44,10 @@ extern "C" __global__ void mma_bf16(float *out, float factor, long long rounds) 
     for (int i = 0; i < 2; i++) b[i] = operand(4 + i);
     for (long long r = 0; r < rounds; r++) {
 #pragma unroll
-        for (int c = 0; c < CHAINS; c++)
-            asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                         : "+f"(d[c][0]), "+f"(d[c][1]), "+f"(d[c][2]), "+f"(d[c][3])
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+        for (int c = 0; c < CHAINS; c++) {
+            if (IS_BF16) MULTIPLY(d[c], a, b, "m16n8k16.row.col.f32.bf16.bf16.f32");
+            else MULTIPLY(d[c], a, b, "m16n8k8.row.col.f32.tf32.tf32.f32");
+        }
     }
     float sum = factor;
 #pragma unroll
@@ -50,24 +55,6 @@ extern "C" __global__ void mma_bf16(float *out, float factor, long long rounds) 
     KEEP(sum);
 }
 
-extern "C" __global__ void mma_tf32(float *out, float factor, long long rounds) {
-    float d[CHAINS][4] = {};
-    unsigned a[4], b[2];
-#pragma unroll
-    for (int i = 0; i < 4; i++) a[i] = operand(i);
-#pragma unroll
-    for (int i = 0; i < 2; i++) b[i] = operand(4 + i);
-    for (long long r = 0; r < rounds; r++) {
-#pragma unroll
-        for (int c = 0; c < CHAINS; c++)
-            asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-                         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                         : "+f"(d[c][0]), "+f"(d[c][1]), "+f"(d[c][2]), "+f"(d[c][3])
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-    }
-    float sum = factor;
-#pragma unroll
-    for (int c = 0; c < CHAINS; c++) sum += d[c][0] + d[c][1] + d[c][2] + d[c][3];
-    KEEP(sum);
-}
+extern "C" __global__ void mma_bf16(float *out, float factor, long long rounds) { products<true>(out, factor, rounds); }
+extern "C" __global__ void mma_tf32(float *out, float factor, long long rounds) { products<false>(out, factor, rounds); }
 #endif

@@ -3,7 +3,7 @@
 //! `stages` says in which order a nest's values are computed, for both targets. `c` and `cuda` write it
 //! down as loops over what a block has of rows and columns, and say how large blocks are: by the extents
 //! of a launch alone, so that sums come out the same whatever the device and however many threads it
-//! has. `launch` puts arguments in order.
+//! has. `launch` puts arguments in order. `pack` makes one kernel of several nests, whose blocks it deals out.
 //!
 //! How exact sums are. A sum's terms go to partial sums in f32: of a row on a CPU 64 of them, on a GPU
 //! one or more a thread; over rows one a column and block. Partial sums of a row or of everything are
@@ -14,6 +14,7 @@ mod text;
 mod stages;
 mod names;
 mod launch;
+mod pack;
 mod scalar;
 mod c;
 mod cuda;
@@ -22,8 +23,8 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-use crate::nest::{Bounds, Extents, Launch, Nest, Parts};
-use crate::program::{Kernel, KernelId, KernelSource, Language, SourceFile, Step};
+use crate::nest::{Bounds, Extents, Launch, Nest, Over, Parts, Value};
+use crate::program::{Arg, Index, Kernel, KernelId, KernelSource, Language, SourceFile, Step};
 use crate::workload::Target;
 
 use launch::{Parameter, Split};
@@ -31,8 +32,14 @@ use launch::{Parameter, Split};
 /// A kernel for one target, and how it is launched.
 #[derive(Clone, Debug)]
 pub struct Generated {
-    nest: Nest,
+    members: Vec<Member>,
     source: KernelSource,
+}
+
+/// A nest of a kernel: its only one, or one of a pack.
+#[derive(Clone, Debug)]
+struct Member {
+    nest: Nest,
     parameters: Vec<Parameter>,
     schedule: Schedule,
 }
@@ -50,40 +57,49 @@ impl Generated {
     /// # Errors
     /// A sentence that says what can't be generated, and why.
     pub fn new(nest: &Nest, bounds: Bounds, target: &Target) -> Result<Generated, String> {
-        nest.validate()?;
-        if nest.stores.is_empty() {
-            return Err("a nest that stores nothing".to_owned());
-        }
-        let parameters = launch::parameters(nest);
-        let schedule = match target {
-            Target::Cpu => Schedule::C(c::Schedule::new(nest, bounds)?),
-            Target::Cuda { arch } => Schedule::Cuda(cuda::Schedule::new(nest, bounds, arch)?),
-        };
-        let entry = entry(nest, &schedule);
-        let text = match &schedule {
-            Schedule::C(schedule) => c::text(nest, schedule, &parameters, &entry)?,
-            Schedule::Cuda(schedule) => cuda::text(nest, schedule, &parameters, &entry)?,
-        };
-        let (language, extension, headers): (_, _, &[SourceFile]) = match target {
-            Target::Cpu => (Language::C, "c", &c::HEADERS),
-            Target::Cuda { .. } => (Language::Cuda, "cu", &cuda::HEADERS),
-        };
-        let main = SourceFile {
-            name: Cow::Owned(format!("{entry}.{extension}")),
-            text: Cow::Owned(text),
-        };
-        let files = std::iter::once(main).chain(headers.iter().cloned());
-        let source = KernelSource {
-            language,
-            files: Cow::Owned(files.collect()),
-            entry: Cow::Owned(entry),
-            defines: vec![],
+        let member = Member::new(nest, bounds, target)?;
+        let entry = format!("{}_{}", words(&[&member]), digest(&member.identity()));
+        let (parameters, nest) = (&member.parameters, &member.nest);
+        let text = match &member.schedule {
+            Schedule::C(schedule) => c::text(nest, schedule, parameters, &entry)?,
+            Schedule::Cuda(schedule) => cuda::text(nest, schedule, parameters, &entry)?,
         };
         Ok(Generated {
-            nest: nest.clone(),
-            source,
-            parameters,
-            schedule,
+            source: source(entry, text, target),
+            members: vec![member],
+        })
+    }
+
+    /// One kernel that does the work of several nests which need nothing of each other: each block has a share of
+    /// one of them. Nests that are alike share text.
+    ///
+    /// # Errors
+    /// As [`Generated::new`], or where one of the nests can't be in a pack.
+    pub fn pack(nests: &[(&Nest, Bounds)], target: &Target) -> Result<Generated, String> {
+        if let [(nest, bounds)] = nests {
+            return Generated::new(nest, *bounds, target);
+        }
+        let misfit = nests.iter().find(|(nest, _)| !may_be_packed(nest));
+        if let Some((nest, _)) = misfit {
+            return Err(format!("{} shares blocks with no other kernel", nest.name));
+        }
+        let mut members = Vec::with_capacity(nests.len());
+        for (nest, bounds) in nests {
+            members.push(Member::new(nest, *bounds, target)?);
+        }
+        pack::same_threads(&mut members)?;
+        let identities: Vec<String> = members.iter().map(Member::identity).collect();
+        let all: Vec<&Member> = members.iter().collect();
+        let entry = format!(
+            "pack_{}_{}_{}",
+            members.len(),
+            words(&all),
+            digest(&identities.concat())
+        );
+        let text = pack::text(&members, &identities, &entry, target)?;
+        Ok(Generated {
+            source: source(entry, text, target),
+            members,
         })
     }
 
@@ -92,13 +108,113 @@ impl Generated {
         Kernel::Compiled(self.source.clone())
     }
 
-    /// The number of parts in which a launch leaves last reductions; 1 where they are whole.
+    /// The number of parts in which a launch leaves last reductions; 1 where they are whole, as in a pack.
     pub fn parts(&self, extents: &Extents) -> usize {
-        let has_last = self
-            .nest
-            .stores
-            .iter()
-            .any(|store| self.nest.is_last(store.value));
+        match &self.members[..] {
+            [member] => member.parts(extents),
+            _ => 1,
+        }
+    }
+
+    /// A launch of a kernel of one nest. `kernel` is its position among its program's kernels.
+    ///
+    /// # Errors
+    /// As [`Generated::launch_all`].
+    ///
+    /// # Panics
+    /// As [`Generated::launch_all`].
+    pub fn launch(&self, kernel: KernelId, launch: &Launch) -> Result<Step, String> {
+        self.launch_all(kernel, std::slice::from_ref(launch))
+    }
+
+    /// A launch of a kernel, with sizes and memory for each nest. `kernel` is its position among its
+    /// program's kernels.
+    ///
+    /// # Errors
+    /// A sentence where sizes are beyond what kernels and launches count in 32 bits.
+    ///
+    /// # Panics
+    /// If a launch has fewer operands or numbers than its nest.
+    pub fn launch_all(&self, kernel: KernelId, launches: &[Launch]) -> Result<Step, String> {
+        let mut args = Vec::new();
+        let mut ends = Vec::new();
+        let mut blocks: u64 = 0;
+        for (member, launch) in self.members.iter().zip(launches) {
+            let (own, arguments) = member.launch(launch)?;
+            blocks = blocks.saturating_add(own);
+            ends.push(Arg::Int(Index::fixed(blocks as i64)));
+            args.extend(arguments);
+        }
+        if blocks >= MOST {
+            return Err(format!("{blocks} blocks in one launch"));
+        }
+        ends.pop();
+        args.splice(0..0, ends);
+        let geometry = self.members.iter().map(|member| match &member.schedule {
+            Schedule::C(_) => c::geometry(blocks),
+            Schedule::Cuda(schedule) => schedule.geometry(blocks),
+        });
+        let geometry = geometry.max_by_key(|geometry| geometry.shared_bytes);
+        Ok(Step::Launch {
+            kernel,
+            geometry: geometry.unwrap_or_else(|| c::geometry(0)),
+            args,
+        })
+    }
+}
+
+/// Whether a nest can be one of several in a kernel: it is elementwise, or adds up rows without leaving parts. Such
+/// blocks are short and need few registers, so that none is slowed down by what the others need.
+pub fn may_be_packed(nest: &Nest) -> bool {
+    let mut reductions = nest.values.iter().filter_map(|value| match value {
+        Value::Reduce { over, .. } => Some(*over),
+        _ => None,
+    });
+    reductions.all(|over| over == Over::Rows && nest.parts == Parts::One)
+}
+
+/// Bytes of the arguments that a nest adds to a pack.
+pub fn packed_bytes(nest: &Nest) -> usize {
+    // Its own, and at which block it ends.
+    8 * (launch::parameters(nest).len() + 1)
+}
+
+impl Member {
+    fn new(nest: &Nest, bounds: Bounds, target: &Target) -> Result<Member, String> {
+        nest.validate()?;
+        if nest.stores.is_empty() {
+            return Err("a nest that stores nothing".to_owned());
+        }
+        Ok(Member {
+            parameters: launch::parameters(nest),
+            schedule: match target {
+                Target::Cpu => Schedule::C(c::Schedule::new(nest, bounds)?),
+                Target::Cuda { arch } => Schedule::Cuda(cuda::Schedule::new(nest, bounds, arch)?),
+            },
+            nest: nest.clone(),
+        })
+    }
+
+    /// All that its text depends on.
+    fn identity(&self) -> String {
+        let nameless = Nest {
+            name: String::new(),
+            ..self.nest.clone()
+        };
+        format!("{nameless:?} {:?}", self.schedule)
+    }
+
+    fn split(&self, extents: &Extents) -> Split {
+        match &self.schedule {
+            Schedule::C(schedule) => schedule.split(extents),
+            Schedule::Cuda(schedule) => schedule.split(extents),
+        }
+    }
+
+    /// The number of parts in which a launch leaves last reductions.
+    fn parts(&self, extents: &Extents) -> usize {
+        let mut stores = self.nest.stores.iter();
+        let has_last = stores.any(|store| self.nest.is_last(store.value));
         match self.nest.parts {
             Parts::Many if has_last => {
                 let split = self.split(extents);
@@ -121,21 +237,8 @@ impl Generated {
         }
     }
 
-    fn split(&self, extents: &Extents) -> Split {
-        match &self.schedule {
-            Schedule::C(schedule) => schedule.split(extents),
-            Schedule::Cuda(schedule) => schedule.split(extents),
-        }
-    }
-
-    /// A launch of the kernel, whose position among its program's kernels is `kernel`.
-    ///
-    /// # Errors
-    /// A sentence where sizes are beyond what kernels and launches count in 32 bits.
-    ///
-    /// # Panics
-    /// If the launch has fewer operands or numbers than the nest.
-    pub fn launch(&self, kernel: KernelId, launch: &Launch) -> Result<Step, String> {
+    /// The blocks of a launch, and its arguments.
+    fn launch(&self, launch: &Launch) -> Result<(u64, Vec<Arg>), String> {
         let launch = launch::merged(&self.nest, launch);
         let (rows, columns) = (launch.extents.row_count(), launch.extents.columns);
         let split = self.split(&launch.extents);
@@ -148,33 +251,48 @@ impl Generated {
         if !is_counted || blocks >= MOST {
             return Err(format!("{rows} x {columns} elements in one launch"));
         }
-        let geometry = match &self.schedule {
-            Schedule::C(_) => c::geometry(blocks),
-            Schedule::Cuda(schedule) => schedule.geometry(blocks),
-        };
-        Ok(Step::Launch {
-            kernel,
-            geometry,
-            args: launch::arguments(&self.parameters, &self.nest, &launch, split),
-        })
+        let args = launch::arguments(&self.parameters, &self.nest, &launch, split);
+        Ok((blocks, args))
     }
 }
 
 /// Blocks of a launch, and what kernels count in 32 bits, are fewer.
 const MOST: u64 = 1 << 31;
 
-/// The name of a nest's function: some of its words, and what tells it from others with the same.
-fn entry(nest: &Nest, schedule: &Schedule) -> String {
-    let nameless = Nest {
-        name: String::new(),
-        ..nest.clone()
+/// A text and what it includes.
+fn source(entry: String, text: String, target: &Target) -> KernelSource {
+    let (language, extension, headers): (_, _, &[SourceFile]) = match target {
+        Target::Cpu => (Language::C, "c", &c::HEADERS),
+        Target::Cuda { .. } => (Language::Cuda, "cu", &cuda::HEADERS),
     };
-    let digest = Sha256::digest(format!("{nameless:?} {schedule:?}"));
-    let digest: String = digest
-        .iter()
-        .take(4)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let words: Vec<&str> = text::words(nest).into_iter().take(3).collect();
-    format!("{}_{digest}", words.join("_"))
+    let main = SourceFile {
+        name: Cow::Owned(format!("{entry}.{extension}")),
+        text: Cow::Owned(text),
+    };
+    let files = std::iter::once(main).chain(headers.iter().cloned());
+    KernelSource {
+        language,
+        files: Cow::Owned(files.collect()),
+        entry: Cow::Owned(entry),
+        defines: vec![],
+    }
+}
+
+/// Words that a kernel's function is named after.
+fn words(members: &[&Member]) -> String {
+    let mut words: Vec<&str> = Vec::new();
+    for word in members.iter().flat_map(|member| text::words(&member.nest)) {
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    words.truncate(3);
+    words.join("_")
+}
+
+/// What tells kernels with the same words apart.
+fn digest(identity: &str) -> String {
+    let digest = Sha256::digest(identity);
+    let bytes = digest.iter().take(4);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
 }

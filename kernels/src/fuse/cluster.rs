@@ -65,7 +65,8 @@ impl Rules {
             }
     }
 
-    fn may_share(&self, plan: &Plan, one: &Members, other: &Members) -> bool {
+    /// Whether what two kernels compute may be computed in one launch.
+    pub(super) fn may_share(&self, plan: &Plan, one: &Members, other: &Members) -> bool {
         let side = |tasks: &Members| -> BTreeSet<Side> {
             tasks.iter().map(|&task| plan.tasks[task].side).collect()
         };

@@ -4,26 +4,40 @@ use std::fmt;
 
 use super::body::Source;
 use super::lower::Loops;
-use super::order::{order, read, side};
+use super::order::{launches, read, side_of};
 use super::plan::{Kind, Plan, Side, Task, TaskId};
 use super::{Explained, Stage};
 use crate::graph::Op;
 
 /// A plan after a pass.
 pub(super) fn stage(name: &'static str, plan: &Plan) -> Stage {
-    let (mut launches, mut bytes) = (0, 0);
+    let (mut count, mut bytes) = (0, 0);
     let mut text = String::new();
-    for at in order(plan) {
-        let (line, moved) = kernel(plan, at);
-        text += &line;
+    for launch in launches(plan) {
+        let what = match side_of(plan, &launch) {
+            Side::Setup => "setup",
+            Side::Forward => "forward",
+            Side::Backward => "backward",
+        };
+        let kernels = launch.iter().map(|&at| kernel(plan, at));
+        let (lines, each): (Vec<String>, Vec<u64>) = kernels.unzip();
+        let moved: u64 = each.iter().sum();
+        match &lines[..] {
+            [line] => text += &format!("{what} {line}"),
+            lines => {
+                text += &format!("{what} pack of {}, {moved} bytes\n", lines.len());
+                let lines = lines.iter().flat_map(|kernel| kernel.lines());
+                lines.for_each(|line| text += &format!("  {line}\n"));
+            }
+        }
         // A convolution on a CPU is one call, too: what it unfolds is not counted.
-        launches += 1;
+        count += 1;
         bytes += moved;
     }
     Stage {
         name,
         text,
-        launches,
+        launches: count,
         bytes,
     }
 }
@@ -32,11 +46,6 @@ pub(super) fn stage(name: &'static str, plan: &Plan) -> Stage {
 fn kernel(plan: &Plan, at: usize) -> (String, u64) {
     let cluster = &plan.clusters[at];
     let outputs = plan.outputs(&cluster.tasks, &[at]);
-    let what = match side(plan, at) {
-        Side::Setup => "setup",
-        Side::Forward => "forward",
-        Side::Backward => "backward",
-    };
     let nodes = cluster.tasks.iter().map(|&task| node(plan, task));
     let copies = cluster.copies.iter();
     let copies = copies.map(|&task| format!("again {}", node(plan, task)));
@@ -55,10 +64,7 @@ fn kernel(plan: &Plan, at: usize) -> (String, u64) {
             (of_call(plan, at, &outputs), moved, "call".to_owned())
         }
     };
-    let text = format!(
-        "{what} {kind}: {}\n  {memory}, {moved} bytes\n",
-        nodes.join(", ")
-    );
+    let text = format!("{kind}: {}\n  {memory}, {moved} bytes\n", nodes.join(", "));
     (text, moved)
 }
 

@@ -8,7 +8,8 @@
 //! 4. `layout`: views become steps through memory, or copies where they can't;
 //! 5. `epilogue`, on GPUs: a bias and an activation after a product move into its call;
 //! 6. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that it saves;
-//! 7. `duplicate`: cheap values are computed again where that moves fewer bytes.
+//! 7. `duplicate`: cheap values are computed again where that moves fewer bytes;
+//! 8. `pack`: small kernels that need nothing of each other, such as the updates of all parameters, share a launch.
 //!
 //! Then buffers are given to values, and launches and calls made; on a CPU, what follows a product is
 //! done panel by panel, while the panel is in the cache. Patterns are found by
@@ -27,6 +28,7 @@ mod library;
 mod lower;
 mod memory;
 mod order;
+mod pack;
 mod panels;
 mod plan;
 mod reduce;
@@ -162,6 +164,8 @@ fn passes(
     see("cluster", &plan);
     cluster::duplicate(&mut plan, &rules);
     see("duplicate", &plan);
+    pack::pack(&mut plan, &rules, request);
+    see("pack", &plan);
     Ok(plan)
 }
 

@@ -4,32 +4,45 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::plan::{Plan, Side, TaskId};
 
-/// Kernels in an order in which they can run: what runs in one part of the program together, and there
-/// the ones with the earliest nodes first.
-pub(super) fn order(plan: &Plan) -> Vec<usize> {
-    let key = |at: usize| (side(plan, at), plan.clusters[at].tasks.first().copied());
+/// Kernels by launch, in an order in which they can run: what runs in one part of the program together, and there
+/// the ones with the earliest nodes first. Packed kernels share a launch.
+pub(super) fn launches(plan: &Plan) -> Vec<Vec<usize>> {
+    let first = |&at: &usize| plan.clusters[at].tasks.first().copied();
+    // A pack comes as late as it would if it were its last kernel alone.
+    let key = |launch: &[usize]| (side_of(plan, launch), launch.iter().filter_map(first).max());
+    let packed = plan.packs.iter().flatten();
+    let packed: BTreeSet<usize> = packed.copied().collect();
+    let alone = plan.kernels().into_iter();
+    let alone = alone.filter(|at| !packed.contains(at)).map(|at| vec![at]);
+    let all: Vec<Vec<usize>> = plan.packs.iter().cloned().chain(alone).collect();
     let mut waits: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     let mut ready = BTreeSet::new();
-    for at in plan.kernels() {
-        let before = before(plan, at);
+    for (position, launch) in all.iter().enumerate() {
+        let before: BTreeSet<usize> = launch.iter().flat_map(|&at| before(plan, at)).collect();
         if before.is_empty() {
-            ready.insert((key(at), at));
+            ready.insert((key(launch), position));
         } else {
-            waits.insert(at, before);
+            waits.insert(position, before);
         }
     }
     let mut order = Vec::new();
-    while let Some((_, at)) = ready.pop_first() {
-        order.push(at);
+    while let Some((_, position)) = ready.pop_first() {
+        order.push(all[position].clone());
         waits.retain(|&waiting, before| {
-            before.remove(&at);
+            before.retain(|at| !all[position].contains(at));
             if before.is_empty() {
-                ready.insert((key(waiting), waiting));
+                ready.insert((key(&all[waiting]), waiting));
             }
             !before.is_empty()
         });
     }
     order
+}
+
+/// When a launch runs: with its last node.
+pub(super) fn side_of(plan: &Plan, launch: &[usize]) -> Side {
+    let sides = launch.iter().map(|&at| side(plan, at));
+    sides.max().unwrap_or(Side::Forward)
 }
 
 /// When a kernel runs: with its last node.
@@ -47,7 +60,8 @@ pub(super) fn read(plan: &Plan, at: usize) -> BTreeSet<TaskId> {
     sources.filter(|task| !members.contains(task)).collect()
 }
 
-fn before(plan: &Plan, at: usize) -> BTreeSet<usize> {
+/// Kernels that make what a kernel reads.
+pub(super) fn before(plan: &Plan, at: usize) -> BTreeSet<usize> {
     let homes = read(plan, at)
         .into_iter()
         .filter_map(|task| plan.home(task));

@@ -101,6 +101,8 @@ pub(super) struct Plan {
     pub clusters: Vec<Cluster>,
     /// For each task, the kernels that compute it, ascending.
     holders: Vec<Vec<usize>>,
+    /// Kernels that share a launch, each in one pack at most.
+    pub packs: Vec<Vec<usize>>,
 }
 
 impl Plan {
@@ -119,6 +121,7 @@ impl Plan {
             is_result: vec![],
             clusters: vec![],
             holders: vec![],
+            packs: vec![],
         };
         plan.keep_results();
         plan.renew();

@@ -323,15 +323,18 @@ impl Builder {
     }
 
     fn compiled(&self, files: &'static [SourceFile], entry: &'static str) -> Kernel {
+        let mut defines = match entry {
+            "semicrf_sums" => vec![],
+            _ => self.layout.defines(entry),
+        };
+        if entry == "semicrf_scan" {
+            defines.push(KernelSource::define("HAS_STATES", self.states.is_some()));
+        }
         Kernel::Compiled(KernelSource {
             language: Language::Cuda,
             files: Cow::Borrowed(files),
             entry: entry.into(),
-            defines: if entry == "semicrf_sums" {
-                vec![]
-            } else {
-                self.layout.defines(entry)
-            },
+            defines,
         })
     }
 

@@ -88,8 +88,9 @@ pub fn version_text(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
+/// Whether the driver's library is here.
 #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
-fn is_present() -> bool {
+pub fn is_present() -> bool {
     // SAFETY: the names that are tried are those of NVIDIA's driver library.
     unsafe { sys::is_culib_present() }
 }

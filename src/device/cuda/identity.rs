@@ -22,6 +22,11 @@ pub fn all() -> Result<&'static [DeviceIdentity], String> {
     }
 }
 
+/// Whether there is a driver, which is not started.
+pub fn has_driver() -> bool {
+    driver::is_present()
+}
+
 /// The device with this number.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ constexpr int WIDTH = 64, GROUPS = 4, CHUNKS = 2;
 constexpr int THREADS = WIDTH * GROUPS;
 constexpr int WARPS = (THREADS + 31) / 32;
 
-KERNEL(row_sum_column_sum_sub_31651333, THREADS, 3)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, int64 in1_row_0, const float *__restrict__ in2, const float *__restrict__ in3, int64 in3_row_0, const float *__restrict__ in4, int64 in4_row_0, float *__restrict__ out5, int64 out5_row_0, float *__restrict__ out6, float *__restrict__ out7, float number_0) {
+KERNEL(row_sum_column_sum_sub_3cc783ab, THREADS, 3)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, int64 in1_row_0, const float *__restrict__ in2, const float *__restrict__ in3, int64 in3_row_0, const float *__restrict__ in4, int64 in4_row_0, float *__restrict__ out5, int64 out5_row_0, float *__restrict__ out6, float *__restrict__ out7, float number_0) {
     await_launches();
     const bool is_wide = columns % 4 == 0 && is_aligned(in0) && in0_row_0 % 4 == 0 && is_aligned(in1) && in1_row_0 % 4 == 0 && is_aligned(in2) && is_aligned(out5) && out5_row_0 % 4 == 0;
     const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;
@@ -49,6 +49,7 @@ KERNEL(row_sum_column_sum_sub_31651333, THREADS, 3)(int64 columns, int64 rows, i
         copy_chunks(x_1, next_1);
         const float x_3 = next_3;
         const float x_4 = next_4;
+        const int64 row_0 = r;
         if (const int64 next = min(base + GROUPS + group, end - 1); base + GROUPS < end) {
             const int64 r = next;
             const int64 row_0 = r;
@@ -59,7 +60,6 @@ KERNEL(row_sum_column_sum_sub_31651333, THREADS, 3)(int64 columns, int64 rows, i
             next_3 = *(in3 + row_0 * in3_row_0);
             next_4 = *(in4 + row_0 * in4_row_0);
         }
-        const int64 row_0 = r;
         float *to_0 = out5 + row_0 * out5_row_0 + first;
         float sum_10 = 0.0f;
         float sum_11 = 0.0f;

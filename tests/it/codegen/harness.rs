@@ -2,7 +2,7 @@
 
 use sweeper_kernels::codegen::Generated;
 use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Parts, Step as Apart, Value};
-use sweeper_kernels::program::{Binding, Geometry, Index, KernelSource, Role, Step, View};
+use sweeper_kernels::program::{Binding, Geometry, Index, Kernel, KernelSource, Role, Step, View};
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Data, Dtype, Program, Target, Tensor, Tensors};
 
@@ -139,20 +139,43 @@ impl Case {
         format!("{kind}{operand}")
     }
 
+    fn generated(&self, target: &Target) -> Generated {
+        Generated::new(&self.nest, self.bounds, target)
+            .unwrap_or_else(|reason| panic!("{reason}: {self:?}"))
+    }
+
     /// The program of one launch, its inputs, and what it yields.
     fn program(&self, target: &Target) -> (Program, Tensors, Vec<TensorSpec>, Launch, usize) {
-        let generated = Generated::new(&self.nest, self.bounds, target)
-            .unwrap_or_else(|reason| panic!("{reason}: {self:?}"));
+        let generated = self.generated(target);
         let parts = generated.parts(&self.extents);
         let mut program = Program::default();
-        let (mut inputs, mut specs, mut operands) = (Tensors::new(), vec![], vec![]);
+        let (mut inputs, mut specs) = (Tensors::new(), vec![]);
+        let launch = self.place(&mut program, "", parts, &mut inputs, &mut specs);
+        let kernel = program.kernel(generated.kernel());
+        program
+            .steps
+            .push(generated.launch(kernel, &launch).unwrap());
+        program.validate().unwrap();
+        (program, inputs, specs, launch, parts)
+    }
+
+    /// Adds memory to a program, with names that begin with `prefix`, and data.
+    fn place(
+        &self,
+        program: &mut Program,
+        prefix: &str,
+        parts: usize,
+        inputs: &mut Tensors,
+        specs: &mut Vec<TensorSpec>,
+    ) -> Launch {
+        let mut operands = vec![];
         for (at, operand) in self.nest.operands.iter().enumerate() {
             let (rows, columns, index_step, len) = self.steps(at, parts);
             let (role, binding) = match operand.is_written {
                 true => (Role::Output, Binding::Result),
                 false => (Role::Input, Binding::Given),
             };
-            let name = self.name(at);
+            let name = format!("{prefix}{}", self.name(at));
             let buffer = program.buffer(name.clone(), operand.dtype, len, role, binding);
             let view = View::new(buffer, Index::fixed(0), len);
             operands.push(Memory {
@@ -170,7 +193,7 @@ impl Case {
                 specs.push(spec);
                 continue;
             }
-            let values = numbers(at + 1, len);
+            let values = numbers(at + 1 + prefix.len(), len);
             let data = match operand.dtype {
                 Dtype::I64 => Data::I64(
                     values
@@ -182,17 +205,11 @@ impl Case {
             };
             inputs.insert(name, Tensor::new([len], data));
         }
-        let launch = Launch {
+        Launch {
             extents: self.extents.clone(),
             operands,
             scalars: self.scalars.clone(),
-        };
-        let kernel = program.kernel(generated.kernel());
-        program
-            .steps
-            .push(generated.launch(kernel, &launch).unwrap());
-        program.validate().unwrap();
-        (program, inputs, specs, launch, parts)
+        }
     }
 
     /// The sources of a target.
@@ -222,17 +239,34 @@ impl Case {
     /// Checks that a place computes what the nest means.
     pub(super) fn check(&self, place: Place) {
         let outputs = self.outputs(place);
-        let (_, inputs, _, launch, parts) = self.program(&place.target());
+        let (program, inputs, _, launch, parts) = self.program(&place.target());
+        let what = || {
+            let text = program.compiled().next().unwrap().files[0].text.clone();
+            format!("{place:?} {text}")
+        };
+        self.judge("", &launch, parts, (&inputs, &outputs), &what);
+    }
+
+    /// Compares outputs with what the nest means for these inputs.
+    fn judge(
+        &self,
+        prefix: &str,
+        launch: &Launch,
+        parts: usize,
+        (inputs, outputs): (&Tensors, &Tensors),
+        what: &dyn Fn() -> String,
+    ) {
+        let name = |at: usize| format!("{prefix}{}", self.name(at));
         let memory: Vec<interpret::Elements> = (0..self.nest.operands.len())
-            .map(|at| match inputs.get(&self.name(at)) {
+            .map(|at| match inputs.get(&name(at)) {
                 Some(tensor) => interpret::elements(tensor.data()),
                 None => vec![f64::NAN; self.steps(at, parts).3],
             })
             .collect();
-        let expected = interpret::run(&self.nest, &launch, &memory);
+        let expected = interpret::run(&self.nest, launch, &memory);
         for store in &self.nest.stores {
             let at = store.operand.0;
-            let got = interpret::elements(outputs[&self.name(at)].data());
+            let got = interpret::elements(outputs[&name(at)].data());
             let got = self.joined(at, got, parts);
             // Sums over rows and over all have thousands of terms; here many are equal, and roundings add up.
             let tolerance = if self.nest.is_last(store.value) {
@@ -253,10 +287,10 @@ impl Case {
                     || got.is_nan() && expected.is_nan();
                 assert!(
                     close,
-                    "operand {at}, element {place_of}: {got}, not {expected}\n{place:?} {:?} {:?}\n{}",
+                    "operand {at}, element {place_of}: {got}, not {expected}\n{:?} {:?}\n{}",
                     self.extents,
                     self.nest,
-                    self.source(&place.target()).files[0].text
+                    what()
                 );
             }
         }
@@ -289,5 +323,54 @@ impl Case {
             };
         }
         joined
+    }
+}
+
+/// Cases whose nests are one kernel.
+#[derive(Clone, Debug)]
+pub(super) struct Pack(pub Vec<Case>);
+
+impl Pack {
+    fn generated(&self, target: &Target) -> Generated {
+        let nests: Vec<_> = self
+            .0
+            .iter()
+            .map(|case| (&case.nest, case.bounds))
+            .collect();
+        Generated::pack(&nests, target).unwrap_or_else(|reason| panic!("{reason}: {self:?}"))
+    }
+
+    /// The source of the kernel.
+    pub(super) fn source(&self, target: &Target) -> KernelSource {
+        match self.generated(target).kernel() {
+            Kernel::Compiled(source) => source,
+            kernel => panic!("{kernel:?}"),
+        }
+    }
+
+    /// Checks that one launch computes what the nests mean.
+    pub(super) fn check(&self, place: Place) {
+        let target = place.target();
+        let generated = self.generated(&target);
+        let mut program = Program::default();
+        let (mut inputs, mut specs) = (Tensors::new(), vec![]);
+        // As long as the position is great: other numbers for each.
+        let prefixes: Vec<String> = (1..=self.0.len()).map(|at| "m".repeat(at)).collect();
+        let cases = || self.0.iter().zip(&prefixes);
+        let launches: Vec<Launch> = cases()
+            .map(|(case, prefix)| case.place(&mut program, prefix, 1, &mut inputs, &mut specs))
+            .collect();
+        let kernel = program.kernel(generated.kernel());
+        let step = generated.launch_all(kernel, &launches).unwrap();
+        program.steps.push(step);
+        program.validate().unwrap();
+        let outputs = match place {
+            Place::Cpu(threads) => cpu::run(program, &inputs, &specs, threads),
+            Place::Shim(mode) => shim::run(&program, &inputs, &specs, mode),
+        };
+        let what = || format!("{place:?} {}", self.source(&target).files[0].text);
+        for ((case, prefix), launch) in cases().zip(&launches) {
+            case.judge(prefix, launch, 1, (&inputs, &outputs), &what);
+        }
     }
 }

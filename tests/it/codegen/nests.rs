@@ -269,3 +269,14 @@ pub(super) fn mixed() -> Nest {
     b.store(&[given, given, one], most);
     b.0
 }
+
+/// `parameter - rate gradient`, the number of the launch being the rate.
+pub(super) fn sgd() -> Nest {
+    let mut b = Build::new("sgd", 1);
+    let (parameter, gradient) = (b.load(&CELLS), b.load(&CELLS));
+    let rate = b.add(Value::Scalar(0));
+    let step = b.binary(Binary::Mul, gradient, rate);
+    let after = b.binary(Binary::Sub, parameter, step);
+    b.store(&CELLS, after);
+    b.0
+}

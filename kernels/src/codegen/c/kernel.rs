@@ -28,35 +28,31 @@ pub(in super::super) fn text(
     parameters: &[Parameter],
     entry: &str,
 ) -> Result<String, String> {
-    let stages = Stages::new(nest, schedule.keep)?;
-    let writer = Writer {
-        nest,
-        schedule,
-        parameters,
-        vectors: Vectors {
-            nest,
-            stages: &stages,
-        },
-        stages: &stages,
-        names: Names {
-            nest,
-            stages: &stages,
-            dialect: Dialect::C,
-            of_row: "row.",
-        },
-    };
     let mut out = Text::default();
     out.line(format!("// {}.", text::words(nest).join(", ")));
-    out.line("#include \"cpu.h\"");
-    out.line("#include \"functions.h\"");
-    out.line("");
-    writer.row_type(&mut out);
-    for pass in 0..stages.passes.len() {
-        writer.pass(&mut out, pass);
-    }
-    writer.finish_columns(&mut out);
-    writer.kernel(&mut out, entry);
+    out.lines(["#include \"cpu.h\"", "#include \"functions.h\"", ""]);
+    let stages = Stages::new(nest, schedule.keep)?;
+    let writer = Writer::new(nest, schedule, parameters, &stages, "");
+    writer.all(&mut out, &format!("KERNEL({entry}, args, block)"));
     Ok(out.finish())
+}
+
+/// Writes the function `{prefix}run`, which does a block of a nest, and those that it needs.
+///
+/// # Errors
+/// As [`Stages::new`].
+pub(in super::super) fn member(
+    out: &mut Text,
+    nest: &Nest,
+    schedule: &Schedule,
+    parameters: &[Parameter],
+    prefix: &str,
+) -> Result<(), String> {
+    let stages = Stages::new(nest, schedule.keep)?;
+    let writer = Writer::new(nest, schedule, parameters, &stages, prefix);
+    let function = format!("static void {prefix}run(const uint64_t *args, uint32_t block)");
+    writer.all(out, &function);
+    Ok(())
 }
 
 struct Writer<'a> {
@@ -66,9 +62,46 @@ struct Writer<'a> {
     vectors: Vectors<'a>,
     stages: &'a Stages,
     names: Names<'a>,
+    /// Begins the names of types and functions.
+    prefix: &'a str,
+}
+
+impl<'a> Writer<'a> {
+    fn new(
+        nest: &'a Nest,
+        schedule: &'a Schedule,
+        parameters: &'a [Parameter],
+        stages: &'a Stages,
+        prefix: &'a str,
+    ) -> Writer<'a> {
+        Writer {
+            nest,
+            schedule,
+            parameters,
+            vectors: Vectors { nest, stages },
+            stages,
+            names: Names {
+                nest,
+                stages,
+                dialect: Dialect::C,
+                of_row: "row.",
+            },
+            prefix,
+        }
+    }
 }
 
 impl Writer<'_> {
+    /// Types, passes, and the function of a block, which begins with `function`.
+    fn all(&self, out: &mut Text, function: &str) {
+        self.row_type(out);
+        for pass in 0..self.stages.passes.len() {
+            self.pass(out, pass);
+        }
+        self.finish_columns(out);
+        self.kernel(out, function);
+    }
+
     fn is_over(&self, id: ValueId, wanted: Over) -> bool {
         matches!(self.nest.values[id.0], Value::Reduce { over, .. } if over == wanted)
     }
@@ -139,7 +172,7 @@ impl Writer<'_> {
         for id in self.stages.over_rows(self.nest) {
             out.line(format!("float *part_{};", id.0));
         }
-        out.close_with(" Row;");
+        out.close_with(&format!(" {}Row;", self.prefix));
         out.line("");
     }
 
@@ -157,7 +190,8 @@ impl Writer<'_> {
             .map(|&id| format!(", vf *{}", self.names.of(id)))
             .collect();
         out.open(format!(
-            "INLINE void pass_{at}(const Row *row, int64_t c, int64_t count{parameters})"
+            "INLINE void {0}pass_{at}(const {0}Row *row, int64_t c, int64_t count{parameters})",
+            self.prefix
         ));
         for id in &pass.fetched {
             let name = self.names.of(*id);
@@ -235,7 +269,10 @@ impl Writer<'_> {
         if !self.finishes_columns() {
             return;
         }
-        out.open("INLINE void finish(const Row *row, int64_t c, int64_t count)");
+        out.open(format!(
+            "INLINE void {0}finish(const {0}Row *row, int64_t c, int64_t count)",
+            self.prefix
+        ));
         for id in self.stages.over_rows(self.nest) {
             out.lines(self.vectors.define(id));
         }
@@ -256,8 +293,8 @@ impl Writer<'_> {
         stores.any(|&store| self.names.is_of_columns(store) && !self.names.is_part(store))
     }
 
-    fn kernel(&self, out: &mut Text, entry: &str) {
-        out.open(format!("KERNEL({entry}, args, block)"));
+    fn kernel(&self, out: &mut Text, function: &str) {
+        out.open(function);
         self.arguments(out);
         out.lines([
             "const int64_t piece = block % pieces, share = block / pieces;",
@@ -265,7 +302,7 @@ impl Writer<'_> {
             "const int64_t here = columns - first < block_columns ? columns - first : block_columns;",
             "const int64_t end = rows - begin < block_rows ? rows : begin + block_rows;",
         ]);
-        out.line("Row row = {.first = first};");
+        out.line(format!("{}Row row = {{.first = first}};", self.prefix));
         for parameter in self.parameters {
             if let Parameter::ColumnStep(_) | Parameter::IndexStep(_) = parameter {
                 let name = parameter.name(self.nest);
@@ -463,6 +500,7 @@ impl Writer<'_> {
             let each = vec![format!("v_all({identity})"); CHAINS].join(", ");
             out.line(format!("vf {}[{CHAINS}] = {{{each}}};", self.names.of(id)));
         }
+        let prefix = self.prefix;
         let accumulators = self.accumulators(pass);
         let chain = |chain: &str| -> String {
             let names = accumulators.iter();
@@ -477,16 +515,16 @@ impl Writer<'_> {
                 "for (; c + {CHAINS} * LANES <= here; c += {CHAINS} * LANES)"
             ));
             out.line(format!(
-                "    for (int i = 0; i < {CHAINS}; i++) pass_{at}(&row, c + i * LANES, LANES{});",
+                "    for (int i = 0; i < {CHAINS}; i++) {prefix}pass_{at}(&row, c + i * LANES, LANES{});",
                 chain("i")
             ));
         }
         out.line(format!(
-            "for (; c + LANES <= here; c += LANES) pass_{at}(&row, c, LANES{});",
+            "for (; c + LANES <= here; c += LANES) {prefix}pass_{at}(&row, c, LANES{});",
             chain("0")
         ));
         out.line(format!(
-            "if (c < here) pass_{at}(&row, c, here - c{});",
+            "if (c < here) {prefix}pass_{at}(&row, c, here - c{});",
             chain("0")
         ));
         out.close();
@@ -530,11 +568,12 @@ impl Writer<'_> {
                 self.load_pointer(out, id, operand.0, index, offset);
             }
         }
-        out.lines([
-            "int64_t c = 0;",
-            "for (; c + LANES <= here; c += LANES) finish(&row, c, LANES);",
-            "if (c < here) finish(&row, c, here - c);",
-        ]);
+        let finish = format!("{}finish", self.prefix);
+        out.line("int64_t c = 0;");
+        out.line(format!(
+            "for (; c + LANES <= here; c += LANES) {finish}(&row, c, LANES);"
+        ));
+        out.line(format!("if (c < here) {finish}(&row, c, here - c);"));
     }
 
     /// A reduction over everything, from what the rows of the block left.

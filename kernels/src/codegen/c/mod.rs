@@ -11,7 +11,7 @@ use crate::tensor::Dtype;
 use super::launch::Split;
 use super::stages::{Keep, Stages};
 
-pub(super) use kernel::text;
+pub(super) use kernel::{member, text};
 
 /// What generated kernels include.
 pub(super) static HEADERS: [SourceFile; 4] = [CPU_H, FUNCTIONS_H, ELEMENTARY_H, VECTOR_H];

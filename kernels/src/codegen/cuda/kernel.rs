@@ -11,6 +11,7 @@ use super::super::stages::{Pass, Stages};
 use super::super::text::{self, Text};
 use super::Schedule;
 use super::cells::Cells;
+use super::member::declarations;
 
 /// The text of the kernel `entry`.
 ///
@@ -23,33 +24,12 @@ pub(in super::super) fn text(
     entry: &str,
 ) -> Result<String, String> {
     let stages = Stages::new(nest, schedule.keep)?;
-    let writer = Writer {
-        nest,
-        schedule,
-        parameters,
-        stages: &stages,
-        names: Names {
-            nest,
-            stages: &stages,
-            dialect: Dialect::Cuda,
-            of_row: "",
-        },
-    };
+    let writer = Writer::new(nest, schedule, parameters, &stages, "blockIdx.x");
     let mut out = Text::default();
     out.line(format!("// {}.", text::words(nest).join(", ")));
     out.line("#include \"functions.cuh\"");
     out.line("");
-    out.line(format!(
-        "constexpr int WIDTH = {}, GROUPS = {}, CHUNKS = {};",
-        schedule.width, schedule.groups, schedule.chunks
-    ));
-    out.line("constexpr int THREADS = WIDTH * GROUPS;");
-    if writer.shares_rows() || !stages.over_all(nest).is_empty() {
-        out.line("constexpr int WARPS = (THREADS + 31) / 32;");
-    }
-    if schedule.is_looped {
-        out.line("constexpr int SPAN = 4 * WIDTH * CHUNKS;");
-    }
+    out.lines(writer.constants());
     out.line("");
     writer.kernel(&mut out, entry);
     Ok(out.finish())
@@ -61,6 +41,8 @@ pub(super) struct Writer<'a> {
     pub(super) parameters: &'a [Parameter],
     pub(super) stages: &'a Stages,
     pub(super) names: Names<'a>,
+    /// The block's position among those of the nest, in text.
+    block: &'static str,
 }
 
 /// The struct of functions.cuh that reduces so.
@@ -71,28 +53,56 @@ fn how(reduction: Reduction) -> &'static str {
     }
 }
 
+impl<'a> Writer<'a> {
+    pub(super) fn new(
+        nest: &'a Nest,
+        schedule: &'a Schedule,
+        parameters: &'a [Parameter],
+        stages: &'a Stages,
+        block: &'static str,
+    ) -> Writer<'a> {
+        Writer {
+            nest,
+            schedule,
+            parameters,
+            stages,
+            names: Names {
+                nest,
+                stages,
+                dialect: Dialect::Cuda,
+                of_row: "",
+            },
+            block,
+        }
+    }
+}
+
 impl Writer<'_> {
-    pub(super) fn has_groups(&self) -> bool {
-        self.schedule.groups > 1
+    pub(super) fn constants(&self) -> Vec<String> {
+        let schedule = self.schedule;
+        // What writes numbers of rows alone has no columns in chunks.
+        let chunks = match self.stages.passes.is_empty() {
+            true => String::new(),
+            false => format!(", CHUNKS = {}", schedule.chunks),
+        };
+        let mut lines = vec![
+            format!(
+                "constexpr int WIDTH = {}, GROUPS = {}{chunks};",
+                schedule.width, schedule.groups
+            ),
+            "constexpr int THREADS = WIDTH * GROUPS;".to_owned(),
+        ];
+        if self.shares_rows() || !self.stages.over_all(self.nest).is_empty() {
+            lines.push("constexpr int WARPS = (THREADS + 31) / 32;".to_owned());
+        }
+        if schedule.is_looped {
+            lines.push("constexpr int SPAN = 4 * WIDTH * CHUNKS;".to_owned());
+        }
+        lines
     }
 
-    /// Parameters as a list of declarations.
-    fn declarations(&self) -> String {
-        let declare = |parameter: &Parameter| {
-            let name = parameter.name(self.nest);
-            match *parameter {
-                Parameter::Pointer(operand) => {
-                    let operand = &self.nest.operands[operand];
-                    let constant = if operand.is_written { "" } else { "const " };
-                    let dtype = text::element(operand.dtype, "int64");
-                    format!("{constant}{dtype} *__restrict__ {name}")
-                }
-                Parameter::Scalar(_) => format!("float {name}"),
-                _ => format!("int64 {name}"),
-            }
-        };
-        let all: Vec<String> = self.parameters.iter().map(declare).collect();
-        all.join(", ")
+    pub(super) fn has_groups(&self) -> bool {
+        self.schedule.groups > 1
     }
 
     /// Operands that are moved four elements at a time where they are aligned.
@@ -118,9 +128,15 @@ impl Writer<'_> {
         };
         out.open(format!(
             "KERNEL({entry}, THREADS{blocks})({})",
-            self.declarations()
+            declarations(self.nest, self.parameters, " *__restrict__ ", "").join(", ")
         ));
         out.line("await_launches();");
+        self.body(out);
+        out.close();
+    }
+
+    /// What a block does.
+    pub(super) fn body(&self, out: &mut Text) {
         let mut conditions = vec!["columns % 4 == 0".to_owned()];
         for parameter in self.parameters {
             let name = parameter.name(self.nest);
@@ -148,8 +164,11 @@ impl Writer<'_> {
             ""
         };
         out.line(format!("const int lane = threadIdx.x % WIDTH{group};"));
+        let block = self.block;
+        out.line(format!(
+            "const unsigned piece = {block} % (unsigned)pieces, share = {block} / (unsigned)pieces;"
+        ));
         out.lines([
-            "const unsigned piece = blockIdx.x % (unsigned)pieces, share = blockIdx.x / (unsigned)pieces;",
             "const int64 first = piece * block_columns, begin = share * block_rows;",
             "const int here = (int)min(columns - first, block_columns);",
             "const int64 end = min(begin + block_rows, rows);",
@@ -190,6 +209,14 @@ impl Writer<'_> {
             let (dtype, name) = (self.names.dtype(id), self.names.of(id));
             out.line(format!("const {dtype} {name} = next_{};", id.0));
         }
+        let is_part = |at: &usize| {
+            let mut stores = self.nest.stores.iter().enumerate();
+            stores.any(|(store, held)| held.operand.0 == *at && self.names.is_part(store))
+        };
+        let operands = 0..self.nest.operands.len();
+        let operands: Vec<usize> = operands.filter(|at| !is_part(at)).collect();
+        self.row_indices(out, &operands, true);
+        self.define(out, &self.schedule.looked_up);
         let next = if self.has_groups() {
             "base + GROUPS"
         } else {
@@ -199,7 +226,6 @@ impl Writer<'_> {
         self.row(out);
         out.close();
         self.finish(out);
-        out.close();
     }
 
     /// Whether warps share rows.
@@ -231,18 +257,26 @@ impl Writer<'_> {
         }
     }
 
-    /// Defines values that are one number for the thread.
+    /// Defines values that are one number for the thread, where nothing has done so.
     fn values(&self, out: &mut Text, ids: &[ValueId]) {
+        let is_open = |id: &ValueId| match &self.nest.values[id.0] {
+            Value::Constant(_) | Value::Reduce { .. } => false,
+            Value::Load { .. } => {
+                !self.schedule.ahead_of_row.contains(id) && !self.schedule.looked_up.contains(id)
+            }
+            _ => true,
+        };
+        let open: Vec<ValueId> = ids.iter().copied().filter(is_open).collect();
+        self.define(out, &open);
+    }
+
+    fn define(&self, out: &mut Text, ids: &[ValueId]) {
         for &id in ids {
-            let expression = match &self.nest.values[id.0] {
-                Value::Constant(_) | Value::Reduce { .. } => continue,
-                Value::Load { .. } if self.schedule.ahead_of_row.contains(&id) => continue,
-                _ => self.names.expression(id),
-            };
             out.line(format!(
-                "const {} {} = {expression};",
+                "const {} {} = {};",
                 self.names.dtype(id),
-                self.names.of(id)
+                self.names.of(id),
+                self.names.expression(id)
             ));
         }
     }
@@ -285,7 +319,12 @@ impl Writer<'_> {
             true => "const int64 r = next;".to_owned(),
             false => format!("const int64 r = {next};"),
         });
-        self.row_indices(out);
+        let loaded = ahead.iter().chain(of_row);
+        let operands = loaded.filter_map(|id| match self.nest.values[id.0] {
+            Value::Load { operand, .. } => Some(operand.0),
+            _ => None,
+        });
+        self.row_indices(out, &operands.collect::<Vec<_>>(), false);
         for &id in ahead {
             self.load_pointer(out, id, true);
             out.line(self.load(id, &format!("next_{}", id.0), "", "here"));
@@ -300,19 +339,34 @@ impl Writer<'_> {
         out.close();
     }
 
-    /// The row's index along each dimension.
-    fn row_indices(&self, out: &mut Text) {
-        let dims = self.nest.row_dims;
-        if dims == 1 {
+    /// The row's index along each dimension that something is counted along, or in which one of these operands has a
+    /// step.
+    fn row_indices(&self, out: &mut Text, operands: &[usize], is_counted: bool) {
+        let uses = |dim: usize| {
+            let counts = |value: &Value| *value == Value::Row(dim);
+            let steps = |&at: &usize| self.nest.operands[at].rows[dim] != Step::Zero;
+            (is_counted && self.nest.values.iter().any(counts)) || operands.iter().any(steps)
+        };
+        let Some(outermost) = (0..self.nest.row_dims).find(|&dim| uses(dim)) else {
+            return;
+        };
+        if self.nest.row_dims == 1 {
             out.line("const int64 row_0 = r;");
-        } else {
-            // 32 bits: division takes a quarter of the time.
-            out.line("unsigned rest = (unsigned)r;");
-            for dim in (1..dims).rev() {
+            return;
+        }
+        // 32 bits: division takes a quarter of the time.
+        out.line("unsigned rest = (unsigned)r;");
+        for dim in (outermost.max(1)..self.nest.row_dims).rev() {
+            if uses(dim) {
                 out.line(format!(
-                    "const int64 row_{dim} = rest % (unsigned)rows_{dim}; rest /= (unsigned)rows_{dim};"
+                    "const int64 row_{dim} = rest % (unsigned)rows_{dim};"
                 ));
             }
+            if dim > outermost {
+                out.line(format!("rest /= (unsigned)rows_{dim};"));
+            }
+        }
+        if outermost == 0 {
             out.line("const int64 row_0 = rest;");
         }
     }
@@ -323,7 +377,6 @@ impl Writer<'_> {
     }
 
     fn row(&self, out: &mut Text) {
-        self.row_indices(out);
         for &store in self.stages.passes.iter().flat_map(|pass| &pass.stores) {
             self.store_pointer(out, store);
         }
@@ -503,7 +556,8 @@ impl Writer<'_> {
         for &id in over_all {
             let (part, name) = (self.names.part_of(id), self.names.of(id));
             out.line(format!(
-                "if (threadIdx.x == 0) {part}[blockIdx.x] = {name};"
+                "if (threadIdx.x == 0) {part}[{}] = {name};",
+                self.block
             ));
         }
         if over_rows.is_empty() || self.schedule.is_looped {

@@ -10,6 +10,7 @@
 
 mod cells;
 mod kernel;
+mod member;
 
 use crate::common::{CUDA_H, FUNCTIONS_CUH};
 use crate::nest::{Bounds, Extents, Nest, Parts, Step, Value, ValueId};
@@ -21,6 +22,7 @@ use super::launch::Split;
 use super::stages::{Keep, Stages};
 
 pub(super) use kernel::text;
+pub(super) use member::{declarations, member};
 
 /// What generated kernels include.
 pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
@@ -30,6 +32,13 @@ const THREADS: u32 = 256;
 
 /// Threads of a block that takes pieces of long rows, each thread four quads at a time.
 const FLAT_THREADS: u32 = 512;
+
+/// Registers of such a thread that may hold what it loads: of 128 in all, for addresses and results, too.
+const FLAT_REGISTERS: u32 = 80;
+
+/// Registers of an element that is looked up by an index of its column: itself, and 64 bits each for its address and
+/// the index times its step.
+const LOOKED_UP_REGISTERS: u32 = 5;
 
 /// Registers of a thread that may hold cells, in blocks of up to 256, 512 and 1024 threads.
 const CELL_REGISTERS: [(u32, u32); 3] = [(256, 80), (512, 56), (1024, 24)];
@@ -90,6 +99,9 @@ pub(super) struct Schedule {
     pub ahead: Vec<ValueId>,
     /// The same, of one number for the whole row.
     pub ahead_of_row: Vec<ValueId>,
+    /// Numbers of a row that such a number is the index of: they are asked for when the row's turn comes, and
+    /// needed when its passes are done.
+    pub looked_up: Vec<ValueId>,
     /// Blocks that a processor is to have room for, where registers would allow fewer.
     pub least_blocks: u32,
     /// Whether launches overlap, as the text allows.
@@ -126,7 +138,7 @@ impl Schedule {
         } else if over_all && nest.parts == Parts::One {
             (narrowed(quads, 1024), 1, true)
         } else if is_flat(nest) || quads.is_none_or(|quads| quads > 256) {
-            (FLAT_THREADS, 4, over_all)
+            (FLAT_THREADS, flat_chunks(nest, &stages), over_all)
         } else {
             (narrowed(quads, THREADS), 1, over_all)
         };
@@ -159,6 +171,7 @@ impl Schedule {
             shared_loads,
             ahead,
             ahead_of_row: vec![],
+            looked_up: vec![],
             least_blocks: 1,
             overlaps: generation(arch) >= FIRST_TO_OVERLAP,
             streams: false,
@@ -168,7 +181,7 @@ impl Schedule {
             schedule.ahead.clear();
         }
         if !schedule.ahead.is_empty() {
-            schedule.ahead_of_row = row_loads(nest, &stages);
+            (schedule.ahead_of_row, schedule.looked_up) = row_loads(nest, &stages);
         }
         let has_many_rows = !schedule.ahead.is_empty() || !schedule.shared_loads.is_empty();
         if has_many_rows && schedule.threads() <= THREADS {
@@ -183,6 +196,19 @@ impl Schedule {
         schedule.streams = over_all && over_rows == 0 && writes_no_cells(&stages);
         schedule.shared = schedule.shared_floats(&stages, nest);
         Ok(schedule)
+    }
+
+    /// The same with blocks of so many threads: no fewer than it has, a power of two. Groups that share rows, or
+    /// that go over rows in loops, are not made more.
+    ///
+    /// # Errors
+    /// As [`Stages::new`].
+    pub(super) fn with_threads(mut self, nest: &Nest, threads: u32) -> Result<Schedule, String> {
+        if !self.is_looped && !self.reduces_columns {
+            self.groups = (threads / self.width).max(1);
+        }
+        self.shared = self.shared_floats(&Stages::new(nest, self.keep)?, nest);
+        Ok(self)
     }
 
     /// Whether rows are reduced for each column.
@@ -295,11 +321,23 @@ fn writes_no_cells(stages: &Stages) -> bool {
     stages.passes.iter().all(|pass| pass.stores.is_empty())
 }
 
-/// Numbers of a row that can be loaded before its turn comes.
-fn row_loads(nest: &Nest, stages: &Stages) -> Vec<ValueId> {
+/// Numbers of a row that can be loaded before its turn comes, and those that are looked up by one of them.
+fn row_loads(nest: &Nest, stages: &Stages) -> (Vec<ValueId>, Vec<ValueId>) {
     let values = stages.between.iter().flat_map(|between| &between.values);
-    let is_plain = |id: &ValueId| matches!(nest.values[id.0], Value::Load { index: None, .. });
-    values.copied().filter(is_plain).collect()
+    let loads = values.filter_map(|&id| match nest.values[id.0] {
+        Value::Load { index, .. } => Some((id, index)),
+        _ => None,
+    });
+    let (plain, indexed): (Vec<_>, Vec<_>) = loads.partition(|(_, index)| index.is_none());
+    let ahead: Vec<ValueId> = plain.into_iter().map(|(id, _)| id).collect();
+    let is_known =
+        |(_, index): &(ValueId, Option<ValueId>)| index.is_some_and(|at| ahead.contains(&at));
+    let looked_up = indexed
+        .into_iter()
+        .filter(is_known)
+        .map(|(id, _)| id)
+        .collect();
+    (ahead, looked_up)
 }
 
 /// Registers that a lane needs for each column: for what is loaded or kept.
@@ -317,6 +355,28 @@ fn cells(nest: &Nest, stages: &Stages) -> u32 {
     held.sort();
     held.dedup();
     held.iter().map(|id| registers(stages.dtypes[id.0])).sum()
+}
+
+/// Quads of a thread that takes pieces of long rows: as many as registers hold the loads of, in a power of two.
+fn flat_chunks(nest: &Nest, stages: &Stages) -> u32 {
+    let mut loads: Vec<ValueId> = stages
+        .passes
+        .iter()
+        .flat_map(|pass| pass.values.clone())
+        .collect();
+    loads.sort();
+    loads.dedup();
+    let registers = |id: &ValueId| match &nest.values[id.0] {
+        Value::Load {
+            index: Some(at), ..
+        } if stages.varies[at.0].columns => LOOKED_UP_REGISTERS,
+        Value::Load { .. } if stages.dtypes[id.0] == Dtype::I64 => 2,
+        Value::Load { .. } => 1,
+        _ => 0,
+    };
+    let held: u32 = loads.iter().map(registers).sum();
+    let fits = |chunks: &u32| 4 * chunks * held <= FLAT_REGISTERS;
+    [4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
 /// The least width of a group whose lanes hold rows of so many quads of columns, with `cells` registers a

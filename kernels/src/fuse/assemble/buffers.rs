@@ -6,7 +6,7 @@ use super::{Assembly, Made, Need, Place};
 use crate::fuse::body::Source;
 use crate::fuse::lower::{Loops, Memory};
 use crate::fuse::memory::{Lifetime, place};
-use crate::fuse::order::side;
+use crate::fuse::order::side_of;
 use crate::fuse::plan::Origin;
 use crate::graph::{NodeId, Op};
 use crate::program::{Binding, Buffer, BufferId, Index, Role, Step, View};
@@ -36,7 +36,10 @@ impl Assembly<'_> {
         };
         match made {
             Made::Elsewhere => vec![],
-            Made::Loops(loops, ..) => self.needs_of_loops(loops),
+            Made::Loops(all, ..) => {
+                let needs = all.iter().map(|loops| self.needs_of_loops(loops));
+                needs.flatten().collect()
+            }
             Made::Panels(loops, _, _, panels) => {
                 let mut needs = self.needs_of_loops(loops);
                 for (need, len, _) in &mut needs {
@@ -65,7 +68,7 @@ impl Assembly<'_> {
 
     /// Gives memory to everything: given tensors, results, what is kept from one pass to the other, and
     /// the rest in one buffer that is used again and again.
-    pub(super) fn place(&mut self, order: &[usize], made: &[Made]) {
+    pub(super) fn place(&mut self, order: &[Vec<usize>], made: &[Made]) {
         self.place_given();
         self.place_results();
         let mut used: BTreeMap<Need, (Lifetime, Dtype)> = BTreeMap::new();
@@ -81,8 +84,9 @@ impl Assembly<'_> {
         }
         used.retain(|need, _| !self.places.contains_key(need));
         let crosses = |lifetime: &Lifetime| {
-            let (first, last) = (order[lifetime.from], order[lifetime.to]);
-            side(self.plan, first) < side(self.plan, last)
+            let [first, last] =
+                [lifetime.from, lifetime.to].map(|at| side_of(self.plan, &order[at]));
+            first < last
         };
         let (kept, passing): (Vec<_>, Vec<_>) = used
             .into_iter()

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::body::Source;
 use super::epilogue::{self, Epilogue};
 use super::lower::Loops;
-use super::order::{order, side};
+use super::order::{launches, side_of};
 use super::panels::{self, Panels};
 use super::plan::{Members, Plan, Side, TaskId};
 use super::{Request, library};
@@ -20,7 +20,8 @@ use crate::workload::{Phase, Refusal, Target};
 
 /// A kernel of the plan, made.
 enum Made {
-    Loops(Box<Loops>, Generated, KernelId),
+    /// One kernel, or those of a pack.
+    Loops(Vec<Loops>, Generated, KernelId),
     /// After each panel of a product.
     Panels(Box<Loops>, Generated, KernelId, Panels),
     /// Nothing: it is done with its only reader.
@@ -58,14 +59,14 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
         parts: BTreeMap::new(),
         places: BTreeMap::new(),
     };
-    let order = order(plan);
+    let order = launches(plan);
     let made = assembly.make_all(&order)?;
     assembly.place(&order, &made);
-    for (position, (at, made)) in order.iter().zip(&made).enumerate() {
+    for (position, (launch, made)) in order.iter().zip(&made).enumerate() {
         let steps = assembly
             .steps(position, made)
-            .map_err(|reason| assembly.refusal(*at, &reason))?;
-        match assembly.is_prologue(*at) {
+            .map_err(|reason| assembly.refusal(launch, &reason))?;
+        match assembly.is_prologue(launch) {
             true => assembly.program.prologue.extend(steps),
             false => assembly.program.steps.extend(steps),
         }
@@ -81,41 +82,68 @@ struct Assembly<'a> {
     request: &'a Request<'a>,
     program: Program,
     /// Kernels that were generated, without names.
-    kernels: Vec<(Nest, Bounds, Generated, KernelId)>,
+    kernels: Vec<(Vec<(Nest, Bounds)>, Generated, KernelId)>,
     /// Of each last reduction, the number of parts.
     parts: BTreeMap<NodeId, usize>,
     places: BTreeMap<Need, Place>,
 }
 
 impl Assembly<'_> {
-    fn make_all(&mut self, order: &[usize]) -> Result<Vec<Made>, Refusal> {
+    fn make_all(&mut self, order: &[Vec<usize>]) -> Result<Vec<Made>, Refusal> {
         let mut made = order
             .iter()
-            .map(|&at| self.make(at))
+            .map(|launch| self.make(launch))
             .collect::<Result<Vec<_>, _>>()?;
         for (reader, (home, task)) in panels::find(self.plan, self.request) {
-            let position = |at: usize| order.iter().position(|&held| held == at);
+            let position = |at: usize| order.iter().position(|held| *held == [at]);
             let (Some(reader), Some(home)) = (position(reader), position(home)) else {
                 continue;
             };
             if let Made::Loops(loops, generated, kernel) = &made[reader]
+                && let [loops] = &loops[..]
                 && let Some(panels) = panels::panels(self.plan, task, loops)
             {
-                made[reader] = Made::Panels(loops.clone(), generated.clone(), *kernel, panels);
+                let loops = Box::new(loops.clone());
+                made[reader] = Made::Panels(loops, generated.clone(), *kernel, panels);
                 made[home] = Made::Elsewhere;
             }
         }
         Ok(made)
     }
 
-    fn make(&mut self, at: usize) -> Result<Made, Refusal> {
-        let cluster = &self.plan.clusters[at];
-        if let Some(&task) = cluster.tasks.iter().find(|&&task| self.plan.is_call(task)) {
-            return self.make_call(task, &cluster.tasks);
+    fn make(&mut self, launch: &[usize]) -> Result<Made, Refusal> {
+        if let [at] = launch {
+            let tasks = &self.plan.clusters[*at].tasks;
+            if let Some(&task) = tasks.iter().find(|&&task| self.plan.is_call(task)) {
+                return self.make_call(task, tasks);
+            }
         }
+        let loops = launch.iter().map(|&at| self.loops(at));
+        let mut loops = loops.collect::<Result<Vec<Loops>, _>>()?;
+        together(&mut loops);
+        let nests: Vec<(&Nest, Bounds)> = loops
+            .iter()
+            .map(|loops| (&loops.nest, self.bounds(loops)))
+            .collect();
+        let (generated, kernel) = self
+            .generated(&nests)
+            .map_err(|reason| self.refusal(launch, &reason))?;
+        for loops in &loops {
+            for memory in loops.memory.iter().filter(|memory| memory.is_written) {
+                if let Source::Parts(node) = memory.source {
+                    self.parts.insert(node, generated.parts(&loops.extents));
+                }
+            }
+        }
+        Ok(Made::Loops(loops, generated, kernel))
+    }
+
+    /// The loops of a generated kernel. Those that add up parts come after those that leave them.
+    fn loops(&self, at: usize) -> Result<Loops, Refusal> {
+        let cluster = &self.plan.clusters[at];
         let outputs = self.plan.outputs(&cluster.tasks, &[at]);
         let loops = self.plan.loops(&cluster.members(), &outputs);
-        let mut loops = loops.ok_or_else(|| self.refusal(at, "there is no nest"))?;
+        let mut loops = loops.ok_or_else(|| self.refusal(&[at], "there is no nest"))?;
         if loops.is_of_parts {
             let parts = loops
                 .memory
@@ -126,20 +154,11 @@ impl Assembly<'_> {
                 });
             loops.extents.rows[0] = parts.copied().next().unwrap_or(1) as u64;
         }
-        let bounds = self.bounds(&loops);
-        let (generated, kernel) = self
-            .generated(&loops.nest, bounds)
-            .map_err(|reason| self.refusal(at, &reason))?;
-        for memory in loops.memory.iter().filter(|memory| memory.is_written) {
-            if let Source::Parts(node) = memory.source {
-                self.parts.insert(node, generated.parts(&loops.extents));
-            }
-        }
-        Ok(Made::Loops(Box::new(loops), generated, kernel))
+        Ok(loops)
     }
 
-    fn refusal(&self, at: usize, reason: &str) -> Refusal {
-        let nodes = self.plan.clusters[at].tasks.iter();
+    fn refusal(&self, launch: &[usize], reason: &str) -> Refusal {
+        let nodes = launch.iter().flat_map(|&at| &self.plan.clusters[at].tasks);
         let nodes: Vec<String> = nodes
             .map(|&task| self.plan.tasks[task].node.to_string())
             .collect();
@@ -164,20 +183,25 @@ impl Assembly<'_> {
         }
     }
 
-    fn generated(&mut self, nest: &Nest, bounds: Bounds) -> Result<(Generated, KernelId), String> {
-        let nameless = Nest {
-            name: String::new(),
-            ..nest.clone()
-        };
-        let mut held = self.kernels.iter();
-        let held = held.find(|(held, own, _, _)| *held == nameless && *own == bounds);
-        if let Some((_, _, generated, kernel)) = held {
+    fn generated(&mut self, nests: &[(&Nest, Bounds)]) -> Result<(Generated, KernelId), String> {
+        let nameless = nests.iter().map(|&(nest, bounds)| {
+            let name = String::new();
+            (
+                Nest {
+                    name,
+                    ..nest.clone()
+                },
+                bounds,
+            )
+        });
+        let nameless: Vec<(Nest, Bounds)> = nameless.collect();
+        let held = self.kernels.iter().find(|(held, ..)| *held == nameless);
+        if let Some((_, generated, kernel)) = held {
             return Ok((generated.clone(), *kernel));
         }
-        let generated = Generated::new(nest, bounds, self.request.target)?;
+        let generated = Generated::pack(nests, self.request.target)?;
         let kernel = self.program.kernel(generated.kernel());
-        self.kernels
-            .push((nameless, bounds, generated.clone(), kernel));
+        self.kernels.push((nameless, generated.clone(), kernel));
         Ok((generated, kernel))
     }
 
@@ -218,11 +242,28 @@ impl Assembly<'_> {
         Ok(Made::Call(call, lies, yields))
     }
 
-    fn is_prologue(&self, at: usize) -> bool {
-        match side(self.plan, at) {
+    fn is_prologue(&self, launch: &[usize]) -> bool {
+        match side_of(self.plan, launch) {
             Side::Setup => true,
             Side::Forward => self.request.phase == Phase::Backward,
             Side::Backward => false,
         }
     }
+}
+
+/// Puts the kernels of a pack in an order: those that add something up first, since few blocks do so and take longest,
+/// and equal nests next to each other.
+fn together(pack: &mut [Loops]) {
+    let nameless = |loops: &Loops| Nest {
+        name: String::new(),
+        ..loops.nest.clone()
+    };
+    let nests: Vec<Nest> = pack.iter().map(nameless).collect();
+    pack.sort_by_key(|loops| {
+        let own = nameless(loops);
+        (
+            !loops.is_of_parts,
+            nests.iter().position(|nest| *nest == own),
+        )
+    });
 }

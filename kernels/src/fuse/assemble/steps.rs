@@ -22,8 +22,8 @@ impl Assembly<'_> {
     pub(super) fn steps(&mut self, position: usize, made: &Made) -> Result<Vec<Step>, String> {
         Ok(match made {
             Made::Loops(loops, generated, kernel) => {
-                let launch = self.launch(loops);
-                vec![generated.launch(*kernel, &launch)?]
+                let launches: Vec<Launch> = loops.iter().map(|own| self.launch(own)).collect();
+                vec![generated.launch_all(*kernel, &launches)?]
             }
             Made::Elsewhere => vec![],
             Made::Panels(loops, generated, kernel, panels) => {

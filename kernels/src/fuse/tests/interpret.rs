@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::super::body::Source;
 use super::super::library;
 use super::super::lower::{Loops, Memory};
-use super::super::order::order;
+use super::super::order::launches;
 use super::super::plan::{Origin, Plan};
 use crate::check;
 use crate::graph::{Binary, Graph, NodeId, Op, Reduction, Unary, evaluate};
@@ -28,17 +28,15 @@ pub(super) fn interpret(plan: &Plan, inputs: &Tensors) -> BTreeMap<String, Vec<f
             memories.insert(Source::Node(given.node), values);
         }
     }
-    for at in order(plan) {
-        let cluster = &plan.clusters[at];
-        match cluster.tasks.iter().find(|&&task| plan.is_call(task)) {
-            Some(&task) => call(plan, plan.tasks[task].node, &mut memories),
-            None => {
-                let outputs = plan.outputs(&cluster.tasks, &[at]);
-                let loops = plan.loops(&cluster.members(), &outputs).expect("a nest");
-                loops.nest.validate().unwrap();
-                run(plan, loops, &mut memories);
-            }
-        }
+    let launched = launches(plan);
+    assert_eq!(launched.iter().flatten().count(), plan.kernels().len());
+    for launch in launched {
+        // Kernels of a pack see nothing of each other.
+        let written: Vec<Memories> = launch
+            .iter()
+            .map(|&at| kernel(plan, at, &memories))
+            .collect();
+        memories.extend(written.into_iter().flatten());
     }
     let wanted = plan.wanted.iter().map(|&output| {
         let result = &plan.graph.outputs()[output];
@@ -50,6 +48,19 @@ pub(super) fn interpret(plan: &Plan, inputs: &Tensors) -> BTreeMap<String, Vec<f
         (result.name.clone(), values)
     });
     wanted.collect()
+}
+
+/// What a kernel writes.
+fn kernel(plan: &Plan, at: usize, memories: &Memories) -> Memories {
+    let cluster = &plan.clusters[at];
+    if let Some(&task) = cluster.tasks.iter().find(|&&task| plan.is_call(task)) {
+        let node = plan.tasks[task].node;
+        return [(Source::Node(node), call(plan, node, memories))].into();
+    }
+    let outputs = plan.outputs(&cluster.tasks, &[at]);
+    let loops = plan.loops(&cluster.members(), &outputs).expect("a nest");
+    loops.nest.validate().unwrap();
+    run(plan, loops, memories)
 }
 
 /// The iteration of a launch.
@@ -168,7 +179,7 @@ fn operation(binary: Binary, a: f64, b: f64) -> f64 {
     }
 }
 
-fn run(plan: &Plan, mut loops: Loops, memories: &mut Memories) {
+fn run(plan: &Plan, mut loops: Loops, memories: &Memories) -> Memories {
     let elements = |id: NodeId| plan.graph.node(id).elements();
     if loops.is_of_parts {
         let parts = loops
@@ -214,7 +225,7 @@ fn run(plan: &Plan, mut loops: Loops, memories: &mut Memories) {
             }
         }
     }
-    memories.extend(written);
+    written
 }
 
 fn iterations<'a>(loops: &Loops, rows: &'a [Vec<u64>]) -> Vec<At<'a>> {
@@ -264,14 +275,12 @@ fn last(loops: &Loops, memories: &Memories, rows: &[Vec<u64>]) -> BTreeMap<(usiz
     run.last
 }
 
-fn call(plan: &Plan, id: NodeId, memories: &mut Memories) {
+fn call(plan: &Plan, id: NodeId, memories: &Memories) -> Vec<f64> {
     let node = plan.graph.node(id);
     let found = library::call(plan, id, Precision::F32);
     if let Some((Library::Matmul(call), lies)) = found {
         let of = |at: usize| &memories[&Source::Node(lies[at].base)][lies[at].start..];
-        let out = product(&call, of(0), of(1));
-        memories.insert(Source::Node(id), out);
-        return;
+        return product(&call, of(0), of(1));
     }
     // The oracle of the operation itself.
     let mut alone = Graph::new();
@@ -294,7 +303,7 @@ fn call(plan: &Plan, id: NodeId, memories: &mut Memories) {
     let out = alone.append(lone, None);
     alone.output("out", out, Role::Output);
     let out = &evaluate(&alone, &inputs).unwrap()["out"];
-    memories.insert(Source::Node(id), check::elements(out).collect());
+    check::elements(out).collect()
 }
 
 fn product(call: &Matmul, a: &[f64], b: &[f64]) -> Vec<f64> {

@@ -1,9 +1,9 @@
 //! What single passes do, on graphs made for them.
 
 use super::{POLICIES, plan};
-use crate::fuse::{Policy, Request, program};
+use crate::fuse::{Policy, Request, passes, program};
 use crate::graph::{Convolution, Graph, NodeId, Reduction, Unary, differentiate};
-use crate::program::{Kernel, Precision, Program, Role};
+use crate::program::{Kernel, Precision, Program, Role, Step};
 use crate::tensor::Dtype;
 use crate::workload::{Phase, Refusal, Target};
 
@@ -20,6 +20,12 @@ fn request<'a>(graph: &'a Graph, backward: Option<NodeId>, phase: Phase) -> Requ
         target: &Target::Cpu,
         canonical: &[],
         precision: Precision::F32,
+    }
+}
+
+fn cuda() -> Target {
+    Target::Cuda {
+        arch: "sm_90a".to_owned(),
     }
 }
 
@@ -106,9 +112,7 @@ fn what_parameters_alone_decide_is_computed_once() {
     graph.output("out", out, Role::Output);
     let made = program(&request(&graph, None, Phase::Forward)).unwrap();
     assert_eq!((made.prologue.len(), made.steps.len()), (1, 2));
-    let cuda = Target::Cuda {
-        arch: "sm_90a".to_owned(),
-    };
+    let cuda = cuda();
     let request = Request {
         target: &cuda,
         ..request(&graph, None, Phase::Forward)
@@ -164,4 +168,102 @@ fn results_may_be_anything() {
         };
         program(&request).unwrap().validate().unwrap();
     }
+}
+
+/// A graph of updates of parameters of all sizes by given gradients.
+fn updates(count: usize) -> Graph {
+    let mut graph = Graph::new();
+    for at in 0..count {
+        let shape = [1 + at % 3, 2 + at * at];
+        let parameter = given(&mut graph, &format!("w{at}"), &shape, Role::Parameter);
+        let gradient = given(&mut graph, &format!("g{at}"), &shape, Role::Input);
+        let step = graph.scale(gradient, 0.1 + at as f64).unwrap();
+        let after = graph.sub(parameter, step).unwrap();
+        graph.output(format!("after{at}"), after, Role::Parameter);
+    }
+    graph
+}
+
+#[test]
+fn updates_of_all_parameters_share_launches() {
+    let graph = updates(60);
+    let inputs = super::random::inputs(&graph, 3);
+    super::check(
+        &graph,
+        &inputs,
+        &plan(&graph, None, Phase::Forward, Policy::Compiled),
+        "updates",
+    );
+    for target in [Target::Cpu, cuda()] {
+        let of = |policy| {
+            let request = Request {
+                target: &target,
+                policy,
+                ..request(&graph, None, Phase::Forward)
+            };
+            program(&request).unwrap()
+        };
+        let compiled = of(Policy::Compiled);
+        assert_eq!(compiled.steps.len(), 3);
+        // One text for those that are equally many; the last are fewer.
+        let names: Vec<&str> = compiled.kernels.iter().map(Kernel::name).collect();
+        assert!(names.len() <= 2, "{names:?}");
+        for step in &compiled.steps {
+            let Step::Launch { args, .. } = step else {
+                panic!("{step:?}")
+            };
+            assert!(args.len() * 8 <= 4096, "{} arguments", args.len());
+        }
+        assert_eq!(of(Policy::Eager).steps.len(), 120);
+    }
+}
+
+#[test]
+fn what_is_waited_for_is_packed_with_nothing_later() {
+    let mut graph = Graph::new();
+    let x = given(&mut graph, "x", &[6, 8], Role::Input);
+    let y = given(&mut graph, "y", &[3, 7], Role::Input);
+    let first = graph.unary(Unary::Exp, x).unwrap();
+    let turned = graph.transpose_last(first).unwrap();
+    let product = graph.matmul(first, turned).unwrap();
+    let last = graph.unary(Unary::Tanh, product).unwrap();
+    let other = graph.unary(Unary::Sin, y).unwrap();
+    graph.output("last", last, Role::Output);
+    graph.output("other", other, Role::Output);
+    let plan = plan(&graph, None, Phase::Forward, Policy::Compiled);
+    let nodes = |at: &usize| {
+        let tasks = plan.clusters[*at].tasks.iter();
+        tasks.map(|&task| plan.tasks[task].node).collect::<Vec<_>>()
+    };
+    let packs = plan.packs.iter();
+    let packs: Vec<Vec<_>> = packs.map(|pack| pack.iter().map(nodes).collect()).collect();
+    assert_eq!(packs, [[[first], [other]]]);
+    let inputs = super::random::inputs(&graph, 1);
+    super::check(&graph, &inputs, &plan, "packs");
+}
+
+/// Gradients of 16 MiB each: two of them stay in a GPU's cache, none in a CPU's.
+#[test]
+fn what_no_cache_holds_is_not_kept_waiting() {
+    let mut graph = Graph::new();
+    for at in 0..4 {
+        let [x, y] = ["x", "y"].map(|name| {
+            let shape = [2048, 2048];
+            given(&mut graph, &format!("{name}{at}"), &shape, Role::Input)
+        });
+        let product = graph.matmul(x, y).unwrap();
+        let step = graph.scale(product, 0.1).unwrap();
+        let after = graph.sub(x, step).unwrap();
+        graph.output(format!("after{at}"), after, Role::Parameter);
+    }
+    let packs = |target: &Target| {
+        let request = Request {
+            target,
+            ..request(&graph, None, Phase::Forward)
+        };
+        let plan = passes(&request, &mut |_, _| ()).unwrap();
+        plan.packs.iter().map(Vec::len).collect::<Vec<_>>()
+    };
+    assert_eq!(packs(&cuda()), [2, 2]);
+    assert_eq!(packs(&Target::Cpu), [0; 0]);
 }

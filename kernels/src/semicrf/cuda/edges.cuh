@@ -18,6 +18,12 @@ struct Stage {
 
 DEVICE int misalignment(const float *from) { return (int)(((unsigned long long)from >> 2) & 3); }
 
+// Copies what may reach the end of the tensor, whose last piece is not whole.
+DEVICE_APART void copy_last_floats(float *to, const float *from, int count, int left, int lane, int lanes) {
+#pragma unroll 1
+    for (int i = 4 * lane; i < count; i += 4 * lanes) copy_16_part(to + i, from + i, min(16, 4 * (left - i)));
+}
+
 // Threads `lane`, `lane + lanes`, ... copy `floats` floats.
 DEVICE void copy_floats(const Sequence &s, float *to, const float *from, int floats, int lane, int lanes) {
     const int off = misalignment(from), count = off + floats;
@@ -27,10 +33,7 @@ DEVICE void copy_floats(const Sequence &s, float *to, const float *from, int flo
         for (int i = 4 * lane; i < count; i += 4 * lanes) copy_16(to + i, start + i);
         return;
     }
-    // Only the last piece of the tensor is not whole.
-    const int left = (int)(s.scores_end - start);
-#pragma unroll 1
-    for (int i = 4 * lane; i < count; i += 4 * lanes) copy_16_part(to + i, start + i, min(16, 4 * (left - i)));
+    copy_last_floats(to, start, count, (int)(s.scores_end - start), lane, lanes);
 }
 
 DEVICE void copy_first_block(const Sequence &s, const Stage &stage, int step, int thread, int threads) {

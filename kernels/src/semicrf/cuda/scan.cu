@@ -1,7 +1,10 @@
 // The scan of sequences, one a block: forward for blocks below `batch`, then from the end.
 //
-// A scan may begin and end anywhere: its state can be kept and taken up again by another launch. So a
-// scan keeps all rows, or states at every `interval`-th boundary from which rows are made again.
+// A scan keeps all rows, or HAS_STATES: it may begin and end anywhere, as its state can be kept and taken up
+// again by another launch, and keeps states at every `interval`-th boundary from which rows are made again.
+//
+// Loops that run once are not unrolled, and there is no code for states where there are none: compiling it is what
+// the first result waits for.
 #include "edges.cuh"
 #include "state.cuh"
 
@@ -83,6 +86,7 @@ DEVICE void prepare_factors(const Sequence &s, const Work &w, Split &last, int o
 DEVICE void keep_row(const Sequence &s, const Work &w, int step) {
     const Board &b = w.board;
     const int64 index = w.rows.index(s.boundary(step));
+#pragma unroll 1
     for (int o = w.porter; o < s.labels; o += w.porters) {
         float *row = w.rows.values + index * PLANES * s.labels + o;
         const int at = (step & 1) * CHAIN + o;
@@ -148,6 +152,7 @@ DEVICE void begin(const Sequence &s, Work &w, Chain &chain, Split &last, const f
     const bool is_chain = thread < CHAIN;
     if (FORM == FIXED) {
         const int rows = IS_HELD ? bias_rows(s, w.pushers) : s.longest;
+#pragma unroll 1
         for (int i = thread; i < rows * WIDTH; i += blockDim.x) {
             const int o = i % WIDTH, row = i / WIDTH, k = IS_HELD ? duration_of_row(s, row) : row + 1;
             const float *from = s.bias + (k - 1 + s.first_index) * s.labels + o;
@@ -157,6 +162,7 @@ DEVICE void begin(const Sequence &s, Work &w, Chain &chain, Split &last, const f
 #pragma unroll 1
         for (int i = 0; i < 2; i++) prepare_table(s, w.board, 0, w.first + i, thread, blockDim.x);
     }
+#pragma unroll 1
     for (int i = thread; i < 4 * CHAIN; i += blockDim.x) w.board.factors[i] = {IS_MAX ? 0.0f : 1.0f, IS_MAX ? 0.0f : 1.0f, 0.0f, 0};
     chain.label = thread;
     chain.counts = is_chain && thread < s.labels;
@@ -164,10 +170,11 @@ DEVICE void begin(const Sequence &s, Work &w, Chain &chain, Split &last, const f
     chain.entropy_whole = 0.0f;
     chain.weight = {IS_MAX ? 0.0f : 1.0f, 0.0f, 0};
     chain.message = {1.0f, 0.0f, 0};
-    if (state != 0) load_state(s, w.board, state, chain, w.ring, w.base, w.first);
+    if (HAS_STATES && state != 0) load_state(s, w.board, state, chain, w.ring, w.base, w.first);
     chain.linear = chain.weight.local * power(chain.weight.exponent - chain.exponent);
     chain.is_dead = FORM == FIXED;
     if (FORM == FIXED && chain.counts)
+#pragma unroll 1
         for (int i = 0; i < s.labels; i++) chain.is_dead &= s.edge(0, 1, thread, i) <= NEXT_TO_NOTHING;
     __syncthreads();
     const int scored = w.porter;
@@ -196,7 +203,9 @@ DEVICE void write_totals(const Sequence &s, const Work &w, double *totals, float
     const Board &b = w.board;
     const double offset = (double)(w.base + b.exponents[step & 1]);
     float sum = 0.0f, moment = 0.0f, most = 4.0f * NOTHING;
+#pragma unroll 1
     for (int o = 0; o < s.labels; o++) most = fmaxf(most, b.log(step, o));
+#pragma unroll 1
     for (int o = 0; o < s.labels && !IS_MAX; o++) {
         const float log = b.log(step, o) - most, p = exp2_fast(log);
         sum += p;
@@ -224,8 +233,8 @@ struct Results {
 
 // The next step after which there is more to do than to go on: see `pause`.
 DEVICE int next_pause(const Work &w, const Results &r, int step) {
-    int at = min(w.last, step + STEPS_OF_BASE - 1 - step % STEPS_OF_BASE);
-    if (r.interval > 0) at = min(at, step + r.interval - 1 - step % r.interval);
+    int at = min(w.last, step | (STEPS_OF_BASE - 1));
+    if (HAS_STATES && r.interval > 0) at = min(at, step + r.interval - 1 - step % r.interval);
     return at;
 }
 
@@ -234,11 +243,12 @@ DEVICE int next_pause(const Work &w, const Results &r, int step) {
 template <bool PUSHES>
 DEVICE bool pause(const Sequence &s, Work &w, const Results &r, Chain &chain, Held &held, int step) {
     const bool is_last = step == w.last;
-    float *state = is_last                                         ? r.carry
+    float *state = !HAS_STATES                                     ? 0
+                   : is_last                                       ? r.carry
                    : r.interval > 0 && (step + 1) % r.interval == 0 ? r.states + ((step + 1) / r.interval - 1) * r.state_floats
                                                                     : 0;
     __syncthreads();
-    if (state != 0) {
+    if (HAS_STATES && state != 0) {
         save_state(s, state, chain, w.ring, w.base);
         if (IS_HELD && PUSHES) keep_held(s, held, cells_of(state));
     }
@@ -246,6 +256,7 @@ DEVICE bool pause(const Sequence &s, Work &w, const Results &r, Chain &chain, He
     __syncthreads();
     const int shift = w.board.exponents[step & 1];
     Cell *cells = IS_HELD ? w.board.due : w.ring;
+#pragma unroll 1
     for (int i = threadIdx.x; i < (IS_HELD ? 2 * CHAIN : s.longest * WIDTH); i += blockDim.x)
         cells[i].whole -= (float)shift;
     if (IS_HELD && PUSHES) {
@@ -279,6 +290,8 @@ DEVICE void loop(const Sequence &s, Work &w, const Results &r, Chain &chain, Spl
     float table[TABLE], moments[HAS_ENTROPY ? TABLE : 1];
     Held held;
     if (IS_HELD && PUSHES) begin_held(s, held, state == 0 ? 0 : cells_of(state), w.pusher, w.pushers, w.first);
+    // Or the chain waits for the thread's number in every step.
+    if (CHAINS) keep_in_register(chain.label);
     if (CHAINS) load_table(s, w.board, chain, table, moments, w.first);
     const bool scores = PORTS && w.porter < CHAIN, keeps = PORTS && w.rows.values != 0;
     int slot = w.first % s.longest, stop = next_pause(w, r, w.first);
@@ -329,9 +342,9 @@ KERNEL(semicrf_scan, MOST_THREADS)
  double *suffix_offsets, int64 suffix_capacity, float *states, int64 state_count, int64 state_floats, float *carries,
  float *cells, int64 chunk_durations, int64 porters, double *totals, float *value, float *entropy) {
     SHARED(shared);
-    const int sequence = blockIdx.x % batch;
+    const int sequence = blockIdx.x % (unsigned)batch;
     Sequence s;
-    s.forward = blockIdx.x / batch + first_role == 0;
+    s.forward = blockIdx.x / (unsigned)batch + first_role == 0;
     s.labels = (int)labels, s.longest = (int)longest, s.durations = (int)durations;
     s.first_index = (int)first_index;
     s.end = (int)lengths[sequence] - (FORM == MATERIALIZED);
@@ -346,7 +359,7 @@ KERNEL(semicrf_scan, MOST_THREADS)
     const int top = high - 1 < s.end ? (int)high - 1 : s.end;
     w.first = s.forward ? (int)low : s.end - top;
     w.last = s.forward ? top : s.end - (int)low;
-    w.goes_on = !s.forward && low > 0;
+    w.goes_on = HAS_STATES && !s.forward && low > 0;
     w.base = 0;
     const int thread = threadIdx.x, threads = blockDim.x, all = ROLES_SHARE_THREADS;
     w.porters = all ? threads : (int)porters;
@@ -359,6 +372,7 @@ KERNEL(semicrf_scan, MOST_THREADS)
     w.turn = w.pusher / columns;
     w.label = w.pusher >= 0 && w.turn < w.turns ? w.pusher % columns : s.labels;
     float *free = shared;
+    keep_shared_in_register(free);
     w.board = board_of(free);
     const int64 ring_floats = IS_HELD ? 0 : longest * WIDTH * CELL_FLOATS;
     const int64 bias_floats = FORM != FIXED ? 0 : IS_HELD ? bias_rows(s, w.pushers) * WIDTH : longest * WIDTH;
@@ -372,12 +386,12 @@ KERNEL(semicrf_scan, MOST_THREADS)
     }
     w.stage.pitch = (int)(labels % 2 == 0 ? labels * labels : (labels * labels + 6) / 4 * 4);
     w.stage.durations = (int)chunk_durations;
-    w.stage.count = chunk_durations == 0 ? 0 : max(1, (int)((longest - 2 + chunk_durations) / chunk_durations));
+    w.stage.count = chunk_durations == 0 ? 0 : max(1, (s.longest - 2 + w.stage.durations) / w.stage.durations);
     w.stage.step = w.first, w.stage.chunk = 0, w.stage.issued = 0, w.stage.taken = 0;
     w.stage.first_blocks = carve(free, chunk_durations == 0 ? 0 : FIRST_BLOCKS * w.stage.pitch);
     w.stage.chunks = free;
     float *own_states = states + sequence * state_count * state_floats, *carry = carries + sequence * state_floats;
-    const float *state = w.first == 0 ? 0 : s.forward ? own_states + (low / interval - 1) * state_floats : carry;
+    const float *state = !HAS_STATES || w.first == 0 ? 0 : s.forward ? own_states + ((int)low / (int)interval - 1) * state_floats : carry;
     const int saving = s.forward && w.rows.values == 0 ? (int)interval : 0;
     const Results r = {own_states, carry, state_floats, saving, totals + 2 * sequence, value + sequence,
                        entropy + sequence};

@@ -59,6 +59,7 @@ DEVICE void save_state(const Sequence &s, float *state, const Chain &chain, cons
     if (IS_HELD) return;
     const float *from = (const float *)ring;
     float *to = cells_of(state);
+#pragma unroll 1
     for (int i = thread; i < s.longest * WIDTH * CELL_FLOATS; i += blockDim.x) to[i] = from[i];
 }
 
@@ -83,6 +84,7 @@ DEVICE void load_state(const Sequence &s, const Board &board, const float *state
         return;
     }
     float *to = (float *)ring;
+#pragma unroll 1
     for (int i = thread; i < s.longest * WIDTH * CELL_FLOATS; i += blockDim.x) to[i] = from[i];
 }
 

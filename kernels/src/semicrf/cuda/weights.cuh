@@ -6,7 +6,7 @@
 // nats; what weighs less than 2^-1e6 counts as nothing.
 //
 // Compile-time words: SEMIRING, FORM, WIDTH (labels that there is room for, a power of two), and for the
-// scan CELLS_ARE_SHARED and HELD (cells that a thread has in registers, 0 if they are in memory).
+// scan CELLS_ARE_SHARED, HELD (cells that a thread has in registers, 0 if they are in memory) and HAS_STATES.
 #ifndef SWEEPER_SEMICRF_WEIGHTS_CUH
 #define SWEEPER_SEMICRF_WEIGHTS_CUH
 
