@@ -216,7 +216,6 @@ impl Writer<'_> {
         let operands = 0..self.nest.operands.len();
         let operands: Vec<usize> = operands.filter(|at| !is_part(at)).collect();
         self.row_indices(out, &operands, true);
-        self.define(out, &self.schedule.looked_up);
         let next = if self.has_groups() {
             "base + GROUPS"
         } else {
@@ -257,26 +256,18 @@ impl Writer<'_> {
         }
     }
 
-    /// Defines values that are one number for the thread, where nothing has done so.
+    /// Defines values that are one number for the thread.
     fn values(&self, out: &mut Text, ids: &[ValueId]) {
-        let is_open = |id: &ValueId| match &self.nest.values[id.0] {
-            Value::Constant(_) | Value::Reduce { .. } => false,
-            Value::Load { .. } => {
-                !self.schedule.ahead_of_row.contains(id) && !self.schedule.looked_up.contains(id)
-            }
-            _ => true,
-        };
-        let open: Vec<ValueId> = ids.iter().copied().filter(is_open).collect();
-        self.define(out, &open);
-    }
-
-    fn define(&self, out: &mut Text, ids: &[ValueId]) {
         for &id in ids {
+            let expression = match &self.nest.values[id.0] {
+                Value::Constant(_) | Value::Reduce { .. } => continue,
+                Value::Load { .. } if self.schedule.ahead_of_row.contains(&id) => continue,
+                _ => self.names.expression(id),
+            };
             out.line(format!(
-                "const {} {} = {};",
+                "const {} {} = {expression};",
                 self.names.dtype(id),
-                self.names.of(id),
-                self.names.expression(id)
+                self.names.of(id)
             ));
         }
     }

@@ -64,6 +64,9 @@ const ALL_REGISTERS: u32 = 65_536;
 const ALL_THREADS: u32 = 2_048;
 const OTHER_REGISTERS: u32 = 24;
 
+/// The same of a block that takes a piece of a long row: beside what it loads and as much for what it makes of it.
+const FLAT_OTHER_REGISTERS: u32 = 16;
+
 /// Blocks with many rows that a processor is to have room for, at most, where rows are loaded ahead and where they
 /// are not. The compiler is told for how many it has registers: left alone, it takes those that other blocks
 /// need.
@@ -108,9 +111,6 @@ pub(super) struct Schedule {
     pub ahead: Vec<ValueId>,
     /// The same, of one number for the whole row.
     pub ahead_of_row: Vec<ValueId>,
-    /// Numbers of a row that such a number is the index of: they are asked for when the row's turn comes, and
-    /// needed when its passes are done.
-    pub looked_up: Vec<ValueId>,
     /// Blocks that a processor is to have room for, where registers would allow fewer.
     pub least_blocks: u32,
     /// Whether launches overlap, as the text allows.
@@ -228,7 +228,6 @@ impl Schedule {
             shared_loads,
             ahead,
             ahead_of_row: vec![],
-            looked_up: vec![],
             least_blocks: 1,
             overlaps: generation(arch) >= FIRST_TO_OVERLAP,
             streams: false,
@@ -238,24 +237,24 @@ impl Schedule {
             schedule.ahead.clear();
         }
         if !schedule.ahead.is_empty() {
-            (schedule.ahead_of_row, schedule.looked_up) = row_loads(nest, &stages);
+            schedule.ahead_of_row = row_loads(nest, &stages);
         }
         let loads = schedule.ahead.len() + schedule.shared_loads.len();
-        let held = match is_flat {
-            true => loaded(nest, &stages),
-            false => cells(nest, &stages) + over_rows + loads as u32,
-        };
-        if is_flat || (loads > 0 && schedule.threads() <= THREADS) {
-            schedule.least_blocks = schedule.blocks_of(4 * chunks * held);
+        if is_flat {
+            let held = 2 * loaded(nest, &stages);
+            schedule.least_blocks = schedule.blocks_of(4 * chunks * held + FLAT_OTHER_REGISTERS);
+        } else if loads > 0 && schedule.threads() <= THREADS {
+            let held = cells(nest, &stages) + over_rows + loads as u32;
+            schedule.least_blocks = schedule.blocks_of(4 * chunks * held + OTHER_REGISTERS);
         }
         schedule.streams = over_all && over_rows == 0 && writes_no_cells(&stages);
         schedule.shared = schedule.shared_floats(&stages, nest);
         Ok(schedule)
     }
 
-    /// Blocks that a processor has room for, if threads have so many registers for cells.
-    fn blocks_of(&self, cell_registers: u32) -> u32 {
-        let blocks = ALL_REGISTERS / self.threads() / (cell_registers + OTHER_REGISTERS);
+    /// Blocks that a processor has room for, if threads have so many registers.
+    fn blocks_of(&self, registers: u32) -> u32 {
+        let blocks = ALL_REGISTERS / self.threads() / registers;
         let most_threads = match () {
             () if self.is_flat => ALL_THREADS,
             () if self.ahead.is_empty() => MOST_BLOCKS * THREADS,
@@ -389,23 +388,11 @@ fn writes_no_cells(stages: &Stages) -> bool {
     stages.passes.iter().all(|pass| pass.stores.is_empty())
 }
 
-/// Numbers of a row that can be loaded before its turn comes, and those that are looked up by one of them.
-fn row_loads(nest: &Nest, stages: &Stages) -> (Vec<ValueId>, Vec<ValueId>) {
+/// Numbers of a row that can be loaded before its turn comes.
+fn row_loads(nest: &Nest, stages: &Stages) -> Vec<ValueId> {
     let values = stages.between.iter().flat_map(|between| &between.values);
-    let loads = values.filter_map(|&id| match nest.values[id.0] {
-        Value::Load { index, .. } => Some((id, index)),
-        _ => None,
-    });
-    let (plain, indexed): (Vec<_>, Vec<_>) = loads.partition(|(_, index)| index.is_none());
-    let ahead: Vec<ValueId> = plain.into_iter().map(|(id, _)| id).collect();
-    let is_known =
-        |(_, index): &(ValueId, Option<ValueId>)| index.is_some_and(|at| ahead.contains(&at));
-    let looked_up = indexed
-        .into_iter()
-        .filter(is_known)
-        .map(|(id, _)| id)
-        .collect();
-    (ahead, looked_up)
+    let is_plain = |id: &ValueId| matches!(nest.values[id.0], Value::Load { index: None, .. });
+    values.copied().filter(is_plain).collect()
 }
 
 /// Registers that a lane needs for each column: for what is loaded or kept.
