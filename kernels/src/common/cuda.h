@@ -67,6 +67,12 @@ DEVICE float4 stream_4(const float *from) { return __ldcs((const float4 *)from);
 // Hides where a value came from: it is kept, not made again.
 DEVICE void keep_in_register(int &x) { asm volatile("" : "+r"(x)); }
 template <class T> DEVICE void keep_in_register(T *&x) { asm volatile("" : "+l"(x)); }
+// The same for an address in shared memory, which stays known to be one.
+template <class T> DEVICE void keep_shared_in_register(T *&x) {
+    unsigned at = (unsigned)__cvta_generic_to_shared(x);
+    asm volatile("" : "+r"(at));
+    x = (T *)__cvta_shared_to_generic(at);
+}
 
 DEVICE int warp_max(int x) { return __reduce_max_sync(0xffffffffu, x); }
 

@@ -91,6 +91,7 @@ static inline int warp_max(int x) {
 }
 
 template <class T> void keep_in_register(T &) {}
+template <class T> void keep_shared_in_register(T *&) {}
 static inline bool warp_any(bool x) { return warp_max(x) != 0; }
 
 static inline float __int_as_float(int x) { return shim::cell_as<float>((uint32_t)x); }

@@ -290,6 +290,8 @@ DEVICE void loop(const Sequence &s, Work &w, const Results &r, Chain &chain, Spl
     float table[TABLE], moments[HAS_ENTROPY ? TABLE : 1];
     Held held;
     if (IS_HELD && PUSHES) begin_held(s, held, state == 0 ? 0 : cells_of(state), w.pusher, w.pushers, w.first);
+    // Or the chain waits for the thread's number in every step.
+    if (CHAINS) keep_in_register(chain.label);
     if (CHAINS) load_table(s, w.board, chain, table, moments, w.first);
     const bool scores = PORTS && w.porter < CHAIN, keeps = PORTS && w.rows.values != 0;
     int slot = w.first % s.longest, stop = next_pause(w, r, w.first);
@@ -370,6 +372,7 @@ KERNEL(semicrf_scan, MOST_THREADS)
     w.turn = w.pusher / columns;
     w.label = w.pusher >= 0 && w.turn < w.turns ? w.pusher % columns : s.labels;
     float *free = shared;
+    keep_shared_in_register(free);
     w.board = board_of(free);
     const int64 ring_floats = IS_HELD ? 0 : longest * WIDTH * CELL_FLOATS;
     const int64 bias_floats = FORM != FIXED ? 0 : IS_HELD ? bias_rows(s, w.pushers) * WIDTH : longest * WIDTH;
