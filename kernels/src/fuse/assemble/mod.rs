@@ -23,7 +23,7 @@ enum Made {
     /// One kernel, or those of a pack.
     Loops(Vec<Loops>, Generated, KernelId),
     /// After each panel of a product.
-    Panels(Box<Loops>, Generated, KernelId, Panels),
+    Panels(Box<Loops>, Generated, KernelId, Box<Panels>),
     /// Nothing: it is done with its only reader.
     Elsewhere,
     Call(Library, Vec<library::Lies>, NodeId),
@@ -111,6 +111,7 @@ impl Assembly<'_> {
                 && let Some(panels) = panels::panels(self.plan, task, loops)
             {
                 let loops = Box::new(loops.clone());
+                let panels = Box::new(panels);
                 made[reader] = Made::Panels(loops, generated.clone(), *kernel, panels);
                 made[home] = Made::Elsewhere;
             }
