@@ -1,6 +1,9 @@
 //! Conformance of the workloads of guides 003 and 004: every backend in every phase against the f64 oracle, on the
 //! CPU device and, as CUDA kernels, on the shim.
 
+use std::time::Duration;
+
+use sweeper::compile::nvrtc::resources;
 use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Problem, Target, Value, registry};
 
 use crate::conformance::{Case, cuda};
@@ -118,6 +121,30 @@ fn bodies_of_loops_conform_as_cuda_kernels() {
     }
     for words in BODIES {
         conforms_on_shim(words);
+    }
+}
+
+#[test]
+fn kernels_of_bodies_compile_without_spills() {
+    let Some(nvrtc) = crate::support::nvrtc() else {
+        return;
+    };
+    for words in ["mlp", "mlp loss=cross_entropy", "attention_block", "mixed"] {
+        let (problem, _) = problem(words);
+        for arch in ["sm_80", "sm_90a"] {
+            let target = Target::Cuda {
+                arch: arch.to_owned(),
+            };
+            let canonical = CanonicalShape::default();
+            let program = problem.program("compiled", Phase::Both, &canonical, &target);
+            for source in program.unwrap().compiled() {
+                let compiled = nvrtc.compile(source, arch, Duration::from_secs(120));
+                let log = compiled.unwrap().log;
+                let is_spilled = resources(&log)["spill_store_bytes"].as_u64() != Some(0);
+                let is_clean = !is_spilled && !log.contains("warning");
+                assert!(is_clean, "{words}: {}: {log}", source.title());
+            }
+        }
     }
 }
 
