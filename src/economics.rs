@@ -8,9 +8,6 @@ use crate::execute::outcome::{Checked, FirstRuns};
 use crate::interval::LogInterval;
 use crate::record::row::CompileUse;
 
-/// Iterations of a loop that verdicts are about: guide 003's.
-pub const ITERATIONS: u64 = 100;
-
 /// A crossing at more iterations than this is none: no loop is so long, and f64 counts no further.
 const MOST_ITERATIONS: f64 = 1e15;
 
@@ -69,7 +66,7 @@ pub struct Steady {
 /// A program with all that a loop of it pays, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Priced {
-    /// Compiling its kernels, one after the other.
+    /// Compiling its kernels: the time in which at least one of them was being compiled.
     pub compile_ns: f64,
     /// Reading them from the cache; none where there is no cache.
     pub read_ns: Option<f64>,
@@ -94,7 +91,8 @@ impl Priced {
     ) -> Option<Self> {
         let nothing_to_read = (compile.kernels == 0).then_some(0);
         Some(Priced {
-            compile_ns: compile.compile_ns as f64,
+            // Rows of earlier versions have the sum alone.
+            compile_ns: compile.wall_ns.unwrap_or(compile.compile_ns) as f64,
             read_ns: compile.read_ns.or(nothing_to_read).map(|ns| ns as f64),
             prepare_ns: prepare_ns? as f64,
             first_runs: first_runs.filter(|first| first.count > 0)?,
@@ -228,27 +226,26 @@ pub struct Comparison {
     pub baseline: Loop,
     /// The other's, with as many iterations of warm-up.
     pub other: Loop,
+    /// Iterations that totals and the verdict are of: never fewer than the warm-up has.
+    pub iterations: u64,
     /// Outputs of both were checked.
     pub is_checked: bool,
 }
 
 impl Comparison {
-    /// Compares a program with the baseline; none where a side would read from a cache that there is not.
-    pub fn new(baseline: &Priced, other: &Priced, start: Start) -> Option<Self> {
+    /// Compares a program with the baseline over so many iterations, or over those of the warm-up if it has
+    /// more; none where a side would read from a cache that there is not.
+    pub fn new(baseline: &Priced, other: &Priced, start: Start, iterations: u32) -> Option<Self> {
         let first = baseline.first_runs.count.max(other.first_runs.count);
         let (kernels_of_baseline, kernels_of_other) = start.kernels();
         Some(Comparison {
             baseline: baseline.begin(kernels_of_baseline, first)?,
             other: other.begin(kernels_of_other, first)?,
+            iterations: u64::from(iterations.max(first)),
             is_checked: [baseline, other]
                 .iter()
                 .all(|one| one.checked != Checked::None),
         })
-    }
-
-    /// Iterations that the totals are of.
-    pub fn iterations(&self) -> u64 {
-        ITERATIONS.max(u64::from(self.other.first))
     }
 
     /// How much faster an iteration is after the warm-up.
@@ -258,10 +255,8 @@ impl Comparison {
 
     /// How much faster the loop is in all.
     pub fn total_speedup(&self) -> LogInterval {
-        let iterations = self.iterations();
-        self.baseline
-            .total(iterations)
-            .over(self.other.total(iterations))
+        let [baseline, other] = [self.baseline, self.other].map(|held| held.total(self.iterations));
+        baseline.over(other)
     }
 
     /// The verdict on the loop in all.

@@ -21,26 +21,31 @@ pub(crate) const BACKENDS: &[BackendInfo] = &[
         name: "primitive",
         aliases: &[],
         about: "one generated kernel for each primitive operation",
+        by_default: true,
     },
     BackendInfo {
         name: "eager",
         aliases: &[],
         about: "one generated kernel for each operation of an eager framework",
+        by_default: true,
     },
     BackendInfo {
         name: "control",
         aliases: &[],
         about: "the program of `eager` once more, to know what a machine takes for a difference",
+        by_default: false,
     },
     BackendInfo {
         name: "compiled",
         aliases: &["fused"],
         about: "fused across operations, generated for the canonical shape",
+        by_default: true,
     },
     BackendInfo {
         name: "library",
         aliases: &[],
         about: "the whole operation from a library, where one has it",
+        by_default: true,
     },
 ];
 

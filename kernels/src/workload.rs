@@ -285,6 +285,9 @@ pub struct BackendInfo {
     pub aliases: &'static [&'static str],
     /// How it computes, one line.
     pub about: &'static str,
+    /// True if it is measured where nobody says which: false for what answers a question of its own, as a
+    /// control does.
+    pub by_default: bool,
 }
 
 /// A tensor of a workload, for people.

@@ -8,6 +8,7 @@ pub mod exit;
 pub mod screen;
 pub mod place;
 pub mod settings;
+pub mod hints;
 pub mod progress;
 pub mod check;
 pub mod plan;
@@ -97,6 +98,7 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            let error = hints::explain(error);
             // Help and version are no errors and go to standard output.
             let _ = error.print();
             return if error.use_stderr() {

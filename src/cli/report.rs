@@ -24,6 +24,9 @@ pub struct ReportArgs {
     /// Backend that ratios are relative to
     #[arg(long, value_name = "BACKEND")]
     baseline: Option<String>,
+    /// Iterations of the loop that economics is about [default: the manifest's, or 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    iterations: Option<u32>,
     /// Compare backends by the values of an axis or parameter
     #[arg(long, value_name = "AXIS", value_delimiter = ',')]
     by: Vec<String>,
@@ -99,8 +102,7 @@ pub fn report(args: &ReportArgs, screen: &Screen) -> Exit {
 
 /// Writes the page.
 fn write_page(args: &ReportArgs, sources: &[Source], options: &Options, screen: &Screen) -> Exit {
-    let baseline = options.baseline.as_deref();
-    let path = match files::write_page(sources, baseline, &folder(args, sources)) {
+    let path = match files::write_page(sources, options, &folder(args, sources)) {
         Ok(path) => path,
         Err(error @ ReportError::Io { .. }) => {
             screen.error(&format!("{error}; write elsewhere with --output-dir"));
@@ -135,6 +137,7 @@ fn folder(args: &ReportArgs, sources: &[Source]) -> PathBuf {
 #[derive(Default)]
 struct Settings {
     baseline: Option<String>,
+    iterations: Option<u32>,
     formats: Vec<PlotFormat>,
     plots: Option<Vec<String>>,
 }
@@ -151,9 +154,11 @@ impl Settings {
             Some(words.collect::<Vec<String>>())
         };
         let baseline = report.get("baseline").and_then(toml::Value::as_str);
+        let iterations = report.get("iterations").and_then(toml::Value::as_integer);
         let formats = words("format").unwrap_or_default();
         Some(Settings {
             baseline: baseline.map(str::to_owned),
+            iterations: iterations.and_then(|count| u32::try_from(count).ok()),
             formats: formats
                 .iter()
                 .filter_map(|word| PlotFormat::parse(word))
@@ -187,6 +192,7 @@ fn options(args: &ReportArgs, sources: &[Source], settings: Settings, screen: &S
     });
     Options {
         baseline: args.baseline.clone().or(from_manifest),
+        iterations: args.iterations.or(settings.iterations),
         by: args.by.clone(),
         formats,
         plots: settings.plots,

@@ -24,7 +24,7 @@ pub struct ManifestArgs {
     deny_warnings: bool,
 }
 
-/// `--set`, and the flags of guide 000, in the order typed.
+/// `--set`, and the flags of the guides, in the order typed.
 struct Settings {
     sets: Vec<String>,
     flags: Vec<(&'static str, String)>,

@@ -71,7 +71,14 @@ fn show(info: &WorkloadInfo, screen: &Screen) {
             [] => String::new(),
             aliases => format!(" (also {})", aliases.join(", ")),
         };
-        screen.line(&format!("  {:20} {}{aliases}", backend.name, backend.about));
+        let only = match backend.by_default {
+            true => "",
+            false => "; only where `backends` names it",
+        };
+        screen.line(&format!(
+            "  {:20} {}{aliases}{only}",
+            backend.name, backend.about
+        ));
     }
     let phases: Vec<&str> = info.phases.iter().map(|phase| phase.name()).collect();
     screen.line(&format!("\nphases: {}", phases.join(", ")));
@@ -115,6 +122,7 @@ fn describe(info: &WorkloadInfo) -> serde_json::Value {
         })).collect::<Vec<_>>(),
         "backends": info.backends.iter().map(|backend| json!({
             "name": backend.name, "aliases": backend.aliases, "about": backend.about,
+            "by_default": backend.by_default,
         })).collect::<Vec<_>>(),
         "phases": info.phases,
         "inputs": info.inputs.iter().map(tensor).collect::<Vec<_>>(),

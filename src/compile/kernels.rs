@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Number;
 use sweeper_cache::{Cache, Entry, Key, KeyBuilder, Kind, Lookup, Metadata, Slot, Warning};
@@ -39,6 +39,8 @@ pub struct Built {
     pub origin: Origin,
     /// How long compiling it took, then or now, in nanoseconds.
     pub compile_ns: u64,
+    /// When that ended, in nanoseconds since 1970.
+    pub compiled_at_ns: u64,
     /// How long it took to read it from the cache: back again, if it was compiled now. Absent where it
     /// did not come to be in a cache.
     pub read_ns: Option<u64>,
@@ -76,6 +78,12 @@ fn resources(language: Language, log: &str) -> BTreeMap<String, Number> {
         Language::C => BTreeMap::new(),
         Language::Cuda => nvrtc::resources(log),
     }
+}
+
+/// Nanoseconds since 1970.
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// What a compiler made.
@@ -189,6 +197,7 @@ impl Kernels<'_> {
                 });
                 let payload = published.entry.payload().to_vec();
                 let mut built = self.built(source, key, made.compile_ns, payload, &made.log);
+                built.compiled_at_ns = published.entry.metadata().created_ns;
                 built.warning = published.warning;
                 built.read_ns = self.read_ns(key);
                 Ok(built)
@@ -245,6 +254,7 @@ impl Kernels<'_> {
             },
             origin: Origin::Hit,
             compile_ns: entry.metadata().compile_ns,
+            compiled_at_ns: entry.metadata().created_ns,
             read_ns,
             compiler: entry.metadata().compiler.clone(),
             resources: entry.metadata().resources.clone(),
@@ -267,6 +277,7 @@ impl Kernels<'_> {
             },
             origin: Origin::Built,
             compile_ns,
+            compiled_at_ns: now_ns(),
             read_ns: None,
             compiler: self.toolchain.describe(source.language),
             resources: resources(source.language, log),

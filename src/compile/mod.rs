@@ -11,6 +11,7 @@ pub mod places;
 pub mod digests;
 pub mod process;
 pub mod toolchain;
+pub mod wall;
 
 /// Why there is no artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]

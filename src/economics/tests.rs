@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::manifest::settings::ITERATIONS;
 
 fn priced(compile_ns: f64, median_ns: f64, width: f64) -> Priced {
     Priced {
@@ -22,7 +23,7 @@ fn priced(compile_ns: f64, median_ns: f64, width: f64) -> Priced {
 }
 
 fn cold(baseline: &Priced, other: &Priced) -> Comparison {
-    Comparison::new(baseline, other, Start::Cold).unwrap()
+    Comparison::new(baseline, other, Start::Cold, ITERATIONS).unwrap()
 }
 
 #[test]
@@ -36,10 +37,10 @@ fn a_loop_by_hand() {
     let both = [found.baseline, found.other].map(|held| held.total_ns(100));
     assert_eq!(both, [3005.0, 3005.0]);
     assert_eq!(found.verdict(), Verdict::RoughlyEqual);
-    let warm = Comparison::new(&baseline, &other, Start::Warm).unwrap();
+    let warm = Comparison::new(&baseline, &other, Start::Warm, ITERATIONS).unwrap();
     assert_eq!(warm.break_even().estimate, Crossing::At(1));
     assert_eq!(warm.verdict(), Verdict::Wins);
-    let shipped = Comparison::new(&baseline, &other, Start::BaselineCached).unwrap();
+    let shipped = Comparison::new(&baseline, &other, Start::BaselineCached, ITERATIONS).unwrap();
     assert_eq!(shipped.break_even().estimate, Crossing::At(99));
 }
 
@@ -87,8 +88,11 @@ fn what_is_not_known_is_not_said() {
     baseline.steady.interval_ns = None;
     assert_eq!(cold(&baseline, &other).break_even().ends, None);
     baseline.read_ns = None;
-    assert!(Comparison::new(&baseline, &other, Start::Cold).is_some());
-    assert_eq!(Comparison::new(&baseline, &other, Start::Warm), None);
+    assert!(Comparison::new(&baseline, &other, Start::Cold, ITERATIONS).is_some());
+    assert_eq!(
+        Comparison::new(&baseline, &other, Start::Warm, ITERATIONS),
+        None
+    );
     let use_of = |kernels, read_ns| CompileUse {
         kernels,
         read_ns,
@@ -104,6 +108,16 @@ fn what_is_not_known_is_not_said() {
     );
     assert_eq!(of(use_of(1, None), Some(1), first).unwrap().read_ns, None);
     assert_eq!(of(use_of(1, Some(1)), None, first), None);
+    // What one waits for counts; of rows that do not say, what compiling took in all.
+    let waited = |wall_ns| CompileUse {
+        compile_ns: 900,
+        wall_ns,
+        ..use_of(2, Some(1))
+    };
+    for (wall_ns, expected) in [(Some(500), 500.0), (None, 900.0)] {
+        let found = of(waited(wall_ns), Some(1), first).unwrap();
+        assert_eq!(found.compile_ns, expected);
+    }
     assert_eq!(of(use_of(1, Some(1)), Some(1), None), None);
 }
 
@@ -132,7 +146,7 @@ proptest! {
     #[test]
     fn break_even_is_where_the_totals_cross(one in any(), other in any()) {
         for start in Start::ALL {
-            let found = Comparison::new(&one, &other, start).unwrap();
+            let found = Comparison::new(&one, &other, start, ITERATIONS).unwrap();
             // Totals are long sums: what they lose to rounding.
             let slack = |n: u64| 1e-9 * found.baseline.total_ns(n).abs().max(found.other.total_ns(n).abs());
             let lead = |n: u64| found.baseline.total_ns(n) - found.other.total_ns(n);

@@ -136,14 +136,15 @@ pub(super) fn case(
     (case, places)
 }
 
-/// Backends by name or alias; without a list all of the workload.
+/// Backends by name or alias; without a list all that the workload has by default.
 fn backends(
     cx: &mut Context<'_>,
     wire: &WireCase,
     info: &'static WorkloadInfo,
 ) -> Option<Vec<KnownBackend>> {
     let Some(words) = &wire.backends else {
-        return Some(info.backends.iter().map(KnownBackend).collect());
+        let chosen = info.backends.iter().filter(|held| held.by_default);
+        return Some(chosen.map(KnownBackend).collect());
     };
     backend_list(cx, words, info)
 }

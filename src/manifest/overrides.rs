@@ -80,7 +80,7 @@ impl Overrides {
         }
     }
 
-    /// Adds a flag of guide 000 with its value, if it is one: `--T`, `--backends`, ...
+    /// Adds a flag of a guide with its value, if it is one: `--T`, `--backends`, ...
     pub fn flag(&mut self, flag: &str, value: Option<&str>) -> bool {
         let Some(known) = FLAGS.iter().find(|known| known.flags.contains(&flag)) else {
             return false;
@@ -123,7 +123,7 @@ const fn flag(
     }
 }
 
-/// The flags of guides 000 and 004 and the keys they set.
+/// The flags of the guides and the keys they set.
 pub const FLAGS: &[FlagInfo] = &[
     flag(
         &["--device"],
@@ -153,6 +153,24 @@ pub const FLAGS: &[FlagInfo] = &[
     flag(&["--K"], "grid.K", None, "maximum segment lengths"),
     flag(&["--C"], "grid.C", None, "numbers of labels"),
     flag(&["--B"], "grid.B", None, "batch sizes"),
+    flag(
+        &["--batch", "--batch-sizes"],
+        "grid.batch",
+        None,
+        "batch sizes of operations",
+    ),
+    flag(
+        &["--sequence", "--sequence-lengths"],
+        "grid.sequence",
+        None,
+        "sequence lengths of operations",
+    ),
+    flag(
+        &["--dimension", "--tensor-dimensions"],
+        "grid.dimension",
+        None,
+        "dimensions of operations",
+    ),
     flag(
         &["--semirings"],
         "grid.semiring",
@@ -214,6 +232,18 @@ pub const FLAGS: &[FlagInfo] = &[
         "measure.repeats",
         None,
         "samples of each point",
+    ),
+    flag(
+        &["--iterations"],
+        "report.iterations",
+        None,
+        "iterations of the loop that economics is about",
+    ),
+    flag(
+        &["--warmup", "--num-warmup"],
+        "measure.warmup",
+        None,
+        "runs before the first sample of a point, or auto",
     ),
     flag(
         &["--use-compile"],

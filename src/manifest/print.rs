@@ -346,6 +346,7 @@ impl Printer<'_> {
         if let Some(baseline) = report.baseline {
             self.key("report", "baseline", &text(baseline));
         }
+        self.key("report", "iterations", &report.iterations.to_string());
         let plots = match &report.plots {
             Plots::All => text("all"),
             Plots::Names(names) => list(names.iter().map(|name| text(name))),

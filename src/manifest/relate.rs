@@ -10,7 +10,7 @@ use super::diagnostics::Code;
 use super::dimensions::kind_of;
 use super::expression::Kind;
 use super::section::{Context, Section};
-use super::settings::{Canonical, Limits, Prune, Report};
+use super::settings::{Canonical, ITERATIONS, Limits, Prune, Report};
 use super::suggest;
 use super::text::At;
 use crate::status::Status;
@@ -187,9 +187,11 @@ pub(super) fn report(cx: &mut Context<'_>, section: &mut Section<'_>, cases: &[C
         }
         found.map(|backend| backend.0.name)
     });
+    let iterations = section.or(cx, "iterations", ITERATIONS, Context::count);
     section.finish(cx, &[]);
     Report {
         baseline,
+        iterations,
         plots,
         formats,
     }

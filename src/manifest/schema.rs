@@ -50,6 +50,7 @@ fn top() -> Value {
             }), &[]),
             "report": object(json!({
                 "baseline": described(string(), "backend that ratios are relative to"),
+                "iterations": described(whole(1), "iterations of the loop that economics is about"),
                 "plots": { "anyOf": [{ "const": "all" }, list(one_of(PLOTS))] },
                 "format": list(words::<PlotFormat>()),
             }), &[]),

@@ -217,8 +217,6 @@ pub const EXPORTS: &[&str] = &[
     "heatmap_data",
     "memory_breakdown",
     "benchmark_results",
-    "compiled_attention_benchmark",
-    "compiled_transformer_benchmark",
     "compilation_economics",
     "calibration_profile",
     "json",
@@ -226,11 +224,23 @@ pub const EXPORTS: &[&str] = &[
     "nvbench",
 ];
 
+/// Files of the guides that no workload of this version has the rows for: they are no [`EXPORTS`], and who
+/// asks for one is told so.
+pub const NOT_EXPORTED: &[&str] = &[
+    "compiled_attention_benchmark",
+    "compiled_transformer_benchmark",
+];
+
+/// Iterations of the loop that economics is about, where nobody says: guide 003's.
+pub const ITERATIONS: u32 = 100;
+
 /// `[report]`: what is made of the results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Backend that ratios are relative to.
     pub baseline: Option<&'static str>,
+    /// Iterations of the loop that economics is about, at least one.
+    pub iterations: u32,
     /// Which plots.
     pub plots: Plots,
     /// File formats of plots, at least one.
@@ -251,6 +261,7 @@ pub const PLOTS: &[&str] = &[
     "scalability_T",
     "scalability_KC",
     "throughput",
+    "efficiency",
     "memory_efficiency",
     "backward_forward_ratio",
     "semiring_overhead",
@@ -261,6 +272,7 @@ pub const PLOTS: &[&str] = &[
     "feasibility",
     "roofline",
     "break_even",
+    "fusion_speedup",
 ];
 
 /// File format of a plot.

@@ -70,7 +70,7 @@ const PLAN: &str = "plan";
 
 /// The columns beside those of memory by role, in the order of the file; parameters, axes and derived
 /// values stand between `dtype` and `canonical`, under their own names.
-pub const COLUMNS: [Column; 64] = [
+pub const COLUMNS: [Column; 65] = [
     column(
         "point",
         Text,
@@ -321,7 +321,15 @@ pub const COLUMNS: [Column; 64] = [
         "compile_ns",
         Int,
         "ns",
-        "time that compiling all of them took, whenever that was: one after the other, as a sum",
+        "time that compiling each of them took, whenever that was, added up: more than anybody waited, where some were \
+         compiled side by side",
+        "kernel cache",
+    ),
+    column(
+        "compile_wall_ns",
+        Int,
+        "ns",
+        "time in which at least one of them was being compiled; empty where there are none",
         "kernel cache",
     ),
     column(
@@ -452,8 +460,8 @@ pub fn markdown() -> String {
     for column in &COLUMNS {
         match column.name {
             "canonical" => lines.push(
-                "| *parameters, axes, derived values* | as they are | | each under its own name, parameters \
-                 first, by name | manifest |"
+                "| *parameters, axes, derived values* | as they are | | each under its own name, after `axis_` where \
+                 another column is called like that (`axis_n`); parameters first, by name | manifest |"
                     .to_owned(),
             ),
             "unix_time_s" => lines.extend(Role::ALL.map(|role| {

@@ -17,8 +17,12 @@ pub struct CompileUse {
     pub kernels: u32,
     /// How many of them the cache held.
     pub hits: u32,
-    /// How long compiling all of them took, whenever that was, in nanoseconds.
+    /// How long compiling each of them took, whenever that was, added up; in nanoseconds.
     pub compile_ns: u64,
+    /// For how long at least one of them was being compiled, in nanoseconds; absent where there are none, and
+    /// in rows of versions that did not know.
+    #[serde(default)]
+    pub wall_ns: Option<u64>,
     /// How long reading all of them from the cache takes, in nanoseconds; absent where one is in none.
     #[serde(default)]
     pub read_ns: Option<u64>,

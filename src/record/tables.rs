@@ -1,5 +1,6 @@
 //! `records.csv` and `samples.csv`: one line a row, one line a sample. Column names carry units.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::Write;
 
@@ -21,7 +22,7 @@ const IDENTITY: [&str; 7] = [
 ];
 
 /// Columns after those of parameters and derived values.
-const RESULT: [&str; 55] = [
+const RESULT: [&str; 56] = [
     "canonical",
     "device",
     "device_name",
@@ -64,6 +65,7 @@ const RESULT: [&str; 55] = [
     "kernels",
     "kernel_hits",
     "compile_ns",
+    "compile_wall_ns",
     "cache_read_ns",
     "kernel_keys",
     "same_program_as",
@@ -79,12 +81,32 @@ const RESULT: [&str; 55] = [
     "flags",
 ];
 
+/// Before the name of a parameter, axis or derived value that is called like a column of every file.
+const AXIS_PREFIX: &str = "axis_";
+
 /// Columns after those of memory.
 const LAST: [&str; 2] = ["unix_time_s", "schema"];
 
 /// The column that holds how much memory a role takes.
 pub fn memory_column(role: Role) -> String {
     format!("memory_{}_bytes", role.name())
+}
+
+/// The column of a parameter, axis or derived value: its name, after `axis_` where a column that every
+/// `records.csv` has is called like that (`n` of a product, and the number of samples).
+pub fn axis_column(name: &str) -> Cow<'_, str> {
+    match is_fixed(name) {
+        true => Cow::Owned(format!("{AXIS_PREFIX}{name}")),
+        false => Cow::Borrowed(name),
+    }
+}
+
+/// The parameter, axis or derived value that a column holds; none for columns that every file has.
+pub fn axis_of_column(column: &str) -> Option<&str> {
+    match column.strip_prefix(AXIS_PREFIX) {
+        Some(name) if is_fixed(name) => Some(name),
+        _ => (!is_fixed(column)).then_some(column),
+    }
 }
 
 /// True for the columns that every `records.csv` has; the others are parameters, axes and derived
@@ -112,9 +134,10 @@ pub fn write_records(rows: &[Row], out: impl Write) -> csv::Result<()> {
     let named: Vec<&str> = parameters.into_iter().chain(values).collect();
     let mut writer = csv::Writer::from_writer(out);
     let memory = Role::ALL.map(memory_column);
+    let columns: Vec<Cow<'_, str>> = named.iter().map(|name| axis_column(name)).collect();
     let header = IDENTITY
         .into_iter()
-        .chain(named.iter().copied())
+        .chain(columns.iter().map(AsRef::as_ref))
         .chain(RESULT);
     writer.write_record(header.chain(memory.iter().map(String::as_str)).chain(LAST))?;
     for row in rows {
@@ -222,7 +245,7 @@ fn statistics(row: &Row) -> Vec<String> {
 
 fn program(row: &Row) -> Vec<String> {
     let Some(found) = &row.outcome.measurement else {
-        return vec![String::new(); 23];
+        return vec![String::new(); 24];
     };
     let median_ns = row.summary().map(|summary| summary.median);
     let per_s = |amount: f64| text(median_ns.map(|median_ns| amount / median_ns * 1e9).as_ref());
@@ -252,6 +275,7 @@ fn program(row: &Row) -> Vec<String> {
         row.compile.kernels.to_string(),
         row.compile.hits.to_string(),
         row.compile.compile_ns.to_string(),
+        text(row.compile.wall_ns.as_ref()),
         text(row.compile.read_ns.as_ref()),
         kernel_keys(found),
         found.same_program_as.clone().unwrap_or_default(),

@@ -293,6 +293,13 @@ impl Entry {
         }
     }
 
+    /// In what its operations are computed, as in [`Ceilings::flops_per_s`](crate::device::ceilings::Ceilings):
+    /// the parameter `precision` of a workload that has one, else the type of its elements, if the file says.
+    pub fn arithmetic(&self) -> Option<&str> {
+        let precision = self.parameters.get("precision").and_then(Value::as_text);
+        precision.or_else(|| Some(self.dtype?.name()))
+    }
+
     /// Attained part of the roofline: the least possible time over the median.
     pub fn efficiency(&self) -> Option<f64> {
         Some(self.roofline_ns? / self.median_ns()?)

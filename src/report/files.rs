@@ -9,11 +9,11 @@ use rayon::prelude::*;
 
 use super::chart;
 use super::frame::{Frame, MACHINE};
-use super::page;
+use super::page::{self, verdicts::Shown};
 use super::plot::{self, Plot};
 use super::source::Source;
 use super::table::{self, Layout, Table, render};
-use crate::manifest::settings::PlotFormat;
+use crate::manifest::settings::{ITERATIONS, PlotFormat};
 
 /// So many sections are reported on; more are a mistake in the choice of axes.
 const MOST_SECTIONS: usize = 64;
@@ -26,6 +26,8 @@ const MOST_PRINTED: usize = 200;
 pub struct Options {
     /// The backend that ratios are relative to.
     pub baseline: Option<String>,
+    /// Iterations of the loop that economics is about; guide 003's where nobody says.
+    pub iterations: Option<u32>,
     /// Axes by which backends are compared.
     pub by: Vec<String>,
     /// File formats of plots; none for no plots.
@@ -116,6 +118,7 @@ pub fn make(sources: &[Source], options: &Options) -> Result<Report, ReportError
         frame: &frame,
         rows: &all,
         baseline: options.baseline.as_deref(),
+        iterations: options.iterations.unwrap_or(ITERATIONS),
         layout: &layout,
     };
     let root = PathBuf::new();
@@ -124,8 +127,25 @@ pub fn make(sources: &[Source], options: &Options) -> Result<Report, ReportError
         .chain(table::of_report(&request))
         .map(|table| (root.clone(), table))
         .collect();
-    let mut plots = Vec::new();
     let series = series(&frame);
+    let is_wanted = |name: &str| {
+        let wanted = options.plots.as_ref();
+        wanted.is_none_or(|wanted| wanted.iter().any(|held| held == name))
+    };
+    let of_all = plot::Request {
+        frame: &frame,
+        sources,
+        rows: &all,
+        section: "",
+        baseline: options.baseline.as_deref(),
+        layout: &layout,
+        series: &series,
+    };
+    let mut plots = Vec::new();
+    if !options.formats.is_empty() {
+        let made = plot::of_report(&of_all, is_wanted);
+        plots.extend(made.into_iter().map(|plot| (root.clone(), plot)));
+    }
     for section in &sections {
         let request = table::Request {
             rows: &section.rows,
@@ -142,17 +162,10 @@ pub fn make(sources: &[Source], options: &Options) -> Result<Report, ReportError
             continue;
         }
         let request = plot::Request {
-            frame: &frame,
-            sources,
             rows: &section.rows,
             section: &section.title,
-            baseline: options.baseline.as_deref(),
             layout: &section.layout,
-            series: &series,
-        };
-        let is_wanted = |name: &str| {
-            let wanted = options.plots.as_ref();
-            wanted.is_none_or(|wanted| wanted.iter().any(|held| held == name))
+            ..of_all
         };
         let made = plot::of_section(&request, is_wanted);
         plots.extend(made.into_iter().map(|plot| (section.folder.clone(), plot)));
@@ -281,27 +294,61 @@ pub fn write(
     Ok(tables.into_iter().chain(plots).flatten().collect())
 }
 
-/// Writes the page of some sources into a folder, as `report.html`; says where.
+/// Writes the page of some sources into a folder, as `report.html`; says where. Of the options it needs the
+/// baseline and the iterations.
 ///
 /// # Errors
 /// If the baseline is not in any row, or the file can't be written.
 pub fn write_page(
     sources: &[Source],
-    baseline: Option<&str>,
+    options: &Options,
     folder: &Path,
 ) -> Result<PathBuf, ReportError> {
-    let options = Options {
-        baseline: baseline.map(str::to_owned),
-        ..Options::default()
-    };
-    refuse_unknown(&Frame::new(sources), &options)?;
+    let frame = Frame::new(sources);
+    refuse_unknown(&frame, options)?;
     let path = folder.join("report.html");
-    let page = page::page(sources, baseline).map_err(|error| ReportError::Io {
+    let baseline = options.baseline.as_deref();
+    let tables = page_tables(&frame, options);
+    let page = page::page(sources, baseline, &tables).map_err(|error| ReportError::Io {
         path: path.clone(),
         error,
     })?;
     write_file(&path, page.as_bytes())?;
     Ok(path)
+}
+
+/// The tables that the page carries. Those that nobody would print are left to the files of a report.
+fn page_tables(frame: &Frame<'_>, options: &Options) -> Vec<Shown> {
+    let all = frame.all();
+    let layout = Layout::of(frame, &all);
+    let of_all = table::Request {
+        frame,
+        rows: &all,
+        baseline: options.baseline.as_deref(),
+        iterations: options.iterations.unwrap_or(ITERATIONS),
+        layout: &layout,
+    };
+    let verdicts = table::verdicts(&of_all).into_iter();
+    let mut shown: Vec<Shown> = verdicts
+        .map(|table| Shown {
+            section: String::new(),
+            table,
+        })
+        .collect();
+    if frame.dimension("backend").is_some() {
+        for section in sections(frame).into_iter().take(MOST_SECTIONS) {
+            let request = table::Request {
+                rows: &section.rows,
+                layout: &section.layout,
+                ..of_all
+            };
+            let section = section.title.clone();
+            let found = table::comparison(&request);
+            shown.extend(found.map(|table| Shown { section, table }));
+        }
+    }
+    shown.retain(|held| (1..=MOST_PRINTED).contains(&held.table.rows.len()));
+    shown
 }
 
 fn write_table(table: &Table, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {

@@ -9,5 +9,6 @@ pub mod table;
 pub mod plot;
 pub mod chart;
 pub mod files;
+mod fused;
 mod loops;
 pub mod page;

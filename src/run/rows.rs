@@ -7,6 +7,7 @@ use sweeper_kernels::Value;
 
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Origin};
+use crate::compile::wall::wall_ns;
 use crate::device::ceilings::Ceilings;
 use crate::device::{DeviceIdentity, DeviceKind, Script};
 use crate::execute::outcome::{Flag, Outcome, Status};
@@ -87,10 +88,12 @@ impl<'a> RowMaker<'a> {
             .iter()
             .filter_map(|kernel| built.get(kernel)?.as_ref().ok());
         let (mut spilled_bytes, mut read_ns) = (0, Some(0));
+        let mut compilations = Vec::new();
         for kernel in used {
             row.compile.kernels += 1;
             row.compile.hits += u32::from(kernel.origin == Origin::Hit);
             row.compile.compile_ns += kernel.compile_ns;
+            compilations.push((kernel.compiled_at_ns, kernel.compile_ns));
             spilled_bytes += kernel.spilled_bytes();
             read_ns = read_ns.zip(kernel.read_ns).map(|(sum, one)| sum + one);
         }
@@ -99,6 +102,7 @@ impl<'a> RowMaker<'a> {
         {
             found.flags.push(Flag::Spills);
         }
+        row.compile.wall_ns = (row.compile.kernels > 0).then(|| wall_ns(compilations));
         row.compile.read_ns = read_ns.filter(|_| row.compile.kernels > 0);
         row
     }

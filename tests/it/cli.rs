@@ -64,6 +64,63 @@ fn a_workload_is_described_with_tensors_and_aliases() {
 }
 
 #[test]
+fn a_control_is_measured_where_it_is_named() {
+    let text = out(&sweeper(root(), &["workloads", "gelu"]));
+    let control = text.lines().find(|line| line.trim().starts_with("control"));
+    assert!(
+        control.is_some_and(|line| line.ends_with("only where `backends` names it")),
+        "{text}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = "schema = 1\nname = \"a\"\nabout = \"b\"\n[grid]\nbatch = 1\nsequence = 2\ndimension = 3\n\
+                    [case.gelu]\nworkload = \"gelu\"\n";
+    fs::write(folder.path().join("m.toml"), manifest).unwrap();
+    let resolved = out(&sweeper(folder.path(), &["check", "m.toml", "--resolved"]));
+    assert!(resolved.contains("\"compiled\""), "{resolved}");
+    assert!(!resolved.contains("control"), "{resolved}");
+    let named = sweeper(
+        folder.path(),
+        &[
+            "check",
+            "m.toml",
+            "--resolved",
+            "--backends",
+            "eager,control",
+        ],
+    );
+    assert!(out(&named).contains("\"control\""), "{}", out(&named));
+}
+
+#[test]
+fn flags_of_guides_are_flags_or_explained() {
+    let help = out(&sweeper(root(), &["run", "--help"]));
+    for flag in [
+        "--iterations",
+        "--warmup",
+        "--batch-sizes",
+        "--sequence-lengths",
+        "--tensor-dimensions",
+        "--hardware",
+        "--peak-gflops",
+        "--peak-bandwidth",
+        "--device",
+    ] {
+        assert!(help.contains(flag), "{flag} is not in\n{help}");
+    }
+    for (flag, instead) in [
+        ("--quick", "economics-quick.toml"),
+        ("--fusion-patterns=all", "case.linear.grid.pattern"),
+        ("--output=profiles/test.json", "--output-dir"),
+    ] {
+        let output = sweeper(root(), &["run", "manifests/economics.toml", flag]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(err(&output).contains(instead), "{}", err(&output));
+    }
+    let plain = sweeper(root(), &["check", "m.toml", "--repeets", "3"]);
+    assert!(err(&plain).contains("--repeats"), "{}", err(&plain));
+}
+
+#[test]
 fn manifests_that_are_none_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);

@@ -209,7 +209,7 @@ const LOOPS: &str = "schema = 1\nname = \"loops\"\nabout = \"When does compiling
 /// themselves, on a machine that was slow just then, take the median.
 fn warmup(record: &BTreeMap<String, String>, is_compiled: bool, first: f64) -> f64 {
     let kernels = if is_compiled {
-        "compile_ns"
+        "compile_wall_ns"
     } else {
         "cache_read_ns"
     };
@@ -221,7 +221,7 @@ fn warmup(record: &BTreeMap<String, String>, is_compiled: bool, first: f64) -> f
 #[test]
 fn a_run_on_a_cpu_says_when_compiling_pays() {
     let place = Place::new(LOOPS);
-    let output = place.sweeper(&["run", "m.toml"]);
+    let output = place.sweeper(&["run", "m.toml", "--iterations", "70"]);
     assert_eq!(code(&output), 0, "{}", text(&output));
     let run = place.run_folder();
     let shown = reported(&place, &[run.to_str().unwrap(), "--no-plots"]);
@@ -230,6 +230,14 @@ fn a_run_on_a_cpu_says_when_compiling_pays() {
         "{shown}"
     );
     let records = rows(&place.read("records.csv"));
+    assert!(shown.contains("totals: of 70 iterations"), "{shown}");
+    for record in &records {
+        let (sum, waited) = (
+            number(record, "compile_ns"),
+            number(record, "compile_wall_ns"),
+        );
+        assert!(0.0 < waited && waited <= sum, "{record:?}");
+    }
     let table = rows(&place.read("report/economics.csv"));
     let mut compared = 0;
     for row in table.iter().filter(|row| row["backend"] == "compiled") {
@@ -279,6 +287,9 @@ fn a_run_on_a_cpu_says_when_compiling_pays() {
         })
     {
         assert_eq!(object["verdict"], row["verdict"]);
+        assert_eq!(object["iterations"], 70);
+        let total_ns = object["compile"]["total_time_s"].as_f64().unwrap() * 1e9;
+        assert!((total_ns / number(row, "total_ns") - 1.0).abs() < 1e-9);
     }
     for phase in ["forward", "backward", "both"] {
         let path = format!("exports/phase={phase}/benchmark_results.json");

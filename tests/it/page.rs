@@ -1,6 +1,7 @@
 //! The page of `report --html`, looked at through a real browser.
 
 mod files;
+mod verdicts;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -62,6 +62,7 @@ const fn backend(name: &'static str, aliases: &'static [&'static str]) -> Backen
         name,
         aliases,
         about: "a backend",
+        by_default: true,
     }
 }
 

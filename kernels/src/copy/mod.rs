@@ -39,11 +39,13 @@ static INFO: WorkloadInfo = WorkloadInfo {
             name: "builtin",
             aliases: &[],
             about: "the host's memmove; CPU only",
+            by_default: true,
         },
         BackendInfo {
             name: "compiled",
             aliases: &[],
             about: "one compiled kernel",
+            by_default: true,
         },
     ],
     phases: &[Phase::Forward],

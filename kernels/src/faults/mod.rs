@@ -61,11 +61,13 @@ static INFO: WorkloadInfo = WorkloadInfo {
             name: "faulty",
             aliases: &[],
             about: "goes wrong",
+            by_default: true,
         },
         BackendInfo {
             name: "sound",
             aliases: &[],
             about: "does not, whatever `fault` says",
+            by_default: true,
         },
     ],
     phases: &[Phase::Forward],

@@ -52,8 +52,9 @@ pub struct Object {
     verdict: &'static str,
 }
 
-/// All comparisons of rows that are right with the baseline's of the same problem, in the order of the rows.
-pub fn comparisons(rows: &[Row], baseline: &str) -> Vec<Object> {
+/// All comparisons of rows that are right with the baseline's of the same problem, in the order of the rows;
+/// totals are of so many `iterations`.
+pub fn comparisons(rows: &[Row], baseline: &str, iterations: u32) -> Vec<Object> {
     let mut bases: BTreeMap<Vec<String>, (&Row, Priced)> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.backend == baseline) {
         if let Some(price) = priced(row) {
@@ -65,7 +66,7 @@ pub fn comparisons(rows: &[Row], baseline: &str) -> Vec<Object> {
     pairs
         .flat_map(|((base, base_price), row, price)| {
             let found = Start::ALL.map(|start| {
-                let found = Comparison::new(base_price, &price, start)?;
+                let found = Comparison::new(base_price, &price, start, iterations)?;
                 Some(object(base, row, start, &found))
             });
             found.into_iter().flatten()
@@ -115,10 +116,10 @@ fn object(base: &Row, row: &Row, start: Start, found: &Comparison) -> Object {
         threads: row.threads,
         device_name: row.device_name.clone(),
         start: start.name(),
-        iterations: found.iterations(),
+        iterations: found.iterations,
         warmup_iterations: found.other.first,
-        no_compile: side(base, &found.baseline, found.iterations()),
-        compile: side(row, &found.other, found.iterations()),
+        no_compile: side(base, &found.baseline, found.iterations),
+        compile: side(row, &found.other, found.iterations),
         warmup_overhead: found.other.warmup_ns / found.baseline.warmup_ns,
         steady_state_speedup: steady[1],
         steady_state_speedup_low: steady[0],
@@ -182,6 +183,7 @@ mod tests {
             kernels: 2,
             hits: 0,
             compile_ns,
+            wall_ns: Some(compile_ns),
             read_ns: Some(30_000),
         };
         row
@@ -189,7 +191,7 @@ mod tests {
 
     fn objects(rows: &[Row]) -> Vec<serde_json::Value> {
         let mut bytes = Vec::new();
-        json::write_objects(&comparisons(rows, "eager"), &mut bytes).unwrap();
+        json::write_objects(&comparisons(rows, "eager", 100), &mut bytes).unwrap();
         serde_json::from_slice(&bytes).unwrap()
     }
 

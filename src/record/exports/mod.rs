@@ -41,6 +41,8 @@ pub struct About<'a> {
     pub hardware: &'a Hardware,
     /// The backend that others are relative to.
     pub baseline: Option<&'a str>,
+    /// Iterations of the loop that economics is about.
+    pub iterations: u32,
     /// True if the backends of a problem were sampled in turns.
     pub in_turns: bool,
 }
@@ -54,6 +56,7 @@ impl<'a> About<'a> {
             devices,
             hardware: &manifest.device.hardware,
             baseline: manifest.report.baseline,
+            iterations: manifest.report.iterations,
             in_turns: manifest.plan.order == Order::Interleaved,
         }
     }
@@ -69,7 +72,7 @@ pub fn write(names: &[&str], rows: &[Row], about: &About<'_>, folder: &Path) -> 
         match *name {
             "json" => json::write_records(rows, create(folder, "records.json")?)?,
             "nvbench" => nvbench::write(rows, folder)?,
-            "compilation_economics" => write_economics(rows, about.baseline, folder)?,
+            "compilation_economics" => write_economics(rows, about, folder)?,
             "benchmark_results" => write_operations(rows, folder)?,
             CALIBRATION_PROFILE => {
                 let out = create(folder, "calibration_profile.json")?;
@@ -83,8 +86,9 @@ pub fn write(names: &[&str], rows: &[Row], about: &About<'_>, folder: &Path) -> 
 }
 
 /// The file of guide 003.
-fn write_economics(rows: &[Row], baseline: Option<&str>, folder: &Path) -> io::Result<()> {
-    let found = economics::comparisons(rows, baseline.unwrap_or(EAGER));
+fn write_economics(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
+    let baseline = about.baseline.unwrap_or(EAGER);
+    let found = economics::comparisons(rows, baseline, about.iterations);
     match found.is_empty() {
         true => Ok(()),
         false => json::write_objects(&found, create(folder, "compilation_economics.json")?),
@@ -218,6 +222,7 @@ fn about(hardware: &Hardware) -> About<'_> {
         devices: &[],
         hardware,
         baseline: None,
+        iterations: crate::manifest::settings::ITERATIONS,
         in_turns: true,
     }
 }

@@ -174,7 +174,7 @@ fn axes(picture: &mut Picture, lines: &Lines, plot: &Plot, ticks: &[Tick]) {
 }
 
 /// Writes a tick's label, with its exponent raised.
-fn write_tick(picture: &mut Picture, tick: &Tick, place: (f64, f64), anchor: Anchor) {
+pub(super) fn write_tick(picture: &mut Picture, tick: &Tick, place: (f64, f64), anchor: Anchor) {
     let Some(exponent) = &tick.exponent else {
         page::small(picture, place, anchor, BLACK, &tick.label);
         return;

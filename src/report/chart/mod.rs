@@ -3,6 +3,7 @@
 
 mod axis;
 mod font;
+mod forest;
 mod heat;
 mod lines;
 mod page;
@@ -38,6 +39,8 @@ pub enum Chart {
     Lines(Lines),
     /// Coloured cells.
     Heat(Heat),
+    /// Ratios with their intervals, one below the other.
+    Forest(Forest),
 }
 
 /// An axis. All are logarithmic: times, sizes and ratios are compared by factors.
@@ -166,12 +169,65 @@ pub enum HeatCell {
     Failed(&'static str),
 }
 
+/// Ratios with their intervals, one below the other: a forest plot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forest {
+    /// What stands around it.
+    pub caption: Caption,
+    /// What the ratios are.
+    pub x_label: String,
+    /// Rows that belong together, from the top.
+    pub groups: Vec<ForestGroup>,
+    /// Vertical lines for comparison; true for one that all ratios are held against, false for bounds.
+    pub rules: Vec<(f64, bool)>,
+    /// What the marks of styles mean.
+    pub legend: Vec<(usize, String)>,
+    /// What the ring below an estimate is, where there is one.
+    pub beside: Option<String>,
+}
+
+/// Rows that belong together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForestGroup {
+    /// What they are; empty where there is nothing to say.
+    pub title: String,
+    /// The rows, from the top.
+    pub rows: Vec<ForestRow>,
+}
+
+/// A row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForestRow {
+    /// What it is.
+    pub label: String,
+    /// The ratio; none where there is none to show.
+    pub estimate: Option<Estimate>,
+    /// What it is held against, drawn as a ring below it whatever its style.
+    pub beside: Option<Estimate>,
+    /// The ratio in digits, or why there is none: a word.
+    pub said: String,
+}
+
+/// A ratio with its interval. The ratio is greater than zero; ends may be NaN, where there are none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The ratio.
+    pub value: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Which colour and mark it has.
+    pub style: usize,
+}
+
 impl Chart {
     /// What stands around it.
     pub fn caption(&self) -> &Caption {
         match self {
             Chart::Lines(lines) => &lines.caption,
             Chart::Heat(heat) => &heat.caption,
+            Chart::Forest(forest) => &forest.caption,
         }
     }
 
@@ -180,6 +236,7 @@ impl Chart {
         match self {
             Chart::Lines(lines) => lines::draw(lines),
             Chart::Heat(heat) => heat::draw(heat),
+            Chart::Forest(forest) => forest::draw(forest),
         }
     }
 }

@@ -152,9 +152,106 @@ fn cells_show_values_and_failures() {
     is_readable(&picture);
 }
 
+fn forest() -> Forest {
+    let estimate = |value: f64, style| Estimate {
+        value,
+        low: value * 0.98,
+        high: value * 1.02,
+        style,
+    };
+    let row = |label: &str, value: f64| ForestRow {
+        label: label.to_owned(),
+        estimate: Some(estimate(value, 2)),
+        beside: Some(estimate(1.0, 0)),
+        said: format!("{value:.2}"),
+    };
+    let same = ForestRow {
+        estimate: None,
+        said: "same".to_owned(),
+        ..row("128x512x512", 1.0)
+    };
+    Forest {
+        caption: lines().caption,
+        x_label: "speedup".to_owned(),
+        groups: vec![
+            ForestGroup {
+                title: "Linear_Bias".to_owned(),
+                rows: vec![same],
+            },
+            ForestGroup {
+                title: "Linear_Bias_GELU".to_owned(),
+                rows: vec![row("128x512x512", 1.62), row("1024x2048x2048", 0.91)],
+            },
+        ],
+        rules: vec![(1.5, false), (1.0, true)],
+        legend: vec![(2, "strong".to_owned())],
+        beside: Some("control".to_owned()),
+    }
+}
+
+#[test]
+fn ratios_stand_below_each_other_with_what_they_are() {
+    let picture = Chart::Forest(forest()).draw();
+    let found = texts(&picture);
+    for text in [
+        "Linear_Bias",
+        "Linear_Bias_GELU",
+        "1024x2048x2048",
+        "same",
+        "1.62",
+        "0.91",
+        "speedup",
+        "strong",
+        "control",
+    ] {
+        assert!(found.contains(&text), "{text} is not in {found:?}");
+    }
+    is_readable(&picture);
+    // No row's text is on another's.
+    let at = |text: &str| {
+        let mut items = picture.items.iter();
+        items.find_map(|item| match item {
+            Item::Text(held) if held.text == text => Some(held.y),
+            _ => None,
+        })
+    };
+    let [same, title, first, second] = ["same", "Linear_Bias_GELU", "1.62", "0.91"].map(at);
+    for pair in [(same, title), (title, first), (first, second)] {
+        assert!(pair.0.unwrap() + 7.0 <= pair.1.unwrap(), "{pair:?}");
+    }
+}
+
+#[test]
+fn an_interval_that_reaches_far_does_not_squeeze_the_others() {
+    let marks = |high: f64| {
+        let mut far = forest();
+        let estimate = far.groups[1].rows[0].estimate.as_mut().unwrap();
+        (estimate.low, estimate.high) = (1.62 / high, 1.62 * high);
+        let picture = Chart::Forest(far).draw();
+        is_readable(&picture);
+        // The line for one, the only one of its width.
+        picture
+            .items
+            .iter()
+            .find_map(|item| match item {
+                Item::Path(path, ink) if ink.stroke.is_some_and(|(_, width)| width == 0.8) => {
+                    Some(path.clone())
+                }
+                _ => None,
+            })
+            .unwrap()
+    };
+    assert_eq!(marks(3.0), marks(30.0));
+}
+
 #[test]
 fn every_format_takes_a_picture() {
-    for chart in [Chart::Lines(lines()), Chart::Heat(heat())] {
+    let charts = [
+        Chart::Lines(lines()),
+        Chart::Heat(heat()),
+        Chart::Forest(forest()),
+    ];
+    for chart in charts {
         let picture = chart.draw();
         let svg = String::from_utf8(encode(&picture, PlotFormat::Svg).unwrap()).unwrap();
         assert!(svg.contains("medians of 5 samples &lt;&amp;&gt;"), "{svg}");

@@ -67,6 +67,7 @@ async function start() {
   });
   filterBar(data, byId("filters"));
   part("summary", (host) => summary(data, host));
+  part("verdicts", (host) => verdicts(data, host));
   part("explore", (host) => explore(data, host));
   part("points", (host) => new PointTable(data, host));
   part("roofline", (host) => roofline(data, host));

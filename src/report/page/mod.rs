@@ -7,6 +7,7 @@
 
 mod columns;
 mod encode;
+pub mod verdicts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,13 +19,14 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use self::encode::{encode, json_for_html, text_for_html};
+use self::verdicts::Shown;
 use super::source::{Kind, Source};
 
 const FRAME: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
 
 /// The script, in the order in which its parts need each other.
-const SCRIPTS: [&str; 14] = [
+const SCRIPTS: [&str; 15] = [
     include_str!("dom.js"),
     include_str!("format.js"),
     include_str!("data.js"),
@@ -35,6 +37,7 @@ const SCRIPTS: [&str; 14] = [
     include_str!("explore.js"),
     include_str!("table.js"),
     include_str!("summary.js"),
+    include_str!("verdicts.js"),
     include_str!("roofline.js"),
     include_str!("memory.js"),
     include_str!("failures.js"),
@@ -43,11 +46,12 @@ const SCRIPTS: [&str; 14] = [
 const START: &str = include_str!("app.js");
 
 /// The page of some sources, as HTML. `baseline` is the backend that speedups are relative to; without
-/// one it is what the manifests say, or a plain backend of those that were measured.
+/// one it is what the manifests say, or a plain backend of those that were measured. `tables` are shown as they
+/// are.
 ///
 /// # Errors
 /// Never in practice: those of writing into memory.
-pub fn page(sources: &[Source], baseline: Option<&str>) -> io::Result<String> {
+pub fn page(sources: &[Source], baseline: Option<&str>, tables: &[Shown]) -> io::Result<String> {
     let columns = columns::columns(sources);
     let encoded = encode(&columns)?;
     let manifests = sources.iter().find_map(manifest_baseline);
@@ -55,6 +59,7 @@ pub fn page(sources: &[Source], baseline: Option<&str>) -> io::Result<String> {
         "rows": sources.iter().map(|source| source.entries.len()).sum::<usize>(),
         "columns": encoded.columns,
         "baseline": baseline.map(str::to_owned).or(manifests),
+        "tables": tables.iter().map(verdicts::describe).collect::<Vec<_>>(),
         "sources": sources.iter().map(describe).collect::<Vec<_>>(),
     });
     let script = format!("\n{}{START}", SCRIPTS.concat());
@@ -71,6 +76,7 @@ pub fn page(sources: &[Source], baseline: Option<&str>) -> io::Result<String> {
         ("generator", generator),
         ("title", &title),
         ("style", STYLE),
+        ("verdicts", if tables.is_empty() { "hidden" } else { "" }),
         ("meta", &meta),
         ("numbers", &encoded.packed),
         ("script", &script),
@@ -204,7 +210,7 @@ mod tests {
 
     #[test]
     fn nothing_to_show_is_a_page_too() {
-        let page = page(&[], None).unwrap();
+        let page = page(&[], None, &[]).unwrap();
         assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
         assert!(page.contains("\"rows\":0"));
     }

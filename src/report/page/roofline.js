@@ -42,9 +42,10 @@ function rooflineSpec(data, { flops, bytes, legend, caption }) {
   const spread = (of) => rows.reduce(([low, high], row) => [Math.min(low, of(row)), Math.max(high, of(row))], [Infinity, -Infinity]);
   let [[left, right], [low, high]] = rows.length ? [spread(xOf), spread(yOf)] : [[0.1, 10], [1e9, 1e12]];
   const ceilings = ceilingsOf(data);
-  const dtype = data.column("dtype");
-  const types = new Set(rows.map((row) => dtype?.text(row)));
-  if (isArithmetic) for (const held of ceilings) right = Math.max(right, Math.min(3 * (held.flops_per_s.f32 ?? 0) / held.copy_bytes_per_s, right * 1e4));
+  // Operations are computed in the precision that a workload was told, else in the type of its elements.
+  const [precision, dtype] = ["precision", "dtype"].map((name) => data.column(name));
+  const types = new Set(rows.map((row) => precision?.text(row) || dtype?.text(row)));
+  if (isArithmetic) for (const held of ceilings) right = Math.max(right, Math.min(3 * Math.max(0, ...rates(held, types).map(([, most]) => most)) / held.copy_bytes_per_s, right * 1e4));
   [left, right] = [left / 1.5, right * 1.5];
   const guides = ceilings.flatMap((held) => ceilingLines(held, { isArithmetic, left, right, types }));
   for (const { points } of guides) for (const [, value] of points) [low, high] = [Math.min(low, value), Math.max(high, value)];
@@ -70,16 +71,17 @@ function rooflineSpec(data, { flops, bytes, legend, caption }) {
   };
 }
 
+/** The ceilings of the kinds of arithmetic that rows are computed in. */
+const rates = (held, types) => Object.entries(held.flops_per_s).filter(([kind, most]) => most > 0 && types.has(kind));
+
 function ceilingLines(held, { isArithmetic, left, right, types }) {
   const rate = held.copy_bytes_per_s;
   if (!(rate > 0)) return [];
   if (!isArithmetic) return [{ points: [[left, rate], [right, rate]], text: `${held.label}: copy ${pretty(rate, "B/s")}` }];
-  return Object.entries(held.flops_per_s)
-    .filter(([dtype, most]) => most > 0 && (types.has(dtype) || (types.has("f32") && dtype === "f32")))
-    .map(([dtype, most]) => {
-      const knee = Math.min(Math.max(most / rate, left), right);
-      return { points: [[left, Math.min(left * rate, most)], [knee, Math.min(knee * rate, most)], [right, Math.min(right * rate, most)]], text: `${held.label}: ${dtype} ${pretty(most, "flop/s")}` };
-    });
+  return rates(held, types).map(([kind, most]) => {
+    const knee = Math.min(Math.max(most / rate, left), right);
+    return { points: [[left, Math.min(left * rate, most)], [knee, Math.min(knee * rate, most)], [right, Math.min(right * rate, most)]], text: `${held.label}: ${kind} ${pretty(most, "flop/s")}` };
+  });
 }
 
 function ceilingTable(data) {

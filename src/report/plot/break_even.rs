@@ -7,6 +7,7 @@ use super::held::hold;
 use super::over::{Value, time_unit};
 use super::{Slice, describe};
 use crate::economics::{Comparison, Crossing, Kernels, Loop, Start};
+use crate::manifest::settings::ITERATIONS;
 use crate::report::chart::{Axis, Caption, Chart, Lines, Mark, Point, Scale, Series, dashed};
 use crate::report::loops::{Body, Problem, baseline_of, problems};
 
@@ -80,7 +81,8 @@ impl Drawn {
             }
         }
         for start in Start::ALL {
-            let Some(found) = Comparison::new(&baseline.price, &other.price, start) else {
+            let Some(found) = Comparison::new(&baseline.price, &other.price, start, ITERATIONS)
+            else {
                 continue;
             };
             let break_even = found.break_even();

@@ -22,6 +22,10 @@ pub(super) fn caption(slice: &Slice<'_>, title: &str, held: &Held, is_timed: boo
             .collect();
         parts.push(format!("at {}", fixed.join(", ")));
     }
+    if !held.tied.is_empty() {
+        let names = held.tied.join(", ");
+        parts.push(format!("{names} moving with it"));
+    }
     parts.extend(samples(slice, &held.rows, is_timed));
     parts.extend(cache(slice, &held.rows));
     parts.push(devices(slice, &held.rows));

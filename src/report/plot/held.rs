@@ -6,19 +6,22 @@ use crate::report::frame::{Frame, Key, number_of};
 use sweeper_kernels::Value;
 
 /// The rows that are left, and the values that all of them have.
+#[derive(Default)]
 pub(super) struct Held {
     pub(super) rows: Vec<usize>,
     pub(super) values: Vec<(String, Value)>,
+    /// Sizes that are tied to the axis: each of its values has one of theirs.
+    pub(super) tied: Vec<String>,
 }
 
 /// Holds `names` fixed for a plot over `axis`: at the combination of values with results at the most
-/// places of the axis; of several, at the one that is closest to the middle of each dimension's values.
+/// places of the axis; of several, at the one that is closest to the middle of each dimension's values. What
+/// is tied to the axis, as by `zip`, moves with it.
 pub(super) fn hold(frame: &Frame<'_>, rows: &[usize], axis: &str, names: &[&str]) -> Held {
-    let varying: Vec<&str> = names
-        .iter()
-        .copied()
-        .filter(|name| frame.dimension(name).is_some())
-        .collect();
+    let varying = names.iter().copied();
+    let varying = varying.filter(|name| frame.dimension(name).is_some());
+    let (tied, varying): (Vec<&str>, Vec<&str>) =
+        varying.partition(|name| is_tied(frame, rows, axis, name));
     let groups = frame.groups(rows, &varying);
     let middles: Vec<f64> = (0..varying.len())
         .map(|place| {
@@ -40,13 +43,23 @@ pub(super) fn hold(frame: &Frame<'_>, rows: &[usize], axis: &str, names: &[&str]
     let values = names
         .iter()
         .copied()
+        .filter(|name| !tied.contains(name))
         .chain(constants)
         .filter_map(|name| {
             let value = rows.first().and_then(|&row| frame.value(row, name))?;
             Some((name.to_owned(), value))
         })
         .collect();
-    Held { rows, values }
+    let tied = tied.into_iter().map(str::to_owned).collect();
+    Held { rows, values, tied }
+}
+
+/// True if each value of the axis has one value of another dimension, and that not always the same.
+fn is_tied(frame: &Frame<'_>, rows: &[usize], axis: &str, name: &str) -> bool {
+    let places = |names: &[&str]| frame.groups(rows, names).len();
+    frame.dimension(axis).is_some()
+        && places(&[name]) > 1
+        && places(&[axis, name]) == places(&[axis])
 }
 
 fn best<'k>(
@@ -99,6 +112,19 @@ mod tests {
         assert_eq!(held(&rows, "K", "T"), Value::Int(128));
         // The median of two is none of them.
         assert_eq!(held(&rows[..2], "K", "T"), Value::Int(64));
+    }
+
+    #[test]
+    fn what_is_tied_to_the_axis_moves_with_it() {
+        let rows = [(64, 4), (128, 8), (256, 4)].map(|(length, k)| ("a", length, k, Some(1.0)));
+        let sources = [source("here", &rows)];
+        let frame = Frame::new(&sources);
+        let found = hold(&frame, &frame.all(), "T", &["K"]);
+        assert_eq!((found.rows.len(), found.tied), (3, vec!["K".to_owned()]));
+        assert!(!found.values.iter().any(|(name, _)| name == "K"));
+        // Two lengths have one K: it does not say which.
+        let found = hold(&frame, &frame.all(), "K", &["T"]);
+        assert_eq!((found.rows.len(), found.tied), (1, vec![]));
     }
 
     #[test]

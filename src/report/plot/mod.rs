@@ -15,6 +15,7 @@ use super::table::Layout;
 mod break_even;
 mod describe;
 mod feasible;
+mod fusion;
 mod heat;
 mod held;
 mod over;
@@ -118,6 +119,7 @@ const PLOTS: &[Kind] = &[
     kind("scalability_T", over::scalability_length),
     kind("scalability_KC", over::scalability_states),
     kind("throughput", over::throughput),
+    kind("efficiency", over::efficiency),
     kind("memory_efficiency", over::memory_efficiency),
     Kind {
         has_phase: false,
@@ -135,6 +137,14 @@ const PLOTS: &[Kind] = &[
     kind("roofline", roofline::roofline),
     kind("break_even", break_even::break_even),
 ];
+
+/// The plots of all rows at once, of those that are `wanted` by name.
+pub fn of_report(request: &Request<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Plot> {
+    match wanted(fusion::NAME) {
+        true => fusion::fusion_speedup(request),
+        false => Vec::new(),
+    }
+}
 
 /// The plots of a section, of those that are `wanted` by name.
 pub fn of_section(request: &Request<'_>, wanted: impl Fn(&str) -> bool + Sync) -> Vec<Plot> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::held::{Held, hold};
 use super::{Slice, describe};
-use crate::report::chart::{Axis, Chart, Lines, Point, Scale, Series};
+use crate::report::chart::{Axis, Chart, Lines, Point, Rule, Scale, Series};
 use crate::report::entry::Entry;
 use crate::report::frame::number_of;
 use crate::report::table::means::LogInterval;
@@ -106,6 +106,37 @@ pub(super) fn throughput(slice: &Slice<'_>) -> Option<Chart> {
     let title = format!("Throughput over {}", axis_label(&axis));
     let found = measured(slice, &held.rows, &axis, measure);
     Some(lines(slice, &held, &title, &axis, label, found, true))
+}
+
+/// The attained part of the roofline over a size, if any row has one; data that stays in a cache can lift it
+/// above 1.
+pub(super) fn efficiency(slice: &Slice<'_>) -> Option<Chart> {
+    let axis = slice.main_axis()?;
+    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
+    let measure = |entry: &Entry| {
+        let least_ns = entry.roofline_ns.filter(|&least_ns| least_ns > 0.0)?;
+        let least = LogInterval {
+            value: least_ns.ln(),
+            below: 0.0,
+            above: 0.0,
+        };
+        Some(least.over(LogInterval::of(entry)?))
+    };
+    let found = measured(slice, &held.rows, &axis, measure);
+    let places = found.0.iter().map(|value| value.x);
+    let [first, last] = [places.clone().reduce(f64::min)?, places.reduce(f64::max)?];
+    let title = format!("Attained part of the roofline over {}", axis_label(&axis));
+    let label = "least possible time / time";
+    let mut chart = lines(slice, &held, &title, &axis, label, found, true);
+    if let Chart::Lines(lines) = &mut chart {
+        lines.rules.push(Rule {
+            // A little longer, so that a single place has a line, too.
+            from: (first / 1.2, 1.0),
+            to: (last * 1.2, 1.0),
+            label: "roofline".to_owned(),
+        });
+    }
+    Some(chart)
 }
 
 /// Peak memory for each state of each position over K C; for other workloads peak memory.

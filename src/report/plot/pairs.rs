@@ -164,7 +164,7 @@ pub(super) fn baseline_pairs(
 ) -> Vec<(usize, usize)> {
     let held = Held {
         rows: rows.to_vec(),
-        values: Vec::new(),
+        ..Held::default()
     };
     let is_base = |row: usize| slice.frame().entries[row].backend.as_ref() == baseline;
     paired(slice, &held, &["backend"], is_base, |row| !is_base(row))

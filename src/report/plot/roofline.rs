@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::held::Held;
 use super::{Slice, describe};
 use crate::device::ceilings::Ceilings;
+use crate::quantity::scaled;
 use crate::report::chart::{Axis, Chart, Lines, Point, Rule, Scale, Series};
 
 /// Points closer than this part of a factor of e are one on paper.
@@ -29,13 +30,13 @@ pub(super) fn roofline(slice: &Slice<'_>) -> Option<Chart> {
     });
     let mut series: Vec<Series> = Vec::new();
     let mut seen: BTreeSet<(usize, i64, i64)> = BTreeSet::new();
-    let mut dtype = None;
+    let mut kinds: BTreeSet<&str> = BTreeSet::new();
     for &row in &slice.rows {
         let entry = frame.entries[row];
         let Some((intensity, rate)) = place(entry) else {
             continue;
         };
-        dtype = dtype.or(entry.dtype);
+        kinds.extend(entry.arithmetic());
         let style = slice.style(row);
         let grain = |value: f64| (value.ln() * GRAIN).round() as i64;
         if !seen.insert((style, grain(intensity), grain(rate))) {
@@ -65,31 +66,21 @@ pub(super) fn roofline(slice: &Slice<'_>) -> Option<Chart> {
     series.sort_by_key(|one| one.style);
     let held = Held {
         rows: slice.rows.clone(),
-        values: Vec::new(),
+        ..Held::default()
     };
     let mut caption = describe::caption(slice, "Roofline", &held, false);
-    let peak = ceilings.and_then(|held| {
-        let rate = held.flops_per_s.get(dtype?.name())?;
-        Some((*held, *rate, dtype?.name()))
-    });
     let points = || series.iter().flat_map(|one| &one.points);
-    let rules = match peak {
-        Some((held, rate, name)) => {
-            caption.notes.push(
-                "Ceilings were measured on the device. Bytes are those that must be moved; data that \
-                 stays in a cache can lift a point above the slope."
-                    .to_owned(),
-            );
-            let low = points().map(|point| point.x).fold(f64::INFINITY, f64::min);
-            let high = points().map(|point| point.x).fold(0.0, f64::max);
-            rules(held.copy_bytes_per_s, rate, name, (low, high))
+    let low = points().map(|point| point.x).fold(f64::INFINITY, f64::min);
+    let high = points().map(|point| point.x).fold(0.0, f64::max);
+    let rules = ceilings.map_or_else(Vec::new, |held| rules(held, &kinds, (low, high)));
+    caption.notes.push(match rules.is_empty() {
+        false => {
+            "Ceilings were measured on the device. Bytes are those that must be moved; data that \
+                  stays in a cache can lift a point above the slope."
+                .to_owned()
         }
-        None => {
-            let note = "The run does not say what the device can do at most.";
-            caption.notes.push(note.to_owned());
-            Vec::new()
-        }
-    };
+        true => "The run does not say what the device can do at most.".to_owned(),
+    });
     Some(Chart::Lines(Lines {
         caption,
         x: Axis {
@@ -115,22 +106,69 @@ fn place(entry: &crate::report::entry::Entry) -> Option<(f64, f64)> {
     (is_shown(intensity) && is_shown(rate)).then_some((intensity, rate))
 }
 
-/// The slope of memory up to the ridge, and the level of arithmetic from there.
-fn rules(bytes_per_s: f64, flops_per_s: f64, name: &str, (low, high): (f64, f64)) -> Vec<Rule> {
-    let ridge = flops_per_s / bytes_per_s;
-    let (low, high) = (low.min(ridge / 2.0), high.max(ridge * 2.0));
-    let bytes = crate::quantity::scaled(bytes_per_s);
-    let flops = crate::quantity::scaled(flops_per_s);
-    vec![
-        Rule {
-            from: (low, low * bytes_per_s),
-            to: (ridge, flops_per_s),
-            label: format!("{bytes}B/s"),
-        },
-        Rule {
-            from: (ridge, flops_per_s),
-            to: (high, flops_per_s),
-            label: format!("{flops}flop/s {name}"),
-        },
-    ]
+/// The slope of memory up to the highest ridge, and from its ridge on the level of each kind of arithmetic
+/// that rows are computed in and that was measured; nothing if none was.
+fn rules(held: &Ceilings, kinds: &BTreeSet<&str>, (low, high): (f64, f64)) -> Vec<Rule> {
+    let rates = kinds
+        .iter()
+        .filter_map(|&kind| Some((kind, *held.flops_per_s.get(kind)?)));
+    let mut levels: Vec<(&str, f64)> = rates.filter(|(_, rate)| *rate > 0.0).collect();
+    levels.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let (Some(&(_, most)), Some(&(_, least))) = (levels.first(), levels.last()) else {
+        return Vec::new();
+    };
+    let ridge = |rate: f64| rate / held.copy_bytes_per_s;
+    let low = low.min(ridge(least) / 2.0);
+    let high = high.max(ridge(most) * 2.0);
+    let slope = Rule {
+        from: (low, low * held.copy_bytes_per_s),
+        to: (ridge(most), most),
+        label: format!("{}B/s", scaled(held.copy_bytes_per_s)),
+    };
+    let levels = levels.into_iter().map(|(kind, rate)| Rule {
+        from: (ridge(rate), rate),
+        to: (high, rate),
+        label: format!("{}flop/s {kind}", scaled(rate)),
+    });
+    std::iter::once(slope).chain(levels).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn levels(kinds: &[&str]) -> Vec<(f64, String)> {
+        let held = Ceilings {
+            copy_bytes_per_s: 4e12,
+            flops_per_s: [("f32", 5e13), ("tf32", 4e14), ("bf16", 8e14)]
+                .map(|(kind, rate)| (kind.to_owned(), rate))
+                .into(),
+            ..Ceilings::default()
+        };
+        let kinds = kinds.iter().copied().collect();
+        let rules = rules(&held, &kinds, (1.0, 100.0));
+        rules
+            .into_iter()
+            .map(|rule| (rule.to.1, rule.label))
+            .collect()
+    }
+
+    #[test]
+    fn each_kind_of_arithmetic_has_its_own_level() {
+        let of = |rate: f64, label: &str| (rate, label.to_owned());
+        assert_eq!(
+            levels(&["f32"]),
+            [of(5e13, "4.00 TB/s"), of(5e13, "50.0 Tflop/s f32")]
+        );
+        // The slope goes up to the highest of them.
+        assert_eq!(
+            levels(&["f32", "tf32"]),
+            [
+                of(4e14, "4.00 TB/s"),
+                of(4e14, "400 Tflop/s tf32"),
+                of(5e13, "50.0 Tflop/s f32")
+            ]
+        );
+        assert_eq!(levels(&["f64"]), []);
+    }
 }

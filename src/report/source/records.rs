@@ -69,11 +69,9 @@ pub(super) fn schema(table: &Table, path: &Path) -> Result<u32, SourceError> {
 /// # Errors
 /// Those of lines and fields.
 pub(super) fn entries(table: &Table) -> Result<Vec<Entry>, SourceError> {
-    let named: Vec<&str> = table
-        .header()
-        .iter()
-        .map(String::as_str)
-        .filter(|name| !tables::is_fixed(name))
+    let columns = table.header().iter().map(String::as_str);
+    let named: Vec<(&str, &str)> = columns
+        .filter_map(|column| Some((tables::axis_of_column(column)?, column)))
         .collect();
     let mut words = Words::default();
     let mut entries = Vec::new();
@@ -105,7 +103,7 @@ pub(super) fn add_samples(entries: &mut [Entry], table: &Table) -> Result<(), So
     Ok(())
 }
 
-fn entry(line: &Line<'_>, named: &[&str], words: &mut Words) -> Result<Entry, SourceError> {
+fn entry(line: &Line<'_>, named: &[(&str, &str)], words: &mut Words) -> Result<Entry, SourceError> {
     let needed = |column, expected| line.refuse(column, expected);
     let phase: Option<Phase> = line.word("phase", "`forward`, `backward` or `both`")?;
     let status: Option<Status> = line.word("status", "a status such as `ok` or `oom`")?;
@@ -139,6 +137,7 @@ fn entry(line: &Line<'_>, named: &[&str], words: &mut Words) -> Result<Entry, So
         kernels: line.count("kernels")?.unwrap_or(0),
         hits: line.count("kernel_hits")?.unwrap_or(0),
         compile_ns: line.count("compile_ns")?.unwrap_or(0),
+        wall_ns: line.count("compile_wall_ns")?,
         read_ns: line.count("cache_read_ns")?,
     };
     entry.roofline_ns = line.amount("roofline_ns")?;
@@ -151,26 +150,27 @@ fn digest(line: &Line<'_>, column: &str) -> Result<Digest, SourceError> {
     parsed.map_err(|_| line.refuse(column, "an identity of 64 hex digits"))
 }
 
-/// Parameters and other values; of which kind a parameter is, its workload says.
+/// Parameters and other values from `named`, names and their columns; of which kind a parameter is, its
+/// workload says.
 fn add_values(
     entry: &mut Entry,
     line: &Line<'_>,
-    named: &[&str],
+    named: &[(&str, &str)],
     words: &mut Words,
 ) -> Result<(), SourceError> {
     let workload = registry::workload(&entry.workload).map(|workload| workload.info());
-    for &name in named {
-        let text = line.text(name);
+    for &(name, column) in named {
+        let text = line.text(column);
         if text.is_empty() {
             continue;
         }
         let known = workload.map(|info| info.parameters.iter().find(|held| held.name == name));
         let value = match known.flatten().map(|parameter| &parameter.kind) {
-            Some(ParameterKind::Int { .. }) => line.count(name)?.map(Value::Int),
-            Some(ParameterKind::Float { .. }) => line.number(name)?.map(Value::Float),
+            Some(ParameterKind::Int { .. }) => line.count(column)?.map(Value::Int),
+            Some(ParameterKind::Float { .. }) => line.number(column)?.map(Value::Float),
             Some(ParameterKind::Bool) => {
                 let parsed = text.parse().map(Value::Bool);
-                Some(parsed.map_err(|_| line.refuse(name, "`true` or `false`"))?)
+                Some(parsed.map_err(|_| line.refuse(column, "`true` or `false`"))?)
             }
             Some(ParameterKind::Choice(_)) => Some(Value::Text(words.get(text))),
             None => Some(guess(text, words)),

@@ -9,6 +9,7 @@ use serde::de::value::{Error as Refused, StrDeserializer};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::SourceError;
+use crate::record::tables;
 
 /// A file that was read.
 pub(super) struct Table {
@@ -36,7 +37,7 @@ impl Table {
             reason,
         };
         let mut reader = ReaderBuilder::new().from_reader(bytes.as_slice());
-        let header: Vec<String> = reader
+        let mut header: Vec<String> = reader
             .headers()
             .map_err(|error| foreign(format!("the header can't be read: {error}")))?
             .iter()
@@ -49,6 +50,7 @@ impl Table {
             let reason = "fields must be separated by commas; save the file as CSV with commas";
             return Err(foreign(reason.to_owned()));
         }
+        rename_axes(&mut header);
         let mut columns = BTreeMap::new();
         for (index, name) in header.iter().enumerate() {
             if columns.insert(name.clone(), index).is_some() {
@@ -125,6 +127,21 @@ impl Table {
             path: self.path.clone(),
             line,
             reason: reason.to_owned(),
+        }
+    }
+}
+
+/// Gives axes that are called like a column of every `records.csv` the names that they have since: files
+/// of before have such a name twice, axes first.
+fn rename_axes(header: &mut [String]) {
+    let Some(end) = header.iter().position(|name| name == "canonical") else {
+        return;
+    };
+    for place in 0..end {
+        let (own, later) = header.split_at_mut(place + 1);
+        let name = &mut own[place];
+        if later.contains(name) {
+            *name = tables::axis_column(name).into_owned();
         }
     }
 }

@@ -248,3 +248,27 @@ fn nothing_there_is_said_so() {
     let empty = tempfile::tempdir().unwrap();
     assert!(message(empty.path().to_str().unwrap()).contains("no run is here"));
 }
+
+#[test]
+fn a_parameter_may_be_called_like_a_column() {
+    let mut rows = rows();
+    for row in &mut rows {
+        row.parameters.insert("n".to_owned(), Value::Int(7));
+        row.values.insert("flops".to_owned(), Value::Int(8));
+    }
+    let mut bytes = Vec::new();
+    tables::write_records(&rows, &mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let is_right = |text: &str| {
+        let source = read(text).unwrap();
+        let entry = &source.entries[0];
+        assert_eq!(entry.int("n"), Some(7));
+        assert_eq!(entry.times.unwrap().n, Some(5));
+        assert_eq!(entry.int("flops"), Some(8));
+        assert_eq!(entry.program.as_ref().unwrap().flops, 1e6);
+    };
+    assert!(text.contains(",axis_n,") && text.contains(",axis_flops,"));
+    is_right(&text);
+    // Files from before such columns had a prefix.
+    is_right(&text.replace("axis_", ""));
+}

@@ -25,6 +25,7 @@ pub(super) fn comparison(request: &Request<'_>) -> Option<Table> {
         .plain(["shapes", "backend"])
         .column("time_ns", Unit::Ns)
         .column("speedup", Unit::Ratio)
+        .column("calls_per_s", Unit::PerSecond)
         .column("bytes_per_s", Unit::PerSecond)
         .plain(["efficiency"])
         .column("peak_gb", Unit::Gb)
@@ -64,6 +65,7 @@ fn of_shape(request: &Request<'_>, alone: &pivot::Shapes<'_>, held: &Held<'_>) -
             Cell::word(name),
             time(entry),
             speedup(request, alone, name),
+            number(entry.median_ns().map(|median_ns| 1e9 / median_ns)),
             number(entry.bytes_per_s().filter(|&rate| rate > 0.0)),
             number(entry.efficiency()),
             number(entry.memory.peak_allocated.map(|bytes| bytes as f64 / GB)),
@@ -106,11 +108,13 @@ fn of_means(
         line.extend(request.layout.sizes.iter().map(|_| Cell::Empty));
         let rate = mean(name, |entry| exact(entry.bytes_per_s()));
         let efficiency = mean(name, |entry| exact(entry.efficiency()));
+        let time = mean(name, LogInterval::of);
         line.extend([
             Cell::Count(common.len() as i64),
             Cell::word(name),
-            mean(name, LogInterval::of).map_or(Cell::Empty, LogInterval::cell),
+            time.map_or(Cell::Empty, LogInterval::cell),
             speedup(request, shapes, name),
+            number(time.map(|time| 1e9 / time.number())),
             number(rate.map(LogInterval::number)),
             number(efficiency.map(LogInterval::number)),
         ]);
@@ -192,7 +196,7 @@ fn notes(table: &mut Table, request: &Request<'_>) {
         None => String::new(),
     };
     table.notes.push(format!(
-        "{speedup}bytes_per_s: bytes that must be moved over time; efficiency: part of what the device's \
+        "{speedup}calls_per_s: one over the time, guide 001's inference speed; bytes_per_s: bytes that must be moved over time; efficiency: part of what the device's \
          measured ceilings allow; fastest: of those whose outputs were checked"
     ));
     table.notes.push(

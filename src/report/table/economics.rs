@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cell, Request, Table, Unit};
-use crate::economics::{BreakEven, Comparison, Crossing, ITERATIONS, Kernels, Loop, Priced, Start};
+use crate::economics::{BreakEven, Comparison, Crossing, Kernels, Loop, Priced, Start};
 use crate::report::entry::DIMENSIONS;
 use crate::report::frame::{Frame, MACHINE};
 use crate::report::loops::{Problem, baseline_of, problems};
@@ -47,7 +47,7 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
         .plain(["break_even", "break_even_low", "break_even_high", "verdict"]);
     let mut iterations = BTreeSet::new();
     for Problem { baseline, others } in &problems {
-        for (start, cells) in of_baseline(&baseline.price) {
+        for (start, cells) in of_baseline(&baseline.price, request.iterations) {
             let mut line = names.cells(frame, baseline.row, start);
             line.extend(cells);
             line.resize(table.columns.len(), Cell::Empty);
@@ -57,8 +57,10 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
             .iter()
             .flat_map(|other| Start::ALL.map(|start| (other, start)))
         {
-            if let Some(found) = Comparison::new(&baseline.price, &other.price, start) {
-                iterations.insert(found.iterations());
+            if let Some(found) =
+                Comparison::new(&baseline.price, &other.price, start, request.iterations)
+            {
+                iterations.insert(found.iterations);
                 let mut line = names.cells(frame, other.row, start);
                 line.extend(comparison_cells(&found));
                 table.rows.push(line);
@@ -75,7 +77,7 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
 }
 
 /// The baseline's own loops.
-fn of_baseline(price: &Priced) -> Vec<(Start, [Cell; 3])> {
+fn of_baseline(price: &Priced, iterations: u32) -> Vec<(Start, [Cell; 3])> {
     let first = price.first_runs.count;
     let kernels = [
         (Start::Cold, Kernels::Compiled),
@@ -83,7 +85,7 @@ fn of_baseline(price: &Priced) -> Vec<(Start, [Cell; 3])> {
     ];
     let loops = kernels.into_iter().filter_map(|(start, kernels)| {
         let held = price.begin(kernels, first)?;
-        Some((start, loop_cells(&held, ITERATIONS.max(first.into()))))
+        Some((start, loop_cells(&held, iterations.max(first).into())))
     });
     loops.collect()
 }
@@ -174,7 +176,7 @@ fn loop_cells(held: &Loop, iterations: u64) -> [Cell; 3] {
 /// All that a comparison says.
 fn comparison_cells(found: &Comparison) -> Vec<Cell> {
     let break_even = found.break_even();
-    let mut cells = loop_cells(&found.other, found.iterations()).to_vec();
+    let mut cells = loop_cells(&found.other, found.iterations).to_vec();
     cells.extend([
         Cell::Number(found.other.warmup_ns / found.baseline.warmup_ns),
         found.steady_speedup().cell(),
@@ -207,8 +209,8 @@ fn notes(table: &mut Table, baseline: &str, iterations: &BTreeSet<u64>) {
     let counts: Vec<String> = iterations.iter().map(u64::to_string).collect();
     table.notes.extend([
         format!(
-            "totals: of {} iterations, as guide 003 has them; warmup: what comes before the steady \
-             iterations: kernels (compiled one after the other, or read from the cache), preparing, first runs",
+            "totals: of {} iterations (`report.iterations`); warmup: what comes before the steady iterations: \
+             kernels (compiled, or read from the cache), preparing, first runs",
             counts.join(" and ")
         ),
         format!(

@@ -1,38 +1,20 @@
 //! `fusion.csv`: what fusing gains for each pattern and size, and whether the machine can tell.
 
-use std::collections::BTreeMap;
-
 use super::means::LogInterval;
 use super::{Cell, Request, Table, Unit};
-use crate::fusion::subject::Subject;
-use crate::fusion::{Basis, CONTROL, FUSED, Judged, Ratio, UNFUSED, is_same_program, reduction};
-use crate::report::entry::{DIMENSIONS, Entry};
-use crate::report::frame::{Frame, MACHINE};
-
-/// What the table has no column for, or a column of its own.
-const NAMED: [&str; 3] = ["backend", "workload", "case"];
+use crate::fusion::{Basis, Judged, Ratio, reduction};
+use crate::report::entry::Entry;
+use crate::report::frame::Frame;
+use crate::report::fused::{Pair, conditions, pairs};
 
 /// Unfused against fused, wherever both were measured.
 pub(super) fn fusion(request: &Request<'_>) -> Option<Table> {
     let frame = request.frame;
-    let is_one_of =
-        |row: &usize| [UNFUSED, FUSED, CONTROL].contains(&&*frame.entries[*row].backend);
-    let rows: Vec<usize> = request.rows.iter().copied().filter(is_one_of).collect();
-    let measured: Vec<Measured<'_>> = frame
-        .joined(&rows, &["backend"])
-        .into_values()
-        .filter_map(|rows| Measured::of(frame, &rows))
-        .collect();
+    let measured = pairs(frame, request.rows);
     if measured.is_empty() {
         return None;
     }
-    // What differs beside parameters: those are in the pattern's name and in its sizes.
-    let names = frame.dimensions.iter().map(|held| held.name.as_ref());
-    let is_condition = |name: &&str| DIMENSIONS.contains(name) || *name == MACHINE;
-    let conditions: Vec<&str> = names
-        .filter(is_condition)
-        .filter(|name| !NAMED.contains(name))
-        .collect();
+    let conditions = conditions(frame);
     let mut table = Table::new("fusion", "What fusing gains: `eager` over `compiled`");
     table
         .plain(["pattern", "shape"])
@@ -47,61 +29,12 @@ pub(super) fn fusion(request: &Request<'_>) -> Option<Table> {
     for one in &measured {
         table.rows.push(one.line(frame, &conditions));
     }
-    // By pattern and size, not by the codes of whatever rows differ in.
-    let mut order: Vec<(String, Vec<i64>, Vec<Cell>)> = measured
-        .iter()
-        .zip(std::mem::take(&mut table.rows))
-        .map(|(one, line)| (one.subject.pattern.clone(), one.subject.sizes.clone(), line))
-        .collect();
-    order.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
-    table.rows = order.into_iter().map(|(.., line)| line).collect();
     table.notes = notes(&measured);
     Some(table)
 }
 
-/// One pattern of one size.
-struct Measured<'f> {
-    unfused: &'f Entry,
-    fused: &'f Entry,
-    control: Option<&'f Entry>,
-    row: usize,
-    subject: Subject,
-    judged: Judged,
-}
-
-impl<'f> Measured<'f> {
-    /// Rows that differ in their backend alone, if both are among them.
-    fn of(frame: &Frame<'f>, rows: &[usize]) -> Option<Self> {
-        let backends: BTreeMap<&str, usize> = rows
-            .iter()
-            .map(|&row| (&*frame.entries[row].backend, row))
-            .collect();
-        let entry = |backend: &str| backends.get(backend).map(|&row| frame.entries[row]);
-        let (unfused, fused, control) = (entry(UNFUSED)?, entry(FUSED)?, entry(CONTROL));
-        let said = |entry: &'f Entry| entry.program.as_ref()?.same_program_as.as_deref();
-        let is_same = is_same_program(said(unfused), said(fused));
-        let row = backends[UNFUSED];
-        let judged = match frame.is_in_turns(row) {
-            true => {
-                let control = control.and_then(|control| ratio(unfused, control));
-                Judged::new(is_same, ratio(unfused, fused), control)
-            }
-            false => Judged::apart(is_same),
-        };
-        let parameters = unfused.parameters.iter();
-        Some(Measured {
-            unfused,
-            fused,
-            control,
-            row,
-            subject: Subject::of(
-                &unfused.workload,
-                parameters.map(|(name, value)| (&**name, value)),
-            ),
-            judged,
-        })
-    }
-
+impl Pair<'_> {
+    /// The row of the table.
     fn line(&self, frame: &Frame<'_>, conditions: &[&str]) -> Vec<Cell> {
         let Judged {
             speedup,
@@ -155,22 +88,6 @@ fn moved_bytes(entry: &Entry) -> Option<u64> {
     Some(program.read_bytes + program.written_bytes)
 }
 
-/// The ratio of two rows: of their rounds, where the source has samples, else of their medians.
-fn ratio(over: &Entry, under: &Entry) -> Option<Ratio> {
-    if let Some(ratio) = Ratio::of_rounds(&over.samples_ns, &under.samples_ns) {
-        return Some(ratio);
-    }
-    let [low, value, high] = LogInterval::of(over)?
-        .over(LogInterval::of(under)?)
-        .numbers();
-    Some(Ratio {
-        value,
-        low,
-        high,
-        basis: Basis::Medians,
-    })
-}
-
 fn cell(ratio: Option<&Ratio>) -> Cell {
     ratio.map_or(Cell::Empty, |ratio| Cell::Interval {
         value: ratio.value,
@@ -179,7 +96,7 @@ fn cell(ratio: Option<&Ratio>) -> Cell {
     })
 }
 
-fn notes(measured: &[Measured<'_>]) -> Vec<String> {
+fn notes(measured: &[Pair<'_>]) -> Vec<String> {
     let mut notes = vec![
         "speedup: unfused over fused, the centre of the ratios of rounds in which both were timed, with its \
          95 % interval. verdict: strong from 1.5, moderate from 1.1, minimal from 0.95, slower below, where \
@@ -191,11 +108,11 @@ fn notes(measured: &[Measured<'_>]) -> Vec<String> {
          peak_reduction: of what the device allocated for them, measured"
             .to_owned(),
     ];
-    let of_medians = |one: &&Measured<'_>| {
+    let of_medians = |one: &&Pair<'_>| {
         let speedup = one.judged.speedup.as_ref();
         speedup.is_some_and(|speedup| speedup.basis == Basis::Medians)
     };
-    let count = |is: &dyn Fn(&&Measured<'_>) -> bool| measured.iter().filter(|one| is(one)).count();
+    let count = |is: &dyn Fn(&&Pair<'_>) -> bool| measured.iter().filter(|one| is(one)).count();
     match count(&of_medians) {
         0 => {}
         count => notes.push(format!(

@@ -17,6 +17,7 @@ pub mod guide;
 pub mod means;
 mod pivot;
 pub mod render;
+mod stack;
 
 pub use pivot::by_axis;
 
@@ -46,6 +47,8 @@ pub struct Column {
     pub name: String,
     /// Its unit.
     pub unit: Unit,
+    /// The backend that it is about, where each has columns of its own.
+    pub of: Option<String>,
 }
 
 /// One field.
@@ -121,6 +124,22 @@ impl Table {
         self.columns.push(Column {
             name: name.into(),
             unit,
+            of: None,
+        });
+        self
+    }
+
+    /// Adds a column about one backend. All that have such columns have as many, in one order.
+    pub fn column_of(
+        &mut self,
+        backend: impl Into<String>,
+        name: impl Into<String>,
+        unit: Unit,
+    ) -> &mut Self {
+        self.columns.push(Column {
+            name: name.into(),
+            unit,
+            of: Some(backend.into()),
         });
         self
     }
@@ -142,6 +161,8 @@ pub struct Request<'r> {
     pub rows: &'r [usize],
     /// The backend that ratios are relative to.
     pub baseline: Option<&'r str>,
+    /// Iterations of the loop that economics is about.
+    pub iterations: u32,
     /// The section's columns.
     pub layout: &'r Layout,
 }
@@ -266,6 +287,16 @@ pub fn of_report(request: &Request<'_>) -> Vec<Table> {
         tables.sort_by_key(|table| table.name != economics::NAME);
     }
     tables
+}
+
+/// What is said of fusing and of compiling, where rows tell: for the page, which has no room for all tables.
+pub fn verdicts(request: &Request<'_>) -> Vec<Table> {
+    made(&[fusion::fusion, economics::economics], request)
+}
+
+/// Backends of a section side by side, where it has a workload without tables of its own.
+pub fn comparison(request: &Request<'_>) -> Option<Table> {
+    comparison::comparison(request)
 }
 
 /// The tables of a section.

@@ -84,13 +84,13 @@ fn columns(
     table.plain(["shapes"]);
     for name in series {
         if what != What::Speedups {
-            table.column(format!("{name}_ns"), Unit::Ns);
+            table.column_of(name, format!("{name}_ns"), Unit::Ns);
         }
         if what == What::Speedups && baseline.is_some() {
-            table.column(format!("{name}_speedup"), Unit::Ratio);
+            table.column_of(name, format!("{name}_speedup"), Unit::Ratio);
         }
         if what == What::Both && baseline.is_some() {
-            table.column(format!("{name}_speedup"), Unit::Speedup);
+            table.column_of(name, format!("{name}_speedup"), Unit::Speedup);
         }
     }
 }

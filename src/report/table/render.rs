@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::stack::{self, Printed};
 use super::{Cell, Column, Table, Unit};
 use crate::quantity;
 
@@ -110,7 +111,7 @@ fn heading(column: &Column) -> &str {
 }
 
 /// True for columns that are set flush right.
-fn is_number(table: &Table, column: usize) -> bool {
+pub fn is_number(table: &Table, column: usize) -> bool {
     table
         .rows
         .iter()
@@ -118,7 +119,7 @@ fn is_number(table: &Table, column: usize) -> bool {
 }
 
 /// Every field as people read it, the headings first.
-fn texts(table: &Table) -> Vec<Vec<String>> {
+pub fn texts(table: &Table) -> Vec<Vec<String>> {
     let headings = table
         .columns
         .iter()
@@ -135,17 +136,34 @@ fn texts(table: &Table) -> Vec<Vec<String>> {
     lines
 }
 
-/// Aligned columns for a terminal, at most `most` rows; `strong` marks headings.
+/// The characters of the widest field of each column.
+fn widths(lines: &[Vec<String>]) -> Vec<usize> {
+    let columns = 0..lines.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let widths = lines.iter().map(|line| line[column].chars().count());
+        widths.max().unwrap_or(0)
+    };
+    columns.map(width).collect()
+}
+
+/// The table as it is printed: one that is too wide for a line has one for each backend.
+fn printed(table: &Table) -> Printed<'_> {
+    let width = widths(&texts(table)).iter().map(|width| width + 3).sum();
+    stack::printed(table, width)
+}
+
+/// Aligned columns for a terminal, at most about `most` lines; `strong` marks headings.
 pub fn terminal(table: &Table, most: usize, strong: impl Fn(&str) -> String) -> String {
+    let Printed {
+        table: stacked,
+        lines_per_row,
+    } = printed(table);
+    let rows = (most / lines_per_row).max(1);
+    let left_out = table.rows.len().saturating_sub(rows);
+    let table = &*stacked;
     let mut lines = texts(table);
-    let left_out = lines.len().saturating_sub(most + 1);
-    lines.truncate(most + 1);
-    let widths: Vec<usize> = (0..table.columns.len())
-        .map(|column| {
-            let widths = lines.iter().map(|line| line[column].chars().count());
-            widths.max().unwrap_or(0)
-        })
-        .collect();
+    lines.truncate(rows * lines_per_row + 1);
+    let widths = widths(&lines);
     let mut text = format!("{}\n", strong(&table.title));
     for (number, line) in lines.iter().enumerate() {
         let mut row = String::new();
@@ -179,6 +197,8 @@ pub fn terminal(table: &Table, most: usize, strong: impl Fn(&str) -> String) -> 
 
 /// A table of GitHub's Markdown.
 pub fn markdown(table: &Table) -> String {
+    let printed = printed(table);
+    let table = &*printed.table;
     let escaped = |field: &str| field.replace('|', "\\|").replace('\n', " ");
     let mut text = format!("**{}**\n\n", table.title);
     for (number, line) in texts(table).iter().enumerate() {
@@ -200,6 +220,8 @@ pub fn markdown(table: &Table) -> String {
 
 /// A table of LaTeX with the rules of `booktabs`.
 pub fn latex(table: &Table) -> String {
+    let printed = printed(table);
+    let table = &*printed.table;
     let alignment: String = (0..table.columns.len())
         .map(|column| if is_number(table, column) { 'r' } else { 'l' })
         .collect();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sweeper::execute::outcome::Status;
-use sweeper::report::page::page;
+use sweeper::report::files::{Options, write_page};
 use sweeper::report::source::{Entry, Kind, Source, Times};
 use sweeper_kernels::{Phase, Value};
 
@@ -13,7 +13,9 @@ use super::assert_content;
 use crate::browser::Browser;
 
 fn write(path: &Path, sources: &[Source]) {
-    fs::write(path, page(sources, None).unwrap()).unwrap();
+    let folder = path.parent().unwrap();
+    let made = write_page(sources, &Options::default(), folder).unwrap();
+    fs::rename(made, path).unwrap();
 }
 
 /// Text from files stays text, wherever it comes from.
@@ -41,7 +43,9 @@ fn hostile_text_does_not_run() {
         median: 1234.5678,
         ..Times::default()
     });
-    let mut source = source(vec![fine, entry(hostile, Status::CompileError)]);
+    let mut other = fine.clone();
+    other.backend = word(hostile);
+    let mut source = source(vec![fine, other, entry(hostile, Status::CompileError)]);
     source.label = hostile.to_owned();
     source.manifest = Some(format!(
         "# {hostile}\n[report]\nbaseline = '''{hostile}'''\n"
@@ -61,6 +65,11 @@ fn hostile_text_does_not_run() {
     assert!(
         browser
             .text("document.querySelector('pre.toml').textContent")
+            .contains(hostile)
+    );
+    assert!(
+        browser
+            .text("document.querySelector('.verdicts tbody').textContent")
             .contains(hostile)
     );
     // A script that came in another way would not run either.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sweeper_kernels::program::Role;
 
 use super::{Cells, Column, Group, make, numbers, of_program, or_nan, words};
+use crate::record::row::CompileUse;
 use crate::record::tables;
 use crate::report::entry::{Entry, Program, Times};
 
@@ -151,7 +152,7 @@ pub(super) fn memory(entries: &[&Entry]) -> Vec<Column> {
 /// What the program did, and how it was judged.
 pub(super) fn program(entries: &[&Entry]) -> Vec<Column> {
     type Count = (&'static str, &'static str, fn(&Program) -> Option<f64>);
-    const COUNTS: [Count; 12] = [
+    const COUNTS: [Count; 16] = [
         ("iterations", "Iterations in a sample", |program| {
             Some(f64::from(program.iterations))
         }),
@@ -160,9 +161,29 @@ pub(super) fn program(entries: &[&Entry]) -> Vec<Column> {
             "Samples before the first that counts",
             |program| Some(f64::from(program.warmup_samples)),
         ),
-        ("launches", "Kernels launched in an iteration", |program| {
-            Some(program.launches as f64)
+        (
+            "first_runs",
+            "First iterations, each timed by itself",
+            |program| Some(f64::from(program.first_runs?.count)),
+        ),
+        ("first_runs_ns", "What these took together", |program| {
+            Some(program.first_runs?.elapsed_ns)
         }),
+        (
+            "prepare_ns",
+            "Making the program ready from compiled kernels",
+            |program| Some(program.prepare_ns? as f64),
+        ),
+        (
+            "launches",
+            "Kernels launched in an iteration, calls of libraries among them",
+            |program| Some(program.launches as f64),
+        ),
+        (
+            "library_launches",
+            "Of these, calls of libraries",
+            |program| Some(program.calls as f64),
+        ),
         ("read_bytes", "Bytes that an iteration reads", |program| {
             Some(program.read_bytes as f64)
         }),
@@ -244,7 +265,7 @@ pub(super) fn program(entries: &[&Entry]) -> Vec<Column> {
         },
     ));
     columns.push(words(
-        "kernels",
+        "kernel_names",
         "Kernels of the program, where the source names them",
         |entry| {
             let names = of_program(entry, |program| {
@@ -258,17 +279,48 @@ pub(super) fn program(entries: &[&Entry]) -> Vec<Column> {
             names.unwrap_or_default()
         },
     ));
-    columns.push(numbers(
-        entries,
-        Group::Program,
-        "compile_ns",
-        "How long compiling its kernels took, whenever that was",
-        |entry| {
-            entry
-                .program
-                .as_ref()
-                .map(|_| entry.compile.compile_ns as f64)
-        },
+    columns.push(words(
+        "same_program_as",
+        "The backend before it in the block whose program is the same, launch by launch",
+        |entry| of_program(entry, |program| program.same_program_as.clone()).unwrap_or_default(),
     ));
+    columns.extend(compiling(entries));
     columns
+}
+
+/// What the program's kernels cost.
+fn compiling(entries: &[&Entry]) -> Vec<Column> {
+    type Cost = (&'static str, &'static str, fn(&CompileUse) -> Option<f64>);
+    const COSTS: [Cost; 5] = [
+        ("kernels", "Kernels that had to be compiled", |compile| {
+            Some(f64::from(compile.kernels))
+        }),
+        (
+            "kernel_hits",
+            "Of these, how many the cache had",
+            |compile| Some(f64::from(compile.hits)),
+        ),
+        (
+            "compile_ns",
+            "Compiling each of its kernels, whenever that was, added up",
+            |compile| Some(compile.compile_ns as f64),
+        ),
+        (
+            "compile_wall_ns",
+            "For how long at least one of them was being compiled",
+            |compile| Some(compile.wall_ns? as f64),
+        ),
+        (
+            "cache_read_ns",
+            "Reading all of them from the cache",
+            |compile| Some(compile.read_ns? as f64),
+        ),
+    ];
+    let column = |&(name, about, of): &Cost| {
+        let cost = |entry: &Entry| of_program(entry, |_| of(&entry.compile));
+        let values = entries.iter().map(|entry| or_nan(cost(entry)));
+        let cells = Cells::Numbers(values.collect());
+        make(Group::Program, name, about, cells)
+    };
+    COSTS.iter().map(column).collect()
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sweeper_kernels::{Phase, Value};
 
 use self::measured::{memory, program, results, statistics};
-use super::super::entry::{Entry, Program};
+use super::super::entry::{DIMENSIONS, Entry, Program};
 use super::super::frame::MACHINE;
 use super::super::source::Source;
 use crate::record::tables;
@@ -151,7 +151,8 @@ fn axes(entries: &[&Entry]) -> Vec<Column> {
     };
     let parameters = named(|entry| entry.parameters.keys().collect());
     let values = named(|entry| entry.values.keys().collect());
-    let is_taken = |name: &str| tables::is_fixed(name) || name == MACHINE;
+    // A parameter that is called like another column is, has the name that it has in `records.csv`.
+    let is_taken = |name: &str| name == MACHINE || WORDS.iter().any(|(held, _)| *held == name);
     columns.extend(
         parameters
             .iter()
@@ -177,7 +178,10 @@ fn axes(entries: &[&Entry]) -> Vec<Column> {
 fn axis(entries: &[&Entry], name: &str, about: &'static str, is_derived: bool) -> Column {
     let values: Vec<Option<Value>> = entries.iter().map(|entry| entry.axis(name)).collect();
     Column {
-        name: name.to_owned(),
+        name: match DIMENSIONS.contains(&name) {
+            true => name.to_owned(),
+            false => tables::axis_column(name).into_owned(),
+        },
         group: Group::Axis,
         is_derived,
         about,

@@ -68,6 +68,7 @@ fn table(sources: &[Source]) -> Option<Table> {
         frame: &frame,
         rows: &rows,
         baseline: None,
+        iterations: 100,
         layout: &layout,
     })
 }
