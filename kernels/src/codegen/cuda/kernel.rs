@@ -80,10 +80,11 @@ impl<'a> Writer<'a> {
 impl Writer<'_> {
     pub(super) fn constants(&self) -> Vec<String> {
         let schedule = self.schedule;
-        // What writes numbers of rows alone has no columns in chunks.
-        let chunks = match self.stages.passes.is_empty() {
-            true => String::new(),
-            false => format!(", CHUNKS = {}", schedule.chunks),
+        // What computes numbers of rows alone has no columns in chunks.
+        let has_columns = !self.stages.passes.is_empty();
+        let chunks = match has_columns {
+            true => format!(", CHUNKS = {}", schedule.chunks),
+            false => String::new(),
         };
         let mut lines = vec![
             format!(
@@ -95,7 +96,7 @@ impl Writer<'_> {
         if self.shares_rows() || !self.stages.over_all(self.nest).is_empty() {
             lines.push("constexpr int WARPS = (THREADS + 31) / 32;".to_owned());
         }
-        if schedule.is_looped {
+        if schedule.is_looped && has_columns {
             lines.push("constexpr int SPAN = 4 * WIDTH * CHUNKS;".to_owned());
         }
         lines
