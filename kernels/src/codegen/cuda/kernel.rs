@@ -188,9 +188,13 @@ impl Writer<'_> {
         self.sums(out);
         self.load_shared(out);
         self.load_ahead(out, "begin", false);
-        if !self.stages.reduces_columns()
-            && !self.schedule.is_looped
-            && (self.schedule.has_over_rows() || self.schedule.rows_a_group > 1)
+        let schedule = self.schedule;
+        if schedule.is_flat {
+            // There is one, as a rule.
+            out.line("#pragma unroll 1");
+        } else if !self.stages.reduces_columns()
+            && !schedule.is_looped
+            && (schedule.has_over_rows() || schedule.rows_a_group > 1)
         {
             out.line("#pragma unroll 2");
         }

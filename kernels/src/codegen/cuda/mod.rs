@@ -64,8 +64,10 @@ const ALL_REGISTERS: u32 = 65_536;
 const ALL_THREADS: u32 = 2_048;
 const OTHER_REGISTERS: u32 = 24;
 
-/// The same of a block that takes a piece of a long row: beside what it loads and as much for what it makes of it.
+/// The same of a block that takes a piece of a long row, beside what it loads and as much for what it makes of it; and
+/// for the address and the steps of each operand but two.
 const FLAT_OTHER_REGISTERS: u32 = 16;
+const OPERAND_REGISTERS: u32 = 8;
 
 /// Blocks with many rows that a processor is to have room for, at most, where rows are loaded ahead and where they
 /// are not. The compiler is told for how many it has registers: left alone, it takes those that other blocks
@@ -242,7 +244,9 @@ impl Schedule {
         let loads = schedule.ahead.len() + schedule.shared_loads.len();
         if is_flat {
             let held = 2 * loaded(nest, &stages);
-            schedule.least_blocks = schedule.blocks_of(4 * chunks * held + FLAT_OTHER_REGISTERS);
+            let operands = OPERAND_REGISTERS * (nest.operands.len() as u32).saturating_sub(2);
+            let registers = 4 * chunks * held + FLAT_OTHER_REGISTERS + operands;
+            schedule.least_blocks = schedule.blocks_of(registers);
         } else if loads > 0 && schedule.threads() <= THREADS {
             let held = cells(nest, &stages) + over_rows + loads as u32;
             schedule.least_blocks = schedule.blocks_of(4 * chunks * held + OTHER_REGISTERS);
