@@ -202,7 +202,12 @@ mod wide {
             let one: [f32; LANES] = cast(F::wide(self.0, a[0], b[0]));
             let two: [f32; LANES] = cast(F::wide(self.0, a[1], b[1]));
             out[..LANES].copy_from_slice(&one);
-            out[ROW - LANES..].copy_from_slice(&two);
+            // Half a vector where that is enough: fewer stores lie across two cache lines.
+            if ROW <= LANES + LANES / 2 {
+                out[ROW - LANES / 2..].copy_from_slice(&two[LANES / 2..]);
+            } else {
+                out[ROW - LANES..].copy_from_slice(&two);
+            }
         }
     }
 
