@@ -1,10 +1,11 @@
 //! Times each operation of `streaming` against copying as many bytes as it reads and writes.
 //!
 //! `cargo bench --bench ops`, or `cargo bench --bench ops -- exp` for some. Sizes are those of one position at T = 1024, K = 24, C = 12, B = 4; all
-//! operands stay in the caches that they fit in, and so do the copy's. An operation in place is compared
-//! with reading and writing the same bytes in place. Both are launches with as many arguments, and both
+//! operands stay in the caches that they fit in, and so do the copy's. The floor is a copy from one half of
+//! as many bytes to the other; an operation in place is also compared with reading and writing the same
+//! elements in place, which touches half the memory. All are launches with as many arguments, and all
 //! times include making the list of arguments, as a device does for each launch. Batches of the operation
-//! and of its floor alternate, so that other work on the machine slows both; medians of batches.
+//! and of its floors alternate, so that other work on the machine slows all; medians of batches.
 
 #![expect(clippy::print_stdout, reason = "a table for people")]
 
@@ -83,25 +84,6 @@ const NOTHING: Builtin = Builtin {
     function: |_| {},
 };
 
-/// Memory that a floor uses.
-enum Floor {
-    /// Copies from one half of the bytes to the other.
-    Copy,
-    /// Reads and writes the same elements; the rest of the bytes are small.
-    InPlace(usize),
-}
-
-impl Floor {
-    /// The builtin and how many elements it reads and writes. In place that is a product with one
-    /// number, in a register: the memory is what takes the time.
-    fn launch(&self, bytes: usize) -> (Builtin, [usize; 2]) {
-        match *self {
-            Floor::Copy => (COPY, [(bytes / 8).max(1); 2]),
-            Floor::InPlace(elements) => (ops::MUL_IN_PLACE, [1, elements]),
-        }
-    }
-}
-
 /// Memory of a launch: what is read, what is written, and how much is touched.
 struct Launch<'a> {
     name: &'a str,
@@ -109,7 +91,8 @@ struct Launch<'a> {
     reads: Vec<Slice<'a>>,
     ints: Vec<i64>,
     bytes: usize,
-    floor: Floor,
+    /// Elements that it reads and writes again, if it works in place.
+    in_place: Option<usize>,
 }
 
 /// Launches a builtin with these arguments.
@@ -130,26 +113,35 @@ impl Launch<'_> {
         if words.next().is_some_and(|word| !name.contains(&word)) {
             return;
         }
-        let (floor, [reads, written]) = self.floor.launch(self.bytes);
-        let (from, mut to) = (Aligned::filled(1.0, reads), Aligned::filled(1.0, written));
-        let from = [Slice::F32(from.read())];
-        let mut to = [SliceMut::F32(to.write())];
-        let mut flat = ints([1, 1, 1, written, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        let half = (self.bytes / 8).max(1);
+        let (copied, mut copy) = (Aligned::filled(1.0, half), Aligned::filled(1.0, half));
+        let (copied, mut copy) = ([Slice::F32(copied.read())], [SliceMut::F32(copy.write())]);
+        // In place it is a product with one number, in a register: the memory is what takes the time.
+        let elements = self.in_place.unwrap_or(1);
+        let (factor, mut kept) = (Aligned::filled(1.0, 1), Aligned::filled(1.0, elements));
+        let (factor, mut kept) = ([Slice::F32(factor.read())], [SliceMut::F32(kept.write())]);
+        let mut flat = ints([1, 1, 1, elements, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         flat.resize(self.ints.len().max(14), 0);
-        let mut times = [vec![], vec![]];
+        let mut times = [vec![], vec![], vec![]];
         for _ in 0..BATCHES {
             let mut own = || launch(self.builtin, &self.reads, &mut writes, &self.ints);
             times[0].push(batch(&mut own));
-            times[1].push(batch(&mut || launch(floor, &from, &mut to, &flat)));
+            times[1].push(batch(&mut || launch(COPY, &copied, &mut copy, &flat)));
+            let mut in_place = || launch(ops::MUL_IN_PLACE, &factor, &mut kept, &flat);
+            times[2].push(batch(&mut in_place));
         }
-        let [seconds, floor] = times.map(median);
+        let [seconds, copy, in_place] = times.map(median);
+        let own_floor = self.in_place.map_or(String::new(), |_| {
+            let (floor, ratio) = (in_place * 1e6, seconds / in_place);
+            format!(", in place {floor:>6.3} us {ratio:>5.2} x")
+        });
         println!(
-            "{name:<46} {:>7} B {:>7.3} us {:>6.1} GB/s, floor {:>6.3} us {:>6.2} x copy",
+            "{name:<46} {:>7} B {:>7.3} us {:>6.1} GB/s, copy {:>6.3} us {:>5.2} x{own_floor}",
             self.bytes,
             seconds * 1e6,
             self.bytes as f64 / seconds / 1e9,
-            floor * 1e6,
-            seconds / floor
+            copy * 1e6,
+            seconds / copy
         );
     }
 }
@@ -195,13 +187,14 @@ fn main() {
         reads: vec![],
         ints: ints([0; 21]),
         bytes: 8,
-        floor: Floor::Copy,
+        in_place: None,
     };
     nothing.report(vec![]);
     on_edges();
     on_edges_in_place();
     functions();
     on_segments();
+    on_positions_before();
     reductions();
     greatest();
     moves();
@@ -234,7 +227,7 @@ fn on_edges() {
             reads: vec![Slice::F32(a_values.read()), Slice::F32(b_values.read())],
             ints: loops(SHAPE, &[signed(a), signed(b)]),
             bytes: 4 * (reads + EDGES),
-            floor: Floor::Copy,
+            in_place: None,
         };
         launch.report(vec![SliceMut::F32(out.write())]);
     }
@@ -250,11 +243,6 @@ fn on_edges_in_place() {
         ("edges * edges", ops::MUL_IN_PLACE, ALL, EDGES),
     ];
     for (name, builtin, from, reads) in in_place {
-        let floor = if from == ALL {
-            Floor::Copy
-        } else {
-            Floor::InPlace(EDGES)
-        };
         out.write().fill(1.0);
         let launch = Launch {
             name,
@@ -262,7 +250,7 @@ fn on_edges_in_place() {
             reads: vec![Slice::F32(&edges.read()[..reads])],
             ints: loops(SHAPE, &[signed(from), signed(ALL)]),
             bytes: 4 * (reads + 2 * EDGES),
-            floor,
+            in_place: (from != ALL).then_some(EDGES),
         };
         launch.report(vec![SliceMut::F32(out.write())]);
     }
@@ -277,12 +265,11 @@ fn functions() {
         reads: vec![Slice::F32(edges.read())],
         ints: ints([EDGES]),
         bytes: 8 * EDGES,
-        floor: Floor::Copy,
+        in_place: None,
     };
     launch.report(vec![SliceMut::F32(out.write())]);
     for (name, builtin, len) in [
         ("edges", ops::EXP_IN_PLACE, EDGES),
-        ("edges", ops::LN_IN_PLACE, EDGES),
         ("sums", ops::LN_IN_PLACE, STATES),
     ] {
         out.write().fill(0.5);
@@ -292,7 +279,7 @@ fn functions() {
             reads: vec![],
             ints: ints([len]),
             bytes: 8 * len,
-            floor: Floor::InPlace(len),
+            in_place: Some(len),
         };
         launch.report(vec![SliceMut::F32(out.write())]);
     }
@@ -309,27 +296,86 @@ fn on_segments() {
         reads: vec![Slice::F32(small.read()), Slice::F32(small.read())],
         ints: loops(SEGMENT_SHAPE, &[signed([0, C, 0, 1, 0]), older]),
         bytes: 4 * (2 * STATES + K * C + SEGMENTS),
-        floor: Floor::Copy,
+        in_place: None,
     };
     launch.report(vec![SliceMut::F32(out.write())]);
     let bias = signed([0, 0, C, 1, 0]);
     let flat = signed([0, 0, 0, 0, 1]);
-    for (name, shape, steps, touched) in [
+    for (name, shape, steps, reads, touched) in [
         (
             "segments + bias",
             SEGMENT_SHAPE,
             [bias, signed(EACH)],
+            K * C,
             SEGMENTS,
         ),
-        ("sums + maxima", [1, 1, 1, STATES], [flat, flat], STATES),
+        (
+            "sums + maxima",
+            [1, 1, 1, STATES],
+            [flat, flat],
+            STATES,
+            STATES,
+        ),
     ] {
         let launch = Launch {
             name,
             builtin: ops::ADD_IN_PLACE,
             reads: vec![Slice::F32(small.read())],
             ints: loops(shape, &steps),
-            bytes: 8 * touched,
-            floor: Floor::InPlace(touched),
+            bytes: 4 * reads + 8 * touched,
+            in_place: Some(touched),
+        };
+        launch.report(vec![SliceMut::F32(out.write())]);
+    }
+}
+
+/// What goes back to gradients of the positions before, newest first: those of states lie B rows apart,
+/// those of cumulative scores follow one another.
+fn on_positions_before() {
+    let small = Aligned::filled(0.999f32, SEGMENTS);
+    let mut out = Aligned::filled(0.5f32, K * STATES);
+    let older = |row: usize, sequence: usize| {
+        [((K - 1) * row) as i64, sequence as i64, -(row as i64), 1, 0]
+    };
+    let each = signed(EACH);
+    let flat = signed([0, 0, 0, 0, 1]);
+    for (name, builtin, shape, steps, touched) in [
+        (
+            "states before",
+            ops::ADD_IN_PLACE,
+            SEGMENT_SHAPE,
+            [each, older(STATES, C)],
+            SEGMENTS,
+        ),
+        (
+            "scores before",
+            ops::SUB_IN_PLACE,
+            SEGMENT_SHAPE,
+            [each, older(C, K * C)],
+            SEGMENTS,
+        ),
+        (
+            "scores at the end",
+            ops::ADD_IN_PLACE,
+            [B, 1, C, 1],
+            [signed([0, C, 0, 1, 0]), signed([0, K * C, 0, 1, 0])],
+            STATES,
+        ),
+        (
+            "gradient of the transition",
+            ops::ADD_IN_PLACE,
+            [1, 1, 1, C * C],
+            [flat, flat],
+            C * C,
+        ),
+    ] {
+        let launch = Launch {
+            name,
+            builtin,
+            reads: vec![Slice::F32(small.read())],
+            ints: loops(shape, &steps),
+            bytes: 12 * touched,
+            in_place: Some(touched),
         };
         launch.report(vec![SliceMut::F32(out.write())]);
     }
@@ -371,7 +417,7 @@ fn reductions() {
             reads: vec![Slice::F32(edges.read())],
             ints: ints(extents),
             bytes: 4 * (read + written),
-            floor: Floor::Copy,
+            in_place: None,
         };
         launch.report(vec![SliceMut::F32(out.write())]);
     }
@@ -388,7 +434,7 @@ fn greatest() {
         reads: vec![Slice::F32(edges.read())],
         ints: ints(SHAPE),
         bytes,
-        floor: Floor::Copy,
+        in_place: None,
     };
     launch.report(vec![
         SliceMut::F32(out.write()),
@@ -400,7 +446,7 @@ fn greatest() {
         reads: vec![Slice::F32(edges.read()), Slice::I64(index.read())],
         ints: ints(SHAPE),
         bytes,
-        floor: Floor::Copy,
+        in_place: None,
     };
     launch.report(vec![SliceMut::F32(out.write())]);
 }
@@ -425,7 +471,7 @@ fn moves() {
             reads: vec![Slice::F32(edge.read())],
             ints: loops(SHAPE, &[from, to]),
             bytes: 8 * EDGES,
-            floor: Floor::Copy,
+            in_place: None,
         };
         launch.report(vec![SliceMut::F32(out.write())]);
     }
@@ -440,7 +486,7 @@ fn states() {
         reads: vec![Slice::F64(ring.read())],
         ints: ints([K + 1, 3, B, K, C]),
         bytes: 16 * SEGMENTS,
-        floor: Floor::Copy,
+        in_place: None,
     };
     launch.report(vec![SliceMut::F64(window.write())]);
     let mut reference = Aligned::filled(0.0f64, B);
@@ -450,7 +496,7 @@ fn states() {
         reads: vec![Slice::F64(window.read())],
         ints: ints([B, 1, 1, K * C]),
         bytes: 8 * (SEGMENTS + B),
-        floor: Floor::Copy,
+        in_place: None,
     };
     launch.report(vec![SliceMut::F64(reference.write())]);
     let mut relative = Aligned::filled(0.0f32, SEGMENTS);
@@ -460,7 +506,7 @@ fn states() {
         reads: vec![Slice::F64(window.read()), Slice::F64(reference.read())],
         ints: ints([B, K * C]),
         bytes: 12 * SEGMENTS,
-        floor: Floor::Copy,
+        in_place: None,
     };
     launch.report(vec![SliceMut::F32(relative.write())]);
     let sums = Aligned::filled(1.0f32, STATES);
@@ -470,7 +516,7 @@ fn states() {
         reads: vec![Slice::F32(sums.read()), Slice::F64(reference.read())],
         ints: ints([B, C]),
         bytes: 12 * STATES,
-        floor: Floor::Copy,
+        in_place: None,
     };
     launch.report(vec![SliceMut::F64(window.write())]);
 }
@@ -489,7 +535,7 @@ fn rows() {
             reads: vec![Slice::F64(states.read()), Slice::I64(lengths.read())],
             ints: ints([wanted, C, B]),
             bytes: if wanted == 7 { 16 * STATES } else { 8 * B },
-            floor: Floor::Copy,
+            in_place: None,
         };
         launch.report(vec![SliceMut::F64(last.write())]);
     }
@@ -500,7 +546,7 @@ fn rows() {
         reads: vec![Slice::F32(sums.read()), Slice::I64(lengths.read())],
         ints: ints([0, C, B]),
         bytes: 8 * STATES + 8 * B,
-        floor: Floor::Copy,
+        in_place: None,
     };
     launch.report(vec![SliceMut::F32(gradients.write())]);
 }

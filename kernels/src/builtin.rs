@@ -143,21 +143,19 @@ impl<'a> Call<'a> {
     }
 
     /// Argument `position` as a whole number.
+    #[inline]
     pub fn int(&self, position: usize) -> i64 {
         match self.args[position] {
             CallArg::Int(value) => value,
-            ref other => panic!("argument {position} is no integer: {other:?}"),
+            ref other => no_integer(position, other),
         }
     }
 
     /// Argument `position` as an extent or a count.
+    #[inline]
     pub fn size(&self, position: usize) -> usize {
-        usize::try_from(self.int(position)).unwrap_or_else(|_| {
-            panic!(
-                "argument {position} is a size, and negative: {}",
-                self.int(position)
-            )
-        })
+        let value = self.int(position);
+        usize::try_from(value).unwrap_or_else(|_| negative(position, value))
     }
 
     /// Argument `position` as a real number.
@@ -167,6 +165,19 @@ impl<'a> Call<'a> {
             ref other => panic!("argument {position} is no float: {other:?}"),
         }
     }
+}
+
+// Apart and never inlined, so that reading an argument is.
+#[cold]
+#[inline(never)]
+fn no_integer(position: usize, found: &CallArg<'_>) -> ! {
+    panic!("argument {position} is no integer: {found:?}")
+}
+
+#[cold]
+#[inline(never)]
+fn negative(position: usize, value: i64) -> ! {
+    panic!("argument {position} is a size, and negative: {value}")
 }
 
 fn mismatch(position: usize, expected: Dtype, found: &CallArg<'_>) -> ! {

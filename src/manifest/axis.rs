@@ -187,7 +187,7 @@ pub(super) fn scalar(cx: &mut Context<'_>, node: &Node, name: &str) -> Option<Sp
     Some(Spanned { value, at: node.at })
 }
 
-/// Checks that there are values, all of one kind. Repetitions are dropped, and said.
+/// Checks that there are values, all of one kind. Repetitions stay: a case may tie the axis.
 fn checked(cx: &mut Context<'_>, mut axis: WireAxis) -> Option<WireAxis> {
     let name = axis.name.value.clone();
     if axis.values.is_empty() {
@@ -201,16 +201,6 @@ fn checked(cx: &mut Context<'_>, mut axis: WireAxis) -> Option<WireAxis> {
     }
     let mut column: Vec<&mut Spanned<Value>> = axis.values.iter_mut().collect();
     unify(cx, &name, &mut column)?;
-    let mut seen: std::collections::HashSet<String> = std::collections::HashSet::new();
-    axis.values.retain(|held| {
-        let fresh = seen.insert(format!("{:?}", held.value));
-        if !fresh {
-            let message = format!("the axis `{name}` has the value {} twice", held.value);
-            cx.report(Code::Merged, held.at, message)
-                .label("measured once");
-        }
-        fresh
-    });
     Some(axis)
 }
 

@@ -13,6 +13,7 @@ use super::build::{Shared, Usage};
 use super::case::{Conditional, Dimension, ParameterSource, Variable};
 use super::diagnostics::Code;
 use super::expression::{Kind, Scope};
+use super::retie;
 use super::rules;
 use super::section::{Context, Spanned};
 use super::suggest;
@@ -37,9 +38,30 @@ impl Columns {
     ) -> Self {
         let own: Vec<&WireAxis> = wire.scope.axes.iter().chain(&own_keys).collect();
         let mut ties = Vec::new();
-        let mut taken = Vec::new();
+        // Names that are dealt with: what ties them takes the place of a plain axis.
+        let mut taken: Vec<String> = Vec::new();
+        let columns = |ties: &[WireTie]| -> Vec<String> {
+            let columns = ties.iter().flat_map(|tie| &tie.columns);
+            columns.map(|column| column.value.clone()).collect()
+        };
+        let concerns = |tie: &WireTie| {
+            let mut names = tie.columns.iter().map(|column| &column.value);
+            names.any(|name| expressions.wants(name, info) && !shared.is_foreign(name, info))
+        };
+        let tied: Vec<WireTie> = shared
+            .scope
+            .ties
+            .iter()
+            .filter(|tie| concerns(tie))
+            .cloned()
+            .collect();
+        let (shared_columns, own_columns) = (columns(&tied), columns(&wire.scope.ties));
         for axis in &shared.scope.axes {
             let name = &axis.name.value;
+            if own_columns.contains(name) && expressions.wants(name, info) {
+                usage.axes.insert(name.clone());
+                continue;
+            }
             let mut overriding = own.iter().filter(|own| own.name.value == *name);
             if let Some(axis) = overriding.next() {
                 usage.axes.insert(name.clone());
@@ -50,9 +72,10 @@ impl Columns {
                 ties.push(tie_of(axis));
             }
         }
-        for axis in own {
+        for axis in &own {
             let name = &axis.name.value;
-            if taken.contains(name) {
+            let is_of_tie = shared_columns.contains(name) && !own_columns.contains(name);
+            if taken.contains(name) || is_of_tie {
                 continue;
             }
             if expressions.wants(name, info) {
@@ -62,13 +85,15 @@ impl Columns {
             }
         }
         for (tie, is_own) in all_ties(wire, shared) {
-            let names = tie.columns.iter().map(|column| column.value.as_str());
-            if { names }.any(|name| expressions.wants(name, info) && !shared.is_foreign(name, info))
-            {
+            if concerns(tie) {
                 usage
                     .axes
                     .extend(tie.columns.iter().map(|column| column.value.clone()));
-                ties.push(tie.clone());
+                if is_own {
+                    ties.push(tie.clone());
+                } else {
+                    ties.extend(retie::retied(cx, tie, wire, &own));
+                }
             } else if is_own {
                 unused(cx, &tie.columns[0].value, tie.columns[0].at, info);
             }
@@ -280,9 +305,14 @@ fn distinct(
             kept.1.push(place[0].at);
             continue;
         }
-        let names: Vec<&str> = columns.iter().map(|column| column.value.as_str()).collect();
-        let values: Vec<String> = row.iter().map(Value::to_string).collect();
-        let message = format!("`{}` is ({}) twice", names.join(", "), values.join(", "));
+        let message = match (columns, row.as_slice()) {
+            ([axis], [value]) => format!("the axis `{}` has the value {value} twice", axis.value),
+            _ => {
+                let names: Vec<&str> = columns.iter().map(|column| column.value.as_str()).collect();
+                let values: Vec<String> = row.iter().map(Value::to_string).collect();
+                format!("`{}` is ({}) twice", names.join(", "), values.join(", "))
+            }
+        };
         cx.report(Code::Merged, place[0].at, message)
             .label("measured once");
     }

@@ -37,6 +37,7 @@ pub(crate) mod rules;
 mod relate;
 mod check;
 mod resolve;
+mod retie;
 mod hash;
 mod print;
 mod schema;

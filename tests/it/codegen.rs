@@ -4,15 +4,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sweeper_kernels::Target;
 use sweeper_kernels::codegen::Generated;
-use sweeper_kernels::graph::op::{Binary, Unary};
-use sweeper_kernels::nest::{Bounds, Nest, Over, Parts};
+use sweeper_kernels::nest::{
+    Binary, Bounds, Launch, Nest, Over, Parts, Reduction, Unary, Value, ValueId,
+};
+use sweeper_kernels::{Dtype, Target};
 
 use crate::shim::{self, Mode};
 use crate::support::golden;
 
 /// What a nest means.
+#[path = "../../kernels/src/nest/interpret.rs"]
 mod interpret;
 /// The CPU device.
 mod cpu;

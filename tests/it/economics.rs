@@ -10,7 +10,7 @@ use sweeper::device::{Device, Job};
 use sweeper_kernels::inputs::InputKey;
 use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Target, registry};
 
-use super::operations::artifact;
+use super::conformance::artifact;
 use super::place::{Place, code, text};
 use crate::support::golden;
 

@@ -205,6 +205,18 @@ fn products_go_through_what_follows_panel_by_panel() {
     check_outputs(&found, &expected, "panels");
 }
 
+/// Three pictures and what follows them, then the other two.
+#[test]
+fn convolutions_go_through_what_follows_picture_by_picture() {
+    let named = graphs::many_pictures();
+    let program = made(&named, Phase::Forward, Policy::Compiled, &Target::Cpu);
+    assert_eq!(program.totals().launches, 4, "{:?}", program.steps);
+    let inputs = inputs_of(&named.graph);
+    let expected = evaluate(&named.graph, &inputs).unwrap();
+    let found = run_on_cpu(&named.graph, program, &inputs, 2);
+    check_outputs(&found, &expected, "pictures");
+}
+
 /// On GPUs bias and activation are part of the call.
 #[test]
 fn calls_do_what_follows_them() {

@@ -139,6 +139,52 @@ fn zips_and_tables_walk_together() {
 }
 
 #[test]
+fn a_case_overrides_tied_axes() {
+    let pairs = |own: &str| {
+        let text = format!(
+            "schema = 1\n[grid]\nC = 3\nB = [1, 2]\n\
+             [[zip]]\naxes = {{ T = [8, 16, 32], K = [2, 4, 8] }}\n\
+             [case.crf]\nworkload = \"semicrf\"\nbackends = [\"fused\"]\nphases = [\"forward\"]\n{own}\n"
+        );
+        let manifest = manifest(&text);
+        let grid = Grid::new(&manifest);
+        let label =
+            |point| ["T", "K", "B"].map(|name| grid.value(point, name).unwrap().to_string());
+        let points = grid.points().iter();
+        points
+            .map(|point| label(*point).join(" "))
+            .collect::<Vec<_>>()
+    };
+    let both = |rows: &[&str]| {
+        let both = ["1", "2"].iter();
+        both.flat_map(|b| rows.iter().map(move |row| format!("{row} {b}")))
+            .collect::<Vec<_>>()
+    };
+    // The other one stays as it is.
+    assert_eq!(
+        pairs("grid = { T = [9, 17, 33] }"),
+        both(&["9 2", "17 4", "33 8"])
+    );
+    // Values of a tied axis may repeat.
+    assert_eq!(
+        pairs("grid = { T = [9, 9, 33] }"),
+        both(&["9 2", "9 4", "33 8"])
+    );
+    // All of them: another length.
+    let two = both(&["9 3", "17 5"]);
+    assert_eq!(pairs("grid = { K = [3, 5], T = [9, 17] }"), two);
+    // A zip or a table of the case takes the place of a shared one, and of shared axes.
+    assert_eq!(
+        pairs("[[case.crf.zip]]\naxes = { T = [9, 17], K = [3, 5] }"),
+        two
+    );
+    assert_eq!(
+        pairs("[[case.crf.table]]\ncols = [\"T\", \"K\", \"B\"]\nrows = [[9, 3, 4], [17, 5, 6]]"),
+        ["9 3 4", "17 5 6"]
+    );
+}
+
+#[test]
 fn a_conditional_axis_exists_where_its_condition_holds() {
     let text = semicrf(
         "T = [8, 16]\nK = 2\nC = 3\nB = { values = [1, 2, 3], when = \"T > 8 and backend == 'fused'\" }\n\

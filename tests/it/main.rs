@@ -13,6 +13,8 @@ mod shim;
 mod codegen;
 /// Conformance of the semi-CRF kernels: those for CPUs, and those for GPUs on the CPU.
 mod semicrf;
+/// Whether backends compute what oracles say.
+mod conformance;
 /// Conformance of single operations: kernels for CPUs, and those for GPUs on the CPU.
 mod operations;
 /// Conformance of the workloads of guides 003 and 004.

@@ -1,28 +1,17 @@
 //! Conformance of the workloads of guides 003 and 004: every backend in every phase against the f64 oracle, on the
 //! CPU device and, as CUDA kernels, on the shim.
 
-use sweeper::device::cpu::Cpu;
-use sweeper::device::{Artifact, Device, Job};
-use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::{
-    CanonicalShape, Dtype, Parameters, Phase, Problem, Program, Refusal, Target, Tensors, Value,
-    registry,
-};
+use std::time::Duration;
 
-use crate::operations::artifact;
+use sweeper::compile::nvrtc::resources;
+use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Problem, Target, Value, registry};
+
+use crate::conformance::{Case, cuda};
 use crate::shim::{self, Mode};
 
 const BACKENDS: [&str; 4] = ["primitive", "eager", "compiled", "library"];
 
-/// A problem in words: `mlp batch=3 loss=cross_entropy`.
-struct Case {
-    words: &'static str,
-    phases: &'static [Phase],
-    problem: Box<dyn Problem>,
-    inputs: Tensors,
-    expected: Tensors,
-}
-
+/// A problem in words: `mlp batch=3 loss=cross_entropy`; and its phases.
 fn problem(words: &str) -> (Box<dyn Problem>, &'static [Phase]) {
     let mut words = words.split(' ');
     let workload = registry::workload(words.next().unwrap()).expect("it is registered");
@@ -37,101 +26,16 @@ fn problem(words: &str) -> (Box<dyn Problem>, &'static [Phase]) {
     (problem, workload.info().phases)
 }
 
-fn cuda() -> Target {
-    Target::Cuda {
-        arch: "sm_90a".to_owned(),
-    }
+fn case(words: &str) -> Case {
+    let (problem, phases) = problem(words);
+    Case::new(words.to_owned(), problem, phases, &BACKENDS)
 }
 
-/// A phase with the results of all others.
-fn whole(phases: &[Phase]) -> Phase {
-    Phase::covering(phases.iter().copied())
-}
-
-impl Case {
-    fn new(words: &'static str) -> Self {
-        let (problem, phases) = problem(words);
-        let inputs = problem.generate(&InputKey([7; 32]));
-        problem.validate(&inputs).unwrap();
-        let expected = problem.oracle(&inputs, whole(phases));
-        Case {
-            words,
-            phases,
-            problem,
-            inputs,
-            expected,
-        }
-    }
-
-    fn fail(&self, backend: &str, phase: Phase, error: &dyn std::fmt::Debug) -> ! {
-        panic!("{}: {backend} {phase}: {error:?}", self.words)
-    }
-
-    /// A backend's program; `library` need not have one.
-    fn program(
-        &self,
-        backend: &str,
-        phase: Phase,
-        canonical: &CanonicalShape,
-        target: &Target,
-    ) -> Option<Program> {
-        match self.problem.program(backend, phase, canonical, target) {
-            Ok(program) => {
-                if let Err(error) = program.validate() {
-                    self.fail(backend, phase, &error);
-                }
-                Some(program)
-            }
-            Err(Refusal::Unavailable(_)) if backend == "library" => None,
-            Err(refusal) => self.fail(backend, phase, &refusal),
-        }
-    }
-
-    fn judge(&self, backend: &str, phase: Phase, outputs: &Tensors) {
-        let check = self
-            .problem
-            .check(&self.inputs, outputs, &self.expected, phase);
-        if !check.passed() {
-            self.fail(backend, phase, &check.tensors);
-        }
-    }
-
-    fn conforms_on_cpu(&self, canonical: &CanonicalShape) {
-        let mut device = Cpu::new(2).unwrap();
-        device.bind(&self.inputs).unwrap();
-        for backend in BACKENDS {
-            for &phase in self.phases {
-                let Some(program) = self.program(backend, phase, canonical, &Target::Cpu) else {
-                    continue;
-                };
-                let artifacts: Vec<Artifact> =
-                    program.sources().into_iter().map(artifact).collect();
-                let job = Job {
-                    program,
-                    artifacts: &artifacts,
-                    script: None,
-                };
-                let prepared = device.prepare(job).unwrap();
-                device.poison(prepared).unwrap();
-                device.sample(prepared, 1).unwrap();
-                let specs = self.problem.outputs(phase);
-                let outputs = device.results(prepared, &specs).unwrap();
-                self.judge(backend, phase, &outputs);
-            }
-        }
-    }
-
-    fn conforms_on_shim(&self, mode: Mode) {
-        let phase = whole(self.phases);
-        for backend in BACKENDS {
-            let canonical = CanonicalShape::default();
-            if let Some(program) = self.program(backend, phase, &canonical, &cuda()) {
-                let specs = self.problem.outputs(phase);
-                let outputs = shim::run(&program, &self.inputs, &specs, mode);
-                self.judge(backend, phase, &outputs);
-            }
-        }
-    }
+/// Checks the phase with the results of all others.
+fn conforms_on_shim(words: &str) {
+    let case = case(words);
+    let whole = Phase::covering(case.phases.iter().copied());
+    case.conforms_on_shim(&[whole], &CanonicalShape::default(), Mode::Fast);
 }
 
 const BODIES: [&str; 14] = [
@@ -179,10 +83,10 @@ const PATTERNS: [&str; 21] = [
 #[test]
 fn patterns_conform_on_a_cpu() {
     for words in PATTERNS {
-        Case::new(words).conforms_on_cpu(&CanonicalShape::default());
+        case(words).conforms_on_cpu(&CanonicalShape::default());
     }
     let canonical = CanonicalShape::new([("sequence".to_owned(), 64)]);
-    Case::new("attention batch=3 sequence=53 dimension=7").conforms_on_cpu(&canonical);
+    case("attention batch=3 sequence=53 dimension=7").conforms_on_cpu(&canonical);
 }
 
 #[test]
@@ -191,14 +95,14 @@ fn patterns_conform_as_cuda_kernels() {
         return;
     }
     for words in PATTERNS {
-        Case::new(words).conforms_on_shim(Mode::Fast);
+        conforms_on_shim(words);
     }
 }
 
 #[test]
 fn bodies_of_loops_conform_on_a_cpu() {
     for words in BODIES {
-        Case::new(words).conforms_on_cpu(&CanonicalShape::default());
+        case(words).conforms_on_cpu(&CanonicalShape::default());
     }
     for (words, name, bound) in [
         ("mlp loss=cross_entropy", "output", 16),
@@ -206,7 +110,7 @@ fn bodies_of_loops_conform_on_a_cpu() {
         ("mixed", "size", 32),
     ] {
         let canonical = CanonicalShape::new([(name.to_owned(), bound)]);
-        Case::new(words).conforms_on_cpu(&canonical);
+        case(words).conforms_on_cpu(&canonical);
     }
 }
 
@@ -216,7 +120,31 @@ fn bodies_of_loops_conform_as_cuda_kernels() {
         return;
     }
     for words in BODIES {
-        Case::new(words).conforms_on_shim(Mode::Fast);
+        conforms_on_shim(words);
+    }
+}
+
+#[test]
+fn kernels_of_bodies_compile_without_spills() {
+    let Some(nvrtc) = crate::support::nvrtc() else {
+        return;
+    };
+    for words in ["mlp", "mlp loss=cross_entropy", "attention_block", "mixed"] {
+        let (problem, _) = problem(words);
+        for arch in ["sm_80", "sm_90a"] {
+            let target = Target::Cuda {
+                arch: arch.to_owned(),
+            };
+            let canonical = CanonicalShape::default();
+            let program = problem.program("compiled", Phase::Both, &canonical, &target);
+            for source in program.unwrap().compiled() {
+                let compiled = nvrtc.compile(source, arch, Duration::from_secs(120));
+                let log = compiled.unwrap().log;
+                let is_spilled = resources(&log)["spill_store_bytes"].as_u64() != Some(0);
+                let is_clean = !is_spilled && !log.contains("warning");
+                assert!(is_clean, "{words}: {}: {log}", source.title());
+            }
+        }
     }
 }
 

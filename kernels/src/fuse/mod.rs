@@ -11,8 +11,8 @@
 //! 7. `duplicate`: cheap values are computed again where that moves fewer bytes;
 //! 8. `pack`: small kernels that need nothing of each other, such as the updates of all parameters, share a launch.
 //!
-//! Then buffers are given to values, and launches and calls made; on a CPU, what follows a product is
-//! done panel by panel, while the panel is in the cache. Patterns are found by
+//! Then buffers are given to values, and launches and calls made; on a CPU, what follows a product or a
+//! convolution is done panel by panel, while the panel is in the cache. Patterns are found by
 //! structure; no pass knows a workload's name, and [`Policy::Compiled`] does not look at groups.
 
 mod access;

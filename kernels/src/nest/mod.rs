@@ -16,6 +16,9 @@
 //!   parts are added in their order, nowhere by atomics.
 
 mod validate;
+/// Tests of the program have this file, too.
+#[cfg(test)]
+pub(crate) mod interpret;
 
 use serde::Serialize;
 

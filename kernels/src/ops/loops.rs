@@ -20,52 +20,64 @@ pub(super) struct Loops<const N: usize> {
 impl<const N: usize> Loops<N> {
     /// Reads extents from the four arguments at `position`, then a start and four steps for each
     /// operand. An operand beyond those is dense.
+    ///
+    /// Small operations take as long as this: arrays are filled by loops, because those are unrolled.
+    #[inline(always)]
     pub(super) fn read(call: &Call<'_>, position: usize, operands: usize) -> Self {
-        let int = |offset: usize| call.int(position + offset) as isize;
-        let extents = [0, 1, 2, 3].map(|dimension| call.size(position + dimension));
+        let mut extents = [0; 4];
+        for (dimension, extent) in extents.iter_mut().enumerate() {
+            *extent = call.size(position + dimension);
+        }
         let mut loops = Loops {
             extents,
             starts: [0; N],
             steps: [dense(extents); N],
         };
         for operand in 0..operands {
-            let first = 4 + 5 * operand;
-            loops.starts[operand] = int(first);
-            loops.steps[operand] = [1, 2, 3, 4].map(|dimension| int(first + dimension));
+            let first = position + 4 + 5 * operand;
+            loops.starts[operand] = call.int(first) as isize;
+            for (dimension, step) in loops.steps[operand].iter_mut().enumerate() {
+                *step = call.int(first + 1 + dimension) as isize;
+            }
         }
-        loops.merged()
+        loops.merge();
+        loops
     }
 
-    /// The same loops, with neighbours made one where every operand steps evenly through both. What
-    /// is left lies at the end, the innermost loop last.
-    fn merged(self) -> Self {
-        let mut merged = Loops {
-            extents: [1; 4],
-            steps: [[0; 4]; N],
-            ..self
-        };
-        let mut last = 4;
-        for dimension in (0..4).rev() {
+    /// Makes neighbours one where every operand steps evenly through both. What is left lies at the end, the
+    /// innermost loop last.
+    #[inline(always)]
+    fn merge(&mut self) {
+        let mut last = 3;
+        for dimension in (0..3).rev() {
             let extent = self.extents[dimension];
-            let continues = last < 4
-                && (0..N).all(|operand| {
-                    let inner = merged.steps[operand][last] * merged.extents[last] as isize;
-                    self.steps[operand][dimension] == inner
-                });
             if extent == 1 {
                 continue;
             }
+            let is_first = self.extents[last] == 1;
+            let continues = !is_first
+                && self
+                    .steps
+                    .iter()
+                    .all(|steps| steps[dimension] == steps[last] * self.extents[last] as isize);
             if continues {
-                merged.extents[last] *= extent;
+                self.extents[last] *= extent;
                 continue;
             }
-            last -= 1;
-            merged.extents[last] = extent;
-            for operand in 0..N {
-                merged.steps[operand][last] = self.steps[operand][dimension];
+            if !is_first {
+                last -= 1;
+            }
+            self.extents[last] = extent;
+            for steps in &mut self.steps {
+                steps[last] = steps[dimension];
             }
         }
-        merged
+        for dimension in 0..last {
+            self.extents[dimension] = 1;
+            for steps in &mut self.steps {
+                steps[dimension] = 0;
+            }
+        }
     }
 
     /// Elements of the result.
@@ -104,32 +116,49 @@ impl<const N: usize> Loops<N> {
     }
 
     /// Calls `plane` with where each operand's plane starts: what the two inner loops go over.
-    #[expect(
-        clippy::redundant_closure,
-        reason = "only a closure of its own is inlined"
-    )]
     #[inline(always)]
     pub(super) fn planes(&self, mut plane: impl FnMut([usize; N])) {
-        let mut outer = *self;
-        let [first, second, ..] = self.extents;
-        outer.extents = [1, first, second, 1];
-        for (outer, own) in outer.steps.iter_mut().zip(&self.steps) {
-            *outer = [0, own[0], own[1], 0];
+        let [outer, middle, ..] = self.extents;
+        let mut steps = [[0; N]; 2];
+        for (dimension, steps) in steps.iter_mut().enumerate() {
+            for (step, own) in steps.iter_mut().zip(&self.steps) {
+                *step = own[dimension];
+            }
         }
-        outer.rows(
-            #[inline(always)]
-            |starts| plane(starts),
-        );
+        let mut first = self.starts;
+        for _ in 0..outer {
+            let mut second = first;
+            for _ in 0..middle {
+                let mut starts = [0; N];
+                for (start, &at) in starts.iter_mut().zip(&second) {
+                    *start = at as usize;
+                }
+                plane(starts);
+                advance(&mut second, steps[1]);
+            }
+            advance(&mut first, steps[0]);
+        }
     }
 
     /// Runs `piece` over parts of the outermost loop and the parts of `out` that belong to them; the
     /// last operand is `out`, which is dense. Small operations, and all of them on a pool of one
     /// thread, are one part.
-    pub(super) fn split<T: Send>(self, out: &mut [T], piece: impl Fn(Self, &mut [T]) + Sync) {
+    #[inline]
+    pub(super) fn split<T: Send>(&self, out: &mut [T], piece: impl Fn(&Self, &mut [T]) + Sync) {
         let threads = threads_for(self.len());
         if threads == 1 {
-            return piece(self, out);
+            piece(self, out);
+        } else {
+            self.split_among(threads, out, piece);
         }
+    }
+
+    fn split_among<T: Send>(
+        &self,
+        threads: usize,
+        out: &mut [T],
+        piece: impl Fn(&Self, &mut [T]) + Sync,
+    ) {
         let dimension = self.extents.iter().position(|&extent| extent > 1);
         let dimension = dimension.unwrap_or(3);
         let share = self.extents[dimension].div_ceil(threads);
@@ -140,7 +169,7 @@ impl<const N: usize> Loops<N> {
                 let first = number * share;
                 let mut loops = self.within(dimension, first..first + out.len() / inner);
                 loops.starts[N - 1] = 0;
-                piece(loops, out);
+                piece(&loops, out);
             });
     }
 
@@ -183,12 +212,13 @@ mod tests {
     use super::*;
 
     fn loops(extents: [usize; 4], one: [isize; 4]) -> Loops<2> {
-        Loops {
+        let mut loops = Loops {
             extents,
             starts: [5, 0],
             steps: [one, dense(extents)],
-        }
-        .merged()
+        };
+        loops.merge();
+        loops
     }
 
     #[test]

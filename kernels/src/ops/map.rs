@@ -6,6 +6,7 @@ use super::lanes::{Dense, LONG, Lanes, Splat, blocks, blocks_in_place, row_in_pl
 use super::loops::{Loops, threads_for};
 use super::math;
 use super::planes::{self, Operands};
+use super::windows;
 use crate::builtin::{Builtin, Call};
 use pulp::Simd;
 use rayon::prelude::*;
@@ -142,16 +143,16 @@ fn binary<F: Binary>(call: &mut Call<'_>) {
     let (a, b, out) = (call.read(0), call.read(1), call.write(2));
     let loops = Loops::<3>::read(call, 3, 2);
     loops.split(&mut out[..loops.len()], |loops, out| {
-        if on_planes::<F>(&loops, a, b, out) {
+        if windows::onto::<F>(loops, a, b, out) || on_planes::<F>(loops, a, b, out) {
             return;
         }
         vectorised(
             #[inline(always)]
             || match loops.row_steps() {
-                [1, 1, _] => rows::<F, Dense, Dense>(&loops, a, b, out),
-                [1, 0, _] => rows::<F, Dense, Splat>(&loops, a, b, out),
-                [0, 1, _] => rows::<F, Splat, Dense>(&loops, a, b, out),
-                _ => scattered::<F>(&loops, a, b, out),
+                [1, 1, _] => rows::<F, Dense, Dense>(loops, a, b, out),
+                [1, 0, _] => rows::<F, Dense, Splat>(loops, a, b, out),
+                [0, 1, _] => rows::<F, Splat, Dense>(loops, a, b, out),
+                _ => scattered::<F>(loops, a, b, out),
             },
         );
     });
@@ -240,7 +241,7 @@ fn binary_in_place<F: Binary>(call: &mut Call<'_>) {
     };
     if is_dense {
         loops.split(&mut x[..loops.len()], |loops, x| {
-            in_place::<F>(&loops, b, x);
+            in_place::<F>(loops, b, x);
         });
     } else {
         in_place::<F>(&loops, b, x);
@@ -253,7 +254,7 @@ fn in_place<F: Binary>(loops: &Loops<2>, b: &[f32], x: &mut [f32]) {
         small: b,
         out: &mut *x,
     };
-    if planes::run::<F, 2, 0, false>(loops, operands) {
+    if planes::run::<F, 2, 0, false>(loops, operands) || windows::in_place::<F>(loops, b, x) {
         return;
     }
     vectorised(

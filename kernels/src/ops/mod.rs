@@ -19,6 +19,7 @@ mod planes;
 pub(crate) mod reduce;
 pub(crate) mod vector;
 mod wide;
+mod windows;
 
 pub use argmax::ARGMAX;
 pub use map::{

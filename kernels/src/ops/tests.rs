@@ -141,3 +141,40 @@ fn threads_change_nothing() {
     let [one, two] = [1, 3].map(|threads| pool(threads).expect("threads").install(all));
     assert!(one == two);
 }
+
+/// Rows that go back in memory, as far as they are long and farther.
+#[test]
+fn rows_may_go_back() {
+    for row in [7, 8, 9, 12, 15, 16] {
+        for step in [row, row + 3, 4 * row] {
+            let (count, planes) = (5, 2);
+            let (a, b) = (values(planes * row), values(planes * count * step + row));
+            let start = |plane: usize| (plane + 1) * count * step - step;
+            let mut args = ints([planes, count, row, 1, 0, row, 0, 1, 0]);
+            args.extend([start(0), count * step].map(|at| at as i64));
+            args.extend([-(step as i64), 1, 0]);
+            let mut out = vec![f32::NAN; planes * count * row];
+            run(SUB, &[&a, &b], vec![SliceMut::F32(&mut out)], &args);
+            let place = |at: usize| {
+                let (plane, number) = (at / (count * row), at / row % count);
+                start(plane) - number * step + at % row
+            };
+            for (at, &x) in out.iter().enumerate() {
+                let expected = a[at / (count * row) * row + at % row] - b[place(at)];
+                assert_eq!(x, expected, "{row} {step} {at}");
+            }
+            // In place, from dense rows.
+            let from = values(planes * count * row);
+            let mut args = ints([planes, count, row, 1, 0, count * row, row, 1, 0]);
+            args.extend([start(0), count * step].map(|at| at as i64));
+            args.extend([-(step as i64), 1, 0]);
+            let mut x = b.clone();
+            run(ADD_IN_PLACE, &[&from], vec![SliceMut::F32(&mut x)], &args);
+            let mut expected = b.clone();
+            for (at, from) in from.iter().enumerate() {
+                expected[place(at)] += from;
+            }
+            assert_eq!(x, expected, "{row} {step}");
+        }
+    }
+}

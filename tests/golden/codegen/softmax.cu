@@ -1,10 +1,10 @@
 // row_max, exp, row_sum, sub, div.
 #include "functions.cuh"
 
-constexpr int WIDTH = 32, GROUPS = 8, CHUNKS = 4;
+constexpr int WIDTH = 32, GROUPS = 4, CHUNKS = 4;
 constexpr int THREADS = WIDTH * GROUPS;
 
-KERNEL(row_max_exp_row_sum_c57cc5c1, THREADS)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, float *__restrict__ out1, int64 out1_row_0) {
+KERNEL(row_max_exp_row_sum_26355482, THREADS)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, float *__restrict__ out1, int64 out1_row_0) {
     await_launches();
     const bool is_wide = columns % 4 == 0 && is_aligned(in0) && in0_row_0 % 4 == 0 && is_aligned(out1) && out1_row_0 % 4 == 0;
     const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;

@@ -1,5 +1,6 @@
 //! Runs a nest on the CPU device and on the shim, and compares with what it means.
 
+use sweeper_kernels::check;
 use sweeper_kernels::codegen::Generated;
 use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Parts, Step as Apart, Value};
 use sweeper_kernels::program::{Binding, Geometry, Index, Kernel, KernelSource, Role, Step, View};
@@ -257,16 +258,17 @@ impl Case {
         what: &dyn Fn() -> String,
     ) {
         let name = |at: usize| format!("{prefix}{}", self.name(at));
-        let memory: Vec<interpret::Elements> = (0..self.nest.operands.len())
+        let mut expected: Vec<interpret::Elements> = (0..self.nest.operands.len())
             .map(|at| match inputs.get(&name(at)) {
-                Some(tensor) => interpret::elements(tensor.data()),
+                Some(tensor) => check::elements(tensor).collect(),
                 None => vec![f64::NAN; self.steps(at, parts).3],
             })
             .collect();
-        let expected = interpret::run(&self.nest, launch, &memory);
+        let rows = 0..launch.extents.row_count() as usize;
+        interpret::run(&self.nest, launch, rows, &mut expected);
         for store in &self.nest.stores {
             let at = store.operand.0;
-            let got = interpret::elements(outputs[&name(at)].data());
+            let got: Vec<f64> = check::elements(&outputs[&name(at)]).collect();
             let got = self.joined(at, got, parts);
             // Sums over rows and over all have thousands of terms; here many are equal, and roundings add up.
             let tolerance = if self.nest.is_last(store.value) {

@@ -141,6 +141,29 @@ pub(super) fn embedding() -> Named {
     builder.named("embedding", out)
 }
 
+/// Pictures enough for two panels of a convolution.
+pub(super) fn many_pictures() -> Named {
+    let mut graph = Graph::new();
+    let mut given =
+        |name: &str, shape: &[usize], role| graph.input(name, shape, Dtype::F32, role).unwrap();
+    let x = given("x", &[5, 2, 97, 95], Role::Input);
+    let w = given("w", &[8, 2, 3, 3], Role::Parameter);
+    let bias = given("bias", &[8, 1, 1], Role::Parameter);
+    let convolution = Convolution {
+        stride: 1,
+        padding: 1,
+    };
+    let out = graph.conv2d(x, w, convolution);
+    let out = out.and_then(|out| graph.add(out, bias));
+    let out = out.and_then(|out| graph.relu(out)).unwrap();
+    graph.output("out", out, Role::Output);
+    Named {
+        name: "many_pictures",
+        graph,
+        backward: None,
+    }
+}
+
 /// A convolution, a batch norm with given statistics, and relu; no gradients.
 pub(super) fn conv_bn_relu() -> Named {
     let mut graph = Graph::new();

@@ -80,10 +80,11 @@ impl<'a> Writer<'a> {
 impl Writer<'_> {
     pub(super) fn constants(&self) -> Vec<String> {
         let schedule = self.schedule;
-        // What writes numbers of rows alone has no columns in chunks.
-        let chunks = match self.stages.passes.is_empty() {
-            true => String::new(),
-            false => format!(", CHUNKS = {}", schedule.chunks),
+        // What computes numbers of rows alone has no columns in chunks.
+        let has_columns = !self.stages.passes.is_empty();
+        let chunks = match has_columns {
+            true => format!(", CHUNKS = {}", schedule.chunks),
+            false => String::new(),
         };
         let mut lines = vec![
             format!(
@@ -95,7 +96,7 @@ impl Writer<'_> {
         if self.shares_rows() || !self.stages.over_all(self.nest).is_empty() {
             lines.push("constexpr int WARPS = (THREADS + 31) / 32;".to_owned());
         }
-        if schedule.is_looped {
+        if schedule.is_looped && has_columns {
             lines.push("constexpr int SPAN = 4 * WIDTH * CHUNKS;".to_owned());
         }
         lines
@@ -216,7 +217,6 @@ impl Writer<'_> {
         let operands = 0..self.nest.operands.len();
         let operands: Vec<usize> = operands.filter(|at| !is_part(at)).collect();
         self.row_indices(out, &operands, true);
-        self.define(out, &self.schedule.looked_up);
         let next = if self.has_groups() {
             "base + GROUPS"
         } else {
@@ -257,26 +257,18 @@ impl Writer<'_> {
         }
     }
 
-    /// Defines values that are one number for the thread, where nothing has done so.
+    /// Defines values that are one number for the thread.
     fn values(&self, out: &mut Text, ids: &[ValueId]) {
-        let is_open = |id: &ValueId| match &self.nest.values[id.0] {
-            Value::Constant(_) | Value::Reduce { .. } => false,
-            Value::Load { .. } => {
-                !self.schedule.ahead_of_row.contains(id) && !self.schedule.looked_up.contains(id)
-            }
-            _ => true,
-        };
-        let open: Vec<ValueId> = ids.iter().copied().filter(is_open).collect();
-        self.define(out, &open);
-    }
-
-    fn define(&self, out: &mut Text, ids: &[ValueId]) {
         for &id in ids {
+            let expression = match &self.nest.values[id.0] {
+                Value::Constant(_) | Value::Reduce { .. } => continue,
+                Value::Load { .. } if self.schedule.ahead_of_row.contains(&id) => continue,
+                _ => self.names.expression(id),
+            };
             out.line(format!(
-                "const {} {} = {};",
+                "const {} {} = {expression};",
                 self.names.dtype(id),
-                self.names.of(id),
-                self.names.expression(id)
+                self.names.of(id)
             ));
         }
     }

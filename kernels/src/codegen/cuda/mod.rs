@@ -30,10 +30,16 @@ pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
 /// Threads of a block, where rows do not need more.
 const THREADS: u32 = 256;
 
-/// Threads of a block that takes pieces of long rows, each thread four quads at a time.
-const FLAT_THREADS: u32 = 512;
+/// Threads of a block that takes a piece of a long row, and quads of each: many small blocks, as many as registers
+/// allow, begin and end evenly.
+const FLAT_THREADS: u32 = 128;
+const FLAT_CHUNKS: u32 = 2;
 
-/// Registers of such a thread that may hold what it loads: of 128 in all, for addresses and results, too.
+/// The same of a block that adds up pieces, one after the other.
+const TOTAL_THREADS: u32 = 512;
+const TOTAL_CHUNKS: u32 = 4;
+
+/// Registers of such threads that may hold what they load: of 128 in all, for addresses and results, too.
 const FLAT_REGISTERS: u32 = 80;
 
 /// Registers of an element that is looked up by an index of its column: itself, and 64 bits each for its address and
@@ -53,15 +59,19 @@ const PROCESSORS: u64 = 132;
 /// Blocks that leave a part each, at most.
 const MOST_PARTS: u64 = 4 * PROCESSORS;
 
-/// Registers of a processor, and those that a thread needs beside those for cells.
+/// Registers of a processor, threads that it has room for, and registers that a thread needs beside those for cells.
 const ALL_REGISTERS: u32 = 65_536;
+const ALL_THREADS: u32 = 2_048;
 const OTHER_REGISTERS: u32 = 24;
+
+/// The same of a block that takes a piece of a long row: beside what it loads and as much for what it makes of it.
+const FLAT_OTHER_REGISTERS: u32 = 16;
 
 /// Blocks with many rows that a processor is to have room for, at most, where rows are loaded ahead and where they
 /// are not. The compiler is told for how many it has registers: left alone, it takes those that other blocks
 /// need.
 const MOST_BLOCKS_AHEAD: u32 = 3;
-const MOST_BLOCKS: u32 = 4;
+const MOST_BLOCKS: u32 = 5;
 
 /// Rows of a group that loads what all rows share: enough to make up for that, and few enough that the last blocks
 /// don't leave a GPU idle for long.
@@ -89,6 +99,8 @@ pub(super) struct Schedule {
     pub shared: u32,
     parts: Parts,
     reduces_columns: bool,
+    /// Whether rows are so long that a block has a piece of one, and nothing is reduced.
+    is_flat: bool,
     /// Rows of a group in a kernel that reduces nothing: their loads are under way together.
     pub rows_a_group: u64,
     over_rows: bool,
@@ -99,9 +111,6 @@ pub(super) struct Schedule {
     pub ahead: Vec<ValueId>,
     /// The same, of one number for the whole row.
     pub ahead_of_row: Vec<ValueId>,
-    /// Numbers of a row that such a number is the index of: they are asked for when the row's turn comes, and
-    /// needed when its passes are done.
-    pub looked_up: Vec<ValueId>,
     /// Blocks that a processor is to have room for, where registers would allow fewer.
     pub least_blocks: u32,
     /// Whether launches overlap, as the text allows.
@@ -109,6 +118,62 @@ pub(super) struct Schedule {
     /// Whether loads ask not to be kept in the second-level cache: nothing is loaded twice, and what the cache
     /// holds need not be written back for it.
     pub streams: bool,
+}
+
+/// How many lanes a row has, and what of it each.
+struct Lanes {
+    width: u32,
+    chunks: u32,
+    is_looped: bool,
+    is_flat: bool,
+}
+
+impl Lanes {
+    /// Decides for a nest that loads so many values ahead or once for all rows.
+    ///
+    /// # Errors
+    /// A sentence where reductions over rows have no place.
+    fn new(nest: &Nest, stages: &Stages, bounds: Bounds, loads: usize) -> Result<Lanes, String> {
+        let over_rows = stages.over_rows(nest).len() as u32;
+        let over_all = !stages.over_all(nest).is_empty();
+        let quads = bounds.columns.map(|most| most.div_ceil(4).max(1));
+        let is_one = nest.parts == Parts::One;
+        let lanes = |width, chunks| Lanes {
+            width,
+            chunks,
+            is_looped: false,
+            is_flat: false,
+        };
+        let looped = |width, chunks| Lanes {
+            is_looped: true,
+            ..lanes(width, chunks)
+        };
+        if stages.reduces_columns() || (over_rows > 0 && over_all) {
+            let needed = cells(nest, stages) + over_rows + loads as u32;
+            let held = quads.and_then(|quads| in_registers(quads, needed));
+            return match held {
+                Some((width, chunks)) => Ok(lanes(width, chunks)),
+                None if over_rows > 0 && is_one => {
+                    Err("sums over rows of so many columns need parts".to_owned())
+                }
+                None => Ok(looped(512, 2)),
+            };
+        }
+        let is_long = is_flat(nest) || quads.is_none_or(|quads| quads > 256);
+        Ok(match () {
+            () if over_rows > 0 => lanes(narrowed(quads, if is_one { 8 } else { 32 }), 1),
+            () if over_all && is_one => looped(narrowed(quads, 1024), 1),
+            () if over_all && is_long => {
+                looped(TOTAL_THREADS, flat_chunks(nest, stages, TOTAL_CHUNKS))
+            }
+            () if over_all => looped(narrowed(quads, THREADS), 1),
+            () if is_long => Lanes {
+                is_flat: true,
+                ..lanes(FLAT_THREADS, flat_chunks(nest, stages, FLAT_CHUNKS))
+            },
+            () => lanes(narrowed(quads, THREADS), 1),
+        })
+    }
 }
 
 impl Schedule {
@@ -122,36 +187,23 @@ impl Schedule {
         let over_all = !stages.over_all(nest).is_empty();
         let reduces_columns = stages.reduces_columns();
         let whole = reduces_columns || (over_rows > 0 && over_all);
-        let quads = bounds.columns.map(|most| most.div_ceil(4).max(1));
         let (shared_loads, ahead) = many_rows(nest, &stages, over_rows > 0 || over_all);
-        let (width, chunks, is_looped) = if whole {
-            let loads = shared_loads.len() + ahead.len();
-            let needed = cells(nest, &stages) + over_rows + loads as u32;
-            let held = quads.and_then(|quads| in_registers(quads, needed));
-            match held {
-                Some((width, chunks)) => (width, chunks, false),
-                None => (512, 2, true),
-            }
-        } else if over_rows > 0 {
-            let most = if nest.parts == Parts::One { 8 } else { 32 };
-            (narrowed(quads, most), 1, false)
-        } else if over_all && nest.parts == Parts::One {
-            (narrowed(quads, 1024), 1, true)
-        } else if is_flat(nest) || quads.is_none_or(|quads| quads > 256) {
-            (FLAT_THREADS, flat_chunks(nest, &stages), over_all)
-        } else {
-            (narrowed(quads, THREADS), 1, over_all)
+        let lanes = Lanes::new(nest, &stages, bounds, shared_loads.len() + ahead.len())?;
+        let Lanes {
+            width,
+            chunks,
+            is_looped,
+            is_flat,
+        } = lanes;
+        let has_last = over_rows > 0 || over_all;
+        let threads = match () {
+            () if has_last && nest.parts == Parts::One => 512,
+            () if is_flat || (is_looped && whole) => width,
+            // Rows of most quads: in larger blocks fewer of them wait for memory at the same time.
+            () if whole && !has_last && chunks == MOST_CHUNKS => THREADS / 2,
+            () => THREADS,
         };
-        if is_looped && whole && over_rows > 0 && nest.parts == Parts::One {
-            return Err("sums over rows of so many columns need parts".to_owned());
-        }
-        let is_one = nest.parts == Parts::One && (over_rows > 0 || over_all);
-        let threads = if is_one { 512 } else { THREADS };
-        let groups = if is_looped && whole {
-            1
-        } else {
-            (threads / width).max(1)
-        };
+        let groups = (threads / width).max(1);
         let mut schedule = Schedule {
             width,
             groups,
@@ -165,13 +217,17 @@ impl Schedule {
             shared: 0,
             parts: nest.parts,
             reduces_columns,
-            rows_a_group: if width < THREADS && !whole { 4 } else { 1 },
+            is_flat,
+            rows_a_group: if width < THREADS && !whole && !is_flat {
+                4
+            } else {
+                1
+            },
             over_rows: over_rows > 0,
             over_all,
             shared_loads,
             ahead,
             ahead_of_row: vec![],
-            looked_up: vec![],
             least_blocks: 1,
             overlaps: generation(arch) >= FIRST_TO_OVERLAP,
             streams: false,
@@ -181,21 +237,30 @@ impl Schedule {
             schedule.ahead.clear();
         }
         if !schedule.ahead.is_empty() {
-            (schedule.ahead_of_row, schedule.looked_up) = row_loads(nest, &stages);
+            schedule.ahead_of_row = row_loads(nest, &stages);
         }
-        let has_many_rows = !schedule.ahead.is_empty() || !schedule.shared_loads.is_empty();
-        if has_many_rows && schedule.threads() <= THREADS {
-            let loads = schedule.ahead.len() + schedule.shared_loads.len();
-            let held = 4 * chunks * (cells(nest, &stages) + over_rows + loads as u32);
-            let blocks = ALL_REGISTERS / THREADS / (held + OTHER_REGISTERS);
-            schedule.least_blocks = match schedule.ahead.is_empty() {
-                true => blocks.clamp(1, MOST_BLOCKS),
-                false => blocks.clamp(1, MOST_BLOCKS_AHEAD),
-            };
+        let loads = schedule.ahead.len() + schedule.shared_loads.len();
+        if is_flat {
+            let held = 2 * loaded(nest, &stages);
+            schedule.least_blocks = schedule.blocks_of(4 * chunks * held + FLAT_OTHER_REGISTERS);
+        } else if loads > 0 && schedule.threads() <= THREADS {
+            let held = cells(nest, &stages) + over_rows + loads as u32;
+            schedule.least_blocks = schedule.blocks_of(4 * chunks * held + OTHER_REGISTERS);
         }
         schedule.streams = over_all && over_rows == 0 && writes_no_cells(&stages);
         schedule.shared = schedule.shared_floats(&stages, nest);
         Ok(schedule)
+    }
+
+    /// Blocks that a processor has room for, if threads have so many registers.
+    fn blocks_of(&self, registers: u32) -> u32 {
+        let blocks = ALL_REGISTERS / self.threads() / registers;
+        let most_threads = match () {
+            () if self.is_flat => ALL_THREADS,
+            () if self.ahead.is_empty() => MOST_BLOCKS * THREADS,
+            () => MOST_BLOCKS_AHEAD * THREADS,
+        };
+        blocks.clamp(1, most_threads / self.threads())
     }
 
     /// The same with blocks of so many threads: no fewer than it has, a power of two. Groups that share rows, or
@@ -204,7 +269,9 @@ impl Schedule {
     /// # Errors
     /// As [`Stages::new`].
     pub(super) fn with_threads(mut self, nest: &Nest, threads: u32) -> Result<Schedule, String> {
-        if !self.is_looped && !self.reduces_columns {
+        if self.is_flat {
+            self.width = threads;
+        } else if !self.is_looped && !self.reduces_columns {
             self.groups = (threads / self.width).max(1);
         }
         self.shared = self.shared_floats(&Stages::new(nest, self.keep)?, nest);
@@ -321,23 +388,11 @@ fn writes_no_cells(stages: &Stages) -> bool {
     stages.passes.iter().all(|pass| pass.stores.is_empty())
 }
 
-/// Numbers of a row that can be loaded before its turn comes, and those that are looked up by one of them.
-fn row_loads(nest: &Nest, stages: &Stages) -> (Vec<ValueId>, Vec<ValueId>) {
+/// Numbers of a row that can be loaded before its turn comes.
+fn row_loads(nest: &Nest, stages: &Stages) -> Vec<ValueId> {
     let values = stages.between.iter().flat_map(|between| &between.values);
-    let loads = values.filter_map(|&id| match nest.values[id.0] {
-        Value::Load { index, .. } => Some((id, index)),
-        _ => None,
-    });
-    let (plain, indexed): (Vec<_>, Vec<_>) = loads.partition(|(_, index)| index.is_none());
-    let ahead: Vec<ValueId> = plain.into_iter().map(|(id, _)| id).collect();
-    let is_known =
-        |(_, index): &(ValueId, Option<ValueId>)| index.is_some_and(|at| ahead.contains(&at));
-    let looked_up = indexed
-        .into_iter()
-        .filter(is_known)
-        .map(|(id, _)| id)
-        .collect();
-    (ahead, looked_up)
+    let is_plain = |id: &ValueId| matches!(nest.values[id.0], Value::Load { index: None, .. });
+    values.copied().filter(is_plain).collect()
 }
 
 /// Registers that a lane needs for each column: for what is loaded or kept.
@@ -358,7 +413,14 @@ fn cells(nest: &Nest, stages: &Stages) -> u32 {
 }
 
 /// Quads of a thread that takes pieces of long rows: as many as registers hold the loads of, in a power of two.
-fn flat_chunks(nest: &Nest, stages: &Stages) -> u32 {
+fn flat_chunks(nest: &Nest, stages: &Stages, most: u32) -> u32 {
+    let held = loaded(nest, stages);
+    let fits = |chunks: &u32| *chunks <= most && 4 * chunks * held <= FLAT_REGISTERS;
+    [4, 2].into_iter().find(fits).unwrap_or(1)
+}
+
+/// Registers that a thread needs for each column to hold what it loads.
+fn loaded(nest: &Nest, stages: &Stages) -> u32 {
     let mut loads: Vec<ValueId> = stages
         .passes
         .iter()
@@ -374,9 +436,7 @@ fn flat_chunks(nest: &Nest, stages: &Stages) -> u32 {
         Value::Load { .. } => 1,
         _ => 0,
     };
-    let held: u32 = loads.iter().map(registers).sum();
-    let fits = |chunks: &u32| 4 * chunks * held <= FLAT_REGISTERS;
-    [4, 2].into_iter().find(fits).unwrap_or(1)
+    loads.iter().map(registers).sum()
 }
 
 /// The least width of a group whose lanes hold rows of so many quads of columns, with `cells` registers a

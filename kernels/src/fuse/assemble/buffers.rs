@@ -9,7 +9,7 @@ use crate::fuse::memory::{Lifetime, place};
 use crate::fuse::order::side_of;
 use crate::fuse::plan::Origin;
 use crate::graph::{NodeId, Op};
-use crate::program::{Binding, Buffer, BufferId, Index, Role, Step, View};
+use crate::program::{Binding, Buffer, BufferId, Index, Library, Role, Step, View};
 use crate::tensor::Dtype;
 
 impl Assembly<'_> {
@@ -28,6 +28,12 @@ impl Assembly<'_> {
         loops.memory.iter().map(of).collect()
     }
 
+    /// Scratch memory of the call at a position, if it needs any.
+    fn scratch(&self, position: usize, call: &Library) -> Option<(Need, usize, Dtype)> {
+        let scratch = call.scratch(self.request.target);
+        (scratch > 0).then_some((Need::Scratch(position), scratch, Dtype::F32))
+    }
+
     /// Memory that the step at a position uses, with its elements and type.
     fn needs(&self, position: usize, made: &Made) -> Vec<(Need, usize, Dtype)> {
         let of_node = |id: NodeId| {
@@ -44,19 +50,17 @@ impl Assembly<'_> {
                 let mut needs = self.needs_of_loops(loops);
                 for (need, len, _) in &mut needs {
                     if *need == Need::Of(Source::Node(panels.product)) {
-                        *len = panels.rows * panels.call.n;
+                        *len = panels.rows * panels.elements[0];
                     }
                 }
                 needs.extend(panels.factors.iter().map(|lies| of_node(lies.base)));
+                needs.extend(self.scratch(position, &panels.call));
                 needs
             }
             Made::Call(call, lies, node) => {
                 let mut needs: Vec<_> = lies.iter().map(|lies| of_node(lies.base)).collect();
                 needs.push(of_node(*node));
-                let scratch = call.scratch(self.request.target);
-                if scratch > 0 {
-                    needs.push((Need::Scratch(position), scratch, Dtype::F32));
-                }
+                needs.extend(self.scratch(position, call));
                 needs
             }
             Made::Scatter(node, lies) => {

@@ -23,7 +23,7 @@ enum Made {
     /// One kernel, or those of a pack.
     Loops(Vec<Loops>, Generated, KernelId),
     /// After each panel of a product.
-    Panels(Box<Loops>, Generated, KernelId, Panels),
+    Panels(Box<Loops>, Generated, KernelId, Box<Panels>),
     /// Nothing: it is done with its only reader.
     Elsewhere,
     Call(Library, Vec<library::Lies>, NodeId),
@@ -77,12 +77,19 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
     Ok(assembly.program)
 }
 
+/// A kernel that was generated.
+struct Held {
+    /// Its nests, without names.
+    nests: Vec<(Nest, Bounds)>,
+    generated: Generated,
+    kernel: KernelId,
+}
+
 struct Assembly<'a> {
     plan: &'a Plan,
     request: &'a Request<'a>,
     program: Program,
-    /// Kernels that were generated, without names.
-    kernels: Vec<(Vec<(Nest, Bounds)>, Generated, KernelId)>,
+    kernels: Vec<Held>,
     /// Of each last reduction, the number of parts.
     parts: BTreeMap<NodeId, usize>,
     places: BTreeMap<Need, Place>,
@@ -104,6 +111,7 @@ impl Assembly<'_> {
                 && let Some(panels) = panels::panels(self.plan, task, loops)
             {
                 let loops = Box::new(loops.clone());
+                let panels = Box::new(panels);
                 made[reader] = Made::Panels(loops, generated.clone(), *kernel, panels);
                 made[home] = Made::Elsewhere;
             }
@@ -184,24 +192,19 @@ impl Assembly<'_> {
     }
 
     fn generated(&mut self, nests: &[(&Nest, Bounds)]) -> Result<(Generated, KernelId), String> {
-        let nameless = nests.iter().map(|&(nest, bounds)| {
-            let name = String::new();
-            (
-                Nest {
-                    name,
-                    ..nest.clone()
-                },
-                bounds,
-            )
-        });
+        let nameless = nests.iter().map(|&(nest, bounds)| (nameless(nest), bounds));
         let nameless: Vec<(Nest, Bounds)> = nameless.collect();
-        let held = self.kernels.iter().find(|(held, ..)| *held == nameless);
-        if let Some((_, generated, kernel)) = held {
-            return Ok((generated.clone(), *kernel));
+        let held = self.kernels.iter().find(|held| held.nests == nameless);
+        if let Some(held) = held {
+            return Ok((held.generated.clone(), held.kernel));
         }
         let generated = Generated::pack(nests, self.request.target)?;
         let kernel = self.program.kernel(generated.kernel());
-        self.kernels.push((nameless, generated.clone(), kernel));
+        self.kernels.push(Held {
+            nests: nameless,
+            generated: generated.clone(),
+            kernel,
+        });
         Ok((generated, kernel))
     }
 
@@ -251,19 +254,21 @@ impl Assembly<'_> {
     }
 }
 
+/// What a nest is, whatever it is called.
+fn nameless(nest: &Nest) -> Nest {
+    Nest {
+        name: String::new(),
+        ..nest.clone()
+    }
+}
+
 /// Puts the kernels of a pack in an order: those that add something up first, since few blocks do so and take longest,
 /// and equal nests next to each other.
 fn together(pack: &mut [Loops]) {
-    let nameless = |loops: &Loops| Nest {
-        name: String::new(),
-        ..loops.nest.clone()
-    };
-    let nests: Vec<Nest> = pack.iter().map(nameless).collect();
-    pack.sort_by_key(|loops| {
-        let own = nameless(loops);
-        (
-            !loops.is_of_parts,
-            nests.iter().position(|nest| *nest == own),
-        )
+    let nests: Vec<Nest> = pack.iter().map(|loops| nameless(&loops.nest)).collect();
+    pack.sort_by_cached_key(|loops| {
+        let own = nameless(&loops.nest);
+        let first = nests.iter().position(|nest| *nest == own);
+        (!loops.is_of_parts, first)
     });
 }

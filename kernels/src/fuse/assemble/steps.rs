@@ -7,7 +7,7 @@ use crate::fuse::lower::{Loops, Memory};
 use crate::fuse::panels::Panels;
 use crate::fuse::scatter;
 use crate::nest::{self, Launch};
-use crate::program::{Arg, Index, Kernel, KernelId, Library, Matmul, Step, View};
+use crate::program::{Arg, Index, Kernel, KernelId, Library, Step, View};
 
 /// The element at `start` for row 0, `step` further for each row.
 fn from(row: &Index, step: usize, start: i64) -> Index {
@@ -27,7 +27,9 @@ impl Assembly<'_> {
             }
             Made::Elsewhere => vec![],
             Made::Panels(loops, generated, kernel, panels) => {
-                self.panels(loops, generated, *kernel, panels)?
+                let scratch = self.places.contains_key(&Need::Scratch(position));
+                let scratch = scratch.then(|| self.view_of(Need::Scratch(position)));
+                self.panels(loops, generated, *kernel, panels, scratch)?
             }
             Made::Call(call, lies, node) => {
                 let read = lies.iter().map(|lies| {
@@ -73,10 +75,11 @@ impl Assembly<'_> {
         generated: &Generated,
         kernel: KernelId,
         panels: &Panels,
+        scratch: Option<View>,
     ) -> Result<Vec<Step>, String> {
-        let (m, rows) = (panels.call.m, panels.rows);
+        let (m, rows) = (panels.count, panels.rows);
         let mut of = |rows: usize, row: Index| {
-            let product = self.panel_product(panels, rows, &row);
+            let product = self.panel_product(panels, rows, &row, scratch.clone());
             let mut launch = self.launch(&Loops {
                 extents: panels.extents(rows),
                 ..loops.clone()
@@ -100,21 +103,25 @@ impl Assembly<'_> {
         Ok(steps)
     }
 
-    fn panel_product(&mut self, panels: &Panels, rows: usize, row: &Index) -> Step {
-        let call = Matmul {
-            m: rows,
-            ..panels.call
-        };
+    fn panel_product(
+        &mut self,
+        panels: &Panels,
+        rows: usize,
+        row: &Index,
+        scratch: Option<View>,
+    ) -> Step {
+        let (call, span) = panels.call(rows);
+        let [elements, step] = panels.elements;
         let [a, b] = panels.factors.map(|lies| {
             let need = Need::Of(Source::Node(lies.base));
             self.view(need, lies.start, lies.span)
         });
         let start = a.offset.fixed_value().unwrap_or(0);
-        let span = 1 + (rows - 1) * call.a.row_step + (call.k - 1) * call.a.column_step;
-        let a = View::new(a.buffer, from(row, call.a.row_step, start), span);
-        let product = self.view(Need::Of(Source::Node(panels.product)), 0, rows * call.n);
-        let args = vec![Arg::Read(a), Arg::Read(b), Arg::Write(product)];
-        self.call(Library::Matmul(call), args)
+        let a = View::new(a.buffer, from(row, step, start), span);
+        let product = self.view(Need::Of(Source::Node(panels.product)), 0, rows * elements);
+        let args = [Arg::Read(a), Arg::Read(b), Arg::Write(product)];
+        let args = args.into_iter().chain(scratch.map(Arg::Write));
+        self.call(call, args.collect())
     }
 
     fn call(&mut self, call: Library, args: Vec<Arg>) -> Step {

@@ -1,5 +1,4 @@
-//! Runs plans in f64, nest by nest as their documentation says: what kernels mean, before anything of
-//! threads or text.
+//! Runs plans in f64, launch by launch: what kernels mean, before anything of threads or text.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +8,13 @@ use super::super::lower::{Loops, Memory};
 use super::super::order::launches;
 use super::super::plan::{Origin, Plan};
 use crate::check;
-use crate::graph::{Binary, Graph, NodeId, Op, Reduction, Unary, evaluate};
-use crate::nest::{Over, Value};
-use crate::program::{Library, Matmul, Precision, Role};
+use crate::graph::{Graph, NodeId, Op, evaluate};
+use crate::nest::{self, Launch, Parts, interpret};
+use crate::program::{BufferId, Index, Library, Matmul, Precision, Role, View};
 use crate::tensor::{Data, Dtype, Tensor, Tensors};
 
 /// Parts that last reductions are left in.
-const PARTS: u64 = 3;
+const PARTS: usize = 3;
 
 type Memories = BTreeMap<Source, Vec<f64>>;
 
@@ -60,219 +59,74 @@ fn kernel(plan: &Plan, at: usize, memories: &Memories) -> Memories {
     let outputs = plan.outputs(&cluster.tasks, &[at]);
     let loops = plan.loops(&cluster.members(), &outputs).expect("a nest");
     loops.nest.validate().unwrap();
-    run(plan, loops, memories)
+    run(plan, &loops, memories)
 }
 
-/// The iteration of a launch.
-struct At<'a> {
-    rows: &'a [u64],
-    column: u64,
-}
-
-struct Run<'a> {
-    loops: &'a Loops,
-    memories: &'a Memories,
-    /// What reductions over rows and all came to: of a column.
-    last: BTreeMap<(usize, u64), f64>,
-}
-
-fn rows(loops: &Loops) -> Vec<Vec<u64>> {
-    let extents = &loops.extents.rows;
-    let all = 0..loops.extents.row_count();
-    all.map(|row| {
-        let mut rest = row;
-        let mut at: Vec<u64> = extents
-            .iter()
-            .rev()
-            .map(|extent| (rest % extent, rest /= extent).0)
-            .collect();
-        at.reverse();
-        at
-    })
-    .collect()
-}
-
-fn address(memory: &Memory, at: &At<'_>) -> usize {
-    let rows = memory.rows.iter().zip(at.rows);
-    let rows: usize = rows.map(|(step, &row)| step * row as usize).sum();
-    memory.start + rows + memory.columns * at.column as usize
-}
-
-impl Run<'_> {
-    fn value(&self, id: usize, at: &At<'_>) -> f64 {
-        let of = |id: &crate::nest::ValueId| self.value(id.0, at);
-        match &self.loops.nest.values[id] {
-            Value::Load { operand, index } => {
-                let memory = &self.loops.memory[operand.0];
-                let index = index.as_ref().map_or(0, |index| of(index) as usize);
-                let element = address(memory, at) + index * memory.index_step;
-                self.memories[&memory.source][element]
+/// What a generated kernel writes: as many blocks of rows as there are parts, one after the other.
+fn run(plan: &Plan, loops: &Loops, memories: &Memories) -> Memories {
+    let elements = |id: NodeId| plan.graph.node(id).elements();
+    let launch = launch(plan, loops, memories);
+    let mut own: Vec<Vec<f64>> = loops
+        .memory
+        .iter()
+        .map(|memory| match memory.source {
+            Source::Node(id) | Source::Parts(id) if memory.is_written => {
+                vec![f64::NAN; elements(id)]
             }
-            Value::Constant(number) => *number,
-            Value::Scalar(at) => f64::from(self.loops.scalars[*at]),
-            Value::Column => at.column as f64,
-            Value::Row(dim) => at.rows[*dim] as f64,
-            Value::Unary(unary, x) => function(*unary, of(x)),
-            Value::Binary(binary, a, b) => operation(*binary, of(a), of(b)),
-            Value::Select(mask, a, b) => match of(mask) != 0.0 {
-                true => of(a),
-                false => of(b),
-            },
-            Value::Cast(Dtype::I64, x) => of(x).trunc(),
-            Value::Cast(_, x) => of(x),
-            Value::Reduce {
-                reduction,
-                over: Over::Columns,
-                of,
-            } => {
-                let columns = 0..self.loops.extents.columns;
-                let each = columns.map(|column| {
-                    let rows = at.rows;
-                    self.value(of.0, &At { rows, column })
-                });
-                reduced(*reduction, each)
-            }
-            Value::Reduce { over, .. } => {
-                let column = if *over == Over::All { 0 } else { at.column };
-                self.last[&(id, column)]
+            source => memories[&source].clone(),
+        })
+        .collect();
+    let rows = launch.extents.row_count() as usize;
+    let parts = match loops.nest.parts {
+        Parts::Many => PARTS.min(rows),
+        Parts::One => 1,
+    };
+    let piece = rows.div_ceil(parts);
+    let mut written = Memories::new();
+    for first in (0..rows).step_by(piece) {
+        let block = first..rows.min(first + piece);
+        interpret::run(&loops.nest, &launch, block, &mut own);
+        for (memory, values) in loops.memory.iter().zip(&own) {
+            if let (true, Source::Parts(_)) = (memory.is_written, memory.source) {
+                let parts = written.entry(memory.source).or_default();
+                parts.extend(values);
             }
         }
     }
-}
-
-fn reduced(reduction: Reduction, values: impl Iterator<Item = f64>) -> f64 {
-    match reduction {
-        Reduction::Sum => values.sum(),
-        Reduction::Max => values.fold(f64::NEG_INFINITY, f64::max),
-    }
-}
-
-fn function(unary: Unary, x: f64) -> f64 {
-    match unary {
-        Unary::Neg => -x,
-        Unary::Abs => x.abs(),
-        Unary::Exp => x.exp(),
-        Unary::Ln => x.ln(),
-        Unary::Sqrt => x.sqrt(),
-        Unary::Rsqrt => x.sqrt().recip(),
-        Unary::Reciprocal => x.recip(),
-        Unary::Tanh => x.tanh(),
-        Unary::Erf => panic!("random graphs have no error function"),
-        Unary::Sigmoid => (1.0 + (-x).exp()).recip(),
-        Unary::Sin => x.sin(),
-        Unary::Cos => x.cos(),
-    }
-}
-
-fn operation(binary: Binary, a: f64, b: f64) -> f64 {
-    let mask = |holds: bool| f64::from(u8::from(holds));
-    match binary {
-        Binary::Add => a + b,
-        Binary::Sub => a - b,
-        Binary::Mul => a * b,
-        Binary::Div => a / b,
-        Binary::Max => a.max(b),
-        Binary::Min => a.min(b),
-        Binary::Equal => mask(a == b),
-        Binary::Less => mask(a < b),
-        Binary::LessEqual => mask(a <= b),
-    }
-}
-
-fn run(plan: &Plan, mut loops: Loops, memories: &Memories) -> Memories {
-    let elements = |id: NodeId| plan.graph.node(id).elements();
-    if loops.is_of_parts {
-        let parts = loops
-            .memory
-            .iter()
-            .filter_map(|memory| match memory.source {
-                Source::Parts(id) => Some(memories[&memory.source].len() / elements(id)),
-                Source::Node(_) => None,
-            });
-        loops.extents.rows[0] = parts.max().expect("parts") as u64;
-    }
-    let all = rows(&loops);
-    let parts = match loops.nest.parts {
-        crate::nest::Parts::Many => PARTS.min(all.len() as u64) as usize,
-        crate::nest::Parts::One => 1,
-    };
-    let piece = all.len().div_ceil(parts);
-    let mut written: Memories = BTreeMap::new();
-    for (part, rows) in all.chunks(piece).enumerate() {
-        let run = Run {
-            last: last(&loops, memories, rows),
-            loops: &loops,
-            memories,
-        };
-        for store in &loops.nest.stores {
-            let memory = &loops.memory[store.operand.0];
-            let (of, is_part) = match memory.source {
-                Source::Node(id) => (elements(id), false),
-                Source::Parts(id) => (elements(id) * all.chunks(piece).len(), true),
-            };
-            let to = written
-                .entry(memory.source)
-                .or_insert_with(|| vec![f64::NAN; of]);
-            for at in iterations(&loops, rows) {
-                let value = run.value(store.value.0, &at);
-                match (is_part, memory.source) {
-                    (true, Source::Parts(id)) => {
-                        let column = if elements(id) == 1 { 0 } else { at.column };
-                        to[part * elements(id) + column as usize] = value;
-                    }
-                    _ => to[address(memory, &at)] = value,
-                }
-            }
+    for (memory, values) in loops.memory.iter().zip(own) {
+        if memory.is_written {
+            written.entry(memory.source).or_insert(values);
         }
     }
     written
 }
 
-fn iterations<'a>(loops: &Loops, rows: &'a [Vec<u64>]) -> Vec<At<'a>> {
-    let columns = loops.extents.columns;
-    let row = |rows: &'a Vec<u64>| (0..columns).map(move |column| At { rows, column });
-    rows.iter().flat_map(row).collect()
-}
-
-/// Reductions over these rows, and over all columns of them.
-fn last(loops: &Loops, memories: &Memories, rows: &[Vec<u64>]) -> BTreeMap<(usize, u64), f64> {
-    let mut run = Run {
-        loops,
-        memories,
-        last: BTreeMap::new(),
-    };
-    let varies = loops.nest.varies();
-    for (id, value) in loops.nest.values.iter().enumerate() {
-        let Value::Reduce {
-            reduction,
-            over,
-            of,
-        } = value
-        else {
-            continue;
-        };
-        let column = |column: u64| {
-            let each = rows
-                .iter()
-                .map(|rows| run.value(of.0, &At { rows, column }));
-            reduced(*reduction, each)
-        };
-        let found: Vec<(u64, f64)> = match over {
-            Over::Columns => continue,
-            Over::Rows => (0..loops.extents.columns)
-                .map(|at| (at, column(at)))
-                .collect(),
-            Over::All if !varies[of.0].columns => vec![(0, column(0))],
-            Over::All => {
-                let columns = (0..loops.extents.columns).map(column);
-                vec![(0, reduced(*reduction, columns))]
-            }
-        };
-        let found = found.into_iter();
-        run.last
-            .extend(found.map(|(column, value)| ((id, column), value)));
+/// A launch of a generated kernel; buffers are those of its operands, by position.
+fn launch(plan: &Plan, loops: &Loops, memories: &Memories) -> Launch {
+    let mut extents = loops.extents.clone();
+    if loops.is_of_parts {
+        let mut of_parts = loops
+            .memory
+            .iter()
+            .filter_map(|memory| match memory.source {
+                Source::Parts(id) => {
+                    Some(memories[&memory.source].len() / plan.graph.node(id).elements())
+                }
+                Source::Node(_) => None,
+            });
+        extents.rows[0] = of_parts.next().expect("parts") as u64;
     }
-    run.last
+    let memory = |(at, memory): (usize, &Memory)| nest::Memory {
+        view: View::new(BufferId(at), Index::from(memory.start), memory.len),
+        rows: memory.rows.iter().map(|&step| step as i64).collect(),
+        columns: memory.columns as i64,
+        index_step: memory.index_step as i64,
+    };
+    Launch {
+        extents,
+        operands: loops.memory.iter().enumerate().map(memory).collect(),
+        scalars: loops.scalars.clone(),
+    }
 }
 
 fn call(plan: &Plan, id: NodeId, memories: &Memories) -> Vec<f64> {

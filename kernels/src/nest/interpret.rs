@@ -1,41 +1,35 @@
-//! What a nest means, one cell after the other in f64.
+//! What a nest means, one cell after the other in f64: for tests of what makes nests and of what is made of them, in
+//! this crate and outside of it.
 
-use sweeper_kernels::graph::op::{Binary, Reduction, Unary};
-use sweeper_kernels::nest::{Launch, Nest, Over, Parts, Value, ValueId};
-use sweeper_kernels::{Data, Dtype};
+use std::ops::Range;
+
+use super::{Binary, Dtype, Launch, Nest, Over, Parts, Reduction, Unary, Value, ValueId};
 
 /// Elements of one operand: f64 or whole numbers, both as f64 (exact to 2^53).
-pub(super) type Elements = Vec<f64>;
-
-pub(super) fn elements(data: &Data) -> Elements {
-    match data {
-        Data::F32(values) => values.iter().copied().map(f64::from).collect(),
-        Data::F64(values) => values.clone(),
-        Data::I32(values) => values.iter().copied().map(f64::from).collect(),
-        Data::I64(values) => values.iter().map(|&value| value as f64).collect(),
-    }
-}
+pub(crate) type Elements = Vec<f64>;
 
 /// Values of all cells: rows x columns, each computed from its definition.
 struct Interpreter<'a> {
     nest: &'a Nest,
     launch: &'a Launch,
     memory: &'a [Elements],
+    /// First row.
+    first: usize,
     rows: usize,
     columns: usize,
     values: Vec<Vec<f64>>,
 }
 
-/// Contents of all operands after a launch; what is not written stays as it is. Parts are not split:
-/// a reduction that is stored in parts is written as one.
-pub(super) fn run(nest: &Nest, launch: &Launch, memory: &[Elements]) -> Vec<Elements> {
-    let rows = launch.extents.row_count() as usize;
+/// Does some rows of a launch, as one block would: a reduction that is stored in parts is written as the part of these
+/// rows. `memory` is that of each operand; an operand's view says where in it the first element is.
+pub(crate) fn run(nest: &Nest, launch: &Launch, rows: Range<usize>, memory: &mut [Elements]) {
     let columns = launch.extents.columns as usize;
     let mut interpreter = Interpreter {
         nest,
         launch,
         memory,
-        rows,
+        first: rows.start,
+        rows: rows.len(),
         columns,
         values: vec![],
     };
@@ -43,22 +37,26 @@ pub(super) fn run(nest: &Nest, launch: &Launch, memory: &[Elements]) -> Vec<Elem
         let value = interpreter.value(at);
         interpreter.values.push(value);
     }
-    let mut written = memory.to_vec();
+    let varies = nest.varies();
+    let mut written = Vec::new();
     for store in &nest.stores {
         let is_part = nest.parts == Parts::Many && nest.is_last(store.value);
-        for row in 0..rows {
-            for column in 0..columns {
-                let to = if is_part {
-                    let over_all = !nest.varies()[store.value.0].columns;
-                    if over_all { 0 } else { column }
-                } else {
-                    interpreter.place(store.operand.0, row, column, 0)
-                };
-                written[store.operand.0][to] = interpreter.at(store.value, row, column);
-            }
+        for (row, column) in interpreter.cells() {
+            let to = match (is_part, varies[store.value.0].columns) {
+                (true, false) => 0,
+                (true, true) => column,
+                (false, _) => interpreter.place(store.operand.0, row, column, 0),
+            };
+            written.push((
+                store.operand.0,
+                to,
+                interpreter.at(store.value, row, column),
+            ));
         }
     }
-    written
+    for (operand, to, value) in written {
+        memory[operand][to] = value;
+    }
 }
 
 impl Interpreter<'_> {
@@ -66,8 +64,14 @@ impl Interpreter<'_> {
         self.values[id.0][row * self.columns + column]
     }
 
+    /// All cells, with rows counted from the first one.
+    fn cells(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (rows, columns) = (self.rows, self.columns);
+        (0..rows).flat_map(move |row| (0..columns).map(move |column| (row, column)))
+    }
+
     fn indices(&self, row: usize) -> Vec<usize> {
-        let mut rest = row;
+        let mut rest = self.first + row;
         let mut indices: Vec<usize> = self
             .launch
             .extents
@@ -91,20 +95,21 @@ impl Interpreter<'_> {
             .iter()
             .zip(&memory.rows)
             .map(|(&at, &step)| at as i64 * step);
-        let place = rows.sum::<i64>() + column as i64 * memory.columns + index * memory.index_step;
+        let start = memory.view.offset.fixed_value().unwrap_or(0);
+        let place =
+            start + rows.sum::<i64>() + column as i64 * memory.columns + index * memory.index_step;
         usize::try_from(place).unwrap()
     }
 
     fn value(&self, at: usize) -> Vec<f64> {
-        let cells =
-            (0..self.rows).flat_map(|row| (0..self.columns).map(move |column| (row, column)));
         match &self.nest.values[at] {
             Value::Reduce {
                 reduction,
                 over,
                 of,
             } => self.reduce(*reduction, *over, *of),
-            value => cells
+            value => self
+                .cells()
                 .map(|(row, column)| self.cell(value, row, column))
                 .collect(),
         }
@@ -183,7 +188,7 @@ impl Interpreter<'_> {
 }
 
 /// The function itself, in f64.
-pub(super) fn unary(unary: Unary, x: f64) -> f64 {
+pub(crate) fn unary(unary: Unary, x: f64) -> f64 {
     match unary {
         Unary::Neg => -x,
         Unary::Abs => x.abs(),

@@ -1,0 +1,154 @@
+//! Whether backends compute what a problem's f64 oracle says: on the CPU device and, as CUDA kernels, on the shim.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use sweeper::compile::cc::Cc;
+use sweeper::compile::digests::Digests;
+use sweeper::device::cpu::Cpu;
+use sweeper::device::{Artifact, Device, Job};
+use sweeper_kernels::inputs::InputKey;
+use sweeper_kernels::program::KernelSource;
+use sweeper_kernels::{CanonicalShape, Phase, Problem, Program, Refusal, Target, Tensors};
+
+use crate::shim::{self, Mode};
+
+/// What CUDA kernels are generated for.
+pub(crate) fn cuda() -> Target {
+    Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    }
+}
+
+/// A problem with its inputs and the right answer.
+pub(crate) struct Case {
+    pub name: String,
+    pub phases: &'static [Phase],
+    pub backends: &'static [&'static str],
+    pub problem: Box<dyn Problem>,
+    pub inputs: Tensors,
+    expected: Tensors,
+}
+
+impl Case {
+    pub(crate) fn new(
+        name: String,
+        problem: Box<dyn Problem>,
+        phases: &'static [Phase],
+        backends: &'static [&'static str],
+    ) -> Self {
+        let inputs = problem.generate(&InputKey([7; 32]));
+        let mut case = Case {
+            name,
+            phases,
+            backends,
+            problem,
+            inputs,
+            expected: Tensors::new(),
+        };
+        case.ask();
+        case
+    }
+
+    /// Asks the oracle, once more after a change of the inputs.
+    pub(crate) fn ask(&mut self) {
+        self.problem.validate(&self.inputs).unwrap();
+        let whole = Phase::covering(self.phases.iter().copied());
+        self.expected = self.problem.oracle(&self.inputs, whole);
+    }
+
+    fn fail(&self, backend: &str, phase: Phase, error: &dyn std::fmt::Debug) -> ! {
+        panic!("{}: {backend} {phase}: {error:?}", self.name)
+    }
+
+    /// A backend's program; `library` need not have one.
+    fn program(
+        &self,
+        backend: &str,
+        phase: Phase,
+        canonical: &CanonicalShape,
+        target: &Target,
+    ) -> Option<Program> {
+        match self.problem.program(backend, phase, canonical, target) {
+            Ok(program) => {
+                if let Err(error) = program.validate() {
+                    self.fail(backend, phase, &error);
+                }
+                Some(program)
+            }
+            Err(Refusal::Unavailable(_)) if backend == "library" => None,
+            Err(refusal) => self.fail(backend, phase, &refusal),
+        }
+    }
+
+    fn judge(&self, backend: &str, phase: Phase, outputs: &Tensors) {
+        let check = self
+            .problem
+            .check(&self.inputs, outputs, &self.expected, phase);
+        if !check.passed() {
+            self.fail(backend, phase, &check.tensors);
+        }
+    }
+
+    /// Checks every backend in every phase.
+    pub(crate) fn conforms_on_cpu(&self, canonical: &CanonicalShape) {
+        let mut device = Cpu::new(2).unwrap();
+        device.bind(&self.inputs).unwrap();
+        for backend in self.backends {
+            for &phase in self.phases {
+                let Some(program) = self.program(backend, phase, canonical, &Target::Cpu) else {
+                    continue;
+                };
+                let artifacts: Vec<Artifact> =
+                    program.sources().into_iter().map(artifact).collect();
+                let job = Job {
+                    program,
+                    artifacts: &artifacts,
+                    script: None,
+                };
+                let prepared = device.prepare(job).unwrap();
+                device.poison(prepared).unwrap();
+                device.sample(prepared, 1).unwrap();
+                let specs = self.problem.outputs(phase);
+                let outputs = device.results(prepared, &specs).unwrap();
+                self.judge(backend, phase, &outputs);
+            }
+        }
+    }
+
+    /// Checks every backend in some phases.
+    pub(crate) fn conforms_on_shim(
+        &self,
+        phases: &[Phase],
+        canonical: &CanonicalShape,
+        mode: Mode,
+    ) {
+        for backend in self.backends {
+            for &phase in phases {
+                if let Some(program) = self.program(backend, phase, canonical, &cuda()) {
+                    let specs = self.problem.outputs(phase);
+                    let outputs = shim::run(&program, &self.inputs, &specs, mode);
+                    self.judge(backend, phase, &outputs);
+                }
+            }
+        }
+    }
+}
+
+/// Compiles a kernel, once for all tests: equal structure has equal text, whatever the sizes are.
+pub(crate) fn artifact(source: &KernelSource) -> Artifact {
+    static MADE: OnceLock<Mutex<BTreeMap<String, Artifact>>> = OnceLock::new();
+    static COMPILER: OnceLock<Cc> = OnceLock::new();
+    let key = format!("{:?}", (&source.files, &source.defines));
+    let mut made = MADE.get_or_init(Mutex::default).lock().unwrap();
+    let artifact = made.entry(key).or_insert_with(|| {
+        let cc = COMPILER.get_or_init(|| Cc::find(None, &Digests::default()).unwrap());
+        let bytes = cc.compile(source, Duration::from_secs(120)).unwrap();
+        Artifact {
+            key: source.title(),
+            bytes: Arc::from(bytes),
+        }
+    });
+    artifact.clone()
+}
