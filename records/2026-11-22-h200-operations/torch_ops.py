@@ -1,0 +1,70 @@
+"""Times of PyTorch, eager and torch.compile, at the sizes of manifests/operations-published.toml, in milliseconds.
+
+Two timers: `do_bench` is Triton's; `gated` is what sweeper does, with the same flush: the stream waits until the
+start event, the launches and the stop event are queued, so that no gap between them is counted.
+Usage: torch_ops.py LIMIT_SECONDS
+"""
+import ctypes, statistics, sys, time
+import torch, torch.nn.functional as F, triton.testing as tt
+import torch._functorch.config
+torch._functorch.config.donated_buffer = False
+torch._dynamo.config.cache_size_limit = 1000
+torch.manual_seed(0)
+start = time.time(); limit = float(sys.argv[1])
+driver = ctypes.CDLL("libcuda.so.1")
+gate = torch.zeros(1, dtype=torch.int32).pin_memory()
+flush = torch.empty(2 * torch.cuda.get_device_properties(0).L2_cache_size // 4, dtype=torch.int32, device="cuda")
+ticket = 0
+
+def gated(f, samples=20):
+    global ticket
+    times = []
+    f(); flush.fill_(0); torch.cuda.synchronize()  # what is loaded late would wait for the gate
+    for at in range(samples + 5):
+        ticket += 1
+        flush.fill_(ticket)
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        assert driver.cuStreamWaitValue32_v2(stream, ctypes.c_uint64(gate.data_ptr()), ctypes.c_uint32(ticket), 0) == 0
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record(); f(); end.record()
+        gate[0] = ticket
+        end.synchronize()
+        if at >= 5: times.append(begin.elapsed_time(end))
+    return statistics.median(times)
+
+def ops(b, s, d):
+    dev = "cuda"
+    x = torch.randn(b, s, d, device=dev, requires_grad=True)
+    gamma = torch.randn(d, device=dev, requires_grad=True); beta = torch.randn(d, device=dev, requires_grad=True)
+    t = torch.randn(b, s, d, device=dev); labels = torch.randint(0, d, (b * s,), device=dev)
+    yield "layernorm", lambda x, g, bb: F.layer_norm(x, (d,), g, bb, 1e-5), (x, gamma, beta)
+    yield "gelu", lambda x: F.gelu(x), (x,)
+    yield "swish", lambda x: x * torch.sigmoid(x), (x,)
+    yield "mse", lambda x: F.mse_loss(x, t), (x,)
+    yield "cross_entropy", lambda x: F.cross_entropy(x.view(-1, d), labels), (x,)
+    yield "softmax", lambda x: torch.softmax(x, -1), (x,)
+
+def both(f):
+    return tt.do_bench(f, warmup=10, rep=60, return_mode="median"), gated(f)
+
+print("operation,implementation,phase,batch,sequence,dimension,do_bench_ms,gated_ms", flush=True)
+for (b, s, d) in [(128, 1024, 512), (64, 1024, 256), (32, 512, 768)]:
+    for name, f, args in ops(b, s, d):
+        for impl in ("eager", "torch.compile"):
+            if time.time() - start > limit: sys.exit()
+            g = f if impl == "eager" else torch.compile(f, dynamic=False)
+            plain = [a.detach() for a in args]
+            def forward():
+                with torch.no_grad(): g(*plain)
+            forward()
+            row = lambda phase, ms: print(f"{name},{impl},{phase},{b},{s},{d},{ms[0]:.6f},{ms[1]:.6f}", flush=True)
+            row("forward", both(forward))
+            out = g(*args); go = torch.randn_like(out)
+            def backward(): torch.autograd.grad(out, args, go, retain_graph=True)
+            row("backward", both(backward))
+            if impl == "torch.compile":
+                def training():
+                    out = g(*args); torch.autograd.grad(out, args, go)
+                row("both", both(training))
+            del out
+            torch.cuda.empty_cache()
