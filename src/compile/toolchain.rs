@@ -52,11 +52,14 @@ impl Toolchain {
         }
     }
 
-    /// Begins to look for what a kind of device needs, while the caller does something else.
+    /// Begins to look for what a kind of device needs, if it needs anything, while the caller does something else.
     pub fn look_ahead(&self, kind: DeviceKind) {
+        if kind == DeviceKind::Null {
+            return;
+        }
         let toolchain = self.clone();
         let look = move || drop(toolchain.identity(kind));
-        // What a thread is missing for is found when it is asked for.
+        // Without a thread, it is found when it is asked for.
         let _ = thread::Builder::new()
             .name("toolchain".to_owned())
             .spawn(look);

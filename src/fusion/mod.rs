@@ -24,6 +24,9 @@ const CONFIDENCE: f64 = 0.95;
 /// the margin at which [`crate::compare`] takes times for the same.
 pub const MARGIN: f64 = 0.01;
 
+/// From which speedups on a gain is minimal, moderate and strong; what is less is slower.
+pub const BOUNDS: [f64; 3] = [0.95, 1.1, 1.5];
+
 /// What an interval rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
@@ -100,10 +103,11 @@ pub enum Class {
 impl Class {
     /// The class of a speedup.
     pub fn of(speedup: f64) -> Self {
+        let [minimal, moderate, strong] = BOUNDS;
         match speedup {
-            speedup if speedup >= 1.5 => Class::Strong,
-            speedup if speedup >= 1.1 => Class::Moderate,
-            speedup if speedup >= 0.95 => Class::Minimal,
+            speedup if speedup >= strong => Class::Strong,
+            speedup if speedup >= moderate => Class::Moderate,
+            speedup if speedup >= minimal => Class::Minimal,
             _ => Class::Slower,
         }
     }

@@ -341,12 +341,30 @@ pub fn number_of(entry: &Entry, name: &str) -> Option<f64> {
 pub(crate) mod tests {
     use std::path::PathBuf;
 
-    use sweeper_kernels::Phase;
+    use sweeper_kernels::{Phase, Value};
 
     use super::*;
-    use crate::report::entry::Times;
+    use crate::report::entry::{Program, Times};
     use crate::report::source::Kind;
+    use crate::stats::Summary;
     use crate::status::Status;
+
+    /// A row of `linear`, of a program that moves and computes nothing: every sample is `time_ns`, a little more
+    /// in two of three rounds.
+    pub(crate) fn linear(backend: &str, pattern: &str, m: i64, time_ns: f64) -> Entry {
+        let mut entry = Entry::new("linear".into(), backend.into(), Phase::Forward, Status::Ok);
+        for (name, size) in [("m", m), ("k", 512), ("n", 256)] {
+            entry.parameters.insert(name.into(), Value::Int(size));
+        }
+        let parameters = &mut entry.parameters;
+        parameters.insert("pattern".into(), Value::from(pattern));
+        entry.samples_ns = (0..10)
+            .map(|round| time_ns * (1.0 + 0.001 * f64::from(round % 3)))
+            .collect();
+        entry.times = Summary::of(&entry.samples_ns).map(Times::from);
+        entry.program = Some(Box::<Program>::default());
+        entry
+    }
 
     /// A source of semi-CRF rows: backend, T, K, and the time if there is one.
     pub(crate) fn source(label: &str, rows: &[(&str, i64, i64, Option<f64>)]) -> Source {

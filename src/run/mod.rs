@@ -201,13 +201,11 @@ pub fn run(
     exports::check(&manifest.output.exports).map_err(RunError::Impossible)?;
     let requests = device_requests(manifest)?;
     let plan_device = plan_device(&requests[0]);
-    let toolchain = match requests[0].kind {
-        DeviceKind::Null => Toolchain::none("the null device compiles nothing"),
-        _ => Toolchain::here(
-            std::env::var_os("CC").map(PathBuf::from),
-            request.cache_dir.as_deref(),
-        ),
-    };
+    let found = Toolchain::here(
+        std::env::var_os("CC").map(PathBuf::from),
+        request.cache_dir.as_deref(),
+    );
+    let toolchain = toolchain_for(requests[0].kind, &found);
     toolchain.look_ahead(requests[0].kind);
     let limit = manifest.limits.point_timeout;
     let mut supervisors = Supervisor::start_all(&request.worker, requests, limit)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::held::Held;
 use super::{Plot, Request, Slice, describe};
-use crate::fusion::{Basis, Class, FUSED, Judged, MARGIN, Ratio, UNFUSED, Verdict};
+use crate::fusion::{BOUNDS, Basis, Class, FUSED, Judged, MARGIN, Ratio, UNFUSED, Verdict};
 use crate::quantity;
 use crate::report::chart::{Chart, Estimate, Forest, ForestGroup, ForestRow};
 use crate::report::frame::Key;
@@ -115,7 +115,11 @@ fn chart(request: &Request<'_>, pairs: &[Pair<'_>], question: String) -> Chart {
         caption,
         x_label: "speedup".to_owned(),
         groups,
-        rules: vec![(0.95, false), (1.1, false), (1.5, false), (1.0, true)],
+        rules: BOUNDS
+            .map(|bound| (bound, false))
+            .into_iter()
+            .chain([(1.0, true)])
+            .collect(),
         legend,
         beside,
     })
@@ -175,11 +179,11 @@ fn row(pair: &Pair<'_>) -> ForestRow {
 
 fn notes(slice: &Slice<'_>, pairs: &[Pair<'_>], shown: &[&Pair<'_>]) -> Vec<String> {
     let count = |is: &dyn Fn(&Judged) -> bool| shown.iter().filter(|pair| is(&pair.judged)).count();
-    let mut notes = vec![
-        "Bars: 95 % intervals. Dashed: 0.95, 1.1 and 1.5, the bounds of verdicts, which need the whole \
-         interval."
-            .to_owned(),
-    ];
+    let [minimal, moderate, strong] = BOUNDS;
+    let mut notes = vec![format!(
+        "Bars: 95 % intervals. Dashed: {minimal}, {moderate} and {strong}, the bounds of verdicts, which need the \
+         whole interval."
+    )];
     let is_of_medians = |judged: &Judged| {
         judged
             .speedup

@@ -2,7 +2,7 @@
 
 use super::means::LogInterval;
 use super::{Cell, Request, Table, Unit};
-use crate::fusion::{Basis, Judged, Ratio, reduction};
+use crate::fusion::{BOUNDS, Basis, Judged, MARGIN, Ratio, reduction};
 use crate::report::entry::Entry;
 use crate::report::frame::Frame;
 use crate::report::fused::{Pair, conditions, pairs};
@@ -97,12 +97,15 @@ fn cell(ratio: Option<&Ratio>) -> Cell {
 }
 
 fn notes(measured: &[Pair<'_>]) -> Vec<String> {
+    let [minimal, moderate, strong] = BOUNDS;
     let mut notes = vec![
-        "speedup: unfused over fused, the centre of the ratios of rounds in which both were timed, with its \
-         95 % interval. verdict: strong from 1.5, moderate from 1.1, minimal from 0.95, slower below, where \
-         the whole interval lies there; `at least moderate` where it lies in the upper two; else, or where \
-         the control is certainly off by more than 1 %, inconclusive"
-            .to_owned(),
+        format!(
+            "speedup: unfused over fused, the centre of the ratios of rounds in which both were timed, with its \
+             95 % interval. verdict: strong from {strong}, moderate from {moderate}, minimal from {minimal}, \
+             slower below, where the whole interval lies there; `at least moderate` where it lies in the upper \
+             two; else, or where the control is certainly off by more than {} %, inconclusive",
+            100.0 * MARGIN
+        ),
         "control: the unfused program over itself, measured twice like two backends. traffic_reduction: of \
          the bytes that the programs' steps read and write, counted in the programs that ran; \
          peak_reduction: of what the device allocated for them, measured"

@@ -1,7 +1,6 @@
 //! The text of a CUDA kernel.
 
-use crate::graph::op::Reduction;
-use crate::nest::{Nest, Parts, Step, Value, ValueId};
+use crate::nest::{Nest, Step, Value, ValueId};
 use crate::tensor::Dtype;
 
 use super::super::launch::Parameter;
@@ -42,15 +41,7 @@ pub(super) struct Writer<'a> {
     pub(super) stages: &'a Stages,
     pub(super) names: Names<'a>,
     /// The block's position among those of the nest, in text.
-    block: &'static str,
-}
-
-/// The struct of functions.cuh that reduces so.
-fn how(reduction: Reduction) -> &'static str {
-    match reduction {
-        Reduction::Sum => "Sum",
-        Reduction::Max => "Max",
-    }
+    pub(super) block: &'static str,
 }
 
 impl<'a> Writer<'a> {
@@ -233,7 +224,7 @@ impl Writer<'_> {
     }
 
     /// Whether warps share rows.
-    fn shares_rows(&self) -> bool {
+    pub(super) fn shares_rows(&self) -> bool {
         self.schedule.width > 32 && self.stages.reduces_columns()
     }
 
@@ -262,7 +253,7 @@ impl Writer<'_> {
     }
 
     /// Defines values that are one number for the thread.
-    fn values(&self, out: &mut Text, ids: &[ValueId]) {
+    pub(super) fn values(&self, out: &mut Text, ids: &[ValueId]) {
         for &id in ids {
             let expression = match &self.nest.values[id.0] {
                 Value::Constant(_) | Value::Reduce { .. } => continue,
@@ -401,14 +392,14 @@ impl Writer<'_> {
         }
     }
 
-    fn store_pointer(&self, out: &mut Text, at: usize) {
+    pub(super) fn store_pointer(&self, out: &mut Text, at: usize) {
         let store = &self.nest.stores[at];
         let (dtype, operand) = (self.names.dtype(store.value), store.operand.0);
         let (to, first) = (self.names.row_offset(operand), self.first_of(operand));
         out.line(format!("{dtype} *to_{at} = {to}{first};"));
     }
 
-    fn load_pointer(&self, out: &mut Text, id: ValueId, of_row: bool) {
+    pub(super) fn load_pointer(&self, out: &mut Text, id: ValueId, of_row: bool) {
         let Value::Load { operand, index } = self.nest.values[id.0] else {
             return;
         };
@@ -471,7 +462,7 @@ impl Writer<'_> {
         self.reduce(out, &pass.reductions);
     }
 
-    fn in_loop(&self, out: &mut Text, cells: &Cells<'_>) {
+    pub(super) fn in_loop(&self, out: &mut Text, cells: &Cells<'_>) {
         if self.schedule.is_looped {
             out.open("for (int offset = 0; offset < here; offset += SPAN)");
             self.cells(out, cells, " + offset");
@@ -481,131 +472,5 @@ impl Writer<'_> {
             self.cells(out, cells, "");
             out.close();
         }
-    }
-
-    /// Reduces what the lanes of a row have.
-    fn reduce(&self, out: &mut Text, ids: &[ValueId]) {
-        for &id in ids {
-            let (name, how) = (self.names.of(id), how(self.names.reduction(id).0));
-            out.line(format!("{name} = reduce_lanes<{how}, WIDTH>({name});"));
-        }
-        if !self.shares_rows() || ids.is_empty() {
-            return;
-        }
-        out.open("");
-        out.line("float *cells = shared + turn;");
-        out.line("turn ^= SLOTS;");
-        self.exchange(out, ids, "WIDTH");
-        out.close();
-    }
-
-    /// Reduces what warps have, through `cells` in shared memory.
-    fn exchange(&self, out: &mut Text, ids: &[ValueId], width: &str) {
-        for (at, &id) in ids.iter().enumerate() {
-            let name = self.names.of(id);
-            out.line(format!(
-                "if (threadIdx.x % 32 == 0) cells[{at} * WARPS + threadIdx.x / 32] = {name};"
-            ));
-        }
-        // Groups do not wait for each other.
-        out.line(match width == "WIDTH" && self.has_groups() {
-            true => "sync_some(1 + group, WIDTH);",
-            false => "__syncthreads();",
-        });
-        for (at, &id) in ids.iter().enumerate() {
-            let (name, how) = (self.names.of(id), how(self.names.reduction(id).0));
-            out.line(format!(
-                "{name} = reduce_warps<{how}, {width}>(cells + {at} * WARPS);"
-            ));
-        }
-    }
-
-    fn finish(&self, out: &mut Text) {
-        let (over_rows, over_all) = (
-            self.stages.over_rows(self.nest),
-            self.stages.over_all(self.nest),
-        );
-        if self.has_groups() {
-            for &id in &over_rows {
-                let (name, how) = (self.names.of(id), how(self.names.reduction(id).0));
-                out.line(format!(
-                    "reduce_groups<{how}, WIDTH, GROUPS, CHUNKS>({name}, shared, lane, group);"
-                ));
-            }
-        }
-        if !over_all.is_empty() {
-            for &id in &over_all {
-                let (name, how) = (self.names.of(id), how(self.names.reduction(id).0));
-                out.line(format!("{name} = reduce_lanes<{how}, 32>({name});"));
-            }
-            out.line("__syncthreads();");
-            out.line("float *cells = shared;");
-            self.exchange(out, &over_all, "THREADS");
-        }
-        match self.nest.parts {
-            Parts::Many => self.write_parts(out, &over_rows, &over_all),
-            Parts::One => self.write_last(out),
-        }
-    }
-
-    fn write_parts(&self, out: &mut Text, over_rows: &[ValueId], over_all: &[ValueId]) {
-        for &id in over_all {
-            let (part, name) = (self.names.part_of(id), self.names.of(id));
-            out.line(format!(
-                "if (threadIdx.x == 0) {part}[{}] = {name};",
-                self.block
-            ));
-        }
-        if over_rows.is_empty() || self.schedule.is_looped {
-            return;
-        }
-        if self.has_groups() {
-            out.line("if (group > 0) return;");
-        }
-        out.line("#pragma unroll");
-        out.open("for (int k = 0; k < CHUNKS; k++)");
-        for &id in over_rows {
-            let (part, name) = (self.names.part_of(id), self.names.of(id));
-            out.line(format!(
-                "store_steps<WIDTH>({part} + share * columns + first, 1, {name}[k], lane, k, here);"
-            ));
-        }
-        out.close();
-    }
-
-    /// What is computed from reductions over all rows.
-    fn write_last(&self, out: &mut Text) {
-        let finish = &self.stages.finish;
-        self.values(out, &finish.uniform);
-        for &at in &finish.stores {
-            if !self.names.is_of_columns(at) {
-                let store = &self.nest.stores[at];
-                let to = self.names.operand(store.operand.0);
-                out.line(format!(
-                    "if (threadIdx.x == 0) *{to} = {};",
-                    self.names.scalar(store.value)
-                ));
-            }
-        }
-        let stores = finish.stores.iter().copied();
-        let stores: Vec<usize> = stores.filter(|&at| self.names.is_of_columns(at)).collect();
-        if stores.is_empty() {
-            return;
-        }
-        if self.has_groups() {
-            out.line("if (group > 0) return;");
-        }
-        for &store in &stores {
-            self.store_pointer(out, store);
-        }
-        for &id in &finish.columns {
-            self.load_pointer(out, id, false);
-        }
-        let cells = Cells {
-            values: &finish.columns,
-            stores: &stores,
-            ..Cells::default()
-        };
-        self.in_loop(out, &cells);
     }
 }

@@ -9,6 +9,7 @@
 //! as much to do with few warps that hold much as with many that hold little.
 
 mod cells;
+mod finish;
 mod kernel;
 mod member;
 
@@ -162,18 +163,21 @@ impl Lanes {
             };
         }
         let is_long = is_flat(nest) || quads.is_none_or(|quads| quads > 256);
-        Ok(match () {
-            () if over_rows > 0 => lanes(narrowed(quads, if is_one { 8 } else { 32 }), 1),
-            () if over_all && is_one => looped(narrowed(quads, 1024), 1),
-            () if over_all && is_long => {
-                looped(TOTAL_THREADS, flat_chunks(nest, stages, TOTAL_CHUNKS))
-            }
-            () if over_all => looped(narrowed(quads, THREADS), 1),
-            () if is_long => Lanes {
+        Ok(if over_rows > 0 {
+            lanes(narrowed(quads, if is_one { 8 } else { 32 }), 1)
+        } else if over_all && is_one {
+            looped(narrowed(quads, 1024), 1)
+        } else if over_all && is_long {
+            looped(TOTAL_THREADS, flat_chunks(nest, stages, TOTAL_CHUNKS))
+        } else if over_all {
+            looped(narrowed(quads, THREADS), 1)
+        } else if is_long {
+            Lanes {
                 is_flat: true,
                 ..lanes(FLAT_THREADS, flat_chunks(nest, stages, FLAT_CHUNKS))
-            },
-            () => lanes(narrowed(quads, THREADS), 1),
+            }
+        } else {
+            lanes(narrowed(quads, THREADS), 1)
         })
     }
 }
@@ -198,12 +202,15 @@ impl Schedule {
             is_flat,
         } = lanes;
         let has_last = over_rows > 0 || over_all;
-        let threads = match () {
-            () if has_last && nest.parts == Parts::One => 512,
-            () if is_flat || (is_looped && whole) => width,
+        let threads = if has_last && nest.parts == Parts::One {
+            512
+        } else if is_flat || (is_looped && whole) {
+            width
+        } else if whole && !has_last && chunks == MOST_CHUNKS {
             // Rows of most quads: in larger blocks fewer of them wait for memory at the same time.
-            () if whole && !has_last && chunks == MOST_CHUNKS => THREADS / 2,
-            () => THREADS,
+            THREADS / 2
+        } else {
+            THREADS
         };
         let groups = (threads / width).max(1);
         let mut schedule = Schedule {
@@ -259,10 +266,12 @@ impl Schedule {
     /// Blocks that a processor has room for, if threads have so many registers.
     fn blocks_of(&self, registers: u32) -> u32 {
         let blocks = ALL_REGISTERS / self.threads() / registers;
-        let most_threads = match () {
-            () if self.is_flat => ALL_THREADS,
-            () if self.ahead.is_empty() => MOST_BLOCKS * THREADS,
-            () => MOST_BLOCKS_AHEAD * THREADS,
+        let most_threads = if self.is_flat {
+            ALL_THREADS
+        } else if self.ahead.is_empty() {
+            MOST_BLOCKS * THREADS
+        } else {
+            MOST_BLOCKS_AHEAD * THREADS
         };
         blocks.clamp(1, most_threads / self.threads())
     }

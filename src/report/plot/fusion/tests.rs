@@ -1,36 +1,18 @@
 //! Plots of rows whose times are known.
 
-use sweeper_kernels::{Phase, Value};
+use sweeper_kernels::Phase;
 
 use super::*;
-use crate::report::entry::{Entry, Program, Times};
+use crate::report::entry::{Entry, Program};
 use crate::report::frame::Frame;
-use crate::report::frame::tests::source;
+use crate::report::frame::tests::{linear, source};
 use crate::report::source::Source;
 use crate::report::table::Layout;
-use crate::stats::Summary;
 use crate::status::Status;
-
-/// A row of `linear` whose samples are all near `time_ns`.
-fn entry(backend: &str, pattern: &str, m: i64, time_ns: f64) -> Entry {
-    let mut entry = Entry::new("linear".into(), backend.into(), Phase::Forward, Status::Ok);
-    for (name, size) in [("m", m), ("k", 512), ("n", 256)] {
-        entry.parameters.insert(name.into(), Value::Int(size));
-    }
-    entry
-        .parameters
-        .insert("pattern".into(), Value::from(pattern));
-    entry.samples_ns = (0..10)
-        .map(|round| time_ns * (1.0 + 0.001 * f64::from(round % 3)))
-        .collect();
-    entry.times = Summary::of(&entry.samples_ns).map(Times::from);
-    entry.program = Some(Box::default());
-    entry
-}
 
 fn rows(pattern: &str, m: i64, times_ns: [f64; 3]) -> Vec<Entry> {
     let backends = ["eager", "compiled", "control"].into_iter().zip(times_ns);
-    let entries = backends.map(|(backend, time_ns)| entry(backend, pattern, m, time_ns));
+    let entries = backends.map(|(backend, time_ns)| linear(backend, pattern, m, time_ns));
     entries.collect()
 }
 
@@ -75,7 +57,7 @@ fn patterns_are_groups_of_sizes_with_their_verdicts() {
         ..Program::default()
     };
     entries[last].program = Some(Box::new(program));
-    let mut lost = entry("compiled", "bias_relu", 64, 1.0);
+    let mut lost = linear("compiled", "bias_relu", 64, 1.0);
     (lost.status, lost.times) = (Status::Oom, None);
     entries.push(lost);
 

@@ -2,29 +2,15 @@
 
 use std::sync::Arc;
 
-use sweeper_kernels::{Phase, Value};
-
 use super::*;
-use crate::report::entry::{Program, Times};
-use crate::report::frame::tests::source;
+use crate::report::entry::Program;
+use crate::report::frame::tests::{linear, source};
 use crate::report::source::Source;
 use crate::report::table::{Layout, render};
-use crate::stats::Summary;
-use crate::status::Status;
 
-/// A row of `linear`: every sample is `time_ns`, a little more in every other round.
+/// A row of `linear` whose program reads and writes so many bytes.
 fn entry(backend: &str, pattern: &str, m: i64, time_ns: f64, bytes: u64) -> Entry {
-    let mut entry = Entry::new("linear".into(), backend.into(), Phase::Forward, Status::Ok);
-    for (name, size) in [("m", m), ("k", 512), ("n", 256)] {
-        entry.parameters.insert(name.into(), Value::Int(size));
-    }
-    entry
-        .parameters
-        .insert("pattern".into(), Value::from(pattern));
-    entry.samples_ns = (0..10)
-        .map(|round| time_ns * (1.0 + 0.001 * f64::from(round % 3)))
-        .collect();
-    entry.times = Summary::of(&entry.samples_ns).map(Times::from);
+    let mut entry = linear(backend, pattern, m, time_ns);
     entry.memory.peak_allocated = Some(bytes);
     entry.program = Some(Box::new(Program {
         read_bytes: bytes,
