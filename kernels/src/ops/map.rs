@@ -2,7 +2,7 @@
 
 use super::vector::vectorised;
 
-use super::lanes::{Dense, LONG, Lanes, Splat, blocks, blocks_in_place, row_in_place_of, row_of};
+use super::lanes::{Dense, LONG, Lanes, Splat, blocks, row_in_place_of, row_of};
 use super::loops::{Loops, threads_for};
 use super::math;
 use super::planes::{self, Operands};
@@ -339,12 +339,16 @@ fn unary_in_place<F: Unary>(call: &mut Call<'_>) {
         vectorised(
             #[inline(always)]
             || {
-                blocks_in_place::<Splat>(
-                    &[0.0],
-                    x,
-                    #[inline(always)]
-                    |x, _| F::apply(x),
-                );
+                // Not left to the compiler, which takes elements one by one where there are fewer than 64.
+                let (blocks, rest) = x.as_chunks_mut::<16>();
+                for block in blocks {
+                    for x in block {
+                        *x = F::apply(*x);
+                    }
+                }
+                for x in rest {
+                    *x = F::apply(*x);
+                }
             },
         );
     };

@@ -89,11 +89,13 @@ fn ring_window(call: &mut Call<'_>) {
     vectorised(
         #[inline(always)]
         || match row {
-            2..4 => window.copy::<2>(ring, out, row),
-            4..8 => window.copy::<4>(ring, out, row),
-            8..16 => window.copy::<8>(ring, out, row),
-            16..32 => window.copy::<16>(ring, out, row),
-            _ => window.copy::<0>(ring, out, row),
+            4 => window.copy::<1>(ring, out),
+            8 => window.copy::<2>(ring, out),
+            12 => window.copy::<3>(ring, out),
+            16 => window.copy::<4>(ring, out),
+            20 => window.copy::<5>(ring, out),
+            24 => window.copy::<6>(ring, out),
+            _ => window.copy_rows(ring, out, row),
         },
     );
 }
@@ -106,21 +108,34 @@ struct Window {
 }
 
 impl Window {
-    /// Rows of `W` to `2 W` elements as two blocks that overlap: they are too short for a call to be worth
-    /// it. Rows of any length for `W` = 0.
+    /// Rows of `Q` quads, for which no call is made and of which no quad lies across two cache lines where the first
+    /// one does not.
     #[inline(always)]
-    fn copy<const W: usize>(&self, ring: &[f64], out: &mut [f64], row: usize) {
+    fn copy<const Q: usize>(&self, ring: &[f64], out: &mut [f64]) {
+        let (ring, _) = ring.as_chunks::<4>();
+        let (out, _) = out.as_chunks_mut::<4>();
+        let (ring, _) = ring.as_chunks::<Q>();
+        let (out, _) = out.as_chunks_mut::<Q>();
+        for (sequence, window) in out.chunks_exact_mut(self.count).take(self.batch).enumerate() {
+            let mut slot = self.newest;
+            for to in window {
+                let from = &ring[slot * self.batch + sequence];
+                for quad in 0..Q {
+                    to[quad] = from[quad];
+                }
+                slot = if slot == 0 { self.slots - 1 } else { slot - 1 };
+            }
+        }
+    }
+
+    /// Rows of any length.
+    #[inline(always)]
+    fn copy_rows(&self, ring: &[f64], out: &mut [f64], row: usize) {
         let windows = out.chunks_exact_mut(self.count * row).take(self.batch);
         for (sequence, window) in windows.enumerate() {
             let mut slot = self.newest;
             for to in window.chunks_exact_mut(row) {
-                let from = &ring[(slot * self.batch + sequence) * row..][..row];
-                if W == 0 {
-                    to.copy_from_slice(from);
-                } else {
-                    to[..W].copy_from_slice(&from[..W]);
-                    to[row - W..].copy_from_slice(&from[row - W..]);
-                }
+                to.copy_from_slice(&ring[(slot * self.batch + sequence) * row..][..row]);
                 slot = if slot == 0 { self.slots - 1 } else { slot - 1 };
             }
         }
