@@ -116,13 +116,14 @@ impl Window {
         let (out, _) = out.as_chunks_mut::<4>();
         let (ring, _) = ring.as_chunks::<Q>();
         let (out, _) = out.as_chunks_mut::<Q>();
-        for (sequence, window) in out.chunks_exact_mut(self.count).take(self.batch).enumerate() {
+        for (sequence, window) in out
+            .chunks_exact_mut(self.count)
+            .take(self.batch)
+            .enumerate()
+        {
             let mut slot = self.newest;
             for to in window {
-                let from = &ring[slot * self.batch + sequence];
-                for quad in 0..Q {
-                    to[quad] = from[quad];
-                }
+                *to = ring[slot * self.batch + sequence];
                 slot = if slot == 0 { self.slots - 1 } else { slot - 1 };
             }
         }
