@@ -73,22 +73,25 @@ fn have_nests(plan: &Plan, first: usize, last: usize) -> bool {
 }
 
 /// The same kernel with the parts of totals that it adds up in one row, so that threads load neighbours. None where it
-/// has other columns.
+/// has other columns than the one of a total.
 pub(super) fn lay_across(loops: &Loops) -> Option<Loops> {
+    let is_counted = |value: &Value| matches!(value, Value::Row(_) | Value::Column);
+    let is_one_column = loops.nest.row_dims == 1 && loops.extents.columns == 1;
+    if !loops.is_of_parts || !is_one_column || loops.nest.values.iter().any(is_counted) {
+        return None;
+    }
     let mut across = loops.clone();
-    let is_of_parts = loops.is_of_parts && loops.nest.row_dims == 1 && loops.extents.columns == 1;
     let operands = across.nest.operands.iter_mut().zip(&mut across.memory);
     for (operand, memory) in operands {
-        if operand.columns != Step::Zero {
+        let is_parts = matches!(memory.source, Source::Parts(_));
+        if !is_parts && operand.rows != [Step::Zero] {
             return None;
         }
-        if let (Source::Parts(_), false) = (memory.source, operand.is_written) {
-            (operand.rows, operand.columns) = (vec![Step::Zero], Step::One);
-            (memory.rows, memory.columns) = (vec![0], 1);
-        }
-        if operand.rows != [Step::Zero] {
-            return None;
-        }
+        (operand.rows, memory.rows) = (vec![Step::Zero], vec![0]);
+        (operand.columns, memory.columns) = match is_parts {
+            true => (Step::One, 1),
+            false => (Step::Zero, 0),
+        };
     }
     for value in &mut across.nest.values {
         if let Value::Reduce { over, .. } = value {
@@ -97,5 +100,5 @@ pub(super) fn lay_across(loops: &Loops) -> Option<Loops> {
     }
     across.extents.columns = across.extents.rows[0];
     across.extents.rows = vec![1];
-    is_of_parts.then_some(across)
+    Some(across)
 }
