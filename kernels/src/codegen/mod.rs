@@ -180,13 +180,15 @@ impl Generated {
         let mut args = Vec::new();
         let mut ends = Vec::new();
         let mut blocks: u64 = 0;
-        for (member, launch) in self.members.iter().zip(launches) {
+        for (at, (member, launch)) in self.members.iter().zip(launches).enumerate() {
             let (own, arguments) = member.launch(launch)?;
             args.extend(arguments);
-            if self.order == Order::Beside || blocks == 0 {
-                blocks = blocks.saturating_add(own);
-                ends.push(Arg::Int(Index::fixed(blocks as i64)));
+            if self.order == Order::Total && at > 0 {
+                // It has no blocks of its own.
+                continue;
             }
+            blocks = blocks.saturating_add(own);
+            ends.push(Arg::Int(Index::fixed(blocks as i64)));
         }
         if blocks >= MOST {
             return Err(format!("{blocks} blocks in one launch"));
