@@ -126,7 +126,7 @@ pub(super) fn mse() -> Named {
 pub(super) fn norms() -> Named {
     let mut graph = Graph::new();
     let x = graph.input("x", &[70, 90], Dtype::F32, Role::Input);
-    let mut build = || -> Result<[NodeId; 3], GraphError> {
+    let build = || -> Result<[NodeId; 3], GraphError> {
         let sine = graph.unary(Unary::Sin, x?)?;
         let square = graph.mul(sine, sine)?;
         let sum = graph.reduce(Reduction::Sum, square, &[0, 1])?;
