@@ -6,8 +6,10 @@ use std::time::Duration;
 use sweeper_kernels::check;
 use sweeper_kernels::codegen::Generated;
 use sweeper_kernels::graph::op::{Binary, Reduction, Unary};
-use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Over, Step as Apart};
-use sweeper_kernels::program::{Binding, Index, Kernel, KernelSource, Role, Step, View};
+use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Over, Step as Apart, Value};
+use sweeper_kernels::program::{
+    Binding, BufferId, Index, Kernel, KernelId, KernelSource, Role, Step, View,
+};
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Dtype, Program, Target, Tensors};
 
@@ -26,7 +28,7 @@ struct Total {
 /// Means: each part's sum times a number of the launch.
 fn means(count: usize) -> Nest {
     let mut b = Build::new("means", 1);
-    let scale = b.add(sweeper_kernels::nest::Value::Scalar(0));
+    let scale = b.add(Value::Scalar(0));
     for _ in 0..count {
         let parts = b.load(&OF_COLUMNS);
         let total = b.sum(Over::All, parts);
@@ -127,7 +129,7 @@ impl Total {
         let written = written.filter(|(_, buffer)| buffer.binding == Binding::Result);
         let mut body: Vec<Step> = written
             .map(|(at, _)| Step::Fill {
-                view: program.all(sweeper_kernels::program::BufferId(at)),
+                view: program.all(BufferId(at)),
                 value: f64::NAN,
             })
             .collect();
@@ -256,7 +258,7 @@ fn totals_keep_the_launches_of_what_leaves_their_parts() {
             let alone = total.first.geometry(&target);
             let made = total.made();
             let generated = total.generated(&target);
-            let step = generated.launch_all(sweeper_kernels::program::KernelId(0), &made.launches);
+            let step = generated.launch_all(KernelId(0), &made.launches);
             let Step::Launch { geometry, .. } = step.unwrap() else {
                 panic!("no launch");
             };
