@@ -338,3 +338,30 @@ fn sums_over_rows_are_no_totals() {
     let (graph, backward) = layernorm(&[4, 8, 64]);
     assert_eq!(totals(&graph, Some(backward), Phase::Both), [[[]; 2]; 0]);
 }
+
+/// The second kernel of a total needs an exponential, and the tangent what the first kernel makes: in one launch they
+/// would wait for the total, and it for them.
+#[test]
+fn packs_do_not_wait_for_totals_that_wait_for_them() {
+    let mut graph = Graph::new();
+    let x = given(&mut graph, "x", &[6, 8], Role::Input);
+    let y = given(&mut graph, "y", &[3, 7], Role::Input);
+    let power = graph.unary(Unary::Exp, y).unwrap();
+    let corner = graph.slice(power, 0, 0, 1, 1).unwrap();
+    let corner = graph.slice(corner, 1, 0, 1, 1).unwrap();
+    let sine = graph.unary(Unary::Sin, x).unwrap();
+    let sum = graph.reduce(Reduction::Sum, sine, &[0, 1]).unwrap();
+    let both = graph.mul(sum, corner).unwrap();
+    let turned = graph.transpose_last(sine).unwrap();
+    let product = graph.matmul(sine, turned).unwrap();
+    let last = graph.unary(Unary::Tanh, product).unwrap();
+    for (name, node) in [("power", power), ("both", both), ("last", last)] {
+        graph.output(name, node, Role::Output);
+    }
+    assert_eq!(
+        totals(&graph, None, Phase::Forward),
+        [[vec![sine, sum], vec![sum, both]]]
+    );
+    let plan = plan_on(&cuda(), &graph, None, Phase::Forward, Policy::Compiled);
+    assert_eq!(plan.packs, [[0; 0]; 0]);
+}
