@@ -280,6 +280,15 @@ fn totals_keep_the_launches_of_what_leaves_their_parts() {
     }
 }
 
+/// With so many, as many threads have room as a processor takes, or nearly.
+const FEW_REGISTERS: u32 = 40;
+
+/// Registers of a thread, as the assembler reports them.
+fn registers(log: &str) -> u32 {
+    let before = log.split(" registers").next().unwrap();
+    before.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
 #[test]
 fn totals_compile_for_old_and_new_gpus() {
     let Some(nvrtc) = crate::support::nvrtc() else {
@@ -296,6 +305,14 @@ fn totals_compile_for_old_and_new_gpus() {
             assert!(!compiled.log.contains("warning"), "{}", compiled.log);
             let is_spilled = !compiled.log.contains(" 0 bytes spill stores");
             assert!(!is_spilled, "{}\n{text}", compiled.log);
+            // As many blocks have room as of the first one alone: registers are given out by eights.
+            let alone = total.first.source(&Target::Cuda {
+                arch: arch.to_owned(),
+            });
+            let alone = nvrtc.compile(&alone, arch, Duration::from_secs(120));
+            let [own, first] = [compiled.log, alone.unwrap().log].map(|log| registers(&log));
+            let most = first.next_multiple_of(8).max(FEW_REGISTERS);
+            assert!(own <= most, "{own} registers, not {first}\n{text}");
         }
     }
 }
