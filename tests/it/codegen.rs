@@ -24,6 +24,8 @@ mod harness;
 mod nests;
 /// Several nests in one kernel.
 mod pack;
+/// Totals that are added up in the launch that leaves their parts.
+mod total;
 /// Nests that nobody thought of.
 mod random;
 /// Functions of one element.

@@ -193,6 +193,79 @@ fn known_operations_are_right_in_cuda() {
     }
 }
 
+/// Graphs in which there is something to add up, until enough of them were seen.
+#[test]
+fn random_graphs_with_totals_are_right_in_cuda() {
+    if !shim::is_here() {
+        return;
+    }
+    let mut seen = 0;
+    for seed in 0.. {
+        let (graph, backward) = random::with_gradients(random::graph(seed, 5));
+        let named = Named {
+            name: "random",
+            graph,
+            backward: Some(backward),
+        };
+        let program = made(&named, Phase::Both, Policy::Compiled, &cuda());
+        if totals(&program) == 0 {
+            continue;
+        }
+        let inputs = random::inputs(&named.graph, seed);
+        let expected = evaluate(&named.graph, &inputs).unwrap();
+        let specs = specs(&named.graph, &program);
+        let found = shim::run(&program, &inputs, &specs, Mode::Fast);
+        check_outputs(&found, &expected, &format!("seed {seed}"));
+        seen += 1;
+        if seen == 4 {
+            return;
+        }
+    }
+}
+
+/// Kernels whose last block adds up a total.
+fn totals(program: &Program) -> usize {
+    let kernels = program.kernels.iter();
+    kernels
+        .filter(|kernel| kernel.name().starts_with("whole_"))
+        .count()
+}
+
+#[test]
+fn totals_are_one_launch_on_gpus() {
+    let totals_of = |named: Named, policy, phase| {
+        let program = made(&named, phase, policy, &cuda());
+        (program.totals().launches, totals(&program))
+    };
+    let forward = |named, policy| totals_of(named, policy, Phase::Forward);
+    for named in [graphs::mse, graphs::cross_entropy, graphs::norms] {
+        assert_eq!(forward(named(), Policy::Compiled), (1, 1));
+        let (launches, totals) = forward(named(), Policy::Eager);
+        assert!(launches > 1 && totals == 0, "{launches} {totals}");
+    }
+    let both = totals_of(graphs::mse(), Policy::Compiled, Phase::Both);
+    assert_eq!(both, (1, 1));
+    // Parts of sums over rows have columns.
+    let both = totals_of(graphs::layernorm(), Policy::Compiled, Phase::Both);
+    assert_eq!(both, (2, 0));
+}
+
+#[test]
+fn passes_for_gpus_are_explained() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/fuse");
+    let mut differences = Vec::new();
+    for named in [graphs::mse(), graphs::cross_entropy(), graphs::mlp_step()] {
+        let mut text = named.graph.to_string();
+        for &phase in named.phases() {
+            let explained = explain(&request(&named, phase, Policy::Compiled, &cuda())).unwrap();
+            text += &format!("\ncompiled {phase}\n{explained}");
+        }
+        let path = root.join(format!("{}_cuda.txt", named.name));
+        differences.extend(crate::support::golden(&path, &text).err());
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
 /// What follows a product of several panels, and a last smaller one.
 #[test]
 fn products_go_through_what_follows_panel_by_panel() {

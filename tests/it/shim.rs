@@ -40,6 +40,13 @@ pub(crate) fn is_here() -> bool {
     found
 }
 
+/// In which order the blocks of a launch run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blocks {
+    Ascending,
+    Descending,
+}
+
 /// Runs a program once: its prologue, then its steps. Results and scratch memory begin as NaN.
 pub(crate) fn run(
     program: &Program,
@@ -47,12 +54,24 @@ pub(crate) fn run(
     specs: &[TensorSpec],
     mode: Mode,
 ) -> Tensors {
+    run_blocks(program, inputs, specs, mode, Blocks::Ascending)
+}
+
+/// The same with the blocks of each launch in an order.
+pub(crate) fn run_blocks(
+    program: &Program,
+    inputs: &Tensors,
+    specs: &[TensorSpec],
+    mode: Mode,
+    blocks: Blocks,
+) -> Tensors {
     let executable = executable(program, mode);
     let folder = tempfile::tempdir().unwrap();
     let (input, output) = (folder.path().join("program"), folder.path().join("results"));
     fs::write(&input, encode(program, inputs)).unwrap();
     let ran = Command::new(&executable)
         .args([&input, &output])
+        .env("SHIM_BLOCKS", format!("{blocks:?}"))
         .env(
             "ASAN_OPTIONS",
             "detect_leaks=0:detect_stack_use_after_return=0",

@@ -68,7 +68,7 @@ impl Parameter {
 }
 
 /// Whether a store to the operand is of parts: its own steps mean nothing then.
-fn is_part(nest: &Nest, operand: usize) -> bool {
+pub(super) fn is_part(nest: &Nest, operand: usize) -> bool {
     let mut stores = nest.stores.iter();
     nest.parts == Parts::Many
         && stores.any(|store| store.operand.0 == operand && nest.is_last(store.value))

@@ -3,7 +3,8 @@
 //! `stages` says in which order a nest's values are computed, for both targets. `c` and `cuda` write it
 //! down as loops over what a block has of rows and columns, and say how large blocks are: by the extents
 //! of a launch alone, so that sums come out the same whatever the device and however many threads it
-//! has. `launch` puts arguments in order. `pack` makes one kernel of several nests, whose blocks it deals out.
+//! has. `launch` puts arguments in order. `pack` makes one kernel of several nests, whose blocks it deals out; `total` makes
+//! one of two, the second of which is done by the last block of the first.
 //!
 //! How exact sums are. A sum's terms go to partial sums in f32: of a row on a CPU 64 of them, on a GPU
 //! one or more a thread; over rows one a column and block. Partial sums of a row or of everything are
@@ -15,6 +16,7 @@ mod stages;
 mod names;
 mod launch;
 mod pack;
+mod total;
 mod scalar;
 mod c;
 mod cuda;
@@ -33,7 +35,17 @@ use launch::{Parameter, Split};
 #[derive(Clone, Debug)]
 pub struct Generated {
     members: Vec<Member>,
+    order: Order,
     source: KernelSource,
+}
+
+/// When the members of a kernel run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// Side by side: each has blocks of its own. Or there is but one.
+    Beside,
+    /// The second one when all blocks of the first are done.
+    Total,
 }
 
 /// A nest of a kernel: its only one, or one of a pack.
@@ -67,6 +79,7 @@ impl Generated {
         Ok(Generated {
             source: source(entry, text, target),
             members: vec![member],
+            order: Order::Beside,
         })
     }
 
@@ -100,6 +113,33 @@ impl Generated {
         Ok(Generated {
             source: source(entry, text, target),
             members,
+            order: Order::Beside,
+        })
+    }
+
+    /// One kernel that leaves totals in parts and adds them up: the last block of the first nest to be done does all of
+    /// the second, of which one block is enough. What the second loads along its columns are the first one's parts.
+    ///
+    /// # Errors
+    /// As [`Generated::new`], or where the nests are others than [`may_total`] says.
+    pub fn total(nests: [(&Nest, Bounds); 2], target: &Target) -> Result<Generated, String> {
+        let [(first, _), (last, _)] = nests;
+        if !may_total(first, last) {
+            let (first, last) = (&first.name, &last.name);
+            return Err(format!("{last} does not add up totals of {first}"));
+        }
+        let mut members = Vec::with_capacity(2);
+        for (nest, bounds) in nests {
+            members.push(Member::new(nest, bounds, target)?);
+        }
+        total::same_threads(&mut members)?;
+        let identities: String = members.iter().map(Member::identity).collect();
+        let all: Vec<&Member> = members.iter().collect();
+        let entry = format!("whole_{}_{}", words(&all), digest(&identities));
+        Ok(Generated {
+            source: source(entry.clone(), total::text(&members, &entry)?, target),
+            members,
+            order: Order::Total,
         })
     }
 
@@ -108,10 +148,11 @@ impl Generated {
         Kernel::Compiled(self.source.clone())
     }
 
-    /// The number of parts in which a launch leaves last reductions; 1 where they are whole, as in a pack.
+    /// The number of parts in which a launch leaves last reductions; 1 where they are whole, as in a pack. Of a total,
+    /// those that its first nest leaves; `extents` are that nest's.
     pub fn parts(&self, extents: &Extents) -> usize {
-        match &self.members[..] {
-            [member] => member.parts(extents),
+        match (&self.members[..], self.order) {
+            ([member], _) | ([member, _], Order::Total) => member.parts(extents),
             _ => 1,
         }
     }
@@ -139,11 +180,15 @@ impl Generated {
         let mut args = Vec::new();
         let mut ends = Vec::new();
         let mut blocks: u64 = 0;
-        for (member, launch) in self.members.iter().zip(launches) {
+        for (at, (member, launch)) in self.members.iter().zip(launches).enumerate() {
             let (own, arguments) = member.launch(launch)?;
+            args.extend(arguments);
+            if self.order == Order::Total && at > 0 {
+                // It has no blocks of its own.
+                continue;
+            }
             blocks = blocks.saturating_add(own);
             ends.push(Arg::Int(Index::fixed(blocks as i64)));
-            args.extend(arguments);
         }
         if blocks >= MOST {
             return Err(format!("{blocks} blocks in one launch"));
@@ -171,6 +216,27 @@ pub fn may_be_packed(nest: &Nest) -> bool {
         _ => None,
     });
     reductions.all(|over| over == Over::Rows && nest.parts == Parts::One)
+}
+
+/// Whether a nest may be done by the last block of another one: that one leaves nothing but totals in parts, and this one
+/// adds up what it loads along its columns, in one block.
+pub fn may_total(first: &Nest, last: &Nest) -> bool {
+    let overs = |nest: &Nest| -> Vec<Over> {
+        let values = nest.values.iter();
+        let overs = values.filter_map(|value| match value {
+            Value::Reduce { over, .. } => Some(*over),
+            _ => None,
+        });
+        overs.collect()
+    };
+    let leaves = overs(first);
+    let adds_up = overs(last);
+    first.parts == Parts::Many
+        && leaves.contains(&Over::All)
+        && !leaves.contains(&Over::Rows)
+        && last.parts == Parts::One
+        && !adds_up.is_empty()
+        && adds_up.iter().all(|over| *over == Over::All)
 }
 
 /// Bytes of the arguments that a nest adds to a pack.

@@ -138,12 +138,12 @@ impl Pack<'_> {
             out.lines(["".to_owned(), self.heading(at)]);
             out.open(format!("struct m{at}"));
             out.line("// What one of several kernels with this text is given, after the block at which it begins.");
-            let fields = cuda::declarations(nest, parameters, " *", "");
+            let fields = cuda::declarations(nest, parameters, &|_| false, "");
             out.line(format!(
                 "struct Given {{ int64 start; {}; }};",
                 fields.join("; ")
             ));
-            cuda::member(out, nest, schedule, parameters)?;
+            cuda::member(out, nest, schedule, parameters, &|_| true)?;
             out.close_with(";");
         }
         out.line("");
@@ -156,8 +156,8 @@ impl Pack<'_> {
             .map(|at| format!("int64 end_{at}"))
             .collect();
         for (at, member) in self.members.iter().enumerate() {
-            let (nest, pointer) = (&member.nest, " *__restrict__ ");
-            let own = cuda::declarations(nest, &member.parameters, pointer, &format!("m{at}_"));
+            let (nest, prefix) = (&member.nest, format!("m{at}_"));
+            let own = cuda::declarations(nest, &member.parameters, &|_| true, &prefix);
             declared.extend(own);
         }
         out.open(format!(

@@ -90,6 +90,19 @@ template <class How, int WIDTH> DEVICE float reduce_warps(const float *shared) {
     return x;
 }
 
+// Whether this is the last block of its launch that gets here: what thread 0 of each block wrote before is seen then. All
+// threads of a block get the same. `done` counts blocks, and is 0 again after the last one.
+DEVICE bool is_last_block(unsigned *done) {
+    bool is_last = false;
+    if (threadIdx.x == 0) {
+        __threadfence();
+        is_last = atomicInc(done, gridDim.x - 1) == gridDim.x - 1;
+    }
+    if (!__syncthreads_or(is_last)) return false;
+    __threadfence();
+    return true;
+}
+
 // Of the groups of a block, for each lane and chunk: the first group gets the result, in an order that is
 // always the same. `shared` has four floats for each chunk of half of the threads.
 template <class How, int WIDTH, int GROUPS, int CHUNKS>

@@ -25,7 +25,11 @@ pub(super) fn stage(name: &'static str, plan: &Plan) -> Stage {
         match &lines[..] {
             [line] => text += &format!("{what} {line}"),
             lines => {
-                text += &format!("{what} pack of {}, {moved} bytes\n", lines.len());
+                let together = match plan.is_total(&launch) {
+                    true => "total, the last block adding up its parts".to_owned(),
+                    false => format!("pack of {}", lines.len()),
+                };
+                text += &format!("{what} {together}, {moved} bytes\n");
                 let lines = lines.iter().flat_map(|kernel| kernel.lines());
                 lines.for_each(|line| text += &format!("  {line}\n"));
             }

@@ -9,7 +9,8 @@
 //! 5. `epilogue`, on GPUs: a bias and an activation after a product move into its call;
 //! 6. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that it saves;
 //! 7. `duplicate`: cheap values are computed again where that moves fewer bytes;
-//! 8. `pack`: small kernels that need nothing of each other, such as the updates of all parameters, share a launch.
+//! 8. `total`, on GPUs: the last block of a kernel that leaves parts of totals adds them up, instead of another kernel;
+//! 9. `pack`: small kernels that need nothing of each other, such as the updates of all parameters, share a launch.
 //!
 //! Then buffers are given to values, and launches and calls made; on a CPU, what follows a product or a
 //! convolution is done panel by panel, while the panel is in the cache. Patterns are found by
@@ -35,6 +36,8 @@ mod reduce;
 mod rewrite;
 mod scatter;
 mod space;
+mod total;
+mod waits;
 
 use crate::graph::{Graph, NodeId, Output};
 use crate::program::{Precision, Program, Role};
@@ -164,6 +167,8 @@ fn passes(
     see("cluster", &plan);
     cluster::duplicate(&mut plan, &rules);
     see("duplicate", &plan);
+    total::total(&mut plan, &rules, request.target);
+    see("total", &plan);
     pack::pack(&mut plan, &rules, request);
     see("pack", &plan);
     Ok(plan)

@@ -5,20 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::plan::{Plan, Side, TaskId};
 
 /// Kernels by launch, in an order in which they can run: what runs in one part of the program together, and there
-/// the ones with the earliest nodes first. Packed kernels share a launch.
+/// the ones with the earliest nodes first. The kernels of a pack or of a total share a launch.
 pub(super) fn launches(plan: &Plan) -> Vec<Vec<usize>> {
     let first = |&at: &usize| plan.clusters[at].tasks.first().copied();
     // A pack comes as late as it would if it were its last kernel alone.
     let key = |launch: &[usize]| (side_of(plan, launch), launch.iter().filter_map(first).max());
-    let packed = plan.packs.iter().flatten();
-    let packed: BTreeSet<usize> = packed.copied().collect();
+    let totals = plan.totals.iter().map(|total| total.to_vec());
+    let mut all: Vec<Vec<usize>> = plan.packs.iter().cloned().chain(totals).collect();
+    let together: BTreeSet<usize> = all.iter().flatten().copied().collect();
     let alone = plan.kernels().into_iter();
-    let alone = alone.filter(|at| !packed.contains(at)).map(|at| vec![at]);
-    let all: Vec<Vec<usize>> = plan.packs.iter().cloned().chain(alone).collect();
+    all.extend(alone.filter(|at| !together.contains(at)).map(|at| vec![at]));
     let mut waits: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     let mut ready = BTreeSet::new();
     for (position, launch) in all.iter().enumerate() {
-        let before: BTreeSet<usize> = launch.iter().flat_map(|&at| before(plan, at)).collect();
+        let mut before: BTreeSet<usize> = launch.iter().flat_map(|&at| before(plan, at)).collect();
+        // What the second kernel of a total needs of the first one is there.
+        before.retain(|at| !launch.contains(at));
         if before.is_empty() {
             ready.insert((key(launch), position));
         } else {

@@ -8,9 +8,10 @@
 use super::body::Source;
 use super::cluster::Rules;
 use super::lower::{Loops, Memory};
-use super::order::{before, launches};
+use super::order::launches;
 use super::panels;
 use super::plan::Plan;
+use super::waits::Waits;
 use super::{Policy, Request};
 use crate::codegen::{may_be_packed, packed_bytes};
 use crate::graph::Op;
@@ -73,59 +74,14 @@ pub(super) fn pack(plan: &mut Plan, rules: &Rules, request: &Request<'_>) {
     plan.packs = kernels.collect();
 }
 
-/// Which kernels have to run after which, by position among a plan's clusters.
-struct Waits {
-    /// For each kernel, whether another one comes after it.
-    after: Vec<Vec<bool>>,
-}
-
-impl Waits {
-    fn new(plan: &Plan) -> Self {
-        let count = plan.clusters.len();
-        let mut after = vec![vec![false; count]; count];
-        for at in launches(plan).into_iter().flatten().rev() {
-            let later = after[at].clone();
-            for before in before(plan, at) {
-                after[before][at] = true;
-                add(&mut after[before], &later);
-            }
-        }
-        Waits { after }
-    }
-
-    /// Whether one of two kernels has to run after the other.
-    fn are_ordered(&self, one: usize, other: usize) -> bool {
-        self.after[one][other] || self.after[other][one]
-    }
-
-    /// Makes some kernels run together: what comes after one of them comes after all.
-    fn join(&mut self, kernels: &[usize]) {
-        let mut later = vec![false; self.after.len()];
-        kernels
-            .iter()
-            .for_each(|&at| add(&mut later, &self.after[at]));
-        for (at, after) in self.after.iter_mut().enumerate() {
-            if kernels.contains(&at) {
-                after.clone_from(&later);
-            } else if kernels.iter().any(|&kernel| after[kernel]) {
-                kernels.iter().for_each(|&kernel| after[kernel] = true);
-                add(after, &later);
-            }
-        }
-    }
-}
-
-fn add(to: &mut [bool], more: &[bool]) {
-    to.iter_mut().zip(more).for_each(|(to, more)| *to |= more);
-}
-
 /// Kernels that may be packed, in the order in which they would run alone.
 fn candidates(plan: &Plan, request: &Request<'_>) -> Vec<Candidate> {
     let by_panel = panels::find(plan, request);
     let mut candidates = Vec::new();
     for at in launches(plan).into_iter().flatten() {
         let cluster = &plan.clusters[at];
-        if cluster.tasks.iter().any(|&task| plan.is_call(task)) {
+        let is_in_total = plan.totals.iter().flatten().any(|&held| held == at);
+        if is_in_total || cluster.tasks.iter().any(|&task| plan.is_call(task)) {
             continue;
         }
         let outputs = plan.outputs(&cluster.tasks, &[at]);

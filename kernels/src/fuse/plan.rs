@@ -101,7 +101,9 @@ pub(super) struct Plan {
     pub clusters: Vec<Cluster>,
     /// For each task, the kernels that compute it, ascending.
     holders: Vec<Vec<usize>>,
-    /// Kernels that share a launch, each in one pack at most.
+    /// Kernels that leave parts of totals, each with the one that adds them up in the same launch.
+    pub totals: Vec<[usize; 2]>,
+    /// Kernels that share a launch, each in one pack at most, and in none if it is in a total.
     pub packs: Vec<Vec<usize>>,
 }
 
@@ -121,6 +123,7 @@ impl Plan {
             is_result: vec![],
             clusters: vec![],
             holders: vec![],
+            totals: vec![],
             packs: vec![],
         };
         plan.keep_results();
@@ -332,6 +335,11 @@ impl Plan {
     /// Whether a task adds up parts.
     pub(super) fn is_finish(&self, task: TaskId) -> bool {
         self.tasks[task].kind == Kind::Finish
+    }
+
+    /// Whether a launch is of a kernel that leaves parts and the one that adds them up, not of kernels side by side.
+    pub(super) fn is_total(&self, launch: &[usize]) -> bool {
+        self.totals.iter().any(|total| total[..] == *launch)
     }
 
     /// Makes kernels `one` and `other` one; `other` is then empty.

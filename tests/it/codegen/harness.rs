@@ -161,7 +161,7 @@ impl Case {
     }
 
     /// Adds memory to a program, with names that begin with `prefix`, and data.
-    fn place(
+    pub(super) fn place(
         &self,
         program: &mut Program,
         prefix: &str,
@@ -249,7 +249,7 @@ impl Case {
     }
 
     /// Compares outputs with what the nest means for these inputs.
-    fn judge(
+    pub(super) fn judge(
         &self,
         prefix: &str,
         launch: &Launch,

@@ -1,6 +1,8 @@
 //! Graphs of known operations and models, with their gradients.
 
-use sweeper_kernels::graph::{Convolution, Graph, GraphError, NodeId, Unary, differentiate};
+use sweeper_kernels::graph::{
+    Convolution, Graph, GraphError, NodeId, Reduction, Unary, differentiate,
+};
 use sweeper_kernels::program::Role;
 use sweeper_kernels::{Dtype, Phase};
 
@@ -109,6 +111,38 @@ pub(super) fn cross_entropy() -> Named {
         .unwrap();
     let out = builder.graph.cross_entropy(x, labels);
     builder.named("cross_entropy", out)
+}
+
+/// The mean of squared differences, of several blocks.
+pub(super) fn mse() -> Named {
+    let mut builder = Builder::new();
+    let x = builder.given("x", &[40, 30, 50]);
+    let target = builder.given("target", &[40, 30, 50]);
+    let out = builder.graph.mse(x, target);
+    builder.named("mse", out)
+}
+
+/// Two totals of one tensor that is a result, too, and what is made of both.
+pub(super) fn norms() -> Named {
+    let mut graph = Graph::new();
+    let x = graph.input("x", &[70, 90], Dtype::F32, Role::Input);
+    let build = || -> Result<[NodeId; 3], GraphError> {
+        let sine = graph.unary(Unary::Sin, x?)?;
+        let square = graph.mul(sine, sine)?;
+        let sum = graph.reduce(Reduction::Sum, square, &[0, 1])?;
+        let most = graph.reduce(Reduction::Max, sine, &[0, 1])?;
+        let norm = graph.unary(Unary::Sqrt, sum)?;
+        Ok([sine, most, graph.sub(norm, most)?])
+    };
+    let [sine, most, apart] = build().unwrap();
+    for (name, node) in [("sine", sine), ("most", most), ("apart", apart)] {
+        graph.output(name, node, Role::Output);
+    }
+    Named {
+        name: "norms",
+        graph,
+        backward: None,
+    }
 }
 
 pub(super) fn linear_gelu() -> Named {
@@ -249,6 +283,8 @@ pub(super) fn all() -> Vec<Named> {
         softmax(),
         gelu(),
         cross_entropy(),
+        mse(),
+        norms(),
         linear_gelu(),
         embedding(),
         conv_bn_relu(),

@@ -2,7 +2,8 @@
 //
 //     shim PROGRAM RESULTS
 //
-// Both are sequences of 64-bit words, as `shim.rs` beside this writes and reads them.
+// Both are sequences of 64-bit words, as `shim.rs` beside this writes and reads them. Where SHIM_BLOCKS is Descending, the
+// last block of a launch runs first.
 #include "shim.h"
 
 #include <sys/mman.h>
@@ -240,12 +241,14 @@ static void launch(const std::vector<Buffer> &buffers, Input &in) {
     block_size = {(unsigned)sizes[3], (unsigned)sizes[4], (unsigned)sizes[5]};
     threads = (int)(sizes[3] * sizes[4] * sizes[5]);
     if (threads > MOST_THREADS || sizes[6] > 227 << 10) fail("no device has such large blocks");
-    for (unsigned z = 0; z < grid_size.z; z++)
-        for (unsigned y = 0; y < grid_size.y; y++)
-            for (unsigned x = 0; x < grid_size.x; x++) {
-                block = {x, y, z};
-                run_block(sizes[6]);
-            }
+    const char *order = std::getenv("SHIM_BLOCKS");
+    const bool descends = order != nullptr && std::strcmp(order, "Descending") == 0;
+    const uint64_t blocks = sizes[0] * sizes[1] * sizes[2];
+    for (uint64_t turn = 0; turn < blocks; turn++) {
+        const uint64_t at = descends ? blocks - 1 - turn : turn;
+        block = {(unsigned)(at % sizes[0]), (unsigned)(at / sizes[0] % sizes[1]), (unsigned)(at / sizes[0] / sizes[1])};
+        run_block(sizes[6]);
+    }
 }
 
 static float activate(uint64_t activation, double x) {

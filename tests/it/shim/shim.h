@@ -76,6 +76,22 @@ struct Entry {
 
 static inline void __syncthreads() { shim::wait(0, (int)(blockDim.x * blockDim.y * blockDim.z)); }
 static inline void __syncwarp() { shim::exchange(0); }
+static inline int __syncthreads_or(int mine) {
+    static int any;
+    __syncthreads();
+    any = 0;
+    __syncthreads();
+    any |= mine;
+    __syncthreads();
+    return any;
+}
+// Blocks run one after the other: what one wrote, the next one sees.
+static inline void __threadfence() {}
+static inline unsigned atomicInc(unsigned *at, unsigned most) {
+    const unsigned before = *at;
+    *at = before >= most ? 0 : before + 1;
+    return before;
+}
 static inline void sync_some(int barrier, int threads) { shim::wait(barrier, threads); }
 
 template <class T> T __shfl_xor_sync(unsigned, T x, int lanes) {

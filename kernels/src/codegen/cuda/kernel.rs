@@ -114,13 +114,10 @@ impl Writer<'_> {
     }
 
     fn kernel(&self, out: &mut Text, entry: &str) {
-        let blocks = match self.schedule.least_blocks {
-            1 => String::new(),
-            blocks => format!(", {blocks}"),
-        };
         out.open(format!(
-            "KERNEL({entry}, THREADS{blocks})({})",
-            declarations(self.nest, self.parameters, " *__restrict__ ", "").join(", ")
+            "KERNEL({entry}, THREADS{})({})",
+            self.schedule.bounds(),
+            declarations(self.nest, self.parameters, &|_| true, "").join(", ")
         ));
         out.line("await_launches();");
         self.body(out);

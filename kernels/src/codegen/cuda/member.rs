@@ -8,7 +8,8 @@ use super::super::text::{self, Text};
 use super::Schedule;
 use super::kernel::Writer;
 
-/// Writes what the struct of a nest has: its constants, and the function `run`, which does a block.
+/// Writes what the struct of a nest has: its constants, and the function `run`, which does a block. `is_alone` as in
+/// [`declarations`].
 ///
 /// # Errors
 /// As [`Stages::new`].
@@ -17,6 +18,7 @@ pub(in super::super) fn member(
     nest: &Nest,
     schedule: &Schedule,
     parameters: &[Parameter],
+    is_alone: &dyn Fn(usize) -> bool,
 ) -> Result<(), String> {
     let stages = Stages::new(nest, schedule.keep)?;
     let writer = Writer::new(nest, schedule, parameters, &stages, "block");
@@ -26,7 +28,7 @@ pub(in super::super) fn member(
             .iter()
             .map(|line| format!("static {line}")),
     );
-    let given = declarations(nest, parameters, " *__restrict__ ", "").join(", ");
+    let given = declarations(nest, parameters, is_alone, "").join(", ");
     out.open(format!(
         "static METHOD void run(const unsigned block, {given})"
     ));
@@ -35,22 +37,27 @@ pub(in super::super) fn member(
     Ok(())
 }
 
-/// Declarations of parameters, whose names begin with `prefix`; `pointer` stands between a pointer's element type and
-/// its name.
+/// Declarations of parameters, whose names begin with `prefix`. Pointers to operands that are alone point to what
+/// nothing else of the kernel touches, if it is written.
 pub(in super::super) fn declarations(
     nest: &Nest,
     parameters: &[Parameter],
-    pointer: &str,
+    is_alone: &dyn Fn(usize) -> bool,
     prefix: &str,
 ) -> Vec<String> {
     let declare = |parameter: &Parameter| {
         let name = format!("{prefix}{}", parameter.name(nest));
         match *parameter {
             Parameter::Pointer(operand) => {
+                let alone = if is_alone(operand) {
+                    "__restrict__ "
+                } else {
+                    ""
+                };
                 let operand = &nest.operands[operand];
                 let constant = if operand.is_written { "" } else { "const " };
                 let dtype = text::element(operand.dtype, "int64");
-                format!("{constant}{dtype}{pointer}{name}")
+                format!("{constant}{dtype} *{alone}{name}")
             }
             Parameter::Scalar(_) => format!("float {name}"),
             _ => format!("int64 {name}"),

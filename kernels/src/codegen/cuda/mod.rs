@@ -291,6 +291,26 @@ impl Schedule {
         Ok(self)
     }
 
+    /// The same for the last block of another kernel, whose parts it adds up: with as many threads as that one has, a
+    /// power of two, and loads of what other blocks of the launch have written.
+    ///
+    /// # Errors
+    /// As [`Stages::new`].
+    pub(super) fn in_last_block(mut self, nest: &Nest, threads: u32) -> Result<Schedule, String> {
+        (self.width, self.groups) = (threads, 1);
+        self.streams = false;
+        self.shared = self.shared_floats(&Stages::new(nest, self.keep)?, nest);
+        Ok(self)
+    }
+
+    /// What a kernel's launch bounds are after its threads.
+    pub(super) fn bounds(&self) -> String {
+        match self.least_blocks {
+            1 => String::new(),
+            blocks => format!(", {blocks}"),
+        }
+    }
+
     /// Whether rows are reduced for each column.
     pub(super) fn has_over_rows(&self) -> bool {
         self.over_rows

@@ -11,7 +11,7 @@ use super::lower::Loops;
 use super::order::{launches, side_of};
 use super::panels::{self, Panels};
 use super::plan::{Members, Plan, Side, TaskId};
-use super::{Request, library};
+use super::{Request, library, total};
 use crate::codegen::Generated;
 use crate::graph::{NodeId, Op};
 use crate::nest::{Bounds, Nest};
@@ -20,7 +20,7 @@ use crate::workload::{Phase, Refusal, Target};
 
 /// A kernel of the plan, made.
 enum Made {
-    /// One kernel, or those of a pack.
+    /// One kernel, or those of a pack or of a total.
     Loops(Vec<Loops>, Generated, KernelId),
     /// After each panel of a product.
     Panels(Box<Loops>, Generated, KernelId, Box<Panels>),
@@ -81,6 +81,8 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
 struct Held {
     /// Its nests, without names.
     nests: Vec<(Nest, Bounds)>,
+    /// Whether the last block of the first one does the second one.
+    is_total: bool,
     generated: Generated,
     kernel: KernelId,
 }
@@ -128,13 +130,20 @@ impl Assembly<'_> {
         }
         let loops = launch.iter().map(|&at| self.loops(at));
         let mut loops = loops.collect::<Result<Vec<Loops>, _>>()?;
-        together(&mut loops);
+        let is_total = self.plan.is_total(launch);
+        match (is_total, loops.last_mut()) {
+            (true, Some(last)) => {
+                let across = total::lay_across(last);
+                *last = across.ok_or_else(|| self.refusal(launch, "there is no nest"))?;
+            }
+            _ => together(&mut loops),
+        }
         let nests: Vec<(&Nest, Bounds)> = loops
             .iter()
             .map(|loops| (&loops.nest, self.bounds(loops)))
             .collect();
         let (generated, kernel) = self
-            .generated(&nests)
+            .generated(&nests, is_total)
             .map_err(|reason| self.refusal(launch, &reason))?;
         for loops in &loops {
             for memory in loops.memory.iter().filter(|memory| memory.is_written) {
@@ -142,6 +151,10 @@ impl Assembly<'_> {
                     self.parts.insert(node, generated.parts(&loops.extents));
                 }
             }
+        }
+        if let (true, Some(last)) = (is_total, loops.last_mut()) {
+            // They are left in this launch.
+            last.extents.columns = self.parts_of(last);
         }
         Ok(Made::Loops(loops, generated, kernel))
     }
@@ -153,16 +166,21 @@ impl Assembly<'_> {
         let loops = self.plan.loops(&cluster.members(), &outputs);
         let mut loops = loops.ok_or_else(|| self.refusal(&[at], "there is no nest"))?;
         if loops.is_of_parts {
-            let parts = loops
-                .memory
-                .iter()
-                .filter_map(|memory| match memory.source {
-                    Source::Parts(node) => self.parts.get(&node),
-                    Source::Node(_) => None,
-                });
-            loops.extents.rows[0] = parts.copied().next().unwrap_or(1) as u64;
+            loops.extents.rows[0] = self.parts_of(&loops);
         }
         Ok(loops)
+    }
+
+    /// How many parts there are of each sum that a kernel adds up; 1 as long as nobody knows.
+    fn parts_of(&self, loops: &Loops) -> u64 {
+        let mut parts = loops
+            .memory
+            .iter()
+            .filter_map(|memory| match memory.source {
+                Source::Parts(node) => self.parts.get(&node),
+                Source::Node(_) => None,
+            });
+        parts.next().copied().unwrap_or(1) as u64
     }
 
     fn refusal(&self, launch: &[usize], reason: &str) -> Refusal {
@@ -191,17 +209,27 @@ impl Assembly<'_> {
         }
     }
 
-    fn generated(&mut self, nests: &[(&Nest, Bounds)]) -> Result<(Generated, KernelId), String> {
+    /// The kernel of some nests, which is made once.
+    fn generated(
+        &mut self,
+        nests: &[(&Nest, Bounds)],
+        is_total: bool,
+    ) -> Result<(Generated, KernelId), String> {
         let nameless = nests.iter().map(|&(nest, bounds)| (nameless(nest), bounds));
         let nameless: Vec<(Nest, Bounds)> = nameless.collect();
-        let held = self.kernels.iter().find(|held| held.nests == nameless);
+        let mut kernels = self.kernels.iter();
+        let held = kernels.find(|held| held.nests == nameless && held.is_total == is_total);
         if let Some(held) = held {
             return Ok((held.generated.clone(), held.kernel));
         }
-        let generated = Generated::pack(nests, self.request.target)?;
+        let generated = match nests {
+            &[first, last] if is_total => Generated::total([first, last], self.request.target)?,
+            nests => Generated::pack(nests, self.request.target)?,
+        };
         let kernel = self.program.kernel(generated.kernel());
         self.kernels.push(Held {
             nests: nameless,
+            is_total,
             generated: generated.clone(),
             kernel,
         });

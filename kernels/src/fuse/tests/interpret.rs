@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::body::Source;
+use super::super::epilogue::{self, Epilogue};
 use super::super::library;
 use super::super::lower::{Loops, Memory};
 use super::super::order::launches;
@@ -10,7 +11,7 @@ use super::super::plan::{Origin, Plan};
 use crate::check;
 use crate::graph::{Graph, NodeId, Op, evaluate};
 use crate::nest::{self, Launch, Parts, interpret};
-use crate::program::{BufferId, Index, Library, Matmul, Precision, Role, View};
+use crate::program::{Activation, BufferId, Index, Library, Matmul, Precision, Role, View};
 use crate::tensor::{Data, Dtype, Tensor, Tensors};
 
 /// Parts that last reductions are left in.
@@ -30,12 +31,15 @@ pub(super) fn interpret(plan: &Plan, inputs: &Tensors) -> BTreeMap<String, Vec<f
     let launched = launches(plan);
     assert_eq!(launched.iter().flatten().count(), plan.kernels().len());
     for launch in launched {
-        // Kernels of a pack see nothing of each other.
-        let written: Vec<Memories> = launch
-            .iter()
-            .map(|&at| kernel(plan, at, &memories))
-            .collect();
-        memories.extend(written.into_iter().flatten());
+        let written = match launch[..] {
+            [first, last] if plan.is_total(&launch) => total(plan, [first, last], &memories),
+            // Kernels of a pack see nothing of each other.
+            _ => launch
+                .iter()
+                .flat_map(|&at| kernel(plan, at, &memories))
+                .collect(),
+        };
+        memories.extend(written);
     }
     let wanted = plan.wanted.iter().map(|&output| {
         let result = &plan.graph.outputs()[output];
@@ -49,12 +53,33 @@ pub(super) fn interpret(plan: &Plan, inputs: &Tensors) -> BTreeMap<String, Vec<f
     wanted.collect()
 }
 
+/// What two kernels of one launch write. The second one sees the parts that the first one leaves, and nothing else of
+/// it.
+fn total(plan: &Plan, [first, last]: [usize; 2], memories: &Memories) -> Memories {
+    let mut written = kernel(plan, first, memories);
+    let parts = written.iter();
+    let parts = parts.filter(|(source, _)| matches!(source, Source::Parts(_)));
+    let mut seen = memories.clone();
+    seen.extend(parts.map(|(source, values)| (*source, values.clone())));
+    written.extend(kernel(plan, last, &seen));
+    written
+}
+
 /// What a kernel writes.
 fn kernel(plan: &Plan, at: usize, memories: &Memories) -> Memories {
     let cluster = &plan.clusters[at];
     if let Some(&task) = cluster.tasks.iter().find(|&&task| plan.is_call(task)) {
-        let node = plan.tasks[task].node;
-        return [(Source::Node(node), call(plan, node, memories))].into();
+        let mut values = call(plan, plan.tasks[task].node, memories);
+        let Epilogue { bias, activation } = epilogue::of_cluster(plan, &cluster.tasks, task);
+        assert_eq!(activation, Activation::None, "not interpreted");
+        if let Some(bias) = bias {
+            let bias = &memories[&Source::Node(bias.base)][bias.start..][..bias.span];
+            let columns = bias.iter().cycle();
+            values.iter_mut().zip(columns).for_each(|(x, y)| *x += y);
+        }
+        // What the last of its tasks is of.
+        let yields = cluster.tasks.last().map(|&task| plan.tasks[task].node);
+        return [(Source::Node(yields.expect("tasks")), values)].into();
     }
     let outputs = plan.outputs(&cluster.tasks, &[at]);
     let loops = plan.loops(&cluster.members(), &outputs).expect("a nest");

@@ -17,16 +17,32 @@ use crate::workload::{Phase, Target};
 const POLICIES: [Policy; 3] = [Policy::Primitive, Policy::Eager, Policy::Compiled];
 
 fn plan(graph: &Graph, backward: Option<NodeId>, phase: Phase, policy: Policy) -> Plan {
+    plan_on(&Target::Cpu, graph, backward, phase, policy)
+}
+
+fn plan_on(
+    target: &Target,
+    graph: &Graph,
+    backward: Option<NodeId>,
+    phase: Phase,
+    policy: Policy,
+) -> Plan {
     let request = Request {
         graph,
         backward,
         phase,
         policy,
-        target: &Target::Cpu,
+        target,
         canonical: &[],
         precision: Precision::F32,
     };
     passes(&request, &mut |_, _| ()).unwrap_or_else(|refusal| panic!("{policy:?}: {refusal}"))
+}
+
+fn cuda() -> Target {
+    Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    }
 }
 
 /// Checks that a plan's kernels yield what the graph's nodes do.
@@ -65,6 +81,17 @@ proptest! {
         }) {
             let plan = plan(&graph, Some(backward), phase, policy);
             check(&graph, &inputs, &plan, &format!("{policy:?} {phase} of {seed} {size}"));
+        }
+    }
+
+    /// Totals are added up in the launches that leave their parts there.
+    #[test]
+    fn plans_for_gpus_mean_what_graphs_mean(seed in any::<u64>(), size in 1usize..16) {
+        let (graph, backward) = random::with_gradients(random::graph(seed, size));
+        let inputs = random::inputs(&graph, seed);
+        for phase in Phase::ALL {
+            let plan = plan_on(&cuda(), &graph, Some(backward), phase, Policy::Compiled);
+            check(&graph, &inputs, &plan, &format!("{phase} on a GPU of {seed} {size}"));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What single passes do, on graphs made for them.
 
-use super::{POLICIES, plan};
+use super::{POLICIES, cuda, plan, plan_on};
 use crate::fuse::{Policy, Request, passes, program};
 use crate::graph::{Convolution, Graph, NodeId, Reduction, Unary, differentiate};
 use crate::program::{Kernel, Precision, Program, Role, Step};
@@ -20,12 +20,6 @@ fn request<'a>(graph: &'a Graph, backward: Option<NodeId>, phase: Phase) -> Requ
         target: &Target::Cpu,
         canonical: &[],
         precision: Precision::F32,
-    }
-}
-
-fn cuda() -> Target {
-    Target::Cuda {
-        arch: "sm_90a".to_owned(),
     }
 }
 
@@ -266,4 +260,108 @@ fn what_no_cache_holds_is_not_kept_waiting() {
     };
     assert_eq!(packs(&cuda()), [2, 2]);
     assert_eq!(packs(&Target::Cpu), [0; 0]);
+}
+
+/// Nodes by kernel, for each total of a plan on a GPU.
+fn totals(graph: &Graph, backward: Option<NodeId>, phase: Phase) -> Vec<[Vec<NodeId>; 2]> {
+    let plan = plan_on(&cuda(), graph, backward, phase, Policy::Compiled);
+    super::check(graph, &super::random::inputs(graph, 1), &plan, "totals");
+    let nodes = |at: usize| {
+        let tasks = plan.clusters[at].tasks.iter();
+        tasks.map(|&task| plan.tasks[task].node).collect()
+    };
+    plan.totals.iter().map(|total| total.map(nodes)).collect()
+}
+
+#[test]
+fn totals_are_added_up_in_the_launch_that_leaves_their_parts() {
+    let mut graph = Graph::new();
+    let x = given(&mut graph, "x", &[6, 8], Role::Input);
+    let y = given(&mut graph, "y", &[6, 8], Role::Input);
+    let apart = graph.sub(x, y).unwrap();
+    let square = graph.mul(apart, apart).unwrap();
+    let sum = graph.reduce(Reduction::Sum, square, &[0, 1]).unwrap();
+    let most = graph.reduce(Reduction::Max, apart, &[0, 1]).unwrap();
+    let ratio = graph.binary(crate::graph::Binary::Sub, sum, most).unwrap();
+    graph.output("square", square, Role::Output);
+    graph.output("ratio", ratio, Role::Output);
+    graph.output("most", most, Role::Output);
+    assert_eq!(
+        totals(&graph, None, Phase::Forward),
+        [[vec![apart, square, sum, most], vec![sum, most, ratio]]]
+    );
+    let launches = |policy, target: &Target| {
+        let request = Request {
+            target,
+            policy,
+            ..request(&graph, None, Phase::Forward)
+        };
+        program(&request).unwrap().totals().launches
+    };
+    assert_eq!(launches(Policy::Compiled, &cuda()), 1);
+    assert_eq!(launches(Policy::Compiled, &Target::Cpu), 2);
+    assert_eq!(launches(Policy::Primitive, &cuda()), 7);
+}
+
+/// A total of `x`, what needs it, and what the second kernel needs of the first one or of one after it.
+#[test]
+fn what_else_a_total_needs_has_to_be_there_before() {
+    let mut graph = Graph::new();
+    let x = given(&mut graph, "x", &[6, 8], Role::Input);
+    let sine = graph.unary(Unary::Sin, x).unwrap();
+    let sum = graph.reduce(Reduction::Sum, sine, &[0, 1]).unwrap();
+    // A product needs all of `sine`, and the second kernel an element of the product.
+    let turned = graph.transpose_last(sine).unwrap();
+    let product = graph.matmul(sine, turned).unwrap();
+    let corner = graph.slice(product, 0, 0, 1, 1).unwrap();
+    let corner = graph.slice(corner, 1, 0, 1, 1).unwrap();
+    let corner = graph.reshape(corner, &[]).unwrap();
+    let both = graph.mul(sum, corner).unwrap();
+    graph.output("both", both, Role::Output);
+    assert_eq!(totals(&graph, None, Phase::Forward), [[[]; 2]; 0]);
+    // An element of what the first kernel writes for others.
+    let mut graph = Graph::new();
+    let x = given(&mut graph, "x", &[6, 8], Role::Input);
+    let rows = graph.reduce(Reduction::Max, x, &[1]).unwrap();
+    let apart = graph.unary(Unary::Sin, rows).unwrap();
+    let sum = graph.reduce(Reduction::Sum, apart, &[0]).unwrap();
+    let first = graph.slice(rows, 0, 0, 1, 1).unwrap();
+    let first = graph.reshape(first, &[]).unwrap();
+    let both = graph.mul(sum, first).unwrap();
+    graph.output("rows", rows, Role::Output);
+    graph.output("both", both, Role::Output);
+    assert_eq!(totals(&graph, None, Phase::Forward), [[[]; 2]; 0]);
+}
+
+#[test]
+fn sums_over_rows_are_no_totals() {
+    let (graph, backward) = layernorm(&[4, 8, 64]);
+    assert_eq!(totals(&graph, Some(backward), Phase::Both), [[[]; 2]; 0]);
+}
+
+/// The second kernel of a total needs an exponential, and the tangent what the first kernel makes: in one launch they
+/// would wait for the total, and it for them.
+#[test]
+fn packs_do_not_wait_for_totals_that_wait_for_them() {
+    let mut graph = Graph::new();
+    let x = given(&mut graph, "x", &[6, 8], Role::Input);
+    let y = given(&mut graph, "y", &[3, 7], Role::Input);
+    let power = graph.unary(Unary::Exp, y).unwrap();
+    let corner = graph.slice(power, 0, 0, 1, 1).unwrap();
+    let corner = graph.slice(corner, 1, 0, 1, 1).unwrap();
+    let sine = graph.unary(Unary::Sin, x).unwrap();
+    let sum = graph.reduce(Reduction::Sum, sine, &[0, 1]).unwrap();
+    let both = graph.mul(sum, corner).unwrap();
+    let turned = graph.transpose_last(sine).unwrap();
+    let product = graph.matmul(sine, turned).unwrap();
+    let last = graph.unary(Unary::Tanh, product).unwrap();
+    for (name, node) in [("power", power), ("both", both), ("last", last)] {
+        graph.output(name, node, Role::Output);
+    }
+    assert_eq!(
+        totals(&graph, None, Phase::Forward),
+        [[vec![sine, sum], vec![sum, both]]]
+    );
+    let plan = plan_on(&cuda(), &graph, None, Phase::Forward, Policy::Compiled);
+    assert_eq!(plan.packs, [[0; 0]; 0]);
 }

@@ -1,0 +1,95 @@
+//! One kernel of two nests, one after the other: all blocks of the first leave parts of totals, and the last block to be
+//! done makes of the parts what the second nest says. That takes one launch, not two.
+//!
+//! Which block is last may be another one each time; what it does is the same: parts are added up in their order by one
+//! block, whose threads are as many as the kernel says. Blocks are counted in memory of the module, by a count that
+//! begins again by itself: launches of one kernel follow each other, so that a count is always of one launch. Thread 0
+//! of a block leaves all of its parts, and then counts. Pointers to parts are not `__restrict__`: what the last block
+//! reads is not constant while the kernel runs.
+
+use super::text::{self, Text};
+use super::{Member, Schedule, cuda, launch};
+use crate::nest::{Nest, Step};
+
+/// What the two are called in text.
+const NAMES: [&str; 2] = ["first", "last"];
+
+/// Gives the second nest as many threads as the first one has.
+///
+/// # Errors
+/// A sentence where there are no such threads.
+pub(super) fn same_threads(members: &mut [Member]) -> Result<(), String> {
+    let [first, last] = members else {
+        return Err("a total is two kernels".to_owned());
+    };
+    let (Schedule::Cuda(of_first), Schedule::Cuda(of_last)) = (&first.schedule, &last.schedule)
+    else {
+        return Err("only blocks of GPUs know which of them is last".to_owned());
+    };
+    let schedule = of_last
+        .clone()
+        .in_last_block(&last.nest, of_first.threads())?;
+    last.schedule = Schedule::Cuda(schedule);
+    Ok(())
+}
+
+/// Whether an operand of the second nest holds what the first one left.
+fn is_added_up(nest: &Nest, operand: usize) -> bool {
+    let held = &nest.operands[operand];
+    !held.is_written && held.columns != Step::Zero
+}
+
+/// For each of the two, whether an operand holds parts.
+const HOLDS_PARTS: [fn(&Nest, usize) -> bool; 2] = [launch::is_part, is_added_up];
+
+/// The text of the kernel `entry`.
+///
+/// # Errors
+/// A sentence about what can't be generated.
+pub(super) fn text(members: &[Member], entry: &str) -> Result<String, String> {
+    let mut out = Text::default();
+    out.line("// What the last block to be done makes of the parts that all leave.");
+    out.line("#include \"functions.cuh\"");
+    let mut declared = Vec::new();
+    let mut bounds = None;
+    for ((member, name), holds_parts) in members.iter().zip(NAMES).zip(HOLDS_PARTS) {
+        let Schedule::Cuda(schedule) = &member.schedule else {
+            continue;
+        };
+        let (nest, parameters) = (&member.nest, &member.parameters);
+        let is_alone = |operand: usize| !holds_parts(nest, operand);
+        let words = text::words(nest).join(", ");
+        out.lines(["".to_owned(), format!("// {words}.")]);
+        out.open(format!("struct {name}"));
+        cuda::member(&mut out, nest, schedule, parameters, &is_alone)?;
+        out.close_with(";");
+        let prefix = format!("{name}_");
+        declared.extend(cuda::declarations(nest, parameters, &is_alone, &prefix));
+        bounds.get_or_insert(schedule.bounds());
+    }
+    let bounds = bounds.unwrap_or_default();
+    out.lines([
+        "",
+        "// Blocks of the launch that have left their parts.",
+        "static __device__ unsigned done;",
+        "",
+    ]);
+    out.open(format!(
+        "KERNEL({entry}, first::THREADS{bounds})({})",
+        declared.join(", ")
+    ));
+    out.line("await_launches();");
+    out.line(run(&members[0], NAMES[0], "blockIdx.x"));
+    out.line("if (!is_last_block(&done)) return;");
+    out.line(run(&members[1], NAMES[1], "0"));
+    out.close();
+    Ok(out.finish())
+}
+
+/// Does a block of a member.
+fn run(member: &Member, name: &str, block: &str) -> String {
+    let own = member.parameters.iter();
+    let own = own.map(|parameter| format!("{name}_{}", parameter.name(&member.nest)));
+    let all: Vec<String> = std::iter::once(block.to_owned()).chain(own).collect();
+    format!("{name}::run({});", all.join(", "))
+}

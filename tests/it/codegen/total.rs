@@ -1,0 +1,348 @@
+//! Totals that are added up in the launch that leaves their parts.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sweeper_kernels::check;
+use sweeper_kernels::codegen::Generated;
+use sweeper_kernels::graph::op::{Binary, Reduction, Unary};
+use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Over, Step as Apart, Value};
+use sweeper_kernels::program::{
+    Binding, BufferId, Index, Kernel, KernelId, KernelSource, Role, Step, View,
+};
+use sweeper_kernels::workload::TensorSpec;
+use sweeper_kernels::{Dtype, Program, Target, Tensors};
+
+use super::harness::{Case, Place};
+use super::interpret;
+use super::nests::{self, Build, CELLS, OF_COLUMNS, ONE};
+use crate::shim::{self, Blocks, Mode};
+use crate::support::golden;
+
+/// A kernel that leaves parts, and what becomes of them.
+struct Total {
+    first: Case,
+    last: Nest,
+}
+
+/// Means: each part's sum times a number of the launch.
+fn means(count: usize) -> Nest {
+    let mut b = Build::new("means", 1);
+    let scale = b.add(Value::Scalar(0));
+    for _ in 0..count {
+        let parts = b.load(&OF_COLUMNS);
+        let total = b.sum(Over::All, parts);
+        let mean = b.binary(Binary::Mul, total, scale);
+        b.store(&ONE, mean);
+    }
+    b.one()
+}
+
+/// The sum of squares and the greatest element, and exponentials of all.
+fn two_totals() -> Nest {
+    let mut b = Build::new("norms", 1);
+    let (x, bias) = (b.load(&CELLS), b.load(&OF_COLUMNS));
+    let x = b.binary(Binary::Add, x, bias);
+    let power = b.unary(Unary::Exp, x);
+    let square = b.binary(Binary::Mul, x, x);
+    let total = b.sum(Over::All, square);
+    let most = b.reduce(Reduction::Max, Over::All, x);
+    b.store(&CELLS, power);
+    b.store(&ONE, total);
+    b.store(&ONE, most);
+    b.0
+}
+
+/// The root of the first total over the second one, and the second one.
+fn norm() -> Nest {
+    let mut b = Build::new("norm", 1);
+    let (squares, most) = (b.load(&OF_COLUMNS), b.load(&OF_COLUMNS));
+    let (total, most) = (
+        b.sum(Over::All, squares),
+        b.reduce(Reduction::Max, Over::All, most),
+    );
+    let root = b.unary(Unary::Sqrt, total);
+    let ratio = b.binary(Binary::Div, root, most);
+    b.store(&ONE, ratio);
+    b.store(&ONE, most);
+    b.one()
+}
+
+/// All kinds of first kernels: pieces of one long row, rows that a group reduces, a lone block, many.
+fn totals() -> Vec<Total> {
+    let of = |first, last| Total { first, last };
+    let error = |rows, columns| Case::new(nests::squared_error(), &[rows], columns);
+    let entropy = |rows, columns| Case::new(nests::cross_entropy(), &[rows], columns);
+    vec![
+        of(error(1, 5), means(1)),
+        of(error(3, 17).padded(3), means(1)),
+        of(error(200, 1025).unbounded(), means(1)),
+        of(error(700, 30).padded(1), means(1)),
+        of(entropy(1, 1), means(1)),
+        of(entropy(300, 17), means(1)),
+        of(entropy(40, 4097).unbounded(), means(1)),
+        of(Case::new(two_totals(), &[1], 4), norm()),
+        of(Case::new(two_totals(), &[333], 70), norm()),
+        of(Case::new(two_totals(), &[90], 1025).unbounded(), means(2)),
+    ]
+}
+
+/// What a total's launches are made of.
+struct Made {
+    program: Program,
+    inputs: Tensors,
+    specs: Vec<TensorSpec>,
+    launches: [Launch; 2],
+    parts: usize,
+}
+
+impl Total {
+    fn generated(&self, target: &Target) -> Generated {
+        let nests = [
+            (&self.first.nest, self.first.bounds),
+            (&self.last, Bounds::default()),
+        ];
+        Generated::total(nests, target).unwrap_or_else(|reason| panic!("{reason}"))
+    }
+
+    fn source(&self, target: &Target) -> KernelSource {
+        match self.generated(target).kernel() {
+            Kernel::Compiled(source) => source,
+            kernel => panic!("{kernel:?}"),
+        }
+    }
+
+    /// Three launches, before each of which what they write is NaN.
+    fn made(&self) -> Made {
+        let generated = self.generated(&Place::Shim(Mode::Fast).target());
+        let parts = generated.parts(&self.first.extents);
+        let mut program = Program::default();
+        let (mut inputs, mut specs) = (Tensors::new(), vec![]);
+        let first = self
+            .first
+            .place(&mut program, "", parts, &mut inputs, &mut specs);
+        let last = self.launch_of_last(&mut program, &mut specs, &first, parts);
+        let launches = [first, last];
+        let kernel = program.kernel(generated.kernel());
+        let step = generated.launch_all(kernel, &launches).unwrap();
+        let written = program.buffers.iter().enumerate();
+        let written = written.filter(|(_, buffer)| buffer.binding == Binding::Result);
+        let mut body: Vec<Step> = written
+            .map(|(at, _)| Step::Fill {
+                view: program.all(BufferId(at)),
+                value: f64::NAN,
+            })
+            .collect();
+        body.push(step);
+        program.steps.push(Step::Repeat { count: 3, body });
+        program.validate().unwrap();
+        Made {
+            program,
+            inputs,
+            specs,
+            launches,
+            parts,
+        }
+    }
+
+    /// The launch of the second nest: it loads the parts in the order in which they are stored.
+    fn launch_of_last(
+        &self,
+        program: &mut Program,
+        specs: &mut Vec<TensorSpec>,
+        first: &Launch,
+        parts: usize,
+    ) -> Launch {
+        let nest = &self.first.nest;
+        let stores = nest.stores.iter();
+        let stored = stores.filter(|store| nest.is_last(store.value));
+        let mut left = stored.map(|store| first.operands[store.operand.0].view.clone());
+        let operands = self.last.operands.iter().enumerate();
+        let operands = operands.map(|(at, operand)| {
+            let view = match operand.is_written {
+                false => View {
+                    len: parts,
+                    ..left.next().unwrap()
+                },
+                true => {
+                    let name = format!("last{at}");
+                    specs.push(TensorSpec {
+                        name: name.clone(),
+                        dtype: Dtype::F32,
+                        shape: vec![1],
+                    });
+                    let (role, binding) = (Role::Output, Binding::Result);
+                    let buffer = program.buffer(name, Dtype::F32, 1, role, binding);
+                    View::new(buffer, Index::fixed(0), 1)
+                }
+            };
+            Memory {
+                view,
+                rows: vec![0],
+                columns: i64::from(operand.columns == Apart::One),
+                index_step: 0,
+            }
+        });
+        Launch {
+            operands: operands.collect(),
+            extents: Extents {
+                rows: vec![1],
+                columns: parts as u64,
+            },
+            scalars: vec![0.125],
+        }
+    }
+
+    /// Checks that both nests are done as they mean.
+    fn check(&self, mode: Mode) {
+        let made = self.made();
+        let outputs = shim::run(&made.program, &made.inputs, &made.specs, mode);
+        let text = &made.program.compiled().next().unwrap().files[0].text;
+        let [first, last] = &made.launches;
+        self.first
+            .judge("", first, made.parts, (&made.inputs, &outputs), &|| {
+                text.to_string()
+            });
+        let elements = |memory: &Memory| -> Vec<f64> {
+            let name = &made.program.buffers[memory.view.buffer.0].name;
+            let elements = check::elements(&outputs[&**name]);
+            elements.take(memory.view.len).collect()
+        };
+        let found: Vec<Vec<f64>> = last.operands.iter().map(elements).collect();
+        let mut expected = found.clone();
+        interpret::run(&self.last, last, 0..1, &mut expected);
+        for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
+            let is_close = (found - expected).abs() <= 1e-5 * (1.0 + expected.abs());
+            assert!(is_close, "{found}, not {expected}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn totals_are_added_up_by_the_last_block_of_each_launch() {
+    if !shim::is_here() {
+        return;
+    }
+    for total in totals() {
+        total.check(Mode::Fast);
+    }
+    for total in totals().iter().step_by(3) {
+        total.check(Mode::Sanitized);
+    }
+}
+
+/// Which block is last is another one, what comes out is the same, to the bit.
+#[test]
+fn totals_do_not_depend_on_which_block_is_last() {
+    if !shim::is_here() {
+        return;
+    }
+    for total in totals() {
+        let made = total.made();
+        let outputs = |blocks| {
+            let (program, inputs, specs) = (&made.program, &made.inputs, &made.specs);
+            let outputs = shim::run_blocks(program, inputs, specs, Mode::Fast, blocks);
+            format!("{outputs:?}")
+        };
+        assert!(outputs(Blocks::Ascending) == outputs(Blocks::Descending));
+    }
+}
+
+#[test]
+fn totals_keep_the_launches_of_what_leaves_their_parts() {
+    for arch in ["sm_80", "sm_90a"] {
+        let target = Target::Cuda {
+            arch: arch.to_owned(),
+        };
+        for total in totals() {
+            let alone = total.first.geometry(&target);
+            let made = total.made();
+            let generated = total.generated(&target);
+            let step = generated.launch_all(KernelId(0), &made.launches);
+            let Step::Launch { geometry, .. } = step.unwrap() else {
+                panic!("no launch");
+            };
+            assert_eq!(geometry.grid, alone.grid);
+            assert_eq!(geometry.block, alone.block);
+            assert_eq!(geometry.overlaps, alone.overlaps);
+            let bounds = |text: &str, struct_of: &str| {
+                let kernel = text.split("KERNEL(").nth(1).unwrap();
+                let bounds = kernel.split(')').next().unwrap();
+                let bounds = bounds.split_once(", ").unwrap().1;
+                bounds.replace(struct_of, "")
+            };
+            let (own, first) = (total.source(&target), total.first.source(&target));
+            assert_eq!(
+                bounds(&own.files[0].text, "first::"),
+                bounds(&first.files[0].text, "")
+            );
+        }
+    }
+}
+
+/// With so many, as many threads have room as a processor takes, or nearly.
+const FEW_REGISTERS: u32 = 40;
+
+/// Registers of a thread, as the assembler reports them.
+fn registers(log: &str) -> u32 {
+    let before = log.split(" registers").next().unwrap();
+    before.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn totals_compile_for_old_and_new_gpus() {
+    let Some(nvrtc) = crate::support::nvrtc() else {
+        return;
+    };
+    for arch in ["sm_80", "sm_90a"] {
+        for total in totals() {
+            let source = total.source(&Target::Cuda {
+                arch: arch.to_owned(),
+            });
+            let text = &source.files[0].text;
+            let compiled = nvrtc.compile(&source, arch, Duration::from_secs(120));
+            let compiled = compiled.unwrap_or_else(|error| panic!("{error}\n{text}"));
+            assert!(!compiled.log.contains("warning"), "{}", compiled.log);
+            let is_spilled = !compiled.log.contains(" 0 bytes spill stores");
+            assert!(!is_spilled, "{}\n{text}", compiled.log);
+            // As many blocks have room as of the first one alone: registers are given out by eights.
+            let alone = total.first.source(&Target::Cuda {
+                arch: arch.to_owned(),
+            });
+            let alone = nvrtc.compile(&alone, arch, Duration::from_secs(120));
+            let [own, first] = [compiled.log, alone.unwrap().log].map(|log| registers(&log));
+            let most = first.next_multiple_of(8).max(FEW_REGISTERS);
+            assert!(own <= most, "{own} registers, not {first}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn people_can_read_totals() {
+    let total = &totals()[8];
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/codegen/total.cu");
+    let source = total.source(&Place::Shim(Mode::Fast).target());
+    golden(&path, &source.files[0].text).unwrap();
+}
+
+#[test]
+fn what_is_no_total_is_refused() {
+    let bounds = Bounds::default();
+    let refused = |first: &Nest, last: &Nest, target: &Target| {
+        Generated::total([(first, bounds), (last, bounds)], target).unwrap_err()
+    };
+    let cuda = Place::Shim(Mode::Fast).target();
+    let rows = nests::layernorm_backward();
+    assert_eq!(
+        refused(&rows, &means(1), &cuda),
+        "means does not add up totals of layernorm_backward"
+    );
+    assert_eq!(
+        refused(&nests::squared_error(), &nests::sgd(), &cuda),
+        "sgd does not add up totals of mse"
+    );
+    assert_eq!(
+        refused(&nests::squared_error(), &means(1), &Target::Cpu),
+        "only blocks of GPUs know which of them is last"
+    );
+}
