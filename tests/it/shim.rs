@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
 
+use sweeper::device::cpu::run::check_writes_are_exclusive;
 use sweeper_kernels::program::{Arg, Binding, Kernel, KernelSource, Library, Program, Step, View};
 use sweeper_kernels::tensor::Data;
 use sweeper_kernels::workload::TensorSpec;
@@ -65,6 +66,8 @@ pub(crate) fn run_blocks(
     mode: Mode,
     blocks: Blocks,
 ) -> Tensors {
+    // As devices do.
+    check_writes_are_exclusive(program).unwrap();
     let executable = executable(program, mode);
     let folder = tempfile::tempdir().unwrap();
     let (input, output) = (folder.path().join("program"), folder.path().join("results"));

@@ -54,6 +54,16 @@ struct Member {
     nest: Nest,
     parameters: Vec<Parameter>,
     schedule: Schedule,
+    shared: Vec<Shared>,
+}
+
+/// Memory of two nests of a kernel, which is an argument of the first alone: what one argument writes, no other may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// Position of the operand that the first nest leaves parts in.
+    pub left: usize,
+    /// Position of the operand that the second nest adds them up from.
+    pub added_up: usize,
 }
 
 /// How a kernel shares out its work.
@@ -118,11 +128,16 @@ impl Generated {
     }
 
     /// One kernel that leaves totals in parts and adds them up: the last block of the first nest to be done does all of
-    /// the second, of which one block is enough. What the second loads along its columns are the first one's parts.
+    /// the second, of which one block is enough. What the second loads along its columns are the first one's parts, as
+    /// `shared` tells for each.
     ///
     /// # Errors
     /// As [`Generated::new`], or where the nests are others than [`may_total`] says.
-    pub fn total(nests: [(&Nest, Bounds); 2], target: &Target) -> Result<Generated, String> {
+    pub fn total(
+        nests: [(&Nest, Bounds); 2],
+        shared: &[Shared],
+        target: &Target,
+    ) -> Result<Generated, String> {
         let [(first, _), (last, _)] = nests;
         if !may_total(first, last) {
             let (first, last) = (&first.name, &last.name);
@@ -132,7 +147,7 @@ impl Generated {
         for (nest, bounds) in nests {
             members.push(Member::new(nest, bounds, target)?);
         }
-        total::same_threads(&mut members)?;
+        total::join(&mut members, shared)?;
         let identities: String = members.iter().map(Member::identity).collect();
         let all: Vec<&Member> = members.iter().collect();
         let entry = format!("whole_{}_{}", words(&all), digest(&identities));
@@ -258,7 +273,18 @@ impl Member {
                 Target::Cuda { arch } => Schedule::Cuda(cuda::Schedule::new(nest, bounds, arch)?),
             },
             nest: nest.clone(),
+            shared: vec![],
         })
+    }
+
+    /// Parameters that a launch gives.
+    fn given(&self) -> Vec<Parameter> {
+        let is_shared = |parameter: &Parameter| {
+            let mut shared = self.shared.iter();
+            shared.any(|shared| *parameter == Parameter::Pointer(shared.added_up))
+        };
+        let all = self.parameters.iter().copied();
+        all.filter(|parameter| !is_shared(parameter)).collect()
     }
 
     /// All that its text depends on.
@@ -267,7 +293,11 @@ impl Member {
             name: String::new(),
             ..self.nest.clone()
         };
-        format!("{nameless:?} {:?}", self.schedule)
+        let shared = match &self.shared[..] {
+            [] => String::new(),
+            shared => format!(" {shared:?}"),
+        };
+        format!("{nameless:?} {:?}{shared}", self.schedule)
     }
 
     fn split(&self, extents: &Extents) -> Split {
@@ -317,7 +347,7 @@ impl Member {
         if !is_counted || blocks >= MOST {
             return Err(format!("{rows} x {columns} elements in one launch"));
         }
-        let args = launch::arguments(&self.parameters, &self.nest, &launch, split);
+        let args = launch::arguments(&self.given(), &self.nest, &launch, split);
         Ok((blocks, args))
     }
 }

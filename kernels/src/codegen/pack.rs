@@ -98,6 +98,7 @@ impl Pack<'_> {
                 nest,
                 parameters,
                 schedule: Schedule::C(schedule),
+                ..
             } = &self.members[at]
             else {
                 continue;
@@ -131,6 +132,7 @@ impl Pack<'_> {
                 nest,
                 parameters,
                 schedule: Schedule::Cuda(schedule),
+                ..
             } = &self.members[at]
             else {
                 continue;

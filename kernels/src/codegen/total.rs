@@ -8,17 +8,18 @@
 //! reads is not constant while the kernel runs.
 
 use super::text::{self, Text};
-use super::{Member, Schedule, cuda, launch};
+use super::launch::Parameter;
+use super::{Member, Schedule, Shared, cuda, launch};
 use crate::nest::{Nest, Step};
 
 /// What the two are called in text.
 const NAMES: [&str; 2] = ["first", "last"];
 
-/// Gives the second nest as many threads as the first one has.
+/// Gives the second nest as many threads as the first one has, and the first one's memory of parts.
 ///
 /// # Errors
-/// A sentence where there are no such threads.
-pub(super) fn same_threads(members: &mut [Member]) -> Result<(), String> {
+/// A sentence where there are no such threads or no such parts.
+pub(super) fn join(members: &mut [Member], shared: &[Shared]) -> Result<(), String> {
     let [first, last] = members else {
         return Err("a total is two kernels".to_owned());
     };
@@ -30,6 +31,14 @@ pub(super) fn same_threads(members: &mut [Member]) -> Result<(), String> {
         .clone()
         .in_last_block(&last.nest, of_first.threads())?;
     last.schedule = Schedule::Cuda(schedule);
+    let is_shared = |operand: usize| shared.iter().any(|shared| shared.added_up == operand);
+    let mut operands = 0..last.nest.operands.len();
+    let are_all = operands.all(|operand| is_shared(operand) == is_added_up(&last.nest, operand));
+    let mut left = shared.iter().map(|shared| shared.left);
+    if !are_all || !left.all(|operand| launch::is_part(&first.nest, operand)) {
+        return Err("a total of parts that nobody leaves".to_owned());
+    }
+    last.shared = shared.to_vec();
     Ok(())
 }
 
@@ -64,7 +73,7 @@ pub(super) fn text(members: &[Member], entry: &str) -> Result<String, String> {
         cuda::member(&mut out, nest, schedule, parameters, &is_alone)?;
         out.close_with(";");
         let prefix = format!("{name}_");
-        declared.extend(cuda::declarations(nest, parameters, &is_alone, &prefix));
+        declared.extend(cuda::declarations(nest, &member.given(), &is_alone, &prefix));
         bounds.get_or_insert(schedule.bounds());
     }
     let bounds = bounds.unwrap_or_default();
@@ -79,17 +88,32 @@ pub(super) fn text(members: &[Member], entry: &str) -> Result<String, String> {
         declared.join(", ")
     ));
     out.line("await_launches();");
-    out.line(run(&members[0], NAMES[0], "blockIdx.x"));
+    out.line(run(members, 0, "blockIdx.x"));
     out.line("if (!is_last_block(&done)) return;");
-    out.line(run(&members[1], NAMES[1], "0"));
+    out.line(run(members, 1, "0"));
     out.close();
     Ok(out.finish())
 }
 
-/// Does a block of a member.
-fn run(member: &Member, name: &str, block: &str) -> String {
-    let own = member.parameters.iter();
-    let own = own.map(|parameter| format!("{name}_{}", parameter.name(&member.nest)));
+/// Does a block of the member at this position.
+fn run(members: &[Member], at: usize, block: &str) -> String {
+    let Member {
+        nest,
+        parameters,
+        shared,
+        ..
+    } = &members[at];
+    let argument = |parameter: &Parameter| {
+        let mut shared = shared.iter();
+        match shared.find(|shared| *parameter == Parameter::Pointer(shared.added_up)) {
+            Some(shared) => {
+                let left = Parameter::Pointer(shared.left).name(&members[0].nest);
+                format!("{}_{left}", NAMES[0])
+            }
+            None => format!("{}_{}", NAMES[at], parameter.name(nest)),
+        }
+    };
+    let own = parameters.iter().map(argument);
     let all: Vec<String> = std::iter::once(block.to_owned()).chain(own).collect();
-    format!("{name}::run({});", all.join(", "))
+    format!("{}::run({});", NAMES[at], all.join(", "))
 }

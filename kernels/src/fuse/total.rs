@@ -12,7 +12,7 @@ use super::order::{launches, read};
 use super::plan::{Plan, TaskId};
 use super::reduce::Class;
 use super::waits::Waits;
-use crate::codegen::may_total;
+use crate::codegen::{Shared, may_total};
 use crate::nest::{Over, Step, Value};
 use crate::workload::Target;
 
@@ -101,4 +101,23 @@ pub(super) fn lay_across(loops: &Loops) -> Option<Loops> {
     across.extents.columns = across.extents.rows[0];
     across.extents.rows = vec![1];
     Some(across)
+}
+
+/// The memory of parts of two kernels, the second of which [`lay_across`] made.
+pub(super) fn shared(first: &Loops, last: &Loops) -> Vec<Shared> {
+    let of_parts = |loops: &Loops, is_written: bool| -> Vec<(usize, Source)> {
+        let memory = loops.memory.iter().enumerate();
+        let parts = memory.filter(|(_, memory)| {
+            matches!(memory.source, Source::Parts(_)) && memory.is_written == is_written
+        });
+        parts.map(|(at, memory)| (at, memory.source)).collect()
+    };
+    let all_left = of_parts(first, true);
+    let added_up = of_parts(last, false).into_iter();
+    let shared = added_up.filter_map(|(added_up, source)| {
+        let mut left = all_left.iter();
+        let &(left, _) = left.find(|(_, left)| *left == source)?;
+        Some(Shared { left, added_up })
+    });
+    shared.collect()
 }

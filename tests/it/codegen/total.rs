@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sweeper_kernels::check;
-use sweeper_kernels::codegen::Generated;
+use sweeper_kernels::codegen::{Generated, Shared};
 use sweeper_kernels::graph::op::{Binary, Reduction, Unary};
 use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Over, Step as Apart, Value};
 use sweeper_kernels::program::{
@@ -102,7 +102,23 @@ impl Total {
             (&self.first.nest, self.first.bounds),
             (&self.last, Bounds::default()),
         ];
-        Generated::total(nests, target).unwrap_or_else(|reason| panic!("{reason}"))
+        Generated::total(nests, &self.shared(), target)
+            .unwrap_or_else(|reason| panic!("{reason}"))
+    }
+
+    /// Parts are added up in the order in which they are stored.
+    fn shared(&self) -> Vec<Shared> {
+        let nest = &self.first.nest;
+        let stored = nest.stores.iter();
+        let left = stored.filter(|store| nest.is_last(store.value));
+        let operands = self.last.operands.iter().enumerate();
+        let added_up = operands.filter(|(_, operand)| !operand.is_written);
+        let pairs = left.zip(added_up);
+        let shared = pairs.map(|(store, (added_up, _))| Shared {
+            left: store.operand.0,
+            added_up,
+        });
+        shared.collect()
     }
 
     fn source(&self, target: &Target) -> KernelSource {
@@ -329,7 +345,7 @@ fn people_can_read_totals() {
 fn what_is_no_total_is_refused() {
     let bounds = Bounds::default();
     let refused = |first: &Nest, last: &Nest, target: &Target| {
-        Generated::total([(first, bounds), (last, bounds)], target).unwrap_err()
+        Generated::total([(first, bounds), (last, bounds)], &[], target).unwrap_err()
     };
     let cuda = Place::Shim(Mode::Fast).target();
     let rows = nests::layernorm_backward();
@@ -340,6 +356,10 @@ fn what_is_no_total_is_refused() {
     assert_eq!(
         refused(&nests::squared_error(), &nests::sgd(), &cuda),
         "sgd does not add up totals of mse"
+    );
+    assert_eq!(
+        refused(&nests::squared_error(), &means(1), &cuda),
+        "a total of parts that nobody leaves"
     );
     assert_eq!(
         refused(&nests::squared_error(), &means(1), &Target::Cpu),

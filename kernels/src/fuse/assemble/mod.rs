@@ -12,7 +12,7 @@ use super::order::{launches, side_of};
 use super::panels::{self, Panels};
 use super::plan::{Members, Plan, Side, TaskId};
 use super::{Request, library, total};
-use crate::codegen::Generated;
+use crate::codegen::{Generated, Shared};
 use crate::graph::{NodeId, Op};
 use crate::nest::{Bounds, Nest};
 use crate::program::{BufferId, KernelId, Library, Precision, Program};
@@ -81,8 +81,8 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
 struct Held {
     /// Its nests, without names.
     nests: Vec<(Nest, Bounds)>,
-    /// Whether the last block of the first one does the second one.
-    is_total: bool,
+    /// What the second one takes from the first, if the first one's last block does it.
+    shared: Vec<Shared>,
     generated: Generated,
     kernel: KernelId,
 }
@@ -142,8 +142,12 @@ impl Assembly<'_> {
             .iter()
             .map(|loops| (&loops.nest, self.bounds(loops)))
             .collect();
+        let shared = match &loops[..] {
+            [first, last] if is_total => total::shared(first, last),
+            _ => vec![],
+        };
         let (generated, kernel) = self
-            .generated(&nests, is_total)
+            .generated(&nests, &shared)
             .map_err(|reason| self.refusal(launch, &reason))?;
         for loops in &loops {
             for memory in loops.memory.iter().filter(|memory| memory.is_written) {
@@ -213,23 +217,25 @@ impl Assembly<'_> {
     fn generated(
         &mut self,
         nests: &[(&Nest, Bounds)],
-        is_total: bool,
+        shared: &[Shared],
     ) -> Result<(Generated, KernelId), String> {
         let nameless = nests.iter().map(|&(nest, bounds)| (nameless(nest), bounds));
         let nameless: Vec<(Nest, Bounds)> = nameless.collect();
         let mut kernels = self.kernels.iter();
-        let held = kernels.find(|held| held.nests == nameless && held.is_total == is_total);
+        let held = kernels.find(|held| held.nests == nameless && held.shared == shared);
         if let Some(held) = held {
             return Ok((held.generated.clone(), held.kernel));
         }
         let generated = match nests {
-            &[first, last] if is_total => Generated::total([first, last], self.request.target)?,
+            &[first, last] if !shared.is_empty() => {
+                Generated::total([first, last], shared, self.request.target)?
+            }
             nests => Generated::pack(nests, self.request.target)?,
         };
         let kernel = self.program.kernel(generated.kernel());
         self.kernels.push(Held {
             nests: nameless,
-            is_total,
+            shared: shared.to_vec(),
             generated: generated.clone(),
             kernel,
         });
