@@ -5,8 +5,9 @@
 #include "chain.cuh"
 
 // Blocks of edges come ahead of time: CHUNKS chunks of some durations each, and the blocks of duration
-// 1, which the chain needs sooner, in a ring of their own.
-constexpr int CHUNKS = 8, FIRST_BLOCKS = 16, FIRST_AHEAD = 3;
+// 1, which the chain needs sooner, in a ring of their own: that of a step comes with the first chunk of the step
+// FIRST_AHEAD before.
+constexpr int CHUNKS = 8, FIRST_BLOCKS = 16, FIRST_AHEAD = 2;
 
 struct Stage {
     float *chunks, *first_blocks;
@@ -111,29 +112,13 @@ DEVICE Cell linear_cell_for(const Term &x) {
     return cell;
 }
 
-// The sum over i with a shift, for sums that are out of range.
-DEVICE_APART Term message_of_lost_edges(Sequence s, Board board, const float *row, int stride, int step, int k,
-                                        int o) {
-    const float *entropies = board.entropies + (step & 1) * CHAIN;
-    const auto term = [&](int i) {
-        return (FORM == MATERIALIZED ? row[i * stride] * UNITS : s.edge(step, k, o, i)) + board.log(step, i);
-    };
-    Term x = IS_LINEAR ? linear_term(NOTHING, 0.0f) : Term{0.0f, NOTHING, 0.0f, 0.0f};
-    float most = 4.0f * NOTHING, sum = 0.0f, moment = 0.0f;
-#pragma unroll 1
-    for (int i = 0; i < s.labels; i++) most = fmaxf(most, term(i));
-    if (most < NEXT_TO_NOTHING) return x;
-    const float by = rintf(most);
-#pragma unroll 1
-    for (int i = 0; i < s.labels; i++) {
-        const float t = term(i) - by, p = exp2_fast(t);
-        sum += p;
-        if (HAS_ENTROPY && p > 0.0f) moment += p * (entropies[i] - LN2 * t);
-    }
-    if (IS_LINEAR) return linear_term(by, sum);
-    const float log = log2_fast(sum);
-    x.part = by + log;
-    if (HAS_ENTROPY) x.entropy = moment / sum + LN2 * log;
+// A message whose sum is out of range.
+DEVICE Term message_of_lost_edges(const Sequence &s, const Board &board, int step, int k, int o) {
+    const LogSum lost = sum_in_logs(s, board, step, k, o);
+    if (!lost.is_some()) return IS_LINEAR ? linear_term(NOTHING, 0.0f) : Term{0.0f, NOTHING, 0.0f, 0.0f};
+    if (IS_LINEAR) return linear_term(lost.by, lost.sum);
+    Term x = {0.0f, lost.by + log2_fast(lost.sum), 0.0f, 0.0f};
+    if (HAS_ENTROPY) x.entropy = lost.entropy();
     return x;
 }
 
@@ -198,7 +183,7 @@ DEVICE Term message_of_edges(const Sequence &s, const Board &board, const float 
     }
     const float total = (p[0] + p[1]) + (p[2] + p[3]);
     if (!(total >= LEAST_PRODUCT && total <= MOST_PRODUCT))
-        return message_of_lost_edges(s, board, row, stride, step, k, o);
+        return message_of_lost_edges(s, board, step, k, o);
     if (IS_LINEAR) return linear_term(0.0f, total);
     x.part = log2_fast(total);
 #if SEMIRING == ENTROPY
@@ -240,20 +225,30 @@ DEVICE void push_edges(const Sequence &s, const Board &board, Cell *ring, int sl
     }
 }
 
-// The table of the edges of duration 1 from `step`: weights, for max and entropy log weights.
-DEVICE void prepare_table(const Sequence &s, const Board &board, const float *block, int step, int thread,
-                          int threads) {
+// The table of the edges of duration 1 from `step`: weights, for max and entropy log weights, and of labels that do not
+// exist nothing. `log_of` yields the log weight of an edge (o, i).
+template <class Edges>
+DEVICE void fill_table(const Sequence &s, const Board &board, int step, int thread, int threads, const Edges &log_of) {
     if (!IS_TABLED || step + 1 > s.end) return;
     float *table = board.table + (step & 1) * WIDTH * WIDTH;
-    const int o = thread % WIDTH;
-    if (o >= s.labels) return;
-    const float *row = block + o * s.out_stride();
-    const int stride = s.in_stride(), rows = threads / WIDTH;
-#pragma unroll 4
-    for (int i = thread / WIDTH; i < s.labels; i += rows) {
-        const float log = !IS_STAGED || block == 0 ? s.edge(step, 1, o, i) : row[i * stride] * UNITS;
+    const int o = thread % WIDTH, rows = threads / WIDTH;
+#pragma unroll 1
+    for (int i = thread / WIDTH; i < WIDTH; i += rows) {
+        const float log = max(i, o) < s.labels ? log_of(o, i) : NOTHING;
         table[i * WIDTH + o] = SEMIRING == LOG ? table_weight(log) : log;
     }
+}
+
+// From edges where they lie.
+DEVICE void read_table(const Sequence &s, const Board &board, int step, int thread, int threads) {
+    fill_table(s, board, step, thread, threads, [&](int o, int i) { return s.edge(step, 1, o, i); });
+}
+
+// From a block that was copied.
+DEVICE void prepare_table(const Sequence &s, const Board &board, const float *block, int step, int thread,
+                          int threads) {
+    const int out = s.out_stride(), in = s.in_stride();
+    fill_table(s, board, step, thread, threads, [&](int o, int i) { return block[o * out + i * in] * UNITS; });
 }
 
 #endif

@@ -38,12 +38,11 @@ DEVICE void load_table(const Sequence &s, const Board &board, const Chain &chain
     if (!IS_TABLED) return;
 #pragma unroll
     for (int i = 0; i < TABLE; i++) {
-        const bool counts = chain.counts && i < s.labels;
-        const float log = !counts ? NOTHING
-                          : IS_FULL ? board.table[((step & 1) * WIDTH + i) * WIDTH + chain.label]
-                                    : s.edge(step, 1, chain.label, i);
+        const float log = IS_FULL ? board.table[((step & 1) * WIDTH + i) * WIDTH + chain.label % WIDTH]
+                          : chain.counts && i < s.labels ? s.edge(step, 1, chain.label, i)
+                                                         : NOTHING;
         // Of edges in the log semiring the table holds weights already.
-        table[i] = IS_MAX || (IS_FULL && !HAS_ENTROPY && counts) ? log : table_weight(log);
+        table[i] = IS_MAX || (IS_FULL && !HAS_ENTROPY) ? log : table_weight(log);
         if (HAS_ENTROPY) moments[i] = table[i] > 0.0f ? table[i] * log * LN2 : 0.0f;
     }
 }
@@ -106,14 +105,16 @@ DEVICE void keep_row(const Sequence &s, const Work &w, int step) {
 }
 
 // Longer segments from `step`, by the pushers. Where blocks of edges are copied ahead of time, a step's first
-// chunk is there before it begins, and porters wait for the others one by one.
+// chunk is there before it begins, and porters wait for the others one by one. In the step before the first,
+// they bring what is ahead, and nothing else is done.
 template <bool PORTS, bool PUSHES> DEVICE void help(const Sequence &s, Work &w, Held &held, int slot, int step) {
     const int o = w.label, first = 2 + w.turn, stride = w.turns;
 #if FORM == FIXED
     if (PUSHES && IS_HELD) push_held(s, w.board, w.biases, held, step);
     if (PUSHES && !IS_HELD) push_message(s, w.board, w.biases, w.ring, slot, step, o, first, stride);
 #else
-    const int last = min(s.longest, s.end - step), chunks = IS_STAGED ? w.stage.count : 1;
+    const bool is_before = IS_STAGED && PORTS && step < w.first;
+    const int last = min(s.longest, s.end - step), chunks = IS_STAGED && !is_before ? w.stage.count : 1;
     Stage &stage = w.stage;
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; chunk++) {
@@ -125,16 +126,19 @@ template <bool PORTS, bool PUSHES> DEVICE void help(const Sequence &s, Work &w, 
                 sync_some(2, blockDim.x - CHAIN);
             }
             edges = stage.chunks + stage.taken % CHUNKS * stage.durations * stage.pitch;
-            stage.taken++;
+            stage.taken += !is_before;
         }
         if (PORTS) {
             const int copier = w.porter - TABLERS;
-            if (IS_STAGED && copier >= 0) issue_chunk(s, stage, copier, w.porters - TABLERS);
-            if (chunk == 0 && (!IS_STAGED || copier < 0)) {
+            if (IS_STAGED && copier >= 0) {
+#pragma unroll 1
+                for (int left = is_before ? CHUNKS - 1 : 1; left > 0; left--)
+                    issue_chunk(s, stage, copier, w.porters - TABLERS);
+            } else if (chunk == 0 && !is_before) {
                 const float *block = stage.first_blocks + (step + 2) % FIRST_BLOCKS * stage.pitch;
                 if (IS_STAGED && step + 3 <= s.end) block += s.misaligned(step + 2, 1);
-                prepare_table(s, w.board, IS_STAGED ? block : 0, step + 2, w.porter,
-                              IS_STAGED ? TABLERS : w.porters);
+                if (IS_STAGED) prepare_table(s, w.board, block, step + 2, w.porter, TABLERS);
+                else read_table(s, w.board, step + 2, w.porter, w.porters);
             }
         }
         if (PUSHES)
@@ -160,7 +164,7 @@ DEVICE void begin(const Sequence &s, Work &w, Chain &chain, Split &last, const f
         }
     } else {
 #pragma unroll 1
-        for (int i = 0; i < 2; i++) prepare_table(s, w.board, 0, w.first + i, thread, blockDim.x);
+        for (int i = 0; i < 2; i++) read_table(s, w.board, w.first + i, thread, blockDim.x);
     }
 #pragma unroll 1
     for (int i = thread; i < 4 * CHAIN; i += blockDim.x) w.board.factors[i] = {IS_MAX ? 0.0f : 1.0f, IS_MAX ? 0.0f : 1.0f, 0.0f, 0};
@@ -187,13 +191,6 @@ DEVICE void begin(const Sequence &s, Work &w, Chain &chain, Split &last, const f
 #pragma unroll 1
         for (int i = 1; i < SCORES_AHEAD; i++) ask_score(s, w, scored, w.first + i);
         prepare_factors(s, w, last, scored, w.first + 1);
-    }
-    const int copier = w.porter - TABLERS;
-    if (IS_STAGED && copier >= 0 && w.porter < w.porters) {
-        copy_first_block(s, w.stage, w.first + 2, copier, w.porters - TABLERS);
-#pragma unroll 1
-        for (int i = 0; i < CHUNKS - 1; i++) issue_chunk(s, w.stage, copier, w.porters - TABLERS);
-        copies_wait<CHUNKS - 2>();
     }
     __syncthreads();
 }
@@ -239,8 +236,8 @@ DEVICE int next_pause(const Work &w, const Results &r, int step) {
 }
 
 // Keeps the state after a step, and makes all exponents relative to that of its row, which nobody reads
-// any more. True if it was the last.
-template <bool PUSHES>
+// any more: each role what it has. True if it was the last.
+template <bool CHAINS, bool PUSHES>
 DEVICE bool pause(const Sequence &s, Work &w, const Results &r, Chain &chain, Held &held, int step) {
     const bool is_last = step == w.last;
     float *state = !HAS_STATES                                     ? 0
@@ -255,17 +252,21 @@ DEVICE bool pause(const Sequence &s, Work &w, const Results &r, Chain &chain, He
     if (is_last || (step + 1) % STEPS_OF_BASE != 0) return is_last;
     __syncthreads();
     const int shift = w.board.exponents[step & 1];
-    Cell *cells = IS_HELD ? w.board.due : w.ring;
+    if (PUSHES) {
+        Cell *cells = IS_HELD ? w.board.due : w.ring;
 #pragma unroll 1
-    for (int i = threadIdx.x; i < (IS_HELD ? 2 * CHAIN : s.longest * WIDTH); i += blockDim.x)
-        cells[i].whole -= (float)shift;
-    if (IS_HELD && PUSHES) {
+        for (int i = w.pusher; i < (IS_HELD ? 2 * CHAIN : s.longest * WIDTH); i += w.pushers)
+            cells[i].whole -= (float)shift;
+        if (IS_HELD) {
 #pragma unroll
-        for (int i = 0; i < HELD; i++) held.cells[i].whole -= (float)shift;
+            for (int i = 0; i < HELD; i++) held.cells[i].whole -= (float)shift;
+        }
     }
-    chain.exponent -= shift;
-    chain.message.exponent -= shift;
-    chain.weight.exponent -= shift;
+    if (CHAINS) {
+        chain.exponent -= shift;
+        chain.message.exponent -= shift;
+        chain.weight.exponent -= shift;
+    }
     w.base += shift;
     __syncthreads();
     return false;
@@ -294,9 +295,12 @@ DEVICE void loop(const Sequence &s, Work &w, const Results &r, Chain &chain, Spl
     if (CHAINS) keep_in_register(chain.label);
     if (CHAINS) load_table(s, w.board, chain, table, moments, w.first);
     const bool scores = PORTS && w.porter < CHAIN, keeps = PORTS && w.rows.values != 0;
-    int slot = w.first % s.longest, stop = next_pause(w, r, w.first);
+    // Where edges are copied ahead of time, those who copy them begin a step before the others.
+    const int begin = w.first - (IS_STAGED && PORTS);
+    int slot = (begin + s.longest) % s.longest, stop = next_pause(w, r, w.first);
+    if (IS_STAGED && !PORTS) __syncthreads();
 #pragma unroll 1
-    for (int step = w.first;; step++) {
+    for (int step = begin;; step++) {
         if (CHAINS && threadIdx.x < CHAIN) {
             send(s, w.board, chain, table, moments, step);
             // From the end, rows lie behind the transition: the first has gone through none.
@@ -308,7 +312,7 @@ DEVICE void loop(const Sequence &s, Work &w, const Results &r, Chain &chain, Spl
             refer(w.board, chain);
         }
         __syncthreads();
-        if (PORTS && keeps) keep_row(s, w, step);
+        if (PORTS && keeps && step >= w.first) keep_row(s, w, step);
         if (step == stop && step == w.last && !w.goes_on) return;
         if (CHAINS && threadIdx.x < CHAIN) {
             if (IS_FULL) load_table(s, w.board, chain, table, moments, step + 1);
@@ -318,7 +322,7 @@ DEVICE void loop(const Sequence &s, Work &w, const Results &r, Chain &chain, Spl
         if (PORTS || PUSHES) help<PORTS, PUSHES>(s, w, held, slot, step);
         if (++slot == s.longest) slot = 0;
         if (step != stop) continue;
-        if (pause<PUSHES>(s, w, r, chain, held, step)) return;
+        if (pause<CHAINS, PUSHES>(s, w, r, chain, held, step)) return;
         stop = next_pause(w, r, step + 1);
     }
 }
@@ -327,7 +331,7 @@ DEVICE void scan(const Sequence &s, Work &w, const Results &r, const float *stat
     Chain chain;
     Split last = {0.0f, 0.0f};
     begin(s, w, chain, last, state);
-    if (ROLES_SHARE_THREADS) loop<true, true, true>(s, w, r, chain, last, state);
+    if constexpr (ROLES_SHARE_THREADS) loop<true, true, true>(s, w, r, chain, last, state);
     else if (threadIdx.x < CHAIN) loop<true, false, false>(s, w, r, chain, last, state);
     else if (w.porter < w.porters) loop<false, true, false>(s, w, r, chain, last, state);
     else loop<false, false, true>(s, w, r, chain, last, state);
