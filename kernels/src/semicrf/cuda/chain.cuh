@@ -146,39 +146,26 @@ DEVICE Weight combine(const Chain &chain, const Cell &cell, bool has_cell, const
     return w;
 }
 
-// A sum over source labels that is made term by term, in log space: 2^by * sum, where anything is possible.
-// Max: `by` is the greatest term.
-struct LogSum {
-    float by, sum, moment;
-
-    METHOD bool is_some() const { return by >= NEXT_TO_NOTHING; }
-    METHOD float entropy() const { return moment / sum + LN2 * log2_fast(sum); }
-};
-
-// That of the edges (step, k, o, i), relative to the row's exponent. By value: what a call is given the address of
-// is not in registers.
-DEVICE_APART LogSum sum_in_logs(Sequence s, Board board, int step, int k, int o) {
-    LogSum x = {4.0f * NOTHING, 0.0f, 0.0f};
+// The message term by term, in log space. `exponent` is relative to the row's. By value: what a call is given
+// the address of is not in registers.
+DEVICE_APART Message message_in_logs(Sequence s, Board board, int step, int o) {
+    const float *entropies = board.entropies + (step & 1) * CHAIN;
+    Message m = {IS_MAX ? 4.0f * NOTHING : 0.0f, 0.0f, 0};
+    float most = 4.0f * NOTHING;
 #pragma unroll 1
-    for (int i = 0; i < s.labels; i++) x.by = fmaxf(x.by, board.log(step, i) + s.edge(step, k, o, i));
-    if (IS_MAX || !x.is_some()) return x;
-    x.by = rintf(x.by);
+    for (int i = 0; i < s.labels; i++) most = fmaxf(most, board.log(step, i) + s.edge(step, 1, o, i));
+    if (IS_MAX) m.sum = most;
+    if (IS_MAX || most < NEXT_TO_NOTHING) return m;
+    const float by = rintf(most);
+    float moment = 0.0f;
 #pragma unroll 1
     for (int i = 0; i < s.labels; i++) {
-        const float t = board.log(step, i) + s.edge(step, k, o, i) - x.by, p = exp2_fast(t);
-        x.sum += p;
-        if (HAS_ENTROPY && p > 0.0f) x.moment += p * (board.entropies[(step & 1) * CHAIN + i] - LN2 * t);
+        const float x = board.log(step, i) + s.edge(step, 1, o, i) - by, p = exp2_fast(x);
+        m.sum += p;
+        if (HAS_ENTROPY && p > 0.0f) moment += p * (entropies[i] - LN2 * x);
     }
-    return x;
-}
-
-// The message of one boundary made so. `exponent` is relative to the row's.
-DEVICE Message message_in_logs(const Sequence &s, const Board &board, int step, int o) {
-    const LogSum x = sum_in_logs(s, board, step, 1, o);
-    Message m = {IS_MAX ? x.by : x.sum, 0.0f, 0};
-    if (IS_MAX || !x.is_some()) return m;
-    m.exponent = (int)x.by;
-    if (HAS_ENTROPY) m.entropy = x.entropy();
+    m.exponent = (int)by;
+    if (HAS_ENTROPY) m.entropy = moment / m.sum + LN2 * log2_fast(m.sum);
     return m;
 }
 

@@ -112,13 +112,29 @@ DEVICE Cell linear_cell_for(const Term &x) {
     return cell;
 }
 
-// A message whose sum is out of range.
-DEVICE Term message_of_lost_edges(const Sequence &s, const Board &board, int step, int k, int o) {
-    const LogSum lost = sum_in_logs(s, board, step, k, o);
-    if (!lost.is_some()) return IS_LINEAR ? linear_term(NOTHING, 0.0f) : Term{0.0f, NOTHING, 0.0f, 0.0f};
-    if (IS_LINEAR) return linear_term(lost.by, lost.sum);
-    Term x = {0.0f, lost.by + log2_fast(lost.sum), 0.0f, 0.0f};
-    if (HAS_ENTROPY) x.entropy = lost.entropy();
+// The sum over i with a shift, for sums that are out of range.
+DEVICE_APART Term message_of_lost_edges(Sequence s, Board board, const float *row, int stride, int step, int k,
+                                        int o) {
+    const float *entropies = board.entropies + (step & 1) * CHAIN;
+    const auto term = [&](int i) {
+        return (FORM == MATERIALIZED ? row[i * stride] * UNITS : s.edge(step, k, o, i)) + board.log(step, i);
+    };
+    Term x = IS_LINEAR ? linear_term(NOTHING, 0.0f) : Term{0.0f, NOTHING, 0.0f, 0.0f};
+    float most = 4.0f * NOTHING, sum = 0.0f, moment = 0.0f;
+#pragma unroll 1
+    for (int i = 0; i < s.labels; i++) most = fmaxf(most, term(i));
+    if (most < NEXT_TO_NOTHING) return x;
+    const float by = rintf(most);
+#pragma unroll 1
+    for (int i = 0; i < s.labels; i++) {
+        const float t = term(i) - by, p = exp2_fast(t);
+        sum += p;
+        if (HAS_ENTROPY && p > 0.0f) moment += p * (entropies[i] - LN2 * t);
+    }
+    if (IS_LINEAR) return linear_term(by, sum);
+    const float log = log2_fast(sum);
+    x.part = by + log;
+    if (HAS_ENTROPY) x.entropy = moment / sum + LN2 * log;
     return x;
 }
 
@@ -183,7 +199,7 @@ DEVICE Term message_of_edges(const Sequence &s, const Board &board, const float 
     }
     const float total = (p[0] + p[1]) + (p[2] + p[3]);
     if (!(total >= LEAST_PRODUCT && total <= MOST_PRODUCT))
-        return message_of_lost_edges(s, board, step, k, o);
+        return message_of_lost_edges(s, board, row, stride, step, k, o);
     if (IS_LINEAR) return linear_term(0.0f, total);
     x.part = log2_fast(total);
 #if SEMIRING == ENTROPY

@@ -10,8 +10,6 @@
 
 // A sum of many labels' edges is worth more threads than registers.
 constexpr int MOST_THREADS = WIDTH > 64 ? 1024 : IS_STAGED && WIDTH > 16 ? 768 : 512;
-// Of the porters, those that make tables where others copy edges.
-constexpr int TABLERS = 64;
 // The largest blocks have no threads but the chain's: they do everything.
 constexpr bool ROLES_SHARE_THREADS = WIDTH >= 512;
 
@@ -113,6 +111,7 @@ template <bool PORTS, bool PUSHES> DEVICE void help(const Sequence &s, Work &w, 
     if (PUSHES && IS_HELD) push_held(s, w.board, w.biases, held, step);
     if (PUSHES && !IS_HELD) push_message(s, w.board, w.biases, w.ring, slot, step, o, first, stride);
 #else
+    constexpr int TABLERS = 64;  // porters that make tables where the others copy edges
     const bool is_before = IS_STAGED && PORTS && step < w.first;
     const int last = min(s.longest, s.end - step), chunks = IS_STAGED && !is_before ? w.stage.count : 1;
     Stage &stage = w.stage;

@@ -13,7 +13,7 @@ constexpr int STATE_HEAD = 4, STATE_ROWS = 3;
 
 DEVICE float *carve(float *&free, int64 floats) {
     float *part = free;
-    free += (floats + 3) & -4;
+    free += (floats + 3) / 4 * 4;
     return part;
 }
 
