@@ -36,7 +36,7 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
     let (dir, _) = place::cache_dir(Some(&manifest));
     let toolchain = place::toolchain(Some(&dir));
     // Starting a driver takes as long as reading a compiler.
-    toolchain.look_ahead(match args.arch.is_empty() {
+    let _ahead = toolchain.look_ahead(match args.arch.is_empty() {
         true => run::likely_kind(&manifest),
         false => DeviceKind::Cuda,
     });

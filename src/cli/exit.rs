@@ -40,6 +40,12 @@ impl Exit {
             Exit::Stopped => 75,
         }
     }
+
+    /// Ends the program here and now: without the destructors of libraries, under which other threads may
+    /// still be at work.
+    pub fn at_once(self) -> ! {
+        signal_hook::low_level::exit(self.code().into())
+    }
 }
 
 impl From<Exit> for ExitCode {

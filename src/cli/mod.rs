@@ -26,6 +26,7 @@ pub mod workloads;
 pub mod starter;
 pub mod worker;
 
+use crate::compile::nvrtc;
 use exit::Exit;
 
 const EXAMPLES: &str = "\
@@ -129,5 +130,8 @@ pub fn main() -> ExitCode {
         Verb::Completions(args) => starter::completions::<Cli>(&args, &screen),
         Verb::Worker => worker::worker(),
     };
+    if nvrtc::is_left_at_work() {
+        exit.at_once();
+    }
     exit.into()
 }

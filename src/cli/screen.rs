@@ -4,6 +4,8 @@ use std::io::{self, IsTerminal, Write};
 
 use clap::{Args, ValueEnum};
 
+use super::exit::Exit;
+
 /// Flags that every verb has.
 #[derive(Args)]
 pub struct ScreenArgs {
@@ -69,7 +71,7 @@ impl Screen {
             .write_all(text.as_bytes())
             .and_then(|()| stdout.flush());
         if written.is_err() {
-            std::process::exit(0);
+            Exit::Fine.at_once();
         }
     }
 

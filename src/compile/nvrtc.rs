@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::PathBuf;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use serde_json::Number;
@@ -33,6 +34,23 @@ const MAJORS: [u32; 2] = [13, 12];
 
 /// The compiler recurses over the source; a thread of its own has room for that.
 const STACK_BYTES: usize = 64 << 20;
+
+/// Threads whose compilations did not finish in time.
+static LATE: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+
+/// True while NVRTC compiles what nobody waits for any more. A process that ended as usual would run NVRTC's
+/// destructors under it, and crash.
+pub fn is_left_at_work() -> bool {
+    let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
+    if late.iter().any(|thread| !thread.is_finished()) {
+        return true;
+    }
+    for thread in late.drain(..) {
+        // It panicked, and nobody waits for what it came to.
+        let _ = thread.join();
+    }
+    false
+}
 
 /// NVRTC.
 #[derive(Clone)]
@@ -131,7 +149,8 @@ impl Nvrtc {
 
     /// Compiles one kernel for an architecture, such as `sm_90a`, straight to a cubin.
     ///
-    /// NVRTC can't be interrupted: where it does not finish in time, its thread is left to itself.
+    /// NVRTC can't be interrupted: where it does not finish in time, its thread is left to itself, and
+    /// [`is_left_at_work`] until it ends.
     ///
     /// # Errors
     /// NVRTC's complaints, a time-out, or what kept it from running.
@@ -151,7 +170,7 @@ impl Nvrtc {
         }
         let compiler = Arc::clone(&self.compiler);
         let (sender, receiver) = mpsc::sync_channel(1);
-        std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("nvrtc".to_owned())
             .stack_size(STACK_BYTES)
             .spawn(move || {
@@ -159,12 +178,19 @@ impl Nvrtc {
                 let _ = sender.send(compiler.compile(&files, &options));
             })
             .map_err(|error| CompileError::Surroundings(format!("a thread: {error}")))?;
-        match receiver.recv_timeout(limit) {
+        let answer = receiver.recv_timeout(limit);
+        if matches!(answer, Err(mpsc::RecvTimeoutError::Timeout)) {
+            let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
+            late.push(thread);
+            return Err(CompileError::Timeout { limit });
+        }
+        // It has answered, or panicked; what NVRTC keeps for a thread is gone when the thread is.
+        let _ = thread.join();
+        match answer {
             Ok(Ok(compilation)) => Ok(compilation),
             Ok(Err(Refusal::Source { log })) => Err(CompileError::Rejected { log }),
             Ok(Err(Refusal::Compiler(reason))) => Err(CompileError::Surroundings(reason)),
-            Err(mpsc::RecvTimeoutError::Timeout) => Err(CompileError::Timeout { limit }),
-            Err(mpsc::RecvTimeoutError::Disconnected) => Err(CompileError::Surroundings(
+            Err(_) => Err(CompileError::Surroundings(
                 "the thread that compiles panicked".to_owned(),
             )),
         }

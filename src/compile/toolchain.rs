@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use sweeper_kernels::program::Language;
 
@@ -26,6 +26,22 @@ struct Found {
     cc: OnceLock<Result<Cc, String>>,
     nvrtc: OnceLock<Result<Nvrtc, String>>,
     digests: Digests,
+}
+
+/// A search that was begun ahead. It ends before what holds this does: a process that ended in the middle of
+/// loading NVRTC would run the destructors of what NVRTC is just constructing, and crash.
+#[must_use = "dropping it waits for the search"]
+pub struct Ahead {
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // What a search that panicked did not find is looked for again when it is asked for.
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Toolchain {
@@ -53,16 +69,17 @@ impl Toolchain {
     }
 
     /// Begins to look for what a kind of device needs, if it needs anything, while the caller does something else.
-    pub fn look_ahead(&self, kind: DeviceKind) {
+    pub fn look_ahead(&self, kind: DeviceKind) -> Ahead {
         if kind == DeviceKind::Null {
-            return;
+            return Ahead { thread: None };
         }
         let toolchain = self.clone();
         let look = move || drop(toolchain.identity(kind));
-        // Without a thread, it is found when it is asked for.
-        let _ = thread::Builder::new()
-            .name("toolchain".to_owned())
-            .spawn(look);
+        let thread = thread::Builder::new().name("toolchain".to_owned());
+        Ahead {
+            // Without a thread, it is found when it is asked for.
+            thread: thread.spawn(look).ok(),
+        }
     }
 
     /// The C compiler.
@@ -119,5 +136,35 @@ impl Toolchain {
             Language::C => self.cc().map(|cc| cc.identity.as_str()),
             Language::Cuda => self.nvrtc().map(|nvrtc| nvrtc.identity.as_str()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn no_search_outlives_who_began_it() {
+        let folder = tempfile::tempdir().unwrap();
+        // Longer than it takes to get to the end of this test.
+        let slow = folder.path().join("slow");
+        fs::write(&slow, "#!/bin/sh\nsleep 0.3\nexit 1\n").unwrap();
+        fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).unwrap();
+        let toolchain = Toolchain::here(Some(slow), None);
+        drop(toolchain.look_ahead(DeviceKind::Null));
+        assert!(toolchain.found.cc.get().is_none(), "it needs no compiler");
+        drop(toolchain.look_ahead(DeviceKind::Cpu));
+        assert!(toolchain.found.cc.get().is_some(), "it is still looked for");
+        let begun_and_failed = || -> Result<(), String> {
+            let _ahead = toolchain.look_ahead(DeviceKind::Cuda);
+            Err("something else".to_owned())?;
+            Ok(())
+        };
+        begun_and_failed().unwrap_err();
+        assert!(toolchain.found.nvrtc.get().is_some());
+        assert_eq!(Arc::strong_count(&toolchain.found), 1);
     }
 }

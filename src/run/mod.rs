@@ -206,7 +206,7 @@ pub fn run(
         request.cache_dir.as_deref(),
     );
     let toolchain = toolchain_for(requests[0].kind, &found);
-    toolchain.look_ahead(requests[0].kind);
+    let _ahead = toolchain.look_ahead(requests[0].kind);
     let limit = manifest.limits.point_timeout;
     let mut supervisors = Supervisor::start_all(&request.worker, requests, limit)?;
     let devices: Vec<DeviceIdentity> = supervisors
