@@ -63,11 +63,6 @@ template <class T> DEVICE unsigned long long address_of(const T *x) { return (un
 
 // Four floats that nobody will read again: they leave the caches first.
 DEVICE float4 stream_4(const float *from) { return __ldcs((const float4 *)from); }
-// Four elements to an aligned address by one instruction. An assignment through a float4 * becomes four where
-// the compiler has the address from before the branch that stores.
-DEVICE void store_4(float *to, const float (&from)[4]) {
-    __stwb((float4 *)to, make_float4(from[0], from[1], from[2], from[3]));
-}
 
 // Hides where a value came from: it is kept, not made again.
 DEVICE void keep_in_register(int &x) { asm volatile("" : "+r"(x)); }

@@ -52,7 +52,7 @@ template <int WIDTH>
 DEVICE void store_chunk(float *to, const float (&from)[4], int lane, int k, int columns, bool is_wide) {
     if (is_wide) {
         const int c = 4 * (lane + WIDTH * k);
-        if (c < columns) store_4(to + c, from);
+        if (c < columns) *(float4 *)(to + c) = {from[0], from[1], from[2], from[3]};
     } else {
         store_steps<WIDTH>(to, 1, from, lane, k, columns);
     }

@@ -118,7 +118,6 @@ static inline int __float_as_int(float x) {
 }
 static inline float flushed(float x) { return std::fabs(x) < 1.17549435e-38f ? 0.0f : x; }
 static inline float4 stream_4(const float *from) { return *(const float4 *)from; }
-static inline void store_4(float *to, const float (&from)[4]) { *(float4 *)to = {from[0], from[1], from[2], from[3]}; }
 static inline void await_launches() {}
 static inline float exp2_fast(float x) { return flushed(::exp2f(x)); }
 static inline float log2_fast(float x) { return ::log2f(flushed(x)); }
