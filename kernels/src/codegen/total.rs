@@ -7,8 +7,8 @@
 //! of a block leaves all of its parts, and then counts. Pointers to parts are not `__restrict__`: what the last block
 //! reads is not constant while the kernel runs.
 
-use super::text::{self, Text};
 use super::launch::Parameter;
+use super::text::{self, Text};
 use super::{Member, Schedule, Shared, cuda, launch};
 use crate::nest::{Nest, Step};
 
@@ -73,7 +73,12 @@ pub(super) fn text(members: &[Member], entry: &str) -> Result<String, String> {
         cuda::member(&mut out, nest, schedule, parameters, &is_alone)?;
         out.close_with(";");
         let prefix = format!("{name}_");
-        declared.extend(cuda::declarations(nest, &member.given(), &is_alone, &prefix));
+        declared.extend(cuda::declarations(
+            nest,
+            &member.given(),
+            &is_alone,
+            &prefix,
+        ));
         bounds.get_or_insert(schedule.bounds());
     }
     let bounds = bounds.unwrap_or_default();

@@ -102,8 +102,7 @@ impl Total {
             (&self.first.nest, self.first.bounds),
             (&self.last, Bounds::default()),
         ];
-        Generated::total(nests, &self.shared(), target)
-            .unwrap_or_else(|reason| panic!("{reason}"))
+        Generated::total(nests, &self.shared(), target).unwrap_or_else(|reason| panic!("{reason}"))
     }
 
     /// Parts are added up in the order in which they are stored.
