@@ -251,15 +251,16 @@ DEVICE bool pause(const Sequence &s, Work &w, const Results &r, Chain &chain, He
     if (is_last || (step + 1) % STEPS_OF_BASE != 0) return is_last;
     __syncthreads();
     const int shift = w.board.exponents[step & 1];
-    if (PUSHES) {
+    // By those who push; with states by all, or the compiler has no registers left for cells with entropies.
+    if (PUSHES || HAS_STATES) {
         Cell *cells = IS_HELD ? w.board.due : w.ring;
+        const int own = HAS_STATES ? threadIdx.x : w.pusher, all = HAS_STATES ? blockDim.x : w.pushers;
 #pragma unroll 1
-        for (int i = w.pusher; i < (IS_HELD ? 2 * CHAIN : s.longest * WIDTH); i += w.pushers)
-            cells[i].whole -= (float)shift;
-        if (IS_HELD) {
+        for (int i = own; i < (IS_HELD ? 2 * CHAIN : s.longest * WIDTH); i += all) cells[i].whole -= (float)shift;
+    }
+    if (IS_HELD && PUSHES) {
 #pragma unroll
-            for (int i = 0; i < HELD; i++) held.cells[i].whole -= (float)shift;
-        }
+        for (int i = 0; i < HELD; i++) held.cells[i].whole -= (float)shift;
     }
     if (CHAINS) {
         chain.exponent -= shift;
