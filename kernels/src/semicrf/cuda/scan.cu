@@ -251,10 +251,11 @@ DEVICE bool pause(const Sequence &s, Work &w, const Results &r, Chain &chain, He
     if (is_last || (step + 1) % STEPS_OF_BASE != 0) return is_last;
     __syncthreads();
     const int shift = w.board.exponents[step & 1];
-    // By those who push; with states by all, or the compiler has no registers left for cells with entropies.
-    if (PUSHES || HAS_STATES) {
+    // By those who push; with states or entropies by all, or the compiler spills registers.
+    constexpr bool ALL_SHIFT = HAS_STATES || HAS_ENTROPY;
+    if (PUSHES || ALL_SHIFT) {
         Cell *cells = IS_HELD ? w.board.due : w.ring;
-        const int own = HAS_STATES ? threadIdx.x : w.pusher, all = HAS_STATES ? blockDim.x : w.pushers;
+        const int own = ALL_SHIFT ? threadIdx.x : w.pusher, all = ALL_SHIFT ? blockDim.x : w.pushers;
 #pragma unroll 1
         for (int i = own; i < (IS_HELD ? 2 * CHAIN : s.longest * WIDTH); i += all) cells[i].whole -= (float)shift;
     }
