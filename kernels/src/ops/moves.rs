@@ -95,7 +95,11 @@ fn ring_window(call: &mut Call<'_>) {
             16 => window.copy::<4>(ring, out),
             20 => window.copy::<5>(ring, out),
             24 => window.copy::<6>(ring, out),
-            _ => window.copy_rows(ring, out, row),
+            2..4 => window.copy_rows::<2>(ring, out, row),
+            5..8 => window.copy_rows::<4>(ring, out, row),
+            9..12 | 13..16 => window.copy_rows::<8>(ring, out, row),
+            17..20 | 21..24 | 25..32 => window.copy_rows::<16>(ring, out, row),
+            _ => window.copy_rows::<0>(ring, out, row),
         },
     );
 }
@@ -129,14 +133,21 @@ impl Window {
         }
     }
 
-    /// Rows of any length.
+    /// Rows of `W` to `2 W` elements as two blocks that overlap: they are too short for a call to be worth
+    /// it. Rows of any length for `W` = 0.
     #[inline(always)]
-    fn copy_rows(&self, ring: &[f64], out: &mut [f64], row: usize) {
+    fn copy_rows<const W: usize>(&self, ring: &[f64], out: &mut [f64], row: usize) {
         let windows = out.chunks_exact_mut(self.count * row).take(self.batch);
         for (sequence, window) in windows.enumerate() {
             let mut slot = self.newest;
             for to in window.chunks_exact_mut(row) {
-                to.copy_from_slice(&ring[(slot * self.batch + sequence) * row..][..row]);
+                let from = &ring[(slot * self.batch + sequence) * row..][..row];
+                if W == 0 {
+                    to.copy_from_slice(from);
+                } else {
+                    to[..W].copy_from_slice(&from[..W]);
+                    to[row - W..].copy_from_slice(&from[row - W..]);
+                }
                 slot = if slot == 0 { self.slots - 1 } else { slot - 1 };
             }
         }
