@@ -35,17 +35,7 @@ use launch::{Parameter, Split};
 #[derive(Clone, Debug)]
 pub struct Generated {
     members: Vec<Member>,
-    order: Order,
     source: KernelSource,
-}
-
-/// When the members of a kernel run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    /// Side by side: each has blocks of its own. Or there is but one.
-    Beside,
-    /// The second one when all blocks of the first are done.
-    Total,
 }
 
 /// A nest of a kernel: its only one, or one of a pack.
@@ -89,7 +79,6 @@ impl Generated {
         Ok(Generated {
             source: source(entry, text, target),
             members: vec![member],
-            order: Order::Beside,
         })
     }
 
@@ -123,7 +112,6 @@ impl Generated {
         Ok(Generated {
             source: source(entry, text, target),
             members,
-            order: Order::Beside,
         })
     }
 
@@ -154,7 +142,6 @@ impl Generated {
         Ok(Generated {
             source: source(entry.clone(), total::text(&members, &entry)?, target),
             members,
-            order: Order::Total,
         })
     }
 
@@ -166,8 +153,9 @@ impl Generated {
     /// The number of parts in which a launch leaves last reductions; 1 where they are whole, as in a pack. Of a total,
     /// those that its first nest leaves; `extents` are that nest's.
     pub fn parts(&self, extents: &Extents) -> usize {
-        match (&self.members[..], self.order) {
-            ([member], _) | ([member, _], Order::Total) => member.parts(extents),
+        match &self.members[..] {
+            [member] => member.parts(extents),
+            [first, last] if last.is_in_last_block() => first.parts(extents),
             _ => 1,
         }
     }
@@ -195,10 +183,10 @@ impl Generated {
         let mut args = Vec::new();
         let mut ends = Vec::new();
         let mut blocks: u64 = 0;
-        for (at, (member, launch)) in self.members.iter().zip(launches).enumerate() {
+        for (member, launch) in self.members.iter().zip(launches) {
             let (own, arguments) = member.launch(launch)?;
             args.extend(arguments);
-            if self.order == Order::Total && at > 0 {
+            if member.is_in_last_block() {
                 // It has no blocks of its own.
                 continue;
             }
@@ -275,6 +263,11 @@ impl Member {
             nest: nest.clone(),
             shared: vec![],
         })
+    }
+
+    /// Whether the last block of another member does it, whose parts it adds up.
+    fn is_in_last_block(&self) -> bool {
+        !self.shared.is_empty()
     }
 
     /// Parameters that a launch gives.

@@ -35,7 +35,7 @@ pub(super) fn join(members: &mut [Member], shared: &[Shared]) -> Result<(), Stri
     let mut operands = 0..last.nest.operands.len();
     let are_all = operands.all(|operand| is_shared(operand) == is_added_up(&last.nest, operand));
     let mut left = shared.iter().map(|shared| shared.left);
-    if !are_all || !left.all(|operand| launch::is_part(&first.nest, operand)) {
+    if shared.is_empty() || !are_all || !left.all(|operand| launch::is_part(&first.nest, operand)) {
         return Err("a total of parts that nobody leaves".to_owned());
     }
     last.shared = shared.to_vec();
