@@ -1,7 +1,6 @@
 //! Generated kernels compute what their nests mean: C on the CPU device, CUDA on the shim.
 
 use std::path::Path;
-use std::time::Duration;
 
 use proptest::prelude::*;
 use sweeper_kernels::codegen::Generated;
@@ -31,7 +30,7 @@ mod random;
 /// Functions of one element.
 mod functions;
 
-use harness::{Case, Place};
+use harness::{ARCHS, Case, Place, report};
 
 const COLUMNS: [u64; 9] = [1, 2, 15, 16, 17, 1023, 1024, 1025, 4097];
 const CPU: Place = Place::Cpu(1);
@@ -180,26 +179,12 @@ fn kernels_compile_for_old_and_new_gpus() {
     let Some(nvrtc) = crate::support::nvrtc() else {
         return;
     };
-    for arch in ["sm_80", "sm_90a"] {
+    for arch in ARCHS {
         for nest in all_nests() {
             for columns in [3, 512, 4096] {
-                let rows = vec![4; nest.row_dims];
-                for case in [
-                    Case::new(nest.clone(), &rows, columns),
-                    Case::new(nest.clone(), &rows, columns).unbounded(),
-                ] {
-                    let source = case.source(&Target::Cuda {
-                        arch: arch.to_owned(),
-                    });
-                    let compiled = nvrtc.compile(&source, arch, Duration::from_secs(120));
-                    let compiled = compiled
-                        .unwrap_or_else(|error| panic!("{error}\n{}", source.files[0].text));
-                    assert!(!compiled.log.contains("warning"), "{}", compiled.log);
-                    assert!(
-                        compiled.log.contains(" 0 bytes spill stores"),
-                        "{}",
-                        compiled.log
-                    );
+                let case = Case::new(nest.clone(), &vec![4; nest.row_dims], columns);
+                for case in [case.clone(), case.unbounded()] {
+                    report(&nvrtc, arch, |target| case.source(target));
                 }
             }
         }

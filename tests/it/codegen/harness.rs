@@ -1,5 +1,7 @@
 //! Runs a nest on the CPU device and on the shim, and compares with what it means.
 
+use std::time::Duration;
+
 use sweeper_kernels::check;
 use sweeper_kernels::codegen::Generated;
 use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Parts, Step as Apart, Value};
@@ -7,9 +9,33 @@ use sweeper_kernels::program::{Binding, Geometry, Index, Kernel, KernelSource, R
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Data, Dtype, Program, Target, Tensor, Tensors};
 
+use sweeper::compile::nvrtc::Nvrtc;
+
 use super::cpu;
 use super::interpret;
 use crate::shim::{self, Mode};
+
+/// Old and new GPUs.
+pub(super) const ARCHS: [&str; 2] = ["sm_80", "sm_90a"];
+
+/// Compiles the source that is made for a GPU, which yields no warnings and spills nothing. What the assembler reports.
+pub(super) fn report(
+    nvrtc: &Nvrtc,
+    arch: &str,
+    source: impl Fn(&Target) -> KernelSource,
+) -> String {
+    let source = source(&Target::Cuda {
+        arch: arch.to_owned(),
+    });
+    let text = &source.files[0].text;
+    let compiled = nvrtc.compile(&source, arch, Duration::from_secs(120));
+    let log = compiled
+        .unwrap_or_else(|error| panic!("{error}\n{text}"))
+        .log;
+    assert!(!log.contains("warning"), "{log}");
+    assert!(log.contains(" 0 bytes spill stores"), "{log}\n{text}");
+    log
+}
 
 /// Where a nest runs.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,13 +1,12 @@
 //! Nests side by side in one kernel.
 
 use std::path::Path;
-use std::time::Duration;
 
 use sweeper_kernels::Target;
 use sweeper_kernels::codegen::Generated;
 use sweeper_kernels::nest::{Bounds, Parts};
 
-use super::harness::{Case, Pack, Place};
+use super::harness::{ARCHS, Case, Pack, Place, report};
 use super::nests;
 use crate::shim::{self, Mode};
 use crate::support::golden;
@@ -86,17 +85,9 @@ fn packs_compile_for_old_and_new_gpus() {
     let Some(nvrtc) = crate::support::nvrtc() else {
         return;
     };
-    for arch in ["sm_80", "sm_90a"] {
+    for arch in ARCHS {
         for pack in [mixed(), many()] {
-            let source = pack.source(&Target::Cuda {
-                arch: arch.to_owned(),
-            });
-            let text = &source.files[0].text;
-            let compiled = nvrtc.compile(&source, arch, Duration::from_secs(120));
-            let compiled = compiled.unwrap_or_else(|error| panic!("{error}\n{text}"));
-            assert!(!compiled.log.contains("warning"), "{}", compiled.log);
-            let is_spilled = !compiled.log.contains(" 0 bytes spill stores");
-            assert!(!is_spilled, "{}\n{text}", compiled.log);
+            report(&nvrtc, arch, |target| pack.source(target));
         }
     }
 }

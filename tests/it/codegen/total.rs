@@ -1,7 +1,6 @@
 //! Totals that are added up in the launch that leaves their parts.
 
 use std::path::Path;
-use std::time::Duration;
 
 use sweeper_kernels::check;
 use sweeper_kernels::codegen::{Generated, Shared};
@@ -13,7 +12,7 @@ use sweeper_kernels::program::{
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Dtype, Program, Target, Tensors};
 
-use super::harness::{Case, Place};
+use super::harness::{ARCHS, Case, Place, report};
 use super::interpret;
 use super::nests::{self, Build, CELLS, OF_COLUMNS, ONE};
 use crate::shim::{self, Blocks, Mode};
@@ -265,7 +264,7 @@ fn totals_do_not_depend_on_which_block_is_last() {
 
 #[test]
 fn totals_keep_the_launches_of_what_leaves_their_parts() {
-    for arch in ["sm_80", "sm_90a"] {
+    for arch in ARCHS {
         let target = Target::Cuda {
             arch: arch.to_owned(),
         };
@@ -309,25 +308,13 @@ fn totals_compile_for_old_and_new_gpus() {
     let Some(nvrtc) = crate::support::nvrtc() else {
         return;
     };
-    for arch in ["sm_80", "sm_90a"] {
+    for arch in ARCHS {
         for total in totals() {
-            let source = total.source(&Target::Cuda {
-                arch: arch.to_owned(),
-            });
-            let text = &source.files[0].text;
-            let compiled = nvrtc.compile(&source, arch, Duration::from_secs(120));
-            let compiled = compiled.unwrap_or_else(|error| panic!("{error}\n{text}"));
-            assert!(!compiled.log.contains("warning"), "{}", compiled.log);
-            let is_spilled = !compiled.log.contains(" 0 bytes spill stores");
-            assert!(!is_spilled, "{}\n{text}", compiled.log);
+            let own = registers(&report(&nvrtc, arch, |target| total.source(target)));
             // As many blocks have room as of the first one alone: registers are given out by eights.
-            let alone = total.first.source(&Target::Cuda {
-                arch: arch.to_owned(),
-            });
-            let alone = nvrtc.compile(&alone, arch, Duration::from_secs(120));
-            let [own, first] = [compiled.log, alone.unwrap().log].map(|log| registers(&log));
+            let first = registers(&report(&nvrtc, arch, |target| total.first.source(target)));
             let most = first.next_multiple_of(8).max(FEW_REGISTERS);
-            assert!(own <= most, "{own} registers, not {first}\n{text}");
+            assert!(own <= most, "{own} registers, not {first}");
         }
     }
 }
