@@ -7,7 +7,7 @@ use sweeper_kernels::codegen::Generated;
 use sweeper_kernels::nest::{
     Binary, Bounds, Launch, Nest, Over, Parts, Reduction, Unary, Value, ValueId,
 };
-use sweeper_kernels::{Dtype, Target};
+use sweeper_kernels::{Dtype, Program, Target};
 
 use crate::shim::{self, Mode};
 use crate::support::golden;
@@ -161,6 +161,30 @@ fn launches_overlap_where_kernels_wait_for_those_before() {
 }
 
 #[test]
+fn kernels_that_move_four_columns_at_a_time_are_for_nothing_else() {
+    let target = Place::Shim(Mode::Fast).target();
+    let case = |columns| Case::new(nests::softmax(), &[9], columns);
+    assert!(case(510).wide(&target).is_none());
+    assert!(case(512).padded(2).wide(&target).is_none());
+    assert!(case(512).wide(&Target::Cpu).is_none());
+    let wide = case(512).padded(4).wide(&target).unwrap();
+    let text = &wide.source(&target).files[0].text;
+    assert!(text.contains("constexpr bool is_wide = true;"), "{text}");
+    // A dense tensor of rows of 6 is one row of 60.
+    let mut b = nests::Build::new("tanh", 1);
+    let x = b.load(&nests::CELLS);
+    let tanh = b.unary(Unary::Tanh, x);
+    b.store(&nests::CELLS, tanh);
+    assert!(Case::new(b.0, &[10], 6).wide(&target).is_some());
+    let generated = Generated::new(&wide.nest, wide.bounds, &target).unwrap();
+    let mut program = Program::default();
+    let narrow = case(510).place(&mut program, "", 1, &mut Default::default(), &mut vec![]);
+    let kernel = program.kernel(generated.kernel());
+    let refused = generated.launch(kernel, &narrow).unwrap_err();
+    assert!(refused.contains("four columns at a time"), "{refused}");
+}
+
+#[test]
 fn texts_depend_on_structure_alone() {
     for target in [Target::Cpu, Place::Shim(Mode::Fast).target()] {
         let renamed = Nest {
@@ -183,7 +207,9 @@ fn kernels_compile_for_old_and_new_gpus() {
         for nest in all_nests() {
             for columns in [3, 512, 4096] {
                 let case = Case::new(nest.clone(), &vec![4; nest.row_dims], columns);
-                for case in [case.clone(), case.unbounded()] {
+                let target = Place::Shim(Mode::Fast).target();
+                let wide = case.wide(&target);
+                for case in [case.clone(), case.unbounded()].into_iter().chain(wide) {
                     report(&nvrtc, arch, |target| case.source(target));
                 }
             }
@@ -200,6 +226,11 @@ fn people_can_read_what_is_generated() {
     ] {
         let case = Case::new(nest, &[8], 512);
         for (target, extension) in [(Target::Cpu, "c"), (Place::Shim(Mode::Fast).target(), "cu")] {
+            // As the compiler makes them; one that takes all sizes beside.
+            let case = match name {
+                "gelu" => case.clone(),
+                _ => case.wide(&target).unwrap_or_else(|| case.clone()),
+            };
             let file = format!("tests/golden/codegen/{name}.{extension}");
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
             golden(&path, &case.source(&target).files[0].text).unwrap();

@@ -242,6 +242,12 @@ pub fn may_total(first: &Nest, last: &Nest) -> bool {
         && adds_up.iter().all(|over| *over == Over::All)
 }
 
+/// Whether a launch moves all columns four at a time, so that a kernel for such launches alone may be made for it
+/// ([`Bounds::is_wide`]). Kernels for CPUs are the same for all.
+pub fn is_wide(nest: &Nest, launch: &Launch, target: &Target) -> bool {
+    matches!(target, Target::Cuda { .. }) && cuda::is_wide(nest, &launch::merged(nest, launch))
+}
+
 /// Bytes of the arguments that a nest adds to a pack.
 pub fn packed_bytes(nest: &Nest) -> usize {
     // Its own, and at which block it ends.
@@ -339,6 +345,13 @@ impl Member {
         let is_counted = !is_gpu || (columns < MOST && (self.nest.row_dims == 1 || rows < MOST));
         if !is_counted || blocks >= MOST {
             return Err(format!("{rows} x {columns} elements in one launch"));
+        }
+        if matches!(&self.schedule, Schedule::Cuda(schedule) if schedule.is_wide)
+            && !cuda::is_wide(&self.nest, &launch)
+        {
+            return Err(
+                "a kernel that moves four columns at a time, where rows have others".to_owned(),
+            );
         }
         let args = launch::arguments(&self.given(), &self.nest, &launch, split);
         Ok((blocks, args))

@@ -3,14 +3,15 @@
 //! Small passes, in this order, over a graph and then over a plan of kernels-to-be:
 //!
 //! 1. `reductions`: reductions over scattered dimensions become several;
-//! 2. `fold_batch_norm`: scales that depend on parameters alone move into a convolution's weights;
-//! 3. `recompute`: what the backward pass can make again from what it reads anyway is not kept for it;
-//! 4. `layout`: views become steps through memory, or copies where they can't;
-//! 5. `epilogue`, on GPUs: a bias and an activation after a product move into its call;
-//! 6. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that it saves;
-//! 7. `duplicate`: cheap values are computed again where that moves fewer bytes;
-//! 8. `total`, on GPUs: the last block of a kernel that leaves parts of totals adds them up, instead of another kernel;
-//! 9. `pack`: small kernels that need nothing of each other, such as the updates of all parameters, share a launch.
+//! 2. `sums_of_one_hot`: the sum of what is a value at one index and zero at all others is the value;
+//! 3. `fold_batch_norm`: scales that depend on parameters alone move into a convolution's weights;
+//! 4. `recompute`: what the backward pass can make again from what it reads anyway is not kept for it;
+//! 5. `layout`: views become steps through memory, or copies where they can't;
+//! 6. `epilogue`, on GPUs: a bias and an activation after a product move into its call;
+//! 7. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that it saves;
+//! 8. `duplicate`: cheap values are computed again where that moves fewer bytes;
+//! 9. `total`, on GPUs: the last block of a kernel that leaves parts of totals adds them up, instead of another kernel;
+//! 10. `pack`: small kernels that need nothing of each other, such as the updates of all parameters, share a launch.
 //!
 //! Then buffers are given to values, and launches and calls made; on a CPU, what follows a product or a
 //! convolution is done panel by panel, while the panel is in the cache. Patterns are found by
@@ -28,6 +29,7 @@ mod layout;
 mod library;
 mod lower;
 mod memory;
+mod one_hot;
 mod order;
 mod pack;
 mod panels;
@@ -148,6 +150,8 @@ fn passes(
     whole = rewrite::split_reductions(&whole);
     if request.policy == Policy::Compiled {
         see("reductions", &laid_out(&whole)?);
+        whole = one_hot::sums_of_one_hot(&whole);
+        see("sums_of_one_hot", &laid_out(&whole)?);
         if request.phase == Phase::Forward {
             whole = batch_norm::fold_batch_norm(&whole);
             see("fold_batch_norm", &laid_out(&whole)?);

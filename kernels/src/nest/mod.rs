@@ -173,12 +173,14 @@ impl Extents {
     }
 }
 
-/// Upper bounds of the sizes that a kernel is made for: those of the canonical shape. A dimension without
-/// one may have any size.
+/// What is known of all launches that a kernel is made for: upper bounds of sizes, those of the canonical shape. A
+/// dimension without one may have any size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bounds {
     /// Most columns.
     pub columns: Option<u64>,
+    /// Whether all columns can be moved four at a time, as [`crate::codegen::is_wide`] says of a launch.
+    pub is_wide: bool,
 }
 
 impl Nest {

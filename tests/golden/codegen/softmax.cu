@@ -1,18 +1,22 @@
 // row_max, exp, row_sum, sub, div.
 #include "functions.cuh"
 
-constexpr int WIDTH = 32, GROUPS = 4, CHUNKS = 4;
+constexpr int WIDTH = 64, GROUPS = 2, CHUNKS = 2;
 constexpr int THREADS = WIDTH * GROUPS;
+constexpr int WARPS = (THREADS + 31) / 32;
 
-KERNEL(row_max_exp_row_sum_26355482, THREADS)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, float *__restrict__ out1, int64 out1_row_0) {
+KERNEL(row_max_exp_row_sum_b52bb4bf, THREADS)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, float *__restrict__ out1, int64 out1_row_0) {
     await_launches();
-    const bool is_wide = columns % 4 == 0 && is_aligned(in0) && in0_row_0 % 4 == 0 && is_aligned(out1) && out1_row_0 % 4 == 0;
+    constexpr bool is_wide = true;
     const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;
-    const unsigned piece = blockIdx.x % (unsigned)pieces, share = blockIdx.x / (unsigned)pieces;
-    const int64 first = piece * block_columns, begin = share * block_rows;
-    const int here = (int)min(columns - first, block_columns);
-    const int64 end = min(begin + block_rows, rows);
-    for (int64 base = begin; base < end; base += GROUPS) {
+    constexpr int64 first = 0;
+    const int here = (int)columns;
+    const int64 begin = (int64)blockIdx.x * GROUPS, end = rows;
+    SHARED(shared);
+    constexpr int SLOTS = 1 * WARPS;
+    int turn = 0;
+    const int64 base = begin;
+    if (base < end) {
         const bool is_own = base + group < end;
         const int64 r = is_own ? base + group : end - 1;
         const int64 row_0 = r;
@@ -32,6 +36,13 @@ KERNEL(row_max_exp_row_sum_26355482, THREADS)(int64 columns, int64 rows, int64 b
             }
         }
         amax_1 = reduce_lanes<Max, WIDTH>(amax_1);
+        {
+            float *cells = shared + turn;
+            turn ^= SLOTS;
+            if (threadIdx.x % 32 == 0) cells[0 * WARPS + threadIdx.x / 32] = amax_1;
+            __syncthreads();
+            amax_1 = reduce_warps<Max, WIDTH>(cells + 0 * WARPS);
+        }
         float sum_4 = 0.0f;
         float exp_3[CHUNKS][4];
         {
@@ -47,6 +58,13 @@ KERNEL(row_max_exp_row_sum_26355482, THREADS)(int64 columns, int64 rows, int64 b
             }
         }
         sum_4 = reduce_lanes<Sum, WIDTH>(sum_4);
+        {
+            float *cells = shared + turn;
+            turn ^= SLOTS;
+            if (threadIdx.x % 32 == 0) cells[0 * WARPS + threadIdx.x / 32] = sum_4;
+            __syncthreads();
+            sum_4 = reduce_warps<Sum, WIDTH>(cells + 0 * WARPS);
+        }
         {
 #pragma unroll
             for (int k = 0; k < CHUNKS; k++) {

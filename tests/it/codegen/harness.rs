@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sweeper_kernels::check;
-use sweeper_kernels::codegen::Generated;
+use sweeper_kernels::codegen::{self, Generated};
 use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Parts, Step as Apart, Value};
 use sweeper_kernels::program::{Binding, Geometry, Index, Kernel, KernelSource, Role, Step, View};
 use sweeper_kernels::workload::TensorSpec;
@@ -88,6 +88,7 @@ impl Case {
             nest,
             bounds: Bounds {
                 columns: Some(columns),
+                is_wide: false,
             },
             extents: Extents {
                 rows: rows.to_vec(),
@@ -102,6 +103,16 @@ impl Case {
     pub(super) fn unbounded(mut self) -> Case {
         self.bounds = Bounds::default();
         self
+    }
+
+    /// With a kernel that moves columns four at a time and no other way, if this launch can be made so.
+    pub(super) fn wide(&self, target: &Target) -> Option<Case> {
+        let (mut inputs, mut specs) = (Tensors::new(), vec![]);
+        let launch = self.place(&mut Program::default(), "", 1, &mut inputs, &mut specs);
+        let mut wide = self.clone();
+        wide.bounds.is_wide = true;
+        (wide.bounds != self.bounds && codegen::is_wide(&self.nest, &launch, target))
+            .then_some(wide)
     }
 
     pub(super) fn padded(mut self, padding: usize) -> Case {
@@ -263,8 +274,12 @@ impl Case {
         }
     }
 
-    /// Checks that a place computes what the nest means.
+    /// Checks that a place computes what the nest means, by a kernel for all sizes and, if there is one, by that which the
+    /// compiler would make for this one.
     pub(super) fn check(&self, place: Place) {
+        if let Some(wide) = self.wide(&place.target()) {
+            wide.check(place);
+        }
         let outputs = self.outputs(place);
         let (program, inputs, _, launch, parts) = self.program(&place.target());
         let what = || {
@@ -376,9 +391,13 @@ impl Pack {
         }
     }
 
-    /// Checks that one launch computes what the nests mean.
+    /// Checks that one launch computes what the nests mean, as [`Case::check`].
     pub(super) fn check(&self, place: Place) {
         let target = place.target();
+        let wide = |case: &Case| case.wide(&target).unwrap_or_else(|| case.clone());
+        if self.0.iter().any(|case| case.wide(&target).is_some()) {
+            Pack(self.0.iter().map(wide).collect()).check(place);
+        }
         let generated = self.generated(&target);
         let mut program = Program::default();
         let (mut inputs, mut specs) = (Tensors::new(), vec![]);

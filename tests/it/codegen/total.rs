@@ -72,6 +72,8 @@ fn totals() -> Vec<Total> {
     let of = |first, last| Total { first, last };
     let error = |rows, columns| Case::new(nests::squared_error(), &[rows], columns);
     let entropy = |rows, columns| Case::new(nests::cross_entropy(), &[rows], columns);
+    let target = Place::Shim(Mode::Fast).target();
+    let wide = |case: Case| case.wide(&target).unwrap();
     vec![
         of(error(1, 5), means(1)),
         of(error(3, 17).padded(3), means(1)),
@@ -83,6 +85,8 @@ fn totals() -> Vec<Total> {
         of(Case::new(two_totals(), &[1], 4), norm()),
         of(Case::new(two_totals(), &[333], 70), norm()),
         of(Case::new(two_totals(), &[90], 1025).unbounded(), means(2)),
+        of(wide(error(200, 1024)), means(1)),
+        of(wide(entropy(300, 20)), means(1)),
     ]
 }
 

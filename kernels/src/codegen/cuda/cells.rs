@@ -6,6 +6,7 @@ use crate::tensor::Dtype;
 use super::super::scalar::{self, Dialect};
 use super::super::text::Text;
 use super::kernel::Writer;
+use super::wide::is_gather;
 
 /// What is done for each column of a lane.
 #[derive(Default)]
@@ -22,17 +23,11 @@ pub(super) struct Cells<'a> {
 }
 
 impl Writer<'_> {
-    /// Whether a load needs what is computed for its column.
     fn is_gather(&self, id: ValueId) -> bool {
-        match self.nest.values[id.0] {
-            Value::Load { index, .. } => {
-                index.is_some_and(|index| self.stages.varies[index.0].columns)
-            }
-            _ => false,
-        }
+        is_gather(&self.stages.varies, &self.nest.values[id.0])
     }
 
-    pub(super) fn is_early_load(&self, id: ValueId) -> bool {
+    fn is_early_load(&self, id: ValueId) -> bool {
         matches!(self.nest.values[id.0], Value::Load { .. }) && !self.is_gather(id)
     }
 

@@ -40,8 +40,10 @@ impl Writer<'_> {
                 "if (threadIdx.x % 32 == 0) cells[{at} * WARPS + threadIdx.x / 32] = {name};"
             ));
         }
-        // Groups do not wait for each other.
-        out.line(match width == "WIDTH" && self.has_groups() {
+        // Groups with many rows do not wait for each other. That takes all barriers that a block can have, and so keeps
+        // small blocks, whose groups have one row, from being many.
+        let is_apart = width == "WIDTH" && self.has_groups() && !self.schedule.has_one_row();
+        out.line(match is_apart {
             true => "sync_some(1 + group, WIDTH);",
             false => "__syncthreads();",
         });

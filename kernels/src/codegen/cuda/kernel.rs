@@ -1,7 +1,6 @@
 //! The text of a CUDA kernel.
 
 use crate::nest::{Nest, Step, Value, ValueId};
-use crate::tensor::Dtype;
 
 use super::super::launch::Parameter;
 use super::super::names::Names;
@@ -97,22 +96,6 @@ impl Writer<'_> {
         self.schedule.groups > 1
     }
 
-    /// Operands that are moved four elements at a time where they are aligned.
-    fn is_wide(&self, operand: usize) -> bool {
-        let moved = &self.nest.operands[operand];
-        let is_loaded = (0..self.nest.values.len()).any(|at| {
-            let id = ValueId(at);
-            let of =
-                matches!(self.nest.values[at], Value::Load { operand: of, .. } if of.0 == operand);
-            of && self.is_early_load(id)
-        });
-        let stores = self.nest.stores.iter().enumerate();
-        let is_stored = stores
-            .filter(|(at, _)| !self.names.is_part(*at))
-            .any(|(_, store)| store.operand.0 == operand);
-        moved.columns == Step::One && moved.dtype == Dtype::F32 && (is_loaded || is_stored)
-    }
-
     fn kernel(&self, out: &mut Text, entry: &str) {
         out.open(format!(
             "KERNEL({entry}, THREADS{})({})",
@@ -126,26 +109,8 @@ impl Writer<'_> {
 
     /// What a block does.
     pub(super) fn body(&self, out: &mut Text) {
-        let mut conditions = vec!["columns % 4 == 0".to_owned()];
-        for parameter in self.parameters {
-            let name = parameter.name(self.nest);
-            match *parameter {
-                Parameter::Pointer(operand) if self.is_wide(operand) => {
-                    conditions.push(format!("is_aligned({name})"));
-                    if self.nest.operands[operand].rows.contains(&Step::One) {
-                        conditions.push("false".to_owned());
-                    }
-                }
-                Parameter::RowStep(operand, _) | Parameter::IndexStep(operand)
-                    if self.is_wide(operand) =>
-                {
-                    conditions.push(format!("{name} % 4 == 0"));
-                }
-                _ => {}
-            }
-        }
-        if conditions.len() > 1 {
-            out.line(format!("const bool is_wide = {};", conditions.join(" && ")));
+        if let Some(wide) = self.wide() {
+            out.line(wide);
         }
         let group = if self.has_groups() {
             ", group = threadIdx.x / WIDTH"
@@ -153,15 +118,7 @@ impl Writer<'_> {
             ""
         };
         out.line(format!("const int lane = threadIdx.x % WIDTH{group};"));
-        let block = self.block;
-        out.line(format!(
-            "const unsigned piece = {block} % (unsigned)pieces, share = {block} / (unsigned)pieces;"
-        ));
-        out.lines([
-            "const int64 first = piece * block_columns, begin = share * block_rows;",
-            "const int here = (int)min(columns - first, block_columns);",
-            "const int64 end = min(begin + block_rows, rows);",
-        ]);
+        self.share(out);
         if self.schedule.shared > 0 {
             out.line("SHARED(shared);");
         }
@@ -176,23 +133,7 @@ impl Writer<'_> {
         self.sums(out);
         self.load_shared(out);
         self.load_ahead(out, "begin", false);
-        let schedule = self.schedule;
-        if schedule.is_flat {
-            // There is one, as a rule.
-            out.line("#pragma unroll 1");
-        } else if !self.stages.reduces_columns()
-            && !schedule.is_looped
-            && (schedule.has_over_rows() || schedule.rows_a_group > 1)
-        {
-            out.line("#pragma unroll 2");
-        }
-        if self.has_groups() {
-            out.open("for (int64 base = begin; base < end; base += GROUPS)");
-            out.line("const bool is_own = base + group < end;");
-            out.line("const int64 r = is_own ? base + group : end - 1;");
-        } else {
-            out.open("for (int64 r = begin; r < end; r++)");
-        }
+        self.open_rows(out);
         for &id in &self.schedule.ahead {
             let name = self.names.of(id);
             out.line(format!("{} {name}[CHUNKS][4];", self.names.dtype(id)));
@@ -218,6 +159,57 @@ impl Writer<'_> {
         self.row(out);
         out.close();
         self.finish(out);
+    }
+
+    /// What the block has of rows and columns.
+    fn share(&self, out: &mut Text) {
+        let block = self.block;
+        if self.schedule.has_one_row() {
+            out.lines([
+                "constexpr int64 first = 0;".to_owned(),
+                "const int here = (int)columns;".to_owned(),
+                format!("const int64 begin = (int64){block} * GROUPS, end = rows;"),
+            ]);
+            return;
+        }
+        out.line(format!(
+            "const unsigned piece = {block} % (unsigned)pieces, share = {block} / (unsigned)pieces;"
+        ));
+        out.lines([
+            "const int64 first = piece * block_columns, begin = share * block_rows;",
+            "const int here = (int)min(columns - first, block_columns);",
+            "const int64 end = min(begin + block_rows, rows);",
+        ]);
+    }
+
+    /// Opens what is done for each row of a group, or for its only one.
+    fn open_rows(&self, out: &mut Text) {
+        let schedule = self.schedule;
+        if schedule.is_flat {
+            // There is one, as a rule.
+            out.line("#pragma unroll 1");
+        } else if !self.stages.reduces_columns()
+            && !schedule.is_looped
+            && (schedule.has_over_rows() || schedule.rows_a_group > 1)
+        {
+            out.line("#pragma unroll 2");
+        }
+        match (schedule.has_one_row(), self.has_groups()) {
+            (true, true) => {
+                out.line("const int64 base = begin;");
+                out.open("if (base < end)");
+            }
+            (true, false) => {
+                out.line("const int64 r = begin;");
+                out.open("if (r < end)");
+            }
+            (false, true) => out.open("for (int64 base = begin; base < end; base += GROUPS)"),
+            (false, false) => out.open("for (int64 r = begin; r < end; r++)"),
+        }
+        if self.has_groups() {
+            out.line("const bool is_own = base + group < end;");
+            out.line("const int64 r = is_own ? base + group : end - 1;");
+        }
     }
 
     /// Whether warps share rows.

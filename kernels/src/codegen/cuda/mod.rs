@@ -4,14 +4,15 @@
 //! registers, all of the row if its columns are bounded: then everything is loaded once. Otherwise
 //! passes over the row are loops, and load again. Blocks have consecutive rows, and groups take turns.
 //!
-//! Where a group has many rows (there are operands that all rows share, or sums over rows), what is the same
-//! for all rows is loaded once, and each row is loaded while the one before it is computed: so the memory has
-//! as much to do with few warps that hold much as with many that hold little.
+//! Where a group has many rows (there are sums over rows), what is the same for all rows is loaded once, and each row is
+//! loaded while the one before it is computed: so the memory has as much to do with few warps that hold much as with many
+//! that hold little. Else a group has one row, and blocks are small.
 
 mod cells;
 mod finish;
 mod kernel;
 mod member;
+mod wide;
 
 use crate::common::{CUDA_H, FUNCTIONS_CUH};
 use crate::nest::{Bounds, Extents, Nest, Parts, Step, Value, ValueId};
@@ -24,12 +25,18 @@ use super::stages::{Keep, Stages};
 
 pub(super) use kernel::text;
 pub(super) use member::{declarations, member};
+pub(super) use wide::is_wide;
 
 /// What generated kernels include.
 pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
 
 /// Threads of a block, where rows do not need more.
 const THREADS: u32 = 256;
+
+/// The same where groups have one row each, and quads of a lane then, at most: many small blocks wait for memory at the
+/// same time.
+const ONE_ROW_THREADS: u32 = 128;
+const ONE_ROW_CHUNKS: u32 = 3;
 
 /// Threads of a block that takes a piece of a long row, and quads of each: many small blocks, as many as registers
 /// allow, begin and end evenly.
@@ -60,9 +67,10 @@ const PROCESSORS: u64 = 132;
 /// Blocks that leave a part each, at most.
 const MOST_PARTS: u64 = 4 * PROCESSORS;
 
-/// Registers of a processor, threads that it has room for, and registers that a thread needs beside those for cells.
+/// Registers of a processor, threads of blocks that take pieces of long rows, and registers that a thread needs beside
+/// those for cells. There is room for 2048 threads; with 32 registers each, they wait for memory no better.
 const ALL_REGISTERS: u32 = 65_536;
-const ALL_THREADS: u32 = 2_048;
+const FLAT_THREADS_AT_ONCE: u32 = 1_536;
 const OTHER_REGISTERS: u32 = 24;
 
 /// The same of a block that takes a piece of a long row, beside what it loads and as much for what it makes of it; and
@@ -70,15 +78,9 @@ const OTHER_REGISTERS: u32 = 24;
 const FLAT_OTHER_REGISTERS: u32 = 16;
 const OPERAND_REGISTERS: u32 = 8;
 
-/// Blocks with many rows that a processor is to have room for, at most, where rows are loaded ahead and where they
-/// are not. The compiler is told for how many it has registers: left alone, it takes those that other blocks
-/// need.
-const MOST_BLOCKS_AHEAD: u32 = 3;
-const MOST_BLOCKS: u32 = 5;
-
-/// Rows of a group that loads what all rows share: enough to make up for that, and few enough that the last blocks
-/// don't leave a GPU idle for long.
-const SHARING_ROWS: u64 = 2;
+/// Blocks with many rows, loaded ahead, that a processor is to have room for, at most. The compiler is told for how many
+/// it has registers: left alone, it takes those that other blocks need.
+const MOST_BLOCKS: u32 = 3;
 
 /// Rows of a group that leave one part, at least.
 const PART_ROWS: u64 = 4;
@@ -121,6 +123,9 @@ pub(super) struct Schedule {
     /// Whether loads ask not to be kept in the second-level cache: nothing is loaded twice, and what the cache
     /// holds need not be written back for it.
     pub streams: bool,
+    /// Whether all that is moved in chunks is moved four elements at a time, in all launches. Loops over many rows are
+    /// slower so, by 3 to 6 %, for reasons that are not known.
+    pub is_wide: bool,
 }
 
 /// How many lanes a row has, and what of it each.
@@ -153,7 +158,11 @@ impl Lanes {
         };
         if stages.reduces_columns() || (over_rows > 0 && over_all) {
             let needed = cells(nest, stages) + over_rows + loads as u32;
-            let held = quads.and_then(|quads| in_registers(quads, needed));
+            let most = match over_rows > 0 || over_all {
+                true => MOST_CHUNKS,
+                false => ONE_ROW_CHUNKS,
+            };
+            let held = quads.and_then(|quads| in_registers(quads, needed, most));
             return match held {
                 Some((width, chunks)) => Ok(lanes(width, chunks)),
                 None if over_rows > 0 && is_one => {
@@ -206,9 +215,8 @@ impl Schedule {
             512
         } else if is_flat || (is_looped && whole) {
             width
-        } else if whole && !has_last && chunks == MOST_CHUNKS {
-            // Rows of most quads: in larger blocks fewer of them wait for memory at the same time.
-            THREADS / 2
+        } else if whole && !has_last {
+            ONE_ROW_THREADS
         } else {
             THREADS
         };
@@ -240,6 +248,7 @@ impl Schedule {
             least_blocks: 1,
             overlaps: generation(arch) >= FIRST_TO_OVERLAP,
             streams: false,
+            is_wide: bounds.is_wide && !has_last,
         };
         if is_looped || !whole {
             schedule.shared_loads.clear();
@@ -254,7 +263,7 @@ impl Schedule {
             let operands = OPERAND_REGISTERS * (nest.operands.len() as u32).saturating_sub(2);
             let registers = 4 * chunks * held + FLAT_OTHER_REGISTERS + operands;
             schedule.least_blocks = schedule.blocks_of(registers);
-        } else if loads > 0 && schedule.threads() <= THREADS {
+        } else if loads > 0 && has_last && schedule.threads() <= THREADS {
             let held = cells(nest, &stages) + over_rows + loads as u32;
             schedule.least_blocks = schedule.blocks_of(4 * chunks * held + OTHER_REGISTERS);
         }
@@ -266,12 +275,9 @@ impl Schedule {
     /// Blocks that a processor has room for, if threads have so many registers.
     fn blocks_of(&self, registers: u32) -> u32 {
         let blocks = ALL_REGISTERS / self.threads() / registers;
-        let most_threads = if self.is_flat {
-            ALL_THREADS
-        } else if self.ahead.is_empty() {
-            MOST_BLOCKS * THREADS
-        } else {
-            MOST_BLOCKS_AHEAD * THREADS
+        let most_threads = match self.is_flat {
+            true => FLAT_THREADS_AT_ONCE,
+            false => MOST_BLOCKS * THREADS,
         };
         blocks.clamp(1, most_threads / self.threads())
     }
@@ -309,6 +315,11 @@ impl Schedule {
             1 => String::new(),
             blocks => format!(", {blocks}"),
         }
+    }
+
+    /// Whether a group has one row, or a part of one: nothing is reduced over rows, and much is done for a row.
+    pub(super) fn has_one_row(&self) -> bool {
+        self.reduces_columns && !self.over_rows && !self.over_all
     }
 
     /// Whether rows are reduced for each column.
@@ -363,8 +374,6 @@ impl Schedule {
                     span
                 },
             )
-        } else if !has_last && !self.shared_loads.is_empty() {
-            (SHARING_ROWS * groups, columns)
         } else if !has_last {
             let block_columns = if whole { columns } else { span };
             (self.rows_a_group * groups, block_columns)
@@ -473,8 +482,8 @@ fn loaded(nest: &Nest, stages: &Stages) -> u32 {
 }
 
 /// The least width of a group whose lanes hold rows of so many quads of columns, with `cells` registers a
-/// column; and how many quads a lane has.
-fn in_registers(quads: u64, cells: u32) -> Option<(u32, u32)> {
+/// column; and how many quads a lane has, `most` at most.
+fn in_registers(quads: u64, cells: u32, most: u32) -> Option<(u32, u32)> {
     let least = quads.next_power_of_two().min(32) as u32;
     let widths = std::iter::successors(Some(least), |width| (*width < 1024).then_some(2 * width));
     let mut fitting = widths.filter_map(|width| {
@@ -484,7 +493,7 @@ fn in_registers(quads: u64, cells: u32) -> Option<(u32, u32)> {
             .find(|(threads, _)| width <= *threads)?
             .1;
         let needed = chunks.checked_mul(4)?.checked_mul(cells.max(1))?;
-        let fits = needed <= registers && (chunks <= MOST_CHUNKS || width == 1024);
+        let fits = needed <= registers && (chunks <= most || width == 1024);
         // The last resort: one quad a lane.
         (fits || (chunks == 1 && width <= 256)).then_some((width, chunks))
     });

@@ -12,7 +12,7 @@ use super::order::{launches, side_of};
 use super::panels::{self, Panels};
 use super::plan::{Members, Plan, Side, TaskId};
 use super::{Request, library, total};
-use crate::codegen::{Generated, Shared};
+use crate::codegen::{self, Generated, Shared};
 use crate::graph::{NodeId, Op};
 use crate::nest::{Bounds, Nest};
 use crate::program::{BufferId, KernelId, Library, Precision, Program};
@@ -138,9 +138,17 @@ impl Assembly<'_> {
             }
             _ => together(&mut loops),
         }
+        // Kernels of a pack that are alike share their text, whatever their sizes.
+        let is_wide = loops.iter().all(|loops| {
+            codegen::is_wide(&loops.nest, &steps::placeless(loops), self.request.target)
+        });
+        let bounds = |loops: &Loops| Bounds {
+            columns: self.bound(loops),
+            is_wide,
+        };
         let nests: Vec<(&Nest, Bounds)> = loops
             .iter()
-            .map(|loops| (&loops.nest, self.bounds(loops)))
+            .map(|loops| (&loops.nest, bounds(loops)))
             .collect();
         let shared = match &loops[..] {
             [first, last] if is_total => total::shared(first, last),
@@ -195,8 +203,8 @@ impl Assembly<'_> {
         Refusal::Unavailable(format!("kernel of {}: {reason}", nodes.join(", ")))
     }
 
-    /// Bounds of a kernel's columns, where all dimensions that they are made of have one.
-    fn bounds(&self, loops: &Loops) -> Bounds {
+    /// The bound of a kernel's columns, where all dimensions that they are made of have one.
+    fn bound(&self, loops: &Loops) -> Option<u64> {
         let bound = |extent: usize| {
             let listed = self.request.canonical.iter();
             let listed = listed.filter(|(held, _)| *held == extent);
@@ -205,12 +213,10 @@ impl Assembly<'_> {
         let extents = loops.column_extents.iter().copied();
         let long: Vec<usize> = extents.filter(|&extent| extent > 1).collect();
         if long.is_empty() {
-            return Bounds::default();
+            return None;
         }
         let all = bound(loops.extents.columns as usize);
-        Bounds {
-            columns: all.or_else(|| long.into_iter().map(bound).product()),
-        }
+        all.or_else(|| long.into_iter().map(bound).product())
     }
 
     /// The kernel of some nests, which is made once.

@@ -7,7 +7,7 @@ use crate::fuse::lower::{Loops, Memory};
 use crate::fuse::panels::Panels;
 use crate::fuse::scatter;
 use crate::nest::{self, Launch};
-use crate::program::{Arg, Index, Kernel, KernelId, Library, Step, View};
+use crate::program::{Arg, BufferId, Index, Kernel, KernelId, Library, Step, View};
 
 /// The element at `start` for row 0, `step` further for each row.
 fn from(row: &Index, step: usize, start: i64) -> Index {
@@ -139,21 +139,12 @@ impl Assembly<'_> {
     }
 
     fn launch(&self, loops: &Loops) -> Launch {
-        let memory = loops
-            .memory
-            .iter()
-            .map(|memory| self.operand(loops, memory));
-        Launch {
-            extents: loops.extents.clone(),
-            operands: memory.collect(),
-            scalars: loops.scalars.clone(),
-        }
+        launch(loops, |memory| self.operand(loops, memory))
     }
 
-    fn operand(&self, loops: &Loops, memory: &Memory) -> nest::Memory {
+    fn operand(&self, loops: &Loops, memory: &Memory) -> View {
         let need = Need::Of(memory.source);
-        let steps = || memory.rows.iter().map(|&step| step as i64).collect();
-        let view = match memory.source {
+        match memory.source {
             Source::Parts(_) => self.view_of(need),
             Source::Node(_) => {
                 let (span, touched) = (memory.span(&loops.extents), memory.touched(&loops.extents));
@@ -163,12 +154,28 @@ impl Assembly<'_> {
                     false => view.touching(Index::from(touched)),
                 }
             }
-        };
-        nest::Memory {
-            view,
-            rows: steps(),
-            columns: memory.columns as i64,
-            index_step: memory.index_step as i64,
         }
     }
+}
+
+/// A launch of loops whose memory is where `view` says.
+fn launch(loops: &Loops, view: impl Fn(&Memory) -> View) -> Launch {
+    let operand = |memory: &Memory| nest::Memory {
+        view: view(memory),
+        rows: memory.rows.iter().map(|&step| step as i64).collect(),
+        columns: memory.columns as i64,
+        index_step: memory.index_step as i64,
+    };
+    Launch {
+        extents: loops.extents.clone(),
+        operands: loops.memory.iter().map(operand).collect(),
+        scalars: loops.scalars.clone(),
+    }
+}
+
+/// The same before anything has a place, as if each operand had memory of its own: wherever values lie, they begin at a
+/// multiple of more than four elements.
+pub(super) fn placeless(loops: &Loops) -> Launch {
+    let own = |memory: &Memory| View::new(BufferId(0), Index::from(memory.start), memory.len);
+    launch(loops, own)
 }

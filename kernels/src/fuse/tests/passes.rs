@@ -2,7 +2,7 @@
 
 use super::{POLICIES, cuda, plan, plan_on};
 use crate::fuse::{Policy, Request, passes, program};
-use crate::graph::{Convolution, Graph, NodeId, Reduction, Unary, differentiate};
+use crate::graph::{Binary, Convolution, Graph, NodeId, Op, Reduction, Unary, differentiate};
 use crate::program::{Kernel, Precision, Program, Role, Step};
 use crate::tensor::Dtype;
 use crate::workload::{Phase, Refusal, Target};
@@ -72,6 +72,71 @@ fn kernels_do_not_depend_on_sizes() {
         sources.collect::<Vec<_>>()
     };
     assert_eq!(sources(&[4, 8, 20]), sources(&[7, 3, 333]));
+}
+
+#[test]
+fn what_is_one_number_of_a_row_is_not_added_up() {
+    let sums = |graph: &Graph, backward| {
+        let plan = plan(graph, backward, Phase::Backward, Policy::Compiled);
+        let tasks = plan.tasks.iter().map(|task| plan.graph.node(task.node));
+        let sums = tasks.filter(|node| {
+            matches!(
+                node.op,
+                Op::Reduce {
+                    reduction: Reduction::Sum,
+                    ..
+                }
+            ) && node.elements() == 6
+        });
+        sums.count()
+    };
+    // The sum of exponentials stays, the forward pass's.
+    let mut graph = Graph::new();
+    let x = given(&mut graph, "x", &[6, 9], Role::Input);
+    let labels = graph
+        .input("labels_6", &[6], Dtype::I64, Role::Input)
+        .unwrap();
+    let loss = graph.cross_entropy(x, labels).unwrap();
+    let backward = differentiate(&mut graph, &[(loss, None)], &[x]).unwrap();
+    graph.output("grad_x", backward.gradients[0], Role::Gradient);
+    assert_eq!(sums(&graph, Some(backward.from)), 1);
+    let inputs = super::random::inputs(&graph, 1);
+    let made = plan(
+        &graph,
+        Some(backward.from),
+        Phase::Backward,
+        Policy::Compiled,
+    );
+    super::check(&graph, &inputs, &made, "one hot");
+}
+
+#[test]
+fn what_is_no_one_hot_is_added_up() {
+    // Values that vary along the sum; something else than zero; a choice along another dimension.
+    for varies in 0..3 {
+        let mut graph = Graph::new();
+        let x = given(
+            &mut graph,
+            "x",
+            &[6, if varies == 0 { 9 } else { 1 }],
+            Role::Input,
+        );
+        let x = graph.broadcast(x, &[6, 9]).unwrap();
+        let labels = graph
+            .input("labels_6", &[6, 1], Dtype::I64, Role::Input)
+            .unwrap();
+        let places = graph.iota(&[6, 9], usize::from(varies != 2)).unwrap();
+        let mask = graph.binary(Binary::Equal, places, labels).unwrap();
+        let other = graph.constant(if varies == 1 { 1.0 } else { 0.0 });
+        let chosen = graph.select(mask, x, other).unwrap();
+        let out = graph.reduce(Reduction::Sum, chosen, &[1]).unwrap();
+        graph.output("out", out, Role::Output);
+        let made = plan(&graph, None, Phase::Forward, Policy::Compiled);
+        let mut tasks = made.tasks.iter().map(|task| &made.graph.node(task.node).op);
+        assert!(tasks.any(|op| matches!(op, Op::Reduce { .. })), "{varies}");
+        let inputs = super::random::inputs(&graph, 1);
+        super::check(&graph, &inputs, &made, "no one hot");
+    }
 }
 
 #[test]

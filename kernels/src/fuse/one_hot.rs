@@ -1,0 +1,62 @@
+//! The pass `sums_of_one_hot`: the sum of what is a value at one index and zero at all others is that value.
+//!
+//! The gradient of a choice by index (of a loss: the right class) is such a tensor, and a softmax before the choice asks
+//! for its sum. Found by structure: a sum over one dimension of a selection between something that does not vary along
+//! it and zero, by whether the place along it is an index that does not vary along it. The index is taken to be a place of
+//! the dimension: a choice by any other has no gradient.
+
+use super::rewrite::{Whole, rewritten};
+use crate::graph::{Binary, Graph, Node, NodeId, Op, Reduction};
+
+/// Makes no sums of what has one element that counts.
+pub(super) fn sums_of_one_hot(whole: &Whole) -> Whole {
+    let old = &whole.graph;
+    rewritten(whole, |graph, id, node| {
+        let value = value_of_one_hot(graph, &node);
+        let value = value.and_then(|value| graph.broadcast(value, &node.shape).ok());
+        value.unwrap_or_else(|| graph.append(node, old.role_of(id)))
+    })
+}
+
+/// Of what a sum adds up, the only one that is not zero, if that is how its operand is made.
+fn value_of_one_hot(graph: &Graph, sum: &Node) -> Option<NodeId> {
+    let Op::Reduce { reduction, dims } = &sum.op else {
+        return None;
+    };
+    let (Reduction::Sum, &[dim]) = (reduction, &dims[..]) else {
+        return None;
+    };
+    let select = graph.node(sum.operands[0]);
+    let (Op::Select, &[mask, value, zero]) = (&select.op, &select.operands[..]) else {
+        return None;
+    };
+    let mask = graph.node(mask);
+    let (Op::Binary(Binary::Equal), &[a, b]) = (&mask.op, &mask.operands[..]) else {
+        return None;
+    };
+    let is_place =
+        |id: NodeId| matches!(graph.node(id).op, Op::Iota { dim: along } if along == dim);
+    let is_one = |id: NodeId| before_broadcast(graph, id, dim).is_some();
+    let is_one_hot = is_place(a) && is_one(b) || is_place(b) && is_one(a);
+    let is_zero = matches!(graph.node(source(graph, zero)).op, Op::Constant(0.0));
+    let value = before_broadcast(graph, value, dim)?;
+    (is_one_hot && is_zero).then_some(value)
+}
+
+/// What was broadcast along a dimension, if that is all that makes a tensor as long as it is there.
+fn before_broadcast(graph: &Graph, id: NodeId, dim: usize) -> Option<NodeId> {
+    let node = graph.node(id);
+    if node.op != Op::Broadcast {
+        return None;
+    }
+    let x = node.operands[0];
+    (graph.node(x).shape.get(dim) == Some(&1)).then_some(x)
+}
+
+/// Where a view's elements come from.
+fn source(graph: &Graph, mut id: NodeId) -> NodeId {
+    while graph.node(id).op.is_view() {
+        id = graph.node(id).operands[0];
+    }
+    id
+}
