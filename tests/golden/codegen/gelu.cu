@@ -1,19 +1,18 @@
 // erf, add, mul.
 #include "functions.cuh"
 
-constexpr int WIDTH = 128, GROUPS = 2, CHUNKS = 1;
+constexpr int WIDTH = 64, GROUPS = 2, CHUNKS = 2;
 constexpr int THREADS = WIDTH * GROUPS;
 
-KERNEL(erf_add_mul_c5f5aba9, THREADS)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, float *__restrict__ out2, int64 out2_row_0) {
+KERNEL(erf_add_mul_42fe892b, THREADS)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, float *__restrict__ out2, int64 out2_row_0) {
     await_launches();
     const bool is_wide = columns % 4 == 0 && is_aligned(in0) && in0_row_0 % 4 == 0 && is_aligned(in1) && is_aligned(out2) && out2_row_0 % 4 == 0;
     const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;
-    const unsigned piece = blockIdx.x % (unsigned)pieces, share = blockIdx.x / (unsigned)pieces;
-    const int64 first = piece * block_columns, begin = share * block_rows;
-    const int here = (int)min(columns - first, block_columns);
-    const int64 end = min(begin + block_rows, rows);
-#pragma unroll 2
-    for (int64 base = begin; base < end; base += GROUPS) {
+    constexpr int64 first = 0;
+    const int here = (int)columns;
+    const int64 begin = (int64)blockIdx.x * GROUPS, end = rows;
+    const int64 base = begin;
+    if (base < end) {
         const bool is_own = base + group < end;
         const int64 r = is_own ? base + group : end - 1;
         const int64 row_0 = r;

@@ -5,14 +5,15 @@ constexpr int WIDTH = 64, GROUPS = 4, CHUNKS = 2;
 constexpr int THREADS = WIDTH * GROUPS;
 constexpr int WARPS = (THREADS + 31) / 32;
 
-KERNEL(row_sum_column_sum_sub_007feafd, THREADS, 3)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, int64 in1_row_0, const float *__restrict__ in2, const float *__restrict__ in3, int64 in3_row_0, const float *__restrict__ in4, int64 in4_row_0, float *__restrict__ out5, int64 out5_row_0, float *__restrict__ out6, float *__restrict__ out7, float number_0) {
+KERNEL(row_sum_column_sum_sub_80e6c661, THREADS, 3)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, int64 in1_row_0, const float *__restrict__ in2, const float *__restrict__ in3, int64 in3_row_0, const float *__restrict__ in4, int64 in4_row_0, float *__restrict__ out5, int64 out5_row_0, float *__restrict__ out6, float *__restrict__ out7, float number_0) {
     await_launches();
-    constexpr bool is_wide = true;
+    const bool is_wide = columns % 4 == 0 && is_aligned(in0) && in0_row_0 % 4 == 0 && is_aligned(in1) && in1_row_0 % 4 == 0 && is_aligned(in2) && is_aligned(out5) && out5_row_0 % 4 == 0;
     const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;
-    const unsigned piece = blockIdx.x % (unsigned)pieces, share = blockIdx.x / (unsigned)pieces;
-    const int64 first = piece * block_columns, begin = share * block_rows;
-    const int here = (int)min(columns - first, block_columns);
-    const int64 end = min(begin + block_rows, rows);
+    constexpr int64 first = 0;
+    const int here = (int)columns;
+    const int64 begin = (int64)blockIdx.x * GROUPS, end = rows;
+    const unsigned share = blockIdx.x;
+    const int64 step = (int64)gridDim.x * GROUPS;
     SHARED(shared);
     constexpr int SLOTS = 2 * WARPS;
     int turn = 0;
@@ -40,7 +41,7 @@ KERNEL(row_sum_column_sum_sub_007feafd, THREADS, 3)(int64 columns, int64 rows, i
         next_3 = *(in3 + row_0 * in3_row_0);
         next_4 = *(in4 + row_0 * in4_row_0);
     }
-    for (int64 base = begin; base < end; base += GROUPS) {
+    for (int64 base = begin; base < end; base += step) {
         const bool is_own = base + group < end;
         const int64 r = is_own ? base + group : end - 1;
         float x_0[CHUNKS][4];
@@ -50,7 +51,7 @@ KERNEL(row_sum_column_sum_sub_007feafd, THREADS, 3)(int64 columns, int64 rows, i
         const float x_3 = next_3;
         const float x_4 = next_4;
         const int64 row_0 = r;
-        if (const int64 next = min(base + GROUPS + group, end - 1); base + GROUPS < end) {
+        if (const int64 next = min(base + step + group, end - 1); base + step < end) {
             const int64 r = next;
             const int64 row_0 = r;
             const float *at_0 = in0 + row_0 * in0_row_0 + first;

@@ -73,7 +73,7 @@ struct m1 {
         const int64 end = min(begin + block_rows, rows);
         const float scalar_2 = number_0;
 #pragma unroll 1
-        for (int64 r = begin; r < end; r++) {
+        for (int64 r = begin; r < end; r += 1) {
             const int64 row_0 = r;
             float *to_0 = out2 + row_0 * out2_row_0 + first;
             const float *at_0 = in0 + row_0 * in0_row_0 + first;
@@ -99,7 +99,7 @@ struct m1 {
     }
 };
 
-KERNEL(pack_4_column_sum_add_mul_7dad92e4, m0::THREADS)(int64 end_0, int64 end_1, int64 end_2, int64 m0_columns, int64 m0_rows, int64 m0_block_rows, int64 m0_block_columns, int64 m0_pieces, const float *__restrict__ m0_in0, int64 m0_in0_row_0, const float *__restrict__ m0_in1, float *__restrict__ m0_out2, int64 m1_columns, int64 m1_rows, int64 m1_block_rows, int64 m1_block_columns, int64 m1_pieces, const float *__restrict__ m1_in0, int64 m1_in0_row_0, const float *__restrict__ m1_in1, int64 m1_in1_row_0, float *__restrict__ m1_out2, int64 m1_out2_row_0, float m1_number_0, int64 m2_columns, int64 m2_rows, int64 m2_block_rows, int64 m2_block_columns, int64 m2_pieces, const float *__restrict__ m2_in0, int64 m2_in0_row_0, const float *__restrict__ m2_in1, int64 m2_in1_row_0, float *__restrict__ m2_out2, int64 m2_out2_row_0, float m2_number_0, int64 m3_columns, int64 m3_rows, int64 m3_block_rows, int64 m3_block_columns, int64 m3_pieces, const float *__restrict__ m3_in0, int64 m3_in0_row_0, const float *__restrict__ m3_in1, int64 m3_in1_row_0, float *__restrict__ m3_out2, int64 m3_out2_row_0, float m3_number_0) {
+KERNEL(pack_4_column_sum_add_mul_1d246d65, m0::THREADS)(int64 end_0, int64 end_1, int64 end_2, int64 m0_columns, int64 m0_rows, int64 m0_block_rows, int64 m0_block_columns, int64 m0_pieces, const float *__restrict__ m0_in0, int64 m0_in0_row_0, const float *__restrict__ m0_in1, float *__restrict__ m0_out2, int64 m1_columns, int64 m1_rows, int64 m1_block_rows, int64 m1_block_columns, int64 m1_pieces, const float *__restrict__ m1_in0, int64 m1_in0_row_0, const float *__restrict__ m1_in1, int64 m1_in1_row_0, float *__restrict__ m1_out2, int64 m1_out2_row_0, float m1_number_0, int64 m2_columns, int64 m2_rows, int64 m2_block_rows, int64 m2_block_columns, int64 m2_pieces, const float *__restrict__ m2_in0, int64 m2_in0_row_0, const float *__restrict__ m2_in1, int64 m2_in1_row_0, float *__restrict__ m2_out2, int64 m2_out2_row_0, float m2_number_0, int64 m3_columns, int64 m3_rows, int64 m3_block_rows, int64 m3_block_columns, int64 m3_pieces, const float *__restrict__ m3_in0, int64 m3_in0_row_0, const float *__restrict__ m3_in1, int64 m3_in1_row_0, float *__restrict__ m3_out2, int64 m3_out2_row_0, float m3_number_0) {
     await_launches();
     const int64 block = blockIdx.x;
     if (block < end_0) {

@@ -42,7 +42,7 @@ impl Writer<'_> {
         }
         // Groups with many rows do not wait for each other. That takes all barriers that a block can have, and so keeps
         // small blocks, whose groups have one row, from being many.
-        let is_apart = width == "WIDTH" && self.has_groups() && !self.schedule.has_one_row();
+        let is_apart = width == "WIDTH" && self.has_groups() && !self.schedule.has_one_row;
         out.line(match is_apart {
             true => "sync_some(1 + group, WIDTH);",
             false => "__syncthreads();",

@@ -150,12 +150,8 @@ impl Writer<'_> {
         let operands = 0..self.nest.operands.len();
         let operands: Vec<usize> = operands.filter(|at| !is_part(at)).collect();
         self.row_indices(out, &operands, true);
-        let next = if self.has_groups() {
-            "base + GROUPS"
-        } else {
-            "r + 1"
-        };
-        self.load_ahead(out, next, true);
+        let now = if self.has_groups() { "base" } else { "r" };
+        self.load_ahead(out, &format!("{now} + {}", self.step()), true);
         self.row(out);
         out.close();
         self.finish(out);
@@ -164,12 +160,16 @@ impl Writer<'_> {
     /// What the block has of rows and columns.
     fn share(&self, out: &mut Text) {
         let block = self.block;
-        if self.schedule.has_one_row() {
+        if self.schedule.has_one_row || self.schedule.takes_turns {
             out.lines([
                 "constexpr int64 first = 0;".to_owned(),
                 "const int here = (int)columns;".to_owned(),
                 format!("const int64 begin = (int64){block} * GROUPS, end = rows;"),
             ]);
+            if self.schedule.takes_turns {
+                out.line(format!("const unsigned share = {block};"));
+                out.line("const int64 step = (int64)gridDim.x * GROUPS;");
+            }
             return;
         }
         out.line(format!(
@@ -188,13 +188,11 @@ impl Writer<'_> {
         if schedule.is_flat {
             // There is one, as a rule.
             out.line("#pragma unroll 1");
-        } else if !self.stages.reduces_columns()
-            && !schedule.is_looped
-            && (schedule.has_over_rows() || schedule.rows_a_group > 1)
+        } else if !self.stages.reduces_columns() && !schedule.is_looped && schedule.has_over_rows()
         {
             out.line("#pragma unroll 2");
         }
-        match (schedule.has_one_row(), self.has_groups()) {
+        match (schedule.has_one_row, self.has_groups()) {
             (true, true) => {
                 out.line("const int64 base = begin;");
                 out.open("if (base < end)");
@@ -203,12 +201,29 @@ impl Writer<'_> {
                 out.line("const int64 r = begin;");
                 out.open("if (r < end)");
             }
-            (false, true) => out.open("for (int64 base = begin; base < end; base += GROUPS)"),
-            (false, false) => out.open("for (int64 r = begin; r < end; r++)"),
+            (false, true) => {
+                let step = self.step();
+                out.open(format!(
+                    "for (int64 base = begin; base < end; base += {step})"
+                ));
+            }
+            (false, false) => {
+                let step = self.step();
+                out.open(format!("for (int64 r = begin; r < end; r += {step})"));
+            }
         }
         if self.has_groups() {
             out.line("const bool is_own = base + group < end;");
             out.line("const int64 r = is_own ? base + group : end - 1;");
+        }
+    }
+
+    /// From one row of a group to its next one, in text.
+    fn step(&self) -> &'static str {
+        match (self.schedule.takes_turns, self.has_groups()) {
+            (true, _) => "step",
+            (false, true) => "GROUPS",
+            (false, false) => "1",
         }
     }
 

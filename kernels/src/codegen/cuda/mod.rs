@@ -2,11 +2,12 @@
 //!
 //! A block has `groups` groups of `width` lanes. A lane holds `chunks` times four columns of a row in
 //! registers, all of the row if its columns are bounded: then everything is loaded once. Otherwise
-//! passes over the row are loops, and load again. Blocks have consecutive rows, and groups take turns.
+//! passes over the row are loops, and load again.
 //!
 //! Where a group has many rows (there are sums over rows), what is the same for all rows is loaded once, and each row is
 //! loaded while the one before it is computed: so the memory has as much to do with few warps that hold much as with many
-//! that hold little. Else a group has one row, and blocks are small.
+//! that hold little. All groups of all blocks take turns then, so that what the whole GPU reads lies together. Else a
+//! group has one row, and blocks are small.
 
 mod cells;
 mod finish;
@@ -33,8 +34,9 @@ pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
 /// Threads of a block, where rows do not need more.
 const THREADS: u32 = 256;
 
-/// The same where groups have one row each, and quads of a lane then, at most: many small blocks wait for memory at the
-/// same time.
+/// The same where groups have one row each and lanes several quads of it, and quads of a lane then, at most: many small
+/// blocks wait for memory at the same time. But there are launches of which no more than one block a nanosecond begins
+/// (those that may overlap), so that none should be smaller.
 const ONE_ROW_THREADS: u32 = 128;
 const ONE_ROW_CHUNKS: u32 = 3;
 
@@ -106,8 +108,10 @@ pub(super) struct Schedule {
     reduces_columns: bool,
     /// Whether rows are so long that a block has a piece of one, and nothing is reduced.
     is_flat: bool,
-    /// Rows of a group in a kernel that reduces nothing: their loads are under way together.
-    pub rows_a_group: u64,
+    /// Whether a group has one row: nothing is reduced over rows.
+    pub has_one_row: bool,
+    /// Whether groups of all blocks take turns at the rows.
+    pub takes_turns: bool,
     over_rows: bool,
     over_all: bool,
     /// Loads that all rows share, made once.
@@ -134,6 +138,8 @@ struct Lanes {
     chunks: u32,
     is_looped: bool,
     is_flat: bool,
+    /// Whether a group has one row, all of it, or as much as it can hold at once.
+    has_one_row: bool,
 }
 
 impl Lanes {
@@ -151,19 +157,29 @@ impl Lanes {
             chunks,
             is_looped: false,
             is_flat: false,
+            has_one_row: false,
         };
         let looped = |width, chunks| Lanes {
             is_looped: true,
             ..lanes(width, chunks)
         };
-        if stages.reduces_columns() || (over_rows > 0 && over_all) {
+        let has_last = over_rows > 0 || over_all;
+        let held = |most| {
             let needed = cells(nest, stages) + over_rows + loads as u32;
-            let most = match over_rows > 0 || over_all {
-                true => MOST_CHUNKS,
-                false => ONE_ROW_CHUNKS,
-            };
-            let held = quads.and_then(|quads| in_registers(quads, needed, most));
-            return match held {
+            quads.and_then(|quads| in_registers(quads, needed, most))
+        };
+        let is_long = is_flat(nest) || quads.is_none_or(|quads| quads > 256);
+        if !has_last && (stages.reduces_columns() || !is_long) {
+            let held = held(ONE_ROW_CHUNKS).map(|(width, chunks)| lanes(width, chunks));
+            let long = || stages.reduces_columns().then(|| looped(512, 2));
+            if let Some(lanes) = held.or_else(long) {
+                return Ok(Lanes {
+                    has_one_row: true,
+                    ..lanes
+                });
+            }
+        } else if stages.reduces_columns() || (over_rows > 0 && over_all) {
+            return match held(MOST_CHUNKS) {
                 Some((width, chunks)) => Ok(lanes(width, chunks)),
                 None if over_rows > 0 && is_one => {
                     Err("sums over rows of so many columns need parts".to_owned())
@@ -171,7 +187,6 @@ impl Lanes {
                 None => Ok(looped(512, 2)),
             };
         }
-        let is_long = is_flat(nest) || quads.is_none_or(|quads| quads > 256);
         Ok(if over_rows > 0 {
             lanes(narrowed(quads, if is_one { 8 } else { 32 }), 1)
         } else if over_all && is_one {
@@ -180,13 +195,11 @@ impl Lanes {
             looped(TOTAL_THREADS, flat_chunks(nest, stages, TOTAL_CHUNKS))
         } else if over_all {
             looped(narrowed(quads, THREADS), 1)
-        } else if is_long {
+        } else {
             Lanes {
                 is_flat: true,
                 ..lanes(FLAT_THREADS, flat_chunks(nest, stages, FLAT_CHUNKS))
             }
-        } else {
-            lanes(narrowed(quads, THREADS), 1)
         })
     }
 }
@@ -209,13 +222,14 @@ impl Schedule {
             chunks,
             is_looped,
             is_flat,
+            has_one_row,
         } = lanes;
         let has_last = over_rows > 0 || over_all;
         let threads = if has_last && nest.parts == Parts::One {
             512
         } else if is_flat || (is_looped && whole) {
             width
-        } else if whole && !has_last {
+        } else if has_one_row && chunks > 1 {
             ONE_ROW_THREADS
         } else {
             THREADS
@@ -235,11 +249,8 @@ impl Schedule {
             parts: nest.parts,
             reduces_columns,
             is_flat,
-            rows_a_group: if width < THREADS && !whole && !is_flat {
-                4
-            } else {
-                1
-            },
+            has_one_row,
+            takes_turns: whole && has_last,
             over_rows: over_rows > 0,
             over_all,
             shared_loads,
@@ -317,11 +328,6 @@ impl Schedule {
         }
     }
 
-    /// Whether a group has one row, or a part of one: nothing is reduced over rows, and much is done for a row.
-    pub(super) fn has_one_row(&self) -> bool {
-        self.reduces_columns && !self.over_rows && !self.over_all
-    }
-
     /// Whether rows are reduced for each column.
     pub(super) fn has_over_rows(&self) -> bool {
         self.over_rows
@@ -375,8 +381,7 @@ impl Schedule {
                 },
             )
         } else if !has_last {
-            let block_columns = if whole { columns } else { span };
-            (self.rows_a_group * groups, block_columns)
+            (groups, if self.has_one_row { columns } else { span })
         } else if whole {
             // All that there is room for at once: another one would be alone on the GPU in the end.
             let parts = match self.ahead.is_empty() {
@@ -395,7 +400,10 @@ impl Schedule {
             (block_rows, columns.div_ceil(pieces).next_multiple_of(span))
         };
         Split {
-            block_rows: block_rows.next_multiple_of(groups),
+            block_rows: match self.takes_turns {
+                true => block_rows,
+                false => block_rows.next_multiple_of(groups),
+            },
             block_columns,
         }
     }
