@@ -1,6 +1,7 @@
 //! Kernels in C: sixteen columns at a time, rows one after the other.
 
 mod kernel;
+mod nontemporal;
 mod vectors;
 
 use crate::common::{CPU_H, ELEMENTARY_H, FUNCTIONS_H, VECTOR_H};
