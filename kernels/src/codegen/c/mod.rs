@@ -153,15 +153,18 @@ fn homes(nest: &Nest, stages: &Stages, bounds: Bounds) -> Option<Vec<(ValueId, H
 /// Whether a store's operand has contiguous memory for each row.
 fn is_row_memory(nest: &Nest, store: usize) -> bool {
     let operand = &nest.operands[nest.stores[store].operand.0];
+    is_contiguous(nest, store) && operand.rows.iter().all(|step| *step != Step::Zero)
+}
+
+/// Whether a store alone writes its operand, whose columns are contiguous.
+fn is_contiguous(nest: &Nest, store: usize) -> bool {
+    let operand = &nest.operands[nest.stores[store].operand.0];
     let others = nest.stores.iter().enumerate();
     let is_only = others
         .filter(|(_, other)| other.operand == nest.stores[store].operand)
         .count()
         == 1;
-    is_only
-        && operand.dtype == Dtype::F32
-        && operand.columns == Step::One
-        && operand.rows.iter().all(|step| *step != Step::Zero)
+    is_only && operand.dtype == Dtype::F32 && operand.columns == Step::One
 }
 
 /// Whether a store is done no earlier than the last pass that fetches a value.
