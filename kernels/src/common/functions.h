@@ -6,6 +6,7 @@
 #define SWEEPER_FUNCTIONS_H
 
 #include "elementary.h"
+#include "nontemporal.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -49,50 +50,12 @@ INLINE void v_store_first(float *to, vf x, int64_t count) {
 #endif
 }
 
-// Stores past the caches (non-temporal), of tensors of at least so many bytes: such a store saves reading the line that it
-// overwrites, but what it stored is not in a cache for whoever reads it next. Measured on a Xeon with 2 MiB of second-level
-// cache a core: from 32 MiB on, writing a tensor and then adding it up takes less time in sum, below 16 MiB more.
-#ifndef NONTEMPORAL_BYTES
-#define NONTEMPORAL_BYTES (32 << 20)
-#endif
-INLINE int is_nontemporal(int64_t floats) { return floats >= NONTEMPORAL_BYTES / 4; }
-
-// Only whole lines go past the caches, so that all of a row do or none.
-INLINE int begins_line(const float *to) { return ((uintptr_t)to & 63) == 0; }
-
+// The same past the caches.
 INLINE void v_store_past(float *to, vf x, int64_t count, int nontemporal) {
-    if (!nontemporal || count < LANES) {
+    if (nontemporal && count == LANES)
+        v_store_line(to, x);
+    else
         v_store_first(to, x, count);
-        return;
-    }
-#if defined(__clang__)
-    __builtin_nontemporal_store(x, (vf *)to);
-#elif defined(__AVX512F__)
-    __builtin_ia32_movntps512(to, x);
-#elif defined(__AVX__)
-    __builtin_ia32_movntps256(to, __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7));
-    __builtin_ia32_movntps256(to + 8, __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15));
-#elif defined(__SSE__)
-    __builtin_ia32_movntps(to, __builtin_shufflevector(x, x, 0, 1, 2, 3));
-    __builtin_ia32_movntps(to + 4, __builtin_shufflevector(x, x, 4, 5, 6, 7));
-    __builtin_ia32_movntps(to + 8, __builtin_shufflevector(x, x, 8, 9, 10, 11));
-    __builtin_ia32_movntps(to + 12, __builtin_shufflevector(x, x, 12, 13, 14, 15));
-#else
-    v_store(to, x);
-#endif
-}
-
-// After the last store past the caches: they are in no order with other stores without it.
-INLINE void v_fence(void) {
-#ifdef __SSE__
-    __builtin_ia32_sfence();
-#endif
-}
-
-// Asks for what is needed soon, 4 KiB ahead: the processor's own prefetcher stops at the end of a page, and comes late
-// where stores go past the caches. Twice the distance is as good, a quarter slower. It may lie behind the memory's end.
-INLINE void v_prefetch(const float *from, int nontemporal) {
-    if (nontemporal) __builtin_prefetch((const void *)((uintptr_t)from + 4096));
 }
 
 // The first `count` lanes of memory whose elements lie `step` apart.

@@ -68,8 +68,8 @@ pub(super) struct Case {
     pub padding: usize,
     /// For operands that are loaded by an index, how many there are to choose from.
     pub choices: usize,
-    /// Bytes from which on kernels in C store past the caches; as in their header unless it is given.
-    pub nontemporal_bytes: Option<u64>,
+    /// Bytes from which on tensors are large for kernels in C; as their header says unless it is given.
+    pub large_bytes: Option<u64>,
 }
 
 /// Numbers that look random, in [-1, 1).
@@ -98,7 +98,7 @@ impl Case {
             scalars: vec![0.5, 2.0, 0.25, 1.5],
             padding: 0,
             choices: 7,
-            nontemporal_bytes: None,
+            large_bytes: None,
         }
     }
 
@@ -112,8 +112,8 @@ impl Case {
         self
     }
 
-    pub(super) fn nontemporal_from(mut self, bytes: u64) -> Case {
-        self.nontemporal_bytes = Some(bytes);
+    pub(super) fn large_from(mut self, bytes: u64) -> Case {
+        self.large_bytes = Some(bytes);
         self
     }
 
@@ -181,8 +181,8 @@ impl Case {
 
     /// A kernel with what the case defines for its text.
     fn defined(&self, mut kernel: Kernel) -> Kernel {
-        if let (Kernel::Compiled(source), Some(bytes)) = (&mut kernel, self.nontemporal_bytes) {
-            let define = KernelSource::define("NONTEMPORAL_BYTES", bytes);
+        if let (Kernel::Compiled(source), Some(bytes)) = (&mut kernel, self.large_bytes) {
+            let define = KernelSource::define("LARGE_BYTES", bytes);
             source.defines.push(define);
         }
         kernel

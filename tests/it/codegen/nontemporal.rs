@@ -1,9 +1,11 @@
 //! Stores past the caches yield what ordinary ones do.
 
-use sweeper_kernels::{Data, Tensor};
+use sweeper_kernels::inputs::InputKey;
+use sweeper_kernels::program::{Kernel, KernelSource};
+use sweeper_kernels::{CanonicalShape, Data, Dtype, Phase, Target, Tensor, registry};
 
 use super::harness::{Case, Place};
-use super::{CPU, all_nests, nests};
+use super::{CPU, all_nests, cpu, nests};
 
 /// A tensor's size that no launch here reaches.
 const NEVER: u64 = 1 << 40;
@@ -19,9 +21,9 @@ fn bits(tensor: &Tensor) -> Vec<u32> {
 /// Holds what a case computes with stores past the caches against what its nest means, and bit by bit against what it
 /// computes without.
 fn check(case: Case) {
-    let past = case.clone().nontemporal_from(0);
+    let past = case.clone().large_from(0);
     past.check(CPU);
-    assert_same(&past, &case.nontemporal_from(NEVER), CPU);
+    assert_same(&past, &case.large_from(NEVER), CPU);
 }
 
 /// Checks that two cases have the same results, bit by bit.
@@ -46,8 +48,8 @@ fn stores_past_the_caches_change_no_bit() {
 #[test]
 fn rows_that_begin_within_a_line_are_stored_too() {
     for nest in all_nests() {
-        // Of the first ones every other row begins a line, of the second ones every 16th does.
-        for (columns, padding) in [(64, 8), (48, 1)] {
+        // Every other row begins a line, every 16th, all do.
+        for (columns, padding) in [(64, 8), (48, 1), (40, 8)] {
             let rows: Vec<u64> = [3, 37][2 - nest.row_dims..].to_vec();
             let case = Case::new(nest.clone(), &rows, columns).padded(padding);
             check(case.clone());
@@ -61,6 +63,30 @@ fn rows_that_begin_within_a_line_are_stored_too() {
 fn large_tensors_are_the_same_whatever_the_bound() {
     for nest in [nests::gelu_of_bias(), nests::layernorm_backward()] {
         let case = Case::new(nest, &[8195], 1024);
-        assert_same(&case, &case.clone().nontemporal_from(NEVER), Place::Cpu(2));
+        assert_same(&case, &case.clone().large_from(NEVER), Place::Cpu(2));
+    }
+}
+
+/// `copy` has a kernel by hand. Lengths end within a vector, with one, and within the second block.
+#[test]
+fn copies_past_the_caches_are_whole() {
+    let workload = registry::workload("copy").unwrap();
+    for elements in [1, 16, 37, (1 << 18) + 53] {
+        let parameters = [("elements", elements)].into_iter().collect();
+        let problem = workload.problem(&parameters, Dtype::F32).unwrap();
+        let (phase, shape) = (Phase::Forward, CanonicalShape::default());
+        let program = problem.program("compiled", phase, &shape, &Target::Cpu);
+        let Ok(mut program) = program else {
+            panic!("refused");
+        };
+        for kernel in &mut program.kernels {
+            if let Kernel::Compiled(source) = kernel {
+                let define = KernelSource::define("LARGE_BYTES", 0);
+                source.defines.push(define);
+            }
+        }
+        let inputs = problem.generate(&InputKey([7; 32]));
+        let outputs = cpu::run(program, &inputs, &problem.outputs(phase), 2);
+        assert!(bits(&outputs["out"]) == bits(&inputs["x"]), "{elements}");
     }
 }

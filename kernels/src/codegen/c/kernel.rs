@@ -176,7 +176,7 @@ impl Writer<'_> {
             out.line(format!("float *part_{};", id.0));
         }
         if self.nontemporal.is_any() {
-            out.line("int nontemporal;");
+            out.line("int large, nontemporal;");
         }
         out.close_with(&format!(" {}Row;", self.prefix));
         out.line("");
@@ -312,8 +312,8 @@ impl Writer<'_> {
             "const int64_t here = columns - first < block_columns ? columns - first : block_columns;",
             "const int64_t end = rows - begin < block_rows ? rows : begin + block_rows;",
         ]);
-        out.lines(self.nontemporal.of_launch());
         out.line(format!("{}Row row = {{.first = first}};", self.prefix));
+        out.lines(self.nontemporal.of_launch(&self.names));
         for parameter in self.parameters {
             if let Parameter::ColumnStep(_) | Parameter::IndexStep(_) = parameter {
                 let name = parameter.name(self.nest);
@@ -432,7 +432,6 @@ impl Writer<'_> {
         for store in self.stages.passes.iter().flat_map(|pass| &pass.stores) {
             self.store_pointer(out, *store);
         }
-        out.lines(self.nontemporal.of_row());
         for (id, home) in &self.schedule.homes {
             if let Home::Output(store) = home {
                 out.line(format!("row.kept_{} = row.to_{store};", id.0));

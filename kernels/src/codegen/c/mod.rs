@@ -4,7 +4,7 @@ mod kernel;
 mod nontemporal;
 mod vectors;
 
-use crate::common::{CPU_H, ELEMENTARY_H, FUNCTIONS_H, VECTOR_H};
+use crate::common::{CPU_H, ELEMENTARY_H, FUNCTIONS_H, NONTEMPORAL_H, VECTOR_H};
 use crate::nest::{Bounds, Extents, Nest, Parts, Step, ValueId};
 use crate::program::{Geometry, SourceFile};
 use crate::tensor::Dtype;
@@ -15,7 +15,8 @@ use super::stages::{Keep, Stages};
 pub(super) use kernel::{member, text};
 
 /// What generated kernels include.
-pub(super) static HEADERS: [SourceFile; 4] = [CPU_H, FUNCTIONS_H, ELEMENTARY_H, VECTOR_H];
+pub(super) static HEADERS: [SourceFile; 5] =
+    [CPU_H, FUNCTIONS_H, ELEMENTARY_H, NONTEMPORAL_H, VECTOR_H];
 
 /// Cells that a block should have at least: some tens of microseconds of work.
 const BLOCK_CELLS: u64 = 1 << 16;

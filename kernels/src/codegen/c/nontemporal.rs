@@ -2,14 +2,16 @@
 //!
 //! An ordinary store reads the line that it overwrites. One that is not temporal, of a whole line, does not, and leaves
 //! in the caches what was there; whoever reads the tensor next finds it in memory alone. So it pays where the tensor is
-//! larger than what caches keep, which a launch's sizes tell: texts ask for them (`is_nontemporal` in `functions.h`).
+//! larger than what caches keep, which a launch's sizes tell: texts ask for them (`common/nontemporal.h`).
 //!
 //! While such stores are on their way, loads that the processor would have asked for in time come late: texts ask for
-//! them ahead.
+//! them ahead. That pays for large tensors whose rows are not whole lines, too, and are stored as usual.
 
 use crate::nest::{Nest, Operand, Step, Value, ValueId};
 use crate::tensor::Dtype;
 
+use super::super::launch::Parameter;
+use super::super::names::Names;
 use super::super::stages::Stages;
 use super::{Home, Schedule, is_contiguous};
 
@@ -58,36 +60,49 @@ impl Nontemporal {
     /// The lines of a pass, before its loads.
     pub(super) fn prefetches(&self, pass: usize) -> impl Iterator<Item = String> {
         let loads = self.prefetched[pass].iter();
-        loads.map(|id| format!("v_prefetch(row->at_{} + c, row->nontemporal);", id.0))
+        loads.map(|id| format!("v_prefetch(row->at_{} + c, row->large);", id.0))
     }
 
-    /// The line that decides for a launch.
-    pub(super) fn of_launch(&self) -> Option<&'static str> {
-        self.is_any()
-            .then_some("const int nontemporal = is_nontemporal(rows * columns);")
-    }
-
-    /// The line that decides for a row, when it is known where its stores begin: only whole lines may go past the caches.
-    pub(super) fn of_row(&self) -> Option<String> {
-        let begins = self.stores.iter();
-        let begins = begins.map(|store| format!(" && begins_line(row.to_{store})"));
-        self.is_any().then(|| {
-            let begins: String = begins.collect();
-            format!("row.nontemporal = nontemporal{begins};")
-        })
+    /// The lines that decide for a launch: loads are asked for ahead where it is large, and stores go past the caches
+    /// where all rows are whole lines, too. `first` is the block's first column.
+    pub(super) fn of_launch(&self, names: &Names) -> Vec<String> {
+        if !self.is_any() {
+            return vec![];
+        }
+        let stores = self.stores.iter();
+        let lines: String = stores
+            .map(|store| {
+                let operand = names.nest.stores[*store].operand.0;
+                let dims = 0..names.nest.operands[operand].rows.len();
+                let steps = dims.map(|dim| Parameter::RowStep(operand, dim).name(names.nest));
+                let steps: Vec<String> = match names.is_one_row(operand) {
+                    true => vec![],
+                    false => steps.collect(),
+                };
+                let step = match &steps[..] {
+                    [] => "0".to_owned(),
+                    steps => format!("rows > 1 ? {} : 0", steps.join(" | ")),
+                };
+                format!(" && is_lines({} + first, {step})", names.operand(operand))
+            })
+            .collect();
+        vec![
+            "row.large = is_large(rows * columns);".to_owned(),
+            format!("row.nontemporal = row.large{lines};"),
+        ]
     }
 
     /// The line after the last store: others may read then.
     pub(super) fn end(&self) -> Option<&'static str> {
-        self.is_any().then_some("if (nontemporal) v_fence();")
+        self.is_any().then_some("if (row.nontemporal) v_fence();")
     }
 }
 
 /// Whether a launch writes each element of a store's operand once: rows have their own, or the first one alone is stored.
 fn is_written_once(nest: &Nest, store: usize) -> bool {
     let rows = &nest.operands[nest.stores[store].operand.0].rows;
-    let varying = rows.iter().filter(|step| **step != Step::Zero).count();
-    is_contiguous(nest, store) && (varying == 0 || varying == rows.len())
+    let all_are = |wanted: Step| rows.iter().all(|step| *step == wanted);
+    is_contiguous(nest, store) && (all_are(Step::Zero) || all_are(Step::Given))
 }
 
 /// Whether a value is loaded from contiguous memory, of which each row has as much for itself as of what is stored.
