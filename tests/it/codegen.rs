@@ -23,6 +23,8 @@ mod harness;
 mod nests;
 /// Several nests in one kernel.
 mod pack;
+/// Stores past the caches.
+mod nontemporal;
 /// Totals that are added up in the launch that leaves their parts.
 mod total;
 /// Nests that nobody thought of.

@@ -6,6 +6,7 @@
 #define SWEEPER_FUNCTIONS_H
 
 #include "elementary.h"
+#include "nontemporal.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -49,7 +50,15 @@ INLINE void v_store_first(float *to, vf x, int64_t count) {
 #endif
 }
 
-// The same for elements that lie `step` apart.
+// The same past the caches.
+INLINE void v_store_past(float *to, vf x, int64_t count, int nontemporal) {
+    if (nontemporal && count == LANES)
+        v_store_line(to, x);
+    else
+        v_store_first(to, x, count);
+}
+
+// The first `count` lanes of memory whose elements lie `step` apart.
 INLINE vf v_load_step(const float *from, int64_t step, int64_t count) {
     float lanes[LANES] = {0.0f};
     for (int64_t i = 0; i < count; i++) lanes[i] = from[i * step];

@@ -1,5 +1,6 @@
 // out = x, `PIECE` elements a block.
 #include "cpu.h"
+#include "nontemporal.h"
 
 KERNEL(copy_f32, args, block) {
     const float *restrict x = ARG_READ(args, 0, float);
@@ -7,5 +8,13 @@ KERNEL(copy_f32, args, block) {
     const int64_t n = ARG_INT(args, 2);
     const int64_t first = (int64_t)block * PIECE;
     const int64_t end = first + PIECE < n ? first + PIECE : n;
-    for (int64_t i = first; i < end; i++) out[i] = x[i];
+    int64_t i = first;
+    if (is_large(n) && is_lines(out + first, 0)) {
+        for (; i + LANES <= end; i += LANES) {
+            v_prefetch(x + i, 1);
+            v_store_line(out + i, v_load(x + i));
+        }
+        v_fence();
+    }
+    for (; i < end; i++) out[i] = x[i];
 }

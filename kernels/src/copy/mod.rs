@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::builtin::{Builtin, Call};
 use crate::check::{self, Check, Metric};
-use crate::common::CPU_H;
+use crate::common::{CPU_H, NONTEMPORAL_H, VECTOR_H};
 use crate::inputs::InputKey;
 use crate::parameters::{Parameters, Value};
 use crate::program::{
@@ -95,9 +95,11 @@ const PIECE: usize = 1 << 18;
 const CUDA_THREADS: usize = 256;
 const CUDA_ELEMENTS: usize = 4;
 
-static C_FILES: [SourceFile; 2] = [
+static C_FILES: [SourceFile; 4] = [
     SourceFile::embedded("copy.c", include_str!("copy.c")),
     CPU_H,
+    NONTEMPORAL_H,
+    VECTOR_H,
 ];
 static CUDA_FILES: [SourceFile; 1] = [SourceFile::embedded("copy.cu", include_str!("copy.cu"))];
 

@@ -8,9 +8,11 @@ typedef struct {
     const float *at_0;
     const float *at_1;
     float *to_0;
+    int large, nontemporal;
 } Row;
 
 INLINE void pass_0(const Row *row, int64_t c, int64_t count) {
+    v_prefetch(row->at_0 + c, row->large);
     const vf x_0 = v_load_first(row->at_0 + c, count);
     const vf x_1 = v_load_first(row->at_1 + c, count);
     const vf add_2 = x_0 + x_1;
@@ -19,7 +21,7 @@ INLINE void pass_0(const Row *row, int64_t c, int64_t count) {
     const vf erf_7 = v_erf(mul_6);
     const vf add_8 = erf_7 + 1.0f;
     const vf mul_10 = mul_9 * add_8;
-    v_store_first(row->to_0 + c, mul_10, count);
+    v_store_past(row->to_0 + c, mul_10, count, row->nontemporal);
 }
 
 KERNEL(erf_add_mul_df22a0ef, args, block) {
@@ -38,6 +40,8 @@ KERNEL(erf_add_mul_df22a0ef, args, block) {
     const int64_t here = columns - first < block_columns ? columns - first : block_columns;
     const int64_t end = rows - begin < block_rows ? rows : begin + block_rows;
     Row row = {.first = first};
+    row.large = is_large(rows * columns);
+    row.nontemporal = row.large && is_lines(out2 + first, rows > 1 ? out2_row_0 : 0);
     for (int64_t r = begin; r < end; r++) {
         const int64_t row_0 = r;
         row.index = r;
@@ -50,4 +54,5 @@ KERNEL(erf_add_mul_df22a0ef, args, block) {
             if (c < here) pass_0(&row, c, here - c);
         }
     }
+    if (row.nontemporal) v_fence();
 }

@@ -18,9 +18,12 @@ typedef struct {
     float *to_0;
     float *part_19;
     float *part_20;
+    int large, nontemporal;
 } Row;
 
 INLINE void pass_0(const Row *row, int64_t c, int64_t count, vf *sum_10, vf *sum_11) {
+    v_prefetch(row->at_1 + c, row->large);
+    v_prefetch(row->at_0 + c, row->large);
     const vf x_1 = v_load_first(row->at_1 + c, count);
     const vf x_2 = v_load_first(row->at_2 + c, count);
     const vf mul_8 = x_1 * x_2;
@@ -46,7 +49,7 @@ INLINE void pass_1(const Row *row, int64_t c, int64_t count) {
     const vf mul_14 = mul_7 * row->mul_13;
     const vf sub_16 = sub_15 - mul_14;
     const vf mul_17 = sub_16 * row->x_4;
-    v_store_first(row->to_0 + c, mul_17, count);
+    v_store_past(row->to_0 + c, mul_17, count, row->nontemporal);
 }
 
 KERNEL(row_sum_column_sum_sub_33687e37, args, block) {
@@ -74,6 +77,8 @@ KERNEL(row_sum_column_sum_sub_33687e37, args, block) {
     const int64_t here = columns - first < block_columns ? columns - first : block_columns;
     const int64_t end = rows - begin < block_rows ? rows : begin + block_rows;
     Row row = {.first = first};
+    row.large = is_large(rows * columns);
+    row.nontemporal = row.large && is_lines(out5 + first, rows > 1 ? out5_row_0 : 0);
     row.scalar_5 = number_0;
     row.part_19 = out6 + share * columns + first;
     for (int64_t c = 0; c < here; c++) row.part_19[c] = 0.0f;
@@ -107,4 +112,5 @@ KERNEL(row_sum_column_sum_sub_33687e37, args, block) {
             if (c < here) pass_1(&row, c, here - c);
         }
     }
+    if (row.nontemporal) v_fence();
 }

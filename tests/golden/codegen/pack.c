@@ -67,14 +67,17 @@ typedef struct {
     const float *at_0;
     const float *at_1;
     float *to_0;
+    int large, nontemporal;
 } m1_Row;
 
 INLINE void m1_pass_0(const m1_Row *row, int64_t c, int64_t count) {
+    v_prefetch(row->at_0 + c, row->large);
+    v_prefetch(row->at_1 + c, row->large);
     const vf x_0 = v_load_first(row->at_0 + c, count);
     const vf x_1 = v_load_first(row->at_1 + c, count);
     const vf mul_3 = x_1 * row->scalar_2;
     const vf sub_4 = x_0 - mul_3;
-    v_store_first(row->to_0 + c, sub_4, count);
+    v_store_past(row->to_0 + c, sub_4, count, row->nontemporal);
 }
 
 static void m1_run(const uint64_t *args, uint32_t block) {
@@ -95,6 +98,8 @@ static void m1_run(const uint64_t *args, uint32_t block) {
     const int64_t here = columns - first < block_columns ? columns - first : block_columns;
     const int64_t end = rows - begin < block_rows ? rows : begin + block_rows;
     m1_Row row = {.first = first};
+    row.large = is_large(rows * columns);
+    row.nontemporal = row.large && is_lines(out2 + first, rows > 1 ? out2_row_0 : 0);
     row.scalar_2 = number_0;
     for (int64_t r = begin; r < end; r++) {
         const int64_t row_0 = r;
@@ -108,6 +113,7 @@ static void m1_run(const uint64_t *args, uint32_t block) {
             if (c < here) m1_pass_0(&row, c, here - c);
         }
     }
+    if (row.nontemporal) v_fence();
 }
 
 KERNEL(pack_4_column_sum_add_mul_f2631eca, args, block) {

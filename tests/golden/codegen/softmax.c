@@ -10,9 +10,11 @@ typedef struct {
     const float *at_0;
     float *to_0;
     float *kept_3;
+    int large, nontemporal;
 } Row;
 
 INLINE void pass_0(const Row *row, int64_t c, int64_t count, vf *amax_1) {
+    v_prefetch(row->at_0 + c, row->large);
     const vf x_0 = v_load_first(row->at_0 + c, count);
     *amax_1 = v_max(v_first_of(x_0, count, -__builtin_inff()), *amax_1);
 }
@@ -28,7 +30,7 @@ INLINE void pass_1(const Row *row, int64_t c, int64_t count, vf *sum_4) {
 INLINE void pass_2(const Row *row, int64_t c, int64_t count) {
     const vf exp_3 = v_load_first(row->kept_3 + c, count);
     const vf div_5 = exp_3 / row->sum_4;
-    v_store_first(row->to_0 + c, div_5, count);
+    v_store_past(row->to_0 + c, div_5, count, row->nontemporal);
 }
 
 KERNEL(row_max_exp_row_sum_5af97929, args, block) {
@@ -46,6 +48,8 @@ KERNEL(row_max_exp_row_sum_5af97929, args, block) {
     const int64_t here = columns - first < block_columns ? columns - first : block_columns;
     const int64_t end = rows - begin < block_rows ? rows : begin + block_rows;
     Row row = {.first = first};
+    row.large = is_large(rows * columns);
+    row.nontemporal = row.large && is_lines(out1 + first, rows > 1 ? out1_row_0 : 0);
     float kept_3[512];
     row.kept_3 = kept_3;
     for (int64_t r = begin; r < end; r++) {
@@ -77,4 +81,5 @@ KERNEL(row_max_exp_row_sum_5af97929, args, block) {
             if (c < here) pass_2(&row, c, here - c);
         }
     }
+    if (row.nontemporal) v_fence();
 }

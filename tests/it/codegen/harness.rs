@@ -68,6 +68,8 @@ pub(super) struct Case {
     pub padding: usize,
     /// For operands that are loaded by an index, how many there are to choose from.
     pub choices: usize,
+    /// Bytes from which on tensors are large for kernels in C; as their header says unless it is given.
+    pub large_bytes: Option<u64>,
 }
 
 /// Numbers that look random, in [-1, 1).
@@ -97,6 +99,7 @@ impl Case {
             scalars: vec![0.5, 2.0, 0.25, 1.5],
             padding: 0,
             choices: 7,
+            large_bytes: None,
         }
     }
 
@@ -117,6 +120,11 @@ impl Case {
 
     pub(super) fn padded(mut self, padding: usize) -> Case {
         self.padding = padding;
+        self
+    }
+
+    pub(super) fn large_from(mut self, bytes: u64) -> Case {
+        self.large_bytes = Some(bytes);
         self
     }
 
@@ -182,6 +190,15 @@ impl Case {
             .unwrap_or_else(|reason| panic!("{reason}: {self:?}"))
     }
 
+    /// A kernel with what the case defines for its text.
+    fn defined(&self, mut kernel: Kernel) -> Kernel {
+        if let (Kernel::Compiled(source), Some(bytes)) = (&mut kernel, self.large_bytes) {
+            let define = KernelSource::define("LARGE_BYTES", bytes);
+            source.defines.push(define);
+        }
+        kernel
+    }
+
     /// The program of one launch, its inputs, and what it yields.
     fn program(&self, target: &Target) -> (Program, Tensors, Vec<TensorSpec>, Launch, usize) {
         let generated = self.generated(target);
@@ -189,7 +206,7 @@ impl Case {
         let mut program = Program::default();
         let (mut inputs, mut specs) = (Tensors::new(), vec![]);
         let launch = self.place(&mut program, "", parts, &mut inputs, &mut specs);
-        let kernel = program.kernel(generated.kernel());
+        let kernel = program.kernel(self.defined(generated.kernel()));
         program
             .steps
             .push(generated.launch(kernel, &launch).unwrap());

@@ -12,6 +12,7 @@ use super::super::names::Names;
 use super::super::scalar::Dialect;
 use super::super::stages::{Pass, Stages};
 use super::super::text::{self, Text};
+use super::nontemporal::Nontemporal;
 use super::vectors::{Steps, Vectors};
 use super::{Home, Schedule};
 
@@ -61,6 +62,7 @@ struct Writer<'a> {
     parameters: &'a [Parameter],
     vectors: Vectors<'a>,
     stages: &'a Stages,
+    nontemporal: Nontemporal,
     names: Names<'a>,
     /// Begins the names of types and functions.
     prefix: &'a str,
@@ -80,6 +82,7 @@ impl<'a> Writer<'a> {
             parameters,
             vectors: Vectors { nest, stages },
             stages,
+            nontemporal: Nontemporal::new(nest, schedule, stages),
             names: Names {
                 nest,
                 stages,
@@ -172,6 +175,9 @@ impl Writer<'_> {
         for id in self.stages.over_rows(self.nest) {
             out.line(format!("float *part_{};", id.0));
         }
+        if self.nontemporal.is_any() {
+            out.line("int large, nontemporal;");
+        }
         out.close_with(&format!(" {}Row;", self.prefix));
         out.line("");
     }
@@ -193,6 +199,7 @@ impl Writer<'_> {
             "INLINE void {0}pass_{at}(const {0}Row *row, int64_t c, int64_t count{parameters})",
             self.prefix
         ));
+        out.lines(self.nontemporal.prefetches(at));
         for id in &pass.fetched {
             let name = self.names.of(*id);
             out.line(format!(
@@ -247,6 +254,9 @@ impl Writer<'_> {
         let steps = Steps::of(self.nest, store.operand.0);
         let is_long = self.stages.dtypes[store.value.0] == Dtype::I64;
         let line = match &steps {
+            Steps::Contiguous if self.nontemporal.has(at) => {
+                format!("v_store_past(row->to_{at} + c, {value}, count, row->nontemporal);")
+            }
             Steps::Contiguous if !is_long => {
                 format!("v_store_first(row->to_{at} + c, {value}, count);")
             }
@@ -303,6 +313,7 @@ impl Writer<'_> {
             "const int64_t end = rows - begin < block_rows ? rows : begin + block_rows;",
         ]);
         out.line(format!("{}Row row = {{.first = first}};", self.prefix));
+        out.lines(self.nontemporal.of_launch(&self.names));
         for parameter in self.parameters {
             if let Parameter::ColumnStep(_) | Parameter::IndexStep(_) = parameter {
                 let name = parameter.name(self.nest);
@@ -314,6 +325,7 @@ impl Writer<'_> {
         out.open("for (int64_t r = begin; r < end; r++)");
         self.row(out);
         out.close();
+        out.lines(self.nontemporal.end());
         self.finish(out);
         out.close();
     }

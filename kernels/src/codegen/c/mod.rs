@@ -1,9 +1,10 @@
 //! Kernels in C: sixteen columns at a time, rows one after the other.
 
 mod kernel;
+mod nontemporal;
 mod vectors;
 
-use crate::common::{CPU_H, ELEMENTARY_H, FUNCTIONS_H, VECTOR_H};
+use crate::common::{CPU_H, ELEMENTARY_H, FUNCTIONS_H, NONTEMPORAL_H, VECTOR_H};
 use crate::nest::{Bounds, Extents, Nest, Parts, Step, ValueId};
 use crate::program::{Geometry, SourceFile};
 use crate::tensor::Dtype;
@@ -14,7 +15,8 @@ use super::stages::{Keep, Stages};
 pub(super) use kernel::{member, text};
 
 /// What generated kernels include.
-pub(super) static HEADERS: [SourceFile; 4] = [CPU_H, FUNCTIONS_H, ELEMENTARY_H, VECTOR_H];
+pub(super) static HEADERS: [SourceFile; 5] =
+    [CPU_H, FUNCTIONS_H, ELEMENTARY_H, NONTEMPORAL_H, VECTOR_H];
 
 /// Cells that a block should have at least: some tens of microseconds of work.
 const BLOCK_CELLS: u64 = 1 << 16;
@@ -152,15 +154,18 @@ fn homes(nest: &Nest, stages: &Stages, bounds: Bounds) -> Option<Vec<(ValueId, H
 /// Whether a store's operand has contiguous memory for each row.
 fn is_row_memory(nest: &Nest, store: usize) -> bool {
     let operand = &nest.operands[nest.stores[store].operand.0];
+    is_contiguous(nest, store) && operand.rows.iter().all(|step| *step != Step::Zero)
+}
+
+/// Whether a store alone writes its operand, whose columns are contiguous.
+fn is_contiguous(nest: &Nest, store: usize) -> bool {
+    let operand = &nest.operands[nest.stores[store].operand.0];
     let others = nest.stores.iter().enumerate();
     let is_only = others
         .filter(|(_, other)| other.operand == nest.stores[store].operand)
         .count()
         == 1;
-    is_only
-        && operand.dtype == Dtype::F32
-        && operand.columns == Step::One
-        && operand.rows.iter().all(|step| *step != Step::Zero)
+    is_only && operand.dtype == Dtype::F32 && operand.columns == Step::One
 }
 
 /// Whether a store is done no earlier than the last pass that fetches a value.
