@@ -4,6 +4,8 @@
 //! reduction over the last axes (kept = 1), over a leading one (last = 1), and over the durations and
 //! sources of (batch, duration, destination, source). Sums have one order, whatever the threads.
 
+use std::array::from_fn;
+
 use super::vector::vectorised;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -142,8 +144,8 @@ fn share<T: Send + Sync>(
 
 /// The greatest element of each of `x`'s rows, to `out`.
 ///
-/// Vectors are asked for: a compiler takes lanes of arrays apart where they are folded to one. The last
-/// vector overlaps others, which changes no maximum.
+/// Vectors are asked for: a compiler takes lanes of arrays apart where they are folded to one. The last four
+/// overlap others, which changes no maximum, and leaves no rest to branch on.
 struct Greatest<'a> {
     x: &'a [f64],
     row: usize,
@@ -156,16 +158,15 @@ impl WithSimd for Greatest<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         for (row, out) in self.x.chunks_exact(self.row).zip(self.out) {
-            let last = S::as_simd_f64s(&row[row.len() - S::F64_LANES..]).0[0];
-            let (fours, rest) = S::as_simd_f64s(row).0.as_chunks::<4>();
-            let mut lanes = [last; 4];
-            for four in fours {
+            let end = &row[row.len() - 4 * S::F64_LANES..];
+            let mut lanes: [S::f64s; 4] = from_fn(
+                #[inline(always)]
+                |number| S::as_simd_f64s(end).0[number],
+            );
+            for four in S::as_simd_f64s(row).0.as_chunks::<4>().0 {
                 for (lanes, &vector) in lanes.iter_mut().zip(four) {
                     *lanes = simd.max_f64s(*lanes, vector);
                 }
-            }
-            for (lanes, &vector) in lanes.iter_mut().zip(rest) {
-                *lanes = simd.max_f64s(*lanes, vector);
             }
             let [a, b, c, d] = lanes;
             let most = simd.max_f64s(simd.max_f64s(a, b), simd.max_f64s(c, d));
