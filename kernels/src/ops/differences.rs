@@ -60,7 +60,11 @@ mod wide {
                 let whole = end / LANES;
                 row_of(simd, &x[begin..whole], own, &mut out[begin..whole]);
                 begin = whole;
-                let shared = (x.get(whole), out.get_mut(whole), self.reference.get(row + 1));
+                let shared = (
+                    x.get(whole),
+                    out.get_mut(whole),
+                    self.reference.get(row + 1),
+                );
                 if let (lanes @ 1.., (Some(x), Some(out), Some(&next))) = (end % LANES, shared) {
                     let [own, next] = [own, next].map(
                         #[inline(always)]

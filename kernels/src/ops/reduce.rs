@@ -124,12 +124,7 @@ fn reduce<T: Copy + Send + Sync>(
 }
 
 /// Runs `part` over parts of `x` and of `out` that belong together, as many as the work is worth threads.
-fn share<T: Send + Sync>(
-    x: &[T],
-    out: &mut [T],
-    axes: Axes,
-    part: impl Fn(&[T], &mut [T]) + Sync,
-) {
+fn share<T: Send + Sync>(x: &[T], out: &mut [T], axes: Axes, part: impl Fn(&[T], &mut [T]) + Sync) {
     let (x, out) = (&x[..axes.len()], &mut out[..axes.outer * axes.kept]);
     let threads = threads_for(axes.len()).min(axes.outer);
     if threads == 1 {
