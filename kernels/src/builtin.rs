@@ -53,7 +53,11 @@ pub enum SliceMut<'a> {
 }
 
 /// One argument of a launch, resolved to memory.
+///
+/// Its tag is a whole word, so that an argument is copied in whole words, too, and what a launch has just written is
+/// read as it was written: a processor waits where a load needs parts of two stores that are under way.
 #[derive(Debug)]
+#[repr(u64)]
 pub enum CallArg<'a> {
     /// Memory to read.
     Read(Slice<'a>),

@@ -7,8 +7,14 @@ use std::array::from_fn;
 
 /// How an operand's row is read.
 pub(crate) trait Lanes {
+    /// Whether a row has elements of its own. One that is the same everywhere stays in a register where
+    /// the compiler writes the loop, and would not where blocks are asked for.
+    const IS_ROW: bool;
+
     /// Elements that it holds for a row of `row` elements.
     fn extent(row: usize) -> usize;
+    /// The row from element `at` on.
+    fn from(row: &[f32], at: usize) -> &[f32];
     /// Element `at` of the row.
     fn element(row: &[f32], at: usize) -> f32;
     /// `W` elements of the row from `at` on.
@@ -22,9 +28,16 @@ pub(crate) struct Dense;
 pub(crate) struct Splat;
 
 impl Lanes for Dense {
+    const IS_ROW: bool = true;
+
     #[inline(always)]
     fn extent(row: usize) -> usize {
         row
+    }
+
+    #[inline(always)]
+    fn from(row: &[f32], at: usize) -> &[f32] {
+        &row[at..]
     }
 
     #[inline(always)]
@@ -39,9 +52,16 @@ impl Lanes for Dense {
 }
 
 impl Lanes for Splat {
+    const IS_ROW: bool = false;
+
     #[inline(always)]
     fn extent(_row: usize) -> usize {
         1
+    }
+
+    #[inline(always)]
+    fn from(row: &[f32], _at: usize) -> &[f32] {
+        row
     }
 
     #[inline(always)]
@@ -71,14 +91,20 @@ pub(crate) fn blocks<A: Lanes, B: Lanes>(
         2..4 => row_of::<A, B, 2>(a, b, out, apply),
         4..8 => row_of::<A, B, 4>(a, b, out, apply),
         8..16 => row_of::<A, B, 8>(a, b, out, apply),
-        16.. => row_of::<A, B, LONG>(a, b, out, apply),
+        // Left to the compiler, which does well where a function takes more than a few instructions.
+        16.. => {
+            for (at, out) in out.iter_mut().enumerate() {
+                *out = apply(A::element(a, at), B::element(b, at));
+            }
+        }
     }
 }
 
-/// The width that stands for rows of any length, which are left to the compiler.
+/// The width that stands for rows of at least as many elements.
 pub(crate) const LONG: usize = 16;
 
-/// A row of `W` to `2 W` elements.
+/// A row of `W` to `2 W` elements, or of [`LONG`] and more: blocks, and what [`blocks`] makes of the rest,
+/// where the compiler's loop does elements one by one.
 #[inline(always)]
 pub(crate) fn row_of<A: Lanes, B: Lanes, const W: usize>(
     a: &[f32],
@@ -86,10 +112,18 @@ pub(crate) fn row_of<A: Lanes, B: Lanes, const W: usize>(
     out: &mut [f32],
     apply: impl Fn(f32, f32) -> f32 + Copy,
 ) {
+    if W == LONG && !(A::IS_ROW && B::IS_ROW) {
+        blocks::<A, B>(a, b, out, apply);
+        return;
+    }
     if W == LONG {
-        for (at, out) in out.iter_mut().enumerate() {
-            *out = apply(A::element(a, at), B::element(b, at));
+        let (whole, rest) = out.as_chunks_mut::<LONG>();
+        let mut at = 0;
+        for out in whole {
+            *out = both(A::block(a, at), B::block(b, at), apply);
+            at += LONG;
         }
+        blocks::<A, B>(A::from(a, at), B::from(b, at), rest, apply);
         return;
     }
     let last = out.len() - W;
@@ -114,21 +148,33 @@ pub(crate) fn blocks_in_place<B: Lanes>(
         2..4 => row_in_place_of::<B, 2>(b, x, apply),
         4..8 => row_in_place_of::<B, 4>(b, x, apply),
         8..16 => row_in_place_of::<B, 8>(b, x, apply),
-        16.. => row_in_place_of::<B, LONG>(b, x, apply),
+        16.. => {
+            for (at, x) in x.iter_mut().enumerate() {
+                *x = apply(*x, B::element(b, at));
+            }
+        }
     }
 }
 
-/// A row of `W` to `2 W` elements; both blocks are computed while all elements are old.
+/// A row as of [`row_of`]; both blocks are computed while all elements are old.
 #[inline(always)]
 pub(crate) fn row_in_place_of<B: Lanes, const W: usize>(
     b: &[f32],
     x: &mut [f32],
     apply: impl Fn(f32, f32) -> f32 + Copy,
 ) {
+    if W == LONG && !B::IS_ROW {
+        blocks_in_place::<B>(b, x, apply);
+        return;
+    }
     if W == LONG {
-        for (at, x) in x.iter_mut().enumerate() {
-            *x = apply(*x, B::element(b, at));
+        let (whole, rest) = x.as_chunks_mut::<LONG>();
+        let mut at = 0;
+        for x in whole {
+            *x = both(*x, B::block(b, at), apply);
+            at += LONG;
         }
+        blocks_in_place::<B>(B::from(b, at), rest, apply);
         return;
     }
     let last = x.len() - W;

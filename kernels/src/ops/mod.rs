@@ -11,6 +11,7 @@ pub mod math;
 pub mod emit;
 mod argmax;
 mod cuda;
+mod differences;
 pub(crate) mod lanes;
 mod loops;
 mod map;

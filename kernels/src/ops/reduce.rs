@@ -4,7 +4,10 @@
 //! reduction over the last axes (kept = 1), over a leading one (last = 1), and over the durations and
 //! sources of (batch, duration, destination, source). Sums have one order, whatever the threads.
 
+use std::array::from_fn;
+
 use super::vector::vectorised;
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::lanes::{fold, fold_long, fold_rows, folded_columns};
@@ -43,7 +46,18 @@ pub const AMAX_F64: Builtin = Builtin {
     name: "ops.amax_f64",
     function: |call| {
         let (x, out) = (call.read_f64(0), call.write_f64(1));
-        reduce(x, out, Axes::read(call, 2), 0.0, greater);
+        let axes = Axes::read(call, 2);
+        if axes.first == 1 && axes.last >= LONG {
+            share(x, out, axes, |x, out| {
+                Arch::new().dispatch(Greatest {
+                    x,
+                    row: axes.last,
+                    out,
+                });
+            });
+        } else {
+            reduce(x, out, axes, 0.0, greater);
+        }
     },
 };
 
@@ -55,6 +69,9 @@ const LONG_TILE: usize = 4096;
 
 /// Rows shorter than this are folded in registers.
 const NARROW: usize = 32;
+
+/// Rows at least as long as this are folded in several vectors at once.
+const LONG: usize = 64;
 
 /// The greater one, as one instruction.
 #[inline(always)]
@@ -98,13 +115,17 @@ fn reduce<T: Copy + Send + Sync>(
     zero: T,
     apply: impl Fn(T, T) -> T + Copy + Sync,
 ) {
-    let (x, out) = (&x[..axes.len()], &mut out[..axes.outer * axes.kept]);
-    let part = |x: &[T], out: &mut [T]| {
+    share(x, out, axes, |x, out| {
         vectorised(
             #[inline(always)]
             || fold_axes(x, out, axes, zero, apply),
         );
-    };
+    });
+}
+
+/// Runs `part` over parts of `x` and of `out` that belong together, as many as the work is worth threads.
+fn share<T: Send + Sync>(x: &[T], out: &mut [T], axes: Axes, part: impl Fn(&[T], &mut [T]) + Sync) {
+    let (x, out) = (&x[..axes.len()], &mut out[..axes.outer * axes.kept]);
     let threads = threads_for(axes.len()).min(axes.outer);
     if threads == 1 {
         part(x, out);
@@ -113,6 +134,39 @@ fn reduce<T: Copy + Send + Sync>(
         x.par_chunks(share * axes.first * axes.plane())
             .zip(out.par_chunks_mut(share * axes.kept))
             .for_each(|(x, out)| part(x, out));
+    }
+}
+
+/// The greatest element of each of `x`'s rows, to `out`.
+///
+/// Vectors are asked for: a compiler takes lanes of arrays apart where they are folded to one. The last four
+/// overlap others, which changes no maximum, and leaves no rest to branch on.
+struct Greatest<'a> {
+    x: &'a [f64],
+    row: usize,
+    out: &'a mut [f64],
+}
+
+impl WithSimd for Greatest<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        for (row, out) in self.x.chunks_exact(self.row).zip(self.out) {
+            let end = &row[row.len() - 4 * S::F64_LANES..];
+            let mut lanes: [S::f64s; 4] = from_fn(
+                #[inline(always)]
+                |number| S::as_simd_f64s(end).0[number],
+            );
+            for four in S::as_simd_f64s(row).0.as_chunks::<4>().0 {
+                for (lanes, &vector) in lanes.iter_mut().zip(four) {
+                    *lanes = simd.max_f64s(*lanes, vector);
+                }
+            }
+            let [a, b, c, d] = lanes;
+            let most = simd.max_f64s(simd.max_f64s(a, b), simd.max_f64s(c, d));
+            *out = simd.reduce_max_f64s(most);
+        }
     }
 }
 
@@ -131,7 +185,7 @@ pub(crate) fn fold_axes<T: Copy>(
     let plane = axes.plane();
     if first == 1 && last > 1 {
         let rows = x.chunks_exact(last).zip(out);
-        if last >= 64 {
+        if last >= LONG {
             for (row, out) in rows {
                 *out = fold_long(row, apply);
             }

@@ -178,3 +178,60 @@ fn rows_may_go_back() {
         }
     }
 }
+
+#[test]
+fn dense_rows_in_place() {
+    for row in LENGTHS {
+        let (b, mut x) = (values(row), vec![0.5; row]);
+        let args = ints([1, 1, 1, row, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]);
+        run(ADD_IN_PLACE, &[&b], vec![SliceMut::F32(&mut x)], &args);
+        assert!(x.iter().zip(&b).all(|(x, b)| *x == 0.5 + b), "{row}");
+    }
+}
+
+/// Rows that end within a vector, and at its end.
+#[test]
+fn differences_and_greatest_of_f64_rows() {
+    for (inner, outer) in LENGTHS
+        .into_iter()
+        .chain([64, 65, 276])
+        .zip([1, 2, 3, 4].into_iter().cycle())
+    {
+        let x: Vec<f64> = values(outer * inner)
+            .iter()
+            .map(|&x| f64::from(x) / 3.0)
+            .collect();
+        let reference: Vec<f64> = (0..outer).map(|row| 0.1 + row as f64).collect();
+        let mut out = vec![f32::NAN; outer * inner];
+        let args = vec![
+            CallArg::Read(Slice::F64(&x)),
+            CallArg::Read(Slice::F64(&reference)),
+            CallArg::Write(Some(SliceMut::F32(&mut out))),
+            CallArg::Int(outer as i64),
+            CallArg::Int(inner as i64),
+        ];
+        (RELATIVE.function)(&mut Call::new(args));
+        for (at, &out) in out.iter().enumerate() {
+            assert_eq!(
+                out,
+                (x[at] - reference[at / inner]) as f32,
+                "{outer} x {inner}, {at}"
+            );
+        }
+
+        let mut most = vec![f64::NAN; outer];
+        let args = vec![
+            CallArg::Read(Slice::F64(&x)),
+            CallArg::Write(Some(SliceMut::F64(&mut most))),
+            CallArg::Int(outer as i64),
+            CallArg::Int(1),
+            CallArg::Int(1),
+            CallArg::Int(inner as i64),
+        ];
+        (AMAX_F64.function)(&mut Call::new(args));
+        let expected = x
+            .chunks(inner)
+            .map(|row| row.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+        assert_eq!(most, expected.collect::<Vec<_>>(), "{outer} x {inner}");
+    }
+}

@@ -3,6 +3,7 @@
 //! A state grows with the position and at 3e4 an f32 has a spacing of 0.002, so states are f64. What is
 //! done with many of them at once is done in f32, relative to a reference near them.
 
+use super::differences;
 use super::vector::vectorised;
 use crate::builtin::{Builtin, Call};
 
@@ -35,11 +36,16 @@ pub const ABSOLUTE_F32: Builtin = Builtin {
 fn relative(call: &mut Call<'_>) {
     let (x, reference, out) = (call.read_f64(0), call.read_f64(1), call.write(2));
     let (outer, inner) = (call.size(3), call.size(4));
+    let (x, out) = (&x[..outer * inner], &mut out[..outer * inner]);
+    let reference = &reference[..outer];
+    if differences::rows(x, reference, out, inner) {
+        return;
+    }
     vectorised(
         #[inline(always)]
         || {
             let rows = x.chunks_exact(inner).zip(out.chunks_exact_mut(inner));
-            for (&reference, (x, out)) in reference[..outer].iter().zip(rows) {
+            for (&reference, (x, out)) in reference.iter().zip(rows) {
                 for (out, &x) in out.iter_mut().zip(x) {
                     *out = (x - reference) as f32;
                 }
