@@ -12,8 +12,8 @@ KERNEL(row_sum_column_sum_sub_80e6c661, THREADS, 3)(int64 columns, int64 rows, i
     constexpr int64 first = 0;
     const int here = (int)columns;
     const int64 begin = (int64)blockIdx.x * GROUPS, end = rows;
-    const unsigned share = blockIdx.x;
     const int64 step = (int64)gridDim.x * GROUPS;
+    const unsigned share = blockIdx.x;
     SHARED(shared);
     constexpr int SLOTS = 2 * WARPS;
     int turn = 0;

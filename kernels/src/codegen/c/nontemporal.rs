@@ -169,7 +169,11 @@ mod tests {
 
     /// What is found, for rows of so many columns at most.
     fn found(nest: &Nest, columns: Option<u64>) -> Nontemporal {
-        let schedule = Schedule::new(nest, Bounds { columns }).unwrap();
+        let bounds = Bounds {
+            columns,
+            ..Bounds::default()
+        };
+        let schedule = Schedule::new(nest, bounds).unwrap();
         let stages = Stages::new(nest, schedule.keep).unwrap();
         Nontemporal::new(nest, &schedule, &stages)
     }

@@ -1,6 +1,6 @@
 //! The text of a CUDA kernel.
 
-use crate::nest::{Nest, Step, Value, ValueId};
+use crate::nest::{Nest, Parts, Step, Value, ValueId};
 
 use super::super::launch::Parameter;
 use super::super::names::Names;
@@ -167,8 +167,10 @@ impl Writer<'_> {
                 format!("const int64 begin = (int64){block} * GROUPS, end = rows;"),
             ]);
             if self.schedule.takes_turns {
-                out.line(format!("const unsigned share = {block};"));
                 out.line("const int64 step = (int64)gridDim.x * GROUPS;");
+            }
+            if self.schedule.has_over_rows() && self.nest.parts == Parts::Many {
+                out.line(format!("const unsigned share = {block};"));
             }
             return;
         }
