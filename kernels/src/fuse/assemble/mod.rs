@@ -15,7 +15,7 @@ use super::{Request, library, total};
 use crate::codegen::{self, Generated, Shared};
 use crate::graph::{NodeId, Op};
 use crate::nest::{Bounds, Nest};
-use crate::program::{BufferId, KernelId, Library, Precision, Program};
+use crate::program::{BufferId, KernelId, Library, Precision, Program, Step};
 use crate::workload::{Phase, Refusal, Target};
 
 /// A kernel of the plan, made.
@@ -69,6 +69,12 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
         match assembly.is_prologue(launch) {
             true => assembly.program.prologue.extend(steps),
             false => assembly.program.steps.extend(steps),
+        }
+    }
+    // There is nothing of the program that it could overlap, and such a launch begins half a microsecond later.
+    for steps in [&mut assembly.program.prologue, &mut assembly.program.steps] {
+        if let Some(Step::Launch { geometry, .. }) = steps.first_mut() {
+            geometry.overlaps = false;
         }
     }
     assembly.results();
