@@ -5,7 +5,8 @@
 //! as many bytes to the other; an operation in place is also compared with reading and writing the same
 //! elements in place, which touches half the memory. All are launches with as many arguments, and all
 //! times include making the list of arguments, as a device does for each launch. Batches of the operation
-//! and of its floors alternate, so that other work on the machine slows all; medians of batches.
+//! and of its floors alternate, so that other work on the machine slows all; medians of batches. Where memory lies within
+//! its page matters, to copies by a third: operands lie elsewhere in every ninth batch.
 
 #![expect(clippy::print_stdout, reason = "a table for people")]
 
@@ -23,7 +24,9 @@ const EDGES: usize = B * K * C * C;
 const SEGMENTS: usize = B * K * C;
 const STATES: usize = B * C;
 
-const BATCHES: usize = 61;
+/// Batches where operands lie in one place, and places.
+const BATCHES: usize = 9;
+const PLACES: usize = 16;
 const CALLS: usize = 100;
 
 /// Seconds of one call.
@@ -40,6 +43,9 @@ fn median(mut seconds: Vec<f64>) -> f64 {
     seconds[seconds.len() / 2]
 }
 
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
 /// Elements from a multiple of 64 bytes on, as a device has its buffers.
 struct Aligned<T> {
     memory: Vec<T>,
@@ -48,15 +54,18 @@ struct Aligned<T> {
 }
 
 impl<T: Copy> Aligned<T> {
-    fn new(values: impl IntoIterator<Item = T>) -> Self {
-        let mut memory: Vec<T> = values.into_iter().collect();
-        let len = memory.len();
-        let spare = 64 / size_of::<T>();
-        memory.extend_from_within(..spare.min(len));
-        memory.resize(len + spare, memory[0]);
-        let start = memory.as_ptr().align_offset(64).min(spare);
-        memory.copy_within(..len, start);
+    /// The elements, from so many lines after the beginning of a page on.
+    fn at_line(values: &[T], line: usize) -> Self {
+        let (len, spare) = (values.len(), 2 * PAGE / size_of::<T>());
+        let mut memory = vec![values[0]; len + spare];
+        let page = memory.as_ptr().align_offset(PAGE);
+        let start = page + line % (PAGE / 64) * 64 / size_of::<T>();
+        memory[start..][..len].copy_from_slice(values);
         Aligned { memory, start, len }
+    }
+
+    fn new(values: impl IntoIterator<Item = T>) -> Self {
+        Self::at_line(&values.into_iter().collect::<Vec<T>>(), 0)
     }
 
     fn filled(value: T, len: usize) -> Self {
@@ -69,6 +78,67 @@ impl<T: Copy> Aligned<T> {
 
     fn write(&mut self) -> &mut [T] {
         &mut self.memory[self.start..][..self.len]
+    }
+}
+
+/// Memory of an operand, of any type.
+enum Operand {
+    F32(Aligned<f32>),
+    F64(Aligned<f64>),
+    I32(Aligned<i32>),
+    I64(Aligned<i64>),
+}
+
+impl Operand {
+    /// A copy of what a slice has.
+    fn of(slice: Slice<'_>, line: usize) -> Operand {
+        match slice {
+            Slice::F32(values) => Operand::F32(Aligned::at_line(values, line)),
+            Slice::F64(values) => Operand::F64(Aligned::at_line(values, line)),
+            Slice::I32(values) => Operand::I32(Aligned::at_line(values, line)),
+            Slice::I64(values) => Operand::I64(Aligned::at_line(values, line)),
+        }
+    }
+
+    fn read(&self) -> Slice<'_> {
+        match self {
+            Operand::F32(values) => Slice::F32(values.read()),
+            Operand::F64(values) => Slice::F64(values.read()),
+            Operand::I32(values) => Slice::I32(values.read()),
+            Operand::I64(values) => Slice::I64(values.read()),
+        }
+    }
+
+    fn write(&mut self) -> SliceMut<'_> {
+        match self {
+            Operand::F32(values) => SliceMut::F32(values.write()),
+            Operand::F64(values) => SliceMut::F64(values.write()),
+            Operand::I32(values) => SliceMut::I32(values.write()),
+            Operand::I64(values) => SliceMut::I64(values.write()),
+        }
+    }
+}
+
+/// What a slice has, to read.
+fn reading<'a>(slice: &'a SliceMut<'_>) -> Slice<'a> {
+    match slice {
+        SliceMut::F32(values) => Slice::F32(values),
+        SliceMut::F64(values) => Slice::F64(values),
+        SliceMut::I32(values) => Slice::I32(values),
+        SliceMut::I64(values) => Slice::I64(values),
+    }
+}
+
+/// Lines of pages at which operands lie, one after the other: all differ, and their distances.
+struct Lines(usize);
+
+impl Iterator for Lines {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        // Numbers of Weyl's sequence, of 64 lines.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        Some(self.0 >> 58)
     }
 }
 
@@ -107,28 +177,16 @@ fn launch(builtin: Builtin, reads: &[Slice<'_>], writes: &mut [SliceMut<'_>], in
 
 impl Launch<'_> {
     /// Times it, if its name has the word that the command line gives.
-    fn report(&self, mut writes: Vec<SliceMut<'_>>) {
+    fn report(&self, writes: Vec<SliceMut<'_>>) {
         let name = format!("{} {}", self.builtin.name, self.name);
         let mut words = std::env::args().skip(1).filter(|arg| !arg.starts_with('-'));
         if words.next().is_some_and(|word| !name.contains(&word)) {
             return;
         }
-        let half = (self.bytes / 8).max(1);
-        let (copied, mut copy) = (Aligned::filled(1.0, half), Aligned::filled(1.0, half));
-        let (copied, mut copy) = ([Slice::F32(copied.read())], [SliceMut::F32(copy.write())]);
-        // In place it is a product with one number, in a register: the memory is what takes the time.
-        let elements = self.in_place.unwrap_or(1);
-        let (factor, mut kept) = (Aligned::filled(1.0, 1), Aligned::filled(1.0, elements));
-        let (factor, mut kept) = ([Slice::F32(factor.read())], [SliceMut::F32(kept.write())]);
-        let mut flat = ints([1, 1, 1, elements, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        flat.resize(self.ints.len().max(14), 0);
+        let mut lines = Lines(0);
         let mut times = [vec![], vec![], vec![]];
-        for _ in 0..BATCHES {
-            let mut own = || launch(self.builtin, &self.reads, &mut writes, &self.ints);
-            times[0].push(batch(&mut own));
-            times[1].push(batch(&mut || launch(COPY, &copied, &mut copy, &flat)));
-            let mut in_place = || launch(ops::MUL_IN_PLACE, &factor, &mut kept, &flat);
-            times[2].push(batch(&mut in_place));
+        for _ in 0..PLACES {
+            self.batches(&writes, &mut lines, &mut times);
         }
         let [seconds, copy, in_place] = times.map(median);
         let own_floor = self.in_place.map_or(String::new(), |_| {
@@ -143,6 +201,34 @@ impl Launch<'_> {
             copy * 1e6,
             seconds / copy
         );
+    }
+}
+
+impl Launch<'_> {
+    /// Some batches of seconds of the operation, of a copy, and of a product in place, with operands elsewhere in memory.
+    fn batches(&self, writes: &[SliceMut<'_>], lines: &mut Lines, times: &mut [Vec<f64>; 3]) {
+        let mut place = |slice: Slice<'_>| Operand::of(slice, lines.next().unwrap_or(0));
+        let reads: Vec<Operand> = self.reads.iter().map(|&read| place(read)).collect();
+        let written = writes.iter().map(|write| place(reading(write)));
+        let mut written: Vec<Operand> = written.collect();
+        let ones = vec![1.0; (self.bytes / 8).max(1)];
+        let (copied, mut copy) = (place(Slice::F32(&ones)), place(Slice::F32(&ones)));
+        // In place it is a product with one number, in a register: the memory is what takes the time.
+        let ones = vec![1.0; self.in_place.unwrap_or(1)];
+        let (factor, mut kept) = (place(Slice::F32(&[1.0])), place(Slice::F32(&ones)));
+        let mut flat = ints([1, 1, 1, ones.len(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        flat.resize(self.ints.len().max(14), 0);
+        let reads: Vec<Slice<'_>> = reads.iter().map(Operand::read).collect();
+        let mut written: Vec<SliceMut<'_>> = written.iter_mut().map(Operand::write).collect();
+        let (copied, mut copy) = ([copied.read()], [copy.write()]);
+        let (factor, mut kept) = ([factor.read()], [kept.write()]);
+        for _ in 0..BATCHES {
+            let mut own = || launch(self.builtin, &reads, &mut written, &self.ints);
+            times[0].push(batch(&mut own));
+            times[1].push(batch(&mut || launch(COPY, &copied, &mut copy, &flat)));
+            let mut in_place = || launch(ops::MUL_IN_PLACE, &factor, &mut kept, &flat);
+            times[2].push(batch(&mut in_place));
+        }
     }
 }
 
