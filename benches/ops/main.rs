@@ -10,11 +10,16 @@
 
 #![expect(clippy::print_stdout, reason = "a table for people")]
 
-use std::hint::black_box;
-use std::time::Instant;
+/// Launches, timed.
+mod launch;
+/// Where operands lie.
+mod memory;
 
-use sweeper_kernels::builtin::{Builtin, Call, CallArg, Slice, SliceMut};
+use sweeper_kernels::builtin::{Builtin, Slice, SliceMut};
 use sweeper_kernels::ops;
+
+use launch::{Launch, ints};
+use memory::Aligned;
 
 const B: usize = 4;
 const K: usize = 23;
@@ -24,227 +29,11 @@ const EDGES: usize = B * K * C * C;
 const SEGMENTS: usize = B * K * C;
 const STATES: usize = B * C;
 
-/// Batches where operands lie in one place, and places.
-const BATCHES: usize = 9;
-const PLACES: usize = 16;
-const CALLS: usize = 100;
-
-/// Seconds of one call.
-fn batch(call: &mut impl FnMut()) -> f64 {
-    let start = Instant::now();
-    for _ in 0..CALLS {
-        call();
-    }
-    start.elapsed().as_secs_f64() / CALLS as f64
-}
-
-fn median(mut seconds: Vec<f64>) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds[seconds.len() / 2]
-}
-
-/// Bytes of a page.
-const PAGE: usize = 4096;
-
-/// Elements from a multiple of 64 bytes on, as a device has its buffers.
-struct Aligned<T> {
-    memory: Vec<T>,
-    start: usize,
-    len: usize,
-}
-
-impl<T: Copy> Aligned<T> {
-    /// The elements, from so many lines after the beginning of a page on.
-    fn at_line(values: &[T], line: usize) -> Self {
-        let (len, spare) = (values.len(), 2 * PAGE / size_of::<T>());
-        let mut memory = vec![values[0]; len + spare];
-        let page = memory.as_ptr().align_offset(PAGE);
-        let start = page + line % (PAGE / 64) * 64 / size_of::<T>();
-        memory[start..][..len].copy_from_slice(values);
-        Aligned { memory, start, len }
-    }
-
-    fn new(values: impl IntoIterator<Item = T>) -> Self {
-        Self::at_line(&values.into_iter().collect::<Vec<T>>(), 0)
-    }
-
-    fn filled(value: T, len: usize) -> Self {
-        Self::new(std::iter::repeat_n(value, len))
-    }
-
-    fn read(&self) -> &[T] {
-        &self.memory[self.start..][..self.len]
-    }
-
-    fn write(&mut self) -> &mut [T] {
-        &mut self.memory[self.start..][..self.len]
-    }
-}
-
-/// Memory of an operand, of any type.
-enum Operand {
-    F32(Aligned<f32>),
-    F64(Aligned<f64>),
-    I32(Aligned<i32>),
-    I64(Aligned<i64>),
-}
-
-impl Operand {
-    /// A copy of what a slice has.
-    fn of(slice: Slice<'_>, line: usize) -> Operand {
-        match slice {
-            Slice::F32(values) => Operand::F32(Aligned::at_line(values, line)),
-            Slice::F64(values) => Operand::F64(Aligned::at_line(values, line)),
-            Slice::I32(values) => Operand::I32(Aligned::at_line(values, line)),
-            Slice::I64(values) => Operand::I64(Aligned::at_line(values, line)),
-        }
-    }
-
-    fn read(&self) -> Slice<'_> {
-        match self {
-            Operand::F32(values) => Slice::F32(values.read()),
-            Operand::F64(values) => Slice::F64(values.read()),
-            Operand::I32(values) => Slice::I32(values.read()),
-            Operand::I64(values) => Slice::I64(values.read()),
-        }
-    }
-
-    fn write(&mut self) -> SliceMut<'_> {
-        match self {
-            Operand::F32(values) => SliceMut::F32(values.write()),
-            Operand::F64(values) => SliceMut::F64(values.write()),
-            Operand::I32(values) => SliceMut::I32(values.write()),
-            Operand::I64(values) => SliceMut::I64(values.write()),
-        }
-    }
-}
-
-/// What a slice has, to read.
-fn reading<'a>(slice: &'a SliceMut<'_>) -> Slice<'a> {
-    match slice {
-        SliceMut::F32(values) => Slice::F32(values),
-        SliceMut::F64(values) => Slice::F64(values),
-        SliceMut::I32(values) => Slice::I32(values),
-        SliceMut::I64(values) => Slice::I64(values),
-    }
-}
-
-/// Lines of pages at which operands lie, one after the other: all differ, and their distances.
-struct Lines(usize);
-
-impl Iterator for Lines {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        // Numbers of Weyl's sequence, of 64 lines.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        Some(self.0 >> 58)
-    }
-}
-
-/// Copies argument 0 to argument 1.
-const COPY: Builtin = Builtin {
-    name: "bench.copy",
-    function: |call| call.write(1).copy_from_slice(call.read(0)),
-};
-
 /// Does nothing.
 const NOTHING: Builtin = Builtin {
     name: "bench.nothing",
     function: |_| {},
 };
-
-/// Memory of a launch: what is read, what is written, and how much is touched.
-struct Launch<'a> {
-    name: &'a str,
-    builtin: Builtin,
-    reads: Vec<Slice<'a>>,
-    ints: Vec<i64>,
-    bytes: usize,
-    /// Elements that it reads and writes again, if it works in place.
-    in_place: Option<usize>,
-}
-
-/// Launches a builtin with these arguments; the compiler does not know which one it is.
-fn launch(builtin: Builtin, reads: &[Slice<'_>], writes: &mut [SliceMut<'_>], ints: &[i64]) {
-    let mut args = Vec::with_capacity(reads.len() + writes.len() + ints.len());
-    args.extend(reads.iter().map(|&slice| CallArg::Read(slice)));
-    let writes = writes.iter_mut();
-    args.extend(writes.map(|write| CallArg::Write(Some(again(write)))));
-    args.extend(ints.iter().map(|&value| CallArg::Int(value)));
-    black_box(builtin.function)(black_box(&mut Call::new(args)));
-}
-
-impl Launch<'_> {
-    /// Times it, if its name has the word that the command line gives.
-    fn report(&self, writes: Vec<SliceMut<'_>>) {
-        let name = format!("{} {}", self.builtin.name, self.name);
-        let mut words = std::env::args().skip(1).filter(|arg| !arg.starts_with('-'));
-        if words.next().is_some_and(|word| !name.contains(&word)) {
-            return;
-        }
-        let mut lines = Lines(0);
-        let mut times = [vec![], vec![], vec![]];
-        for _ in 0..PLACES {
-            self.batches(&writes, &mut lines, &mut times);
-        }
-        let [seconds, copy, in_place] = times.map(median);
-        let own_floor = self.in_place.map_or(String::new(), |_| {
-            let (floor, ratio) = (in_place * 1e6, seconds / in_place);
-            format!(", in place {floor:>6.3} us {ratio:>5.2} x")
-        });
-        println!(
-            "{name:<46} {:>7} B {:>7.3} us {:>6.1} GB/s, copy {:>6.3} us {:>5.2} x{own_floor}",
-            self.bytes,
-            seconds * 1e6,
-            self.bytes as f64 / seconds / 1e9,
-            copy * 1e6,
-            seconds / copy
-        );
-    }
-}
-
-impl Launch<'_> {
-    /// Some batches of seconds of the operation, of a copy, and of a product in place, with operands elsewhere in memory.
-    fn batches(&self, writes: &[SliceMut<'_>], lines: &mut Lines, times: &mut [Vec<f64>; 3]) {
-        let mut place = |slice: Slice<'_>| Operand::of(slice, lines.next().unwrap_or(0));
-        let reads: Vec<Operand> = self.reads.iter().map(|&read| place(read)).collect();
-        let written = writes.iter().map(|write| place(reading(write)));
-        let mut written: Vec<Operand> = written.collect();
-        let ones = vec![1.0; (self.bytes / 8).max(1)];
-        let (copied, mut copy) = (place(Slice::F32(&ones)), place(Slice::F32(&ones)));
-        // In place it is a product with one number, in a register: the memory is what takes the time.
-        let ones = vec![1.0; self.in_place.unwrap_or(1)];
-        let (factor, mut kept) = (place(Slice::F32(&[1.0])), place(Slice::F32(&ones)));
-        let mut flat = ints([1, 1, 1, ones.len(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        flat.resize(self.ints.len().max(14), 0);
-        let reads: Vec<Slice<'_>> = reads.iter().map(Operand::read).collect();
-        let mut written: Vec<SliceMut<'_>> = written.iter_mut().map(Operand::write).collect();
-        let (copied, mut copy) = ([copied.read()], [copy.write()]);
-        let (factor, mut kept) = ([factor.read()], [kept.write()]);
-        for _ in 0..BATCHES {
-            let mut own = || launch(self.builtin, &reads, &mut written, &self.ints);
-            times[0].push(batch(&mut own));
-            times[1].push(batch(&mut || launch(COPY, &copied, &mut copy, &flat)));
-            let mut in_place = || launch(ops::MUL_IN_PLACE, &factor, &mut kept, &flat);
-            times[2].push(batch(&mut in_place));
-        }
-    }
-}
-
-/// The same memory for one more call.
-fn again<'a>(slice: &'a mut SliceMut<'_>) -> SliceMut<'a> {
-    match slice {
-        SliceMut::F32(values) => SliceMut::F32(values),
-        SliceMut::F64(values) => SliceMut::F64(values),
-        SliceMut::I32(values) => SliceMut::I32(values),
-        SliceMut::I64(values) => SliceMut::I64(values),
-    }
-}
-
-fn ints<const N: usize>(values: [usize; N]) -> Vec<i64> {
-    values.iter().map(|&value| value as i64).collect()
-}
 
 /// Start and steps of what the operands of a sum over edges look like.
 const ALL: [usize; 5] = [0, K * C * C, C * C, C, 1];
