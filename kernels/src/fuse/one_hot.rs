@@ -38,7 +38,7 @@ fn value_of_one_hot(graph: &Graph, sum: &Node) -> Option<NodeId> {
         |id: NodeId| matches!(graph.node(id).op, Op::Iota { dim: along } if along == dim);
     let is_one = |id: NodeId| before_broadcast(graph, id, dim).is_some();
     let is_one_hot = is_place(a) && is_one(b) || is_place(b) && is_one(a);
-    let is_zero = matches!(graph.node(source(graph, zero)).op, Op::Constant(0.0));
+    let is_zero = graph.number(zero) == Some(0.0);
     let value = before_broadcast(graph, value, dim)?;
     (is_one_hot && is_zero).then_some(value)
 }
@@ -51,12 +51,4 @@ fn before_broadcast(graph: &Graph, id: NodeId, dim: usize) -> Option<NodeId> {
     }
     let x = node.operands[0];
     (graph.node(x).shape.get(dim) == Some(&1)).then_some(x)
-}
-
-/// Where a view's elements come from.
-fn source(graph: &Graph, mut id: NodeId) -> NodeId {
-    while graph.node(id).op.is_view() {
-        id = graph.node(id).operands[0];
-    }
-    id
 }

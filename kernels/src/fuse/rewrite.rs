@@ -164,20 +164,13 @@ impl<'a> Recompute<'a> {
                 .iter()
                 .filter(|&&held| held < boundary)
             {
-                let base = recompute.base(operand);
+                let base = graph.viewed(operand);
                 recompute
                     .saved
                     .extend(recompute.is_computed(base).then_some(base));
             }
         }
         recompute
-    }
-
-    fn base(&self, mut id: NodeId) -> NodeId {
-        while self.graph.node(id).op.is_view() {
-            id = self.graph.node(id).operands[0];
-        }
-        id
     }
 
     fn is_computed(&self, id: NodeId) -> bool {
@@ -199,7 +192,7 @@ impl<'a> Recompute<'a> {
         }
         // What is read as a view of something that is made again is made again, too.
         for id in self.graph.ids().filter(|&id| id < self.boundary) {
-            if self.graph.node(id).op.is_view() && again.contains(&self.base(id)) {
+            if self.graph.node(id).op.is_view() && again.contains(&self.graph.viewed(id)) {
                 again.insert(id);
             }
         }
@@ -212,7 +205,7 @@ impl<'a> Recompute<'a> {
             .graph
             .outputs()
             .iter()
-            .any(|output| self.base(output.node) == id);
+            .any(|output| self.graph.viewed(output.node) == id);
         if !self.graph.node(id).op.is_elementwise() || is_result || self.is_read_by_call(id) {
             return None;
         }

@@ -150,8 +150,8 @@ impl Writer<'_> {
         let operands = 0..self.nest.operands.len();
         let operands: Vec<usize> = operands.filter(|at| !is_part(at)).collect();
         self.row_indices(out, &operands, true);
-        let now = if self.has_groups() { "base" } else { "r" };
-        self.load_ahead(out, &format!("{now} + {}", self.step()), true);
+        let next = format!("{} + {}", self.first_row(), self.step());
+        self.load_ahead(out, &next, true);
         self.row(out);
         out.close();
         self.finish(out);
@@ -194,29 +194,26 @@ impl Writer<'_> {
         {
             out.line("#pragma unroll 2");
         }
-        match (schedule.has_one_row, self.has_groups()) {
-            (true, true) => {
-                out.line("const int64 base = begin;");
-                out.open("if (base < end)");
-            }
-            (true, false) => {
-                out.line("const int64 r = begin;");
-                out.open("if (r < end)");
-            }
-            (false, true) => {
-                let step = self.step();
-                out.open(format!(
-                    "for (int64 base = begin; base < end; base += {step})"
-                ));
-            }
-            (false, false) => {
-                let step = self.step();
-                out.open(format!("for (int64 r = begin; r < end; r += {step})"));
-            }
+        let (first, step) = (self.first_row(), self.step());
+        if schedule.has_one_row {
+            out.line(format!("const int64 {first} = begin;"));
+            out.open(format!("if ({first} < end)"));
+        } else {
+            out.open(format!(
+                "for (int64 {first} = begin; {first} < end; {first} += {step})"
+            ));
         }
         if self.has_groups() {
             out.line("const bool is_own = base + group < end;");
             out.line("const int64 r = is_own ? base + group : end - 1;");
+        }
+    }
+
+    /// The first row that the block's groups have at a time, in text.
+    fn first_row(&self) -> &'static str {
+        match self.has_groups() {
+            true => "base",
+            false => "r",
         }
     }
 

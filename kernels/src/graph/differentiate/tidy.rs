@@ -8,7 +8,7 @@ type Added = Result<NodeId, GraphError>;
 
 impl Graph {
     /// What a node is a view of; the node itself where it is none.
-    pub(super) fn viewed(&self, mut node: NodeId) -> NodeId {
+    pub(crate) fn viewed(&self, mut node: NodeId) -> NodeId {
         while self.node(node).op.is_view() {
             node = self.node(node).operands[0];
         }
@@ -16,7 +16,7 @@ impl Graph {
     }
 
     /// The number that all elements are, if the graph says so.
-    pub(super) fn number(&self, node: NodeId) -> Option<f64> {
+    pub(crate) fn number(&self, node: NodeId) -> Option<f64> {
         match self.node(self.viewed(node)).op {
             Op::Constant(number) => Some(number),
             _ => None,
