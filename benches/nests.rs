@@ -121,7 +121,7 @@ fn prepare(device: &mut Cpu, program: Program) -> Prepared {
 fn program(nest: &Nest, rows: u64) -> (Program, Tensors, usize) {
     let bounds = Bounds {
         columns: Some(COLUMNS),
-        is_wide: false,
+        ..Bounds::default()
     };
     let generated = Generated::new(nest, bounds, &Target::Cpu).unwrap();
     let extents = Extents {

@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use sweeper_kernels::codegen::Generated;
 use sweeper_kernels::nest::{
-    Binary, Bounds, Launch, Nest, Over, Parts, Reduction, Unary, Value, ValueId,
+    Binary, Bounds, Fill, Launch, Nest, Over, Parts, Reduction, Unary, Value, ValueId,
 };
 use sweeper_kernels::{Dtype, Program, Target};
 
@@ -163,27 +163,46 @@ fn launches_overlap_where_kernels_wait_for_those_before() {
 }
 
 #[test]
-fn kernels_that_move_four_columns_at_a_time_are_for_nothing_else() {
+fn kernels_for_columns_that_fill_their_lanes_are_for_nothing_else() {
     let target = Place::Shim(Mode::Fast).target();
     let case = |columns| Case::new(nests::softmax(), &[9], columns);
-    assert!(case(510).wide(&target).is_none());
-    assert!(case(512).padded(2).wide(&target).is_none());
-    assert!(case(512).wide(&Target::Cpu).is_none());
-    let wide = case(512).padded(4).wide(&target).unwrap();
-    let text = &wide.source(&target).files[0].text;
-    assert!(text.contains("constexpr bool is_wide = true;"), "{text}");
+    let loss = |columns| Case::new(nests::cross_entropy(), &[9], columns);
+    for (case, fill) in [
+        (case(510), Fill::Any),
+        (case(512).padded(2), Fill::Any),
+        (case(508), Fill::Quads),
+        (case(512).padded(4), Fill::Quads),
+        (loss(508), Fill::Any),
+        (loss(512).padded(2), Fill::Any),
+        (loss(512).padded(4), Fill::Lanes),
+    ] {
+        assert_eq!(case.fill(&target), fill);
+        assert_eq!(case.fill(&Target::Cpu), Fill::Any);
+        let filled = case.filled(&target).last();
+        let text = &filled.as_ref().unwrap_or(&case).source(&target).files[0].text;
+        let is_wide = text.contains("constexpr bool is_wide = true;");
+        assert_eq!(is_wide, fill >= Fill::Quads, "{text}");
+        let is_full = text.contains("constexpr int here = ");
+        assert_eq!(is_full, fill == Fill::Lanes, "{text}");
+    }
     // A dense tensor of rows of 6 is one row of 60.
     let mut b = nests::Build::new("tanh", 1);
     let x = b.load(&nests::CELLS);
     let tanh = b.unary(Unary::Tanh, x);
     b.store(&nests::CELLS, tanh);
-    assert!(Case::new(b.0, &[10], 6).wide(&target).is_some());
-    let generated = Generated::new(&wide.nest, wide.bounds, &target).unwrap();
+    assert_eq!(Case::new(b.0, &[10], 6).fill(&target), Fill::Quads);
     let mut program = Program::default();
-    let narrow = case(510).place(&mut program, "", 1, &mut Default::default(), &mut vec![]);
-    let kernel = program.kernel(generated.kernel());
-    let refused = generated.launch(kernel, &narrow).unwrap_err();
-    assert!(refused.contains("four columns at a time"), "{refused}");
+    for (filled, other, fill) in [
+        (case(512), case(510), Fill::Quads),
+        (loss(512), loss(508), Fill::Lanes),
+    ] {
+        let filled = filled.filled(&target).last().unwrap();
+        let generated = Generated::new(&filled.nest, filled.bounds, &target).unwrap();
+        let other = other.place(&mut program, "", 4, &mut Default::default(), &mut vec![]);
+        let kernel = program.kernel(generated.kernel());
+        let refused = generated.launch(kernel, &other).unwrap_err();
+        assert!(refused.contains(&format!("fill {fill:?}")), "{refused}");
+    }
 }
 
 #[test]
@@ -210,8 +229,8 @@ fn kernels_compile_for_old_and_new_gpus() {
             for columns in [3, 512, 4096] {
                 let case = Case::new(nest.clone(), &vec![4; nest.row_dims], columns);
                 let target = Place::Shim(Mode::Fast).target();
-                let wide = case.wide(&target);
-                for case in [case.clone(), case.unbounded()].into_iter().chain(wide) {
+                let filled: Vec<Case> = case.filled(&target).collect();
+                for case in [case.clone(), case.unbounded()].into_iter().chain(filled) {
                     report(&nvrtc, arch, |target| case.source(target));
                 }
             }
@@ -231,7 +250,7 @@ fn people_can_read_what_is_generated() {
             // As the compiler makes them; one that takes all sizes beside.
             let case = match name {
                 "gelu" => case.clone(),
-                _ => case.wide(&target).unwrap_or_else(|| case.clone()),
+                _ => case.filled(&target).last().unwrap_or_else(|| case.clone()),
             };
             let file = format!("tests/golden/codegen/{name}.{extension}");
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);

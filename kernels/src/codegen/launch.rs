@@ -5,6 +5,9 @@ use crate::program::{Arg, Index};
 
 use super::text;
 
+/// A launch on a GPU has fewer columns: they are counted in 32 bits, up to a step of all blocks beyond the last one.
+pub(super) const MOST_COLUMNS: u64 = (1 << 31) - (1 << 24);
+
 /// How rows and columns are shared out to blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Split {
@@ -181,7 +184,7 @@ fn merge(nest: &Nest, launch: &mut Launch, dim: usize) {
         true => launch.extents.columns,
         false => launch.extents.rows[dim + 1],
     };
-    if outer == 1 || (is_last && outer.saturating_mul(inner) >= 1 << 31) {
+    if outer == 1 || (is_last && outer.saturating_mul(inner) >= MOST_COLUMNS) {
         return;
     }
     let step_of = |memory: &Memory| match is_last {

@@ -25,7 +25,7 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-use crate::nest::{Bounds, Extents, Launch, Nest, Over, Parts, Value};
+use crate::nest::{Bounds, Extents, Fill, Launch, Nest, Over, Parts, Value};
 use crate::program::{Arg, Index, Kernel, KernelId, KernelSource, Language, SourceFile, Step};
 use crate::workload::Target;
 
@@ -242,10 +242,16 @@ pub fn may_total(first: &Nest, last: &Nest) -> bool {
         && adds_up.iter().all(|over| *over == Over::All)
 }
 
-/// Whether a launch moves all columns four at a time, so that a kernel for such launches alone may be made for it
-/// ([`Bounds::is_wide`]). Kernels for CPUs are the same for all.
-pub fn is_wide(nest: &Nest, launch: &Launch, target: &Target) -> bool {
-    matches!(target, Target::Cuda { .. }) && cuda::is_wide(nest, &launch::merged(nest, launch))
+/// How a launch's columns fill what a kernel with these bounds moves them in, so that a kernel for such launches alone
+/// may be made for it ([`Bounds::fill`]). Kernels for CPUs are the same for all.
+pub fn fill(nest: &Nest, bounds: Bounds, launch: &Launch, target: &Target) -> Fill {
+    let Target::Cuda { arch } = target else {
+        return Fill::Any;
+    };
+    // What can't be scheduled can't be generated, which says why.
+    cuda::Schedule::new(nest, bounds, arch).map_or(Fill::Any, |schedule| {
+        cuda::fill(&schedule, nest, &launch::merged(nest, launch))
+    })
 }
 
 /// Bytes of the arguments that a nest adds to a pack.
@@ -341,17 +347,20 @@ impl Member {
             .row_blocks(&launch.extents)
             .saturating_mul(split.pieces(&launch.extents));
         let is_gpu = matches!(self.schedule, Schedule::Cuda(_));
-        // A kernel on a GPU counts columns, and rows of several dimensions, in 32 bits.
-        let is_counted = !is_gpu || (columns < MOST && (self.nest.row_dims == 1 || rows < MOST));
+        // A kernel on a GPU counts columns, up to a step beyond the last, and rows of several dimensions in 32 bits.
+        let is_counted =
+            !is_gpu || (columns < launch::MOST_COLUMNS && (self.nest.row_dims == 1 || rows < MOST));
         if !is_counted || blocks >= MOST {
             return Err(format!("{rows} x {columns} elements in one launch"));
         }
-        if matches!(&self.schedule, Schedule::Cuda(schedule) if schedule.is_wide)
-            && !cuda::is_wide(&self.nest, &launch)
-        {
-            return Err(
-                "a kernel that moves four columns at a time, where rows have others".to_owned(),
-            );
+        if let Schedule::Cuda(schedule) = &self.schedule {
+            let fill = cuda::fill(schedule, &self.nest, &launch);
+            if fill < schedule.fill {
+                return Err(format!(
+                    "a kernel for columns that fill {:?}, where these fill {fill:?}",
+                    schedule.fill
+                ));
+            }
         }
         let args = launch::arguments(&self.given(), &self.nest, &launch, split);
         Ok((blocks, args))

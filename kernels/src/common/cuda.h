@@ -61,8 +61,25 @@ DEVICE void await_launches() {
 
 template <class T> DEVICE unsigned long long address_of(const T *x) { return (unsigned long long)x; }
 
-// Four floats that nobody will read again: they leave the caches first.
-DEVICE float4 stream_4(const float *from) { return __ldcs((const float4 *)from); }
+// Which lines of the second-level cache leave it before others.
+struct Leaving {
+    unsigned long long policy;
+};
+// Those that are loaded so, or no others than usual.
+DEVICE Leaving leaving(bool is_first) {
+    Leaving first, usual;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first.policy));
+    asm("createpolicy.fractional.L2::evict_unchanged.b64 %0, 1.0;" : "=l"(usual.policy));
+    return is_first ? first : usual;
+}
+// Volatile, as it must not come before a wait for those who write there.
+DEVICE float4 load_4(const float *from, Leaving leaving) {
+    float4 x;
+    asm volatile("ld.global.L2::cache_hint.v4.f32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                 : "l"(from), "l"(leaving.policy));
+    return x;
+}
 
 // Hides where a value came from: it is kept, not made again.
 DEVICE void keep_in_register(int &x) { asm volatile("" : "+r"(x)); }

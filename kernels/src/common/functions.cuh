@@ -33,15 +33,23 @@ DEVICE void store_steps(T *to, int64 step, const T (&from)[4], int lane, int k, 
     }
 }
 
-// The columns of a lane, of `columns` in all; 0 beyond them. With STREAMS they are not to be kept in caches.
-template <int WIDTH, bool STREAMS = false, int CHUNKS>
-DEVICE void load_chunks(float (&to)[CHUNKS][4], const float *from, int lane, int columns, bool is_wide) {
+// How so many elements leave the second-level cache that a launch reads once, where it writes next to nothing: first, so that
+// what others left there to be written is not written for them. But reading so is slower, by so much that it does not
+// pay beyond 384 MiB (docs/performance/operations.md).
+DEVICE Leaving leaving_of_stream(int64 elements) { return leaving(elements <= (int64)96 << 20); }
+
+struct Usual {};
+DEVICE float4 load_4(const float *from, Usual) { return *(const float4 *)from; }
+
+// The columns of a lane, of `columns` in all; 0 beyond them.
+template <int WIDTH, int CHUNKS, class How = Usual>
+DEVICE void load_chunks(float (&to)[CHUNKS][4], const float *from, int lane, int columns, bool is_wide, How how = {}) {
     if (is_wide) {
 #pragma unroll
         for (int k = 0; k < CHUNKS; k++) {
             const int c = 4 * (lane + WIDTH * k);
             float4 x = {0.0f, 0.0f, 0.0f, 0.0f};
-            if (c < columns) x = STREAMS ? stream_4(from + c) : *(const float4 *)(from + c);
+            if (c < columns) x = load_4(from + c, how);
             to[k][0] = x.x, to[k][1] = x.y, to[k][2] = x.z, to[k][3] = x.w;
         }
     } else {

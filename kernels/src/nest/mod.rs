@@ -179,8 +179,20 @@ impl Extents {
 pub struct Bounds {
     /// Most columns.
     pub columns: Option<u64>,
-    /// Whether all columns can be moved four at a time, as [`crate::codegen::is_wide`] says of a launch.
-    pub is_wide: bool,
+    /// How columns fill what they are moved in, as [`crate::codegen::fill`] says of a launch.
+    pub fill: Fill,
+}
+
+/// How a launch's columns fill what a kernel on a GPU moves them in. Each includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fill {
+    /// In any way: the kernel looks at its arguments.
+    #[default]
+    Any,
+    /// All can be moved four at a time.
+    Quads,
+    /// The same, and no lane is left without columns, so that nothing asks for it.
+    Lanes,
 }
 
 impl Nest {

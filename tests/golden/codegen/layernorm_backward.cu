@@ -5,12 +5,12 @@ constexpr int WIDTH = 64, GROUPS = 4, CHUNKS = 2;
 constexpr int THREADS = WIDTH * GROUPS;
 constexpr int WARPS = (THREADS + 31) / 32;
 
-KERNEL(row_sum_column_sum_sub_80e6c661, THREADS, 3)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, int64 in1_row_0, const float *__restrict__ in2, const float *__restrict__ in3, int64 in3_row_0, const float *__restrict__ in4, int64 in4_row_0, float *__restrict__ out5, int64 out5_row_0, float *__restrict__ out6, float *__restrict__ out7, float number_0) {
+KERNEL(row_sum_column_sum_sub_ec595a6a, THREADS, 3)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, int64 in1_row_0, const float *__restrict__ in2, const float *__restrict__ in3, int64 in3_row_0, const float *__restrict__ in4, int64 in4_row_0, float *__restrict__ out5, int64 out5_row_0, float *__restrict__ out6, float *__restrict__ out7, float number_0) {
     await_launches();
-    const bool is_wide = columns % 4 == 0 && is_aligned(in0) && in0_row_0 % 4 == 0 && is_aligned(in1) && in1_row_0 % 4 == 0 && is_aligned(in2) && is_aligned(out5) && out5_row_0 % 4 == 0;
+    constexpr bool is_wide = true;
     const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;
     constexpr int64 first = 0;
-    const int here = (int)columns;
+    constexpr int here = 4 * WIDTH * CHUNKS;
     const int64 begin = (int64)blockIdx.x * GROUPS, end = rows;
     const int64 step = (int64)gridDim.x * GROUPS;
     const unsigned share = blockIdx.x;

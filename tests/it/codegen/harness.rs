@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use sweeper_kernels::check;
 use sweeper_kernels::codegen::{self, Generated};
-use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Parts, Step as Apart, Value};
+use sweeper_kernels::nest::{
+    Bounds, Extents, Fill, Launch, Memory, Nest, Parts, Step as Apart, Value,
+};
 use sweeper_kernels::program::{Binding, Geometry, Index, Kernel, KernelSource, Role, Step, View};
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Data, Dtype, Program, Target, Tensor, Tensors};
@@ -90,7 +92,7 @@ impl Case {
             nest,
             bounds: Bounds {
                 columns: Some(columns),
-                is_wide: false,
+                fill: Fill::Any,
             },
             extents: Extents {
                 rows: rows.to_vec(),
@@ -108,14 +110,24 @@ impl Case {
         self
     }
 
-    /// With a kernel that moves columns four at a time and no other way, if this launch can be made so.
-    pub(super) fn wide(&self, target: &Target) -> Option<Case> {
+    /// How this launch's columns fill what a kernel moves them in.
+    pub(super) fn fill(&self, target: &Target) -> Fill {
         let (mut inputs, mut specs) = (Tensors::new(), vec![]);
         let launch = self.place(&mut Program::default(), "", 1, &mut inputs, &mut specs);
-        let mut wide = self.clone();
-        wide.bounds.is_wide = true;
-        (wide.bounds != self.bounds && codegen::is_wide(&self.nest, &launch, target))
-            .then_some(wide)
+        codegen::fill(&self.nest, self.bounds, &launch, target)
+    }
+
+    /// With kernels for columns that fill more than this one's have to, as far as this launch's do.
+    pub(super) fn filled(&self, target: &Target) -> impl Iterator<Item = Case> {
+        let fills = [Fill::Quads, Fill::Lanes].into_iter();
+        let (own, most) = (self.bounds.fill, self.fill(target));
+        fills
+            .filter(move |fill| own < *fill && *fill <= most)
+            .map(|fill| {
+                let mut filled = self.clone();
+                filled.bounds.fill = fill;
+                filled
+            })
     }
 
     pub(super) fn padded(mut self, padding: usize) -> Case {
@@ -291,12 +303,16 @@ impl Case {
         }
     }
 
-    /// Checks that a place computes what the nest means, by a kernel for all sizes and, if there is one, by that which the
-    /// compiler would make for this one.
+    /// Checks that a place computes what the nest means, by a kernel for all sizes and by those that there are for sizes
+    /// like this one.
     pub(super) fn check(&self, place: Place) {
-        if let Some(wide) = self.wide(&place.target()) {
-            wide.check(place);
+        self.check_as_is(place);
+        for filled in self.filled(&place.target()) {
+            filled.check_as_is(place);
         }
+    }
+
+    fn check_as_is(&self, place: Place) {
         let outputs = self.outputs(place);
         let (program, inputs, _, launch, parts) = self.program(&place.target());
         let what = || {
@@ -411,10 +427,15 @@ impl Pack {
     /// Checks that one launch computes what the nests mean, as [`Case::check`].
     pub(super) fn check(&self, place: Place) {
         let target = place.target();
-        let wide = |case: &Case| case.wide(&target).unwrap_or_else(|| case.clone());
-        if self.0.iter().any(|case| case.wide(&target).is_some()) {
-            Pack(self.0.iter().map(wide).collect()).check(place);
+        self.check_as_is(place);
+        if self.0.iter().any(|case| case.fill(&target) > Fill::Any) {
+            let filled = |case: &Case| case.filled(&target).last().unwrap_or_else(|| case.clone());
+            Pack(self.0.iter().map(filled).collect()).check_as_is(place);
         }
+    }
+
+    fn check_as_is(&self, place: Place) {
+        let target = place.target();
         let generated = self.generated(&target);
         let mut program = Program::default();
         let (mut inputs, mut specs) = (Tensors::new(), vec![]);

@@ -1,6 +1,6 @@
 //! Loops over the columns that a lane has, in CUDA.
 
-use crate::nest::{Over, Step, Value, ValueId};
+use crate::nest::{Fill, Over, Step, Value, ValueId};
 use crate::tensor::Dtype;
 
 use super::super::scalar::{self, Dialect};
@@ -42,10 +42,10 @@ impl Writer<'_> {
 
     /// Writes the loads, then one loop for the rest. `at` is added to columns: empty, or ` + offset`.
     pub(super) fn cells(&self, out: &mut Text, cells: &Cells<'_>, at: &str) {
-        let here = if at.is_empty() {
-            "here"
-        } else {
-            "here - offset"
+        let here = match (at.is_empty(), self.schedule.fill) {
+            (true, _) => "here",
+            (false, Fill::Lanes) => "SPAN",
+            (false, _) => "here - offset",
         };
         for &id in cells.values {
             let is_own = self.is_early_load(id) && !cells.kept.contains(&id);
@@ -104,9 +104,12 @@ impl Writer<'_> {
         let step = self.column_step(operand.0);
         let offset = self.offset(at, &step);
         if step == "1" && self.stages.dtypes[id.0] == Dtype::F32 {
-            let streams = if self.schedule.streams { ", true" } else { "" };
+            let how = match self.schedule.streams {
+                true => ", stream",
+                false => "",
+            };
             format!(
-                "load_chunks<WIDTH{streams}>({name}, at_{}{offset}, lane, {here}, is_wide);",
+                "load_chunks<WIDTH>({name}, at_{}{offset}, lane, {here}, is_wide{how});",
                 id.0
             )
         } else {

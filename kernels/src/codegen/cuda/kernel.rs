@@ -1,6 +1,8 @@
 //! The text of a CUDA kernel.
 
-use crate::nest::{Nest, Parts, Step, Value, ValueId};
+use crate::nest::{Fill, Nest, Operand, Parts, Step, Value, ValueId};
+
+use crate::tensor::Dtype;
 
 use super::super::launch::Parameter;
 use super::super::names::Names;
@@ -119,6 +121,16 @@ impl Writer<'_> {
         };
         out.line(format!("const int lane = threadIdx.x % WIDTH{group};"));
         self.share(out);
+        if self.schedule.streams {
+            let operands = self.nest.operands.iter();
+            let is_streamed = |operand: &&Operand| {
+                !operand.is_written && operand.columns == Step::One && operand.dtype == Dtype::F32
+            };
+            let operands = operands.filter(is_streamed).count();
+            out.line(format!(
+                "const Leaving stream = leaving_of_stream({operands} * rows * columns);"
+            ));
+        }
         if self.schedule.shared > 0 {
             out.line("SHARED(shared);");
         }
@@ -163,7 +175,7 @@ impl Writer<'_> {
         if self.schedule.has_one_row || self.schedule.takes_turns {
             out.lines([
                 "constexpr int64 first = 0;".to_owned(),
-                "const int here = (int)columns;".to_owned(),
+                self.here("(int)columns"),
                 format!("const int64 begin = (int64){block} * GROUPS, end = rows;"),
             ]);
             if self.schedule.takes_turns {
@@ -177,11 +189,26 @@ impl Writer<'_> {
         out.line(format!(
             "const unsigned piece = {block} % (unsigned)pieces, share = {block} / (unsigned)pieces;"
         ));
+        let (first, here) = match self.schedule.takes_pieces {
+            true => ("(int64)piece * SPAN", "(int)(columns - first)"),
+            false => (
+                "piece * block_columns",
+                "(int)min(columns - first, block_columns)",
+            ),
+        };
         out.lines([
-            "const int64 first = piece * block_columns, begin = share * block_rows;",
-            "const int here = (int)min(columns - first, block_columns);",
-            "const int64 end = min(begin + block_rows, rows);",
+            format!("const int64 first = {first}, begin = share * block_rows;"),
+            self.here(here),
+            "const int64 end = min(begin + block_rows, rows);".to_owned(),
         ]);
+    }
+
+    /// Defines the columns that the block has of a row: all that its lanes can hold, where they do in all launches.
+    fn here(&self, columns: &str) -> String {
+        match self.schedule.fill == Fill::Lanes && !self.schedule.is_looped {
+            true => "constexpr int here = 4 * WIDTH * CHUNKS;".to_owned(),
+            false => format!("const int here = {columns};"),
+        }
     }
 
     /// Opens what is done for each row of a group, or for its only one.
@@ -467,7 +494,13 @@ impl Writer<'_> {
 
     pub(super) fn in_loop(&self, out: &mut Text, cells: &Cells<'_>) {
         if self.schedule.is_looped {
-            out.open("for (int offset = 0; offset < here; offset += SPAN)");
+            let step = match self.schedule.takes_pieces {
+                true => "(int)pieces * SPAN",
+                false => "SPAN",
+            };
+            out.open(format!(
+                "for (int offset = 0; offset < here; offset += {step})"
+            ));
             self.cells(out, cells, " + offset");
             out.close();
         } else {

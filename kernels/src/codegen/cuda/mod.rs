@@ -6,19 +6,19 @@
 //!
 //! Where a group has many rows (there are sums over rows), what is the same for all rows is loaded once, and each row is
 //! loaded while the one before it is computed: so the memory has as much to do with few warps that hold much as with many
-//! that hold little. All groups of all blocks take turns then, so that what the whole GPU reads lies together. Else a
-//! group has one row, and blocks are small.
+//! that hold little. All groups of all blocks take turns then, so that what the whole GPU reads lies together, as blocks do
+//! at the pieces of one long row that is added up. Else a group has one row, and blocks are small.
 
 mod cells;
 mod finish;
 mod kernel;
+mod lanes;
 mod member;
 mod wide;
 
 use crate::common::{CUDA_H, FUNCTIONS_CUH};
-use crate::nest::{Bounds, Extents, Nest, Parts, Step, Value, ValueId};
+use crate::nest::{Bounds, Extents, Fill, Nest, Parts, Value, ValueId};
 use crate::program::{Geometry, SourceFile};
-use crate::tensor::Dtype;
 use crate::workload::generation;
 
 use super::launch::Split;
@@ -26,41 +26,15 @@ use super::stages::{Keep, Stages};
 
 pub(super) use kernel::text;
 pub(super) use member::{declarations, member};
-pub(super) use wide::is_wide;
+pub(super) use wide::fill;
+
+use lanes::{Lanes, ONE_ROW_THREADS, TOTAL_THREADS, cells, loaded};
 
 /// What generated kernels include.
 pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
 
 /// Threads of a block, where rows do not need more.
 const THREADS: u32 = 256;
-
-/// The same where groups have one row each and lanes several quads of it, and quads of a lane then, at most: many small
-/// blocks wait for memory at the same time. But there are launches of which no more than one block a nanosecond begins
-/// (those that may overlap), so that none should be smaller.
-const ONE_ROW_THREADS: u32 = 128;
-const ONE_ROW_CHUNKS: u32 = 3;
-
-/// Threads of a block that takes a piece of a long row, and quads of each: many small blocks, as many as registers
-/// allow, begin and end evenly.
-const FLAT_THREADS: u32 = 128;
-const FLAT_CHUNKS: u32 = 2;
-
-/// The same of a block that adds up pieces, one after the other.
-const TOTAL_THREADS: u32 = 512;
-const TOTAL_CHUNKS: u32 = 4;
-
-/// Registers of such threads that may hold what they load: of 128 in all, for addresses and results, too.
-const FLAT_REGISTERS: u32 = 80;
-
-/// Registers of an element that is looked up by an index of its column: itself, and 64 bits each for its address and
-/// the index times its step.
-const LOOKED_UP_REGISTERS: u32 = 5;
-
-/// Registers of a thread that may hold cells, in blocks of up to 256, 512 and 1024 threads.
-const CELL_REGISTERS: [(u32, u32); 3] = [(256, 80), (512, 56), (1024, 24)];
-
-/// Quads of a lane, where more lanes can share a row instead: enough loads at once, and little text.
-const MOST_CHUNKS: u32 = 4;
 
 /// Processors of a large GPU. How many a GPU has does not matter to the number of blocks that leave a part
 /// each: sums must not depend on that.
@@ -112,6 +86,8 @@ pub(super) struct Schedule {
     pub has_one_row: bool,
     /// Whether groups of all blocks take turns at the rows.
     pub takes_turns: bool,
+    /// Whether blocks take turns at the pieces of rows that are so long that a block adds up several of them.
+    pub takes_pieces: bool,
     over_rows: bool,
     over_all: bool,
     /// Loads that all rows share, made once.
@@ -124,84 +100,10 @@ pub(super) struct Schedule {
     pub least_blocks: u32,
     /// Whether launches overlap, as the text allows.
     overlaps: bool,
-    /// Whether loads ask not to be kept in the second-level cache: nothing is loaded twice, and what the cache
-    /// holds need not be written back for it.
+    /// Whether loads may ask not to be kept in the second-level cache: nothing is loaded twice, nor written.
     pub streams: bool,
-    /// Whether all that is moved in chunks is moved four elements at a time, in all launches. Loops over many rows are
-    /// slower so, by 3 to 6 %, for reasons that are not known.
-    pub is_wide: bool,
-}
-
-/// How many lanes a row has, and what of it each.
-struct Lanes {
-    width: u32,
-    chunks: u32,
-    is_looped: bool,
-    is_flat: bool,
-    /// Whether a group has one row, all of it, or as much as it can hold at once.
-    has_one_row: bool,
-}
-
-impl Lanes {
-    /// Decides for a nest that loads so many values ahead or once for all rows.
-    ///
-    /// # Errors
-    /// A sentence where reductions over rows have no place.
-    fn new(nest: &Nest, stages: &Stages, bounds: Bounds, loads: usize) -> Result<Lanes, String> {
-        let over_rows = stages.over_rows(nest).len() as u32;
-        let over_all = !stages.over_all(nest).is_empty();
-        let quads = bounds.columns.map(|most| most.div_ceil(4).max(1));
-        let is_one = nest.parts == Parts::One;
-        let lanes = |width, chunks| Lanes {
-            width,
-            chunks,
-            is_looped: false,
-            is_flat: false,
-            has_one_row: false,
-        };
-        let looped = |width, chunks| Lanes {
-            is_looped: true,
-            ..lanes(width, chunks)
-        };
-        let has_last = over_rows > 0 || over_all;
-        let held = |most| {
-            let needed = cells(nest, stages) + over_rows + loads as u32;
-            quads.and_then(|quads| in_registers(quads, needed, most))
-        };
-        let is_long = is_flat(nest) || quads.is_none_or(|quads| quads > 256);
-        if !has_last && (stages.reduces_columns() || !is_long) {
-            let held = held(ONE_ROW_CHUNKS).map(|(width, chunks)| lanes(width, chunks));
-            let long = || stages.reduces_columns().then(|| looped(512, 2));
-            if let Some(lanes) = held.or_else(long) {
-                return Ok(Lanes {
-                    has_one_row: true,
-                    ..lanes
-                });
-            }
-        } else if stages.reduces_columns() || (over_rows > 0 && over_all) {
-            return match held(MOST_CHUNKS) {
-                Some((width, chunks)) => Ok(lanes(width, chunks)),
-                None if over_rows > 0 && is_one => {
-                    Err("sums over rows of so many columns need parts".to_owned())
-                }
-                None => Ok(looped(512, 2)),
-            };
-        }
-        Ok(if over_rows > 0 {
-            lanes(narrowed(quads, if is_one { 8 } else { 32 }), 1)
-        } else if over_all && is_one {
-            looped(narrowed(quads, 1024), 1)
-        } else if over_all && is_long {
-            looped(TOTAL_THREADS, flat_chunks(nest, stages, TOTAL_CHUNKS))
-        } else if over_all {
-            looped(narrowed(quads, THREADS), 1)
-        } else {
-            Lanes {
-                is_flat: true,
-                ..lanes(FLAT_THREADS, flat_chunks(nest, stages, FLAT_CHUNKS))
-            }
-        })
-    }
+    /// How columns fill what they are moved in, in all launches, as far as text depends on it.
+    pub fill: Fill,
 }
 
 impl Schedule {
@@ -251,6 +153,10 @@ impl Schedule {
             is_flat,
             has_one_row,
             takes_turns: whole && has_last,
+            takes_pieces: is_looped
+                && width == TOTAL_THREADS
+                && !whole
+                && nest.parts == Parts::Many,
             over_rows: over_rows > 0,
             over_all,
             shared_loads,
@@ -259,8 +165,9 @@ impl Schedule {
             least_blocks: 1,
             overlaps: generation(arch) >= FIRST_TO_OVERLAP,
             streams: false,
-            is_wide: bounds.is_wide && !has_last,
+            fill: Fill::Any,
         };
+        schedule.fill = schedule.taken(bounds.fill);
         if is_looped || !whole {
             schedule.shared_loads.clear();
             schedule.ahead.clear();
@@ -274,6 +181,9 @@ impl Schedule {
             let operands = OPERAND_REGISTERS * (nest.operands.len() as u32).saturating_sub(2);
             let registers = 4 * chunks * held + FLAT_OTHER_REGISTERS + operands;
             schedule.least_blocks = schedule.blocks_of(registers);
+        } else if schedule.takes_pieces {
+            let registers = 4 * chunks * loaded(nest, &stages) + OTHER_REGISTERS;
+            schedule.least_blocks = schedule.blocks_of(registers);
         } else if loads > 0 && has_last && schedule.threads() <= THREADS {
             let held = cells(nest, &stages) + over_rows + loads as u32;
             schedule.least_blocks = schedule.blocks_of(4 * chunks * held + OTHER_REGISTERS);
@@ -283,12 +193,24 @@ impl Schedule {
         Ok(schedule)
     }
 
+    /// What text depends on of how columns fill what they are moved in. Measured: loops over many rows that move four at a
+    /// time alone are slower, by 3 to 6 %, but where lanes are full, too, faster; kernels of one row a group are up to 4 %
+    /// slower where no lane asks. Why is not known.
+    fn taken(&self, fill: Fill) -> Fill {
+        match fill {
+            Fill::Quads if self.over_rows || self.over_all => Fill::Any,
+            Fill::Lanes if !self.over_rows && !self.over_all => Fill::Quads,
+            fill => fill,
+        }
+    }
+
     /// Blocks that a processor has room for, if threads have so many registers.
     fn blocks_of(&self, registers: u32) -> u32 {
         let blocks = ALL_REGISTERS / self.threads() / registers;
-        let most_threads = match self.is_flat {
-            true => FLAT_THREADS_AT_ONCE,
-            false => MOST_BLOCKS * THREADS,
+        let most_threads = match (self.is_flat, self.is_looped) {
+            (true, _) => FLAT_THREADS_AT_ONCE,
+            (false, true) => 2 * TOTAL_THREADS,
+            (false, false) => MOST_BLOCKS * THREADS,
         };
         blocks.clamp(1, most_threads / self.threads())
     }
@@ -299,10 +221,14 @@ impl Schedule {
     /// # Errors
     /// As [`Stages::new`].
     pub(super) fn with_threads(mut self, nest: &Nest, threads: u32) -> Result<Schedule, String> {
+        let span = self.span();
         if self.is_flat {
             self.width = threads;
         } else if !self.is_looped && !self.reduces_columns {
             self.groups = (threads / self.width).max(1);
+        }
+        if self.span() != span {
+            self.fill = self.fill.min(Fill::Quads);
         }
         self.shared = self.shared_floats(&Stages::new(nest, self.keep)?, nest);
         Ok(self)
@@ -315,7 +241,7 @@ impl Schedule {
     /// As [`Stages::new`].
     pub(super) fn in_last_block(mut self, nest: &Nest, threads: u32) -> Result<Schedule, String> {
         (self.width, self.groups) = (threads, 1);
-        self.streams = false;
+        (self.streams, self.fill) = (false, Fill::Any);
         self.shared = self.shared_floats(&Stages::new(nest, self.keep)?, nest);
         Ok(self)
     }
@@ -339,7 +265,7 @@ impl Schedule {
     }
 
     /// Columns that a group holds at once.
-    fn span(&self) -> u64 {
+    pub(super) fn span(&self) -> u64 {
         u64::from(4 * self.width * self.chunks)
     }
 
@@ -394,9 +320,13 @@ impl Schedule {
             let blocks = (2 * MOST_PARTS).div_ceil(columns.div_ceil(span));
             (rows.div_ceil(blocks).max(PART_ROWS * groups), span)
         } else {
-            let block_rows = rows.div_ceil(MOST_PARTS).max(groups);
+            let parts = match self.takes_pieces {
+                true => PROCESSORS * u64::from(self.least_blocks),
+                false => MOST_PARTS,
+            };
+            let block_rows = rows.div_ceil(parts).max(groups);
             let row_blocks = rows.div_ceil(block_rows);
-            let pieces = (MOST_PARTS / row_blocks).max(1);
+            let pieces = (parts / row_blocks).max(1);
             (block_rows, columns.div_ceil(pieces).next_multiple_of(span))
         };
         Split {
@@ -443,83 +373,4 @@ fn row_loads(nest: &Nest, stages: &Stages) -> Vec<ValueId> {
     let values = stages.between.iter().flat_map(|between| &between.values);
     let is_plain = |id: &ValueId| matches!(nest.values[id.0], Value::Load { index: None, .. });
     values.copied().filter(is_plain).collect()
-}
-
-/// Registers that a lane needs for each column: for what is loaded or kept.
-fn cells(nest: &Nest, stages: &Stages) -> u32 {
-    let registers = |dtype: Dtype| if dtype == Dtype::I64 { 2 } else { 1 };
-    let mut held: Vec<_> = stages
-        .passes
-        .iter()
-        .flat_map(|pass| pass.kept.clone())
-        .collect();
-    let values = stages.passes.iter().flat_map(|pass| &pass.values);
-    let is_load =
-        |at: usize| matches!(nest.values[at], Value::Load { .. }) && stages.varies[at].rows;
-    held.extend(values.copied().filter(|id| is_load(id.0)));
-    held.sort();
-    held.dedup();
-    held.iter().map(|id| registers(stages.dtypes[id.0])).sum()
-}
-
-/// Quads of a thread that takes pieces of long rows: as many as registers hold the loads of, in a power of two.
-fn flat_chunks(nest: &Nest, stages: &Stages, most: u32) -> u32 {
-    let held = loaded(nest, stages);
-    let fits = |chunks: &u32| *chunks <= most && 4 * chunks * held <= FLAT_REGISTERS;
-    [4, 2].into_iter().find(fits).unwrap_or(1)
-}
-
-/// Registers that a thread needs for each column to hold what it loads.
-fn loaded(nest: &Nest, stages: &Stages) -> u32 {
-    let mut loads: Vec<ValueId> = stages
-        .passes
-        .iter()
-        .flat_map(|pass| pass.values.clone())
-        .collect();
-    loads.sort();
-    loads.dedup();
-    let registers = |id: &ValueId| match &nest.values[id.0] {
-        Value::Load {
-            index: Some(at), ..
-        } if stages.varies[at.0].columns => LOOKED_UP_REGISTERS,
-        Value::Load { .. } if stages.dtypes[id.0] == Dtype::I64 => 2,
-        Value::Load { .. } => 1,
-        _ => 0,
-    };
-    loads.iter().map(registers).sum()
-}
-
-/// The least width of a group whose lanes hold rows of so many quads of columns, with `cells` registers a
-/// column; and how many quads a lane has, `most` at most.
-fn in_registers(quads: u64, cells: u32, most: u32) -> Option<(u32, u32)> {
-    let least = quads.next_power_of_two().min(32) as u32;
-    let widths = std::iter::successors(Some(least), |width| (*width < 1024).then_some(2 * width));
-    let mut fitting = widths.filter_map(|width| {
-        let chunks = u32::try_from(quads.div_ceil(u64::from(width))).ok()?;
-        let registers = CELL_REGISTERS
-            .iter()
-            .find(|(threads, _)| width <= *threads)?
-            .1;
-        let needed = chunks.checked_mul(4)?.checked_mul(cells.max(1))?;
-        let fits = needed <= registers && (chunks <= most || width == 1024);
-        // The last resort: one quad a lane.
-        (fits || (chunks == 1 && width <= 256)).then_some((width, chunks))
-    });
-    fitting.next()
-}
-
-/// A width up to `most` that is not wasted on narrow rows.
-fn narrowed(quads: Option<u64>, most: u32) -> u32 {
-    let quads = quads.unwrap_or(u64::MAX / 2).min(u64::from(most));
-    quads.next_power_of_two() as u32
-}
-
-/// Whether every operand has a step in every dimension or in none: where such tensors are dense, rows do
-/// not matter.
-fn is_flat(nest: &Nest) -> bool {
-    nest.operands.iter().all(|operand| {
-        let zeros = operand.rows.iter().filter(|step| **step == Step::Zero);
-        let zeros = zeros.count() + usize::from(operand.columns == Step::Zero);
-        zeros == 0 && operand.columns == Step::One || zeros == operand.rows.len() + 1
-    })
 }

@@ -1,17 +1,29 @@
-//! Whether columns are moved four at a time.
+//! How columns fill what they are moved in.
 //!
-//! They are where rows have a multiple of four columns, and all rows of operands with contiguous columns begin at a
-//! multiple of four elements. A kernel of which that is known for all launches has no other way to move them, which
-//! leaves it with half the text and fewer registers; another one looks at its arguments.
+//! They are moved four at a time where rows have a multiple of four columns, and all rows of operands with contiguous
+//! columns begin at a multiple of four elements. A kernel of which that is known for all launches has no other way to
+//! move them, which leaves it with half the text and fewer registers; another one looks at its arguments. Where rows
+//! are whole times what a group of lanes holds, too, no lane asks whether a column of its own is there.
 
-use crate::nest::{Launch, Memory, Nest, Step, Value, Varies};
+use crate::nest::{Fill, Launch, Memory, Nest, Step, Value, Varies};
 use crate::tensor::Dtype;
 
 use super::super::launch::{self, Parameter};
+use super::Schedule;
 use super::kernel::Writer;
 
-/// Whether all that a launch moves in chunks can be moved four elements at a time. Its dimensions are merged already.
-pub(in super::super) fn is_wide(nest: &Nest, launch: &Launch) -> bool {
+/// How a launch's columns fill what a kernel moves them in, as far as that matters to it. Its dimensions are merged already.
+pub(in super::super) fn fill(schedule: &Schedule, nest: &Nest, launch: &Launch) -> Fill {
+    let is_full = launch.extents.columns.is_multiple_of(schedule.span());
+    schedule.taken(match (is_wide(nest, launch), is_full) {
+        (true, true) => Fill::Lanes,
+        (true, false) => Fill::Quads,
+        (false, _) => Fill::Any,
+    })
+}
+
+/// Whether all that a launch moves in chunks can be moved four elements at a time.
+fn is_wide(nest: &Nest, launch: &Launch) -> bool {
     let varies = nest.varies();
     let is_quads = |step: i64| step % 4 == 0;
     let begins_at_quads = |memory: &Memory| {
@@ -55,7 +67,7 @@ impl Writer<'_> {
         if !(0..self.nest.operands.len()).any(is_moved) {
             return None;
         }
-        if self.schedule.is_wide {
+        if self.schedule.fill > Fill::Any {
             return Some("constexpr bool is_wide = true;".to_owned());
         }
         let mut conditions = vec!["columns % 4 == 0".to_owned()];

@@ -14,7 +14,7 @@ use super::plan::{Members, Plan, Side, TaskId};
 use super::{Request, library, total};
 use crate::codegen::{self, Generated, Shared};
 use crate::graph::{NodeId, Op};
-use crate::nest::{Bounds, Nest};
+use crate::nest::{Bounds, Fill, Nest};
 use crate::program::{BufferId, KernelId, Library, Precision, Program, Step};
 use crate::workload::{Phase, Refusal, Target};
 
@@ -144,18 +144,7 @@ impl Assembly<'_> {
             }
             _ => together(&mut loops),
         }
-        // Kernels of a pack that are alike share their text, whatever their sizes.
-        let is_wide = loops.iter().all(|loops| {
-            codegen::is_wide(&loops.nest, &steps::placeless(loops), self.request.target)
-        });
-        let bounds = |loops: &Loops| Bounds {
-            columns: self.bound(loops),
-            is_wide,
-        };
-        let nests: Vec<(&Nest, Bounds)> = loops
-            .iter()
-            .map(|loops| (&loops.nest, bounds(loops)))
-            .collect();
+        let nests = self.bounded(&loops, is_total);
         let shared = match &loops[..] {
             [first, last] if is_total => total::shared(first, last),
             _ => vec![],
@@ -175,6 +164,32 @@ impl Assembly<'_> {
             last.extents.columns = self.parts_of(last);
         }
         Ok(Made::Loops(loops, generated, kernel))
+    }
+
+    /// The nests of a kernel, with what is known of all its launches.
+    fn bounded<'l>(&self, loops: &'l [Loops], is_total: bool) -> Vec<(&'l Nest, Bounds)> {
+        let adds_up = |at: usize| is_total && at + 1 == loops.len();
+        let nests = loops.iter().enumerate().map(|(at, loops)| {
+            let mut bounds = Bounds {
+                columns: self.bound(loops),
+                fill: Fill::Any,
+            };
+            // How many parts a last block adds up is not known yet.
+            if !adds_up(at) {
+                let launch = steps::placeless(loops);
+                bounds.fill = codegen::fill(&loops.nest, bounds, &launch, self.request.target);
+            }
+            (&loops.nest, bounds)
+        });
+        let mut nests: Vec<(&Nest, Bounds)> = nests.collect();
+        if !is_total {
+            // Kernels of a pack that are alike share their text, whatever their sizes.
+            let least = nests.iter().map(|(_, bounds)| bounds.fill).min();
+            for (_, bounds) in &mut nests {
+                bounds.fill = least.unwrap_or_default();
+            }
+        }
+        nests
     }
 
     /// The loops of a generated kernel. Those that add up parts come after those that leave them.
