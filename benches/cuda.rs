@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use sweeper::compile::nvrtc::Nvrtc;
 use sweeper::device::cuda::Cuda;
 use sweeper::device::{Artifact, Device, Job};
+use sweeper::identity::CacheState;
 use sweeper_kernels::inputs::InputKey;
 use sweeper_kernels::semicrf::SemiCrf;
 use sweeper_kernels::{
@@ -48,7 +49,7 @@ fn main() {
     } else {
         given
     };
-    let mut device = Cuda::open(0, true).expect("a GPU");
+    let mut device = Cuda::open(0, CacheState::Cold).expect("a GPU");
     let mut kernels = Kernels::new(&device);
     for name in problems {
         let mut line = format!("{name:<36}");

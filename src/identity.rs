@@ -278,11 +278,35 @@ pub(crate) fn problem_id_of<'a>(
     ProblemId(encoder.finish())
 }
 
+/// What the second-level cache holds when a sample begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheState {
+    /// What ran before left in it.
+    Hot,
+    /// Other memory, which was written: its lines have yet to reach memory, and whoever needs their
+    /// place waits for that.
+    Cold,
+    /// Other memory, which was only read: its lines can be dropped.
+    Clean,
+}
+
+impl CacheState {
+    /// The word of manifests and rows.
+    pub const fn word(self) -> &'static str {
+        match self {
+            CacheState::Hot => "hot",
+            CacheState::Cold => "cold",
+            CacheState::Clean => "clean",
+        }
+    }
+}
+
 /// The settings of a measurement that change what its number means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Conditions {
-    /// The second-level cache is flushed before each sample.
-    pub cold: bool,
+    /// The second-level cache before each sample.
+    pub cache: CacheState,
     /// Timed as one graph, not launch by launch.
     pub graph: bool,
     /// CPU threads of the program.
@@ -307,7 +331,7 @@ pub fn point_id(
         encoder.unsigned(name, bound);
     }
     encoder
-        .text("l2", if conditions.cold { "cold" } else { "hot" })
+        .text("l2", conditions.cache.word())
         .text("mode", if conditions.graph { "graph" } else { "launch" })
         .unsigned("threads", u64::from(conditions.threads));
     PointId(encoder.finish())

@@ -16,6 +16,7 @@ use crate::device::cpu::identity;
 use crate::device::{DeviceIdentity, DeviceKind, cuda};
 use crate::execute::protocol::DeviceRequest;
 use crate::execute::supervisor::Supervisor;
+use crate::identity::CacheState;
 use crate::quantity;
 use crate::run::{self, calibration::Calibrator, remembered::Remembered};
 
@@ -134,7 +135,7 @@ fn calibrate(screen: &Screen) -> Exit {
         kind,
         ordinal,
         threads: 1,
-        cold: false,
+        cache: CacheState::Hot,
     };
     let cpu = request(DeviceKind::Cpu, 0);
     let gpus = (0..gpus).map(|ordinal| request(DeviceKind::Cuda, ordinal));

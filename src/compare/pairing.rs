@@ -12,7 +12,7 @@ use crate::report::source::Source;
 
 /// What all rows have, and which always tells them apart.
 const ALWAYS: [&str; 4] = ["workload", "backend", "phase", "dtype"];
-/// How rows were measured: tells them apart only where one run has several.
+/// How rows were measured: tells them apart only where one side has several.
 const CONDITIONS: [&str; 3] = ["l2", "mode", "threads"];
 
 /// What rows were paired by.
@@ -125,9 +125,11 @@ fn shared_axes(sides: [&[Source]; 2]) -> Vec<String> {
         let mut entries = sides[side].iter().flat_map(|source| &source.entries);
         entries.any(|entry| entry.axis(name).is_some())
     };
+    // Of a side, not of each run: two runs of one side in different ways are not of one point.
     let varies = |name: &&str| {
-        sides.iter().copied().flatten().any(|source| {
-            let values = source.entries.iter().map(|entry| text(entry, name));
+        sides.iter().any(|sources| {
+            let entries = sources.iter().flat_map(|source| &source.entries);
+            let values = entries.filter_map(|entry| text(entry, name));
             values.collect::<BTreeSet<_>>().len() > 1
         })
     };
@@ -306,6 +308,29 @@ mod tests {
                 .unwrap_err()
                 .contains("1 and 2")
         );
+    }
+
+    #[test]
+    fn runs_of_one_side_in_different_states_of_the_cache_are_not_of_one_point() {
+        let run = |l2: &str| {
+            let mut source = source(&[("fused", 8, 1.0)]);
+            source.entries[0].l2 = Some(l2.into());
+            source
+        };
+        let names = |a: &[Source], b: &[Source]| match pair([a, b]).unwrap() {
+            (PairedBy::Axes { names, .. }, rows) => (names.contains(&"l2".to_owned()), rows.len()),
+            (by, _) => panic!("{by:?}"),
+        };
+        let [hot, cold, clean] = ["hot", "cold", "clean"].map(run);
+        // Between the sides it is what is asked about, and among the changes.
+        let (a, b) = ([cold.clone()], [clean.clone()]);
+        assert_eq!(names(&a, &b), (false, 1));
+        let (changes, _) = super::super::changes::changes([&a, &b]);
+        let state = changes.iter().find(|held| held.field.contains("cache"));
+        let state = state.map(|held| (held.a.join(""), held.b.join("")));
+        assert_eq!(state, Some(("cold".to_owned(), "clean".to_owned())));
+        assert_eq!(names(&[cold.clone(), clean.clone()], &[hot]), (true, 3));
+        assert_eq!(names(&[cold.clone(), clean], &[cold]), (true, 2));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use sweeper_kernels::{Dtype, Phase, Value};
 use super::outcome::{Outcome, Status};
 use crate::device::ceilings::Ceilings;
 use crate::device::{Artifact, DeviceIdentity, DeviceKind, Script};
+use crate::identity::CacheState;
 use crate::manifest::settings::{Order, Stopping, Warmup};
 
 /// A frame longer than this is a sign of a broken pipe, not of a large sweep.
@@ -25,8 +26,8 @@ pub struct DeviceRequest {
     pub ordinal: u32,
     /// Threads of a measured program on a CPU.
     pub threads: u32,
-    /// Flush the second-level cache before whatever is timed, on a GPU.
-    pub cold: bool,
+    /// What the second-level cache is to hold before whatever is timed.
+    pub cache: CacheState,
 }
 
 /// How samples are taken.

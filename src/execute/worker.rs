@@ -169,10 +169,10 @@ pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
     match request.kind {
         DeviceKind::Cpu => {
             let device = Cpu::new(request.threads as usize)?;
-            Ok(Box::new(if request.cold { device.cold() } else { device }))
+            Ok(Box::new(device.beginning(request.cache)))
         }
         DeviceKind::Null => Ok(Box::new(Null::unit(request.ordinal))),
-        DeviceKind::Cuda => Ok(Box::new(Cuda::open(request.ordinal, request.cold)?)),
+        DeviceKind::Cuda => Ok(Box::new(Cuda::open(request.ordinal, request.cache)?)),
     }
 }
 

@@ -157,8 +157,10 @@ pub enum Warmup {
 pub enum L2 {
     /// Cold on a GPU, hot on a CPU.
     Auto,
-    /// Flushed before each sample.
+    /// Flushed before each sample by writes.
     Cold,
+    /// Flushed, and its dirty lines written back, before each sample.
+    Clean,
     /// As the previous sample left it.
     Hot,
 }
@@ -313,8 +315,12 @@ impl Word for Order {
 }
 
 impl Word for L2 {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("auto", L2::Auto), ("cold", L2::Cold), ("hot", L2::Hot)];
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("auto", L2::Auto),
+        ("cold", L2::Cold),
+        ("clean", L2::Clean),
+        ("hot", L2::Hot),
+    ];
 }
 
 impl Word for Launching {

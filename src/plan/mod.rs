@@ -13,7 +13,7 @@ use sweeper_kernels::{CanonicalShape, Phase, Problem, Refusal, Target, registry}
 
 use crate::device::DeviceKind;
 use crate::grid::{Grid, Point};
-use crate::identity::{Conditions, PointId, ProblemId, point_id};
+use crate::identity::{CacheState, Conditions, PointId, ProblemId, point_id};
 use crate::manifest::Manifest;
 use crate::manifest::settings::{self, L2, Launching, Word};
 
@@ -249,13 +249,13 @@ pub fn modes(manifest: &Manifest, kind: DeviceKind) -> Vec<Launching> {
 
 /// The measurement settings that are part of a point's identity.
 pub fn conditions(manifest: &Manifest, kind: DeviceKind, mode: Launching) -> Conditions {
-    let cold = match manifest.measure.l2 {
-        L2::Auto => kind == DeviceKind::Cuda,
-        L2::Cold => true,
-        L2::Hot => false,
+    let cache = match (manifest.measure.l2, kind) {
+        (L2::Auto, DeviceKind::Cuda) | (L2::Cold, _) => CacheState::Cold,
+        (L2::Auto, DeviceKind::Cpu | DeviceKind::Null) | (L2::Hot, _) => CacheState::Hot,
+        (L2::Clean, _) => CacheState::Clean,
     };
     Conditions {
-        cold,
+        cache,
         graph: mode == Launching::Graph,
         threads: manifest.device.threads,
     }

@@ -127,7 +127,7 @@ pub const COLUMNS: [Column; 65] = [
         "l2",
         Text,
         "",
-        "second-level cache before a sample: `cold` or `hot`",
+        "second-level cache before a sample: `cold`, `clean` or `hot`",
         "manifest",
     ),
     column(

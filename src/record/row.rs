@@ -55,7 +55,7 @@ pub struct Row {
     pub device: DeviceKind,
     /// The product's name, and the unit where there are several.
     pub device_name: String,
-    /// State of the second-level cache at the start of a sample: `cold` or `hot`.
+    /// State of the second-level cache at the start of a sample: `cold`, `clean` or `hot`.
     #[serde(default)]
     pub l2: String,
     /// How the device was told what to do: `launch` or `graph`.

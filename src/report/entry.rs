@@ -190,7 +190,7 @@ pub struct Entry {
     pub device: Option<DeviceKind>,
     /// The product's name, and the unit where there are several.
     pub device_name: Option<Arc<str>>,
-    /// State of the second-level cache at the start of a sample: `cold` or `hot`.
+    /// State of the second-level cache at the start of a sample: `cold`, `clean` or `hot`.
     pub l2: Option<Arc<str>>,
     /// How the device was told what to do: `launch` or `graph`.
     pub mode: Option<Arc<str>>,

@@ -463,6 +463,28 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn states_of_the_cache_are_kept_apart() {
+        let mut sources = [source(
+            "one",
+            &[
+                ("a", 128, 8, Some(1.0)),
+                ("b", 128, 8, Some(2.0)),
+                ("a", 128, 8, Some(3.0)),
+                ("b", 128, 8, Some(4.0)),
+            ],
+        )];
+        let states = ["cold", "cold", "clean", "clean"];
+        for (entry, state) in sources[0].entries.iter_mut().zip(states) {
+            entry.l2 = Some(state.into());
+        }
+        let frame = Frame::new(&sources);
+        assert_eq!(frame.words(&[]), ["backend", "l2"]);
+        let joined = frame.joined(&frame.all(), &["backend"]);
+        let joined: Vec<Vec<usize>> = joined.into_values().collect();
+        assert_eq!(joined, [vec![2, 3], vec![0, 1]]);
+    }
+
+    #[test]
     fn values_are_in_the_order_of_people() {
         let mut values = [
             Value::from("b"),

@@ -32,12 +32,12 @@ pub fn device_requests(manifest: &Manifest) -> Result<Vec<DeviceRequest>, RunErr
     if kind == DeviceKind::Cuda {
         check_alike(&ordinals)?;
     }
-    let cold = conditions(manifest, kind, Launching::Launch).cold;
+    let cache = conditions(manifest, kind, Launching::Launch).cache;
     let request = |ordinal| DeviceRequest {
         kind,
         ordinal,
         threads: manifest.device.threads,
-        cold,
+        cache,
     };
     Ok(ordinals.into_iter().map(request).collect())
 }

@@ -17,7 +17,7 @@ use crate::compile::digests::keep;
 use crate::device::DeviceIdentity;
 use crate::device::ceilings::{COPY, CeilingSource, Ceilings};
 use crate::execute::outcome::{Checked, Status};
-use crate::identity::RunId;
+use crate::identity::{CacheState, RunId};
 use crate::record::row::Row;
 
 /// Version of the probes: a new one makes them be measured again.
@@ -197,7 +197,8 @@ pub fn learn(
 
 /// The best rates by kind, of rows that are right: of medians, so that they are those of the profile.
 ///
-/// Copies that a cache of so many bytes has a part in do not count.
+/// Copies that a cache of so many bytes has a part in do not count, nor those from a clean cache: their
+/// last lines reach memory when nobody looks.
 fn rates(rows: &[&Row], cache_bytes: u64) -> BTreeMap<String, f64> {
     let mut rates = BTreeMap::new();
     for row in rows.iter().filter(|row| row.outcome.status == Status::Ok) {
@@ -205,7 +206,10 @@ fn rates(rows: &[&Row], cache_bytes: u64) -> BTreeMap<String, f64> {
             continue;
         };
         let (kind, amount) = match row.workload.as_str() {
-            COPIES if found.compulsory_bytes >= LEAST_CACHES * cache_bytes as f64 => {
+            COPIES
+                if found.compulsory_bytes >= LEAST_CACHES * cache_bytes as f64
+                    && row.l2 != CacheState::Clean.word() =>
+            {
                 (COPY, found.compulsory_bytes)
             }
             PRODUCTS => (row.arithmetic(), found.flops),

@@ -158,7 +158,7 @@ impl<'a> RowMaker<'a> {
             canonical,
             device: self.plan.device.kind,
             device_name: self.devices[0].name(),
-            l2: if conditions.cold { "cold" } else { "hot" }.to_owned(),
+            l2: conditions.cache.word().to_owned(),
             mode: mode.word().to_owned(),
             roofline_ns: None,
             threads: self.plan.manifest().device.threads,

@@ -11,6 +11,7 @@ use sweeper::compile::digests::Digests;
 use sweeper::compile::nvrtc::Nvrtc;
 use sweeper::device::cuda::{Cuda, identity};
 use sweeper::device::{Artifact, Device, DeviceError, Job, Prepared};
+use sweeper::identity::CacheState;
 use sweeper_kernels::program::{
     Arg, Binding, BufferId, Geometry, Index, Kernel, KernelSource, Language, Role, SourceFile,
     Step, View,
@@ -70,7 +71,7 @@ fn copies_are_right_and_repeat_bit_by_bit() {
     if missing().is_some() {
         return;
     }
-    for l2 in ["cold", "hot"] {
+    for l2 in ["cold", "clean", "hot"] {
         let folder = tempfile::tempdir().unwrap();
         let more = format!("l2 = \"{l2}\"\nmode = [\"launch\", \"graph\"]\n");
         fs::write(folder.path().join("m.toml"), manifest(&more)).unwrap();
@@ -280,8 +281,10 @@ fn steps_do_what_programs_say() {
     if missing().is_some() {
         return;
     }
-    for (cold, graph) in [(false, false), (true, false), (false, true), (true, true)] {
-        let mut device = Cuda::open(0, cold).unwrap();
+    let states = [CacheState::Hot, CacheState::Cold, CacheState::Clean];
+    let ways = states.map(|cache| [false, true].map(|graph| (cache, graph)));
+    for (cache, graph) in ways.into_iter().flatten() {
+        let mut device = Cuda::open(0, cache).unwrap();
         device.bind(&inputs()).unwrap();
         let program = prepare(&mut device, looped(10.0)).unwrap();
         if graph {
@@ -309,7 +312,7 @@ fn a_kernel_for_another_gpu_is_refused_with_the_reason() {
     if missing().is_some() {
         return;
     }
-    let mut device = Cuda::open(0, true).unwrap();
+    let mut device = Cuda::open(0, CacheState::Cold).unwrap();
     device.bind(&inputs()).unwrap();
     let own = device.identity().details["arch"].clone();
     let other = ["sm_80", "sm_120"].into_iter().find(|arch| *arch != own);
@@ -329,7 +332,7 @@ fn many_launches_are_timed_without_a_gate_unless_they_are_a_graph() {
         return;
     }
     for graph in [false, true] {
-        let mut device = Cuda::open(0, true).unwrap();
+        let mut device = Cuda::open(0, CacheState::Cold).unwrap();
         device.bind(&inputs()).unwrap();
         let mut long = looped(1.0);
         let fill = Step::Fill {
@@ -381,7 +384,7 @@ fn every_type_is_filled_and_copied() {
     if missing().is_some() {
         return;
     }
-    let mut device = Cuda::open(0, false).unwrap();
+    let mut device = Cuda::open(0, CacheState::Hot).unwrap();
     device.bind(&Tensors::new()).unwrap();
     for dtype in [Dtype::F32, Dtype::F64, Dtype::I32, Dtype::I64] {
         let mut program = Program::default();
@@ -411,7 +414,7 @@ fn refusals_leave_the_device_at_work() {
     if missing().is_some() {
         return;
     }
-    let mut device = Cuda::open(0, true).unwrap();
+    let mut device = Cuda::open(0, CacheState::Cold).unwrap();
     device.bind(&inputs()).unwrap();
     let mut too_few = looped(1.0);
     let mut too_much_shared = looped(1.0);
@@ -451,7 +454,7 @@ fn refusals_leave_the_device_at_work() {
 #[test]
 #[ignore = "run by a_stray_write_loses_the_device, as it loses the device for its process"]
 fn a_stray_write_in_this_process() {
-    let mut device = Cuda::open(0, true).unwrap();
+    let mut device = Cuda::open(0, CacheState::Cold).unwrap();
     device.bind(&Tensors::new()).unwrap();
     let mut program = Program::default();
     let x = program.buffer("x", Dtype::F32, 1, Role::Output, Binding::Result);

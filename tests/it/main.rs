@@ -43,6 +43,8 @@ mod economics;
 mod page;
 /// The CUDA device, where there is one.
 mod cuda;
+/// States of the second-level cache, and the kernel that reads one clean.
+mod flush;
 /// Everything that can go wrong, on the CPU and on a GPU.
 mod faults;
 /// Comparisons of recorded runs.

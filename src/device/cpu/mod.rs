@@ -14,6 +14,7 @@ use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, keys_of,
     spec_of,
 };
+use crate::identity::CacheState;
 
 pub mod arena;
 pub mod flush;
@@ -36,7 +37,7 @@ pub struct Cpu {
     /// Memory of results and scratch, shared by all programs: only one runs at a time.
     arena: Arena,
     programs: Vec<Loaded>,
-    /// Run before whatever is timed, where caches are to be cold.
+    /// Run before whatever is timed, where caches are not to stay as they are.
     flush: Option<Flush>,
 }
 
@@ -73,9 +74,10 @@ impl Cpu {
         })
     }
 
-    /// The same device, which flushes the second-level caches before whatever is timed.
-    pub fn cold(mut self) -> Self {
-        self.flush = Some(Flush::of_host());
+    /// The same device, which brings the second-level caches of its threads into a state before
+    /// whatever is timed.
+    pub fn beginning(mut self, cache: CacheState) -> Self {
+        self.flush = Flush::of_host(cache);
         self
     }
 

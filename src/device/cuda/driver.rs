@@ -64,6 +64,7 @@ const NOT_AVAILABLE: u32 = 46;
 const NO_DEVICE: u32 = 100;
 const INVALID_DEVICE: u32 = 101;
 const NO_BINARY: u32 = 209;
+const NO_TRANSLATOR: u32 = 221;
 const NOT_READY: u32 = 802;
 const DRIVER_MISMATCH: u32 = 803;
 
@@ -75,6 +76,10 @@ fn hint(code: u32) -> Option<&'static str> {
              (`nvidia-smi -q -d COMPUTE`)",
         ),
         NO_BINARY => Some("the kernel was compiled for another architecture than this device's"),
+        NO_TRANSLATOR => Some(
+            "libnvidia-ptxjitcompiler.so.1 belongs to the driver: a container needs it too; \
+             `l2 = \"cold\"` does without",
+        ),
         NOT_READY => Some("the system's fabric manager is not running, or not yet"),
         DRIVER_MISMATCH => {
             Some("the driver's library and its kernel module differ: restart the machine")

@@ -2,7 +2,8 @@
 //!
 //! [`driver`] says whether there is one and what its errors mean, [`identity`] what it is;
 //! [`context`], [`memory`] and [`module`] hold what lives on it, [`run`] queues steps, [`timing`] and
-//! [`gate`] time them, [`graph`] makes one launch of many, [`nvml`] watches clocks; [`compiler`] calls NVRTC, which needs no GPU. This file keeps the books.
+//! [`gate`] time them, [`flush`] sees to the cache before that, [`graph`] makes one launch of many,
+//! [`nvml`] watches clocks; [`compiler`] calls NVRTC, which needs no GPU. This file keeps the books.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,6 +19,7 @@ use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, keys_of,
     spec_of,
 };
+use crate::identity::CacheState;
 
 pub mod driver;
 pub mod identity;
@@ -29,6 +31,7 @@ pub mod blas;
 pub mod dnn;
 pub mod calls;
 pub mod gate;
+pub mod flush;
 pub mod run;
 pub mod timing;
 pub mod graph;
@@ -91,17 +94,18 @@ struct Loaded {
 }
 
 impl Cuda {
-    /// Opens a device by number; `cold` flushes its second-level cache before whatever is timed.
+    /// Opens a device by number, which brings its second-level cache into a state before whatever is
+    /// timed.
     ///
     /// # Errors
     /// [`DeviceError::Unavailable`] with what is missing.
-    pub fn open(ordinal: u32, cold: bool) -> Result<Self, DeviceError> {
+    pub fn open(ordinal: u32, cache: CacheState) -> Result<Self, DeviceError> {
         let identity = identity::of(ordinal).map_err(DeviceError::Unavailable)?;
         let unavailable = |fault: Fault| {
             DeviceError::Unavailable(format!("{}: {}", identity.name, fault.of_opening()))
         };
         let context = Rc::new(Context::open(ordinal).map_err(unavailable)?);
-        let timer = Timer::new(&context, cold).map_err(unavailable)?;
+        let timer = Timer::new(&context, cache).map_err(unavailable)?;
         Ok(Cuda {
             target: Target::Cuda {
                 arch: identity.details["arch"].clone(),

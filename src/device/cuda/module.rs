@@ -1,7 +1,7 @@
 //! Compiled kernels in the device's memory.
 
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::time::Instant;
 
 use cudarc::driver::{result, sys};
@@ -24,6 +24,24 @@ pub struct Function {
 }
 
 impl Function {
+    /// The function `name` of a text in PTX, which the driver translates for its device.
+    ///
+    /// # Errors
+    /// The driver's, or if the function takes other arguments than cells.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub fn of_ptx(ptx: &CStr, name: &str) -> Result<Self, Fault> {
+        // SAFETY: a text ends with a zero.
+        let module = unsafe { result::module::load_data(ptx.as_ptr().cast()) }
+            .during(&format!("translating `{name}`"))?;
+        Function::of_module(module, name)
+    }
+
+    fn of_module(module: sys::CUmodule, name: &str) -> Result<Self, Fault> {
+        let handle = find(module, name)?;
+        let parameters = count_parameters(handle, name)?;
+        Ok(Function { handle, parameters })
+    }
+
     /// The driver's handle. Modules stay loaded, so that it is valid for as long as the process.
     pub fn handle(self) -> sys::CUfunction {
         self.handle
@@ -96,9 +114,7 @@ impl Modules {
                 module
             }
         };
-        let handle = find(module.handle, name)?;
-        let parameters = count_parameters(handle, name)?;
-        Ok(Function { handle, parameters })
+        Function::of_module(module.handle, name)
     }
 }
 

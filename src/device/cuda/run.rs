@@ -58,7 +58,7 @@ impl<'a> Runner<'a> {
         plan: Spans,
         graph: Option<&Graph>,
     ) -> Result<f64, Fault> {
-        let apart = timer.is_cold() || !self.program.prologue.is_empty();
+        let apart = timer.flushes() || !self.program.prologue.is_empty();
         let most = if apart { 1 } else { plan.per_span.max(1) };
         let mut left = plan.iterations;
         let mut elapsed_ns = 0.0;

@@ -9,10 +9,9 @@ use cudarc::driver::{result, sys};
 
 use super::context::Context;
 use super::driver::{During, Fault};
+use super::flush::Flush;
 use super::gate::Gate;
-
-/// The least that is written to flush the second-level cache, in bytes.
-const LEAST_FLUSH_BYTES: usize = 64 << 20;
+use crate::identity::CacheState;
 
 /// Pairs of events from which the clock's resolution is read.
 const PROBES: usize = 64;
@@ -34,23 +33,23 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// A timer that flushes the second-level cache before each span if it is `cold`.
+    /// A timer that brings the second-level cache into a state before each span.
     ///
     /// # Errors
     /// The driver's.
-    pub fn new(context: &Rc<Context>, cold: bool) -> Result<Self, Fault> {
+    pub fn new(context: &Rc<Context>, cache: CacheState) -> Result<Self, Fault> {
         Ok(Timer {
             start: Event::new(context)?,
             stop: Event::new(context)?,
             gate: Gate::new(context)?,
-            flush: cold.then(|| Flush::new(context)).transpose()?,
+            flush: Flush::new(context, cache)?,
             late: false,
             context: Rc::clone(context),
         })
     }
 
     /// True if the cache is flushed before each span.
-    pub fn is_cold(&self) -> bool {
+    pub fn flushes(&self) -> bool {
         self.flush.is_some()
     }
 
@@ -164,57 +163,6 @@ impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: destroyed once.
         let _ = unsafe { result::event::destroy(self.event) };
-    }
-}
-
-/// Memory that pushes everything else out of the second-level cache when it is written. It is no
-/// part of the pool, whose marks are the program's.
-struct Flush {
-    address: sys::CUdeviceptr,
-    words: usize,
-    turn: u32,
-    /// What it was allocated in.
-    _context: Rc<Context>,
-}
-
-impl Flush {
-    #[expect(unsafe_code, reason = "a call of the driver")]
-    fn new(context: &Rc<Context>) -> Result<Self, Fault> {
-        let l2 = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE;
-        let l2_bytes = context.attribute(l2)?.max(0) as usize;
-        let bytes = (2 * l2_bytes).max(LEAST_FLUSH_BYTES).next_multiple_of(4);
-        // SAFETY: a context is current, `context` sees to that; contents are written before use.
-        let address =
-            unsafe { result::malloc_sync(bytes) }.during("allocating what flushes the cache")?;
-        Ok(Flush {
-            address,
-            words: bytes / 4,
-            turn: 0,
-            _context: Rc::clone(context),
-        })
-    }
-
-    /// Writes other words than the last time, and never zeros: neither may be left out. Lines that a
-    /// kernel asked the cache to keep are given up first.
-    #[expect(unsafe_code, reason = "a call of the driver")]
-    fn queue(&mut self, context: &Context) -> Result<(), Fault> {
-        self.turn = self.turn.wrapping_add(1);
-        let word = self.turn.wrapping_mul(0x9E37_79B9) | 1;
-        // Caches that keep no lines have none to give up.
-        // SAFETY: a context is current.
-        let _ = unsafe { sys::cuCtxResetPersistingL2Cache() };
-        // SAFETY: the range is the allocation.
-        unsafe { sys::cuMemsetD32Async(self.address, word, self.words, context.stream()) }
-            .result()
-            .during("flushing the cache")
-    }
-}
-
-impl Drop for Flush {
-    #[expect(unsafe_code, reason = "a call of the driver")]
-    fn drop(&mut self) {
-        // SAFETY: freed once; the driver waits for what still uses it.
-        let _ = unsafe { result::free_sync(self.address) };
     }
 }
 

@@ -81,7 +81,10 @@ fn only_what_is_right_and_larger_than_caches_counts() {
     rounded
         .parameters
         .insert("precision".to_owned(), "bf16".into());
+    let mut unpaid = row("copy", 43.0, Checked::Full);
+    unpaid.l2 = "clean".to_owned();
     let rows = [
+        unpaid,
         row("copy", 39.0, Checked::Full),
         row("copy", 41.0, Checked::Full),
         row("copy", 44.0, Checked::None),
@@ -97,7 +100,7 @@ fn only_what_is_right_and_larger_than_caches_counts() {
     let found = rates(&rows, 10).into_iter();
     let found: BTreeMap<String, f64> = found.map(|(kind, rate)| (kind, rate.round())).collect();
     assert_eq!(found, expected.into());
-    assert_eq!(rates(&rows[..2], 11), BTreeMap::new());
+    assert_eq!(rates(&rows[1..3], 11), BTreeMap::new());
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use sweeper::grid::Grid;
 use sweeper::identity::{
-    Conditions, Digest, InputSource, ManifestHash, PointId, ProblemId, point_id, problem_id, run_id,
+    CacheState, Conditions, Digest, InputSource, ManifestHash, PointId, ProblemId, point_id,
+    problem_id, run_id,
 };
 use sweeper::manifest::{Manifest, Overrides, Sources};
 use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase};
@@ -129,6 +130,7 @@ const CHANGES: &[(&str, &str)] = &[
     ("repeats = 5", "max_seconds = 111"),
     ("warmup = \"auto\"", "warmup = 3"),
     ("l2 = \"cold\"", "l2 = \"hot\""),
+    ("l2 = \"cold\"", "l2 = \"clean\""),
     ("verify = true", "verify = true\nmode = \"graph\""),
     ("verify = true", "verify = false"),
     ("time_ns = \"100 * T\"", "time_ns = \"101 * T\""),
@@ -260,7 +262,7 @@ fn a_point_is_a_problem_and_how_it_is_measured() {
     };
     let shape = |bound| CanonicalShape::new([("T".to_owned(), bound)]);
     let conditions = Conditions {
-        cold: true,
+        cache: CacheState::Cold,
         graph: false,
         threads: 1,
     };
@@ -268,10 +270,10 @@ fn a_point_is_a_problem_and_how_it_is_measured() {
         point_id(problem(1), backend, phase, &shape(bound), conditions)
     };
     let base = id("fused", Phase::Forward, 64, conditions);
-    let hot = Conditions {
-        cold: false,
+    let [hot, clean] = [CacheState::Hot, CacheState::Clean].map(|cache| Conditions {
+        cache,
         ..conditions
-    };
+    });
     let graph = Conditions {
         graph: true,
         ..conditions
@@ -293,6 +295,7 @@ fn a_point_is_a_problem_and_how_it_is_measured() {
             conditions,
         ),
         id("fused", Phase::Forward, 64, hot),
+        id("fused", Phase::Forward, 64, clean),
         id("fused", Phase::Forward, 64, graph),
         id("fused", Phase::Forward, 64, threads),
     ];
