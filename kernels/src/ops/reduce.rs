@@ -14,7 +14,8 @@ use super::lanes::{fold, fold_long, fold_rows, folded_columns};
 use super::loops::threads_for;
 use crate::builtin::{Builtin, Call};
 
-/// Greatest element. Not a number is passed over, but where all are.
+/// Greatest element. Where some are not numbers, it may be any of them, or not a number: that depends on where they are, and on
+/// the device.
 ///
 /// Arguments: `x` (outer, first, kept, last), `out` (outer, kept; written), the four extents.
 pub const AMAX: Builtin = Builtin {
