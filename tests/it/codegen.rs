@@ -46,6 +46,7 @@ fn all_nests() -> Vec<Nest> {
         nests::gelu_of_bias(),
         nests::squared_error(),
         nests::mean_of_all(),
+        nests::total_of_rows(),
         nests::column_sum(Parts::Many),
         nests::column_sum(Parts::One),
         nests::mixed(),

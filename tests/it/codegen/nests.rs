@@ -216,6 +216,15 @@ pub(super) fn squared_error() -> Nest {
     b.0
 }
 
+/// The sum of a number of each row: nothing is computed for columns.
+pub(super) fn total_of_rows() -> Nest {
+    let mut b = Build::new("total of rows", 1);
+    let x = b.load(&OF_ROWS);
+    let total = b.sum(Over::All, x);
+    b.store(&ONE, total);
+    b.0
+}
+
 /// The sum over everything, times a number of the launch.
 pub(super) fn mean_of_all() -> Nest {
     let mut b = Build::new("mean", 1);

@@ -72,9 +72,7 @@ impl<'a> Writer<'a> {
 impl Writer<'_> {
     pub(super) fn constants(&self) -> Vec<String> {
         let schedule = self.schedule;
-        // What computes numbers of rows alone has no columns in chunks.
-        let has_columns = !self.stages.passes.is_empty();
-        let chunks = match has_columns {
+        let chunks = match schedule.has_cells {
             true => format!(", CHUNKS = {}", schedule.chunks),
             false => String::new(),
         };
@@ -88,7 +86,7 @@ impl Writer<'_> {
         if self.shares_rows() || !self.stages.over_all(self.nest).is_empty() {
             lines.push("constexpr int WARPS = (THREADS + 31) / 32;".to_owned());
         }
-        if schedule.is_looped && has_columns {
+        if schedule.is_looped && schedule.has_cells {
             lines.push("constexpr int SPAN = 4 * WIDTH * CHUNKS;".to_owned());
         }
         lines

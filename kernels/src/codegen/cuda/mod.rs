@@ -96,6 +96,8 @@ pub(super) struct Schedule {
     pub ahead: Vec<ValueId>,
     /// The same, of one number for the whole row.
     pub ahead_of_row: Vec<ValueId>,
+    /// Whether anything is computed for each column: rows have pieces and chunks then.
+    pub has_cells: bool,
     /// Blocks that a processor is to have room for, where registers would allow fewer.
     pub least_blocks: u32,
     /// Whether launches overlap, as the text allows.
@@ -127,6 +129,7 @@ impl Schedule {
             has_one_row,
         } = lanes;
         let has_last = over_rows > 0 || over_all;
+        let has_cells = !stages.passes.is_empty();
         let threads = if has_last && nest.parts == Parts::One {
             512
         } else if is_flat || (is_looped && whole) {
@@ -156,7 +159,9 @@ impl Schedule {
             takes_pieces: is_looped
                 && width == TOTAL_THREADS
                 && !whole
+                && has_cells
                 && nest.parts == Parts::Many,
+            has_cells,
             over_rows: over_rows > 0,
             over_all,
             shared_loads,
@@ -198,6 +203,7 @@ impl Schedule {
     /// slower where no lane asks. Why is not known.
     fn taken(&self, fill: Fill) -> Fill {
         match fill {
+            _ if !self.has_cells => Fill::Any,
             Fill::Quads if self.over_rows || self.over_all => Fill::Any,
             Fill::Lanes if !self.over_rows && !self.over_all => Fill::Quads,
             fill => fill,
