@@ -81,9 +81,7 @@ impl Launch<'_> {
             seconds / copy
         );
     }
-}
 
-impl Launch<'_> {
     /// Some batches of seconds of the operation, of a copy, and of a product in place, with operands elsewhere in memory.
     fn batches(&self, writes: &[SliceMut<'_>], lines: &mut Lines, times: &mut [Vec<f64>; 3]) {
         let mut place = |slice: Slice<'_>| Operand::of(slice, lines.next().unwrap_or(0));

@@ -353,14 +353,14 @@ impl Member {
         if !is_counted || blocks >= MOST {
             return Err(format!("{rows} x {columns} elements in one launch"));
         }
-        if let Schedule::Cuda(schedule) = &self.schedule {
-            let fill = cuda::fill(schedule, &self.nest, &launch);
-            if fill < schedule.fill {
-                return Err(format!(
-                    "a kernel for columns that fill {:?}, where these fill {fill:?}",
-                    schedule.fill
-                ));
-            }
+        if let Schedule::Cuda(schedule) = &self.schedule
+            && schedule.fill > Fill::Any
+            && cuda::fill(schedule, &self.nest, &launch) < schedule.fill
+        {
+            let fill = schedule.fill;
+            return Err(format!(
+                "a kernel for columns that fill {fill:?}, where these do not"
+            ));
         }
         let args = launch::arguments(&self.given(), &self.nest, &launch, split);
         Ok((blocks, args))

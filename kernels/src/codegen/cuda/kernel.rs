@@ -1,8 +1,6 @@
 //! The text of a CUDA kernel.
 
-use crate::nest::{Fill, Nest, Operand, Parts, Step, Value, ValueId};
-
-use crate::tensor::Dtype;
+use crate::nest::{Fill, Nest, Parts, Step, Value, ValueId};
 
 use super::super::launch::Parameter;
 use super::super::names::Names;
@@ -119,16 +117,7 @@ impl Writer<'_> {
         };
         out.line(format!("const int lane = threadIdx.x % WIDTH{group};"));
         self.share(out);
-        if self.schedule.streams {
-            let operands = self.nest.operands.iter();
-            let is_streamed = |operand: &&Operand| {
-                !operand.is_written && operand.columns == Step::One && operand.dtype == Dtype::F32
-            };
-            let operands = operands.filter(is_streamed).count();
-            out.line(format!(
-                "const Leaving stream = leaving_of_stream({operands} * rows * columns);"
-            ));
-        }
+        out.lines(self.stream());
         if self.schedule.shared > 0 {
             out.line("SHARED(shared);");
         }

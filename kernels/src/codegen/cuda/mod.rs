@@ -180,22 +180,30 @@ impl Schedule {
         if !schedule.ahead.is_empty() {
             schedule.ahead_of_row = row_loads(nest, &stages);
         }
-        let loads = schedule.ahead.len() + schedule.shared_loads.len();
-        if is_flat {
-            let held = 2 * loaded(nest, &stages);
-            let operands = OPERAND_REGISTERS * (nest.operands.len() as u32).saturating_sub(2);
-            let registers = 4 * chunks * held + FLAT_OTHER_REGISTERS + operands;
-            schedule.least_blocks = schedule.blocks_of(registers);
-        } else if schedule.takes_pieces {
-            let registers = 4 * chunks * loaded(nest, &stages) + OTHER_REGISTERS;
-            schedule.least_blocks = schedule.blocks_of(registers);
-        } else if loads > 0 && has_last && schedule.threads() <= THREADS {
-            let held = cells(nest, &stages) + over_rows + loads as u32;
-            schedule.least_blocks = schedule.blocks_of(4 * chunks * held + OTHER_REGISTERS);
-        }
+        schedule.least_blocks = schedule
+            .wanted_registers(nest, &stages)
+            .map_or(1, |registers| schedule.blocks_of(registers));
         schedule.streams = over_all && over_rows == 0 && writes_no_cells(&stages);
         schedule.shared = schedule.shared_floats(&stages, nest);
         Ok(schedule)
+    }
+
+    /// Registers that threads are to do with, so that more blocks have room; none where that does not matter.
+    fn wanted_registers(&self, nest: &Nest, stages: &Stages) -> Option<u32> {
+        let loads = self.ahead.len() + self.shared_loads.len();
+        let (held, other) = if self.is_flat {
+            let operands = OPERAND_REGISTERS * (nest.operands.len() as u32).saturating_sub(2);
+            (2 * loaded(nest, stages), FLAT_OTHER_REGISTERS + operands)
+        } else if self.takes_pieces {
+            (loaded(nest, stages), OTHER_REGISTERS)
+        } else if loads > 0 && (self.over_rows || self.over_all) && self.threads() <= THREADS {
+            let sums = stages.over_rows(nest).len();
+            let held = cells(nest, stages) + (sums + loads) as u32;
+            (held, OTHER_REGISTERS)
+        } else {
+            return None;
+        };
+        Some(4 * self.chunks * held + other)
     }
 
     /// What text depends on of how columns fill what they are moved in. Measured: loops over many rows that move four at a

@@ -90,4 +90,14 @@ impl Writer<'_> {
         }
         Some(format!("const bool is_wide = {};", conditions.join(" && ")))
     }
+
+    /// The definition of `stream`, how what is read in chunks leaves the second-level cache, where the launch decides that.
+    pub(super) fn stream(&self) -> Option<String> {
+        let is_read = |&at: &usize| {
+            !self.nest.operands[at].is_written && is_moved(self.nest, &self.stages.varies, at)
+        };
+        let read = (0..self.nest.operands.len()).filter(is_read).count();
+        (self.schedule.streams && read > 0)
+            .then(|| format!("const Leaving stream = leaving_of_stream({read} * rows * columns);"))
+    }
 }
