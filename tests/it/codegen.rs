@@ -44,6 +44,8 @@ fn all_nests() -> Vec<Nest> {
         nests::softmax(),
         nests::cross_entropy(),
         nests::gelu_of_bias(),
+        nests::tanh(),
+        nests::neg_of_one(),
         nests::squared_error(),
         nests::mean_of_all(),
         nests::total_of_rows(),
@@ -154,13 +156,40 @@ fn launches_overlap_where_kernels_wait_for_those_before() {
         for (arch, overlaps) in [("sm_80", false), ("sm_90a", true), ("sm_100", true)] {
             let arch = arch.to_owned();
             let target = Target::Cuda { arch };
-            assert_eq!(case.geometry(&target).overlaps, overlaps, "{target:?}");
-            let source = case.source(&target);
-            let body = source.files[0].text.split("KERNEL(").nth(1).unwrap();
-            let first = body.lines().nth(1).unwrap().trim();
-            assert_eq!(first, "await_launches();", "{body}");
+            let only = case.only(&target);
+            for (case, overlaps) in [(&case, overlaps), (&only, false)] {
+                assert_eq!(case.geometry(&target).overlaps, overlaps, "{target:?}");
+                let source = case.source(&target);
+                let body = source.files[0].text.split("KERNEL(").nth(1).unwrap();
+                let first = body.lines().nth(1).unwrap().trim();
+                assert_eq!(first == "await_launches();", overlaps, "{body}");
+            }
         }
     }
+}
+
+#[test]
+fn kernels_for_one_row_are_for_nothing_else() {
+    let target = Place::Shim(Mode::Fast).target();
+    let case = |padding| Case::new(nests::gelu_of_bias(), &[9], 512).padded(padding);
+    let dense = |padding| Case::new(nests::tanh(), &[9], 512).padded(padding);
+    for (case, is_one_row) in [(case(0), false), (dense(0), true), (dense(4), false)] {
+        let known = case.filled(&target).last().unwrap();
+        assert_eq!(known.bounds.is_one_row, is_one_row, "{case:?}");
+        let text = &known.source(&target).files[0].text;
+        assert_eq!(
+            text.contains("constexpr int64 r = 0;"),
+            is_one_row,
+            "{text}"
+        );
+    }
+    let mut program = Program::default();
+    let one = dense(0).filled(&target).last().unwrap();
+    let generated = Generated::new(&one.nest, one.bounds, &target).unwrap();
+    let other = dense(4).place(&mut program, "", 4, &mut Default::default(), &mut vec![]);
+    let kernel = program.kernel(generated.kernel());
+    let refused = generated.launch(kernel, &other).unwrap_err();
+    assert_eq!(refused, "a kernel for one row, where there are 9");
 }
 
 #[test]
@@ -187,11 +216,10 @@ fn kernels_for_columns_that_fill_their_lanes_are_for_nothing_else() {
         assert_eq!(is_full, fill == Fill::Lanes, "{text}");
     }
     // A dense tensor of rows of 6 is one row of 60.
-    let mut b = nests::Build::new("tanh", 1);
-    let x = b.load(&nests::CELLS);
-    let tanh = b.unary(Unary::Tanh, x);
-    b.store(&nests::CELLS, tanh);
-    assert_eq!(Case::new(b.0, &[10], 6).fill(&target), Fill::Quads);
+    assert_eq!(
+        Case::new(nests::tanh(), &[10], 6).fill(&target),
+        Fill::Quads
+    );
     let mut program = Program::default();
     for (filled, other, fill) in [
         (case(512), case(510), Fill::Quads),
@@ -230,8 +258,7 @@ fn kernels_compile_for_old_and_new_gpus() {
             for columns in [3, 512, 4096] {
                 let case = Case::new(nest.clone(), &vec![4; nest.row_dims], columns);
                 let target = Place::Shim(Mode::Fast).target();
-                let filled: Vec<Case> = case.filled(&target).collect();
-                for case in [case.clone(), case.unbounded()].into_iter().chain(filled) {
+                for case in case.kernels(&target).into_iter().chain([case.unbounded()]) {
                     report(&nvrtc, arch, |target| case.source(target));
                 }
             }
@@ -245,12 +272,14 @@ fn people_can_read_what_is_generated() {
         ("softmax", nests::softmax()),
         ("layernorm_backward", nests::layernorm_backward()),
         ("gelu", nests::gelu_of_bias()),
+        ("tanh", nests::tanh()),
     ] {
         let case = Case::new(nest, &[8], 512);
         for (target, extension) in [(Target::Cpu, "c"), (Place::Shim(Mode::Fast).target(), "cu")] {
             // As the compiler makes them; one that takes all sizes beside.
             let case = match name {
                 "gelu" => case.clone(),
+                "tanh" => case.only(&target),
                 _ => case.filled(&target).last().unwrap_or_else(|| case.clone()),
             };
             let file = format!("tests/golden/codegen/{name}.{extension}");

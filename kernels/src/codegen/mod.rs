@@ -242,16 +242,25 @@ pub fn may_total(first: &Nest, last: &Nest) -> bool {
         && adds_up.iter().all(|over| *over == Over::All)
 }
 
-/// How a launch's columns fill what a kernel with these bounds moves them in, so that a kernel for such launches alone
-/// may be made for it ([`Bounds::fill`]). Kernels for CPUs are the same for all.
-pub fn fill(nest: &Nest, bounds: Bounds, launch: &Launch, target: &Target) -> Fill {
+/// These bounds, and what a kernel for a GPU may know of all launches whose rows and columns lie as this one's do.
+/// Kernels for CPUs are the same for all.
+pub fn known(nest: &Nest, bounds: Bounds, launch: &Launch, target: &Target) -> Bounds {
     let Target::Cuda { arch } = target else {
-        return Fill::Any;
+        let columns = bounds.columns;
+        return Bounds {
+            columns,
+            ..Bounds::default()
+        };
+    };
+    let launch = launch::merged(nest, launch);
+    let bounds = Bounds {
+        is_one_row: launch.extents.row_count() == 1,
+        ..bounds
     };
     // What can't be scheduled can't be generated, which says why.
-    cuda::Schedule::new(nest, bounds, arch).map_or(Fill::Any, |schedule| {
-        cuda::fill(&schedule, nest, &launch::merged(nest, launch))
-    })
+    let fill = cuda::Schedule::new(nest, bounds, arch)
+        .map_or(Fill::Any, |schedule| cuda::fill(&schedule, nest, &launch));
+    Bounds { fill, ..bounds }
 }
 
 /// Bytes of the arguments that a nest adds to a pack.
@@ -361,6 +370,12 @@ impl Member {
             return Err(format!(
                 "a kernel for columns that fill {fill:?}, where these do not"
             ));
+        }
+        if let Schedule::Cuda(schedule) = &self.schedule
+            && schedule.is_one_row
+            && rows != 1
+        {
+            return Err(format!("a kernel for one row, where there are {rows}"));
         }
         let args = launch::arguments(&self.given(), &self.nest, &launch, split);
         Ok((blocks, args))

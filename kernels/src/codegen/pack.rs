@@ -166,7 +166,10 @@ impl Pack<'_> {
             "KERNEL({entry}, m0::THREADS)({})",
             declared.join(", ")
         ));
-        out.lines(["await_launches();", "const int64 block = blockIdx.x;"]);
+        if let Schedule::Cuda(first) = &self.members[0].schedule {
+            out.lines(first.waits());
+        }
+        out.line("const int64 block = blockIdx.x;");
         for run in self.runs() {
             let is_last = run.end == self.members.len();
             match is_last {

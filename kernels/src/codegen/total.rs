@@ -60,7 +60,7 @@ pub(super) fn text(members: &[Member], entry: &str) -> Result<String, String> {
     out.line("// What the last block to be done makes of the parts that all leave.");
     out.line("#include \"functions.cuh\"");
     let mut declared = Vec::new();
-    let mut bounds = None;
+    let (mut bounds, mut waits) = (None, None);
     for ((member, name), holds_parts) in members.iter().zip(NAMES).zip(HOLDS_PARTS) {
         let Schedule::Cuda(schedule) = &member.schedule else {
             continue;
@@ -80,6 +80,7 @@ pub(super) fn text(members: &[Member], entry: &str) -> Result<String, String> {
             &prefix,
         ));
         bounds.get_or_insert(schedule.bounds());
+        waits = waits.or(schedule.waits());
     }
     let bounds = bounds.unwrap_or_default();
     out.lines([
@@ -92,7 +93,7 @@ pub(super) fn text(members: &[Member], entry: &str) -> Result<String, String> {
         "KERNEL({entry}, first::THREADS{bounds})({})",
         declared.join(", ")
     ));
-    out.line("await_launches();");
+    out.lines(waits);
     out.line(run(members, 0, "blockIdx.x"));
     out.line("if (!is_last_block(&done)) return;");
     out.line(run(members, 1, "0"));

@@ -179,8 +179,12 @@ impl Extents {
 pub struct Bounds {
     /// Most columns.
     pub columns: Option<u64>,
-    /// How columns fill what they are moved in, as [`crate::codegen::fill`] says of a launch.
+    /// How columns fill what they are moved in, as [`crate::codegen::known`] says of a launch.
     pub fill: Fill,
+    /// Whether all rows are one, as [`crate::codegen::known`] says of a launch.
+    pub is_one_row: bool,
+    /// Whether each launch is its program's only one: it overlaps no other.
+    pub is_only_launch: bool,
 }
 
 /// How a launch's columns fill what a kernel on a GPU moves them in. Each includes those before it.

@@ -114,7 +114,7 @@ struct last {
 // Blocks of the launch that have left their parts.
 static __device__ unsigned done;
 
-KERNEL(whole_exp_total_greatest_d4eeecb1, first::THREADS)(int64 first_columns, int64 first_rows, int64 first_block_rows, int64 first_block_columns, int64 first_pieces, const float *__restrict__ first_in0, int64 first_in0_row_0, const float *__restrict__ first_in1, float *__restrict__ first_out2, int64 first_out2_row_0, float *first_out3, float *first_out4, int64 last_columns, int64 last_rows, int64 last_block_rows, int64 last_block_columns, int64 last_pieces, float *__restrict__ last_out2, float *__restrict__ last_out3) {
+KERNEL(whole_exp_total_greatest_f09b4805, first::THREADS)(int64 first_columns, int64 first_rows, int64 first_block_rows, int64 first_block_columns, int64 first_pieces, const float *__restrict__ first_in0, int64 first_in0_row_0, const float *__restrict__ first_in1, float *__restrict__ first_out2, int64 first_out2_row_0, float *first_out3, float *first_out4, int64 last_columns, int64 last_rows, int64 last_block_rows, int64 last_block_columns, int64 last_pieces, float *__restrict__ last_out2, float *__restrict__ last_out3) {
     await_launches();
     first::run(blockIdx.x, first_columns, first_rows, first_block_rows, first_block_columns, first_pieces, first_in0, first_in0_row_0, first_in1, first_out2, first_out2_row_0, first_out3, first_out4);
     if (!is_last_block(&done)) return;

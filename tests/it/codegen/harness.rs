@@ -92,7 +92,7 @@ impl Case {
             nest,
             bounds: Bounds {
                 columns: Some(columns),
-                fill: Fill::Any,
+                ..Bounds::default()
             },
             extents: Extents {
                 rows: rows.to_vec(),
@@ -110,24 +110,57 @@ impl Case {
         self
     }
 
-    /// How this launch's columns fill what a kernel moves them in.
-    pub(super) fn fill(&self, target: &Target) -> Fill {
-        let (mut inputs, mut specs) = (Tensors::new(), vec![]);
-        let launch = self.place(&mut Program::default(), "", 1, &mut inputs, &mut specs);
-        codegen::fill(&self.nest, self.bounds, &launch, target)
+    fn bounded(&self, bounds: Bounds) -> Case {
+        Case {
+            bounds,
+            ..self.clone()
+        }
     }
 
-    /// With kernels for columns that fill more than this one's have to, as far as this launch's do.
+    /// What a kernel may know of this launch.
+    fn known(&self, target: &Target) -> Bounds {
+        let (mut inputs, mut specs) = (Tensors::new(), vec![]);
+        let launch = self.place(&mut Program::default(), "", 1, &mut inputs, &mut specs);
+        codegen::known(&self.nest, self.bounds, &launch, target)
+    }
+
+    /// How this launch's columns fill what a kernel moves them in.
+    pub(super) fn fill(&self, target: &Target) -> Fill {
+        self.known(target).fill
+    }
+
+    /// With kernels for columns that fill more than this one's have to, as far as this launch's do; the last one knows all
+    /// that can be known.
     pub(super) fn filled(&self, target: &Target) -> impl Iterator<Item = Case> {
         let fills = [Fill::Quads, Fill::Lanes].into_iter();
-        let (own, most) = (self.bounds.fill, self.fill(target));
-        fills
-            .filter(move |fill| own < *fill && *fill <= most)
-            .map(|fill| {
-                let mut filled = self.clone();
-                filled.bounds.fill = fill;
-                filled
-            })
+        let (own, known) = (self.bounds, self.known(target));
+        let mut all: Vec<Bounds> = fills
+            .filter(|fill| own.fill < *fill && *fill < known.fill)
+            .map(|fill| Bounds { fill, ..own })
+            .collect();
+        if known != own {
+            all.push(known);
+        }
+        let all = all.into_iter().map(|bounds| self.bounded(bounds));
+        all.collect::<Vec<_>>().into_iter()
+    }
+
+    /// The only launch of its program, with all that can be known of it.
+    pub(super) fn only(&self, target: &Target) -> Case {
+        let only = self.bounded(Bounds {
+            is_only_launch: true,
+            ..self.bounds
+        });
+        only.bounded(only.known(target))
+    }
+
+    /// This kernel, and others that a program may have for sizes like this case's; those with a text of their own.
+    pub(super) fn kernels(&self, target: &Target) -> Vec<Case> {
+        let mut all = vec![self.clone()];
+        all.extend(self.filled(target));
+        all.push(self.only(target));
+        all.dedup_by_key(|case| case.source(target).files[0].text.clone());
+        all
     }
 
     pub(super) fn padded(mut self, padding: usize) -> Case {
@@ -306,9 +339,8 @@ impl Case {
     /// Checks that a place computes what the nest means, by a kernel for all sizes and by those that there are for sizes
     /// like this one.
     pub(super) fn check(&self, place: Place) {
-        self.check_as_is(place);
-        for filled in self.filled(&place.target()) {
-            filled.check_as_is(place);
+        for case in self.kernels(&place.target()) {
+            case.check_as_is(place);
         }
     }
 
@@ -431,6 +463,8 @@ impl Pack {
         if self.0.iter().any(|case| case.fill(&target) > Fill::Any) {
             let filled = |case: &Case| case.filled(&target).last().unwrap_or_else(|| case.clone());
             Pack(self.0.iter().map(filled).collect()).check_as_is(place);
+            let only = |case: &Case| case.only(&target);
+            Pack(self.0.iter().map(only).collect()).check_as_is(place);
         }
     }
 

@@ -205,6 +205,24 @@ pub(super) fn gelu_of_bias() -> Nest {
     b.0
 }
 
+/// Of a dense tensor, which is one row.
+pub(super) fn tanh() -> Nest {
+    let mut b = Build::new("tanh", 1);
+    let x = b.load(&CELLS);
+    let tanh = b.unary(Unary::Tanh, x);
+    b.store(&CELLS, tanh);
+    b.one()
+}
+
+/// Of one number: nothing is computed for columns.
+pub(super) fn neg_of_one() -> Nest {
+    let mut b = Build::new("neg", 1);
+    let x = b.load(&ONE);
+    let neg = b.unary(Unary::Neg, x);
+    b.store(&ONE, neg);
+    b.one()
+}
+
 /// Parts of the sum of squared differences.
 pub(super) fn squared_error() -> Nest {
     let mut b = Build::new("mse", 1);

@@ -100,7 +100,7 @@ impl Writer<'_> {
             self.schedule.bounds(),
             declarations(self.nest, self.parameters, &|_| true, "").join(", ")
         ));
-        out.line("await_launches();");
+        out.lines(self.schedule.waits());
         self.body(out);
         out.close();
     }
@@ -173,6 +173,13 @@ impl Writer<'_> {
             }
             return;
         }
+        if self.schedule.is_one_row {
+            out.lines([
+                format!("const int64 first = (int64){block} * (4 * WIDTH * CHUNKS);"),
+                self.here("(int)min(columns - first, (int64)(4 * WIDTH * CHUNKS))"),
+            ]);
+            return;
+        }
         out.line(format!(
             "const unsigned piece = {block} % (unsigned)pieces, share = {block} / (unsigned)pieces;"
         ));
@@ -201,8 +208,12 @@ impl Writer<'_> {
     /// Opens what is done for each row of a group, or for its only one.
     fn open_rows(&self, out: &mut Text) {
         let schedule = self.schedule;
+        if schedule.is_one_row {
+            out.open("");
+            out.line("constexpr int64 r = 0;");
+            return;
+        }
         if schedule.is_flat {
-            // There is one, as a rule.
             out.line("#pragma unroll 1");
         } else if !self.stages.reduces_columns() && !schedule.is_looped && schedule.has_over_rows()
         {

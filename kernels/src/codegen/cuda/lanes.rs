@@ -1,21 +1,22 @@
 //! How a row is shared out to lanes.
 
-use crate::nest::{Bounds, Nest, Parts, Step, Value, ValueId};
+use crate::nest::{Bounds, Fill, Nest, Parts, Step, Value, ValueId};
 use crate::tensor::Dtype;
 
 use super::super::stages::Stages;
 use super::THREADS;
 
 /// Threads of a block where groups have one row each and lanes several quads of it, and quads of a lane then, at most: many
-/// small blocks wait for memory at the same time. But there are launches of which no more than one block a nanosecond begins
-/// (those that may overlap), so that none should be smaller.
+/// small blocks wait for memory at the same time. But of launches that may overlap those before no more than one block
+/// begins in 1.2 ns, so that theirs should not be smaller. Of others one begins in 0.7 ns.
 pub(super) const ONE_ROW_THREADS: u32 = 128;
 const ONE_ROW_CHUNKS: u32 = 3;
 
 /// Threads of a block that takes a piece of a long row, and quads of each: many small blocks, as many as registers
-/// allow, begin and end evenly.
+/// allow, begin and end evenly. Of dense tensors a quad, if blocks begin fast enough, or its elements are moved one by one.
 const FLAT_THREADS: u32 = 128;
 const FLAT_CHUNKS: u32 = 2;
+const DENSE_CHUNKS: u32 = 1;
 
 /// The same of a block that adds up pieces, one after the other.
 pub(super) const TOTAL_THREADS: u32 = 512;
@@ -52,7 +53,8 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Decides for a nest that loads so many values ahead or once for all rows.
+    /// Decides for a nest that loads so many values ahead or once for all rows, for launches that may overlap those
+    /// before or don't.
     ///
     /// # Errors
     /// A sentence where reductions over rows have no place.
@@ -61,6 +63,7 @@ impl Lanes {
         stages: &Stages,
         bounds: Bounds,
         loads: usize,
+        overlaps: bool,
     ) -> Result<Lanes, String> {
         let over_rows = stages.over_rows(nest).len() as u32;
         let over_all = !stages.over_all(nest).is_empty();
@@ -101,6 +104,11 @@ impl Lanes {
                 None => Ok(looped(512, 2)),
             };
         }
+        let is_slow = overlaps && bounds.fill >= Fill::Quads;
+        let flat_most = match bounds.is_one_row && !is_slow {
+            true => DENSE_CHUNKS,
+            false => FLAT_CHUNKS,
+        };
         Ok(if over_rows > 0 {
             lanes(narrowed(quads, if is_one { 8 } else { 32 }), 1)
         } else if over_all && is_one {
@@ -112,7 +120,7 @@ impl Lanes {
         } else {
             Lanes {
                 is_flat: true,
-                ..lanes(FLAT_THREADS, flat_chunks(nest, stages, FLAT_CHUNKS))
+                ..lanes(FLAT_THREADS, flat_chunks(nest, stages, flat_most))
             }
         })
     }

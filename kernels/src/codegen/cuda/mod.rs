@@ -64,6 +64,9 @@ const PART_ROWS: u64 = 4;
 /// The first generation of GPUs on which a launch may overlap the one before.
 const FIRST_TO_OVERLAP: u32 = 90;
 
+/// What a kernel begins with whose launches may overlap those before.
+const WAITS: &str = "await_launches();";
+
 /// How a CUDA kernel shares out its work.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
@@ -82,6 +85,8 @@ pub(super) struct Schedule {
     reduces_columns: bool,
     /// Whether rows are so long that a block has a piece of one, and nothing is reduced.
     is_flat: bool,
+    /// The same, and there is one row in all launches.
+    pub is_one_row: bool,
     /// Whether a group has one row: nothing is reduced over rows.
     pub has_one_row: bool,
     /// Whether groups of all blocks take turns at the rows.
@@ -100,7 +105,7 @@ pub(super) struct Schedule {
     pub has_cells: bool,
     /// Blocks that a processor is to have room for, where registers would allow fewer.
     pub least_blocks: u32,
-    /// Whether launches overlap, as the text allows.
+    /// Whether launches may overlap those before: the text waits for them then.
     overlaps: bool,
     /// Whether loads may ask not to be kept in the second-level cache: nothing is loaded twice, nor written.
     pub streams: bool,
@@ -120,7 +125,9 @@ impl Schedule {
         let reduces_columns = stages.reduces_columns();
         let whole = reduces_columns || (over_rows > 0 && over_all);
         let (shared_loads, ahead) = many_rows(nest, &stages, over_rows > 0 || over_all);
-        let lanes = Lanes::new(nest, &stages, bounds, shared_loads.len() + ahead.len())?;
+        let overlaps = generation(arch) >= FIRST_TO_OVERLAP && !bounds.is_only_launch;
+        let loads = shared_loads.len() + ahead.len();
+        let lanes = Lanes::new(nest, &stages, bounds, loads, overlaps)?;
         let Lanes {
             width,
             chunks,
@@ -154,6 +161,7 @@ impl Schedule {
             parts: nest.parts,
             reduces_columns,
             is_flat,
+            is_one_row: is_flat && has_cells && bounds.is_one_row,
             has_one_row,
             takes_turns: whole && has_last,
             takes_pieces: is_looped
@@ -168,7 +176,7 @@ impl Schedule {
             ahead,
             ahead_of_row: vec![],
             least_blocks: 1,
-            overlaps: generation(arch) >= FIRST_TO_OVERLAP,
+            overlaps,
             streams: false,
             fill: Fill::Any,
         };
@@ -208,12 +216,15 @@ impl Schedule {
 
     /// What text depends on of how columns fill what they are moved in. Measured: loops over many rows that move four at a
     /// time alone are slower, by 3 to 6 %, but where lanes are full, too, faster; kernels of one row a group are up to 4 %
-    /// slower where no lane asks. Why is not known.
+    /// slower where no lane asks, but not those of a dense tensor (whose launches, if they overlap, have other blocks). Why is
+    /// not known.
     fn taken(&self, fill: Fill) -> Fill {
+        let has_last = self.over_rows || self.over_all;
+        let is_dense = self.is_one_row && !self.overlaps;
         match fill {
             _ if !self.has_cells => Fill::Any,
-            Fill::Quads if self.over_rows || self.over_all => Fill::Any,
-            Fill::Lanes if !self.over_rows && !self.over_all => Fill::Quads,
+            Fill::Quads if has_last => Fill::Any,
+            Fill::Lanes if !has_last && !is_dense => Fill::Quads,
             fill => fill,
         }
     }
@@ -258,6 +269,11 @@ impl Schedule {
         (self.streams, self.fill) = (false, Fill::Any);
         self.shared = self.shared_floats(&Stages::new(nest, self.keep)?, nest);
         Ok(self)
+    }
+
+    /// What a kernel begins with, if its launches may overlap those before.
+    pub(super) fn waits(&self) -> Option<&'static str> {
+        self.overlaps.then_some(WAITS)
     }
 
     /// What a kernel's launch bounds are after its threads.

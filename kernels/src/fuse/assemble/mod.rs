@@ -14,7 +14,7 @@ use super::plan::{Members, Plan, Side, TaskId};
 use super::{Request, library, total};
 use crate::codegen::{self, Generated, Shared};
 use crate::graph::{NodeId, Op};
-use crate::nest::{Bounds, Fill, Nest};
+use crate::nest::{Bounds, Nest};
 use crate::program::{BufferId, KernelId, Library, Precision, Program, Step};
 use crate::workload::{Phase, Refusal, Target};
 
@@ -107,7 +107,7 @@ impl Assembly<'_> {
     fn make_all(&mut self, order: &[Vec<usize>]) -> Result<Vec<Made>, Refusal> {
         let mut made = order
             .iter()
-            .map(|launch| self.make(launch))
+            .map(|launch| self.make(launch, self.is_only(launch, order)))
             .collect::<Result<Vec<_>, _>>()?;
         for (reader, (home, task)) in panels::find(self.plan, self.request) {
             let position = |at: usize| order.iter().position(|held| *held == [at]);
@@ -127,7 +127,16 @@ impl Assembly<'_> {
         Ok(made)
     }
 
-    fn make(&mut self, launch: &[usize]) -> Result<Made, Refusal> {
+    /// Whether there is no other launch before the program's steps, or among them.
+    fn is_only(&self, launch: &[usize], order: &[Vec<usize>]) -> bool {
+        let is_prologue = self.is_prologue(launch);
+        let beside = order
+            .iter()
+            .filter(|other| self.is_prologue(other) == is_prologue);
+        beside.count() == 1
+    }
+
+    fn make(&mut self, launch: &[usize], is_only: bool) -> Result<Made, Refusal> {
         if let [at] = launch {
             let tasks = &self.plan.clusters[*at].tasks;
             if let Some(&task) = tasks.iter().find(|&&task| self.plan.is_call(task)) {
@@ -144,7 +153,7 @@ impl Assembly<'_> {
             }
             _ => together(&mut loops),
         }
-        let nests = self.bounded(&loops, is_total);
+        let nests = self.bounded(&loops, is_total, is_only);
         let shared = match &loops[..] {
             [first, last] if is_total => total::shared(first, last),
             _ => vec![],
@@ -167,26 +176,35 @@ impl Assembly<'_> {
     }
 
     /// The nests of a kernel, with what is known of all its launches.
-    fn bounded<'l>(&self, loops: &'l [Loops], is_total: bool) -> Vec<(&'l Nest, Bounds)> {
+    fn bounded<'l>(
+        &self,
+        loops: &'l [Loops],
+        is_total: bool,
+        is_only_launch: bool,
+    ) -> Vec<(&'l Nest, Bounds)> {
         let adds_up = |at: usize| is_total && at + 1 == loops.len();
         let nests = loops.iter().enumerate().map(|(at, loops)| {
-            let mut bounds = Bounds {
+            let bounds = Bounds {
                 columns: self.bound(loops),
-                fill: Fill::Any,
+                is_only_launch,
+                ..Bounds::default()
             };
+            let launch = steps::placeless(loops);
             // How many parts a last block adds up is not known yet.
-            if !adds_up(at) {
-                let launch = steps::placeless(loops);
-                bounds.fill = codegen::fill(&loops.nest, bounds, &launch, self.request.target);
-            }
+            let bounds = match adds_up(at) {
+                true => bounds,
+                false => codegen::known(&loops.nest, bounds, &launch, self.request.target),
+            };
             (&loops.nest, bounds)
         });
         let mut nests: Vec<(&Nest, Bounds)> = nests.collect();
         if !is_total {
             // Kernels of a pack that are alike share their text, whatever their sizes.
             let least = nests.iter().map(|(_, bounds)| bounds.fill).min();
+            let is_one_row = nests.iter().all(|(_, bounds)| bounds.is_one_row);
             for (_, bounds) in &mut nests {
                 bounds.fill = least.unwrap_or_default();
+                bounds.is_one_row = is_one_row;
             }
         }
         nests
