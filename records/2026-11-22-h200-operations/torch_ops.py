@@ -1,7 +1,7 @@
 """Times of PyTorch, eager and torch.compile, at the sizes of manifests/operations-published.toml, in milliseconds.
 
-Two timers: `do_bench` is Triton's; `gated` is what sweeper does, with the same flush: the stream waits until the
-start event, the launches and the stop event are queued, so that no gap between them is counted.
+Two timers: `do_bench` is Triton's; `gated` is what sweeper does, with the same flush by the same calls of the driver: the
+stream waits until the start event, the launches and the stop event are queued, so that no gap between them is counted.
 Usage: torch_ops.py LIMIT_SECONDS
 """
 import ctypes, statistics, sys, time
@@ -22,8 +22,10 @@ def gated(f, samples=20):
     f(); flush.fill_(0); torch.cuda.synchronize()  # what is loaded late would wait for the gate
     for at in range(samples + 5):
         ticket += 1
-        flush.fill_(ticket)
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        driver.cuCtxResetPersistingL2Cache()
+        words = ctypes.c_uint64(flush.data_ptr()), ctypes.c_uint(ticket * 0x9E3779B9 & 0xFFFFFFFF | 1)
+        assert driver.cuMemsetD32Async(*words, ctypes.c_size_t(flush.numel()), stream) == 0
         assert driver.cuStreamWaitValue32_v2(stream, ctypes.c_uint64(gate.data_ptr()), ctypes.c_uint32(ticket), 0) == 0
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record(); f(); end.record()

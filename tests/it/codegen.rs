@@ -32,7 +32,7 @@ mod random;
 /// Functions of one element.
 mod functions;
 
-use harness::{ARCHS, Case, Place, report};
+use harness::{ARCHS, Case, Place, report, waits};
 
 const COLUMNS: [u64; 9] = [1, 2, 15, 16, 17, 1023, 1024, 1025, 4097];
 const CPU: Place = Place::Cpu(1);
@@ -159,10 +159,8 @@ fn launches_overlap_where_kernels_wait_for_those_before() {
             let only = case.only(&target);
             for (case, overlaps) in [(&case, overlaps), (&only, false)] {
                 assert_eq!(case.geometry(&target).overlaps, overlaps, "{target:?}");
-                let source = case.source(&target);
-                let body = source.files[0].text.split("KERNEL(").nth(1).unwrap();
-                let first = body.lines().nth(1).unwrap().trim();
-                assert_eq!(first == "await_launches();", overlaps, "{body}");
+                let waits = waits(&case.source(&target));
+                assert_eq!(waits, overlaps, "{case:?}");
             }
         }
     }

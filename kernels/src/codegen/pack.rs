@@ -145,7 +145,8 @@ impl Pack<'_> {
                 "struct Given {{ int64 start; {}; }};",
                 fields.join("; ")
             ));
-            cuda::member(out, nest, schedule, parameters, &|_| true)?;
+            let is_restricted = |operand| schedule.is_restricted(nest, operand);
+            cuda::member(out, nest, schedule, parameters, &is_restricted)?;
             out.close_with(";");
         }
         out.line("");
@@ -159,7 +160,11 @@ impl Pack<'_> {
             .collect();
         for (at, member) in self.members.iter().enumerate() {
             let (nest, prefix) = (&member.nest, format!("m{at}_"));
-            let own = cuda::declarations(nest, &member.parameters, &|_| true, &prefix);
+            let Schedule::Cuda(schedule) = &member.schedule else {
+                continue;
+            };
+            let is_restricted = |operand| schedule.is_restricted(nest, operand);
+            let own = cuda::declarations(nest, &member.parameters, &is_restricted, &prefix);
             declared.extend(own);
         }
         out.open(format!(

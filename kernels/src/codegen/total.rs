@@ -60,29 +60,29 @@ pub(super) fn text(members: &[Member], entry: &str) -> Result<String, String> {
     out.line("// What the last block to be done makes of the parts that all leave.");
     out.line("#include \"functions.cuh\"");
     let mut declared = Vec::new();
-    let (mut bounds, mut waits) = (None, None);
+    let mut of_first = None;
     for ((member, name), holds_parts) in members.iter().zip(NAMES).zip(HOLDS_PARTS) {
         let Schedule::Cuda(schedule) = &member.schedule else {
             continue;
         };
         let (nest, parameters) = (&member.nest, &member.parameters);
-        let is_alone = |operand: usize| !holds_parts(nest, operand);
+        let is_restricted =
+            |operand: usize| !holds_parts(nest, operand) && schedule.is_restricted(nest, operand);
         let words = text::words(nest).join(", ");
         out.lines(["".to_owned(), format!("// {words}.")]);
         out.open(format!("struct {name}"));
-        cuda::member(&mut out, nest, schedule, parameters, &is_alone)?;
+        cuda::member(&mut out, nest, schedule, parameters, &is_restricted)?;
         out.close_with(";");
         let prefix = format!("{name}_");
         declared.extend(cuda::declarations(
             nest,
             &member.given(),
-            &is_alone,
+            &is_restricted,
             &prefix,
         ));
-        bounds.get_or_insert(schedule.bounds());
-        waits = waits.or(schedule.waits());
+        of_first.get_or_insert(schedule);
     }
-    let bounds = bounds.unwrap_or_default();
+    let bounds = of_first.map_or(String::new(), cuda::Schedule::bounds);
     out.lines([
         "",
         "// Blocks of the launch that have left their parts.",
@@ -93,7 +93,7 @@ pub(super) fn text(members: &[Member], entry: &str) -> Result<String, String> {
         "KERNEL({entry}, first::THREADS{bounds})({})",
         declared.join(", ")
     ));
-    out.lines(waits);
+    out.lines(of_first.and_then(cuda::Schedule::waits));
     out.line(run(members, 0, "blockIdx.x"));
     out.line("if (!is_last_block(&done)) return;");
     out.line(run(members, 1, "0"));

@@ -51,7 +51,8 @@ DEVICE float rsqrt_fast(float x) {
 }
 
 // Lets the next launch begin to start, and waits until those before are done and their memory is seen: for kernels
-// whose launches overlap, before they touch anything.
+// whose launches overlap, before they touch anything. What those wrote must not be read by `const __restrict__`: it says
+// that nobody writes there as long as the kernel runs, and so the compiler may load before the wait.
 DEVICE void await_launches() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

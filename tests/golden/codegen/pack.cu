@@ -7,7 +7,7 @@ struct m0 {
     struct Given { int64 start; int64 columns; int64 rows; int64 block_rows; int64 block_columns; int64 pieces; const float *in0; int64 in0_row_0; const float *in1; float *out2; };
     static constexpr int WIDTH = 8, GROUPS = 64, CHUNKS = 1;
     static constexpr int THREADS = WIDTH * GROUPS;
-    static METHOD void run(const unsigned block, int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, float *__restrict__ out2) {
+    static METHOD void run(const unsigned block, int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *in0, int64 in0_row_0, const float *in1, float *__restrict__ out2) {
         const bool is_wide = columns % 4 == 0 && is_aligned(in0) && in0_row_0 % 4 == 0 && is_aligned(in1) && is_aligned(out2);
         const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;
         const unsigned piece = block % (unsigned)pieces, share = block / (unsigned)pieces;
@@ -64,7 +64,7 @@ struct m1 {
     struct Given { int64 start; int64 columns; int64 rows; int64 block_rows; int64 block_columns; int64 pieces; const float *in0; int64 in0_row_0; const float *in1; int64 in1_row_0; float *out2; int64 out2_row_0; float number_0; };
     static constexpr int WIDTH = 512, GROUPS = 1, CHUNKS = 2;
     static constexpr int THREADS = WIDTH * GROUPS;
-    static METHOD void run(const unsigned block, int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, int64 in1_row_0, float *__restrict__ out2, int64 out2_row_0, float number_0) {
+    static METHOD void run(const unsigned block, int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *in0, int64 in0_row_0, const float *in1, int64 in1_row_0, float *__restrict__ out2, int64 out2_row_0, float number_0) {
         const bool is_wide = columns % 4 == 0 && is_aligned(in0) && in0_row_0 % 4 == 0 && is_aligned(in1) && in1_row_0 % 4 == 0 && is_aligned(out2) && out2_row_0 % 4 == 0;
         const int lane = threadIdx.x % WIDTH;
         const unsigned piece = block % (unsigned)pieces, share = block / (unsigned)pieces;
@@ -99,7 +99,7 @@ struct m1 {
     }
 };
 
-KERNEL(pack_4_column_sum_add_mul_9d5c8a3f, m0::THREADS)(int64 end_0, int64 end_1, int64 end_2, int64 m0_columns, int64 m0_rows, int64 m0_block_rows, int64 m0_block_columns, int64 m0_pieces, const float *__restrict__ m0_in0, int64 m0_in0_row_0, const float *__restrict__ m0_in1, float *__restrict__ m0_out2, int64 m1_columns, int64 m1_rows, int64 m1_block_rows, int64 m1_block_columns, int64 m1_pieces, const float *__restrict__ m1_in0, int64 m1_in0_row_0, const float *__restrict__ m1_in1, int64 m1_in1_row_0, float *__restrict__ m1_out2, int64 m1_out2_row_0, float m1_number_0, int64 m2_columns, int64 m2_rows, int64 m2_block_rows, int64 m2_block_columns, int64 m2_pieces, const float *__restrict__ m2_in0, int64 m2_in0_row_0, const float *__restrict__ m2_in1, int64 m2_in1_row_0, float *__restrict__ m2_out2, int64 m2_out2_row_0, float m2_number_0, int64 m3_columns, int64 m3_rows, int64 m3_block_rows, int64 m3_block_columns, int64 m3_pieces, const float *__restrict__ m3_in0, int64 m3_in0_row_0, const float *__restrict__ m3_in1, int64 m3_in1_row_0, float *__restrict__ m3_out2, int64 m3_out2_row_0, float m3_number_0) {
+KERNEL(pack_4_column_sum_add_mul_9d5c8a3f, m0::THREADS)(int64 end_0, int64 end_1, int64 end_2, int64 m0_columns, int64 m0_rows, int64 m0_block_rows, int64 m0_block_columns, int64 m0_pieces, const float *m0_in0, int64 m0_in0_row_0, const float *m0_in1, float *__restrict__ m0_out2, int64 m1_columns, int64 m1_rows, int64 m1_block_rows, int64 m1_block_columns, int64 m1_pieces, const float *m1_in0, int64 m1_in0_row_0, const float *m1_in1, int64 m1_in1_row_0, float *__restrict__ m1_out2, int64 m1_out2_row_0, float m1_number_0, int64 m2_columns, int64 m2_rows, int64 m2_block_rows, int64 m2_block_columns, int64 m2_pieces, const float *m2_in0, int64 m2_in0_row_0, const float *m2_in1, int64 m2_in1_row_0, float *__restrict__ m2_out2, int64 m2_out2_row_0, float m2_number_0, int64 m3_columns, int64 m3_rows, int64 m3_block_rows, int64 m3_block_columns, int64 m3_pieces, const float *m3_in0, int64 m3_in0_row_0, const float *m3_in1, int64 m3_in1_row_0, float *__restrict__ m3_out2, int64 m3_out2_row_0, float m3_number_0) {
     await_launches();
     const int64 block = blockIdx.x;
     if (block < end_0) {

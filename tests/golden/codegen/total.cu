@@ -7,7 +7,7 @@ struct first {
     static constexpr int THREADS = WIDTH * GROUPS;
     static constexpr int WARPS = (THREADS + 31) / 32;
     static constexpr int SPAN = 4 * WIDTH * CHUNKS;
-    static METHOD void run(const unsigned block, int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, float *__restrict__ out2, int64 out2_row_0, float *out3, float *out4) {
+    static METHOD void run(const unsigned block, int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *in0, int64 in0_row_0, const float *in1, float *__restrict__ out2, int64 out2_row_0, float *out3, float *out4) {
         const bool is_wide = columns % 4 == 0 && is_aligned(in0) && in0_row_0 % 4 == 0 && is_aligned(in1) && is_aligned(out2) && out2_row_0 % 4 == 0;
         const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;
         const unsigned piece = block % (unsigned)pieces, share = block / (unsigned)pieces;
@@ -114,7 +114,7 @@ struct last {
 // Blocks of the launch that have left their parts.
 static __device__ unsigned done;
 
-KERNEL(whole_exp_total_greatest_f09b4805, first::THREADS)(int64 first_columns, int64 first_rows, int64 first_block_rows, int64 first_block_columns, int64 first_pieces, const float *__restrict__ first_in0, int64 first_in0_row_0, const float *__restrict__ first_in1, float *__restrict__ first_out2, int64 first_out2_row_0, float *first_out3, float *first_out4, int64 last_columns, int64 last_rows, int64 last_block_rows, int64 last_block_columns, int64 last_pieces, float *__restrict__ last_out2, float *__restrict__ last_out3) {
+KERNEL(whole_exp_total_greatest_f09b4805, first::THREADS)(int64 first_columns, int64 first_rows, int64 first_block_rows, int64 first_block_columns, int64 first_pieces, const float *first_in0, int64 first_in0_row_0, const float *first_in1, float *__restrict__ first_out2, int64 first_out2_row_0, float *first_out3, float *first_out4, int64 last_columns, int64 last_rows, int64 last_block_rows, int64 last_block_columns, int64 last_pieces, float *__restrict__ last_out2, float *__restrict__ last_out3) {
     await_launches();
     first::run(blockIdx.x, first_columns, first_rows, first_block_rows, first_block_columns, first_pieces, first_in0, first_in0_row_0, first_in1, first_out2, first_out2_row_0, first_out3, first_out4);
     if (!is_last_block(&done)) return;

@@ -86,6 +86,22 @@ fn numbers(seed: usize, count: usize) -> Vec<f32> {
     std::iter::repeat_with(next).take(count).collect()
 }
 
+/// Whether a CUDA kernel waits for the launches before it. If so, it does before anything else, and takes nothing that it
+/// reads for constant: else the compiler may load it before.
+pub(super) fn waits(source: &KernelSource) -> bool {
+    let text = &source.files[0].text;
+    let (_, kernel) = text.split_once("KERNEL(").unwrap();
+    let (declared, body) = kernel.split_once(") {").unwrap();
+    let waits = body.trim_start().starts_with("await_launches();\n");
+    let awaits = text.matches("await_launches").count();
+    assert_eq!(awaits, usize::from(waits), "{text}");
+    let constant = declared.split(", ").filter(|one| one.contains("const "));
+    let is_restricted = |one: &str| one.contains("__restrict__");
+    let restricted = constant.filter(|one| is_restricted(one)).count();
+    assert!(!waits || restricted == 0, "{text}");
+    waits
+}
+
 impl Case {
     pub(super) fn new(nest: Nest, rows: &[u64], columns: u64) -> Case {
         Case {

@@ -6,7 +6,7 @@ use sweeper_kernels::Target;
 use sweeper_kernels::codegen::Generated;
 use sweeper_kernels::nest::{Bounds, Parts};
 
-use super::harness::{ARCHS, Case, Pack, Place, report};
+use super::harness::{ARCHS, Case, Pack, Place, report, waits};
 use super::nests;
 use crate::shim::{self, Mode};
 use crate::support::golden;
@@ -73,11 +73,10 @@ fn texts_of_packs_depend_on_structure_alone() {
 
 #[test]
 fn packs_wait_for_the_launches_before_them_once() {
-    let text = mixed().source(&Place::Shim(Mode::Fast).target());
-    let text = &text.files[0].text;
+    let source = mixed().source(&Place::Shim(Mode::Fast).target());
+    let text = &source.files[0].text;
     assert_eq!(text.matches("await_launches").count(), 1);
-    let body = text.split("KERNEL(").nth(1).unwrap();
-    assert_eq!(body.lines().nth(1).unwrap().trim(), "await_launches();");
+    assert!(waits(&source), "{text}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use sweeper_kernels::program::{
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Dtype, Program, Target, Tensors};
 
-use super::harness::{ARCHS, Case, Place, report};
+use super::harness::{ARCHS, Case, Place, report, waits};
 use super::interpret;
 use super::nests::{self, Build, CELLS, OF_COLUMNS, ONE};
 use crate::shim::{self, Blocks, Mode};
@@ -308,6 +308,14 @@ const FEW_REGISTERS: u32 = 40;
 fn registers(log: &str) -> u32 {
     let before = log.split(" registers").next().unwrap();
     before.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn totals_wait_for_the_launches_before_them() {
+    for total in totals() {
+        let source = total.source(&Place::Shim(Mode::Fast).target());
+        assert!(waits(&source), "{}", source.files[0].text);
+    }
 }
 
 #[test]

@@ -95,10 +95,11 @@ impl Writer<'_> {
     }
 
     fn kernel(&self, out: &mut Text, entry: &str) {
+        let is_restricted = |operand| self.schedule.is_restricted(self.nest, operand);
         out.open(format!(
             "KERNEL({entry}, THREADS{})({})",
             self.schedule.bounds(),
-            declarations(self.nest, self.parameters, &|_| true, "").join(", ")
+            declarations(self.nest, self.parameters, &is_restricted, "").join(", ")
         ));
         out.lines(self.schedule.waits());
         self.body(out);

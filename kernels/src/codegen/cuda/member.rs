@@ -8,8 +8,8 @@ use super::super::text::{self, Text};
 use super::Schedule;
 use super::kernel::Writer;
 
-/// Writes what the struct of a nest has: its constants, and the function `run`, which does a block. `is_alone` as in
-/// [`declarations`].
+/// Writes what the struct of a nest has: its constants, and the function `run`, which does a block. `is_restricted` as
+/// in [`declarations`].
 ///
 /// # Errors
 /// As [`Stages::new`].
@@ -18,7 +18,7 @@ pub(in super::super) fn member(
     nest: &Nest,
     schedule: &Schedule,
     parameters: &[Parameter],
-    is_alone: &dyn Fn(usize) -> bool,
+    is_restricted: &dyn Fn(usize) -> bool,
 ) -> Result<(), String> {
     let stages = Stages::new(nest, schedule.keep)?;
     let writer = Writer::new(nest, schedule, parameters, &stages, "block");
@@ -28,7 +28,7 @@ pub(in super::super) fn member(
             .iter()
             .map(|line| format!("static {line}")),
     );
-    let given = declarations(nest, parameters, is_alone, "").join(", ");
+    let given = declarations(nest, parameters, is_restricted, "").join(", ");
     out.open(format!(
         "static METHOD void run(const unsigned block, {given})"
     ));
@@ -37,19 +37,19 @@ pub(in super::super) fn member(
     Ok(())
 }
 
-/// Declarations of parameters, whose names begin with `prefix`. Pointers to operands that are alone point to what
-/// nothing else of the kernel touches, if it is written.
+/// Declarations of parameters, whose names begin with `prefix`. Pointers to operands that are restricted point to what
+/// nothing else touches as long as the kernel runs, if it is written.
 pub(in super::super) fn declarations(
     nest: &Nest,
     parameters: &[Parameter],
-    is_alone: &dyn Fn(usize) -> bool,
+    is_restricted: &dyn Fn(usize) -> bool,
     prefix: &str,
 ) -> Vec<String> {
     let declare = |parameter: &Parameter| {
         let name = format!("{prefix}{}", parameter.name(nest));
         match *parameter {
             Parameter::Pointer(operand) => {
-                let alone = if is_alone(operand) {
+                let restrict = if is_restricted(operand) {
                     "__restrict__ "
                 } else {
                     ""
@@ -57,7 +57,7 @@ pub(in super::super) fn declarations(
                 let operand = &nest.operands[operand];
                 let constant = if operand.is_written { "" } else { "const " };
                 let dtype = text::element(operand.dtype, "int64");
-                format!("{constant}{dtype} *{alone}{name}")
+                format!("{constant}{dtype} *{restrict}{name}")
             }
             Parameter::Scalar(_) => format!("float {name}"),
             _ => format!("int64 {name}"),

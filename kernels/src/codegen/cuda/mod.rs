@@ -64,9 +64,6 @@ const PART_ROWS: u64 = 4;
 /// The first generation of GPUs on which a launch may overlap the one before.
 const FIRST_TO_OVERLAP: u32 = 90;
 
-/// What a kernel begins with whose launches may overlap those before.
-const WAITS: &str = "await_launches();";
-
 /// How a CUDA kernel shares out its work.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
@@ -273,7 +270,13 @@ impl Schedule {
 
     /// What a kernel begins with, if its launches may overlap those before.
     pub(super) fn waits(&self) -> Option<&'static str> {
-        self.overlaps.then_some(WAITS)
+        self.overlaps.then_some("await_launches();")
+    }
+
+    /// Whether nobody writes to an operand as long as the kernel runs but the kernel itself, through this operand's pointer. What
+    /// is read by it may be what a launch before writes while the kernel waits.
+    pub(super) fn is_restricted(&self, nest: &Nest, operand: usize) -> bool {
+        nest.operands[operand].is_written || !self.overlaps
     }
 
     /// What a kernel's launch bounds are after its threads.
