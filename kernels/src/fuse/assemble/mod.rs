@@ -127,7 +127,7 @@ impl Assembly<'_> {
         Ok(made)
     }
 
-    /// Whether there is no other launch before the program's steps, or among them.
+    /// Whether no other launch is where this one is: before the program's steps, or among them.
     fn is_only(&self, launch: &[usize], order: &[Vec<usize>]) -> bool {
         let is_prologue = self.is_prologue(launch);
         let beside = order
