@@ -1,7 +1,9 @@
-//! Conformance: every operation in every phase by every backend against its f64 oracle, on the CPU device and,
-//! as CUDA kernels, on the shim.
+//! Conformance: every operation in every phase by every backend against its f64 oracle, on the CPU device, as CUDA kernels
+//! on the shim, and on a GPU where there is one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use sweeper::compile::nvrtc::resources;
@@ -10,6 +12,7 @@ use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Problem, Tensor,
 
 use crate::conformance::{Case, cuda};
 use crate::shim::{self, Mode};
+use crate::support::program;
 
 const BACKENDS: [&str; 3] = ["primitive", "eager", "compiled"];
 
@@ -184,4 +187,44 @@ fn cuda_kernels_compile_without_spills() {
             compiled.log
         );
     }
+}
+
+/// Sizes at which launches follow each other while those before still run, and kernels know all that they can of them.
+const ON_A_GPU: &str = r#"
+schema = 1
+name   = "gpu"
+about  = "Do programs of many launches conform, launch by launch and as graphs?"
+
+[[zip]]
+axes = { batch = [3, 16, 33], sequence = [5, 256, 101], dimension = [7, 512, 770] }
+
+[device]
+use = "cuda"
+
+[measure]
+repeats = 5
+l2      = "hot"
+mode    = ["launch", "graph"]
+"#;
+
+#[test]
+fn programs_of_many_launches_conform_on_a_gpu() {
+    if crate::cuda::missing().is_some() {
+        return;
+    }
+    let names: BTreeSet<&str> = OPERATIONS.iter().map(|(name, _)| *name).collect();
+    let cases = names
+        .into_iter()
+        .map(|name| format!("[case.{name}]\nworkload = \"{name}\"\nbackends = {BACKENDS:?}\n"));
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = ON_A_GPU.to_owned() + &cases.collect::<String>();
+    fs::write(folder.path().join("m.toml"), manifest).unwrap();
+    let output = Command::new(program())
+        .current_dir(folder.path())
+        .args(["run", "m.toml"])
+        .env("SWEEPER_CACHE_DIR", folder.path().join("cache"))
+        .output()
+        .unwrap();
+    // Rows that are wrong make it another one.
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
