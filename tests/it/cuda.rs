@@ -28,7 +28,8 @@ pub(crate) fn missing() -> Option<String> {
     Some(reason)
 }
 
-fn sweeper(folder: &Path, args: &[&str]) -> Output {
+/// Runs the program, whose kernel cache is in the folder, too.
+pub(crate) fn sweeper(folder: &Path, args: &[&str]) -> Output {
     Command::new(program())
         .current_dir(folder)
         .args(args)
@@ -38,7 +39,8 @@ fn sweeper(folder: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
-fn text(output: &Output) -> String {
+/// What it printed.
+pub(crate) fn text(output: &Output) -> String {
     let both = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8(both).unwrap()
 }

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
 use sweeper::compile::nvrtc::resources;
@@ -11,8 +10,8 @@ use sweeper_kernels::program::KernelSource;
 use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Problem, Tensor, Value, registry};
 
 use crate::conformance::{Case, cuda};
+use crate::cuda;
 use crate::shim::{self, Mode};
-use crate::support::program;
 
 const BACKENDS: [&str; 3] = ["primitive", "eager", "compiled"];
 
@@ -189,7 +188,7 @@ fn cuda_kernels_compile_without_spills() {
     }
 }
 
-/// Sizes at which launches follow each other while those before still run, and kernels know all that they can of them.
+/// Rows that fill nothing, rows that fill their lanes, and a number of elements that is no multiple of four.
 const ON_A_GPU: &str = r#"
 schema = 1
 name   = "gpu"
@@ -209,7 +208,7 @@ mode    = ["launch", "graph"]
 
 #[test]
 fn programs_of_many_launches_conform_on_a_gpu() {
-    if crate::cuda::missing().is_some() {
+    if cuda::missing().is_some() {
         return;
     }
     let names: BTreeSet<&str> = OPERATIONS.iter().map(|(name, _)| *name).collect();
@@ -219,12 +218,7 @@ fn programs_of_many_launches_conform_on_a_gpu() {
     let folder = tempfile::tempdir().unwrap();
     let manifest = ON_A_GPU.to_owned() + &cases.collect::<String>();
     fs::write(folder.path().join("m.toml"), manifest).unwrap();
-    let output = Command::new(program())
-        .current_dir(folder.path())
-        .args(["run", "m.toml"])
-        .env("SWEEPER_CACHE_DIR", folder.path().join("cache"))
-        .output()
-        .unwrap();
+    let output = cuda::sweeper(folder.path(), &["run", "m.toml"]);
     // Rows that are wrong make it another one.
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(output.status.code(), Some(0), "{}", cuda::text(&output));
 }

@@ -246,9 +246,8 @@ pub fn may_total(first: &Nest, last: &Nest) -> bool {
 /// Kernels for CPUs are the same for all.
 pub fn known(nest: &Nest, bounds: Bounds, launch: &Launch, target: &Target) -> Bounds {
     let Target::Cuda { arch } = target else {
-        let columns = bounds.columns;
         return Bounds {
-            columns,
+            columns: bounds.columns,
             ..Bounds::default()
         };
     };
@@ -362,20 +361,16 @@ impl Member {
         if !is_counted || blocks >= MOST {
             return Err(format!("{rows} x {columns} elements in one launch"));
         }
-        if let Schedule::Cuda(schedule) = &self.schedule
-            && schedule.fill > Fill::Any
-            && cuda::fill(schedule, &self.nest, &launch) < schedule.fill
-        {
+        if let Schedule::Cuda(schedule) = &self.schedule {
             let fill = schedule.fill;
-            return Err(format!(
-                "a kernel for columns that fill {fill:?}, where these do not"
-            ));
-        }
-        if let Schedule::Cuda(schedule) = &self.schedule
-            && schedule.is_one_row
-            && rows != 1
-        {
-            return Err(format!("a kernel for one row, where there are {rows}"));
+            if fill > Fill::Any && cuda::fill(schedule, &self.nest, &launch) < fill {
+                return Err(format!(
+                    "a kernel for columns that fill {fill:?}, where these do not"
+                ));
+            }
+            if schedule.is_one_row && rows != 1 {
+                return Err(format!("a kernel for one row, where there are {rows}"));
+            }
         }
         let args = launch::arguments(&self.given(), &self.nest, &launch, split);
         Ok((blocks, args))

@@ -157,8 +157,7 @@ impl Case {
         if known != own {
             all.push(known);
         }
-        let all = all.into_iter().map(|bounds| self.bounded(bounds));
-        all.collect::<Vec<_>>().into_iter()
+        all.into_iter().map(|bounds| self.bounded(bounds))
     }
 
     /// The only launch of its program, with all that can be known of it.

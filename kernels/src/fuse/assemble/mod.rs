@@ -189,13 +189,13 @@ impl Assembly<'_> {
                 is_only_launch,
                 ..Bounds::default()
             };
+            if adds_up(at) {
+                // How many parts a last block adds up is not known yet.
+                return (&loops.nest, bounds);
+            }
             let launch = steps::placeless(loops);
-            // How many parts a last block adds up is not known yet.
-            let bounds = match adds_up(at) {
-                true => bounds,
-                false => codegen::known(&loops.nest, bounds, &launch, self.request.target),
-            };
-            (&loops.nest, bounds)
+            let known = codegen::known(&loops.nest, bounds, &launch, self.request.target);
+            (&loops.nest, known)
         });
         let mut nests: Vec<(&Nest, Bounds)> = nests.collect();
         if !is_total {
