@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use sweeper_kernels::codegen::Generated;
+use sweeper_kernels::codegen::{self, Generated};
 use sweeper_kernels::nest::{
     Binary, Bounds, Fill, Launch, Nest, Over, Parts, Reduction, Unary, Value, ValueId,
 };
@@ -188,6 +188,29 @@ fn kernels_for_one_row_are_for_nothing_else() {
     let kernel = program.kernel(generated.kernel());
     let refused = generated.launch(kernel, &other).unwrap_err();
     assert_eq!(refused, "a kernel for one row, where there are 9");
+}
+
+#[test]
+fn kernels_for_few_rows_are_for_nothing_else() {
+    let target = Place::Shim(Mode::Fast).target();
+    let loss = Case::new(nests::cross_entropy(), &[9], 512);
+    let few = loss.only(&target);
+    // One that waits for the launch before has few blocks, which go over many rows.
+    let waiting = loss.filled(&target).last().unwrap();
+    for (case, has_few_rows) in [(&loss, false), (&waiting, false), (&few, true)] {
+        assert_eq!(case.bounds.has_few_rows, has_few_rows);
+        let text = &case.source(&target).files[0].text;
+        assert_eq!(text.contains("base += step"), !has_few_rows, "{text}");
+    }
+    let mut program = Program::default();
+    let mut many = few.place(&mut program, "", 4, &mut Default::default(), &mut vec![]);
+    many.extents.rows = vec![1 << 24];
+    let known = codegen::known(&few.nest, few.bounds, &many, &target);
+    assert!(!known.has_few_rows);
+    let generated = Generated::new(&few.nest, few.bounds, &target).unwrap();
+    let kernel = program.kernel(generated.kernel());
+    let refused = generated.launch(kernel, &many).unwrap_err();
+    assert_eq!(refused, "a kernel for few rows, where there are 16777216");
 }
 
 #[test]

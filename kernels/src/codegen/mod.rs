@@ -44,10 +44,13 @@ struct Member {
     nest: Nest,
     parameters: Vec<Parameter>,
     schedule: Schedule,
-    shared: Vec<Shared>,
+    /// Operands that are memory of the kernel and no arguments: of a total, its parts.
+    own: Vec<usize>,
+    /// Whether the last block of another member does it, whose parts it adds up.
+    is_in_last_block: bool,
 }
 
-/// Memory of two nests of a kernel, which is an argument of the first alone: what one argument writes, no other may be.
+/// Parts of a total, which the two nests of a kernel hand over: memory of the kernel, no argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shared {
     /// Position of the operand that the first nest leaves parts in.
@@ -115,9 +118,9 @@ impl Generated {
         })
     }
 
-    /// One kernel that leaves totals in parts and adds them up: the last block of the first nest to be done does all of
-    /// the second, of which one block is enough. What the second loads along its columns are the first one's parts, as
-    /// `shared` tells for each.
+    /// One kernel that leaves totals in parts and adds them up: the last block of the first nest does all of the second, of
+    /// which one block is enough. What the second loads along its columns are the first one's parts, as `shared` tells for
+    /// each; in launches, memory of either means nothing, nor does the number of those columns.
     ///
     /// # Errors
     /// As [`Generated::new`], or where the nests are others than [`may_total`] says.
@@ -150,12 +153,10 @@ impl Generated {
         Kernel::Compiled(self.source.clone())
     }
 
-    /// The number of parts in which a launch leaves last reductions; 1 where they are whole, as in a pack. Of a total,
-    /// those that its first nest leaves; `extents` are that nest's.
+    /// The number of parts in which a launch leaves last reductions; 1 where they are whole, as in a pack or a total.
     pub fn parts(&self, extents: &Extents) -> usize {
         match &self.members[..] {
             [member] => member.parts(extents),
-            [first, last] if last.is_in_last_block() => first.parts(extents),
             _ => 1,
         }
     }
@@ -186,7 +187,7 @@ impl Generated {
         for (member, launch) in self.members.iter().zip(launches) {
             let (own, arguments) = member.launch(launch)?;
             args.extend(arguments);
-            if member.is_in_last_block() {
+            if member.is_in_last_block {
                 // It has no blocks of its own.
                 continue;
             }
@@ -198,6 +199,9 @@ impl Generated {
         }
         ends.pop();
         args.splice(0..0, ends);
+        if total::has_collector(&self.members) {
+            blocks += 1;
+        }
         let geometry = self.members.iter().map(|member| match &member.schedule {
             Schedule::C(_) => c::geometry(blocks),
             Schedule::Cuda(schedule) => schedule.geometry(blocks),
@@ -222,7 +226,7 @@ pub fn may_be_packed(nest: &Nest) -> bool {
 }
 
 /// Whether a nest may be done by the last block of another one: that one leaves nothing but totals in parts, and this one
-/// adds up what it loads along its columns, in one block.
+/// adds up what it loads along its columns, in one block, however many columns there are.
 pub fn may_total(first: &Nest, last: &Nest) -> bool {
     let overs = |nest: &Nest| -> Vec<Over> {
         let values = nest.values.iter();
@@ -240,6 +244,7 @@ pub fn may_total(first: &Nest, last: &Nest) -> bool {
         && last.parts == Parts::One
         && !adds_up.is_empty()
         && adds_up.iter().all(|over| *over == Over::All)
+        && !last.values.contains(&Value::Column)
 }
 
 /// These bounds, and what a kernel for a GPU may know of all launches whose rows and columns lie as this one's do.
@@ -252,13 +257,27 @@ pub fn known(nest: &Nest, bounds: Bounds, launch: &Launch, target: &Target) -> B
         };
     };
     let launch = launch::merged(nest, launch);
-    let bounds = Bounds {
-        is_one_row: launch.extents.row_count() == 1,
-        ..bounds
+    let rows = launch.extents.row_count();
+    let scheduled = |has_few_rows| {
+        let bounds = Bounds {
+            is_one_row: rows == 1,
+            has_few_rows,
+            ..bounds
+        };
+        // What can't be scheduled can't be generated, which says why.
+        (bounds, cuda::Schedule::new(nest, bounds, arch).ok())
     };
-    // What can't be scheduled can't be generated, which says why.
-    let fill = cuda::Schedule::new(nest, bounds, arch)
-        .map_or(Fill::Any, |schedule| cuda::fill(&schedule, nest, &launch));
+    let fill = |schedule: &cuda::Schedule| cuda::fill(schedule, nest, &launch);
+    let few = scheduled(true);
+    // Where lanes are not full, kernels for few rows were not measured.
+    let are_few = |schedule: &cuda::Schedule| {
+        schedule.has_few_rows && schedule.takes(rows) && fill(schedule) == Fill::Lanes
+    };
+    let (bounds, schedule) = match few.1.as_ref().is_some_and(are_few) {
+        true => few,
+        false => scheduled(false),
+    };
+    let fill = schedule.as_ref().map_or(Fill::Any, fill);
     Bounds { fill, ..bounds }
 }
 
@@ -281,23 +300,19 @@ impl Member {
                 Target::Cuda { arch } => Schedule::Cuda(cuda::Schedule::new(nest, bounds, arch)?),
             },
             nest: nest.clone(),
-            shared: vec![],
+            own: vec![],
+            is_in_last_block: false,
         })
-    }
-
-    /// Whether the last block of another member does it, whose parts it adds up.
-    fn is_in_last_block(&self) -> bool {
-        !self.shared.is_empty()
     }
 
     /// Parameters that a launch gives.
     fn given(&self) -> Vec<Parameter> {
-        let is_shared = |parameter: &Parameter| {
-            let mut shared = self.shared.iter();
-            shared.any(|shared| *parameter == Parameter::Pointer(shared.added_up))
+        let is_given = |parameter: &Parameter| match parameter {
+            Parameter::Pointer(operand) => !self.own.contains(operand),
+            _ => true,
         };
         let all = self.parameters.iter().copied();
-        all.filter(|parameter| !is_shared(parameter)).collect()
+        all.filter(is_given).collect()
     }
 
     /// All that its text depends on.
@@ -306,11 +321,11 @@ impl Member {
             name: String::new(),
             ..self.nest.clone()
         };
-        let shared = match &self.shared[..] {
+        let own = match &self.own[..] {
             [] => String::new(),
-            shared => format!(" {shared:?}"),
+            own => format!(" {own:?}"),
         };
-        format!("{nameless:?} {:?}{shared}", self.schedule)
+        format!("{nameless:?} {:?}{own}", self.schedule)
     }
 
     fn split(&self, extents: &Extents) -> Split {
@@ -348,7 +363,11 @@ impl Member {
 
     /// The blocks of a launch, and its arguments.
     fn launch(&self, launch: &Launch) -> Result<(u64, Vec<Arg>), String> {
-        let launch = launch::merged(&self.nest, launch);
+        let mut launch = launch::merged(&self.nest, launch);
+        if let (Schedule::Cuda(schedule), true) = (&self.schedule, self.is_in_last_block) {
+            // What each thread of the block takes of the parts.
+            launch.extents.columns = schedule.threads().into();
+        }
         let (rows, columns) = (launch.extents.row_count(), launch.extents.columns);
         let split = self.split(&launch.extents);
         let blocks = split
@@ -370,6 +389,13 @@ impl Member {
             }
             if schedule.is_one_row && rows != 1 {
                 return Err(format!("a kernel for one row, where there are {rows}"));
+            }
+            if schedule.has_few_rows && !schedule.takes(rows) {
+                return Err(format!("a kernel for few rows, where there are {rows}"));
+            }
+            let leaves_own = !self.own.is_empty() && !self.is_in_last_block;
+            if leaves_own && blocks > cuda::MOST_PARTS {
+                return Err(format!("a total of {blocks} parts"));
             }
         }
         let args = launch::arguments(&self.given(), &self.nest, &launch, split);

@@ -140,13 +140,13 @@ impl Pack<'_> {
             out.lines(["".to_owned(), self.heading(at)]);
             out.open(format!("struct m{at}"));
             out.line("// What one of several kernels with this text is given, after the block at which it begins.");
-            let fields = cuda::declarations(nest, parameters, &|_| false, "");
+            let fields = cuda::declarations(nest, parameters, &|_| cuda::Pointee::Unrestricted, "");
             out.line(format!(
                 "struct Given {{ int64 start; {}; }};",
                 fields.join("; ")
             ));
-            let is_restricted = |operand| schedule.is_restricted(nest, operand);
-            cuda::member(out, nest, schedule, parameters, &is_restricted)?;
+            let pointee = |operand| schedule.pointee(nest, operand);
+            cuda::member(out, nest, schedule, parameters, &pointee)?;
             out.close_with(";");
         }
         out.line("");
@@ -163,8 +163,8 @@ impl Pack<'_> {
             let Schedule::Cuda(schedule) = &member.schedule else {
                 continue;
             };
-            let is_restricted = |operand| schedule.is_restricted(nest, operand);
-            let own = cuda::declarations(nest, &member.parameters, &is_restricted, &prefix);
+            let pointee = |operand| schedule.pointee(nest, operand);
+            let own = cuda::declarations(nest, &member.parameters, &pointee, &prefix);
             declared.extend(own);
         }
         out.open(format!(

@@ -16,6 +16,8 @@
 // After the name: most threads of a block, and where occupancy is worth registers, least blocks at a time.
 #define KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name
 #define SHARED(name) extern __shared__ __align__(16) float name[]
+// The same of a size that is known, beside the launch's.
+#define SHARED_ARRAY(name, count) __shared__ __align__(16) float name[count]
 
 typedef long long int64;
 
@@ -58,6 +60,16 @@ DEVICE void await_launches() {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+// Words by which blocks of a launch tell each other numbers: whole, and seen some time after they were written.
+DEVICE void store_word(unsigned long long *to, unsigned long long word) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
+DEVICE unsigned long long load_word(const unsigned long long *from) {
+    unsigned long long word;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+    return word;
 }
 
 template <class T> DEVICE unsigned long long address_of(const T *x) { return (unsigned long long)x; }

@@ -98,17 +98,41 @@ template <class How, int WIDTH> DEVICE float reduce_warps(const float *shared) {
     return x;
 }
 
-// Whether this is the last block of its launch that gets here: what thread 0 of each block wrote before is seen then. All
-// threads of a block get the same. `done` counts blocks, and is 0 again after the last one.
-DEVICE bool is_last_block(unsigned *done) {
-    bool is_last = false;
-    if (threadIdx.x == 0) {
-        __threadfence();
-        is_last = atomicInc(done, gridDim.x - 1) == gridDim.x - 1;
+// A number that a block leaves for the last block of its launch. It is one word with the mark that it is there, so that
+// no fence is waited for and nobody counts blocks.
+struct Part {
+    unsigned long long word;
+    METHOD void operator=(float x) { store_word(&word, 1ull << 32 | (unsigned)__float_as_int(x)); }
+};
+
+// What a thread of the last block takes of the parts that so many blocks leave, once they are there: each of THREADS threads
+// has those from its own on, THREADS apart, in this order. What was taken is there no more. Of the other blocks none
+// waits for anything: they end, if the GPU has room for one of them beside this one.
+template <class How, int THREADS> DEVICE float take_parts(Part *left, unsigned blocks) {
+    constexpr int AT_ONCE = 4;
+    constexpr unsigned long long NONE = 1ull << 32;
+    float x = How::none();
+    for (unsigned first = threadIdx.x; first < blocks; first += AT_ONCE * THREADS) {
+        unsigned long long words[AT_ONCE];
+        bool are_there;
+        do {
+            are_there = true;
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                const unsigned at = first + i * THREADS;
+                words[i] = at < blocks ? load_word(&left[at].word) : NONE;
+                are_there = are_there && words[i] >= NONE;
+            }
+        } while (!are_there);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            const unsigned at = first + i * THREADS;
+            if (at >= blocks) continue;
+            left[at].word = 0;
+            x = How::of(x, __int_as_float((int)(unsigned)words[i]));
+        }
     }
-    if (!__syncthreads_or(is_last)) return false;
-    __threadfence();
-    return true;
+    return x;
 }
 
 // Of the groups of a block, for each lane and chunk: the first group gets the result, in an order that is

@@ -1,4 +1,4 @@
-//! The pass that has a total added up in the launch that leaves its parts, on GPUs: by the last block to be done.
+//! The pass that has a total added up in the launch that leaves its parts, on GPUs: by the launch's last block.
 //!
 //! A reduction over everything is two kernels: one leaves a part for each of its blocks, the other adds up these few
 //! numbers, which takes less than launching it. What the second one reads otherwise has to be there before the first one

@@ -12,8 +12,8 @@
 //! * a reduction over columns varies over rows: one value a row. Anything may use it;
 //! * a reduction over rows, or over both, needs the work of all blocks. Its value is *last*: unless
 //!   [`Nest::parts`] is [`Parts::One`], nothing but a store uses it, and the store writes one *part* for
-//!   each block of rows, which another nest adds up: that of another kernel, or of the last block to be
-//!   done. That keeps results the same from run to run: parts are added in their order, nowhere by atomics.
+//!   each block of rows, which another nest adds up: that of another kernel, or of the launch's last
+//!   block. That keeps results the same from run to run: parts are added in their order, nowhere by atomics.
 
 mod validate;
 /// Tests of the program have this file, too.
@@ -183,6 +183,9 @@ pub struct Bounds {
     pub fill: Fill,
     /// Whether all rows are one, as [`crate::codegen::known`] says of a launch.
     pub is_one_row: bool,
+    /// Whether rows are so few that blocks which leave parts of a total may have one for each group, as
+    /// [`crate::codegen::known`] says of a launch.
+    pub has_few_rows: bool,
     /// Whether each launch is its program's only one: it overlaps no other.
     pub is_only_launch: bool,
 }

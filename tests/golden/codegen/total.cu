@@ -1,4 +1,4 @@
-// What the last block to be done makes of the parts that all leave.
+// What the last block makes of the parts that all leave.
 #include "functions.cuh"
 
 // exp, total, greatest, add, mul.
@@ -7,7 +7,7 @@ struct first {
     static constexpr int THREADS = WIDTH * GROUPS;
     static constexpr int WARPS = (THREADS + 31) / 32;
     static constexpr int SPAN = 4 * WIDTH * CHUNKS;
-    static METHOD void run(const unsigned block, int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *in0, int64 in0_row_0, const float *in1, float *__restrict__ out2, int64 out2_row_0, float *out3, float *out4) {
+    static METHOD void run(const unsigned block, int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *in0, int64 in0_row_0, const float *in1, float *__restrict__ out2, int64 out2_row_0, Part *out3, Part *out4) {
         const bool is_wide = columns % 4 == 0 && is_aligned(in0) && in0_row_0 % 4 == 0 && is_aligned(in1) && is_aligned(out2) && out2_row_0 % 4 == 0;
         const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;
         const unsigned piece = block % (unsigned)pieces, share = block / (unsigned)pieces;
@@ -48,7 +48,6 @@ struct first {
         }
         sum_5 = reduce_lanes<Sum, 32>(sum_5);
         amax_6 = reduce_lanes<Max, 32>(amax_6);
-        __syncthreads();
         float *cells = shared;
         if (threadIdx.x % 32 == 0) cells[0 * WARPS + threadIdx.x / 32] = sum_5;
         if (threadIdx.x % 32 == 0) cells[1 * WARPS + threadIdx.x / 32] = amax_6;
@@ -97,7 +96,6 @@ struct last {
         }
         sum_2 = reduce_lanes<Sum, 32>(sum_2);
         amax_3 = reduce_lanes<Max, 32>(amax_3);
-        __syncthreads();
         float *cells = shared;
         if (threadIdx.x % 32 == 0) cells[0 * WARPS + threadIdx.x / 32] = sum_2;
         if (threadIdx.x % 32 == 0) cells[1 * WARPS + threadIdx.x / 32] = amax_3;
@@ -111,12 +109,18 @@ struct last {
     }
 };
 
-// Blocks of the launch that have left their parts.
-static __device__ unsigned done;
+// Of each total, what blocks have left.
+static __device__ Part left_0[16384];
+static __device__ Part left_1[16384];
 
-KERNEL(whole_exp_total_greatest_f09b4805, first::THREADS)(int64 first_columns, int64 first_rows, int64 first_block_rows, int64 first_block_columns, int64 first_pieces, const float *first_in0, int64 first_in0_row_0, const float *first_in1, float *__restrict__ first_out2, int64 first_out2_row_0, float *first_out3, float *first_out4, int64 last_columns, int64 last_rows, int64 last_block_rows, int64 last_block_columns, int64 last_pieces, float *__restrict__ last_out2, float *__restrict__ last_out3) {
+KERNEL(whole_exp_total_greatest_8d8baedc, first::THREADS)(int64 first_columns, int64 first_rows, int64 first_block_rows, int64 first_block_columns, int64 first_pieces, const float *first_in0, int64 first_in0_row_0, const float *first_in1, float *__restrict__ first_out2, int64 first_out2_row_0, int64 last_columns, int64 last_rows, int64 last_block_rows, int64 last_block_columns, int64 last_pieces, float *__restrict__ last_out2, float *__restrict__ last_out3) {
     await_launches();
-    first::run(blockIdx.x, first_columns, first_rows, first_block_rows, first_block_columns, first_pieces, first_in0, first_in0_row_0, first_in1, first_out2, first_out2_row_0, first_out3, first_out4);
-    if (!is_last_block(&done)) return;
-    last::run(0, last_columns, last_rows, last_block_rows, last_block_columns, last_pieces, first_out3, first_out4, last_out2, last_out3);
+    first::run(blockIdx.x, first_columns, first_rows, first_block_rows, first_block_columns, first_pieces, first_in0, first_in0_row_0, first_in1, first_out2, first_out2_row_0, left_0, left_1);
+    if (blockIdx.x != gridDim.x - 1) return;
+    SHARED_ARRAY(taken_0, last::THREADS);
+    taken_0[threadIdx.x] = take_parts<Sum, last::THREADS>(left_0, gridDim.x);
+    SHARED_ARRAY(taken_1, last::THREADS);
+    taken_1[threadIdx.x] = take_parts<Max, last::THREADS>(left_1, gridDim.x);
+    __syncthreads();
+    last::run(0, last_columns, last_rows, last_block_rows, last_block_columns, last_pieces, taken_0, taken_1, last_out2, last_out3);
 }

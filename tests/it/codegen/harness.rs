@@ -188,7 +188,7 @@ impl Case {
         self
     }
 
-    fn is_part(&self, operand: usize) -> bool {
+    pub(super) fn is_part(&self, operand: usize) -> bool {
         let mut stores = self.nest.stores.iter();
         self.nest.parts == Parts::Many
             && stores.any(|store| store.operand.0 == operand && self.nest.is_last(store.value))
@@ -236,7 +236,7 @@ impl Case {
         (rows, columns, index, len as usize)
     }
 
-    fn name(&self, operand: usize) -> String {
+    pub(super) fn name(&self, operand: usize) -> String {
         let kind = if self.nest.operands[operand].is_written {
             "out"
         } else {
@@ -369,7 +369,29 @@ impl Case {
         self.judge("", &launch, parts, (&inputs, &outputs), &what);
     }
 
-    /// Compares outputs with what the nest means for these inputs.
+    /// What the nest means for these inputs: for each operand its elements, of parts the first one what all make.
+    pub(super) fn meaning(
+        &self,
+        prefix: &str,
+        launch: &Launch,
+        parts: usize,
+        inputs: &Tensors,
+    ) -> Vec<interpret::Elements> {
+        let operands = 0..self.nest.operands.len();
+        let mut expected: Vec<interpret::Elements> = operands
+            .map(
+                |at| match inputs.get(&format!("{prefix}{}", self.name(at))) {
+                    Some(tensor) => check::elements(tensor).collect(),
+                    None => vec![f64::NAN; self.steps(at, parts).3],
+                },
+            )
+            .collect();
+        let rows = 0..launch.extents.row_count() as usize;
+        interpret::run(&self.nest, launch, rows, &mut expected);
+        expected
+    }
+
+    /// Compares outputs, as far as there are any, with what the nest means for these inputs.
     pub(super) fn judge(
         &self,
         prefix: &str,
@@ -378,19 +400,13 @@ impl Case {
         (inputs, outputs): (&Tensors, &Tensors),
         what: &dyn Fn() -> String,
     ) {
-        let name = |at: usize| format!("{prefix}{}", self.name(at));
-        let mut expected: Vec<interpret::Elements> = (0..self.nest.operands.len())
-            .map(|at| match inputs.get(&name(at)) {
-                Some(tensor) => check::elements(tensor).collect(),
-                None => vec![f64::NAN; self.steps(at, parts).3],
-            })
-            .collect();
-        let rows = 0..launch.extents.row_count() as usize;
-        interpret::run(&self.nest, launch, rows, &mut expected);
+        let expected = self.meaning(prefix, launch, parts, inputs);
         for store in &self.nest.stores {
             let at = store.operand.0;
-            let got: Vec<f64> = check::elements(&outputs[&name(at)]).collect();
-            let got = self.joined(at, got, parts);
+            let Some(got) = outputs.get(&format!("{prefix}{}", self.name(at))) else {
+                continue;
+            };
+            let got = self.joined(at, check::elements(got).collect(), parts);
             // Sums over rows and over all have thousands of terms; here many are equal, and roundings add up.
             let tolerance = if self.nest.is_last(store.value) {
                 2e-5

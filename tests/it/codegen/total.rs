@@ -24,16 +24,14 @@ struct Total {
     last: Nest,
 }
 
-/// Means: each part's sum times a number of the launch.
-fn means(count: usize) -> Nest {
-    let mut b = Build::new("means", 1);
+/// The mean: the sum times a number of the launch.
+fn mean() -> Nest {
+    let mut b = Build::new("mean", 1);
     let scale = b.add(Value::Scalar(0));
-    for _ in 0..count {
-        let parts = b.load(&OF_COLUMNS);
-        let total = b.sum(Over::All, parts);
-        let mean = b.binary(Binary::Mul, total, scale);
-        b.store(&ONE, mean);
-    }
+    let parts = b.load(&OF_COLUMNS);
+    let total = b.sum(Over::All, parts);
+    let mean = b.binary(Binary::Mul, total, scale);
+    b.store(&ONE, mean);
     b.one()
 }
 
@@ -74,21 +72,29 @@ fn totals() -> Vec<Total> {
     let entropy = |rows, columns| Case::new(nests::cross_entropy(), &[rows], columns);
     let target = Place::Shim(Mode::Fast).target();
     let full = |case: Case| case.filled(&target).last().unwrap();
+    let only = |case: Case| case.only(&target);
     vec![
-        of(error(1, 5), means(1)),
-        of(error(3, 17).padded(3), means(1)),
-        of(error(200, 1025).unbounded(), means(1)),
-        of(error(700, 30).padded(1), means(1)),
-        of(entropy(1, 1), means(1)),
-        of(entropy(300, 17), means(1)),
-        of(entropy(40, 4097).unbounded(), means(1)),
+        of(error(1, 5), mean()),
+        of(error(3, 17).padded(3), mean()),
+        of(error(200, 1025).unbounded(), mean()),
+        of(error(700, 30).padded(1), mean()),
+        of(entropy(1, 1), mean()),
+        of(entropy(300, 17), mean()),
+        of(entropy(40, 4097).unbounded(), mean()),
         of(Case::new(two_totals(), &[1], 4), norm()),
         of(Case::new(two_totals(), &[333], 70), norm()),
-        of(Case::new(two_totals(), &[90], 1025).unbounded(), means(2)),
-        of(full(error(1, 70 * 8192)), means(1)),
-        of(full(error(3, 8192)), means(1)),
-        of(full(entropy(300, 32)), means(1)),
-        of(full(entropy(300, 192)), means(1)),
+        of(Case::new(two_totals(), &[90], 1025).unbounded(), norm()),
+        of(full(error(1, 70 * 8192)), mean()),
+        of(full(error(3, 8192)), mean()),
+        of(full(entropy(300, 32)), mean()),
+        of(full(entropy(300, 192)), mean()),
+        of(only(error(1, 70 * 8192)), mean()),
+        of(only(error(3, 17).padded(3)), mean()),
+        of(only(error(200, 1025).unbounded()), mean()),
+        of(only(entropy(300, 32)), mean()),
+        of(only(entropy(300, 768)), mean()),
+        of(only(entropy(35, 1000)), mean()),
+        of(only(entropy(40, 4097).unbounded()), mean()),
     ]
 }
 
@@ -98,7 +104,6 @@ struct Made {
     inputs: Tensors,
     specs: Vec<TensorSpec>,
     launches: [Launch; 2],
-    parts: usize,
 }
 
 impl Total {
@@ -132,16 +137,16 @@ impl Total {
         }
     }
 
-    /// Three launches, before each of which what they write is NaN.
+    /// Three launches, before each of which what they write is NaN. Parts are memory of the kernel: nobody sees them.
     fn made(&self) -> Made {
         let generated = self.generated(&Place::Shim(Mode::Fast).target());
-        let parts = generated.parts(&self.first.extents);
+        assert_eq!(generated.parts(&self.first.extents), 1);
         let mut program = Program::default();
         let (mut inputs, mut specs) = (Tensors::new(), vec![]);
         let first = self
             .first
-            .place(&mut program, "", parts, &mut inputs, &mut specs);
-        let last = self.launch_of_last(&mut program, &mut specs, &first, parts);
+            .place(&mut program, "", 1, &mut inputs, &mut specs);
+        let last = self.launch_of_last(&mut program, &mut specs, &first);
         let launches = [first, last];
         let kernel = program.kernel(generated.kernel());
         let step = generated.launch_all(kernel, &launches).unwrap();
@@ -161,7 +166,6 @@ impl Total {
             inputs,
             specs,
             launches,
-            parts,
         }
     }
 
@@ -171,7 +175,6 @@ impl Total {
         program: &mut Program,
         specs: &mut Vec<TensorSpec>,
         first: &Launch,
-        parts: usize,
     ) -> Launch {
         let nest = &self.first.nest;
         let stores = nest.stores.iter();
@@ -181,7 +184,7 @@ impl Total {
         let operands = operands.map(|(at, operand)| {
             let view = match operand.is_written {
                 false => View {
-                    len: parts,
+                    len: 1,
                     ..left.next().unwrap()
                 },
                 true => {
@@ -207,7 +210,7 @@ impl Total {
             operands: operands.collect(),
             extents: Extents {
                 rows: vec![1],
-                columns: parts as u64,
+                columns: 1,
             },
             scalars: vec![0.125],
         }
@@ -216,22 +219,27 @@ impl Total {
     /// Checks that both nests are done as they mean.
     fn check(&self, mode: Mode) {
         let made = self.made();
-        let outputs = shim::run(&made.program, &made.inputs, &made.specs, mode);
+        let mut outputs = shim::run(&made.program, &made.inputs, &made.specs, mode);
+        for shared in self.shared() {
+            outputs.remove(&*self.first.name(shared.left)).unwrap();
+        }
         let text = &made.program.compiled().next().unwrap().files[0].text;
         let [first, last] = &made.launches;
         self.first
-            .judge("", first, made.parts, (&made.inputs, &outputs), &|| {
-                text.to_string()
-            });
-        let elements = |memory: &Memory| -> Vec<f64> {
-            let name = &made.program.buffers[memory.view.buffer.0].name;
-            let elements = check::elements(&outputs[&**name]);
-            elements.take(memory.view.len).collect()
-        };
-        let found: Vec<Vec<f64>> = last.operands.iter().map(elements).collect();
-        let mut expected = found.clone();
+            .judge("", first, 1, (&made.inputs, &outputs), &|| text.to_string());
+        // As if it were of one part.
+        let meant = self.first.meaning("", first, 1, &made.inputs);
+        let mut expected = vec![vec![f64::NAN]; last.operands.len()];
+        for shared in self.shared() {
+            expected[shared.added_up] = vec![meant[shared.left][0]];
+        }
         interpret::run(&self.last, last, 0..1, &mut expected);
-        for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
+        for (memory, expected) in last.operands.iter().zip(&expected) {
+            let name = &made.program.buffers[memory.view.buffer.0].name;
+            let Some(found) = outputs.get(&**name) else {
+                continue;
+            };
+            let (found, expected) = (check::elements(found).next().unwrap(), expected[0]);
             let is_close = (found - expected).abs() <= 1e-5 * (1.0 + expected.abs());
             assert!(is_close, "{found}, not {expected}\n{text}");
         }
@@ -282,7 +290,9 @@ fn totals_keep_the_launches_of_what_leaves_their_parts() {
             let Step::Launch { geometry, .. } = step.unwrap() else {
                 panic!("no launch");
             };
-            assert_eq!(geometry.grid, alone.grid);
+            // A block of its own takes what many leave.
+            let collects = u32::from(total.source(&target).files[0].text.contains("blocks ="));
+            assert_eq!(geometry.grid[0], alone.grid[0] + collects);
             assert_eq!(geometry.block, alone.block);
             assert_eq!(geometry.overlaps, alone.overlaps);
             let (own, first) = (total.source(&target), total.first.source(&target));
@@ -314,7 +324,8 @@ fn registers(log: &str) -> u32 {
 fn totals_wait_for_the_launches_before_them() {
     for total in totals() {
         let source = total.source(&Place::Shim(Mode::Fast).target());
-        assert!(waits(&source), "{}", source.files[0].text);
+        let is_only = total.first.bounds.is_only_launch;
+        assert_eq!(waits(&source), !is_only, "{}", source.files[0].text);
     }
 }
 
@@ -345,10 +356,47 @@ fn totals_compile_for_old_and_new_gpus() {
 
 #[test]
 fn people_can_read_totals() {
-    let total = &totals()[8];
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/codegen/total.cu");
-    let source = total.source(&Place::Shim(Mode::Fast).target());
-    golden(&path, &source.files[0].text).unwrap();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/codegen");
+    for (at, file) in [(8, "total.cu"), (17, "total_of_rows.cu")] {
+        let source = totals()[at].source(&Place::Shim(Mode::Fast).target());
+        golden(&folder.join(file), &source.files[0].text).unwrap();
+    }
+}
+
+/// The sum of the parts' squares.
+fn of_squares() -> Nest {
+    let mut b = Build::new("squares", 1);
+    let parts = b.load(&OF_COLUMNS);
+    let squares = b.binary(Binary::Mul, parts, parts);
+    let total = b.sum(Over::All, squares);
+    b.store(&ONE, total);
+    b.one()
+}
+
+/// The greatest part.
+fn greatest() -> Nest {
+    let mut b = Build::new("greatest", 1);
+    let parts = b.load(&OF_COLUMNS);
+    let most = b.reduce(Reduction::Max, Over::All, parts);
+    b.store(&ONE, most);
+    b.one()
+}
+
+#[test]
+fn parts_are_reduced_as_they_were_left_or_refused() {
+    let cuda = Place::Shim(Mode::Fast).target();
+    for last in [of_squares(), greatest()] {
+        let first = Case::new(nests::squared_error(), &[3], 17);
+        let total = Total { first, last };
+        let nests = [
+            (&total.first.nest, Bounds::default()),
+            (&total.last, Bounds::default()),
+        ];
+        assert_eq!(
+            Generated::total(nests, &total.shared(), &cuda).unwrap_err(),
+            "a total of parts that are not reduced as they were left"
+        );
+    }
 }
 
 #[test]
@@ -360,19 +408,19 @@ fn what_is_no_total_is_refused() {
     let cuda = Place::Shim(Mode::Fast).target();
     let rows = nests::layernorm_backward();
     assert_eq!(
-        refused(&rows, &means(1), &cuda),
-        "means does not add up totals of layernorm_backward"
+        refused(&rows, &mean(), &cuda),
+        "mean does not add up totals of layernorm_backward"
     );
     assert_eq!(
         refused(&nests::squared_error(), &nests::sgd(), &cuda),
         "sgd does not add up totals of mse"
     );
     assert_eq!(
-        refused(&nests::squared_error(), &means(1), &cuda),
+        refused(&nests::squared_error(), &mean(), &cuda),
         "a total of parts that nobody leaves"
     );
     assert_eq!(
-        refused(&nests::squared_error(), &means(1), &Target::Cpu),
+        refused(&nests::squared_error(), &mean(), &Target::Cpu),
         "only blocks of GPUs know which of them is last"
     );
 }

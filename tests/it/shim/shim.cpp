@@ -3,7 +3,7 @@
 //     shim PROGRAM RESULTS
 //
 // Both are sequences of 64-bit words, as `shim.rs` beside this writes and reads them. Where SHIM_BLOCKS is Descending, the
-// last block of a launch runs first.
+// blocks of a launch run in that order, but for the last one: it may wait for all others.
 #include "shim.h"
 
 #include <sys/mman.h>
@@ -27,7 +27,7 @@ namespace shim {
 float *shared;
 dim3 thread, block, block_size, grid_size;
 
-[[noreturn]] static void fail(const char *what) {
+[[noreturn]] void fail(const char *what) {
     std::fprintf(stderr, "shim: %s\n", what);
     std::exit(1);
 }
@@ -245,7 +245,7 @@ static void launch(const std::vector<Buffer> &buffers, Input &in) {
     const bool descends = order != nullptr && std::strcmp(order, "Descending") == 0;
     const uint64_t blocks = sizes[0] * sizes[1] * sizes[2];
     for (uint64_t turn = 0; turn < blocks; turn++) {
-        const uint64_t at = descends ? blocks - 1 - turn : turn;
+        const uint64_t at = descends && turn + 1 < blocks ? blocks - 2 - turn : turn;
         block = {(unsigned)(at % sizes[0]), (unsigned)(at / sizes[0] % sizes[1]), (unsigned)(at / sizes[0] / sizes[1])};
         run_block(sizes[6]);
     }

@@ -22,6 +22,7 @@
 #define KERNEL(name, ...) static void name
 #endif
 #define SHARED(name) float *name = shim::shared
+#define SHARED_ARRAY(name, count) alignas(16) static float name[count]
 
 typedef long long int64;
 
@@ -39,6 +40,7 @@ namespace shim {
 extern float *shared;
 extern dim3 thread, block, block_size, grid_size;
 
+[[noreturn]] void fail(const char *what);
 // A barrier that `threads` threads wait at; warps have barriers of their own.
 void wait(int barrier, int threads);
 // Every lane of the warp gives eight bytes and gets those of all lanes.
@@ -76,21 +78,11 @@ struct Entry {
 
 static inline void __syncthreads() { shim::wait(0, (int)(blockDim.x * blockDim.y * blockDim.z)); }
 static inline void __syncwarp() { shim::exchange(0); }
-static inline int __syncthreads_or(int mine) {
-    static int any;
-    __syncthreads();
-    any = 0;
-    __syncthreads();
-    any |= mine;
-    __syncthreads();
-    return any;
-}
-// Blocks run one after the other: what one wrote, the next one sees.
-static inline void __threadfence() {}
-static inline unsigned atomicInc(unsigned *at, unsigned most) {
-    const unsigned before = *at;
-    *at = before >= most ? 0 : before + 1;
-    return before;
+// Blocks run one after the other: what one wrote, the next one sees, and what is not there never will be.
+static inline void store_word(unsigned long long *to, unsigned long long word) { *to = word; }
+static inline unsigned long long load_word(const unsigned long long *from) {
+    if (*from == 0) shim::fail("a block waits for one that has not run");
+    return *from;
 }
 static inline void sync_some(int barrier, int threads) { shim::wait(barrier, threads); }
 

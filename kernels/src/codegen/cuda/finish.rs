@@ -8,7 +8,7 @@ use super::cells::Cells;
 use super::kernel::Writer;
 
 /// The struct of functions.cuh that reduces so.
-fn how(reduction: Reduction) -> &'static str {
+pub(in super::super) fn how(reduction: Reduction) -> &'static str {
     match reduction {
         Reduction::Sum => "Sum",
         Reduction::Max => "Max",
@@ -40,9 +40,10 @@ impl Writer<'_> {
                 "if (threadIdx.x % 32 == 0) cells[{at} * WARPS + threadIdx.x / 32] = {name};"
             ));
         }
-        // Groups with many rows do not wait for each other. That takes all barriers that a block can have, and so keeps
-        // small blocks, whose groups have one row, from being many.
-        let is_apart = width == "WIDTH" && self.has_groups() && !self.schedule.has_one_row;
+        // Groups do not wait for each other. That takes all barriers that a block can have, and so keeps small blocks, whose
+        // groups have one row and leave nothing, from being many.
+        let is_small = self.schedule.has_one_row && !self.schedule.has_few_rows;
+        let is_apart = width == "WIDTH" && self.has_groups() && !is_small;
         out.line(match is_apart {
             true => "sync_some(1 + group, WIDTH);",
             false => "__syncthreads();",
@@ -73,7 +74,9 @@ impl Writer<'_> {
                 let (name, how) = (self.names.of(id), how(self.names.reduction(id).0));
                 out.line(format!("{name} = reduce_lanes<{how}, 32>({name});"));
             }
-            out.line("__syncthreads();");
+            if self.shares_rows() || (self.has_groups() && !over_rows.is_empty()) {
+                out.line("__syncthreads();");
+            }
             out.line("float *cells = shared;");
             self.exchange(out, &over_all, "THREADS");
         }

@@ -95,11 +95,11 @@ impl Writer<'_> {
     }
 
     fn kernel(&self, out: &mut Text, entry: &str) {
-        let is_restricted = |operand| self.schedule.is_restricted(self.nest, operand);
+        let pointee = |operand| self.schedule.pointee(self.nest, operand);
         out.open(format!(
             "KERNEL({entry}, THREADS{})({})",
             self.schedule.bounds(),
-            declarations(self.nest, self.parameters, &is_restricted, "").join(", ")
+            declarations(self.nest, self.parameters, &pointee, "").join(", ")
         ));
         out.lines(self.schedule.waits());
         self.body(out);

@@ -33,10 +33,13 @@ const LOOKED_UP_REGISTERS: u32 = 5;
 const CELL_REGISTERS: [(u32, u32); 3] = [(256, 80), (512, 56), (1024, 24)];
 
 /// Quads of a lane, where more lanes can share a row instead: enough loads at once, and little text.
-const MOST_CHUNKS: u32 = 4;
+pub(super) const MOST_CHUNKS: u32 = 4;
 
 /// Lanes whose quads are a line of the cache.
 const LINE_LANES: u32 = 8;
+
+/// The same where groups have one row each and blocks leave parts of totals: up to 768 columns are one warp's.
+const TOTAL_ROW_CHUNKS: u32 = 6;
 
 /// How many lanes a row has, and what of it each.
 pub(super) struct Lanes {
@@ -53,8 +56,8 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Decides for a nest that loads so many values ahead or once for all rows, for launches that may overlap those
-    /// before or don't.
+    /// Decides for a nest whose groups have one row each though its blocks leave parts, or not; that loads so many values ahead
+    /// or once for all rows; for launches that may overlap those before or don't.
     ///
     /// # Errors
     /// A sentence where reductions over rows have no place.
@@ -62,6 +65,7 @@ impl Lanes {
         nest: &Nest,
         stages: &Stages,
         bounds: Bounds,
+        has_few_rows: bool,
         loads: usize,
         overlaps: bool,
     ) -> Result<Lanes, String> {
@@ -96,13 +100,21 @@ impl Lanes {
                 });
             }
         } else if stages.reduces_columns() || (over_rows > 0 && over_all) {
-            return match held(narrowest, MOST_CHUNKS) {
-                Some((width, chunks)) => Ok(lanes(width, chunks)),
-                None if over_rows > 0 && is_one => {
-                    Err("sums over rows of so many columns need parts".to_owned())
-                }
-                None => Ok(looped(512, 2)),
+            let most = match has_few_rows {
+                true => TOTAL_ROW_CHUNKS,
+                false => MOST_CHUNKS,
             };
+            let all = match held(narrowest, most) {
+                Some((width, chunks)) => lanes(width, chunks),
+                None if over_rows > 0 && is_one => {
+                    return Err("sums over rows of so many columns need parts".to_owned());
+                }
+                None => looped(512, 2),
+            };
+            return Ok(Lanes {
+                has_one_row: has_few_rows,
+                ..all
+            });
         }
         let is_slow = overlaps && bounds.fill >= Fill::Quads;
         let flat_most = match bounds.is_one_row && !is_slow {

@@ -8,8 +8,19 @@ use super::super::text::{self, Text};
 use super::Schedule;
 use super::kernel::Writer;
 
-/// Writes what the struct of a nest has: its constants, and the function `run`, which does a block. `is_restricted` as
-/// in [`declarations`].
+/// What a pointer to an operand points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Pointee {
+    /// What nothing else touches as long as the kernel runs, if it is written.
+    Restricted,
+    /// What others may write, such as a launch that the kernel waits for.
+    Unrestricted,
+    /// Parts that the kernel's last block adds up.
+    Parts,
+}
+
+/// Writes what the struct of a nest has: its constants, and the function `run`, which does a block. `pointee` tells of each
+/// operand.
 ///
 /// # Errors
 /// As [`Stages::new`].
@@ -18,7 +29,7 @@ pub(in super::super) fn member(
     nest: &Nest,
     schedule: &Schedule,
     parameters: &[Parameter],
-    is_restricted: &dyn Fn(usize) -> bool,
+    pointee: &dyn Fn(usize) -> Pointee,
 ) -> Result<(), String> {
     let stages = Stages::new(nest, schedule.keep)?;
     let writer = Writer::new(nest, schedule, parameters, &stages, "block");
@@ -28,7 +39,7 @@ pub(in super::super) fn member(
             .iter()
             .map(|line| format!("static {line}")),
     );
-    let given = declarations(nest, parameters, is_restricted, "").join(", ");
+    let given = declarations(nest, parameters, pointee, "").join(", ");
     out.open(format!(
         "static METHOD void run(const unsigned block, {given})"
     ));
@@ -37,22 +48,21 @@ pub(in super::super) fn member(
     Ok(())
 }
 
-/// Declarations of parameters, whose names begin with `prefix`. Pointers to operands that are restricted point to what
-/// nothing else touches as long as the kernel runs, if it is written.
+/// Declarations of parameters, whose names begin with `prefix`. `pointee` tells of each operand.
 pub(in super::super) fn declarations(
     nest: &Nest,
     parameters: &[Parameter],
-    is_restricted: &dyn Fn(usize) -> bool,
+    pointee: &dyn Fn(usize) -> Pointee,
     prefix: &str,
 ) -> Vec<String> {
     let declare = |parameter: &Parameter| {
         let name = format!("{prefix}{}", parameter.name(nest));
         match *parameter {
             Parameter::Pointer(operand) => {
-                let restrict = if is_restricted(operand) {
-                    "__restrict__ "
-                } else {
-                    ""
+                let restrict = match pointee(operand) {
+                    Pointee::Restricted => "__restrict__ ",
+                    Pointee::Unrestricted => "",
+                    Pointee::Parts => return format!("Part *{name}"),
                 };
                 let operand = &nest.operands[operand];
                 let constant = if operand.is_written { "" } else { "const " };

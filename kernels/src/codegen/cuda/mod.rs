@@ -7,7 +7,8 @@
 //! Where a group has many rows (there are sums over rows), what is the same for all rows is loaded once, and each row is
 //! loaded while the one before it is computed: so the memory has as much to do with few warps that hold much as with many
 //! that hold little. All groups of all blocks take turns then, so that what the whole GPU reads lies together, as blocks do
-//! at the pieces of one long row that is added up. Else a group has one row, and blocks are small.
+//! at the pieces of one long row that is added up. Else a group has one row, and blocks are small. Where rows are few enough
+//! for that, a group has one row also of those whose reductions become one total: each block leaves a part of it.
 
 mod cells;
 mod finish;
@@ -24,11 +25,12 @@ use crate::workload::generation;
 use super::launch::Split;
 use super::stages::{Keep, Stages};
 
+pub(super) use finish::how;
 pub(super) use kernel::text;
-pub(super) use member::{declarations, member};
+pub(super) use member::{Pointee, declarations, member};
 pub(super) use wide::fill;
 
-use lanes::{Lanes, ONE_ROW_THREADS, TOTAL_THREADS, cells, loaded};
+use lanes::{Lanes, MOST_CHUNKS, ONE_ROW_THREADS, TOTAL_THREADS, cells, loaded};
 
 /// What generated kernels include.
 pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
@@ -40,14 +42,22 @@ const THREADS: u32 = 256;
 /// each: sums must not depend on that.
 const PROCESSORS: u64 = 132;
 
-/// Blocks that leave a part each, at most.
-const MOST_PARTS: u64 = 4 * PROCESSORS;
+/// Blocks that leave a part each, where they go over many rows.
+const PARTS: u64 = 4 * PROCESSORS;
 
-/// Registers of a processor, threads of blocks that take pieces of long rows, and registers that a thread needs beside
-/// those for cells. There is room for 2048 threads; with 32 registers each, they wait for memory no better.
+/// The same at most, where blocks have a row for each group, or a piece of a long one, and wait for no launch before: many
+/// small ones begin and end evenly, and each thread of a launch's last block takes a few parts, most of them while others
+/// work. Where all wait, that costs what it gains, and more.
+pub(super) const MOST_PARTS: u64 = 1 << 14;
+
+/// Registers of a processor, threads of blocks that take a piece of a long row or a row for each group, and registers that a
+/// thread needs beside those for cells. There is room for 2048 threads; with 32 registers each, they wait for memory no better.
 const ALL_REGISTERS: u32 = 65_536;
-const FLAT_THREADS_AT_ONCE: u32 = 1_536;
+const THREADS_AT_ONCE: u32 = 1_536;
 const OTHER_REGISTERS: u32 = 24;
+
+/// The same where a lane counts the columns of many quads.
+const COUNT_REGISTERS: u32 = 8;
 
 /// The same of a block that takes a piece of a long row, beside what it loads and as much for what it makes of it; and
 /// for the address and the steps of each operand but two.
@@ -86,6 +96,8 @@ pub(super) struct Schedule {
     pub is_one_row: bool,
     /// Whether a group has one row: nothing is reduced over rows.
     pub has_one_row: bool,
+    /// Whether a group has one row, of which its block leaves a part of a total.
+    pub has_few_rows: bool,
     /// Whether groups of all blocks take turns at the rows.
     pub takes_turns: bool,
     /// Whether blocks take turns at the pieces of rows that are so long that a block adds up several of them.
@@ -121,10 +133,17 @@ impl Schedule {
         let over_all = !stages.over_all(nest).is_empty();
         let reduces_columns = stages.reduces_columns();
         let whole = reduces_columns || (over_rows > 0 && over_all);
-        let (shared_loads, ahead) = many_rows(nest, &stages, over_rows > 0 || over_all);
+        let has_last = over_rows > 0 || over_all;
         let overlaps = generation(arch) >= FIRST_TO_OVERLAP && !bounds.is_only_launch;
+        let has_few_rows = bounds.has_few_rows
+            && !overlaps
+            && over_all
+            && over_rows == 0
+            && reduces_columns
+            && nest.parts == Parts::Many;
+        let (shared_loads, ahead) = many_rows(nest, &stages, has_last && !has_few_rows);
         let loads = shared_loads.len() + ahead.len();
-        let lanes = Lanes::new(nest, &stages, bounds, loads, overlaps)?;
+        let lanes = Lanes::new(nest, &stages, bounds, has_few_rows, loads, overlaps)?;
         let Lanes {
             width,
             chunks,
@@ -132,12 +151,14 @@ impl Schedule {
             is_flat,
             has_one_row,
         } = lanes;
-        let has_last = over_rows > 0 || over_all;
         let has_cells = !stages.passes.is_empty();
         let threads = if has_last && nest.parts == Parts::One {
             512
         } else if is_flat || (is_looped && whole) {
             width
+        } else if has_few_rows {
+            // Not many more parts than a block takes while others work, nor registers for one block alone.
+            if chunks > MOST_CHUNKS { THREADS } else { 512 }
         } else if has_one_row && chunks > 1 {
             ONE_ROW_THREADS
         } else {
@@ -160,7 +181,8 @@ impl Schedule {
             is_flat,
             is_one_row: is_flat && has_cells && bounds.is_one_row,
             has_one_row,
-            takes_turns: whole && has_last,
+            has_few_rows,
+            takes_turns: whole && has_last && !has_few_rows,
             takes_pieces: is_looped
                 && width == TOTAL_THREADS
                 && !whole
@@ -201,6 +223,10 @@ impl Schedule {
             (2 * loaded(nest, stages), FLAT_OTHER_REGISTERS + operands)
         } else if self.takes_pieces {
             (loaded(nest, stages), OTHER_REGISTERS)
+        } else if self.has_few_rows && !self.is_looped {
+            let counts = self.chunks > MOST_CHUNKS && nest.values.contains(&Value::Column);
+            let columns = if counts { COUNT_REGISTERS } else { 0 };
+            (cells(nest, stages), OTHER_REGISTERS + columns)
         } else if loads > 0 && (self.over_rows || self.over_all) && self.threads() <= THREADS {
             let sums = stages.over_rows(nest).len();
             let held = cells(nest, stages) + (sums + loads) as u32;
@@ -230,8 +256,9 @@ impl Schedule {
     fn blocks_of(&self, registers: u32) -> u32 {
         let blocks = ALL_REGISTERS / self.threads() / registers;
         let most_threads = match (self.is_flat, self.is_looped) {
-            (true, _) => FLAT_THREADS_AT_ONCE,
+            (true, _) => THREADS_AT_ONCE,
             (false, true) => 2 * TOTAL_THREADS,
+            (false, false) if self.has_few_rows => THREADS_AT_ONCE,
             (false, false) => MOST_BLOCKS * THREADS,
         };
         blocks.clamp(1, most_threads / self.threads())
@@ -257,12 +284,13 @@ impl Schedule {
     }
 
     /// The same for the last block of another kernel, whose parts it adds up: with as many threads as that one has, a
-    /// power of two, and loads of what other blocks of the launch have written.
+    /// power of two; it waits for launches if that one does.
     ///
     /// # Errors
     /// As [`Stages::new`].
-    pub(super) fn in_last_block(mut self, nest: &Nest, threads: u32) -> Result<Schedule, String> {
-        (self.width, self.groups) = (threads, 1);
+    pub(super) fn in_last_block(mut self, nest: &Nest, of: &Schedule) -> Result<Schedule, String> {
+        (self.width, self.groups) = (of.threads(), 1);
+        self.overlaps = of.overlaps;
         (self.streams, self.fill) = (false, Fill::Any);
         self.shared = self.shared_floats(&Stages::new(nest, self.keep)?, nest);
         Ok(self)
@@ -273,10 +301,13 @@ impl Schedule {
         self.overlaps.then_some("await_launches();")
     }
 
-    /// Whether nobody writes to an operand as long as the kernel runs but the kernel itself, through this operand's pointer. What
-    /// is read by it may be what a launch before writes while the kernel waits.
-    pub(super) fn is_restricted(&self, nest: &Nest, operand: usize) -> bool {
-        nest.operands[operand].is_written || !self.overlaps
+    /// Whether anybody writes to an operand as long as the kernel runs but the kernel itself, through this operand's pointer:
+    /// what is read by it may be what a launch before writes while the kernel waits.
+    pub(super) fn pointee(&self, nest: &Nest, operand: usize) -> Pointee {
+        match nest.operands[operand].is_written || !self.overlaps {
+            true => Pointee::Restricted,
+            false => Pointee::Unrestricted,
+        }
     }
 
     /// What a kernel's launch bounds are after its threads.
@@ -324,6 +355,16 @@ impl Schedule {
         rows.max(all).max(groups)
     }
 
+    /// Whether blocks that leave a part each are many and small: each has one row for a group, or one piece of a long row.
+    pub(super) fn has_many_parts(&self) -> bool {
+        self.has_few_rows || (self.takes_pieces && !self.overlaps)
+    }
+
+    /// Whether blocks that leave a part each may be as many as so many rows take, if each group has one.
+    pub(super) fn takes(&self, rows: u64) -> bool {
+        rows.div_ceil(self.groups.into()) <= MOST_PARTS
+    }
+
     /// What a block has.
     pub(super) fn split(&self, extents: &Extents) -> Split {
         let (rows, columns) = (extents.row_count().max(1), extents.columns.max(1));
@@ -341,21 +382,24 @@ impl Schedule {
             )
         } else if !has_last {
             (groups, if self.has_one_row { columns } else { span })
+        } else if self.has_few_rows {
+            (groups, columns)
         } else if whole {
             // All that there is room for at once: another one would be alone on the GPU in the end.
             let parts = match self.ahead.is_empty() {
-                true => MOST_PARTS,
+                true => PARTS,
                 false => PROCESSORS * u64::from(self.least_blocks),
             };
             let block_rows = rows.div_ceil(parts);
             (block_rows.max(PART_ROWS * groups), columns)
         } else if self.over_rows {
-            let blocks = (2 * MOST_PARTS).div_ceil(columns.div_ceil(span));
+            let blocks = (2 * PARTS).div_ceil(columns.div_ceil(span));
             (rows.div_ceil(blocks).max(PART_ROWS * groups), span)
         } else {
-            let parts = match self.takes_pieces {
-                true => PROCESSORS * u64::from(self.least_blocks),
-                false => MOST_PARTS,
+            let parts = match (self.takes_pieces, self.overlaps) {
+                (true, false) => MOST_PARTS,
+                (true, true) => PROCESSORS * u64::from(self.least_blocks),
+                (false, _) => PARTS,
             };
             let block_rows = rows.div_ceil(parts).max(groups);
             let row_blocks = rows.div_ceil(block_rows);

@@ -17,15 +17,14 @@ impl Assembly<'_> {
         let of = |memory: &Memory| match memory.source {
             Source::Node(id) => {
                 let node = self.plan.graph.node(id);
-                (Need::Of(memory.source), node.elements(), node.dtype)
+                Some((Need::Of(memory.source), node.elements(), node.dtype))
             }
             Source::Parts(id) => {
-                let parts = self.parts.get(&id).copied().unwrap_or(1);
-                let len = parts * self.plan.graph.node(id).elements();
-                (Need::Of(memory.source), len, Dtype::F32)
+                let len = self.parts.get(&id)? * self.plan.graph.node(id).elements();
+                Some((Need::Of(memory.source), len, Dtype::F32))
             }
         };
-        loops.memory.iter().map(of).collect()
+        loops.memory.iter().filter_map(of).collect()
     }
 
     /// Scratch memory of the call at a position, if it needs any.

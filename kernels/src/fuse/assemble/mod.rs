@@ -98,7 +98,7 @@ struct Assembly<'a> {
     request: &'a Request<'a>,
     program: Program,
     kernels: Vec<Held>,
-    /// Of each last reduction, the number of parts.
+    /// Of each last reduction that is left in memory of the program, the number of parts.
     parts: BTreeMap<NodeId, usize>,
     places: BTreeMap<Need, Place>,
 }
@@ -161,16 +161,13 @@ impl Assembly<'_> {
         let (generated, kernel) = self
             .generated(&nests, &shared)
             .map_err(|reason| self.refusal(launch, &reason))?;
-        for loops in &loops {
+        // Parts of a total are memory of its kernel.
+        for loops in loops.iter().filter(|_| !is_total) {
             for memory in loops.memory.iter().filter(|memory| memory.is_written) {
                 if let Source::Parts(node) = memory.source {
                     self.parts.insert(node, generated.parts(&loops.extents));
                 }
             }
-        }
-        if let (true, Some(last)) = (is_total, loops.last_mut()) {
-            // They are left in this launch.
-            last.extents.columns = self.parts_of(last);
         }
         Ok(Made::Loops(loops, generated, kernel))
     }

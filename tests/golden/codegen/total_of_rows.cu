@@ -1,0 +1,124 @@
+// What the last block makes of the parts that all leave.
+#include "functions.cuh"
+
+// row_max, exp, row_sum, ln, select, total, sub, equal.
+struct first {
+    static constexpr int WIDTH = 8, GROUPS = 64, CHUNKS = 1;
+    static constexpr int THREADS = WIDTH * GROUPS;
+    static constexpr int WARPS = (THREADS + 31) / 32;
+    static METHOD void run(const unsigned block, int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const int64 *__restrict__ in1, int64 in1_row_0, float *__restrict__ out2, int64 out2_row_0, Part *out3) {
+        constexpr bool is_wide = true;
+        const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;
+        constexpr int64 first = 0;
+        constexpr int here = 4 * WIDTH * CHUNKS;
+        const int64 begin = (int64)block * GROUPS, end = rows;
+        const Leaving stream = leaving_of_stream(1 * rows * columns);
+        SHARED(shared);
+        float sum_13 = 0.0f;
+        const int64 base = begin;
+        if (base < end) {
+            const bool is_own = base + group < end;
+            const int64 r = is_own ? base + group : end - 1;
+            const int64 row_0 = r;
+            const int64 x_1 = *(in1 + row_0 * in1_row_0);
+            const float *at_0 = in0 + row_0 * in0_row_0 + first;
+            float amax_2 = Max::none();
+            float x_0[CHUNKS][4];
+            {
+                load_chunks<WIDTH>(x_0, at_0, lane, here, is_wide, stream);
+#pragma unroll
+                for (int k = 0; k < CHUNKS; k++) {
+#pragma unroll
+                    for (int j = 0; j < 4; j++) {
+                        const int c = 4 * (lane + WIDTH * k) + j;
+                        if (c < here) amax_2 = f_max(amax_2, x_0[k][j]);
+                    }
+                }
+            }
+            amax_2 = reduce_lanes<Max, WIDTH>(amax_2);
+            float sum_5 = 0.0f;
+            float sum_11 = 0.0f;
+            {
+#pragma unroll
+                for (int k = 0; k < CHUNKS; k++) {
+#pragma unroll
+                    for (int j = 0; j < 4; j++) {
+                        const int c = 4 * (lane + WIDTH * k) + j;
+                        const float sub_3 = x_0[k][j] - amax_2;
+                        const float exp_4 = expf(sub_3);
+                        const int64 column_7 = first + c;
+                        const float equal_8 = column_7 == x_1 ? 1.0f : 0.0f;
+                        const float select_10 = equal_8 != 0.0f ? sub_3 : 0.0f;
+                        if (c < here) sum_5 = sum_5 + exp_4;
+                        if (c < here) sum_11 = sum_11 + select_10;
+                    }
+                }
+            }
+            sum_5 = reduce_lanes<Sum, WIDTH>(sum_5);
+            sum_11 = reduce_lanes<Sum, WIDTH>(sum_11);
+            const float ln_6 = logf(sum_5);
+            const float sub_12 = ln_6 - sum_11;
+            if (lane == 0 && is_own) sum_13 = sum_13 + sub_12;
+            if (lane == 0 && is_own && first == 0) *(out2 + row_0 * out2_row_0) = sub_12;
+        }
+        sum_13 = reduce_lanes<Sum, 32>(sum_13);
+        float *cells = shared;
+        if (threadIdx.x % 32 == 0) cells[0 * WARPS + threadIdx.x / 32] = sum_13;
+        __syncthreads();
+        sum_13 = reduce_warps<Sum, THREADS>(cells + 0 * WARPS);
+        if (threadIdx.x == 0) out3[block] = sum_13;
+    }
+};
+
+// total, mul.
+struct last {
+    static constexpr int WIDTH = 512, GROUPS = 1, CHUNKS = 1;
+    static constexpr int THREADS = WIDTH * GROUPS;
+    static constexpr int WARPS = (THREADS + 31) / 32;
+    static constexpr int SPAN = 4 * WIDTH * CHUNKS;
+    static METHOD void run(const unsigned block, int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *in0, float *__restrict__ out1, float number_0) {
+        const bool is_wide = columns % 4 == 0 && is_aligned(in0);
+        const int lane = threadIdx.x % WIDTH;
+        const unsigned piece = block % (unsigned)pieces, share = block / (unsigned)pieces;
+        const int64 first = piece * block_columns, begin = share * block_rows;
+        const int here = (int)min(columns - first, block_columns);
+        const int64 end = min(begin + block_rows, rows);
+        SHARED(shared);
+        const float scalar_0 = number_0;
+        float sum_2 = 0.0f;
+        for (int64 r = begin; r < end; r += 1) {
+            const float *at_1 = in0 + first;
+            for (int offset = 0; offset < here; offset += SPAN) {
+                float x_1[CHUNKS][4];
+                load_chunks<WIDTH>(x_1, at_1 + offset, lane, here - offset, is_wide);
+#pragma unroll
+                for (int k = 0; k < CHUNKS; k++) {
+#pragma unroll
+                    for (int j = 0; j < 4; j++) {
+                        const int c = 4 * (lane + WIDTH * k) + j;
+                        if (c < here - offset) sum_2 = sum_2 + x_1[k][j];
+                    }
+                }
+            }
+        }
+        sum_2 = reduce_lanes<Sum, 32>(sum_2);
+        float *cells = shared;
+        if (threadIdx.x % 32 == 0) cells[0 * WARPS + threadIdx.x / 32] = sum_2;
+        __syncthreads();
+        sum_2 = reduce_warps<Sum, THREADS>(cells + 0 * WARPS);
+        const float mul_3 = sum_2 * scalar_0;
+        if (threadIdx.x == 0) *out1 = mul_3;
+    }
+};
+
+// Of each total, what blocks have left.
+static __device__ Part left_0[16384];
+
+KERNEL(whole_row_max_exp_row_sum_860250cf, first::THREADS, 3)(int64 first_columns, int64 first_rows, int64 first_block_rows, int64 first_block_columns, int64 first_pieces, const float *__restrict__ first_in0, int64 first_in0_row_0, const int64 *__restrict__ first_in1, int64 first_in1_row_0, float *__restrict__ first_out2, int64 first_out2_row_0, int64 last_columns, int64 last_rows, int64 last_block_rows, int64 last_block_columns, int64 last_pieces, float *__restrict__ last_out1, float last_number_0) {
+    const unsigned blocks = gridDim.x - 1;
+    if (blockIdx.x < blocks) { first::run(blockIdx.x, first_columns, first_rows, first_block_rows, first_block_columns, first_pieces, first_in0, first_in0_row_0, first_in1, first_in1_row_0, first_out2, first_out2_row_0, left_0); return; }
+    SHARED_ARRAY(taken_0, last::THREADS);
+    taken_0[threadIdx.x] = take_parts<Sum, last::THREADS>(left_0, blocks);
+    __syncthreads();
+    last::run(0, last_columns, last_rows, last_block_rows, last_block_columns, last_pieces, taken_0, last_out1, last_number_0);
+}
