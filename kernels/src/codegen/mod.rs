@@ -258,27 +258,27 @@ pub fn known(nest: &Nest, bounds: Bounds, launch: &Launch, target: &Target) -> B
     };
     let launch = launch::merged(nest, launch);
     let rows = launch.extents.row_count();
-    let scheduled = |has_few_rows| {
-        let bounds = Bounds {
-            is_one_row: rows == 1,
-            has_few_rows,
-            ..bounds
-        };
-        // What can't be scheduled can't be generated, which says why.
-        (bounds, cuda::Schedule::new(nest, bounds, arch).ok())
+    let of = |has_few_rows| Bounds {
+        is_one_row: rows == 1,
+        has_few_rows,
+        ..bounds
     };
+    // What can't be scheduled can't be generated, which says why.
+    let scheduled = |has_few_rows| cuda::Schedule::new(nest, of(has_few_rows), arch).ok();
     let fill = |schedule: &cuda::Schedule| cuda::fill(schedule, nest, &launch);
-    let few = scheduled(true);
     // Where lanes are not full, kernels for few rows were not measured.
-    let are_few = |schedule: &cuda::Schedule| {
-        schedule.has_few_rows && schedule.takes(rows) && fill(schedule) == Fill::Lanes
+    let are_few = |schedule: &cuda::Schedule| schedule.takes(rows) && fill(schedule) == Fill::Lanes;
+    let schedule = match scheduled(true) {
+        Some(few) if few.has_few_rows && !are_few(&few) => scheduled(false),
+        schedule => schedule,
     };
-    let (bounds, schedule) = match few.1.as_ref().is_some_and(are_few) {
-        true => few,
-        false => scheduled(false),
+    let Some(schedule) = schedule else {
+        return of(false);
     };
-    let fill = schedule.as_ref().map_or(Fill::Any, fill);
-    Bounds { fill, ..bounds }
+    Bounds {
+        fill: fill(&schedule),
+        ..of(schedule.has_few_rows)
+    }
 }
 
 /// Bytes of the arguments that a nest adds to a pack.

@@ -144,6 +144,11 @@ impl Schedule {
         let (shared_loads, ahead) = many_rows(nest, &stages, has_last && !has_few_rows);
         let loads = shared_loads.len() + ahead.len();
         let lanes = Lanes::new(nest, &stages, bounds, has_few_rows, loads, overlaps)?;
+        let has_cells = !stages.passes.is_empty();
+        let threads = match has_last && nest.parts == Parts::One {
+            true => 512,
+            false => threads(&lanes, whole, has_few_rows),
+        };
         let Lanes {
             width,
             chunks,
@@ -151,19 +156,6 @@ impl Schedule {
             is_flat,
             has_one_row,
         } = lanes;
-        let has_cells = !stages.passes.is_empty();
-        let threads = if has_last && nest.parts == Parts::One {
-            512
-        } else if is_flat || (is_looped && whole) {
-            width
-        } else if has_few_rows {
-            // Not many more parts than a block takes while others work, nor registers for one block alone.
-            if chunks > MOST_CHUNKS { THREADS } else { 512 }
-        } else if has_one_row && chunks > 1 {
-            ONE_ROW_THREADS
-        } else {
-            THREADS
-        };
         let groups = (threads / width).max(1);
         let mut schedule = Schedule {
             width,
@@ -423,6 +415,20 @@ impl Schedule {
             overlaps: self.overlaps,
             ..Geometry::linear(blocks, self.threads())
         }
+    }
+}
+
+/// Threads of a block, unless one makes whole reductions alone.
+fn threads(lanes: &Lanes, whole: bool, has_few_rows: bool) -> u32 {
+    if lanes.is_flat || (lanes.is_looped && whole) {
+        lanes.width
+    } else if has_few_rows && lanes.chunks <= MOST_CHUNKS {
+        // So many that parts are not many more than the last block takes while others work.
+        512
+    } else if lanes.has_one_row && lanes.chunks > 1 && !has_few_rows {
+        ONE_ROW_THREADS
+    } else {
+        THREADS
     }
 }
 
