@@ -1,38 +1,42 @@
 """Times of PyTorch, eager and torch.compile, at the sizes of manifests/operations-published.toml, in milliseconds.
 
 Two timers: `do_bench` is Triton's; `gated` is what sweeper does, with the same flush by the same calls of the driver: the
-stream waits until the start event, the launches and the stop event are queued, so that no gap between them is counted.
-Usage: torch_ops.py LIMIT_SECONDS
+stream waits until the start event, the launch and the stop event are queued, so that no gap between them is counted.
+Usage: torch_ops.py LIMIT_SECONDS [forward]; with `forward` only the forward passes of torch.compile.
 """
-import ctypes, statistics, sys, time
+import ctypes, math, statistics, sys, time
 import torch, torch.nn.functional as F, triton.testing as tt
 import torch._functorch.config
 torch._functorch.config.donated_buffer = False
 torch._dynamo.config.cache_size_limit = 1000
 torch.manual_seed(0)
-start = time.time(); limit = float(sys.argv[1])
+start = time.time(); limit = float(sys.argv[1]); is_forward_only = sys.argv[2:] == ["forward"]
 driver = ctypes.CDLL("libcuda.so.1")
 gate = torch.zeros(1, dtype=torch.int32).pin_memory()
 flush = torch.empty(2 * torch.cuda.get_device_properties(0).L2_cache_size // 4, dtype=torch.int32, device="cuda")
 ticket = 0
 
-def gated(f, samples=20):
+def launch(f):
+    """Milliseconds of one gated launch from a flushed cache."""
     global ticket
-    times = []
+    ticket += 1
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    driver.cuCtxResetPersistingL2Cache()
+    words = ctypes.c_uint64(flush.data_ptr()), ctypes.c_uint(ticket * 0x9E3779B9 & 0xFFFFFFFF | 1)
+    assert driver.cuMemsetD32Async(*words, ctypes.c_size_t(flush.numel()), stream) == 0
+    assert driver.cuStreamWaitValue32_v2(stream, ctypes.c_uint64(gate.data_ptr()), ctypes.c_uint32(ticket), 0) == 0
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record(); f(); end.record()
+    gate[0] = ticket
+    end.synchronize()
+    return begin.elapsed_time(end)
+
+def gated(f, samples=20):
     f(); flush.fill_(0); torch.cuda.synchronize()  # what is loaded late would wait for the gate
-    for at in range(samples + 5):
-        ticket += 1
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        driver.cuCtxResetPersistingL2Cache()
-        words = ctypes.c_uint64(flush.data_ptr()), ctypes.c_uint(ticket * 0x9E3779B9 & 0xFFFFFFFF | 1)
-        assert driver.cuMemsetD32Async(*words, ctypes.c_size_t(flush.numel()), stream) == 0
-        assert driver.cuStreamWaitValue32_v2(stream, ctypes.c_uint64(gate.data_ptr()), ctypes.c_uint32(ticket), 0) == 0
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record(); f(); end.record()
-        gate[0] = ticket
-        end.synchronize()
-        if at >= 5: times.append(begin.elapsed_time(end))
-    return statistics.median(times)
+    warm = [launch(f) for _ in range(5)]
+    # A sample is the mean of as many launches as last a thousand ticks of the events' clock, 32 ns each.
+    launches = math.ceil(1000 * 32e-6 / min(warm))
+    return statistics.median(statistics.fmean(launch(f) for _ in range(launches)) for _ in range(samples))
 
 def ops(b, s, d):
     dev = "cuda"
@@ -52,7 +56,7 @@ def both(f):
 print("operation,implementation,phase,batch,sequence,dimension,do_bench_ms,gated_ms", flush=True)
 for (b, s, d) in [(128, 1024, 512), (64, 1024, 256), (32, 512, 768)]:
     for name, f, args in ops(b, s, d):
-        for impl in ("eager", "torch.compile"):
+        for impl in ("torch.compile",) if is_forward_only else ("eager", "torch.compile"):
             if time.time() - start > limit: sys.exit()
             g = f if impl == "eager" else torch.compile(f, dynamic=False)
             plain = [a.detach() for a in args]
@@ -61,6 +65,7 @@ for (b, s, d) in [(128, 1024, 512), (64, 1024, 256), (32, 512, 768)]:
             forward()
             row = lambda phase, ms: print(f"{name},{impl},{phase},{b},{s},{d},{ms[0]:.6f},{ms[1]:.6f}", flush=True)
             row("forward", both(forward))
+            if is_forward_only: continue
             out = g(*args); go = torch.randn_like(out)
             def backward(): torch.autograd.grad(out, args, go, retain_graph=True)
             row("backward", both(backward))

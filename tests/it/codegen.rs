@@ -42,6 +42,7 @@ fn all_nests() -> Vec<Nest> {
         nests::layernorm(),
         nests::layernorm_backward(),
         nests::softmax(),
+        nests::rows_alone(),
         nests::cross_entropy(),
         nests::gelu_of_bias(),
         nests::tanh(),
@@ -113,7 +114,7 @@ proptest! {
     fn random_nests_mean_the_same_on_both_targets(
         choices in proptest::collection::vec(any::<u8>(), 40),
         rows in 1..40u64,
-        columns in prop_oneof![Just(1u64), 2..20u64, Just(129), Just(1025)],
+        columns in prop_oneof![Just(1u64), 2..20u64, Just(129), Just(256), Just(1025)],
         is_bounded in any::<bool>(),
     ) {
         let nest = random::nest(&choices);
@@ -213,6 +214,71 @@ fn kernels_for_few_rows_are_for_nothing_else() {
     assert_eq!(refused, "a kernel for few rows, where there are 16777216");
 }
 
+/// Columns that a warp holds of several rows, in whole quads and lanes or not; with rows for whole blocks, in one dimension or
+/// two, dense and padded.
+#[test]
+fn rows_side_by_side_are_what_nests_mean() {
+    if !shim::is_here() {
+        return;
+    }
+    let place = Place::Shim(Mode::Sanitized);
+    for nest in [nests::layernorm(), nests::softmax(), nests::rows_alone()] {
+        let mut kernels = 0;
+        for columns in [125, 126, 128, 256, 384, 509, 512] {
+            let rows: Vec<u64> = [8, 3][..nest.row_dims].to_vec();
+            let case = Case::new(nest.clone(), &rows, columns);
+            for case in [case.clone(), case.padded(4)] {
+                for case in case.abreast(&place.target()) {
+                    kernels += 1;
+                    case.check_as_is(place);
+                }
+            }
+        }
+        assert!(kernels >= 8, "{kernels} of {}", nest.name);
+    }
+}
+
+#[test]
+fn kernels_for_rows_side_by_side_are_for_nothing_else() {
+    let target = Place::Shim(Mode::Fast).target();
+    let case = |rows, columns| Case::new(nests::softmax(), &[rows], columns);
+    // Many rows, of one warp, in whole blocks; without another launch to wait for.
+    for (case, at_once) in [
+        (case(8448, 256), Some(4)),
+        (case(8448, 512), Some(2)),
+        (case(8450, 512), Some(2)),
+        (case(8449, 512), None),
+        (case(8446, 512), None),
+        (case(8448, 508), None),
+        (case(8448, 768), None),
+        (case(8448, 64), None),
+    ] {
+        let only = case.only(&target);
+        assert_eq!(
+            only.bounds.has_many_rows,
+            at_once.is_some(),
+            "{:?}",
+            case.extents
+        );
+        let waiting = case.filled(&target).last().unwrap();
+        assert!(!waiting.bounds.has_many_rows);
+        let text = &only.source(&target).files[0].text;
+        let rows = at_once.map(|rows| format!(", ROWS = {rows};"));
+        assert!(rows.is_none_or(|rows| text.contains(&rows)), "{text}");
+        assert_eq!(text.contains("ROWS"), at_once.is_some(), "{text}");
+    }
+    let mut program = Program::default();
+    let many = case(8448, 256).only(&target);
+    let generated = Generated::new(&many.nest, many.bounds, &target).unwrap();
+    let other = case(8450, 256).place(&mut program, "", 1, &mut Default::default(), &mut vec![]);
+    let kernel = program.kernel(generated.kernel());
+    let refused = generated.launch(kernel, &other).unwrap_err();
+    assert_eq!(
+        refused,
+        "a kernel for 4 rows at a time, where there are 8450"
+    );
+}
+
 #[test]
 fn kernels_for_columns_that_fill_their_lanes_are_for_nothing_else() {
     let target = Place::Shim(Mode::Fast).target();
@@ -294,13 +360,17 @@ fn people_can_read_what_is_generated() {
         ("layernorm_backward", nests::layernorm_backward()),
         ("gelu", nests::gelu_of_bias()),
         ("tanh", nests::tanh()),
+        ("layernorm", nests::layernorm()),
     ] {
-        let case = Case::new(nest, &[8], 512);
+        let case = match name {
+            "layernorm" => Case::new(nest, &[8448], 256),
+            _ => Case::new(nest, &[8], 512),
+        };
         for (target, extension) in [(Target::Cpu, "c"), (Place::Shim(Mode::Fast).target(), "cu")] {
             // As the compiler makes them; one that takes all sizes beside.
             let case = match name {
                 "gelu" => case.clone(),
-                "tanh" => case.only(&target),
+                "tanh" | "layernorm" => case.only(&target),
                 _ => case.filled(&target).last().unwrap_or_else(|| case.clone()),
             };
             let file = format!("tests/golden/codegen/{name}.{extension}");

@@ -258,26 +258,34 @@ pub fn known(nest: &Nest, bounds: Bounds, launch: &Launch, target: &Target) -> B
     };
     let launch = launch::merged(nest, launch);
     let rows = launch.extents.row_count();
-    let of = |has_few_rows| Bounds {
+    let of = |has_few_rows, has_many_rows| Bounds {
         is_one_row: rows == 1,
         has_few_rows,
+        has_many_rows,
         ..bounds
     };
     // What can't be scheduled can't be generated, which says why.
-    let scheduled = |has_few_rows| cuda::Schedule::new(nest, of(has_few_rows), arch).ok();
+    let scheduled = |is_special| cuda::Schedule::new(nest, of(is_special, is_special), arch).ok();
     let fill = |schedule: &cuda::Schedule| cuda::fill(schedule, nest, &launch);
-    // Where lanes are not full, kernels for few rows were not measured.
-    let are_few = |schedule: &cuda::Schedule| schedule.takes(rows) && fill(schedule) == Fill::Lanes;
+    // Where lanes are not full, kernels for few rows and for many were not measured.
+    let fits = |schedule: &cuda::Schedule| match (schedule.has_few_rows, schedule.rows > 1) {
+        (false, false) => true,
+        (true, _) => schedule.takes(rows) && fill(schedule) == Fill::Lanes,
+        (_, true) => {
+            let is_enough = rows >= cuda::MANY_ROWS && schedule.is_filled_by(rows);
+            is_enough && fill(schedule) == Fill::Lanes
+        }
+    };
     let schedule = match scheduled(true) {
-        Some(few) if few.has_few_rows && !are_few(&few) => scheduled(false),
+        Some(special) if !fits(&special) => scheduled(false),
         schedule => schedule,
     };
     let Some(schedule) = schedule else {
-        return of(false);
+        return of(false, false);
     };
     Bounds {
         fill: fill(&schedule),
-        ..of(schedule.has_few_rows)
+        ..of(schedule.has_few_rows, schedule.rows > 1)
     }
 }
 
@@ -392,6 +400,12 @@ impl Member {
             }
             if schedule.has_few_rows && !schedule.takes(rows) {
                 return Err(format!("a kernel for few rows, where there are {rows}"));
+            }
+            if schedule.rows > 1 && !schedule.is_filled_by(rows) {
+                let at_once = schedule.rows;
+                return Err(format!(
+                    "a kernel for {at_once} rows at a time, where there are {rows}"
+                ));
             }
             let leaves_own = !self.own.is_empty() && !self.is_in_last_block;
             if leaves_own && blocks > cuda::MOST_PARTS {

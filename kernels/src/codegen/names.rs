@@ -17,12 +17,38 @@ pub(super) struct Names<'a> {
     pub(super) dialect: Dialect,
     /// What stands before the name of a number of the row: `row.`, or nothing.
     pub(super) of_row: &'static str,
+    /// Whether what rows have is an array, an element for each of some rows, of which `i` is meant.
+    pub(super) is_abreast: bool,
 }
 
 impl Names<'_> {
-    /// The name of a value.
-    pub(super) fn of(&self, id: ValueId) -> String {
+    /// The name of a value where it is defined.
+    pub(super) fn defined(&self, id: ValueId) -> String {
         text::name(self.nest, id)
+    }
+
+    /// The name of a value, as expressions use it.
+    pub(super) fn of(&self, id: ValueId) -> String {
+        let has_one_a_row = self.is_abreast && self.stages.has_one_a_row(self.nest, id);
+        self.of_rows(self.defined(id), has_one_a_row)
+    }
+
+    /// The name of the pointer to what a lane loads of a value.
+    pub(super) fn pointer(&self, load: ValueId) -> String {
+        let is_of_row = self.stages.is_of_row(self.nest, load);
+        self.of_rows(format!("at_{}", load.0), is_of_row)
+    }
+
+    /// The name of the pointer to where a lane stores, by position in [`Nest::stores`].
+    pub(super) fn target(&self, store: usize) -> String {
+        self.of_rows(format!("to_{store}"), true)
+    }
+
+    fn of_rows(&self, name: String, has_one_a_row: bool) -> String {
+        match has_one_a_row && self.is_abreast {
+            true => name + "[i]",
+            false => name,
+        }
     }
 
     /// The name of an operand's pointer.

@@ -120,6 +120,30 @@ impl Stages {
         self.finish.reductions.iter().copied().filter(is).collect()
     }
 
+    /// Whether a row defines the value for all that follows in it: a number, or what its lanes have of its columns. What all
+    /// rows share is defined before them, and other values where they are used.
+    pub(super) fn has_one_a_row(&self, nest: &Nest, id: ValueId) -> bool {
+        let is_looked_up = |index: ValueId| self.varies[index.0].columns;
+        let is_array = match nest.values[id.0] {
+            Value::Load { index, .. } => {
+                self.is_of_row(nest, id) && !index.is_some_and(is_looked_up)
+            }
+            _ => false,
+        };
+        let of_pass = |pass: &Pass| {
+            let is_held = pass.kept.contains(&id) || pass.reductions.contains(&id);
+            is_held || (is_array && pass.values.contains(&id))
+        };
+        let mut between = self.between.iter();
+        between.any(|between| between.values.contains(&id)) || self.passes.iter().any(of_pass)
+    }
+
+    /// Whether a load is made for each row: what is loaded is another for each, or where it lies is known then.
+    pub(super) fn is_of_row(&self, nest: &Nest, load: ValueId) -> bool {
+        let has_index = matches!(nest.values[load.0], Value::Load { index: Some(_), .. });
+        has_index || self.varies[load.0].rows
+    }
+
     /// Whether any value is reduced over columns.
     pub(super) fn reduces_columns(&self) -> bool {
         self.passes.iter().any(|pass| !pass.reductions.is_empty())

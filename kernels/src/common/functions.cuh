@@ -90,6 +90,14 @@ template <class How, int WIDTH> DEVICE float reduce_lanes(float x) {
         x = How::of(x, __shfl_xor_sync(0xffffffffu, x, apart));
     return x;
 }
+// The same of several rows: their exchanges wait side by side.
+template <class How, int WIDTH, int ROWS> DEVICE void reduce_lanes(float (&x)[ROWS]) {
+#pragma unroll
+    for (int apart = (WIDTH < 32 ? WIDTH : 32) / 2; apart > 0; apart /= 2) {
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) x[i] = How::of(x[i], __shfl_xor_sync(0xffffffffu, x[i], apart));
+    }
+}
 template <class How, int WIDTH> DEVICE float reduce_warps(const float *shared) {
     const int first = threadIdx.x / WIDTH * (WIDTH / 32);
     float x = shared[first];

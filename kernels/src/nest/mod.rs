@@ -186,6 +186,9 @@ pub struct Bounds {
     /// Whether rows are so few that blocks which leave parts of a total may have one for each group, as
     /// [`crate::codegen::known`] says of a launch.
     pub has_few_rows: bool,
+    /// Whether rows are so many, and so many times what blocks take, that a group may have several side by side, as
+    /// [`crate::codegen::known`] says of a launch.
+    pub has_many_rows: bool,
     /// Whether each launch is its program's only one: it overlaps no other.
     pub is_only_launch: bool,
 }

@@ -174,8 +174,34 @@ impl Case {
         let mut all = vec![self.clone()];
         all.extend(self.filled(target));
         all.push(self.only(target));
+        all.extend(self.abreast(target));
         all.dedup_by_key(|case| case.source(target).files[0].text.clone());
         all
+    }
+
+    /// With kernels whose groups have several rows side by side, as there are for more rows, if these can be launched.
+    pub(super) fn abreast(&self, target: &Target) -> Vec<Case> {
+        let fills = [self.bounds.fill, Fill::Lanes].into_iter();
+        let cases = fills.map(|fill| {
+            self.bounded(Bounds {
+                is_only_launch: true,
+                has_many_rows: true,
+                fill,
+                ..self.bounds
+            })
+        });
+        let can_be_launched = |case: &Case| {
+            let Ok(generated) = Generated::new(&case.nest, case.bounds, target) else {
+                return false;
+            };
+            let mut program = Program::default();
+            let kernel = program.kernel(generated.kernel());
+            let launch = case.place(&mut program, "", 1, &mut Tensors::new(), &mut vec![]);
+            generated.launch(kernel, &launch).is_ok()
+        };
+        let is_abreast = |case: &Case| case.source(target).files[0].text.contains("ROWS = ");
+        let cases = cases.filter(|case| can_be_launched(case) && is_abreast(case));
+        cases.collect()
     }
 
     pub(super) fn padded(mut self, padding: usize) -> Case {
@@ -359,7 +385,7 @@ impl Case {
         }
     }
 
-    fn check_as_is(&self, place: Place) {
+    pub(super) fn check_as_is(&self, place: Place) {
         let outputs = self.outputs(place);
         let (program, inputs, _, launch, parts) = self.program(&place.target());
         let what = || {

@@ -167,6 +167,43 @@ pub(super) fn softmax() -> Nest {
     b.0
 }
 
+/// All that a row may have of its own and share with others, where nothing is reduced over rows: numbers that are loaded,
+/// looked up, computed from its index and stored; columns that are looked up by a number of the row, or by one for each; what
+/// is computed of columns that all rows share.
+pub(super) fn rows_alone() -> Nest {
+    let (given, zero, one) = (Step::Given, Step::Zero, Step::One);
+    let mut b = Build::new("rows alone", 2);
+    let x = b.load(&[given, given, one]);
+    let (shared, number) = (b.load(&[zero, zero, one]), b.load(&[given, zero, zero]));
+    let label = b.whole(&[given, given, zero]);
+    let (looked_up, picked) = (
+        b.at(&[zero, zero, one], label),
+        b.at(&[zero, zero, zero], label),
+    );
+    let each = b.whole(&[zero, zero, one]);
+    let gathered = b.at(&[given, zero, zero], each);
+    let row = b.add(Value::Row(1));
+    let (row, hundredth) = (b.add(Value::Cast(Dtype::F32, row)), b.constant(0.01));
+    let row = b.binary(Binary::Mul, row, hundredth);
+    let power = b.unary(Unary::Exp, shared);
+    let scaled = b.binary(Binary::Mul, x, power);
+    let sum = b.binary(Binary::Add, scaled, looked_up);
+    let sum = b.binary(Binary::Add, sum, gathered);
+    let most = b.reduce(Reduction::Max, Over::Columns, sum);
+    let apart = b.binary(Binary::Sub, sum, most);
+    let small = b.binary(Binary::Mul, apart, number);
+    let sigmoid = b.unary(Unary::Sigmoid, small);
+    let total = b.sum(Over::Columns, sigmoid);
+    let each = b.binary(Binary::Div, sigmoid, total);
+    let out = b.binary(Binary::Mul, each, power);
+    let out = b.binary(Binary::Add, out, row);
+    b.store(&[given, given, one], out);
+    let number = b.binary(Binary::Add, most, picked);
+    b.store(&[given, given, zero], number);
+    b.store(&[given, one, given], out);
+    b.0
+}
+
 /// The logarithm of the sum of exponentials less the label's logit, for each row, and the parts of the
 /// sum over rows.
 pub(super) fn cross_entropy() -> Nest {

@@ -88,6 +88,7 @@ impl<'a> Writer<'a> {
                 stages,
                 dialect: Dialect::C,
                 of_row: "row.",
+                is_abreast: false,
             },
             prefix,
         }

@@ -58,6 +58,7 @@ impl Writer<'_> {
         if is_alone && cells.kept.iter().all(|id| self.is_early_load(*id)) {
             return;
         }
+        self.open_abreast(out, false);
         out.line("#pragma unroll");
         out.open("for (int k = 0; k < CHUNKS; k++)");
         for &store in cells.stores {
@@ -79,12 +80,18 @@ impl Writer<'_> {
             self.store_chunk(out, store, at, here);
         }
         out.close();
+        self.close_abreast(out);
     }
 
     /// Declares what a lane has of a value.
     pub(super) fn array(&self, out: &mut Text, id: ValueId) {
         let dtype = self.names.dtype(id);
-        out.line(format!("{dtype} {}[CHUNKS][4];", self.names.of(id)));
+        let rows = match self.names.is_abreast {
+            true => "[ROWS]",
+            false => "",
+        };
+        let name = self.names.defined(id);
+        out.line(format!("{dtype} {name}{rows}[CHUNKS][4];"));
     }
 
     fn loads(&self, out: &mut Text, cells: &Cells<'_>, at: &str, here: &str) {
@@ -93,7 +100,12 @@ impl Writer<'_> {
         let lines: Vec<String> = loads
             .map(|&id| self.load(id, &self.names.of(id), at, here))
             .collect();
+        if lines.is_empty() {
+            return;
+        }
+        self.open_abreast(out, false);
         out.lines(lines);
+        self.close_abreast(out);
     }
 
     /// Loads a lane's columns of an operand into the array `name`.
@@ -102,21 +114,15 @@ impl Writer<'_> {
             return String::new();
         };
         let step = self.column_step(operand.0);
-        let offset = self.offset(at, &step);
+        let (from, offset) = (self.names.pointer(id), self.offset(at, &step));
         if step == "1" && self.stages.dtypes[id.0] == Dtype::F32 {
             let how = match self.schedule.streams {
                 true => ", stream",
                 false => "",
             };
-            format!(
-                "load_chunks<WIDTH>({name}, at_{}{offset}, lane, {here}, is_wide{how});",
-                id.0
-            )
+            format!("load_chunks<WIDTH>({name}, {from}{offset}, lane, {here}, is_wide{how});")
         } else {
-            format!(
-                "load_steps<WIDTH>({name}, at_{}{offset}, {step}, lane, {here});",
-                id.0
-            )
+            format!("load_steps<WIDTH>({name}, {from}{offset}, {step}, lane, {here});")
         }
     }
 
@@ -164,10 +170,8 @@ impl Writer<'_> {
                         "0" => String::new(),
                         step => format!(" + (c{at}) * {step}"),
                     };
-                    format!(
-                        "c < {here} ? at_{}[{index} * {own}_index{column}] : 0",
-                        id.0
-                    )
+                    let from = self.names.pointer(id);
+                    format!("c < {here} ? {from}[{index} * {own}_index{column}] : 0")
                 }
                 _ => scalar::expression(self.nest, Dialect::Cuda, id, name),
             };
@@ -227,6 +231,7 @@ impl Writer<'_> {
         let store = &self.nest.stores[at];
         let is_last = self.nest.is_last(store.value);
         let is_once = self.names.is_one_row(store.operand.0) && !is_last;
+        let to = self.names.target(at);
         let guard = match (is_once, self.has_groups() && !is_last) {
             (true, true) => format!("is_own && r == 0 ? {here} : 0"),
             (true, false) => format!("r == 0 ? {here} : 0"),
@@ -237,13 +242,9 @@ impl Writer<'_> {
         let offset = self.offset(offset, &step);
         out.line(
             if step == "1" && self.stages.dtypes[store.value.0] == Dtype::F32 {
-                format!(
-                    "store_chunk<WIDTH>(to_{at}{offset}, chunk_{at}, lane, k, {guard}, is_wide);"
-                )
+                format!("store_chunk<WIDTH>({to}{offset}, chunk_{at}, lane, k, {guard}, is_wide);")
             } else {
-                format!(
-                    "store_steps<WIDTH>(to_{at}{offset}, {step}, chunk_{at}, lane, k, {guard});"
-                )
+                format!("store_steps<WIDTH>({to}{offset}, {step}, chunk_{at}, lane, k, {guard});")
             },
         );
     }

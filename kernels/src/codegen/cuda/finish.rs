@@ -19,8 +19,11 @@ impl Writer<'_> {
     /// Reduces what the lanes of a row have.
     pub(super) fn reduce(&self, out: &mut Text, ids: &[ValueId]) {
         for &id in ids {
-            let (name, how) = (self.names.of(id), how(self.names.reduction(id).0));
-            out.line(format!("{name} = reduce_lanes<{how}, WIDTH>({name});"));
+            let (name, how) = (self.names.defined(id), how(self.names.reduction(id).0));
+            out.line(match self.names.is_abreast {
+                true => format!("reduce_lanes<{how}, WIDTH>({name});"),
+                false => format!("{name} = reduce_lanes<{how}, WIDTH>({name});"),
+            });
         }
         if !self.shares_rows() || ids.is_empty() {
             return;
@@ -133,12 +136,12 @@ impl Writer<'_> {
         if self.has_groups() {
             out.line("if (group > 0) return;");
         }
-        for &store in &stores {
-            self.store_pointer(out, store);
-        }
-        for &id in &finish.columns {
-            self.load_pointer(out, id, false);
-        }
+        let targets = stores.iter().map(|&store| self.target(store));
+        let pointers = finish
+            .columns
+            .iter()
+            .filter_map(|&id| self.pointer(id, false));
+        self.define(out, &targets.chain(pointers).collect::<Vec<_>>());
         let cells = Cells {
             values: &finish.columns,
             stores: &stores,

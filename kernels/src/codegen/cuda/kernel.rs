@@ -1,6 +1,6 @@
 //! The text of a CUDA kernel.
 
-use crate::nest::{Fill, Nest, Parts, Step, Value, ValueId};
+use crate::nest::{Fill, Nest, Parts, Value, ValueId};
 
 use super::super::launch::Parameter;
 use super::super::names::Names;
@@ -10,6 +10,7 @@ use super::super::text::{self, Text};
 use super::Schedule;
 use super::cells::Cells;
 use super::member::declarations;
+use super::rows::Definition;
 
 /// The text of the kernel `entry`.
 ///
@@ -61,6 +62,7 @@ impl<'a> Writer<'a> {
                 stages,
                 dialect: Dialect::Cuda,
                 of_row: "",
+                is_abreast: schedule.rows > 1,
             },
             block,
         }
@@ -74,9 +76,13 @@ impl Writer<'_> {
             true => format!(", CHUNKS = {}", schedule.chunks),
             false => String::new(),
         };
+        let rows = match self.names.is_abreast {
+            true => format!(", ROWS = {}", schedule.rows),
+            false => String::new(),
+        };
         let mut lines = vec![
             format!(
-                "constexpr int WIDTH = {}, GROUPS = {}{chunks};",
+                "constexpr int WIDTH = {}, GROUPS = {}{chunks}{rows};",
                 schedule.width, schedule.groups
             ),
             "constexpr int THREADS = WIDTH * GROUPS;".to_owned(),
@@ -149,7 +155,9 @@ impl Writer<'_> {
         };
         let operands = 0..self.nest.operands.len();
         let operands: Vec<usize> = operands.filter(|at| !is_part(at)).collect();
-        self.row_indices(out, &operands, true);
+        if !self.names.is_abreast {
+            self.row_indices(out, &operands, true);
+        }
         let next = format!("{} + {}", self.first_row(), self.step());
         self.load_ahead(out, &next, true);
         self.row(out);
@@ -160,6 +168,14 @@ impl Writer<'_> {
     /// What the block has of rows and columns.
     fn share(&self, out: &mut Text) {
         let block = self.block;
+        if self.names.is_abreast {
+            out.lines([
+                "constexpr int64 first = 0;".to_owned(),
+                self.here("(int)columns"),
+                format!("const int64 begin = (int64){block} * ROWS;"),
+            ]);
+            return;
+        }
         if self.schedule.has_one_row || self.schedule.takes_turns {
             out.lines([
                 "constexpr int64 first = 0;".to_owned(),
@@ -212,6 +228,10 @@ impl Writer<'_> {
         if schedule.is_one_row {
             out.open("");
             out.line("constexpr int64 r = 0;");
+            return;
+        }
+        if self.names.is_abreast {
+            out.open("");
             return;
         }
         if schedule.is_flat {
@@ -281,26 +301,10 @@ impl Writer<'_> {
         }
     }
 
-    /// Defines values that are one number for the thread.
-    pub(super) fn values(&self, out: &mut Text, ids: &[ValueId]) {
-        for &id in ids {
-            let expression = match &self.nest.values[id.0] {
-                Value::Constant(_) | Value::Reduce { .. } => continue,
-                Value::Load { .. } if self.schedule.ahead_of_row.contains(&id) => continue,
-                _ => self.names.expression(id),
-            };
-            out.line(format!(
-                "const {} {} = {expression};",
-                self.names.dtype(id),
-                self.names.of(id)
-            ));
-        }
-    }
-
     /// Loads what all rows share.
     fn load_shared(&self, out: &mut Text) {
         for &id in &self.schedule.shared_loads {
-            self.load_pointer(out, id, false);
+            out.lines(self.pointer(id, false).iter().map(Definition::to_string));
             let name = self.names.of(id);
             out.line(format!("{} {name}[CHUNKS][4];", self.names.dtype(id)));
             out.line(self.load(id, &name, "", "here"));
@@ -342,7 +346,7 @@ impl Writer<'_> {
         });
         self.row_indices(out, &operands.collect::<Vec<_>>(), false);
         for &id in ahead {
-            self.load_pointer(out, id, true);
+            out.lines(self.pointer(id, true).iter().map(Definition::to_string));
             out.line(self.load(id, &format!("next_{}", id.0), "", "here"));
         }
         for &id in of_row {
@@ -355,100 +359,39 @@ impl Writer<'_> {
         out.close();
     }
 
-    /// The row's index along each dimension that something is counted along, or in which one of these operands has a
-    /// step.
-    fn row_indices(&self, out: &mut Text, operands: &[usize], is_counted: bool) {
-        let uses = |dim: usize| {
-            let counts = |value: &Value| *value == Value::Row(dim);
-            let steps = |&at: &usize| self.nest.operands[at].rows[dim] != Step::Zero;
-            (is_counted && self.nest.values.iter().any(counts)) || operands.iter().any(steps)
-        };
-        let Some(outermost) = (0..self.nest.row_dims).find(|&dim| uses(dim)) else {
-            return;
-        };
-        if self.nest.row_dims == 1 {
-            out.line("const int64 row_0 = r;");
-            return;
-        }
-        // 32 bits: division takes a quarter of the time.
-        out.line("unsigned rest = (unsigned)r;");
-        for dim in (outermost.max(1)..self.nest.row_dims).rev() {
-            if uses(dim) {
-                out.line(format!(
-                    "const int64 row_{dim} = rest % (unsigned)rows_{dim};"
-                ));
-            }
-            if dim > outermost {
-                out.line(format!("rest /= (unsigned)rows_{dim};"));
-            }
-        }
-        if outermost == 0 {
-            out.line("const int64 row_0 = rest;");
-        }
-    }
-
     /// Whether a load's array is filled before the row's passes.
     pub(super) fn is_loaded(&self, id: ValueId) -> bool {
         self.schedule.ahead.contains(&id) || self.schedule.shared_loads.contains(&id)
     }
 
     fn row(&self, out: &mut Text) {
-        for &store in self.stages.passes.iter().flat_map(|pass| &pass.stores) {
-            self.store_pointer(out, store);
-        }
+        let stores = self.stages.passes.iter().flat_map(|pass| &pass.stores);
+        let targets: Vec<_> = stores.map(|&store| self.target(store)).collect();
+        self.define(out, &targets);
         let mut placed: Vec<ValueId> = Vec::new();
         for at in 0..self.stages.between.len() {
             self.between(out, at);
             let Some(pass) = self.stages.passes.get(at) else {
                 continue;
             };
-            for &id in &pass.values {
+            let is_new = |id: &ValueId| {
                 let is_load = matches!(self.nest.values[id.0], Value::Load { .. });
-                if is_load && !self.is_loaded(id) && !placed.contains(&id) {
-                    placed.push(id);
-                    self.load_pointer(out, id, true);
-                }
-            }
+                is_load && !self.is_loaded(*id) && !placed.contains(id)
+            };
+            let loads: Vec<ValueId> = pass.values.iter().copied().filter(is_new).collect();
+            let pointers = loads.iter().filter_map(|&id| self.pointer(id, true));
+            self.define(out, &pointers.collect::<Vec<_>>());
+            placed.extend(loads);
             self.pass(out, pass);
         }
     }
 
-    fn first_of(&self, operand: usize) -> String {
-        match self.nest.operands[operand].columns {
-            Step::Zero => String::new(),
-            Step::One => " + first".to_owned(),
-            Step::Given => format!(" + first * {}_column", self.names.operand(operand)),
-        }
-    }
-
-    pub(super) fn store_pointer(&self, out: &mut Text, at: usize) {
-        let store = &self.nest.stores[at];
-        let (dtype, operand) = (self.names.dtype(store.value), store.operand.0);
-        let (to, first) = (self.names.row_offset(operand), self.first_of(operand));
-        out.line(format!("{dtype} *to_{at} = {to}{first};"));
-    }
-
-    pub(super) fn load_pointer(&self, out: &mut Text, id: ValueId, of_row: bool) {
-        let Value::Load { operand, index } = self.nest.values[id.0] else {
-            return;
-        };
-        let index = index.filter(|index| !self.stages.varies[index.0].columns);
-        let index = self.names.index(operand.0, index);
-        let from = match of_row {
-            true => self.names.row_offset(operand.0),
-            false => self.names.operand(operand.0),
-        };
-        let first = self.first_of(operand.0);
-        let dtype = self.names.dtype(id);
-        out.line(format!(
-            "const {dtype} *at_{} = {from}{first}{index};",
-            id.0
-        ));
-    }
-
     fn between(&self, out: &mut Text, at: usize) {
         let between = &self.stages.between[at];
-        self.values(out, &between.values);
+        match self.names.is_abreast {
+            true => self.define(out, &self.definitions(&between.values)),
+            false => self.values(out, &between.values),
+        }
         let own = if self.has_groups() { " && is_own" } else { "" };
         for &id in &between.last {
             let (reduction, of) = self.names.reduction(id);
@@ -456,6 +399,10 @@ impl Writer<'_> {
             let sum = Dialect::Cuda.reduced(reduction, &name, &self.names.scalar(of));
             out.line(format!("if (lane == 0{own}) {name} = {sum};"));
         }
+        if between.stores.is_empty() {
+            return;
+        }
+        self.open_abreast(out, true);
         for &at in &between.stores {
             let store = &self.nest.stores[at];
             let to = self.names.row_offset(store.operand.0);
@@ -468,14 +415,17 @@ impl Writer<'_> {
                 self.names.scalar(store.value)
             ));
         }
+        self.close_abreast(out);
     }
 
     fn pass(&self, out: &mut Text, pass: &Pass) {
-        for &id in &pass.reductions {
-            let name = self.names.of(id);
-            let identity = self.names.identity(id);
-            out.line(format!("float {name} = {identity};"));
-        }
+        let begin = |&id: &ValueId| Definition {
+            dtype: "float".to_owned(),
+            name: self.names.defined(id),
+            value: self.names.identity(id),
+            uses_row: false,
+        };
+        self.define(out, &pass.reductions.iter().map(begin).collect::<Vec<_>>());
         let reductions = pass.reductions.iter().chain(&pass.last);
         let cells = Cells {
             values: &pass.values,

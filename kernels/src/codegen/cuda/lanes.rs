@@ -1,6 +1,6 @@
 //! How a row is shared out to lanes.
 
-use crate::nest::{Bounds, Fill, Nest, Parts, Step, Value, ValueId};
+use crate::nest::{Bounds, Fill, Nest, Parts, Step, Store, Value, ValueId};
 use crate::tensor::Dtype;
 
 use super::super::stages::Stages;
@@ -41,6 +41,13 @@ const LINE_LANES: u32 = 8;
 /// The same where groups have one row each and blocks leave parts of totals: up to 768 columns are one warp's.
 const TOTAL_ROW_CHUNKS: u32 = 6;
 
+/// Rows that a group of one warp has side by side, at most; registers of a lane for their cells, and for those and what all
+/// rows share: one warp loads as much at once as several that have a row each, and exchanges their sums side by side. It is
+/// a block of its own, of which a launch that overlaps the one before would begin too few.
+const MOST_ROWS: u32 = 4;
+const ABREAST_REGISTERS: u32 = 32;
+const ABREAST_SHARED_REGISTERS: u32 = 48;
+
 /// How many lanes a row has, and what of it each.
 pub(super) struct Lanes {
     /// Lanes of a group.
@@ -51,8 +58,10 @@ pub(super) struct Lanes {
     pub is_looped: bool,
     /// Whether rows are so long that a block has a piece of one, and nothing is reduced.
     pub is_flat: bool,
-    /// Whether a group has one row, all of it, or as much as it can hold at once.
+    /// Whether a group has one row, all of it, or as much as it can hold at once; or several at once.
     pub has_one_row: bool,
+    /// Rows that a group has side by side.
+    pub rows: u32,
 }
 
 impl Lanes {
@@ -79,6 +88,7 @@ impl Lanes {
             is_looped: false,
             is_flat: false,
             has_one_row: false,
+            rows: 1,
         };
         let looped = |width, chunks| Lanes {
             is_looped: true,
@@ -91,6 +101,15 @@ impl Lanes {
         };
         let is_long = is_flat(nest) || quads.is_none_or(|quads| quads > 256);
         if !has_last && (stages.reduces_columns() || !is_long) {
+            let may_be = !overlaps && bounds.has_many_rows && may_be_abreast(nest, stages);
+            let abreast = |quads| abreast_of(quads, live_cells(nest, stages), loads as u32);
+            if let Some((rows, chunks)) = quads.filter(|_| may_be).and_then(abreast) {
+                return Ok(Lanes {
+                    has_one_row: true,
+                    rows,
+                    ..lanes(32, chunks)
+                });
+            }
             let held = held(widest, ONE_ROW_CHUNKS).map(|(width, chunks)| lanes(width, chunks));
             let long = || stages.reduces_columns().then(|| looped(512, 2));
             if let Some(lanes) = held.or_else(long) {
@@ -140,19 +159,39 @@ impl Lanes {
 
 /// Registers that a lane needs for each column: for what is loaded or kept.
 pub(super) fn cells(nest: &Nest, stages: &Stages) -> u32 {
-    let registers = |dtype: Dtype| if dtype == Dtype::I64 { 2 } else { 1 };
-    let mut held: Vec<_> = stages
-        .passes
-        .iter()
-        .flat_map(|pass| pass.kept.clone())
-        .collect();
+    let kept = stages.passes.iter().flat_map(|pass| pass.kept.clone());
+    registers(stages, kept.chain(loads_of_rows(nest, stages)).collect())
+}
+
+/// The same, if what later passes don't need makes room for what they do: for all loads, or for what is kept from a pass on.
+pub(super) fn live_cells(nest: &Nest, stages: &Stages) -> u32 {
+    let live = (1..stages.passes.len()).map(|at| {
+        let (before, after) = stages.passes.split_at(at);
+        let is_fetched = |id: &ValueId| after.iter().any(|pass| pass.fetched.contains(id));
+        let kept = before.iter().flat_map(|pass| pass.kept.clone());
+        registers(stages, kept.filter(is_fetched).collect())
+    });
+    let loaded = registers(stages, loads_of_rows(nest, stages));
+    live.fold(loaded, u32::max)
+}
+
+/// What passes load for each row.
+fn loads_of_rows(nest: &Nest, stages: &Stages) -> Vec<ValueId> {
     let values = stages.passes.iter().flat_map(|pass| &pass.values);
     let is_load =
-        |at: usize| matches!(nest.values[at], Value::Load { .. }) && stages.varies[at].rows;
-    held.extend(values.copied().filter(|id| is_load(id.0)));
-    held.sort();
-    held.dedup();
-    held.iter().map(|id| registers(stages.dtypes[id.0])).sum()
+        |id: &ValueId| matches!(nest.values[id.0], Value::Load { .. }) && stages.varies[id.0].rows;
+    values.copied().filter(is_load).collect()
+}
+
+/// Registers of one of each of these values.
+fn registers(stages: &Stages, mut ids: Vec<ValueId>) -> u32 {
+    ids.sort();
+    ids.dedup();
+    let of_one = |id: &ValueId| match stages.dtypes[id.0] {
+        Dtype::I64 => 2,
+        _ => 1,
+    };
+    ids.iter().map(of_one).sum()
 }
 
 /// Quads of a thread that takes pieces of long rows: as many as registers hold the loads of, in a power of two.
@@ -180,6 +219,30 @@ pub(super) fn loaded(nest: &Nest, stages: &Stages) -> u32 {
         _ => 0,
     };
     loads.iter().map(registers).sum()
+}
+
+/// Whether a group may have several rows side by side: something is reduced over their columns, and each writes to a place
+/// of its own.
+fn may_be_abreast(nest: &Nest, stages: &Stages) -> bool {
+    let has_rows = |store: &Store| {
+        let steps = &nest.operands[store.operand.0].rows;
+        steps.iter().any(|step| *step != Step::Zero)
+    };
+    stages.reduces_columns() && nest.stores.iter().all(has_rows)
+}
+
+/// Rows of so many quads that a warp has side by side, with `live` registers for each column of one and `shared` for each
+/// of all; none if it has fewer than two. And quads of a lane.
+fn abreast_of(quads: u64, live: u32, shared: u32) -> Option<(u32, u32)> {
+    let chunks = u32::try_from(quads.div_ceil(32)).ok()?;
+    let fits = |rows: &u32| {
+        let own = 4 * u64::from(chunks) * u64::from(rows * live.max(1));
+        let all = own + 4 * u64::from(chunks) * u64::from(shared);
+        own <= ABREAST_REGISTERS.into() && all <= ABREAST_SHARED_REGISTERS.into()
+    };
+    let rows = std::iter::successors(Some(MOST_ROWS), |rows| Some(rows / 2));
+    let rows = rows.take_while(|rows| *rows > 1).find(fits)?;
+    (quads >= 32).then_some((rows, chunks))
 }
 
 /// Lanes for rows of so many quads, of one warp: a quad each, if there are as many.

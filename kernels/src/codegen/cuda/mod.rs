@@ -15,6 +15,7 @@ mod finish;
 mod kernel;
 mod lanes;
 mod member;
+mod rows;
 mod wide;
 
 use crate::common::{CUDA_H, FUNCTIONS_CUH};
@@ -30,7 +31,7 @@ pub(super) use kernel::text;
 pub(super) use member::{Pointee, declarations, member};
 pub(super) use wide::fill;
 
-use lanes::{Lanes, MOST_CHUNKS, ONE_ROW_THREADS, TOTAL_THREADS, cells, loaded};
+use lanes::{Lanes, MOST_CHUNKS, ONE_ROW_THREADS, TOTAL_THREADS, cells, live_cells, loaded};
 
 /// What generated kernels include.
 pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
@@ -50,6 +51,9 @@ const PARTS: u64 = 4 * PROCESSORS;
 /// work. Where all wait, that costs what it gains, and more.
 pub(super) const MOST_PARTS: u64 = 1 << 14;
 
+/// Rows that are enough for groups to have several side by side: a large GPU has room for fewer at once, if each has a warp.
+pub(super) const MANY_ROWS: u64 = 64 * PROCESSORS;
+
 /// Registers of a processor, threads of blocks that take a piece of a long row or a row for each group, and registers that a
 /// thread needs beside those for cells. There is room for 2048 threads; with 32 registers each, they wait for memory no better.
 const ALL_REGISTERS: u32 = 65_536;
@@ -67,6 +71,9 @@ const OPERAND_REGISTERS: u32 = 8;
 /// Blocks with many rows, loaded ahead, that a processor is to have room for, at most. The compiler is told for how many
 /// it has registers: left alone, it takes those that other blocks need.
 const MOST_BLOCKS: u32 = 3;
+
+/// Blocks that a processor has room for, however small.
+const MOST_BLOCKS_AT_ONCE: u32 = 32;
 
 /// Rows of a group that leave one part, at least.
 const PART_ROWS: u64 = 4;
@@ -94,8 +101,10 @@ pub(super) struct Schedule {
     is_flat: bool,
     /// The same, and there is one row in all launches.
     pub is_one_row: bool,
-    /// Whether a group has one row: nothing is reduced over rows.
+    /// Whether a group has one row, or several side by side: nothing is reduced over rows.
     pub has_one_row: bool,
+    /// Rows that a group has side by side.
+    pub rows: u32,
     /// Whether a group has one row, of which its block leaves a part of a total.
     pub has_few_rows: bool,
     /// Whether groups of all blocks take turns at the rows.
@@ -155,6 +164,7 @@ impl Schedule {
             is_looped,
             is_flat,
             has_one_row,
+            rows,
         } = lanes;
         let groups = (threads / width).max(1);
         let mut schedule = Schedule {
@@ -173,6 +183,7 @@ impl Schedule {
             is_flat,
             is_one_row: is_flat && has_cells && bounds.is_one_row,
             has_one_row,
+            rows,
             has_few_rows,
             takes_turns: whole && has_last && !has_few_rows,
             takes_pieces: is_looped
@@ -219,6 +230,9 @@ impl Schedule {
             let counts = self.chunks > MOST_CHUNKS && nest.values.contains(&Value::Column);
             let columns = if counts { COUNT_REGISTERS } else { 0 };
             (cells(nest, stages), OTHER_REGISTERS + columns)
+        } else if self.rows > 1 {
+            let held = self.rows * live_cells(nest, stages) + loads as u32;
+            (held, OTHER_REGISTERS)
         } else if loads > 0 && (self.over_rows || self.over_all) && self.threads() <= THREADS {
             let sums = stages.over_rows(nest).len();
             let held = cells(nest, stages) + (sums + loads) as u32;
@@ -239,7 +253,7 @@ impl Schedule {
         match fill {
             _ if !self.has_cells => Fill::Any,
             Fill::Quads if has_last => Fill::Any,
-            Fill::Lanes if !has_last && !is_dense => Fill::Quads,
+            Fill::Lanes if !has_last && !is_dense && self.rows == 1 => Fill::Quads,
             fill => fill,
         }
     }
@@ -248,6 +262,7 @@ impl Schedule {
     fn blocks_of(&self, registers: u32) -> u32 {
         let blocks = ALL_REGISTERS / self.threads() / registers;
         let most_threads = match (self.is_flat, self.is_looped) {
+            _ if self.rows > 1 => MOST_BLOCKS_AT_ONCE * self.threads(),
             (true, _) => THREADS_AT_ONCE,
             (false, true) => 2 * TOTAL_THREADS,
             (false, false) if self.has_few_rows => THREADS_AT_ONCE,
@@ -357,10 +372,20 @@ impl Schedule {
         rows.div_ceil(self.groups.into()) <= MOST_PARTS
     }
 
+    /// Whether so many rows are as many as whole blocks take at a time.
+    pub(super) fn is_filled_by(&self, rows: u64) -> bool {
+        rows.is_multiple_of(self.block_rows())
+    }
+
+    /// Rows that a block's groups have at a time.
+    fn block_rows(&self) -> u64 {
+        u64::from(self.groups) * u64::from(self.rows)
+    }
+
     /// What a block has.
     pub(super) fn split(&self, extents: &Extents) -> Split {
         let (rows, columns) = (extents.row_count().max(1), extents.columns.max(1));
-        let (span, groups) = (self.span(), u64::from(self.groups));
+        let (span, groups) = (self.span(), self.block_rows());
         let whole = self.reduces_columns || (self.over_rows && self.over_all);
         let has_last = self.over_rows || self.over_all;
         let (block_rows, block_columns) = if has_last && self.parts == Parts::One {
@@ -420,7 +445,7 @@ impl Schedule {
 
 /// Threads of a block, unless one makes whole reductions alone.
 fn threads(lanes: &Lanes, whole: bool, has_few_rows: bool) -> u32 {
-    if lanes.is_flat || (lanes.is_looped && whole) {
+    if lanes.is_flat || (lanes.is_looped && whole) || lanes.rows > 1 {
         lanes.width
     } else if has_few_rows && lanes.chunks <= MOST_CHUNKS {
         // So many that parts are not many more than the last block takes while others work.
