@@ -1,15 +1,14 @@
 //! How a row is shared out to lanes.
 
-use crate::nest::{Bounds, Fill, Nest, Parts, Step, Store, Value, ValueId};
-use crate::tensor::Dtype;
+use crate::nest::Fill;
 
-use super::super::stages::Stages;
 use super::THREADS;
+use super::work::Work;
 
 /// Threads of a block where groups have one row each and lanes several quads of it, and quads of a lane then, at most: many
 /// small blocks wait for memory at the same time. But of launches that may overlap those before no more than one block
 /// begins in 1.2 ns, so that theirs should not be smaller. Of others one begins in 0.7 ns.
-pub(super) const ONE_ROW_THREADS: u32 = 128;
+const ONE_ROW_THREADS: u32 = 128;
 const ONE_ROW_CHUNKS: u32 = 3;
 
 /// Threads of a block that takes a piece of a long row, and quads of each: many small blocks, as many as registers
@@ -24,10 +23,6 @@ const TOTAL_CHUNKS: u32 = 4;
 
 /// Registers of such threads that may hold what they load: of 128 in all, for addresses and results, too.
 const FLAT_REGISTERS: u32 = 80;
-
-/// Registers of an element that is looked up by an index of its column: itself, and 64 bits each for its address and
-/// the index times its step.
-const LOOKED_UP_REGISTERS: u32 = 5;
 
 /// Registers of a thread that may hold cells, in blocks of up to 256, 512 and 1024 threads.
 const CELL_REGISTERS: [(u32, u32); 3] = [(256, 80), (512, 56), (1024, 24)];
@@ -65,170 +60,149 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Decides for a nest whose groups have one row each though its blocks leave parts, or not; that loads so many values ahead
-    /// or once for all rows; for launches that may overlap those before or don't.
+    /// Decides for a nest.
     ///
     /// # Errors
     /// A sentence where reductions over rows have no place.
-    pub(super) fn new(
-        nest: &Nest,
-        stages: &Stages,
-        bounds: Bounds,
-        has_few_rows: bool,
-        loads: usize,
-        overlaps: bool,
-    ) -> Result<Lanes, String> {
-        let over_rows = stages.over_rows(nest).len() as u32;
-        let over_all = !stages.over_all(nest).is_empty();
-        let quads = bounds.columns.map(|most| most.div_ceil(4).max(1));
-        let is_one = nest.parts == Parts::One;
-        let lanes = |width, chunks| Lanes {
+    pub(super) fn new(work: &Work<'_>) -> Result<Lanes, String> {
+        let alone = match !work.has_last() && (work.reduces_columns || !is_long(work)) {
+            true => Lanes::of_one_row(work),
+            false => None,
+        };
+        match alone {
+            Some(lanes) => Ok(lanes),
+            None if work.is_whole() && work.has_last() => Lanes::of_many_rows(work),
+            None => Ok(Lanes::of_pieces(work)),
+        }
+    }
+
+    fn held(width: u32, chunks: u32) -> Lanes {
+        Lanes {
             width,
             chunks,
             is_looped: false,
             is_flat: false,
             has_one_row: false,
             rows: 1,
-        };
-        let looped = |width, chunks| Lanes {
-            is_looped: true,
-            ..lanes(width, chunks)
-        };
-        let has_last = over_rows > 0 || over_all;
-        let held = |least: fn(u64) -> u32, most| {
-            let needed = cells(nest, stages) + over_rows + loads as u32;
-            quads.and_then(|quads| in_registers(quads, needed, least(quads), most))
-        };
-        let is_long = is_flat(nest) || quads.is_none_or(|quads| quads > 256);
-        if !has_last && (stages.reduces_columns() || !is_long) {
-            let may_be = !overlaps && bounds.has_many_rows && may_be_abreast(nest, stages);
-            let abreast = |quads| abreast_of(quads, live_cells(nest, stages), loads as u32);
-            if let Some((rows, chunks)) = quads.filter(|_| may_be).and_then(abreast) {
-                return Ok(Lanes {
-                    has_one_row: true,
-                    rows,
-                    ..lanes(32, chunks)
-                });
-            }
-            let held = held(widest, ONE_ROW_CHUNKS).map(|(width, chunks)| lanes(width, chunks));
-            let long = || stages.reduces_columns().then(|| looped(512, 2));
-            if let Some(lanes) = held.or_else(long) {
-                return Ok(Lanes {
-                    has_one_row: true,
-                    ..lanes
-                });
-            }
-        } else if stages.reduces_columns() || (over_rows > 0 && over_all) {
-            let most = match has_few_rows {
-                true => TOTAL_ROW_CHUNKS,
-                false => MOST_CHUNKS,
-            };
-            let all = match held(narrowest, most) {
-                Some((width, chunks)) => lanes(width, chunks),
-                None if over_rows > 0 && is_one => {
-                    return Err("sums over rows of so many columns need parts".to_owned());
-                }
-                None => looped(512, 2),
-            };
-            return Ok(Lanes {
-                has_one_row: has_few_rows,
-                ..all
-            });
         }
-        let is_slow = overlaps && bounds.fill >= Fill::Quads;
-        let flat_most = match bounds.is_one_row && !is_slow {
-            true => DENSE_CHUNKS,
-            false => FLAT_CHUNKS,
+    }
+
+    fn looped(width: u32, chunks: u32) -> Lanes {
+        Lanes {
+            is_looped: true,
+            ..Lanes::held(width, chunks)
+        }
+    }
+
+    /// Lanes that hold a row, if registers do: `least` of its quads, and quads of a lane, `most` at most.
+    fn holding(work: &Work<'_>, least: fn(u64) -> u32, most: u32) -> Option<Lanes> {
+        let loads = work.shared_loads.len() + work.ahead.len();
+        let needed = work.cells() + work.over_rows + loads as u32;
+        let quads = quads(work)?;
+        let (width, chunks) = in_registers(quads, needed, least(quads), most)?;
+        Some(Lanes::held(width, chunks))
+    }
+
+    /// Of groups that have one row, or several side by side; none where rows are too long for it, and nothing of them is needed
+    /// together.
+    fn of_one_row(work: &Work<'_>) -> Option<Lanes> {
+        let holding = || Lanes::holding(work, widest, ONE_ROW_CHUNKS);
+        let long = || work.reduces_columns.then(|| Lanes::looped(512, 2));
+        let lanes = Lanes::abreast(work).or_else(holding).or_else(long);
+        lanes.map(|lanes| Lanes {
+            has_one_row: true,
+            ..lanes
+        })
+    }
+
+    /// Of warps that have several rows side by side.
+    fn abreast(work: &Work<'_>) -> Option<Lanes> {
+        if !work.bounds.has_many_rows || work.overlaps || !work.may_be_abreast() {
+            return None;
+        }
+        let (live, shared) = (work.live_cells(), work.shared_loads.len() as u32);
+        let (rows, chunks) = abreast_of(quads(work)?, live, shared)?;
+        Some(Lanes {
+            rows,
+            ..Lanes::held(32, chunks)
+        })
+    }
+
+    /// Of groups that have many rows, of which something is left.
+    fn of_many_rows(work: &Work<'_>) -> Result<Lanes, String> {
+        let most = match work.has_few_rows {
+            true => TOTAL_ROW_CHUNKS,
+            false => MOST_CHUNKS,
         };
-        Ok(if over_rows > 0 {
-            lanes(narrowed(quads, if is_one { 8 } else { 32 }), 1)
-        } else if over_all && is_one {
-            looped(narrowed(quads, 1024), 1)
-        } else if over_all && is_long {
-            looped(TOTAL_THREADS, flat_chunks(nest, stages, TOTAL_CHUNKS))
-        } else if over_all {
-            looped(narrowed(quads, THREADS), 1)
+        let lanes = match Lanes::holding(work, narrowest, most) {
+            Some(lanes) => lanes,
+            None if work.over_rows > 0 && work.is_one() => {
+                return Err("sums over rows of so many columns need parts".to_owned());
+            }
+            None => Lanes::looped(512, 2),
+        };
+        Ok(Lanes {
+            has_one_row: work.has_few_rows,
+            ..lanes
+        })
+    }
+
+    /// Of groups that have pieces of rows.
+    fn of_pieces(work: &Work<'_>) -> Lanes {
+        let quads = quads(work);
+        if work.over_rows > 0 {
+            Lanes::held(narrowed(quads, if work.is_one() { 8 } else { 32 }), 1)
+        } else if work.over_all && work.is_one() {
+            Lanes::looped(narrowed(quads, 1024), 1)
+        } else if work.over_all && is_long(work) {
+            Lanes::looped(TOTAL_THREADS, flat_chunks(work, TOTAL_CHUNKS))
+        } else if work.over_all {
+            Lanes::looped(narrowed(quads, THREADS), 1)
         } else {
+            let is_slow = work.overlaps && work.bounds.fill >= Fill::Quads;
+            let most = match work.bounds.is_one_row && !is_slow {
+                true => DENSE_CHUNKS,
+                false => FLAT_CHUNKS,
+            };
             Lanes {
                 is_flat: true,
-                ..lanes(FLAT_THREADS, flat_chunks(nest, stages, flat_most))
+                ..Lanes::held(FLAT_THREADS, flat_chunks(work, most))
             }
-        })
+        }
+    }
+
+    /// Threads of a block.
+    pub(super) fn threads(&self, work: &Work<'_>) -> u32 {
+        if work.has_last() && work.is_one() {
+            512
+        } else if self.is_flat || (self.is_looped && work.is_whole()) || self.rows > 1 {
+            self.width
+        } else if work.has_few_rows && self.chunks <= MOST_CHUNKS {
+            // So many that parts are not many more than the last block takes while others work.
+            512
+        } else if self.has_one_row && self.chunks > 1 && !work.has_few_rows {
+            ONE_ROW_THREADS
+        } else {
+            THREADS
+        }
     }
 }
 
-/// Registers that a lane needs for each column: for what is loaded or kept.
-pub(super) fn cells(nest: &Nest, stages: &Stages) -> u32 {
-    let kept = stages.passes.iter().flat_map(|pass| pass.kept.clone());
-    registers(stages, kept.chain(loads_of_rows(nest, stages)).collect())
+/// Quads of the longest rows, if they are bounded.
+fn quads(work: &Work<'_>) -> Option<u64> {
+    work.bounds.columns.map(|most| most.div_ceil(4).max(1))
 }
 
-/// The same, if what later passes don't need makes room for what they do: for all loads, or for what is kept from a pass on.
-pub(super) fn live_cells(nest: &Nest, stages: &Stages) -> u32 {
-    let live = (1..stages.passes.len()).map(|at| {
-        let (before, after) = stages.passes.split_at(at);
-        let is_fetched = |id: &ValueId| after.iter().any(|pass| pass.fetched.contains(id));
-        let kept = before.iter().flat_map(|pass| pass.kept.clone());
-        registers(stages, kept.filter(is_fetched).collect())
-    });
-    let loaded = registers(stages, loads_of_rows(nest, stages));
-    live.fold(loaded, u32::max)
-}
-
-/// What passes load for each row.
-fn loads_of_rows(nest: &Nest, stages: &Stages) -> Vec<ValueId> {
-    let values = stages.passes.iter().flat_map(|pass| &pass.values);
-    let is_load =
-        |id: &ValueId| matches!(nest.values[id.0], Value::Load { .. }) && stages.varies[id.0].rows;
-    values.copied().filter(is_load).collect()
-}
-
-/// Registers of one of each of these values.
-fn registers(stages: &Stages, mut ids: Vec<ValueId>) -> u32 {
-    ids.sort();
-    ids.dedup();
-    let of_one = |id: &ValueId| match stages.dtypes[id.0] {
-        Dtype::I64 => 2,
-        _ => 1,
-    };
-    ids.iter().map(of_one).sum()
+/// Whether rows are too long for one group each, or may be.
+fn is_long(work: &Work<'_>) -> bool {
+    work.is_flat() || quads(work).is_none_or(|quads| quads > 256)
 }
 
 /// Quads of a thread that takes pieces of long rows: as many as registers hold the loads of, in a power of two.
-fn flat_chunks(nest: &Nest, stages: &Stages, most: u32) -> u32 {
-    let held = loaded(nest, stages);
+fn flat_chunks(work: &Work<'_>, most: u32) -> u32 {
+    let held = work.loaded();
     let fits = |chunks: &u32| *chunks <= most && 4 * chunks * held <= FLAT_REGISTERS;
     [4, 2].into_iter().find(fits).unwrap_or(1)
-}
-
-/// Registers that a thread needs for each column to hold what it loads.
-pub(super) fn loaded(nest: &Nest, stages: &Stages) -> u32 {
-    let mut loads: Vec<ValueId> = stages
-        .passes
-        .iter()
-        .flat_map(|pass| pass.values.clone())
-        .collect();
-    loads.sort();
-    loads.dedup();
-    let registers = |id: &ValueId| match &nest.values[id.0] {
-        Value::Load {
-            index: Some(at), ..
-        } if stages.varies[at.0].columns => LOOKED_UP_REGISTERS,
-        Value::Load { .. } if stages.dtypes[id.0] == Dtype::I64 => 2,
-        Value::Load { .. } => 1,
-        _ => 0,
-    };
-    loads.iter().map(registers).sum()
-}
-
-/// Whether a group may have several rows side by side: something is reduced over their columns, and each writes to a place
-/// of its own.
-fn may_be_abreast(nest: &Nest, stages: &Stages) -> bool {
-    let has_rows = |store: &Store| {
-        let steps = &nest.operands[store.operand.0].rows;
-        steps.iter().any(|step| *step != Step::Zero)
-    };
-    stages.reduces_columns() && nest.stores.iter().all(has_rows)
 }
 
 /// Rows of so many quads that a warp has side by side, with `live` registers for each column of one and `shared` for each
@@ -280,14 +254,4 @@ fn in_registers(quads: u64, cells: u32, least: u32, most: u32) -> Option<(u32, u
 fn narrowed(quads: Option<u64>, most: u32) -> u32 {
     let quads = quads.unwrap_or(u64::MAX / 2).min(u64::from(most));
     quads.next_power_of_two() as u32
-}
-
-/// Whether every operand has a step in every dimension or in none: where such tensors are dense, rows do
-/// not matter.
-fn is_flat(nest: &Nest) -> bool {
-    nest.operands.iter().all(|operand| {
-        let zeros = operand.rows.iter().filter(|step| **step == Step::Zero);
-        let zeros = zeros.count() + usize::from(operand.columns == Step::Zero);
-        zeros == 0 && operand.columns == Step::One || zeros == operand.rows.len() + 1
-    })
 }

@@ -7,7 +7,8 @@
 //! Where a group has many rows (there are sums over rows), what is the same for all rows is loaded once, and each row is
 //! loaded while the one before it is computed: so the memory has as much to do with few warps that hold much as with many
 //! that hold little. All groups of all blocks take turns then, so that what the whole GPU reads lies together, as blocks do
-//! at the pieces of one long row that is added up. Else a group has one row, and blocks are small. Where rows are few enough
+//! at the pieces of one long row that is added up. Else a group has one row, and blocks are small; or if rows are many and
+//! short, and launches wait for no other, a warp has several side by side, a block of its own. Where rows are few enough
 //! for that, a group has one row also of those whose reductions become one total: each block leaves a part of it.
 
 mod cells;
@@ -17,11 +18,11 @@ mod lanes;
 mod member;
 mod rows;
 mod wide;
+mod work;
 
 use crate::common::{CUDA_H, FUNCTIONS_CUH};
 use crate::nest::{Bounds, Extents, Fill, Nest, Parts, Value, ValueId};
 use crate::program::{Geometry, SourceFile};
-use crate::workload::generation;
 
 use super::launch::Split;
 use super::stages::{Keep, Stages};
@@ -31,7 +32,8 @@ pub(super) use kernel::text;
 pub(super) use member::{Pointee, declarations, member};
 pub(super) use wide::fill;
 
-use lanes::{Lanes, MOST_CHUNKS, ONE_ROW_THREADS, TOTAL_THREADS, cells, live_cells, loaded};
+use lanes::{Lanes, MOST_CHUNKS, TOTAL_THREADS};
+use work::Work;
 
 /// What generated kernels include.
 pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
@@ -77,9 +79,6 @@ const MOST_BLOCKS_AT_ONCE: u32 = 32;
 
 /// Rows of a group that leave one part, at least.
 const PART_ROWS: u64 = 4;
-
-/// The first generation of GPUs on which a launch may overlap the one before.
-const FIRST_TO_OVERLAP: u32 = 90;
 
 /// How a CUDA kernel shares out its work.
 #[derive(Clone, Debug)]
@@ -137,106 +136,80 @@ impl Schedule {
     /// # Errors
     /// A sentence where reductions over rows have no place.
     pub(super) fn new(nest: &Nest, bounds: Bounds, arch: &str) -> Result<Schedule, String> {
-        let stages = Stages::new(nest, Keep::FunctionsAndLoads)?;
-        let over_rows = stages.over_rows(nest).len() as u32;
-        let over_all = !stages.over_all(nest).is_empty();
-        let reduces_columns = stages.reduces_columns();
-        let whole = reduces_columns || (over_rows > 0 && over_all);
-        let has_last = over_rows > 0 || over_all;
-        let overlaps = generation(arch) >= FIRST_TO_OVERLAP && !bounds.is_only_launch;
-        let has_few_rows = bounds.has_few_rows
-            && !overlaps
-            && over_all
-            && over_rows == 0
-            && reduces_columns
-            && nest.parts == Parts::Many;
-        let (shared_loads, ahead) = many_rows(nest, &stages, has_last && !has_few_rows);
-        let loads = shared_loads.len() + ahead.len();
-        let lanes = Lanes::new(nest, &stages, bounds, has_few_rows, loads, overlaps)?;
-        let has_cells = !stages.passes.is_empty();
-        let threads = match has_last && nest.parts == Parts::One {
-            true => 512,
-            false => threads(&lanes, whole, has_few_rows),
-        };
-        let Lanes {
-            width,
-            chunks,
-            is_looped,
-            is_flat,
-            has_one_row,
-            rows,
-        } = lanes;
-        let groups = (threads / width).max(1);
-        let mut schedule = Schedule {
-            width,
-            groups,
-            chunks,
-            is_looped,
-            keep: if is_looped {
-                Keep::Nothing
-            } else {
-                Keep::FunctionsAndLoads
-            },
-            shared: 0,
-            parts: nest.parts,
-            reduces_columns,
-            is_flat,
-            is_one_row: is_flat && has_cells && bounds.is_one_row,
-            has_one_row,
-            rows,
-            has_few_rows,
-            takes_turns: whole && has_last && !has_few_rows,
-            takes_pieces: is_looped
-                && width == TOTAL_THREADS
-                && !whole
-                && has_cells
-                && nest.parts == Parts::Many,
-            has_cells,
-            over_rows: over_rows > 0,
-            over_all,
-            shared_loads,
-            ahead,
-            ahead_of_row: vec![],
-            least_blocks: 1,
-            overlaps,
-            streams: false,
-            fill: Fill::Any,
-        };
+        let work = Work::new(nest, bounds, arch)?;
+        let lanes = Lanes::new(&work)?;
+        let mut schedule = Schedule::of(&work, &lanes);
         schedule.fill = schedule.taken(bounds.fill);
-        if is_looped || !whole {
-            schedule.shared_loads.clear();
-            schedule.ahead.clear();
+        if work.is_whole() && !lanes.is_looped {
+            schedule.shared_loads.clone_from(&work.shared_loads);
+            schedule.ahead.clone_from(&work.ahead);
         }
         if !schedule.ahead.is_empty() {
-            schedule.ahead_of_row = row_loads(nest, &stages);
+            schedule.ahead_of_row = work.loads_of_numbers();
         }
         schedule.least_blocks = schedule
-            .wanted_registers(nest, &stages)
+            .wanted_registers(&work)
             .map_or(1, |registers| schedule.blocks_of(registers));
-        schedule.streams = over_all && over_rows == 0 && writes_no_cells(&stages);
-        schedule.shared = schedule.shared_floats(&stages, nest);
+        schedule.shared = schedule.shared_floats(&work.stages, nest);
         Ok(schedule)
     }
 
+    /// What follows from lanes alone, for blocks that load nothing ahead and ask for no registers.
+    fn of(work: &Work<'_>, lanes: &Lanes) -> Schedule {
+        let has_parts = work.nest.parts == Parts::Many;
+        Schedule {
+            width: lanes.width,
+            groups: (lanes.threads(work) / lanes.width).max(1),
+            chunks: lanes.chunks,
+            is_looped: lanes.is_looped,
+            keep: match lanes.is_looped {
+                true => Keep::Nothing,
+                false => Keep::FunctionsAndLoads,
+            },
+            shared: 0,
+            parts: work.nest.parts,
+            reduces_columns: work.reduces_columns,
+            is_flat: lanes.is_flat,
+            is_one_row: lanes.is_flat && work.has_cells() && work.bounds.is_one_row,
+            has_one_row: lanes.has_one_row,
+            rows: lanes.rows,
+            has_few_rows: work.has_few_rows,
+            takes_turns: work.is_whole() && work.has_last() && !work.has_few_rows,
+            takes_pieces: lanes.is_looped
+                && lanes.width == TOTAL_THREADS
+                && !work.is_whole()
+                && work.has_cells()
+                && has_parts,
+            has_cells: work.has_cells(),
+            over_rows: work.over_rows > 0,
+            over_all: work.over_all,
+            shared_loads: vec![],
+            ahead: vec![],
+            ahead_of_row: vec![],
+            least_blocks: 1,
+            overlaps: work.overlaps,
+            streams: work.over_all && work.over_rows == 0 && work.writes_no_cells(),
+            fill: Fill::Any,
+        }
+    }
+
     /// Registers that threads are to do with, so that more blocks have room; none where that does not matter.
-    fn wanted_registers(&self, nest: &Nest, stages: &Stages) -> Option<u32> {
-        let loads = self.ahead.len() + self.shared_loads.len();
+    fn wanted_registers(&self, work: &Work<'_>) -> Option<u32> {
+        let loads = (self.ahead.len() + self.shared_loads.len()) as u32;
         let (held, other) = if self.is_flat {
-            let operands = OPERAND_REGISTERS * (nest.operands.len() as u32).saturating_sub(2);
-            (2 * loaded(nest, stages), FLAT_OTHER_REGISTERS + operands)
+            let operands = (work.nest.operands.len() as u32).saturating_sub(2);
+            let other = FLAT_OTHER_REGISTERS + OPERAND_REGISTERS * operands;
+            (2 * work.loaded(), other)
         } else if self.takes_pieces {
-            (loaded(nest, stages), OTHER_REGISTERS)
+            (work.loaded(), OTHER_REGISTERS)
         } else if self.has_few_rows && !self.is_looped {
-            let counts = self.chunks > MOST_CHUNKS && nest.values.contains(&Value::Column);
+            let counts = self.chunks > MOST_CHUNKS && work.nest.values.contains(&Value::Column);
             let columns = if counts { COUNT_REGISTERS } else { 0 };
-            (cells(nest, stages), OTHER_REGISTERS + columns)
+            (work.cells(), OTHER_REGISTERS + columns)
         } else if self.rows > 1 {
-            let held = self.rows * live_cells(nest, stages) + loads as u32;
-            (held, OTHER_REGISTERS)
-        } else if loads > 0 && (self.over_rows || self.over_all) && self.threads() <= THREADS {
-            let sums = stages.over_rows(nest).len();
-            let held = cells(nest, stages) + (sums + loads) as u32;
-            (held, OTHER_REGISTERS)
+            (self.rows * work.live_cells() + loads, OTHER_REGISTERS)
+        } else if loads > 0 && work.has_last() && self.threads() <= THREADS {
+            (work.cells() + work.over_rows + loads, OTHER_REGISTERS)
         } else {
             return None;
         };
@@ -441,44 +414,4 @@ impl Schedule {
             ..Geometry::linear(blocks, self.threads())
         }
     }
-}
-
-/// Threads of a block, unless one makes whole reductions alone.
-fn threads(lanes: &Lanes, whole: bool, has_few_rows: bool) -> u32 {
-    if lanes.is_flat || (lanes.is_looped && whole) || lanes.rows > 1 {
-        lanes.width
-    } else if has_few_rows && lanes.chunks <= MOST_CHUNKS {
-        // So many that parts are not many more than the last block takes while others work.
-        512
-    } else if lanes.has_one_row && lanes.chunks > 1 && !has_few_rows {
-        ONE_ROW_THREADS
-    } else {
-        THREADS
-    }
-}
-
-/// Loads that all rows share, and loads that can be made before a row's turn comes, where a group has many
-/// rows: nothing they need is computed on the way.
-fn many_rows(nest: &Nest, stages: &Stages, has_parts: bool) -> (Vec<ValueId>, Vec<ValueId>) {
-    let values = stages.passes.iter().flat_map(|pass| &pass.values).copied();
-    let is_plain = |id: &ValueId| matches!(nest.values[id.0], Value::Load { index: None, .. });
-    let mut loads: Vec<ValueId> = values.filter(is_plain).collect();
-    loads.sort();
-    loads.dedup();
-    let (ahead, shared): (Vec<_>, Vec<_>) =
-        loads.into_iter().partition(|id| stages.varies[id.0].rows);
-    // Without parts there are many blocks, and others work while one waits.
-    (shared, if has_parts { ahead } else { vec![] })
-}
-
-/// Whether all that is written is a number for each row, or for all of them.
-fn writes_no_cells(stages: &Stages) -> bool {
-    stages.passes.iter().all(|pass| pass.stores.is_empty())
-}
-
-/// Numbers of a row that can be loaded before its turn comes.
-fn row_loads(nest: &Nest, stages: &Stages) -> Vec<ValueId> {
-    let values = stages.between.iter().flat_map(|between| &between.values);
-    let is_plain = |id: &ValueId| matches!(nest.values[id.0], Value::Load { index: None, .. });
-    values.copied().filter(is_plain).collect()
 }
