@@ -13,6 +13,7 @@ use crate::compile::kernels::Kernels;
 use crate::compile::toolchain::Toolchain;
 use crate::device::ceilings::{COPY, CeilingSource, Ceilings};
 use crate::device::cpu::identity;
+use crate::device::cuda::libraries::{Facts, Nvidia};
 use crate::device::{DeviceIdentity, DeviceKind, cuda};
 use crate::execute::protocol::DeviceRequest;
 use crate::execute::supervisor::Supervisor;
@@ -229,6 +230,13 @@ fn gpu_findings(toolchain: &Toolchain) -> Vec<Finding> {
         ),
         Err(reason) => finding("nvrtc", false, reason.to_owned()),
     });
+    findings.extend(Nvidia::ALL.map(|library| {
+        let Facts { word, purpose, .. } = library.facts();
+        match library.version() {
+            Ok(version) => finding(word, true, format!("{version}, for {purpose}")),
+            Err(reason) => finding(word, false, format!("no {purpose}: {reason}")),
+        }
+    }));
     findings
 }
 

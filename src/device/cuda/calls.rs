@@ -2,21 +2,17 @@
 //! needed.
 
 use std::ffi::c_void;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 
-use cudarc::cublaslt::sys as lt;
-use cudarc::cudnn::sys as dnn;
-use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW};
 use sweeper_kernels::Program;
 use sweeper_kernels::program::{Arg, Kernel, KernelId, Library, Step};
 
 use super::blas::{Blas, Product};
 use super::dnn::{Convolution, Dnn};
 use super::driver::Fault;
+use super::libraries::Nvidia;
 use super::module::Function;
-use crate::compile::places;
 
 /// What a launch calls.
 pub enum Callable {
@@ -89,7 +85,7 @@ impl Vendor {
                     Some(held) => Rc::clone(&held.handle),
                     None => {
                         let opened = Open::timed(|| {
-                            load("cuBLASLt", "libcublasLt.so", is_blas_here)?;
+                            Nvidia::CublasLt.load().map_err(Fault::refused)?;
                             Blas::open()
                         })?;
                         Rc::clone(&self.blas.insert(opened).handle)
@@ -103,7 +99,7 @@ impl Vendor {
                     Some(held) => Rc::clone(&held.handle),
                     None => {
                         let opened = Open::timed(|| {
-                            load("cuDNN", "libcudnn.so", is_dnn_here)?;
+                            Nvidia::Cudnn.load().map_err(Fault::refused)?;
                             Dnn::open(stream)
                         })?;
                         Rc::clone(&self.dnn.insert(opened).handle)
@@ -114,51 +110,6 @@ impl Vendor {
             }
         }
     }
-}
-
-/// Loads a library where the system's loader does not find it by itself: from a toolkit or a package of
-/// Python. By its whole path, so that it is found again by its name.
-#[expect(unsafe_code, reason = "loading a library runs its initialisers")]
-fn load(name: &str, file: &str, is_here: fn() -> bool) -> Result<(), Fault> {
-    if is_here() {
-        return Ok(());
-    }
-    for path in candidates(file) {
-        // SAFETY: it is NVIDIA's library, by its name and from a folder that the user or the system
-        // named.
-        if let Ok(library) = unsafe { Opened::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) } {
-            // Never unloaded: what was opened with it lives as long as the process.
-            std::mem::forget(library);
-            if is_here() {
-                return Ok(());
-            }
-        }
-    }
-    Err(Fault::refused(format!(
-        "{name} ({file}) is not here: install it with the CUDA toolkit or as a package of Python, or \
-         name its folder in {}",
-        places::FOLDERS_VARIABLE
-    )))
-}
-
-/// Files of a library in all folders where NVIDIA's may be.
-fn candidates(file: &str) -> Vec<PathBuf> {
-    let folders = places::folders().into_iter();
-    folders
-        .flat_map(|folder| places::children(&folder, file))
-        .collect()
-}
-
-#[expect(unsafe_code, reason = "loading a library runs its initialisers")]
-fn is_blas_here() -> bool {
-    // SAFETY: the names that are tried are those of NVIDIA's library.
-    unsafe { lt::is_culib_present() }
-}
-
-#[expect(unsafe_code, reason = "loading a library runs its initialisers")]
-fn is_dnn_here() -> bool {
-    // SAFETY: the names that are tried are those of NVIDIA's library.
-    unsafe { dnn::is_culib_present() }
 }
 
 /// The arguments of all launches of a kernel.
