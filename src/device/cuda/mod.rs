@@ -3,8 +3,8 @@
 //! [`driver`] says whether there is one and what its errors mean, [`identity`] what it is;
 //! [`context`], [`memory`] and [`module`] hold what lives on it, [`run`] queues steps, [`timing`] and
 //! [`gate`] time them, [`flush`] sees to the cache before that, [`graph`] makes one launch of many,
-//! [`nvml`] watches clocks; [`compiler`] calls NVRTC, which needs no GPU; [`calls`] and [`libraries`] see to what kernels
-//! are not for. This file keeps the books.
+//! [`nvml`] watches clocks; [`compiler`] calls NVRTC, which needs no GPU; [`calls`] makes a launch a
+//! call of a kernel or of one of NVIDIA's [`libraries`]. This file keeps the books.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
