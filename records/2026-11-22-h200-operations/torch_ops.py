@@ -1,7 +1,8 @@
 """Times of PyTorch, eager and torch.compile, at the sizes of manifests/operations-published.toml, in milliseconds.
 
 Two timers: `do_bench` is Triton's; `gated` is what sweeper does, with the same flush by the same calls of the driver: the
-stream waits until the start event, the launch and the stop event are queued, so that no gap between them is counted.
+stream waits until the start event, the launch and the stop event are queued, so that no gap between them is counted, and
+until the flush is done, so that every launch begins from rest.
 Usage: torch_ops.py LIMIT_SECONDS [forward]; with `forward` only the forward passes of torch.compile.
 """
 import ctypes, math, statistics, sys, time
@@ -24,9 +25,11 @@ def launch(f):
     driver.cuCtxResetPersistingL2Cache()
     words = ctypes.c_uint64(flush.data_ptr()), ctypes.c_uint(ticket * 0x9E3779B9 & 0xFFFFFFFF | 1)
     assert driver.cuMemsetD32Async(*words, ctypes.c_size_t(flush.numel()), stream) == 0
+    ready = torch.cuda.Event(); ready.record()
     assert driver.cuStreamWaitValue32_v2(stream, ctypes.c_uint64(gate.data_ptr()), ctypes.c_uint32(ticket), 0) == 0
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record(); f(); end.record()
+    ready.synchronize()
     gate[0] = ticket
     end.synchronize()
     return begin.elapsed_time(end)

@@ -1,7 +1,9 @@
 //! How long the stream takes for something.
 //!
 //! A sample is the time between two events. The device would reach the first while the host is still
-//! queueing what comes after it, so a gate holds the stream back until all of a sample is queued.
+//! queueing what comes after it, so a gate holds the stream back until all of a sample is queued. It
+//! opens when the device has nothing else to do: a host that is quick would otherwise have a sample
+//! begin on the heels of what flushes the cache, and a slow one after a rest.
 
 use std::rc::Rc;
 
@@ -21,6 +23,8 @@ const DOCUMENTED_RESOLUTION_NS: f64 = 500.0;
 
 /// Times what is queued in a stream.
 pub struct Timer {
+    /// All before a gated span is done.
+    ready: Event,
     start: Event,
     stop: Event,
     /// None where the device can't wait for memory.
@@ -39,6 +43,7 @@ impl Timer {
     /// The driver's.
     pub fn new(context: &Rc<Context>, cache: CacheState) -> Result<Self, Fault> {
         Ok(Timer {
+            ready: Event::new(context)?,
             start: Event::new(context)?,
             stop: Event::new(context)?,
             gate: Gate::new(context)?,
@@ -65,7 +70,7 @@ impl Timer {
     }
 
     /// Flushes, and times what `queue` puts into the stream, in nanoseconds. Where it is `gated` the
-    /// device begins when all of it is queued: no more than 900 launches.
+    /// device begins when all of it is queued, from rest: no more than 900 launches.
     ///
     /// # Errors
     /// Those of `queue`, and whatever kernels did wrong.
@@ -81,10 +86,12 @@ impl Timer {
         let queued = match gate {
             None => Self::queue(&self.start, &self.stop, queue),
             Some(gate) => {
+                self.ready.record()?;
                 gate.close(&self.context)?;
                 let queued = Self::queue(&self.start, &self.stop, queue);
+                let ready = self.ready.wait();
                 self.late |= !gate.open();
-                queued
+                queued.and(ready)
             }
         };
         queued?;
@@ -145,15 +152,19 @@ impl Event {
             .during("recording an event")
     }
 
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    fn wait(&self) -> Result<(), Fault> {
+        // SAFETY: the event lives as long as `self`.
+        unsafe { result::event::synchronize(self.event) }.during("running the program")
+    }
+
     /// Waits for this event; the nanoseconds from `earlier` to it.
-    #[expect(unsafe_code, reason = "calls of the driver")]
+    #[expect(unsafe_code, reason = "a call of the driver")]
     fn since(&self, earlier: &Event) -> Result<f64, Fault> {
-        // SAFETY: both events live, and both were recorded.
-        let elapsed_ms = unsafe {
-            result::event::synchronize(self.event)
-                .and_then(|()| result::event::elapsed(earlier.event, self.event))
-        }
-        .during("running the program")?;
+        self.wait()?;
+        // SAFETY: both events live, and both have happened.
+        let elapsed_ms = unsafe { result::event::elapsed(earlier.event, self.event) }
+            .during("running the program")?;
         Ok(f64::from(elapsed_ms) * 1e6)
     }
 }
