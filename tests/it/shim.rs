@@ -234,7 +234,7 @@ impl Encoder<'_> {
         count
     }
 
-    /// A call of a library: its sizes, then its arguments.
+    /// A call of a library: its sizes, then its operands, then its scratch memory after how long it is.
     fn call_library(&mut self, library: &Library, args: &[Arg], iterations: &[i64]) {
         match library {
             Library::Matmul(call) => {
@@ -265,10 +265,18 @@ impl Encoder<'_> {
                 self.word(call.activation as u64);
             }
         }
-        for arg in args {
+        let (operands, scratch) = args.split_at(library.operand_lens().len());
+        for arg in operands {
             if let Arg::Read(view) | Arg::Write(view) = arg {
                 self.view(view, iterations);
             }
+        }
+        match scratch {
+            [Arg::Write(view)] => {
+                self.word(view.len as u64);
+                self.view(view, iterations);
+            }
+            _ => self.word(0),
         }
     }
 

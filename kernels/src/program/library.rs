@@ -6,7 +6,20 @@
 use serde::Serialize;
 
 use super::Geometry;
+use crate::tensor::Dtype;
 use crate::workload::Target;
+
+/// What libraries get to work in on a GPU, in bytes: as much as cuBLAS takes for itself on Hopper, for which
+/// its heuristics are made (docs/performance/products.md).
+const GPU_SCRATCH_BYTES: usize = 32 << 20;
+
+/// From how many terms on a sum is worth splitting into parts that are added afterwards, which takes a second
+/// kernel (measured on an H200, docs/performance/products.md).
+const TERMS_WORTH_SPLITTING: usize = 512;
+
+/// From how many elements on a result has tiles for all of a GPU, so that nothing is split, and kernels that
+/// want some scratch memory are the faster ones (measured as above).
+const ELEMENTS_OF_MANY_TILES: usize = 1 << 20;
 
 /// How a matrix lies in memory, in elements. One of the two steps is 1, or the extent along it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -93,6 +106,13 @@ pub struct Matmul {
     pub has_bias: bool,
     /// What is done before it is stored.
     pub activation: Activation,
+}
+
+impl Matmul {
+    /// Whether a GPU's library, which splits sums wherever it has memory for the parts, is faster with it.
+    const fn gains_from_scratch(&self) -> bool {
+        self.k >= TERMS_WORTH_SPLITTING || self.batch * self.m * self.n >= ELEMENTS_OF_MANY_TILES
+    }
 }
 
 /// Which of the three products of a convolution.
@@ -211,16 +231,59 @@ impl Library {
     }
 
     /// Elements of scratch memory, f32, that a launch must have as its last argument, which is written: 0 for
-    /// none. A CPU unfolds one picture of a convolution.
+    /// none. A CPU unfolds one picture of a convolution. On a GPU the library may use less than it gets.
     pub fn scratch(&self, target: &Target) -> usize {
+        const GPU: usize = GPU_SCRATCH_BYTES / Dtype::F32.size_bytes();
         match (self, target) {
             (Library::Conv2d(call), Target::Cpu) => call.scratch(),
-            _ => 0,
+            (Library::Matmul(_), Target::Cpu) => 0,
+            (Library::Conv2d(_), Target::Cuda { .. }) => GPU,
+            (Library::Matmul(call), Target::Cuda { .. }) => match call.gains_from_scratch() {
+                true => GPU,
+                false => 0,
+            },
         }
     }
 
     /// The geometry of its launches: none of ours.
     pub const fn geometry(&self) -> Geometry {
         Geometry::blocks(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_gets_scratch_memory_for_long_sums_and_large_results() {
+        let product = |batch, m, k, n| {
+            let of = |columns| Matrix {
+                row_step: columns,
+                column_step: 1,
+                batch_step: 0,
+            };
+            let call = Matmul {
+                batch,
+                m,
+                n,
+                k,
+                a: of(k),
+                b: of(n),
+                out: of(n),
+                precision: Precision::F32,
+                has_bias: false,
+                activation: Activation::None,
+            };
+            Library::Matmul(call)
+        };
+        let gpu = Target::Cuda {
+            arch: "sm_90a".to_owned(),
+        };
+        assert_eq!(product(1, 128, 511, 128).scratch(&gpu), 0);
+        assert_eq!(product(1, 128, 512, 128).scratch(&gpu), 8 << 20);
+        assert_eq!(product(15, 256, 64, 256).scratch(&gpu), 0);
+        assert_eq!(product(16, 256, 64, 256).scratch(&gpu), 8 << 20);
+        assert_eq!(product(16, 256, 512, 256).scratch(&Target::Cpu), 0);
     }
 }

@@ -257,6 +257,12 @@ static float activate(uint64_t activation, double x) {
     return x;
 }
 
+// A library may leave anything in its scratch memory.
+static void spoil_scratch(const std::vector<Buffer> &buffers, Input &in) {
+    const uint64_t elements = in.word();
+    if (elements > 0) std::memset(view(buffers, in), 0xFF, elements * sizeof(float));
+}
+
 // What a library computes, term by term: products of matrices that lie as their steps say.
 static void matmul(const std::vector<Buffer> &buffers, Input &in) {
     uint64_t sizes[4], steps[9];
@@ -266,6 +272,7 @@ static void matmul(const std::vector<Buffer> &buffers, Input &in) {
     const float *a = (const float *)view(buffers, in), *b = (const float *)view(buffers, in);
     const float *bias = has_bias ? (const float *)view(buffers, in) : nullptr;
     float *out = (float *)view(buffers, in);
+    spoil_scratch(buffers, in);
     for (uint64_t batch = 0; batch < sizes[0]; batch++)
         for (uint64_t row = 0; row < sizes[1]; row++)
             for (uint64_t column = 0; column < sizes[2]; column++) {
@@ -288,6 +295,7 @@ static void conv2d(const std::vector<Buffer> &buffers, Input &in) {
     const float *one = (const float *)view(buffers, in), *other = (const float *)view(buffers, in);
     const float *bias = has_bias ? (const float *)view(buffers, in) : nullptr;
     float *out = (float *)view(buffers, in);
+    spoil_scratch(buffers, in);
     const uint64_t counts[3] = {batch * outs * high * wide, batch * channels * height * width,
                                 outs * channels * rows * columns};
     std::vector<double> sums(counts[pass]);
