@@ -1,0 +1,344 @@
+//! Puts each value of a nest into the pass in which it is computed.
+
+use super::{Between, Finish, Keep, Pass, Stages, is_expensive};
+use crate::nest::{Nest, Over, Parts, Step, Value, ValueId, Varies};
+
+/// Orders the work of a valid nest.
+///
+/// # Errors
+/// A sentence about a value that no kernel can compute.
+pub(super) fn stages(nest: &Nest, keep: Keep) -> Result<Stages, String> {
+    let dtypes = nest.dtypes()?;
+    let builder = Builder {
+        nest,
+        keep,
+        varies: nest.varies(),
+        levels: levels(nest),
+        needed: needed(nest),
+    };
+    let between = builder.between();
+    Ok(Stages {
+        dtypes,
+        uniform: builder.needed_where(|builder, id| {
+            let varies = builder.varies[id.0];
+            !varies.rows && !varies.columns && !nest.is_last(id)
+        }),
+        passes: builder.passes(between.len() - 1),
+        between,
+        finish: builder.finish()?,
+        varies: builder.varies,
+    })
+}
+
+/// For each value, how many reductions over columns lie before it, one after the other.
+fn levels(nest: &Nest) -> Vec<usize> {
+    let mut levels: Vec<usize> = Vec::with_capacity(nest.values.len());
+    for value in &nest.values {
+        let before = value.operands().map(|id| levels[id.0]).max().unwrap_or(0);
+        let is_step = matches!(
+            value,
+            Value::Reduce {
+                over: Over::Columns,
+                ..
+            }
+        );
+        levels.push(before + usize::from(is_step));
+    }
+    levels
+}
+
+/// Values that a store depends on.
+fn needed(nest: &Nest) -> Vec<bool> {
+    let mut needed = vec![false; nest.values.len()];
+    for store in &nest.stores {
+        needed[store.value.0] = true;
+    }
+    for at in (0..nest.values.len()).rev() {
+        if needed[at] {
+            for operand in nest.values[at].operands() {
+                needed[operand.0] = true;
+            }
+        }
+    }
+    needed
+}
+
+struct Builder<'a> {
+    nest: &'a Nest,
+    keep: Keep,
+    varies: Vec<Varies>,
+    levels: Vec<usize>,
+    needed: Vec<bool>,
+}
+
+/// Where a store is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StorePlace {
+    /// In the pass of that level.
+    Pass(usize),
+    /// For each row, when values of that level are known.
+    Row(usize),
+    Finish,
+}
+
+impl Builder<'_> {
+    fn needed_where(&self, is: impl Fn(&Self, ValueId) -> bool) -> Vec<ValueId> {
+        let ids = (0..self.needed.len()).map(ValueId);
+        ids.filter(|&id| self.needed[id.0] && is(self, id))
+            .collect()
+    }
+
+    fn place(&self, store: usize) -> StorePlace {
+        let store = &self.nest.stores[store];
+        let operand = &self.nest.operands[store.operand.0];
+        let level = self.levels[store.value.0];
+        if self.nest.is_last(store.value) {
+            StorePlace::Finish
+        } else if self.varies[store.value.0].columns || operand.columns != Step::Zero {
+            StorePlace::Pass(level)
+        } else {
+            StorePlace::Row(level)
+        }
+    }
+
+    fn stores(&self, place: StorePlace) -> Vec<usize> {
+        let all = 0..self.nest.stores.len();
+        all.filter(|&store| self.place(store) == place).collect()
+    }
+
+    /// Reductions that take an element from each column of a row in the pass of a level.
+    fn reductions(&self, level: usize) -> (Vec<ValueId>, Vec<ValueId>) {
+        let all = self.needed_where(|builder, id| match builder.nest.values[id.0] {
+            Value::Reduce { over, of, .. } => {
+                let is_once_a_row = over == Over::All && !builder.varies[of.0].columns;
+                builder.levels[of.0] == level && !is_once_a_row
+            }
+            _ => false,
+        });
+        all.into_iter().partition(|id| {
+            matches!(
+                self.nest.values[id.0],
+                Value::Reduce {
+                    over: Over::Columns,
+                    ..
+                }
+            )
+        })
+    }
+
+    fn between(&self) -> Vec<Between> {
+        let stores = (0..self.nest.stores.len()).filter_map(|store| match self.place(store) {
+            StorePlace::Pass(level) => Some(level + 1),
+            StorePlace::Row(_) | StorePlace::Finish => None,
+        });
+        let reductions = (0..self.nest.values.len())
+            .filter(|&level| self.reductions(level) != (vec![], vec![]))
+            .map(|level| level + 1);
+        let passes = stores.chain(reductions).max().unwrap_or(0);
+        let between = (0..=passes).map(|level| Between {
+            values: self.needed_where(|builder, id| {
+                let varies = builder.varies[id.0];
+                varies.rows
+                    && !varies.columns
+                    && builder.levels[id.0] == level
+                    && !builder.nest.is_last(id)
+            }),
+            last: self.needed_where(|builder, id| match builder.nest.values[id.0] {
+                Value::Reduce {
+                    over: Over::All,
+                    of,
+                    ..
+                } => !builder.varies[of.0].columns && builder.levels[of.0] == level,
+                _ => false,
+            }),
+            stores: self.stores(StorePlace::Row(level)),
+        });
+        between.collect()
+    }
+
+    fn passes(&self, count: usize) -> Vec<Pass> {
+        let mut passes: Vec<Pass> = (0..count).map(|level| self.roots(level)).collect();
+        let early = self.early_loads(&passes);
+        // In which pass each value was computed first.
+        let mut computed: Vec<Option<usize>> = vec![None; self.nest.values.len()];
+        for level in 0..count {
+            let mut walk = Walk {
+                builder: self,
+                computed: &computed,
+                seen: vec![false; self.nest.values.len()],
+                values: vec![],
+                fetched: vec![],
+            };
+            for id in early.iter().filter(|id| self.levels[id.0] == level) {
+                walk.visit(*id);
+            }
+            for root in self.elements(&passes[level]) {
+                walk.visit(root);
+            }
+            let Walk {
+                values, fetched, ..
+            } = walk;
+            for id in &values {
+                computed[id.0].get_or_insert(level);
+            }
+            for &id in &fetched {
+                let first = computed[id.0].unwrap_or(level);
+                if !passes[first].kept.contains(&id) {
+                    passes[first].kept.push(id);
+                }
+            }
+            passes[level].values = values;
+            passes[level].fetched = fetched;
+        }
+        passes
+    }
+
+    fn roots(&self, level: usize) -> Pass {
+        let (reductions, last) = self.reductions(level);
+        Pass {
+            reductions,
+            last,
+            stores: self.stores(StorePlace::Pass(level)),
+            ..Pass::default()
+        }
+    }
+
+    /// The values that a pass is there for.
+    fn elements(&self, pass: &Pass) -> Vec<ValueId> {
+        let reduced = pass.reductions.iter().chain(&pass.last);
+        let reduced = reduced.filter_map(|id| match self.nest.values[id.0] {
+            Value::Reduce { of, .. } => Some(of),
+            _ => None,
+        });
+        let stored = pass.stores.iter().map(|&at| self.nest.stores[at].value);
+        reduced.chain(stored).collect()
+    }
+
+    /// Loads of all passes, where they are kept.
+    fn early_loads(&self, passes: &[Pass]) -> Vec<ValueId> {
+        if self.keep != Keep::FunctionsAndLoads {
+            return vec![];
+        }
+        let computed = vec![None; self.nest.values.len()];
+        let mut walk = Walk {
+            builder: self,
+            computed: &computed,
+            seen: vec![false; self.nest.values.len()],
+            values: vec![],
+            fetched: vec![],
+        };
+        for pass in passes {
+            for root in self.elements(pass) {
+                walk.visit(root);
+            }
+        }
+        let is_load = |id: &ValueId| self.is_load_of_rows(*id);
+        walk.values.into_iter().filter(is_load).collect()
+    }
+
+    fn is_kept(&self, id: ValueId) -> bool {
+        let value = &self.nest.values[id.0];
+        match self.keep {
+            Keep::Nothing => false,
+            Keep::Functions => is_expensive(value),
+            Keep::FunctionsAndLoads => is_expensive(value) || self.is_load_of_rows(id),
+        }
+    }
+
+    /// Whether a value is a load that is another one in each row. What all rows share is in caches:
+    /// keeping it would cost registers for nothing.
+    fn is_load_of_rows(&self, id: ValueId) -> bool {
+        matches!(self.nest.values[id.0], Value::Load { .. }) && self.varies[id.0].rows
+    }
+
+    fn finish(&self) -> Result<Finish, String> {
+        let reductions = self.needed_where(|builder, id| match builder.nest.values[id.0] {
+            Value::Reduce { over, .. } => over != Over::Columns,
+            _ => false,
+        });
+        let stores = self.stores(StorePlace::Finish);
+        let mut finish = Finish {
+            stores,
+            ..Finish::default()
+        };
+        let mut seen = vec![false; self.nest.values.len()];
+        for &store in &finish.stores {
+            seen[self.nest.stores[store].value.0] = true;
+        }
+        // Backwards: what last values are made from, but for the reductions themselves.
+        for at in (0..seen.len()).rev() {
+            let value = &self.nest.values[at];
+            if !seen[at] || matches!(value, Value::Reduce { .. }) {
+                continue;
+            }
+            if self.varies[at].rows {
+                return Err(format!(
+                    "value {at} varies over rows, and is used when all rows are done"
+                ));
+            }
+            value.operands().for_each(|operand| seen[operand.0] = true);
+        }
+        for at in (0..seen.len()).filter(|&at| seen[at]) {
+            let id = ValueId(at);
+            let is_reduction = reductions.contains(&id);
+            if self.varies[at].columns && !is_reduction {
+                finish.columns.push(id);
+            } else if !is_reduction && self.nest.is_last(id) {
+                finish.uniform.push(id);
+            }
+        }
+        finish.reductions = reductions;
+        self.check_stores(&finish)?;
+        Ok(finish)
+    }
+
+    fn check_stores(&self, finish: &Finish) -> Result<(), String> {
+        if self.nest.parts == Parts::One {
+            for &store in &finish.stores {
+                let operand = self.nest.stores[store].operand;
+                let steps = &self.nest.operands[operand.0].rows;
+                if steps.iter().any(|step| *step != Step::Zero) {
+                    return Err(format!(
+                        "operand {} has rows, and is written when all rows are done",
+                        operand.0
+                    ));
+                }
+            }
+            return Ok(());
+        }
+        for id in &finish.reductions {
+            let stores = finish.stores.iter();
+            let stored = stores.filter(|&&store| self.nest.stores[store].value == *id);
+            if stored.count() != 1 {
+                return Err(format!("parts of value {} are stored more than once", id.0));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Collects what must be computed for some values.
+struct Walk<'a> {
+    builder: &'a Builder<'a>,
+    computed: &'a [Option<usize>],
+    seen: Vec<bool>,
+    values: Vec<ValueId>,
+    fetched: Vec<ValueId>,
+}
+
+impl Walk<'_> {
+    fn visit(&mut self, id: ValueId) {
+        if self.seen[id.0] || !self.builder.varies[id.0].columns {
+            return;
+        }
+        self.seen[id.0] = true;
+        if self.computed[id.0].is_some() && self.builder.is_kept(id) {
+            self.fetched.push(id);
+            return;
+        }
+        for operand in self.builder.nest.values[id.0].operands() {
+            self.visit(operand);
+        }
+        self.values.push(id);
+    }
+}
