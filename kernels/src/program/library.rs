@@ -237,11 +237,8 @@ impl Library {
         match (self, target) {
             (Library::Conv2d(call), Target::Cpu) => call.scratch(),
             (Library::Matmul(_), Target::Cpu) => 0,
-            (Library::Conv2d(_), Target::Cuda { .. }) => GPU,
-            (Library::Matmul(call), Target::Cuda { .. }) => match call.gains_from_scratch() {
-                true => GPU,
-                false => 0,
-            },
+            (Library::Matmul(call), Target::Cuda { .. }) if !call.gains_from_scratch() => 0,
+            (_, Target::Cuda { .. }) => GPU,
         }
     }
 

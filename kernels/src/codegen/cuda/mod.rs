@@ -216,17 +216,21 @@ impl Schedule {
         Some(4 * self.chunks * held + other)
     }
 
+    /// Whether something is left when all rows are done.
+    fn has_last(&self) -> bool {
+        self.over_rows || self.over_all
+    }
+
     /// What text depends on of how columns fill what they are moved in. Measured: loops over many rows that move four at a
     /// time alone are slower, by 3 to 6 %, but where lanes are full, too, faster; kernels of one row a group are up to 4 %
     /// slower where no lane asks, but not those of a dense tensor (whose launches, if they overlap, have other blocks). Why is
     /// not known.
     fn taken(&self, fill: Fill) -> Fill {
-        let has_last = self.over_rows || self.over_all;
         let is_dense = self.is_one_row && !self.overlaps;
         match fill {
             _ if !self.has_cells => Fill::Any,
-            Fill::Quads if has_last => Fill::Any,
-            Fill::Lanes if !has_last && !is_dense && self.rows == 1 => Fill::Quads,
+            Fill::Quads if self.has_last() => Fill::Any,
+            Fill::Lanes if !self.has_last() && !is_dense && self.rows == 1 => Fill::Quads,
             fill => fill,
         }
     }
@@ -360,8 +364,7 @@ impl Schedule {
         let (rows, columns) = (extents.row_count().max(1), extents.columns.max(1));
         let (span, groups) = (self.span(), self.block_rows());
         let whole = self.reduces_columns || (self.over_rows && self.over_all);
-        let has_last = self.over_rows || self.over_all;
-        let (block_rows, block_columns) = if has_last && self.parts == Parts::One {
+        let (block_rows, block_columns) = if self.has_last() && self.parts == Parts::One {
             (
                 rows,
                 if whole || self.over_all {
@@ -370,7 +373,7 @@ impl Schedule {
                     span
                 },
             )
-        } else if !has_last {
+        } else if !self.has_last() {
             (groups, if self.has_one_row { columns } else { span })
         } else if self.has_few_rows {
             (groups, columns)

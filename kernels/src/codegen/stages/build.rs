@@ -162,13 +162,7 @@ impl Builder<'_> {
         // In which pass each value was computed first.
         let mut computed: Vec<Option<usize>> = vec![None; self.nest.values.len()];
         for level in 0..count {
-            let mut walk = Walk {
-                builder: self,
-                computed: &computed,
-                seen: vec![false; self.nest.values.len()],
-                values: vec![],
-                fetched: vec![],
-            };
+            let mut walk = Walk::new(self, &computed);
             for id in early.iter().filter(|id| self.levels[id.0] == level) {
                 walk.visit(*id);
             }
@@ -220,13 +214,7 @@ impl Builder<'_> {
             return vec![];
         }
         let computed = vec![None; self.nest.values.len()];
-        let mut walk = Walk {
-            builder: self,
-            computed: &computed,
-            seen: vec![false; self.nest.values.len()],
-            values: vec![],
-            fetched: vec![],
-        };
+        let mut walk = Walk::new(self, &computed);
         for pass in passes {
             for root in self.elements(pass) {
                 walk.visit(root);
@@ -326,7 +314,18 @@ struct Walk<'a> {
     fetched: Vec<ValueId>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    /// Before the first visit; `computed` says in which pass each value was computed first, if in any.
+    fn new(builder: &'a Builder<'a>, computed: &'a [Option<usize>]) -> Self {
+        Walk {
+            builder,
+            computed,
+            seen: vec![false; computed.len()],
+            values: vec![],
+            fetched: vec![],
+        }
+    }
+
     fn visit(&mut self, id: ValueId) {
         if self.seen[id.0] || !self.builder.varies[id.0].columns {
             return;
