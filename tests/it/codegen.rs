@@ -44,6 +44,8 @@ fn all_nests() -> Vec<Nest> {
         nests::softmax(),
         nests::rows_alone(),
         nests::cross_entropy(),
+        nests::log_likelihood(),
+        nests::total_of_variances(),
         nests::gelu_of_bias(),
         nests::tanh(),
         nests::neg_of_one(),
@@ -140,6 +142,14 @@ fn functions_are_as_exact_as_they_say() {
 }
 
 #[test]
+fn sums_of_exponentials_are_as_exact_as_they_say() {
+    functions::check_sums_of_exponentials(CPU);
+    if shim::is_here() {
+        functions::check_sums_of_exponentials(Place::Shim(Mode::Fast));
+    }
+}
+
+#[test]
 fn sums_do_not_depend_on_threads() {
     for nest in [nests::layernorm_backward(), nests::squared_error()] {
         let case = Case::new(nest, &[300], 1025);
@@ -212,6 +222,24 @@ fn kernels_for_few_rows_are_for_nothing_else() {
     let kernel = program.kernel(generated.kernel());
     let refused = generated.launch(kernel, &many).unwrap_err();
     assert_eq!(refused, "a kernel for few rows, where there are 16777216");
+}
+
+/// What is known of a row when its columns are done, a block's first warp computes: where nothing else is left, and columns need
+/// nothing of it but for exponents.
+#[test]
+fn numbers_are_left_to_one_warp_where_columns_need_none() {
+    let target = Place::Shim(Mode::Fast).target();
+    let is_late = |nest: &Nest| {
+        let case = Case::new(nest.clone(), &[9], 512).only(&target);
+        assert!(case.bounds.has_few_rows);
+        case.source(&target).files[0].text.contains("ROW_WARPS = 2")
+    };
+    assert!(is_late(&nests::log_likelihood()));
+    assert!(is_late(&nests::masked_exponentials()));
+    // Stores a number of each row.
+    assert!(!is_late(&nests::cross_entropy()));
+    // Of each element less its row's mean.
+    assert!(!is_late(&nests::total_of_variances()));
 }
 
 /// Columns that a warp holds of several rows, in whole quads and lanes or not; with rows for whole blocks, in one dimension or

@@ -41,7 +41,7 @@ pub(crate) fn is_here() -> bool {
     found
 }
 
-/// In which order the blocks of a launch run. The last one, which may wait for all others, is always last.
+/// In which order the blocks of a launch run. One that waits for what others leave goes on after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocks {
     Ascending,

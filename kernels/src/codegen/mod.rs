@@ -4,7 +4,7 @@
 //! down as loops over what a block has of rows and columns, and say how large blocks are: by the extents
 //! of a launch alone, so that sums come out the same whatever the device and however many threads it
 //! has. `launch` puts arguments in order. `pack` makes one kernel of several nests, whose blocks it deals out; `total` makes
-//! one of two, the second of which is done by the last block of the first.
+//! one of two, the second of which one block does.
 //!
 //! How exact sums are. A sum's terms go to partial sums in f32: of a row on a CPU 64 of them, on a GPU
 //! one or more a thread; over rows one a column and block. Partial sums of a row or of everything are
@@ -13,6 +13,7 @@
 
 mod text;
 mod stages;
+mod exponentials;
 mod names;
 mod launch;
 mod pack;
@@ -46,8 +47,8 @@ struct Member {
     schedule: Schedule,
     /// Operands that are memory of the kernel and no arguments: of a total, its parts.
     own: Vec<usize>,
-    /// Whether the last block of another member does it, whose parts it adds up.
-    is_in_last_block: bool,
+    /// Whether one block of another member does it, whose parts it adds up.
+    adds_up_parts: bool,
 }
 
 /// Parts of a total, which the two nests of a kernel hand over: memory of the kernel, no argument.
@@ -118,7 +119,7 @@ impl Generated {
         })
     }
 
-    /// One kernel that leaves totals in parts and adds them up: the last block of the first nest does all of the second, of
+    /// One kernel that leaves totals in parts and adds them up: one block of the first nest's launch does all of the second, of
     /// which one block is enough. What the second loads along its columns are the first one's parts, as `shared` tells for
     /// each; in launches, memory of either means nothing, nor does the number of those columns.
     ///
@@ -187,7 +188,7 @@ impl Generated {
         for (member, launch) in self.members.iter().zip(launches) {
             let (own, arguments) = member.launch(launch)?;
             args.extend(arguments);
-            if member.is_in_last_block {
+            if member.adds_up_parts {
                 // It has no blocks of its own.
                 continue;
             }
@@ -225,7 +226,7 @@ pub fn may_be_packed(nest: &Nest) -> bool {
     reductions.all(|over| over == Over::Rows && nest.parts == Parts::One)
 }
 
-/// Whether a nest may be done by the last block of another one: that one leaves nothing but totals in parts, and this one
+/// Whether a nest may be done by one block of another one: that one leaves nothing but totals in parts, and this one
 /// adds up what it loads along its columns, in one block, however many columns there are.
 pub fn may_total(first: &Nest, last: &Nest) -> bool {
     let overs = |nest: &Nest| -> Vec<Over> {
@@ -309,7 +310,7 @@ impl Member {
             },
             nest: nest.clone(),
             own: vec![],
-            is_in_last_block: false,
+            adds_up_parts: false,
         })
     }
 
@@ -372,7 +373,7 @@ impl Member {
     /// The blocks of a launch, and its arguments.
     fn launch(&self, launch: &Launch) -> Result<(u64, Vec<Arg>), String> {
         let mut launch = launch::merged(&self.nest, launch);
-        if let (Schedule::Cuda(schedule), true) = (&self.schedule, self.is_in_last_block) {
+        if let (Schedule::Cuda(schedule), true) = (&self.schedule, self.adds_up_parts) {
             // What each thread of the block takes of the parts.
             launch.extents.columns = schedule.threads().into();
         }
@@ -407,7 +408,7 @@ impl Member {
                     "a kernel for {at_once} rows at a time, where there are {rows}"
                 ));
             }
-            let leaves_own = !self.own.is_empty() && !self.is_in_last_block;
+            let leaves_own = !self.own.is_empty() && !self.adds_up_parts;
             if leaves_own && blocks > cuda::MOST_PARTS {
                 return Err(format!("a total of {blocks} parts"));
             }

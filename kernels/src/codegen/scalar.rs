@@ -4,6 +4,7 @@ use crate::graph::op::{Binary, Reduction, Unary};
 use crate::nest::{Nest, Value, ValueId};
 use crate::tensor::Dtype;
 
+use super::exponentials::Exponentials;
 use super::text::literal;
 
 /// The language of an expression.
@@ -103,6 +104,9 @@ pub(super) fn expression(
         Value::Load { .. } | Value::Reduce { .. } | Value::Scalar(_) => name(id),
         Value::Column | Value::Row(_) => name(id),
         Value::Constant(number) => literal(*number, dialect.bits()),
+        Value::Unary(_, x) if dialect == Dialect::Cuda && Exponentials::of(nest, id).is_some() => {
+            format!("exp_in_sum({})", name(*x))
+        }
         Value::Unary(unary, x) => dialect.unary(*unary, &name(*x)),
         Value::Binary(binary, a, b) => {
             let (a, b) = (name(*a), name(*b));

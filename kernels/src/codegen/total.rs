@@ -1,11 +1,11 @@
-//! One kernel of two nests: all blocks of the first leave parts of totals, and the last block of the launch makes of the parts
+//! One kernel of two nests: all blocks of the first leave parts of totals, and one block of the launch makes of the parts
 //! what the second nest says. That takes one launch, not two.
 //!
-//! A part is one word of the kernel's own memory, which says itself that it is there: the last block reads until all are, adds
-//! them up in their order, and leaves none behind for the next launch, as launches of one kernel follow each other. Nobody
-//! counts blocks, nor is anything fenced, so that many small blocks may leave a part each. Where they do, the last block has
-//! nothing else to do, and most parts are taken while others work; few blocks are all there is room for, and the last of
-//! them leaves its own part first.
+//! A part is one word of the kernel's own memory, which says itself that it is there: the block that adds them up reads until
+//! all are, takes them in their order, and leaves none behind for the next launch, as launches of one kernel follow each other.
+//! Nobody counts blocks, nor is anything fenced, so that many small blocks may leave a part each. Where they do, this block has
+//! nothing else to do. It begins when seven of eight others have, so that most parts are taken while others work, and nobody has
+//! read for long what is not there. Few blocks are all there is room for, and the last of them leaves its own part first.
 
 use super::launch::Parameter;
 use super::text::{self, Text};
@@ -16,7 +16,7 @@ use crate::nest::{Nest, Step, Value, ValueId};
 /// What the two are called in text.
 const NAMES: [&str; 2] = ["first", "last"];
 
-/// What the memory of parts is called in text: that of the first nest, and what threads of the last block take of it.
+/// What the memory of parts is called in text: that of the first nest, and what threads of the block that adds up take of it.
 const MEMORIES: [&str; 2] = ["left", "taken"];
 
 /// Gives the second nest as many threads as the first one has, and both the memory of parts.
@@ -28,8 +28,8 @@ pub(super) fn join(members: &mut [Member], shared: &[Shared]) -> Result<(), Stri
         return Err("a total is two kernels".to_owned());
     };
     let of_last = of_gpu(last)?.clone();
-    last.schedule = Schedule::Cuda(of_last.in_last_block(&last.nest, of_gpu(first)?)?);
-    last.is_in_last_block = true;
+    last.schedule = Schedule::Cuda(of_last.adding_up_parts(&last.nest, of_gpu(first)?)?);
+    last.adds_up_parts = true;
     first.own = shared.iter().map(|shared| shared.left).collect();
     last.own = shared.iter().map(|shared| shared.added_up).collect();
     let own_all = |member: &Member, are_parts: fn(&Nest, usize) -> bool| {
@@ -57,12 +57,12 @@ fn of_gpu(member: &Member) -> Result<&cuda::Schedule, String> {
     }
 }
 
-/// Whether the last block of a kernel's launches only takes what others leave.
+/// Whether one block of a kernel's launches only takes what others leave.
 pub(super) fn has_collector(members: &[Member]) -> bool {
     let [first, last] = members else {
         return false;
     };
-    last.is_in_last_block && of_gpu(first).is_ok_and(cuda::Schedule::has_many_parts)
+    last.adds_up_parts && of_gpu(first).is_ok_and(cuda::Schedule::has_many_parts)
 }
 
 /// Whether an operand of the second nest holds what the first one left.
@@ -105,7 +105,7 @@ pub(super) fn text(members: &[Member], entry: &str) -> Result<String, String> {
         return Err("a total is two kernels".to_owned());
     };
     let mut out = Text::default();
-    out.line("// What the last block makes of the parts that all leave.");
+    out.line("// What one block makes of the parts that all leave.");
     out.line("#include \"functions.cuh\"");
     let mut declared = Vec::new();
     for (member, name) in members.iter().zip(NAMES) {
@@ -125,7 +125,7 @@ pub(super) fn text(members: &[Member], entry: &str) -> Result<String, String> {
         declared.join(", ")
     ));
     out.lines(schedule.waits());
-    let blocks = run_first(&mut out, members, &run(first, 0, "blockIdx.x"));
+    let blocks = run_first(&mut out, members);
     for (at, &operand) in last.own.iter().enumerate() {
         let how = taken_by(&last.nest, operand).map(cuda::how);
         let how = how.ok_or("a total that is no reduction")?;
@@ -147,7 +147,7 @@ pub(super) fn text(members: &[Member], entry: &str) -> Result<String, String> {
 fn structure(out: &mut Text, member: &Member, name: &str) -> Result<Vec<String>, String> {
     let (nest, schedule) = (&member.nest, of_gpu(member)?);
     let pointee = |operand: usize| match member.own.contains(&operand) {
-        true if member.is_in_last_block => cuda::Pointee::Unrestricted,
+        true if member.adds_up_parts => cuda::Pointee::Unrestricted,
         true => cuda::Pointee::Parts,
         false => schedule.pointee(nest, operand),
     };
@@ -161,13 +161,15 @@ fn structure(out: &mut Text, member: &Member, name: &str) -> Result<Vec<String>,
 }
 
 /// Has all blocks do the first nest, and all but the last end. How many leave parts, in text.
-fn run_first(out: &mut Text, members: &[Member], run: &str) -> &'static str {
+fn run_first(out: &mut Text, members: &[Member]) -> &'static str {
+    let run = |block| run(&members[0], 0, block);
     if has_collector(members) {
-        out.line("const unsigned blocks = gridDim.x - 1;");
-        out.line(format!("if (blockIdx.x < blocks) {{ {run} return; }}"));
+        out.line("const unsigned blocks = gridDim.x - 1, collector = blocks / 8 * 7;");
+        let run = run("blockIdx.x - (blockIdx.x > collector)");
+        out.line(format!("if (blockIdx.x != collector) {{ {run} return; }}"));
         return "blocks";
     }
-    out.line(run);
+    out.line(run("blockIdx.x"));
     out.line("if (blockIdx.x != gridDim.x - 1) return;");
     "gridDim.x"
 }

@@ -11,6 +11,9 @@ DEVICE float f_reciprocal(float x) { return divide(1.0f, x); }
 DEVICE float f_sigmoid(float x) { return divide(1.0f, 1.0f + expf(-x)); }
 DEVICE float f_max(float a, float b) { return fmaxf(a, b); }
 DEVICE float f_min(float a, float b) { return fminf(a, b); }
+// e^x for x <= 0 of which only a sum is needed, in which there is e^0: to 2^-22 + |x| 2^-23 of itself. Of a sum of n that is no
+// more than 2^-22 + ln(n) 2^-23, as the mean of |x|, weighted by e^x, is at most ln(n).
+DEVICE float exp_in_sum(float x) { return exp2_fast(x * 1.44269504f); }
 
 // Whether four elements from here on may be moved at once.
 template <class T> DEVICE bool is_aligned(const T *x) { return (address_of(x) & 15) == 0; }
@@ -90,6 +93,14 @@ template <class How, int WIDTH> DEVICE float reduce_lanes(float x) {
         x = How::of(x, __shfl_xor_sync(0xffffffffu, x, apart));
     return x;
 }
+// The greatest, if no lane has NaN: of a whole warp by one instruction, for whole numbers, in whose order floats are when
+// the bits of negative ones are turned over.
+template <int WIDTH> DEVICE float greatest_of_lanes(float x) {
+    if (WIDTH != 32) return reduce_lanes<Max, WIDTH>(x);
+    const int bits = __float_as_int(x);
+    const int greatest = warp_max(bits ^ ((bits >> 31) & 0x7fffffff));
+    return __int_as_float(greatest ^ ((greatest >> 31) & 0x7fffffff));
+}
 // The same of several rows: their exchanges wait side by side.
 template <class How, int WIDTH, int ROWS> DEVICE void reduce_lanes(float (&x)[ROWS]) {
 #pragma unroll
@@ -98,22 +109,42 @@ template <class How, int WIDTH, int ROWS> DEVICE void reduce_lanes(float (&x)[RO
         for (int i = 0; i < ROWS; i++) x[i] = How::of(x[i], __shfl_xor_sync(0xffffffffu, x[i], apart));
     }
 }
-template <class How, int WIDTH> DEVICE float reduce_warps(const float *shared) {
-    const int first = threadIdx.x / WIDTH * (WIDTH / 32);
-    float x = shared[first];
+template <class How, int COUNT> DEVICE float reduce_left(const float *left) {
+    float x = left[0];
 #pragma unroll
-    for (int i = 1; i < WIDTH / 32; i++) x = How::of(x, shared[first + i]);
+    for (int i = 1; i < COUNT; i++) x = How::of(x, left[i]);
     return x;
 }
+template <class How, int WIDTH> DEVICE float reduce_warps(const float *shared) {
+    constexpr int WARPS = WIDTH / 32;
+    return reduce_left<How, WARPS>(shared + threadIdx.x / WIDTH * WARPS);
+}
 
-// A number that a block leaves for the last block of its launch. It is one word with the mark that it is there, so that
+// The least number: what the greatest of no numbers is for a warp that goes by it, so that its exponents are numbers, or
+// minus infinity.
+#define LEAST __int_as_float((int)0xff7fffff)
+
+// A row's greatest x, and its sum of e^(x - greatest), of what each of WARPS has of both by the greatest x of its own.
+template <int WARPS>
+DEVICE void join_exponentials(float &greatest, float &sum, const float *greatests, const float *sums) {
+    greatest = reduce_left<Max, WARPS>(greatests);
+    sum = sums[0];
+    if (WARPS == 1) return;
+    sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < WARPS; i++) sum += sums[i] * exp_in_sum(greatests[i] - greatest);
+    // All were minus infinity: the greatest is, too, and what it is subtracted from no number.
+    if (sum == 0.0f) greatest = Max::none(), sum = greatest - greatest;
+}
+
+// A number that a block leaves for the one of its launch that adds up. It is one word with the mark that it is there, so that
 // no fence is waited for and nobody counts blocks.
 struct Part {
     unsigned long long word;
     METHOD void operator=(float x) { store_word(&word, 1ull << 32 | (unsigned)__float_as_int(x)); }
 };
 
-// What a thread of the last block takes of the parts that so many blocks leave, once they are there: each of THREADS threads
+// What a thread of that block takes of the parts that so many blocks leave, once they are there: each of THREADS threads
 // has those from its own on, THREADS apart, in this order. What was taken is there no more. Of the other blocks none
 // waits for anything: they end, if the GPU has room for one of them beside this one.
 template <class How, int THREADS> DEVICE float take_parts(Part *left, unsigned blocks) {

@@ -26,7 +26,7 @@ pub(super) fn stage(name: &'static str, plan: &Plan) -> Stage {
             [line] => text += &format!("{what} {line}"),
             lines => {
                 let together = match plan.is_total(&launch) {
-                    true => "total, the last block adding up its parts".to_owned(),
+                    true => "total, one block adding up its parts".to_owned(),
                     false => format!("pack of {}", lines.len()),
                 };
                 text += &format!("{what} {together}, {moved} bytes\n");

@@ -10,7 +10,7 @@
 //! 6. `epilogue`, on GPUs: a bias and an activation after a product move into its call;
 //! 7. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that it saves;
 //! 8. `duplicate`: cheap values are computed again where that moves fewer bytes;
-//! 9. `total`, on GPUs: the last block of a kernel that leaves parts of totals adds them up, instead of another kernel;
+//! 9. `total`, on GPUs: one block of a kernel that leaves parts of totals adds them up, instead of another kernel;
 //! 10. `pack`: small kernels that need nothing of each other, such as the updates of all parameters, share a launch.
 //!
 //! Then buffers are given to values, and launches and calls made; on a CPU, what follows a product or a

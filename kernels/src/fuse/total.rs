@@ -1,4 +1,4 @@
-//! The pass that has a total added up in the launch that leaves its parts, on GPUs: by the launch's last block.
+//! The pass that has a total added up in the launch that leaves its parts, on GPUs: by one of the launch's blocks.
 //!
 //! A reduction over everything is two kernels: one leaves a part for each of its blocks, the other adds up these few
 //! numbers, which takes less than launching it. What the second one reads otherwise has to be there before the first one
@@ -38,7 +38,7 @@ fn finishers(plan: &Plan, first: usize) -> Vec<usize> {
     parts.filter_map(|&task| plan.home(task + 1)).collect()
 }
 
-/// Whether the last block of a kernel may do all of another one.
+/// Whether one block of a kernel may do all of another one.
 fn fits(plan: &Plan, rules: &Rules, waits: &Waits, first: usize, last: usize) -> bool {
     let [of_first, of_last] = [first, last].map(|at| &plan.clusters[at].tasks);
     let is_total = |task: TaskId| {

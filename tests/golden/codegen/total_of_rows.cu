@@ -1,4 +1,4 @@
-// What the last block makes of the parts that all leave.
+// What one block makes of the parts that all leave.
 #include "functions.cuh"
 
 // row_max, exp, row_sum, ln, select, total, sub, equal.
@@ -45,7 +45,7 @@ struct first {
                     for (int j = 0; j < 4; j++) {
                         const int c = 4 * (lane + WIDTH * k) + j;
                         const float sub_3 = x_0[k][j] - amax_2;
-                        const float exp_4 = expf(sub_3);
+                        const float exp_4 = exp_in_sum(sub_3);
                         const int64 column_7 = first + c;
                         const float equal_8 = column_7 == x_1 ? 1.0f : 0.0f;
                         const float select_10 = equal_8 != 0.0f ? sub_3 : 0.0f;
@@ -112,11 +112,11 @@ struct last {
 };
 
 // Of each total, what blocks have left.
-static __device__ Part left_0[16384];
+static __device__ Part left_0[32768];
 
-KERNEL(whole_row_max_exp_row_sum_8d78e6f7, first::THREADS, 3)(int64 first_columns, int64 first_rows, int64 first_block_rows, int64 first_block_columns, int64 first_pieces, const float *__restrict__ first_in0, int64 first_in0_row_0, const int64 *__restrict__ first_in1, int64 first_in1_row_0, float *__restrict__ first_out2, int64 first_out2_row_0, int64 last_columns, int64 last_rows, int64 last_block_rows, int64 last_block_columns, int64 last_pieces, float *__restrict__ last_out1, float last_number_0) {
-    const unsigned blocks = gridDim.x - 1;
-    if (blockIdx.x < blocks) { first::run(blockIdx.x, first_columns, first_rows, first_block_rows, first_block_columns, first_pieces, first_in0, first_in0_row_0, first_in1, first_in1_row_0, first_out2, first_out2_row_0, left_0); return; }
+KERNEL(whole_row_max_exp_row_sum_931c92d6, first::THREADS, 3)(int64 first_columns, int64 first_rows, int64 first_block_rows, int64 first_block_columns, int64 first_pieces, const float *__restrict__ first_in0, int64 first_in0_row_0, const int64 *__restrict__ first_in1, int64 first_in1_row_0, float *__restrict__ first_out2, int64 first_out2_row_0, int64 last_columns, int64 last_rows, int64 last_block_rows, int64 last_block_columns, int64 last_pieces, float *__restrict__ last_out1, float last_number_0) {
+    const unsigned blocks = gridDim.x - 1, collector = blocks / 8 * 7;
+    if (blockIdx.x != collector) { first::run(blockIdx.x - (blockIdx.x > collector), first_columns, first_rows, first_block_rows, first_block_columns, first_pieces, first_in0, first_in0_row_0, first_in1, first_in1_row_0, first_out2, first_out2_row_0, left_0); return; }
     SHARED_ARRAY(taken_0, last::THREADS);
     taken_0[threadIdx.x] = take_parts<Sum, last::THREADS>(left_0, blocks);
     __syncthreads();

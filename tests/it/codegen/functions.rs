@@ -5,7 +5,7 @@ use sweeper_kernels::graph::op::Unary;
 
 use super::harness::{Case, Place};
 use super::interpret;
-use super::nests::{Build, CELLS};
+use super::nests::{self, Build, CELLS};
 
 /// Rows of arguments; each has another magnitude.
 const ROWS: u64 = 24;
@@ -54,5 +54,29 @@ pub(super) fn check(unary: Unary, case: &Case, place: Place) {
             "{} {x}: {y}, not {expected} {place:?}",
             unary.name()
         );
+    }
+}
+
+/// Sums of a row's e^(x - greatest), of which nothing else becomes: what exponents lose is not more than the mean of exponents,
+/// which is the logarithm of how many there are at most.
+pub(super) fn check_sums_of_exponentials(place: Place) {
+    for magnitude in [1.0, 16.0, 64.0] {
+        let case = Case::new(nests::sums_of_exponentials(magnitude), &[ROWS], COLUMNS);
+        let outputs = case.outputs(place);
+        let [greatest, sum] =
+            ["out1", "out2"].map(|name| check::elements(&outputs[name]).collect::<Vec<_>>());
+        let scaled: Vec<f64> = check::elements(&outputs["out3"]).collect();
+        for (row, (greatest, sum)) in greatest.iter().zip(sum).enumerate() {
+            let row = &scaled[row * COLUMNS as usize..][..COLUMNS as usize];
+            let expected: f64 = row.iter().map(|x| (x - greatest).exp()).sum();
+            // Of e^x, of exponents twice, of differences, and of partial sums.
+            let unit = f64::from(f32::EPSILON) / 2.0;
+            let most = unit * (4.0 + 3.0 * (COLUMNS as f64).ln() + 64.0 / 8.0);
+            let error = (sum / expected - 1.0).abs();
+            assert!(
+                error <= most,
+                "{magnitude}: {sum}, not {expected} {place:?}"
+            );
+        }
     }
 }

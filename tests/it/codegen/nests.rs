@@ -90,6 +90,15 @@ impl Build {
         self.reduce(Reduction::Sum, over, of)
     }
 
+    /// The greatest of a row's columns, and the logarithm of their sum of e^(x - greatest).
+    fn log_of_exponentials(&mut self, x: ValueId) -> (ValueId, ValueId) {
+        let most = self.reduce(Reduction::Max, Over::Columns, x);
+        let apart = self.binary(Binary::Sub, x, most);
+        let power = self.unary(Unary::Exp, apart);
+        let sum = self.sum(Over::Columns, power);
+        (most, self.unary(Unary::Ln, sum))
+    }
+
     pub(super) fn store(&mut self, steps: &[Step], value: ValueId) {
         let dtype = self.0.dtypes().unwrap()[value.0];
         let operand = self.operand(steps, dtype, true);
@@ -223,6 +232,77 @@ pub(super) fn cross_entropy() -> Nest {
     let loss = b.binary(Binary::Sub, log, picked);
     let total = b.sum(Over::All, loss);
     b.store(&OF_ROWS, loss);
+    b.store(&ONE, total);
+    b.0
+}
+
+/// The sum over rows of a logit that the row's label picks less the logarithm of the sum of exponentials.
+pub(super) fn log_likelihood() -> Nest {
+    let mut b = Build::new("log_likelihood", 1);
+    let x = b.load(&CELLS);
+    let label = b.whole(&OF_ROWS);
+    let logit = b.at(&OF_ROWS, label);
+    let (most, log) = b.log_of_exponentials(x);
+    let apart = b.binary(Binary::Sub, logit, most);
+    let each = b.binary(Binary::Sub, apart, log);
+    let total = b.sum(Over::All, each);
+    b.store(&ONE, total);
+    b.0
+}
+
+/// Of x times a number the greatest of a row, and the sum of exponentials of how much less others are; and x times the number.
+pub(super) fn sums_of_exponentials(magnitude: f64) -> Nest {
+    let mut b = Build::new("exponentials", 1);
+    let x = b.load(&CELLS);
+    let magnitude = b.constant(magnitude);
+    let x = b.binary(Binary::Mul, x, magnitude);
+    let most = b.reduce(Reduction::Max, Over::Columns, x);
+    let apart = b.binary(Binary::Sub, x, most);
+    let power = b.unary(Unary::Exp, apart);
+    let sum = b.sum(Over::Columns, power);
+    b.store(&OF_ROWS, most);
+    b.store(&OF_ROWS, sum);
+    b.store(&CELLS, x);
+    b.0
+}
+
+/// The sum over rows of the logarithm of the sum of exponentials of so many columns as the row says, times a number of
+/// the row; beside it, the sum of what is greatest of twice a row. Of no columns the logarithm is no number, and 5 in the sum.
+pub(super) fn masked_exponentials() -> Nest {
+    let mut b = Build::new("masked", 1);
+    let (x, weight) = (b.load(&CELLS), b.load(&OF_ROWS));
+    let count = b.whole(&OF_ROWS);
+    let column = b.add(Value::Column);
+    let is_there = b.binary(Binary::Less, column, count);
+    let nothing = b.constant(f64::NEG_INFINITY);
+    let masked = b.add(Value::Select(is_there, x, nothing));
+    let (most, log) = b.log_of_exponentials(masked);
+    let log = b.binary(Binary::Add, most, log);
+    let is_number = b.binary(Binary::Equal, log, log);
+    let five = b.constant(5.0);
+    let chosen = b.add(Value::Select(is_number, log, five));
+    let weighted = b.binary(Binary::Mul, chosen, weight);
+    let total = b.sum(Over::All, weighted);
+    let twice = b.binary(Binary::Add, x, x);
+    let greatest = b.reduce(Reduction::Max, Over::Columns, twice);
+    let total_of_greatest = b.sum(Over::All, greatest);
+    b.store(&ONE, total);
+    b.store(&ONE, total_of_greatest);
+    b.0
+}
+
+/// The sum over rows of the squares of what is apart from the row's sum times a number.
+pub(super) fn total_of_variances() -> Nest {
+    let mut b = Build::new("variances", 1);
+    let x = b.load(&CELLS);
+    let sum = b.sum(Over::Columns, x);
+    let each = b.add(Value::Scalar(0));
+    let mean = b.binary(Binary::Mul, sum, each);
+    let apart = b.binary(Binary::Sub, x, mean);
+    let square = b.binary(Binary::Mul, apart, apart);
+    let squares = b.sum(Over::Columns, square);
+    let root = b.unary(Unary::Sqrt, squares);
+    let total = b.sum(Over::All, root);
     b.store(&ONE, total);
     b.0
 }

@@ -35,6 +35,17 @@ fn mean() -> Nest {
     b.one()
 }
 
+/// Two sums.
+fn two_sums() -> Nest {
+    let mut b = Build::new("sums", 1);
+    for _ in 0..2 {
+        let parts = b.load(&OF_COLUMNS);
+        let total = b.sum(Over::All, parts);
+        b.store(&ONE, total);
+    }
+    b.one()
+}
+
 /// The sum of squares and the greatest element, and exponentials of all.
 fn two_totals() -> Nest {
     let mut b = Build::new("norms", 1);
@@ -71,6 +82,8 @@ fn totals() -> Vec<Total> {
     let error = |rows, columns| Case::new(nests::squared_error(), &[rows], columns);
     let entropy = |rows, columns| Case::new(nests::cross_entropy(), &[rows], columns);
     let target = Place::Shim(Mode::Fast).target();
+    let likelihood = |rows, columns| Case::new(nests::log_likelihood(), &[rows], columns);
+    let masked = |rows, columns| Case::new(nests::masked_exponentials(), &[rows], columns);
     let full = |case: Case| case.filled(&target).last().unwrap();
     let only = |case: Case| case.only(&target);
     vec![
@@ -95,6 +108,13 @@ fn totals() -> Vec<Total> {
         of(only(entropy(300, 768)), mean()),
         of(only(entropy(35, 1000)), mean()),
         of(only(entropy(40, 4097).unbounded()), mean()),
+        of(only(likelihood(1, 16)), mean()),
+        of(only(likelihood(300, 512)), mean()),
+        of(only(likelihood(35, 768)), mean()),
+        of(only(likelihood(5, 4096)), mean()),
+        of(only(masked(300, 32)), two_sums()),
+        of(only(masked(35, 512)), two_sums()),
+        of(only(masked(6, 2048)), two_sums()),
     ]
 }
 
@@ -247,7 +267,7 @@ impl Total {
 }
 
 #[test]
-fn totals_are_added_up_by_the_last_block_of_each_launch() {
+fn totals_are_added_up_by_one_block_of_each_launch() {
     if !shim::is_here() {
         return;
     }
@@ -259,9 +279,9 @@ fn totals_are_added_up_by_the_last_block_of_each_launch() {
     }
 }
 
-/// Which block is last is another one, what comes out is the same, to the bit.
+/// What comes out is the same, to the bit.
 #[test]
-fn totals_do_not_depend_on_which_block_is_last() {
+fn totals_do_not_depend_on_the_order_of_blocks() {
     if !shim::is_here() {
         return;
     }
@@ -357,7 +377,11 @@ fn totals_compile_for_old_and_new_gpus() {
 #[test]
 fn people_can_read_totals() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/codegen");
-    for (at, file) in [(8, "total.cu"), (17, "total_of_rows.cu")] {
+    for (at, file) in [
+        (8, "total.cu"),
+        (17, "total_of_rows.cu"),
+        (22, "total_of_late_rows.cu"),
+    ] {
         let source = totals()[at].source(&Place::Shim(Mode::Fast).target());
         golden(&folder.join(file), &source.files[0].text).unwrap();
     }

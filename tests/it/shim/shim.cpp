@@ -3,7 +3,7 @@
 //     shim PROGRAM RESULTS
 //
 // Both are sequences of 64-bit words, as `shim.rs` beside this writes and reads them. Where SHIM_BLOCKS is Descending, the
-// blocks of a launch run in that order, but for the last one: it may wait for all others.
+// blocks of a launch run in that order, one after the other; one of them may wait for what others leave, and goes on after them.
 #include "shim.h"
 
 #include <sys/mman.h>
@@ -68,11 +68,21 @@ struct Warp {
     Barrier barrier;
 };
 
-static Fiber fibers[MOST_THREADS], host;
-static Barrier barriers[BARRIERS];
-static Warp warps[WARPS];
-static std::deque<int> ready;
-static int current, alive, threads;
+// A block that has begun.
+struct Running {
+    Fiber fibers[MOST_THREADS];
+    Barrier barriers[BARRIERS];
+    Warp warps[WARPS];
+    std::deque<int> ready;
+    int current, alive;
+    dim3 block;
+    float *shared;
+};
+
+// The block that runs, and one that goes on when all others of its launch are done.
+static Running blocks[2], *running = &blocks[0], *put_off = nullptr;
+static Fiber host;
+static int threads;
 static void (*kernel)(Cells);
 static Cells arguments;
 
@@ -89,39 +99,39 @@ static void change(Fiber &from, Fiber &to) { swapcontext(&from.place, &to.place)
 #endif
 
 static void go_to(int next) {
-    current = next;
+    running->current = next;
     thread = {next % block_size.x, next / block_size.x % block_size.y, next / (block_size.x * block_size.y)};
 }
 
 // Leaves the current fiber for the next that is ready.
 static void leave() {
-    if (ready.empty()) fail("all threads wait: a barrier that some do not reach");
-    Fiber &from = fibers[current];
-    const int next = ready.front();
-    ready.pop_front();
+    if (running->ready.empty()) fail("all threads wait: a barrier that some do not reach");
+    Fiber &from = running->fibers[running->current];
+    const int next = running->ready.front();
+    running->ready.pop_front();
     go_to(next);
-    change(from, fibers[next]);
+    change(from, running->fibers[next]);
 }
 
 static void arrive(Barrier &barrier, int count) {
     if ((int)barrier.waiting.size() + 1 == count) {
-        for (int waiting : barrier.waiting) ready.push_back(waiting);
+        for (int waiting : barrier.waiting) running->ready.push_back(waiting);
         barrier.waiting.clear();
         return;
     }
-    barrier.waiting.push_back(current);
+    barrier.waiting.push_back(running->current);
     leave();
 }
 
-void wait(int barrier, int count) { arrive(barriers[barrier], count); }
+void wait(int barrier, int count) { arrive(running->barriers[barrier], count); }
 
-int lane() { return current % 32; }
+int lane() { return running->current % 32; }
 
 const uint64_t *exchange(uint64_t mine) {
-    Warp &warp = warps[current / 32];
-    uint64_t *cells = warp.cells[fibers[current].collectives++ % 2];
-    const int first = current / 32 * 32, lanes = threads - first < 32 ? threads - first : 32;
-    cells[current % 32] = mine;
+    Warp &warp = running->warps[running->current / 32];
+    uint64_t *cells = warp.cells[running->fibers[running->current].collectives++ % 2];
+    const int first = running->current / 32 * 32, lanes = threads - first < 32 ? threads - first : 32;
+    cells[running->current % 32] = mine;
     arrive(warp.barrier, lanes);
     return cells;
 }
@@ -129,15 +139,15 @@ const uint64_t *exchange(uint64_t mine) {
 void copy_later(void *to, const void *from, int bytes, int zeros) {
     if ((uintptr_t)to % (bytes + zeros) != 0 || (uintptr_t)from % (bytes + zeros) != 0)
         fail("a copy that is not aligned");
-    fibers[current].open.push_back({to, from, bytes, zeros});
+    running->fibers[running->current].open.push_back({to, from, bytes, zeros});
 }
 void commit() {
-    Fiber &fiber = fibers[current];
+    Fiber &fiber = running->fibers[running->current];
     fiber.groups.push_back(std::move(fiber.open));
     fiber.open.clear();
 }
 void wait_copies(int groups) {
-    Fiber &fiber = fibers[current];
+    Fiber &fiber = running->fibers[running->current];
     while ((int)fiber.groups.size() > groups) {
         for (const Copy &copy : fiber.groups.front()) {
             // By hand, so that a sanitizer sees each access.
@@ -150,9 +160,9 @@ void wait_copies(int groups) {
 
 static void body() {
     kernel(arguments);
-    alive--;
-    if (alive == 0) {
-        change(fibers[current], host);
+    running->alive--;
+    if (running->alive == 0) {
+        change(running->fibers[running->current], host);
     } else {
         leave();
     }
@@ -186,21 +196,49 @@ static void prepare(Fiber &fiber) {
 #endif
 }
 
+void wait_for_others() {
+    if (put_off != nullptr) fail("a block waits for one that has not run");
+    put_off = running;
+    put_off->block = block;
+    put_off->shared = shared;
+    change(running->fibers[running->current], host);
+}
+
+// Has the block's threads go on from this one.
+static void go_on(int from) {
+    go_to(from);
+    change(host, running->fibers[from]);
+}
+
+static void end_block() {
+    std::free(shared);
+    for (Barrier &barrier : running->barriers)
+        if (!barrier.waiting.empty()) fail("threads wait at a barrier when the block is done");
+}
+
 static void run_block(size_t shared_bytes) {
     // Exactly as much as was asked for: a sanitizer finds what is beyond.
     shared = (float *)std::aligned_alloc(16, (shared_bytes + 15) / 16 * 16);
     if (shared_bytes > 0) std::memset(shared, 0xff, shared_bytes);
-    ready.clear();
+    running->ready.clear();
     for (int i = 0; i < threads; i++) {
-        prepare(fibers[i]);
-        if (i > 0) ready.push_back(i);
+        prepare(running->fibers[i]);
+        if (i > 0) running->ready.push_back(i);
     }
-    alive = threads;
-    go_to(0);
-    change(host, fibers[0]);
-    std::free(shared);
-    for (Barrier &barrier : barriers)
-        if (!barrier.waiting.empty()) fail("threads wait at a barrier when the block is done");
+    running->alive = threads;
+    go_on(0);
+    if (put_off != running) return end_block();
+    running = running == &blocks[0] ? &blocks[1] : &blocks[0];
+}
+
+// Ends the block that waits for all others.
+static void run_put_off() {
+    running = put_off;
+    block = running->block;
+    shared = running->shared;
+    go_on(running->current);
+    end_block();
+    put_off = nullptr;
 }
 
 struct Input {
@@ -243,12 +281,13 @@ static void launch(const std::vector<Buffer> &buffers, Input &in) {
     if (threads > MOST_THREADS || sizes[6] > 227 << 10) fail("no device has such large blocks");
     const char *order = std::getenv("SHIM_BLOCKS");
     const bool descends = order != nullptr && std::strcmp(order, "Descending") == 0;
-    const uint64_t blocks = sizes[0] * sizes[1] * sizes[2];
-    for (uint64_t turn = 0; turn < blocks; turn++) {
-        const uint64_t at = descends && turn + 1 < blocks ? blocks - 2 - turn : turn;
+    const uint64_t count = sizes[0] * sizes[1] * sizes[2];
+    for (uint64_t turn = 0; turn < count; turn++) {
+        const uint64_t at = descends ? count - 1 - turn : turn;
         block = {(unsigned)(at % sizes[0]), (unsigned)(at / sizes[0] % sizes[1]), (unsigned)(at / sizes[0] / sizes[1])};
         run_block(sizes[6]);
     }
+    if (put_off != nullptr) run_put_off();
 }
 
 static float activate(uint64_t activation, double x) {

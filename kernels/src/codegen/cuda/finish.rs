@@ -19,10 +19,15 @@ impl Writer<'_> {
     /// Reduces what the lanes of a row have.
     pub(super) fn reduce(&self, out: &mut Text, ids: &[ValueId]) {
         for &id in ids {
-            let (name, how) = (self.names.defined(id), how(self.names.reduction(id).0));
-            out.line(match self.names.is_abreast {
-                true => format!("reduce_lanes<{how}, WIDTH>({name});"),
-                false => format!("{name} = reduce_lanes<{how}, WIDTH>({name});"),
+            let (name, reduction) = (self.names.defined(id), self.names.reduction(id).0);
+            let how = how(reduction);
+            let is_late = self.schedule.late.is_some();
+            out.line(match (self.names.is_abreast, reduction) {
+                (true, _) => format!("reduce_lanes<{how}, WIDTH>({name});"),
+                (_, Reduction::Max) if is_late => {
+                    format!("{name} = greatest_of_lanes<WIDTH>({name});")
+                }
+                _ => format!("{name} = reduce_lanes<{how}, WIDTH>({name});"),
             });
         }
         if !self.shares_rows() || ids.is_empty() {
@@ -72,7 +77,9 @@ impl Writer<'_> {
                 ));
             }
         }
-        if !over_all.is_empty() {
+        if let Some(late) = &self.schedule.late {
+            self.finish_late(out, late);
+        } else if !over_all.is_empty() {
             for &id in &over_all {
                 let (name, how) = (self.names.of(id), how(self.names.reduction(id).0));
                 out.line(format!("{name} = reduce_lanes<{how}, 32>({name});"));

@@ -72,6 +72,9 @@ impl<'a> Writer<'a> {
 impl Writer<'_> {
     pub(super) fn constants(&self) -> Vec<String> {
         let schedule = self.schedule;
+        if schedule.late.is_some() {
+            return self.late_constants();
+        }
         let chunks = match schedule.has_cells {
             true => format!(", CHUNKS = {}", schedule.chunks),
             false => String::new(),
@@ -117,13 +120,10 @@ impl Writer<'_> {
         if let Some(wide) = self.wide() {
             out.line(wide);
         }
-        let group = if self.has_groups() {
-            ", group = threadIdx.x / WIDTH"
-        } else {
-            ""
-        };
-        out.line(format!("const int lane = threadIdx.x % WIDTH{group};"));
-        self.share(out);
+        match self.schedule.late {
+            Some(_) => self.share_late(out),
+            None => self.share(out),
+        }
         out.lines(self.stream());
         if self.schedule.shared > 0 {
             out.line("SHARED(shared);");
@@ -168,6 +168,12 @@ impl Writer<'_> {
     /// What the block has of rows and columns.
     fn share(&self, out: &mut Text) {
         let block = self.block;
+        let group = if self.has_groups() {
+            ", group = threadIdx.x / WIDTH"
+        } else {
+            ""
+        };
+        out.line(format!("const int lane = threadIdx.x % WIDTH{group};"));
         if self.names.is_abreast {
             out.lines([
                 "constexpr int64 first = 0;".to_owned(),
@@ -215,7 +221,7 @@ impl Writer<'_> {
     }
 
     /// Defines the columns that the block has of a row: all that its lanes can hold, where they do in all launches.
-    fn here(&self, columns: &str) -> String {
+    pub(super) fn here(&self, columns: &str) -> String {
         match self.schedule.fill == Fill::Lanes && !self.schedule.is_looped {
             true => "constexpr int here = 4 * WIDTH * CHUNKS;".to_owned(),
             false => format!("const int here = {columns};"),
@@ -225,6 +231,10 @@ impl Writer<'_> {
     /// Opens what is done for each row of a group, or for its only one.
     fn open_rows(&self, out: &mut Text) {
         let schedule = self.schedule;
+        if schedule.late.is_some() {
+            self.open_late(out);
+            return;
+        }
         if schedule.is_one_row {
             out.open("");
             out.line("constexpr int64 r = 0;");
@@ -274,7 +284,8 @@ impl Writer<'_> {
 
     /// Whether warps share rows.
     pub(super) fn shares_rows(&self) -> bool {
-        self.schedule.width > 32 && self.stages.reduces_columns()
+        let is_late = self.schedule.late.is_some();
+        self.schedule.width > 32 && self.stages.reduces_columns() && !is_late
     }
 
     /// What reductions over rows and over all begin with.
@@ -370,7 +381,11 @@ impl Writer<'_> {
         self.define(out, &targets);
         let mut placed: Vec<ValueId> = Vec::new();
         for at in 0..self.stages.between.len() {
-            self.between(out, at);
+            match &self.schedule.late {
+                Some(_) if at == 0 => self.values(out, &self.stages.between[0].values),
+                Some(_) => {}
+                None => self.between(out, at),
+            }
             let Some(pass) = self.stages.passes.get(at) else {
                 continue;
             };
@@ -383,6 +398,9 @@ impl Writer<'_> {
             self.define(out, &pointers.collect::<Vec<_>>());
             placed.extend(loads);
             self.pass(out, pass);
+        }
+        if let Some(late) = &self.schedule.late {
+            self.leave(out, late);
         }
     }
 
@@ -422,7 +440,7 @@ impl Writer<'_> {
         let begin = |&id: &ValueId| Definition {
             dtype: "float".to_owned(),
             name: self.names.defined(id),
-            value: self.names.identity(id),
+            value: self.begins_with(id),
             uses_row: false,
         };
         self.define(out, &pass.reductions.iter().map(begin).collect::<Vec<_>>());

@@ -36,6 +36,10 @@ const LINE_LANES: u32 = 8;
 /// The same where groups have one row each and blocks leave parts of totals: up to 768 columns are one warp's.
 const TOTAL_ROW_CHUNKS: u32 = 6;
 
+/// The same where the first warp of a block computes what is known late: then warps may share a row for no more than one barrier.
+/// What is asked for at once is a narrow window of memory, for which little of what others left in the cache has to leave.
+const LATE_CHUNKS: u32 = 3;
+
 /// Rows that a group of one warp has side by side, at most; registers of a lane for their cells, and for those and what all
 /// rows share: one warp loads as much at once as several that have a row each, and exchanges their sums side by side. It is
 /// a block of its own, of which a launch that overlaps the one before would begin too few.
@@ -131,6 +135,7 @@ impl Lanes {
     /// Of groups that have many rows, of which something is left.
     fn of_many_rows(work: &Work<'_>) -> Result<Lanes, String> {
         let most = match work.has_few_rows {
+            true if work.late.is_some() => LATE_CHUNKS,
             true => TOTAL_ROW_CHUNKS,
             false => MOST_CHUNKS,
         };
@@ -178,7 +183,7 @@ impl Lanes {
         } else if self.is_flat || (self.is_looped && work.is_whole()) || self.rows > 1 {
             self.width
         } else if work.has_few_rows && self.chunks <= MOST_CHUNKS {
-            // So many that parts are not many more than the last block takes while others work.
+            // So many that parts are not many more than one block takes while others work.
             512
         } else if self.has_one_row && self.chunks > 1 && !work.has_few_rows {
             ONE_ROW_THREADS

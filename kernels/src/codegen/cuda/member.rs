@@ -15,7 +15,7 @@ pub(in super::super) enum Pointee {
     Restricted,
     /// What others may write, such as a launch that the kernel waits for.
     Unrestricted,
-    /// Parts that the kernel's last block adds up.
+    /// Parts that one of the kernel's blocks adds up.
     Parts,
 }
 

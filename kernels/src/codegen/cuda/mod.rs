@@ -9,12 +9,15 @@
 //! that hold little. All groups of all blocks take turns then, so that what the whole GPU reads lies together, as blocks do
 //! at the pieces of one long row that is added up. Else a group has one row, and blocks are small; or if rows are many and
 //! short, and launches wait for no other, a warp has several side by side, a block of its own. Where rows are few enough
-//! for that, a group has one row also of those whose reductions become one total: each block leaves a part of it.
+//! for that, a group has one row also of those whose reductions become one total: each block leaves a part of it. Of those that
+//! leave nothing else a row has two or three quads a lane in as many warps as that takes, and a block's first warp computes what
+//! is known of its rows when their columns are done.
 
 mod cells;
 mod finish;
 mod kernel;
 mod lanes;
+mod late;
 mod member;
 mod rows;
 mod wide;
@@ -33,6 +36,7 @@ pub(super) use member::{Pointee, declarations, member};
 pub(super) use wide::fill;
 
 use lanes::{Lanes, MOST_CHUNKS, TOTAL_THREADS};
+use late::Late;
 use work::Work;
 
 /// What generated kernels include.
@@ -49,9 +53,12 @@ const PROCESSORS: u64 = 132;
 const PARTS: u64 = 4 * PROCESSORS;
 
 /// The same at most, where blocks have a row for each group, or a piece of a long one, and wait for no launch before: many
-/// small ones begin and end evenly, and each thread of a launch's last block takes a few parts, most of them while others
+/// small ones begin and end evenly, and each thread of one block takes a few parts, most of them while others
 /// work. Where all wait, that costs what it gains, and more.
-pub(super) const MOST_PARTS: u64 = 1 << 14;
+const MANY_PARTS: u64 = 1 << 14;
+
+/// The same at most where the first warp of a block computes what is known late: blocks have half as many rows then.
+pub(super) const MOST_PARTS: u64 = 1 << 15;
 
 /// Rows that are enough for groups to have several side by side: a large GPU has room for fewer at once, if each has a warp.
 pub(super) const MANY_ROWS: u64 = 64 * PROCESSORS;
@@ -59,6 +66,7 @@ pub(super) const MANY_ROWS: u64 = 64 * PROCESSORS;
 /// Registers of a processor, threads of blocks that take a piece of a long row or a row for each group, and registers that a
 /// thread needs beside those for cells. There is room for 2048 threads; with 32 registers each, they wait for memory no better.
 const ALL_REGISTERS: u32 = 65_536;
+const ALL_THREADS: u32 = 2_048;
 const THREADS_AT_ONCE: u32 = 1_536;
 const OTHER_REGISTERS: u32 = 24;
 
@@ -106,6 +114,8 @@ pub(super) struct Schedule {
     pub rows: u32,
     /// Whether a group has one row, of which its block leaves a part of a total.
     pub has_few_rows: bool,
+    /// The same, and what the first warp of a block computes for all of them when their columns are done.
+    late: Option<Late>,
     /// Whether groups of all blocks take turns at the rows.
     pub takes_turns: bool,
     /// Whether blocks take turns at the pieces of rows that are so long that a block adds up several of them.
@@ -174,6 +184,7 @@ impl Schedule {
             has_one_row: lanes.has_one_row,
             rows: lanes.rows,
             has_few_rows: work.has_few_rows,
+            late: work.late.clone().filter(|_| !lanes.is_looped),
             takes_turns: work.is_whole() && work.has_last() && !work.has_few_rows,
             takes_pieces: lanes.is_looped
                 && lanes.width == TOTAL_THREADS
@@ -242,6 +253,7 @@ impl Schedule {
             _ if self.rows > 1 => MOST_BLOCKS_AT_ONCE * self.threads(),
             (true, _) => THREADS_AT_ONCE,
             (false, true) => 2 * TOTAL_THREADS,
+            (false, false) if self.late.is_some() => ALL_THREADS,
             (false, false) if self.has_few_rows => THREADS_AT_ONCE,
             (false, false) => MOST_BLOCKS * THREADS,
         };
@@ -267,12 +279,16 @@ impl Schedule {
         Ok(self)
     }
 
-    /// The same for the last block of another kernel, whose parts it adds up: with as many threads as that one has, a
+    /// The same for a block of another kernel, whose parts it adds up: with as many threads as that one has, a
     /// power of two; it waits for launches if that one does.
     ///
     /// # Errors
     /// As [`Stages::new`].
-    pub(super) fn in_last_block(mut self, nest: &Nest, of: &Schedule) -> Result<Schedule, String> {
+    pub(super) fn adding_up_parts(
+        mut self,
+        nest: &Nest,
+        of: &Schedule,
+    ) -> Result<Schedule, String> {
         (self.width, self.groups) = (of.threads(), 1);
         self.overlaps = of.overlaps;
         (self.streams, self.fill) = (false, Fill::Any);
@@ -312,6 +328,11 @@ impl Schedule {
         self.width * self.groups
     }
 
+    /// Warps that share a row, or have several.
+    fn row_warps(&self) -> u32 {
+        self.width.div_ceil(32)
+    }
+
     /// Columns that a group holds at once.
     pub(super) fn span(&self) -> u64 {
         u64::from(4 * self.width * self.chunks)
@@ -324,6 +345,9 @@ impl Schedule {
     }
 
     fn shared_floats(&self, stages: &Stages, nest: &Nest) -> u32 {
+        if let Some(late) = &self.late {
+            return late.shared_floats(self.groups, self.row_warps());
+        }
         let warps = self.threads().div_ceil(32);
         let rows = if self.width > 32 {
             2 * warps * self.slots(stages)
@@ -346,7 +370,11 @@ impl Schedule {
 
     /// Whether blocks that leave a part each may be as many as so many rows take, if each group has one.
     pub(super) fn takes(&self, rows: u64) -> bool {
-        rows.div_ceil(self.groups.into()) <= MOST_PARTS
+        let most = match self.late {
+            Some(_) => MOST_PARTS,
+            None => MANY_PARTS,
+        };
+        rows.div_ceil(self.groups.into()) <= most
     }
 
     /// Whether so many rows are as many as whole blocks take at a time.
@@ -390,7 +418,7 @@ impl Schedule {
             (rows.div_ceil(blocks).max(PART_ROWS * groups), span)
         } else {
             let parts = match (self.takes_pieces, self.overlaps) {
-                (true, false) => MOST_PARTS,
+                (true, false) => MANY_PARTS,
                 (true, true) => PROCESSORS * u64::from(self.least_blocks),
                 (false, _) => PARTS,
             };

@@ -6,6 +6,7 @@ use crate::tensor::Dtype;
 use crate::workload::generation;
 
 use super::super::stages::{Keep, Stages};
+use super::late::Late;
 
 /// The first generation of GPUs on which a launch may overlap the one before.
 const FIRST_TO_OVERLAP: u32 = 90;
@@ -28,6 +29,8 @@ pub(super) struct Work<'a> {
     pub overlaps: bool,
     /// Whether groups have one row each though blocks leave parts of totals: rows are few enough.
     pub has_few_rows: bool,
+    /// What is known late then, if it can be.
+    pub late: Option<Late>,
     /// Loads that all rows share.
     pub shared_loads: Vec<ValueId>,
     /// Loads that can be made before a row's turn comes, where a group has many rows.
@@ -49,6 +52,7 @@ impl Work<'_> {
             reduces_columns: stages.reduces_columns(),
             overlaps: generation(arch) >= FIRST_TO_OVERLAP && !bounds.is_only_launch,
             has_few_rows: false,
+            late: None,
             shared_loads: vec![],
             ahead: vec![],
             stages,
@@ -56,6 +60,10 @@ impl Work<'_> {
         let is_total = work.over_all && work.over_rows == 0 && nest.parts == Parts::Many;
         work.has_few_rows =
             bounds.has_few_rows && !work.overlaps && is_total && work.reduces_columns;
+        work.late = match work.has_few_rows {
+            true => Late::of(nest, &work.stages),
+            false => None,
+        };
         (work.ahead, work.shared_loads) = work.plain_loads();
         if !work.has_last() || work.has_few_rows {
             // There are many blocks, and others work while one waits.

@@ -87,7 +87,7 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
 struct Held {
     /// Its nests, without names.
     nests: Vec<(Nest, Bounds)>,
-    /// What the second one takes from the first, if the first one's last block does it.
+    /// What the second one takes from the first, if a block of the first one does it.
     shared: Vec<Shared>,
     generated: Generated,
     kernel: KernelId,
@@ -187,7 +187,7 @@ impl Assembly<'_> {
                 ..Bounds::default()
             };
             if adds_up(at) {
-                // How many parts a last block adds up is not known yet.
+                // How many parts a block adds up is not known yet.
                 return (&loops.nest, bounds);
             }
             let launch = steps::placeless(loops);
