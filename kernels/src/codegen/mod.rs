@@ -9,7 +9,8 @@
 //! How exact sums are. A sum's terms go to partial sums in f32: of a row on a CPU 64 of them, on a GPU
 //! one or more a thread; over rows one a column and block. Partial sums of a row or of everything are
 //! added pairwise or in f64. With `n` terms in a partial sum the error is at most `n eps` times the sum
-//! of the terms' absolute values, about `sqrt(n) eps` for terms whose roundings are independent.
+//! of the terms' absolute values, about `sqrt(n) eps` for terms whose roundings are independent. On a GPU, where nothing but the
+//! sum becomes of exponentials `e^(x - max x)`, these are less exact themselves, as `exp_in_sum` in functions.cuh says.
 
 mod text;
 mod stages;
