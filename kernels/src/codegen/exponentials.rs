@@ -65,41 +65,17 @@ pub(super) fn only_use(nest: &Nest, id: ValueId) -> Option<ValueId> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stages::tests::softmax;
     use super::*;
-    use crate::nest::{Operand, OperandId, Parts, Step, Store};
-    use crate::tensor::Dtype;
+    use crate::nest::Step;
 
     /// The sum of `e^(x - max x)`, and `x`'s sum.
     fn nest() -> Nest {
-        let operand = |is_written| Operand {
-            dtype: Dtype::F32,
-            rows: vec![Step::Given],
-            columns: if is_written { Step::Zero } else { Step::One },
-            is_written,
-        };
-        let x = ValueId(0);
-        let values = vec![
-            Value::Load {
-                operand: OperandId(0),
-                index: None,
-            },
-            over_columns(Reduction::Max, x),
-            Value::Binary(Binary::Sub, x, ValueId(1)),
-            Value::Unary(Unary::Exp, ValueId(2)),
-            over_columns(Reduction::Sum, ValueId(3)),
-            over_columns(Reduction::Sum, x),
-        ];
-        Nest {
-            name: String::new(),
-            row_dims: 1,
-            operands: vec![operand(false), operand(true)],
-            values,
-            stores: vec![Store {
-                operand: OperandId(1),
-                value: ValueId(4),
-            }],
-            parts: Parts::Many,
-        }
+        let mut nest = softmax();
+        nest.values[5] = over_columns(Reduction::Sum, ValueId(0));
+        nest.operands[1].columns = Step::Zero;
+        nest.stores[0].value = ValueId(4);
+        nest
     }
 
     #[test]

@@ -151,13 +151,13 @@ pub(super) fn is_expensive(value: &Value) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::graph::op::{Binary, Reduction};
     use crate::nest::{Operand, OperandId, Parts, Step, Store};
 
     /// `e^(x - max) / sum` of each row.
-    fn softmax() -> Nest {
+    pub(in super::super) fn softmax() -> Nest {
         let operand = |is_written| Operand {
             dtype: Dtype::F32,
             rows: vec![Step::Given],
