@@ -45,7 +45,6 @@ fn all_nests() -> Vec<Nest> {
         nests::rows_alone(),
         nests::cross_entropy(),
         nests::log_likelihood(),
-        nests::total_of_variances(),
         nests::gelu_of_bias(),
         nests::tanh(),
         nests::neg_of_one(),
