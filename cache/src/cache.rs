@@ -14,7 +14,7 @@ use crate::{
     error::{CacheError, Failure, Warning},
     evict::Evictor,
     flight::{Claim, Flight, Right},
-    key::Key,
+    key::{EntryName, Key},
     layout::{Found, Layout},
     lock::Backoff,
     scan,
@@ -174,6 +174,29 @@ impl Cache {
                 return self.miss(key, None);
             }
         }
+    }
+
+    /// As [`lookup`](Self::lookup), but `None` as soon as `is_stopped` says so while it waits: at most
+    /// 20 ms later.
+    pub fn lookup_unless(&self, key: &Key, is_stopped: impl Fn() -> bool) -> Option<Lookup> {
+        let mut backoff = Backoff::new(self.inner.config.flight_wait);
+        loop {
+            if let Some(lookup) = self.try_lookup(key) {
+                return Some(lookup);
+            }
+            if is_stopped() {
+                return None;
+            }
+            if !backoff.pause() {
+                return Some(self.miss(key, None));
+            }
+        }
+    }
+
+    /// Sets an entry aside whose checksums are right but which can't be used, such as a shared object
+    /// that kills the process that loads it. Yields whether there was one.
+    pub fn set_aside(&self, name: &EntryName) -> bool {
+        self.inner.store.quarantine(name)
     }
 
     /// As [`lookup`](Self::lookup), but `None` instead of waiting: someone else is making the

@@ -46,14 +46,16 @@ pub enum CacheError {
         /// Numeric id of the effective user.
         user: u32,
     },
-    /// Anybody could replace what is in the directory.
+    /// Others could replace what is in the directory: they could run code as this user.
     #[error(
-        "everybody may write to {path}; \
-         run `chmod o-w` on it, or name another directory for the cache"
+        "users other than its owner may write to {path} (mode {mode:o}); \
+         run `chmod go-w` on it, or name another directory for the cache"
     )]
-    WorldWritable {
+    OthersMayWrite {
         /// The directory.
         path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
     },
     /// Another process holds what the operation needs.
     #[error("another process is at work in {path} since {waited:?}; try again when it is done")]

@@ -104,6 +104,14 @@ pub enum Defect {
     /// A folder, symbolic link, pipe or device where an entry belongs.
     #[error("not a regular file")]
     NotAFile,
+    /// Another user made the file, or others than its owner may write to it.
+    #[error("a file of user {owner} with mode {mode:o}, which others could have written")]
+    Untrusted {
+        /// Numeric id of the file's owner.
+        owner: u32,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// The file can't be opened or read.
     #[error("unreadable: {0}")]
     Unreadable(String),

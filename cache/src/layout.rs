@@ -59,7 +59,14 @@ impl Layout {
             return Err(CacheError::NotACache { path });
         }
         make_dir(&self.v1, false).map_err(Failure::at("create", &self.v1))?;
-        check_trust(&self.v1, fs::symlink_metadata(&self.v1))
+        check_trust(&self.v1, fs::symlink_metadata(&self.v1))?;
+        // Whoever can rename in here can put a shard of their own in place of ours. A damaged tree
+        // without it is mended later.
+        let objects = self.objects();
+        match fs::symlink_metadata(&objects) {
+            Ok(metadata) if metadata.is_dir() => check_trust(&objects, Ok(metadata)),
+            _ => Ok(()),
+        }
     }
 
     /// Makes the rest of the tree. Where this fails there may still be entries to read.
@@ -212,9 +219,11 @@ fn check_trust(path: &Path, metadata: io::Result<fs::Metadata>) -> Result<(), Ca
     if owner != user {
         return Err(CacheError::ForeignOwner { path, owner, user });
     }
-    let (everybody_writes, sticky) = (metadata.mode() & 0o002 != 0, metadata.mode() & 0o1000 != 0);
-    if everybody_writes && !sticky {
-        return Err(CacheError::WorldWritable { path });
+    let mode = metadata.mode() & 0o7777;
+    // In a sticky directory others may add names, but not replace ours.
+    let (others_write, is_sticky) = (mode & 0o022 != 0, mode & 0o1000 != 0);
+    if others_write && !is_sticky {
+        return Err(CacheError::OthersMayWrite { path, mode });
     }
     Ok(())
 }

@@ -60,7 +60,13 @@ pub(crate) fn open_unknown(path: &Path) -> Result<File, ReadError> {
 /// Yields the open file, the bytes, and the length that the file claims to have.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<(File, Vec<u8>, u64), ReadError> {
     let file = open_unknown(path)?;
-    let length = file.metadata().map_err(|_| ReadError::Unavailable)?.size();
+    let metadata = file.metadata().map_err(|_| ReadError::Unavailable)?;
+    // Checksums prove nothing against somebody who can write: who made the file does.
+    let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+    if owner != user() || mode & 0o022 != 0 {
+        return Err(ReadError::Bad(Defect::Untrusted { owner, mode }));
+    }
+    let length = metadata.size();
     if length > MAX_ENTRY_BYTES {
         return Err(ReadError::Bad(Defect::Length(length)));
     }

@@ -10,11 +10,11 @@ use std::{
     process::Command,
 };
 
-use sweeper_cache::{Cache, CacheConfig, CacheError, Warning};
+use sweeper_cache::{Cache, CacheConfig, CacheError, Lookup, Warning};
 
 use crate::support::{
-    MIB, child, child_dir, child_from, disk_usage, files, is_hit, key, open, payload, publish, run,
-    store,
+    MIB, child, child_dir, child_from, disk_usage, entry_path, files, is_hit, key, open, payload,
+    publish, run, store,
 };
 
 /// Some user who isn't root.
@@ -72,12 +72,15 @@ fn the_root_of_another_user_is_refused() {
 }
 
 #[test]
-fn a_root_that_everybody_may_write_to_is_refused() {
+fn a_directory_that_others_may_write_to_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     set_mode(dir.path(), 0o777);
     let error = refused(dir.path());
-    assert!(matches!(error, CacheError::WorldWritable { .. }), "{error}");
-    assert!(error.to_string().contains("chmod o-w"));
+    assert!(
+        matches!(error, CacheError::OthersMayWrite { .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("chmod go-w"));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     set_mode(dir.path(), 0o1777);
     store(&open(dir.path(), MIB), 1, 10);
@@ -85,8 +88,56 @@ fn a_root_that_everybody_may_write_to_is_refused() {
     set_mode(&dir.path().join("v1"), 0o777);
     assert!(matches!(
         refused(dir.path()),
-        CacheError::WorldWritable { .. }
+        CacheError::OthersMayWrite { .. }
     ));
+    for place in ["", "v1", "v1/o"] {
+        let dir = tempfile::tempdir().unwrap();
+        store(&open(dir.path(), MIB), 1, 10);
+        set_mode(&dir.path().join(place), 0o770);
+        let error = refused(dir.path());
+        assert!(
+            matches!(error, CacheError::OthersMayWrite { mode: 0o770, .. }),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn entries_that_others_may_write_or_made_are_not_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = open(dir.path(), MIB);
+    store(&cache, 1, 10);
+    let entry = || entry_path(dir.path(), key(1).name());
+    set_mode(&entry(), 0o664);
+    let report = cache.verify(false).unwrap();
+    assert_eq!(report.bad.len(), 1);
+    assert!(report.bad[0].reason.contains("mode 664"), "{report:?}");
+    assert!(cache.peek(&key(1)).is_none());
+    set_mode(&entry(), 0o644);
+    assert!(cache.peek(&key(1)).is_some());
+    if is_root() {
+        chown(entry(), Some(NOBODY), None).unwrap();
+        assert!(cache.peek(&key(1)).is_none());
+        assert!(matches!(cache.lookup(&key(1)), Lookup::Miss(_)));
+        // It was set aside: a good one can take its place.
+        store(&cache, 1, 10);
+        assert!(cache.peek(&key(1)).is_some());
+    }
+}
+
+#[test]
+fn entries_can_be_set_aside_and_waiting_can_be_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = open(dir.path(), MIB);
+    store(&cache, 1, 10);
+    assert!(cache.set_aside(&key(1).name()));
+    assert!(!cache.set_aside(&key(1).name()));
+    let Some(Lookup::Miss(slot)) = cache.lookup_unless(&key(1), || false) else {
+        panic!("it was set aside");
+    };
+    assert!(cache.lookup_unless(&key(1), || true).is_none());
+    drop(slot);
+    assert!(cache.lookup_unless(&key(1), || true).is_some());
 }
 
 #[test]
