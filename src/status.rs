@@ -75,7 +75,7 @@ impl Status {
         }
     }
 
-    /// False where a run that holds such a row ends with exit code 4.
+    /// True for points that have a result, and for those that are left out by declaration.
     pub const fn is_fine(self) -> bool {
         matches!(self, Status::Ok | Status::Skipped)
     }

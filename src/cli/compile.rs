@@ -134,6 +134,7 @@ fn compile_for(
         device,
         limit: plan.manifest().limits.compile_timeout,
         require_cached: false,
+        stop: &crate::compile::NEVER,
     };
     // What measures the device's ceilings belongs to every run on it.
     let threads = plan.manifest().device.threads;

@@ -150,6 +150,7 @@ fn calibrate(screen: &Screen) -> Exit {
                 device: &device,
                 limit: KERNEL_LIMIT,
                 require_cached: false,
+                stop: &crate::compile::NEVER,
             },
             target: run::plan_device(&request).target,
             threads: request.threads,

@@ -169,6 +169,7 @@ fn show_kernels(plan: &Plan<'_>, screen: &Screen) {
         device: &device(plan),
         limit: plan.manifest().limits.compile_timeout,
         require_cached: true,
+        stop: &crate::compile::NEVER,
     };
     let cached = plan
         .kernels

@@ -138,6 +138,7 @@ fn why_measured(plan: &Plan<'_>, point: &Planned, screen: &Screen) {
         device: &device,
         limit: manifest.limits.compile_timeout,
         require_cached: true,
+        stop: &crate::compile::NEVER,
     };
     if point.kernels.is_empty() {
         screen.line("compiles nothing");

@@ -4,14 +4,15 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use sweeper_kernels::program::KernelSource;
 
-use super::CompileError;
 use super::digests::Digests;
+use super::elf;
 use super::process::{first_line, output, run};
+use super::scratch::{self, Scratch};
+use super::{Bounds, CompileError};
 
 /// How every kernel is compiled. Not `-ffast-math`: gcc then switches the thread that loads the
 /// kernel to flush-to-zero, and assumes that there are no infinities. No build id, so that the same
@@ -106,15 +107,16 @@ impl Cc {
     /// Compiles one kernel to a shared object.
     ///
     /// # Errors
-    /// The compiler's complaints, a time-out, or what kept it from running.
-    pub fn compile(&self, source: &KernelSource, limit: Duration) -> Result<Vec<u8>, CompileError> {
+    /// The compiler's complaints, a time-out, a stop, or the trouble that kept it from running.
+    pub fn compile(
+        &self,
+        source: &KernelSource,
+        bounds: &Bounds<'_>,
+    ) -> Result<Vec<u8>, CompileError> {
         let surroundings = |error: std::io::Error| {
             CompileError::Surroundings(format!("temporary folder: {error}"))
         };
-        let folder = tempfile::Builder::new()
-            .prefix("sweeper-cc-")
-            .tempdir()
-            .map_err(surroundings)?;
+        let folder = Scratch::new().map_err(surroundings)?;
         for file in source.files.iter() {
             fs::write(folder.path().join(file.name.as_ref()), file.text.as_ref())
                 .map_err(surroundings)?;
@@ -125,10 +127,20 @@ impl Cc {
             command.arg(format!("-D{name}={value}"));
         }
         command.args([source.main_file(), "-o", "kernel.so"]);
-        run(command, limit)?;
-        fs::read(folder.path().join("kernel.so")).map_err(surroundings)
+        run(command, bounds)?;
+        let broken = |reason: String| {
+            CompileError::Surroundings(format!(
+                "the compiler said nothing, but its output {reason}"
+            ))
+        };
+        let object = scratch::read(&folder.path().join("kernel.so"), MOST_BYTES).map_err(broken)?;
+        elf::check(&object).map_err(|reason| broken(reason.to_owned()))?;
+        Ok(object)
     }
 }
+
+/// The longest shared object that is taken from a compiler, in bytes.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// The digest of one of the compiler's programs (of the driver itself for `None`), where it is a file.
 fn program_digest(driver: &Path, program: Option<&str>, digests: &Digests) -> Option<String> {
@@ -155,10 +167,15 @@ fn resolve(program: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compile::NEVER;
     use std::borrow::Cow;
+    use std::time::Duration;
     use sweeper_kernels::program::{Language, SourceFile};
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Bounds<'static> = Bounds {
+        limit: Duration::from_secs(60),
+        stop: &NEVER,
+    };
 
     fn kernel(text: &'static str) -> KernelSource {
         KernelSource {
@@ -176,9 +193,9 @@ mod tests {
     #[test]
     fn the_same_source_gives_the_same_bytes() {
         let (cc, source) = (cc(), kernel("int f(void) { return ANSWER; }"));
-        let first = cc.compile(&source, LONG).unwrap();
+        let first = cc.compile(&source, &LONG).unwrap();
         assert!(first.starts_with(b"\x7fELF"));
-        assert_eq!(first, cc.compile(&source, LONG).unwrap());
+        assert_eq!(first, cc.compile(&source, &LONG).unwrap());
         assert_eq!(
             cc.identity,
             Cc::find(None, &Digests::default()).unwrap().identity
@@ -187,7 +204,7 @@ mod tests {
 
     #[test]
     fn complaints_are_kept() {
-        let result = cc().compile(&kernel("int f(void) { return nothing; }"), LONG);
+        let result = cc().compile(&kernel("int f(void) { return nothing; }"), &LONG);
         match result {
             Err(CompileError::Rejected { log }) => assert!(log.contains("nothing"), "{log}"),
             other => panic!("{other:?}"),
@@ -204,8 +221,42 @@ mod tests {
         fs::set_permissions(&script, executable).unwrap();
         let cc = Cc::find(Some(script.as_os_str()), &Digests::default()).unwrap();
         let limit = Duration::from_millis(100);
-        let result = cc.compile(&kernel("int f(void) { return 0; }"), limit);
+        let bounds = Bounds {
+            limit,
+            stop: &NEVER,
+        };
+        let result = cc.compile(&kernel("int f(void) { return 0; }"), &bounds);
         assert_eq!(result, Err(CompileError::Timeout { limit }));
+    }
+
+    #[test]
+    fn a_broken_shared_object_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("flaky-cc");
+        let made = |end: &str| {
+            let text = format!(
+                "#!/bin/sh\ncase \"$*\" in *kernel.so*) cc \"$@\" && {end};; *) exec cc \"$@\";; esac\n"
+            );
+            fs::write(&script, text).unwrap();
+            fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+                .unwrap();
+            let cc = Cc::find(Some(script.as_os_str()), &Digests::default()).unwrap();
+            cc.compile(&kernel("int f(void) { return 0; }"), &LONG)
+        };
+        made("true").unwrap();
+        for end in [
+            "truncate -s 4000 kernel.so",
+            "truncate -s 0 kernel.so",
+            "rm kernel.so",
+            "rm kernel.so; mkfifo kernel.so",
+            "ln -sf /dev/zero kernel.so",
+        ] {
+            let broken = made(end);
+            assert!(
+                matches!(broken, Err(CompileError::Surroundings(_))),
+                "{end}"
+            );
+        }
     }
 
     #[test]

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Number;
 use sweeper_cache::{Cache, Entry, Key, KeyBuilder, Kind, Lookup, Metadata, Slot, Warning};
 use sweeper_kernels::program::{KernelSource, Language};
 
-use super::CompileError;
 use super::cc::{self, Cc};
+use super::elf;
 use super::nvrtc;
 use super::toolchain::Toolchain;
+use super::{Bounds, CompileError};
 use crate::device::{Artifact, DeviceIdentity};
 
 /// Version of the fields below; a new one makes every kernel new.
@@ -105,6 +106,8 @@ pub struct Kernels<'a> {
     pub limit: Duration,
     /// Fail instead of compiling.
     pub require_cached: bool,
+    /// Set when the run is to stop: compilers are ended then, and no wait goes on.
+    pub stop: &'a AtomicBool,
 }
 
 impl Kernels<'_> {
@@ -176,10 +179,25 @@ impl Kernels<'_> {
                 ))),
             };
         }
-        match cache.lookup(&key) {
-            Lookup::Hit(entry) => self.found(&entry, start),
-            Lookup::Miss(slot) => self.build(source, &key, slot),
+        match cache.lookup_unless(&key, || self.bounds().is_stopped()) {
+            Some(Lookup::Hit(entry)) => self.found(&entry, start),
+            Some(Lookup::Miss(slot)) => self.build(source, &key, slot),
+            None => Err(CompileError::Stopped),
         }
+    }
+
+    fn bounds(&self) -> Bounds<'_> {
+        Bounds {
+            limit: self.limit,
+            stop: self.stop,
+        }
+    }
+
+    /// Sets the kernel's entry aside, so that it is compiled again: it can't be used. Yields whether
+    /// there was one.
+    pub fn set_aside(&self, source: &KernelSource) -> bool {
+        let name = self.key(source).name();
+        self.cache.is_some_and(|cache| cache.set_aside(&name))
     }
 
     /// Compiles a kernel, and stores what came of it.
@@ -320,11 +338,14 @@ impl Kernels<'_> {
         let (payload, log) = match source.language {
             Language::C => {
                 let cc = self.toolchain.cc().map_err(unavailable)?;
-                (cc.compile(source, self.limit)?, String::new())
+                (cc.compile(source, &self.bounds())?, String::new())
             }
             Language::Cuda => {
                 let nvrtc = self.toolchain.nvrtc().map_err(unavailable)?;
-                let compilation = nvrtc.compile(source, self.arch(), self.limit)?;
+                let compilation = nvrtc.compile(source, self.arch(), &self.bounds())?;
+                elf::check(&compilation.cubin).map_err(|reason| {
+                    CompileError::Surroundings(format!("NVRTC's cubin {reason}"))
+                })?;
                 (compilation.cubin, compilation.log)
             }
         };
@@ -352,7 +373,10 @@ impl Kernels<'_> {
                 let Some(source) = sources.get(position) else {
                     return;
                 };
-                let result = self.get(source);
+                let result = match self.bounds().is_stopped() {
+                    true => Err(CompileError::Stopped),
+                    false => self.get(source),
+                };
                 done(position, &result);
                 if let Ok(mut results) = results.lock() {
                     results[position] = Some(result);
@@ -409,6 +433,7 @@ mod tests {
             device: &device,
             limit: Duration::from_secs(60),
             require_cached: false,
+            stop: &crate::compile::NEVER,
         })
     }
 

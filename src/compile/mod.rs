@@ -1,5 +1,6 @@
 //! Kernel source to artifact: through the cache where there is one, else through a compiler.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,8 @@ pub mod cc;
 pub mod nvrtc;
 pub mod places;
 pub mod digests;
+pub mod elf;
+pub mod scratch;
 pub mod process;
 pub mod toolchain;
 pub mod wall;
@@ -34,4 +37,44 @@ pub enum CompileError {
     /// Something around the compiler failed; another try may work.
     #[error("{0}")]
     Surroundings(String),
+    /// The run was told to stop meanwhile.
+    #[error("stopped before it was compiled")]
+    Stopped,
 }
+
+/// The most of a compiler's complaints that is kept, in bytes: they stand in the row of each point that
+/// needs the kernel. The first ones tell the most.
+const COMPLAINT_BYTES: usize = 4096;
+
+impl CompileError {
+    /// A refusal, with as much of the compiler's complaints as is kept, and without characters that
+    /// would steer a terminal.
+    pub fn rejected(log: &str) -> Self {
+        let end = log.floor_char_boundary(COMPLAINT_BYTES.min(log.len()));
+        let is_plain = |letter: &char| !letter.is_control() || matches!(letter, '\n' | '\t');
+        let mut kept: String = log[..end].chars().filter(is_plain).collect();
+        if end < log.len() {
+            kept.push_str(&format!("\n... and {} bytes more", log.len() - end));
+        }
+        CompileError::Rejected { log: kept }
+    }
+}
+
+/// How long a compiler may work, and what ends it before.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds<'a> {
+    /// The time it has.
+    pub limit: Duration,
+    /// Set when the run is to stop.
+    pub stop: &'a AtomicBool,
+}
+
+impl Bounds<'_> {
+    /// True if the run is to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// For callers that nothing stops.
+pub static NEVER: AtomicBool = AtomicBool::new(false);

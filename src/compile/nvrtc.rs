@@ -5,15 +5,15 @@ use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Number;
 use sha2::{Digest, Sha256};
 use sweeper_kernels::program::KernelSource;
 
-use super::CompileError;
 use super::digests::Digests;
 use super::places::{FOLDERS_VARIABLE, children, folders};
+use super::{Bounds, CompileError};
 use crate::device::cuda::compiler::{Compilation, Compiler, Refusal, Text};
 
 /// How every kernel is compiled, beside its architecture: the assembler tells what it used.
@@ -34,6 +34,9 @@ const MAJORS: [u32; 2] = [13, 12];
 
 /// The compiler recurses over the source; a thread of its own has room for that.
 const STACK_BYTES: usize = 64 << 20;
+
+/// How often a wait for the compiler looks whether it should stop.
+const TICK: Duration = Duration::from_millis(20);
 
 /// Threads whose compilations did not finish in time.
 static LATE: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
@@ -158,7 +161,7 @@ impl Nvrtc {
         &self,
         source: &KernelSource,
         arch: &str,
-        limit: Duration,
+        bounds: &Bounds<'_>,
     ) -> Result<Compilation, CompileError> {
         if let Some(reason) = self.refuses(arch) {
             return Err(CompileError::Unavailable(reason));
@@ -178,17 +181,29 @@ impl Nvrtc {
                 let _ = sender.send(compiler.compile(&files, &options));
             })
             .map_err(|error| CompileError::Surroundings(format!("a thread: {error}")))?;
-        let answer = receiver.recv_timeout(limit);
-        if matches!(answer, Err(mpsc::RecvTimeoutError::Timeout)) {
-            let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
-            late.push(thread);
-            return Err(CompileError::Timeout { limit });
-        }
+        let start = Instant::now();
+        let answer = loop {
+            let answer = receiver.recv_timeout(TICK);
+            let is_late = start.elapsed() >= bounds.limit;
+            if !matches!(answer, Err(mpsc::RecvTimeoutError::Timeout)) {
+                break answer;
+            }
+            if is_late || bounds.is_stopped() {
+                let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
+                late.push(thread);
+                return Err(match is_late {
+                    true => CompileError::Timeout {
+                        limit: bounds.limit,
+                    },
+                    false => CompileError::Stopped,
+                });
+            }
+        };
         // It has answered, or panicked; what NVRTC keeps for a thread is gone when the thread is.
         let _ = thread.join();
         match answer {
             Ok(Ok(compilation)) => Ok(compilation),
-            Ok(Err(Refusal::Source { log })) => Err(CompileError::Rejected { log }),
+            Ok(Err(Refusal::Source { log })) => Err(CompileError::rejected(&log)),
             Ok(Err(Refusal::Compiler(reason))) => Err(CompileError::Surroundings(reason)),
             Err(_) => Err(CompileError::Surroundings(
                 "the thread that compiles panicked".to_owned(),
@@ -275,7 +290,10 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: &Bounds<'static> = &Bounds {
+        limit: Duration::from_secs(60),
+        stop: &crate::compile::NEVER,
+    };
 
     /// NVRTC, unless there is none here and nobody insists on it.
     fn nvrtc() -> Option<Nvrtc> {

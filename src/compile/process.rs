@@ -1,63 +1,89 @@
-//! Runs a compiler as a process: with a time limit, and its complaints kept.
+//! Runs a compiler as a process: for a limited time, with bounded output, and never beyond the end of this
+//! process.
 
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::CompileError;
+use super::{Bounds, CompileError, NEVER};
+use crate::device::process::die_with_parent;
+
+/// The most that is kept of one stream of a process, in bytes. The rest is read and dropped.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// How long a process may take to say what it is.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long to wait for the end of a stream once its process has ended: a child of it may keep the stream
+/// open for ever.
+const STREAM_WAIT: Duration = Duration::from_millis(500);
+
+/// Parts of complaints that are not about the source: the system ran out of something, or killed a part
+/// of the compiler.
+const TROUBLE: [&str; 8] = [
+    "No space left on device",
+    "Disk quota exceeded",
+    "Cannot allocate memory",
+    "virtual memory exhausted",
+    "out of memory",
+    "Too many open files",
+    "Resource temporarily unavailable",
+    "signal terminated program",
+];
 
 /// Runs a command to its end.
 ///
 /// # Errors
-/// [`CompileError::Rejected`] with what it wrote to standard error if it failed, a time-out, or
-/// whatever kept it from running.
-pub fn run(mut command: Command, limit: Duration) -> Result<(), CompileError> {
-    command
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(surroundings)?;
-    let reader = child.stderr.take().map(|mut stderr| {
-        std::thread::spawn(move || {
-            let mut log = Vec::new();
-            // What was read before an error is all there is to say.
-            let _ = stderr.read_to_end(&mut log);
-            String::from_utf8_lossy(&log).into_owned()
-        })
-    });
-    let status = wait(&mut child, limit).map_err(surroundings)?;
-    let log = reader
-        .and_then(|reader| reader.join().ok())
-        .unwrap_or_default();
-    match status {
-        None => Err(CompileError::Timeout { limit }),
+/// [`CompileError::Rejected`] with its complaints if it failed, a time-out, a stop, or the trouble that kept
+/// it from running.
+pub fn run(mut command: Command, bounds: &Bounds<'_>) -> Result<(), CompileError> {
+    // Messages are told apart by their English text.
+    command.env("LC_ALL", "C").stdout(Stdio::null());
+    let ended = end_of(command, bounds)?;
+    let log = String::from_utf8_lossy(&ended.stderr);
+    match ended.status {
+        None if bounds.is_stopped() => Err(CompileError::Stopped),
+        None => Err(CompileError::Timeout {
+            limit: bounds.limit,
+        }),
         Some(status) if status.success() => Ok(()),
         Some(status) => Err(match status.signal() {
             Some(signal) => CompileError::Surroundings(format!(
-                "the compiler was ended by signal {signal}: {log}"
+                "the compiler was ended by signal {signal}: {}",
+                first_line(&ended.stderr)
             )),
-            None => CompileError::Rejected { log },
+            None => match log.lines().find(|line| is_trouble(line)) {
+                Some(line) => CompileError::Surroundings(format!("the compiler: {}", line.trim())),
+                None => CompileError::rejected(&log),
+            },
         }),
     }
 }
 
-/// What a command writes to standard output.
+fn is_trouble(line: &str) -> bool {
+    TROUBLE.iter().any(|part| line.contains(part))
+}
+
+/// The text that a command writes to standard output.
 ///
 /// # Errors
-/// Why it did not run, or the first line of its complaints.
+/// Why it did not run or did not end, or the first line of its complaints.
 pub fn output(program: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
-    let output = Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| error.to_string())?;
-    if output.status.success() {
-        Ok(output.stdout)
-    } else {
-        Err(first_line(&output.stderr))
+    let mut command = Command::new(program);
+    command.args(args).stdout(Stdio::piped());
+    let bounds = Bounds {
+        limit: ANSWER_LIMIT,
+        stop: &NEVER,
+    };
+    let ended = end_of(command, &bounds).map_err(|error| error.to_string())?;
+    match ended.status {
+        None => Err(format!("no answer within {ANSWER_LIMIT:?}")),
+        Some(status) if status.success() => Ok(ended.stdout),
+        Some(_) => Err(first_line(&ended.stderr)),
     }
 }
 
@@ -67,20 +93,78 @@ pub fn first_line(bytes: &[u8]) -> String {
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
+/// How a process ended, and the beginning of its output.
+struct Ended {
+    /// None if it had to be killed.
+    status: Option<ExitStatus>,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+fn end_of(mut command: Command, bounds: &Bounds<'_>) -> Result<Ended, CompileError> {
+    command
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped());
+    die_with_parent(&mut command);
+    let mut child = command.spawn().map_err(surroundings)?;
+    let stdout = child.stdout.take().map(Stream::read);
+    let stderr = child.stderr.take().map(Stream::read);
+    let status = wait(&mut child, bounds).map_err(surroundings)?;
+    let text = |stream: Option<Stream>| stream.map(Stream::text).unwrap_or_default();
+    Ok(Ended {
+        status,
+        stdout: text(stdout),
+        stderr: text(stderr),
+    })
+}
+
+/// A stream that a thread reads to its end.
+struct Stream {
+    kept: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Stream {
+    fn read(mut stream: impl Read + Send + 'static) -> Self {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let held = Arc::clone(&kept);
+        let reader = std::thread::spawn(move || {
+            let mut piece = [0; 8192];
+            while let Ok(length @ 1..) = stream.read(&mut piece) {
+                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+                let room = KEPT_BYTES - held.len();
+                held.extend_from_slice(&piece[..length.min(room)]);
+            }
+        });
+        Stream { kept, reader }
+    }
+
+    /// What was read, once the stream has ended or its process has been gone for a while.
+    fn text(self) -> Vec<u8> {
+        let start = Instant::now();
+        while !self.reader.is_finished() && start.elapsed() < STREAM_WAIT {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *kept)
+    }
+}
+
 fn surroundings(error: io::Error) -> CompileError {
     CompileError::Surroundings(error.to_string())
 }
 
 /// The status of a child, or `None` if its group had to be killed. Polls at growing intervals: a
 /// compile takes tens of milliseconds at least.
-fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+fn wait(child: &mut Child, bounds: &Bounds<'_>) -> io::Result<Option<ExitStatus>> {
     let start = Instant::now();
     let mut pause = Duration::from_micros(200);
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
-        if start.elapsed() >= limit {
+        if start.elapsed() >= bounds.limit || bounds.is_stopped() {
             if let Some(group) = rustix::process::Pid::from_raw(child.id() as i32) {
                 // It may have ended just now; then there is nothing to kill.
                 let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
@@ -90,5 +174,76 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    fn run_for(script: &str, limit: Duration) -> Result<(), CompileError> {
+        let stop = &NEVER;
+        run(shell(script), &Bounds { limit, stop })
+    }
+
+    #[test]
+    fn trouble_of_the_moment_is_no_refusal_of_the_source() {
+        let long = Duration::from_secs(60);
+        let text = "echo 'cc1: fatal error: x.s: No space left on device' >&2; exit 1";
+        let full = run_for(text, long);
+        assert!(
+            matches!(full, Err(CompileError::Surroundings(_))),
+            "{full:?}"
+        );
+        let text = "echo 'cc: fatal error: Killed signal terminated program cc1' >&2; exit 1";
+        let killed = run_for(text, long);
+        assert!(
+            matches!(killed, Err(CompileError::Surroundings(_))),
+            "{killed:?}"
+        );
+        let refused = run_for("printf 'x.c:1: \\033[31mbad\\n' >&2; exit 1", long);
+        let log = "x.c:1: [31mbad\n".to_owned();
+        assert_eq!(refused, Err(CompileError::Rejected { log }));
+    }
+
+    #[test]
+    fn complaints_are_bounded_and_an_open_stream_is_not_waited_for() {
+        let long = Duration::from_secs(60);
+        let loud = run_for("yes complaint | head -c 5000000 >&2; exit 1", long);
+        match loud {
+            Err(CompileError::Rejected { log }) => {
+                assert!(
+                    log.len() < 5000 && log.contains("bytes more"),
+                    "{}",
+                    log.len()
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+        let start = Instant::now();
+        run_for("sleep 30 2>&2 & exit 0", long).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_stop_ends_a_compiler() {
+        let stop = AtomicBool::new(false);
+        let limit = Duration::from_secs(60);
+        let stopped = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                stop.store(true, Ordering::Relaxed);
+            });
+            run(shell("sleep 30"), &Bounds { limit, stop: &stop })
+        });
+        assert_eq!(stopped, Err(CompileError::Stopped));
     }
 }

@@ -19,6 +19,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod clocks;
 pub mod ceilings;
+pub mod process;
 pub mod peaks;
 pub mod watched;
 pub mod nvtx;

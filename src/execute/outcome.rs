@@ -136,6 +136,17 @@ pub struct Measurement {
     pub flags: Vec<Flag>,
 }
 
+/// Where the cause of a missing result lies, if not in the point itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Trouble of the moment around the point: a full disk, a compiler or worker that was killed from
+    /// outside, a missing compiler. The next run tries the point again.
+    Surroundings,
+    /// The device can't have the backend at all. That is no failure of the run.
+    Device,
+}
+
 /// What became of one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -143,6 +154,9 @@ pub struct Outcome {
     pub status: Status,
     /// Why, where the word is not `ok`.
     pub reason: Option<String>,
+    /// Where the cause of a missing result lies; none for the point itself.
+    #[serde(default)]
+    pub cause: Option<Cause>,
     /// What was measured; also of wrong points, without samples.
     pub measurement: Option<Box<Measurement>>,
 }
@@ -153,8 +167,22 @@ impl Outcome {
         Outcome {
             status,
             reason: Some(reason.into()),
+            cause: None,
             measurement: None,
         }
+    }
+
+    /// The same outcome for a cause outside of the point.
+    pub fn because_of(self, cause: Cause) -> Self {
+        Outcome {
+            cause: Some(cause),
+            ..self
+        }
+    }
+
+    /// True where a run that holds such a row ends with exit code 4.
+    pub fn is_failure(&self) -> bool {
+        is_failure(self.status, self.cause)
     }
 
     /// A measured point.
@@ -162,7 +190,14 @@ impl Outcome {
         Outcome {
             status: Status::Ok,
             reason: None,
+            cause: None,
             measurement: Some(Box::new(measurement)),
         }
     }
+}
+
+/// True where a point without a result is a failure of the run: it was neither left out by declaration
+/// nor is it a backend that the device can't have.
+pub fn is_failure(status: Status, cause: Option<Cause>) -> bool {
+    !status.is_fine() && cause != Some(Cause::Device)
 }

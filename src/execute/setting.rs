@@ -9,7 +9,7 @@ use sweeper_kernels::{CanonicalShape, Phase, Problem, Program, Refusal, Tensors}
 
 use super::block::Listener;
 use super::groundwork::Groundwork;
-use super::outcome::{Checked, Flag, KernelUse, Measurement, Outcome, Status};
+use super::outcome::{Cause, Checked, Flag, KernelUse, Measurement, Outcome, Status};
 use super::protocol::{Block, BlockPoint, Stage};
 use super::sampling::Sampler;
 use super::tensors;
@@ -236,8 +236,10 @@ impl<'a> Setting<'a> {
     ) -> Result<(), Outcome> {
         measurement.output_digest = Some(tensors::digest(outputs));
         if let Some(folder) = &self.block.save_tensors {
-            tensors::write_outputs(folder, &point.folder, outputs)
-                .map_err(|reason| Outcome::without_measurement(Status::Error, reason))?;
+            tensors::write_outputs(folder, &point.folder, outputs).map_err(|reason| {
+                let error = Outcome::without_measurement(Status::Error, reason);
+                error.because_of(Cause::Surroundings)
+            })?;
         }
         let Verdict {
             checked,
@@ -309,7 +311,7 @@ fn program(
         .map_err(|refusal| match refusal {
             Refusal::Undefined(reason) => Outcome::without_measurement(Status::Skipped, reason),
             Refusal::Unavailable(reason) => {
-                Outcome::without_measurement(Status::Unavailable, reason)
+                Outcome::without_measurement(Status::Unavailable, reason).because_of(Cause::Device)
             }
         })
 }
@@ -341,6 +343,7 @@ fn wrong(reason: String, measurement: Measurement) -> Outcome {
     Outcome {
         status: Status::Wrong,
         reason: Some(reason),
+        cause: None,
         measurement: Some(Box::new(measurement)),
     }
 }

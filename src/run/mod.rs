@@ -260,6 +260,7 @@ pub fn run(
             device: &devices[0],
             limit: manifest.limits.compile_timeout,
             require_cached: request.require_cached,
+            stop,
         },
         target: plan_device.target,
         threads: manifest.device.threads,

@@ -8,7 +8,7 @@ use super::session::Session;
 use super::usage::RunUsage;
 use super::{Ended, Event, RunError, remembered};
 use crate::compile::CompileError;
-use crate::execute::outcome::{Outcome, Status};
+use crate::execute::outcome::{Cause, Outcome, Status};
 use crate::identity::{PointId, RunId};
 use crate::plan::Planned;
 use crate::record::exports::{About, CALIBRATION_PROFILE};
@@ -23,7 +23,8 @@ impl Session<'_> {
         match &point.refusal {
             Some(Refusal::Undefined(reason)) => return left_out(Status::Skipped, reason.clone()),
             Some(Refusal::Unavailable(reason)) => {
-                return left_out(Status::Unavailable, reason.clone());
+                let outcome = Outcome::without_measurement(Status::Unavailable, reason.clone());
+                return Some(outcome.because_of(Cause::Device));
             }
             None => {}
         }
@@ -47,13 +48,18 @@ impl Session<'_> {
                 _ => None,
             });
         failed.map(|error| {
-            let status = match error {
-                CompileError::Rejected { .. } => Status::CompileError,
-                CompileError::Timeout { .. } => Status::CompileTimeout,
-                CompileError::Unavailable(_) => Status::Unavailable,
-                CompileError::Surroundings(_) => Status::Error,
+            let (status, cause) = match error {
+                CompileError::Rejected { .. } => (Status::CompileError, None),
+                CompileError::Timeout { .. } => (Status::CompileTimeout, None),
+                CompileError::Unavailable(_) => (Status::Unavailable, Some(Cause::Surroundings)),
+                CompileError::Surroundings(_) | CompileError::Stopped => {
+                    (Status::Error, Some(Cause::Surroundings))
+                }
             };
-            Outcome::without_measurement(status, error.to_string())
+            Outcome {
+                cause,
+                ..Outcome::without_measurement(status, error.to_string())
+            }
         })
     }
 
@@ -67,22 +73,18 @@ impl Session<'_> {
         Some(Outcome::without_measurement(Status::Pruned, reason))
     }
 
-    /// Writes the rows of a block. One that was given ahead may hold points that the failure of the
-    /// block before prunes: they are, so that no row depends on who was faster.
-    pub(super) fn finish_block(
+    /// Writes the row of a point that a worker finished. A block that was given ahead may hold points
+    /// that the failure of the block before prunes: they are pruned, so that no row depends on which
+    /// process was faster. Points of one block never prune each other: they have the same sizes, and
+    /// differ in backend or phase.
+    pub(super) fn finish_measured(
         &mut self,
-        finished: Vec<(u32, Outcome)>,
+        number: u32,
+        outcome: Outcome,
         worker: usize,
     ) -> Result<(), RunError> {
-        let prune = |(number, outcome)| {
-            let pruned = self.prune(&self.plan.points[number as usize]);
-            (number, pruned.unwrap_or(outcome))
-        };
-        let finished: Vec<(u32, Outcome)> = finished.into_iter().map(prune).collect();
-        for (number, outcome) in finished {
-            self.finish(number, outcome, worker)?;
-        }
-        Ok(())
+        let pruned = self.prune(&self.plan.points[number as usize]);
+        self.finish(number, pruned.unwrap_or(outcome), worker)
     }
 
     pub(super) fn finish(

@@ -167,6 +167,7 @@ impl<'a> RowMaker<'a> {
             outcome: Outcome {
                 status: Status::Skipped,
                 reason: None,
+                cause: None,
                 measurement: None,
             },
         }

@@ -69,7 +69,10 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         for row in contents.rows().map_err(RunError::Impossible)? {
-            self.pruner.learn(&row);
+            // What is tried again has proved nothing.
+            if self.finished.contains(&row.point) {
+                self.pruner.learn(&row);
+            }
         }
         Ok(())
     }
@@ -145,6 +148,7 @@ impl<'a> Session<'a> {
             device: &self.devices[0],
             limit: self.manifest.limits.compile_timeout,
             require_cached: self.request.require_cached,
+            stop: self.stop,
         }
     }
 
@@ -165,6 +169,9 @@ impl<'a> Session<'a> {
             .collect();
         let progress = self.progress;
         let done = |position: usize, result: &Result<Built, CompileError>| {
+            if matches!(result, Err(CompileError::Stopped)) {
+                return;
+            }
             let name = sources[position].title();
             progress.event(&Event::Compiled {
                 name: &name,
@@ -180,6 +187,10 @@ impl<'a> Session<'a> {
 
     /// Remembers what became of a kernel.
     fn keep(&mut self, number: u32, result: Result<Built, CompileError>) {
+        // Nothing became of it: the run is stopping.
+        if matches!(result, Err(CompileError::Stopped)) {
+            return;
+        }
         self.compiled += compiling::count_built(std::slice::from_ref(&result));
         if let Some(warning) = compiling::warning(&result) {
             self.warn(warning);
@@ -293,6 +304,10 @@ impl<'a> Session<'a> {
                 let label = &label;
                 self.progress.event(&Event::Working { label, stage });
             }
+            Message::Compiled {
+                result: Err(CompileError::Stopped),
+                ..
+            } => {}
             Message::Compiled { number, result } => {
                 let name = self.plan.kernels[number as usize].title();
                 let event = Event::Compiled {
@@ -302,23 +317,29 @@ impl<'a> Session<'a> {
                 self.progress.event(&event);
                 self.keep(number, result);
             }
+            Message::Finished {
+                worker,
+                block: ANCHOR,
+                outcome,
+                ..
+            } => self.anchors.read(worker, &outcome),
+            Message::Finished {
+                worker,
+                block,
+                number,
+                outcome,
+            } => {
+                self.offer_anchor(dispatch.blocks[block], worker, number, &outcome);
+                self.finish_measured(number, outcome, worker)?;
+            }
             Message::Done {
                 worker,
                 block,
-                finished,
                 usage,
                 result,
             } => {
                 dispatch.hands[worker].retain(|&held| held != block);
                 self.usage[worker] = usage;
-                if block == ANCHOR {
-                    if let Some((_, outcome)) = finished.first() {
-                        self.anchors.read(worker, outcome);
-                    }
-                } else {
-                    self.offer_anchor(dispatch.blocks[block], worker, &finished);
-                    self.finish_block(finished, worker)?;
-                }
                 match result {
                     Ok(()) if block == ANCHOR => {}
                     Ok(()) => self.done(block, dispatch),
@@ -394,7 +415,13 @@ impl<'a> Session<'a> {
     }
 
     /// Lets a worker's first points be its anchor, if it has none.
-    fn offer_anchor(&mut self, block: &PlannedBlock, worker: usize, finished: &[(u32, Outcome)]) {
+    fn offer_anchor(
+        &mut self,
+        block: &PlannedBlock,
+        worker: usize,
+        number: u32,
+        outcome: &Outcome,
+    ) {
         if self.anchors.has(worker) {
             return;
         }
@@ -402,14 +429,12 @@ impl<'a> Session<'a> {
         let Some(position) = blocks.position(|held| std::ptr::eq(held, block)) else {
             return;
         };
-        for (number, outcome) in finished {
-            let place = Place {
-                block: position,
-                number: *number,
-                point: self.plan.points[*number as usize].id,
-            };
-            self.anchors.offer(worker, place, outcome);
-        }
+        let place = Place {
+            block: position,
+            number,
+            point: self.plan.points[number as usize].id,
+        };
+        self.anchors.offer(worker, place, outcome);
     }
 
     /// True if a block's kernels are there, and the cases that it needs are done.
@@ -438,6 +463,9 @@ impl<'a> Session<'a> {
             .iter()
             .flat_map(|&number| plan.points[number as usize].kernels.clone());
         self.compile(kernels.collect());
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let mut admitted = Vec::new();
         for number in left {
             match self.refuse(&plan.points[number as usize]) {

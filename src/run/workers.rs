@@ -21,12 +21,19 @@ pub(super) type Numbered = (usize, Task);
 pub(super) enum Message {
     /// A worker is at a point.
     Working { number: u32, stage: Stage },
+    /// It is known what became of a point.
+    Finished {
+        worker: usize,
+        /// The number of the point's block among those that are left.
+        block: usize,
+        number: u32,
+        outcome: Outcome,
+    },
     /// A worker is done with a block, or can't go on.
     Done {
         worker: usize,
         /// The block's number among those that are left.
         block: usize,
-        finished: Vec<(u32, Outcome)>,
         usage: Usage,
         result: Result<(), WorkerError>,
     },
@@ -49,17 +56,17 @@ pub(super) fn serve(
     let mut next = None;
     while let Some((block, task)) = next.take().or_else(|| tasks.recv().ok()) {
         let mut listener = Listener {
+            worker,
+            block,
             messages,
             stop,
             tasks,
             next: &mut next,
-            finished: Vec::new(),
         };
         let result = supervisor.measure(&task, &mut listener);
         let done = Message::Done {
             worker,
             block,
-            finished: listener.finished,
             usage: supervisor.usage(),
             result,
         };
@@ -70,13 +77,15 @@ pub(super) fn serve(
     }
 }
 
-/// Collects what a block yields; rows are written when it ends.
+/// Hands on what a block yields, each point as soon as it is known: a run that is killed loses none
+/// that it has.
 struct Listener<'a> {
+    worker: usize,
+    block: usize,
     messages: &'a Sender<Message>,
     stop: &'a AtomicBool,
     tasks: &'a Receiver<Numbered>,
     next: &'a mut Option<Numbered>,
-    finished: Vec<(u32, Outcome)>,
 }
 
 impl Observer for Listener<'_> {
@@ -87,7 +96,13 @@ impl Observer for Listener<'_> {
     }
 
     fn finished(&mut self, number: u32, outcome: Outcome) {
-        self.finished.push((number, outcome));
+        // Nobody listens when the run has failed elsewhere.
+        let _ = self.messages.send(Message::Finished {
+            worker: self.worker,
+            block: self.block,
+            number,
+            outcome,
+        });
     }
 
     fn is_stopped(&self) -> bool {

@@ -1,0 +1,140 @@
+//! Folders that compilers work in, and reaping those that killed processes left behind.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Once;
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+
+const PREFIX: &str = "sweeper-cc-";
+
+/// The file that the owner of a folder holds locked for as long as it lives.
+const LOCK: &str = ".lock";
+
+/// A folder that is younger may not be locked yet.
+const LEAST_AGE: Duration = Duration::from_secs(60);
+
+/// A folder for one compilation, removed at its end.
+pub struct Scratch {
+    folder: TempDir,
+    _lock: File,
+}
+
+impl Scratch {
+    /// A new folder. The first one of a process reaps folders of processes that are gone.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn new() -> io::Result<Self> {
+        static REAPED: Once = Once::new();
+        let parent = std::env::temp_dir();
+        REAPED.call_once(|| reap(&parent));
+        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+        let lock = File::create(folder.path().join(LOCK))?;
+        // Without locks nobody reaps.
+        let _ = lock.try_lock();
+        Ok(Scratch {
+            folder,
+            _lock: lock,
+        })
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Removes this user's folders whose owner is gone: nobody holds their lock.
+fn reap(parent: &Path) {
+    let found = fs::read_dir(parent).into_iter().flatten().flatten();
+    for item in found {
+        let name = item.file_name();
+        let is_ours = name.to_string_lossy().starts_with(PREFIX);
+        if is_ours && is_abandoned(&item.path()) {
+            // What can't be removed is tried again by the next process.
+            let _ = fs::remove_dir_all(item.path());
+        }
+    }
+}
+
+fn is_abandoned(folder: &Path) -> bool {
+    let Ok(metadata) = fs::symlink_metadata(folder) else {
+        return false;
+    };
+    let age = metadata
+        .modified()
+        .map(|time| SystemTime::now().duration_since(time));
+    let is_old = matches!(age, Ok(Ok(age)) if age >= LEAST_AGE);
+    let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
+    if !metadata.is_dir() || !is_old || !is_own {
+        return false;
+    }
+    match File::open(folder.join(LOCK)).map(|lock| lock.try_lock()) {
+        Ok(Ok(())) => true,
+        Ok(Err(TryLockError::WouldBlock | TryLockError::Error(_))) => false,
+        // Killed before it made the lock.
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// The bytes of a regular file of at most `limit` bytes; no link is followed, no pipe waited for.
+///
+/// # Errors
+/// The end of a sentence about the file.
+pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
+    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags as i32)
+        .open(path)
+        .map_err(|error| format!("can't be read: {error}"))?;
+    let metadata = file.metadata();
+    let metadata = metadata.map_err(|error| format!("can't be read: {error}"))?;
+    if !metadata.is_file() {
+        return Err("is not a regular file".to_owned());
+    }
+    if metadata.len() > limit {
+        return Err(format!("has {} bytes, more than {limit}", metadata.len()));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("can't be read: {error}"))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_old_folders_without_an_owner_are_reaped() {
+        let parent = tempfile::tempdir().unwrap();
+        let make = |name: &str, is_old: bool| {
+            let folder = parent.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            let lock = File::create(folder.join(LOCK)).unwrap();
+            if is_old {
+                let long_ago = SystemTime::now() - Duration::from_secs(3600);
+                File::open(&folder).unwrap().set_modified(long_ago).unwrap();
+            }
+            lock
+        };
+        let held = make("sweeper-cc-held", true);
+        held.try_lock().unwrap();
+        drop(make("sweeper-cc-left", true));
+        drop(make("sweeper-cc-young", false));
+        drop(make("other", true));
+        reap(parent.path());
+        let mut left: Vec<_> = fs::read_dir(parent.path())
+            .unwrap()
+            .map(|item| item.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["other", "sweeper-cc-held", "sweeper-cc-young"]);
+    }
+}
