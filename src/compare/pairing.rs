@@ -62,8 +62,12 @@ pub(super) fn pair<'s>(sides: [&'s [Source]; 2]) -> Result<(PairedBy, Vec<Rows<'
                     all.len() - 1
                 });
                 let held = &mut all[place].sides[side];
-                let others = held.iter().flatten();
-                if let Some(other) = others.into_iter().find(|other| is_other(other, entry)) {
+                // Two rows of one run say themselves that they are two.
+                let mut others = held.iter().enumerate();
+                let other = others.find_map(|(at, other)| {
+                    other.filter(|other| at != run && is_other(other, entry))
+                });
+                if let Some(other) = other {
                     return Err(pooled(sources, held, other, entry, source));
                 }
                 if held[run].replace(entry).is_some() {
