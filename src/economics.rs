@@ -196,6 +196,8 @@ pub enum Verdict {
     Loses,
     /// Outputs of one of the two were not checked: what may be wrong wins nothing.
     NotChecked,
+    /// Both backends have one program: what their times differ by is not compiling.
+    SameProgram,
 }
 
 impl Verdict {
@@ -215,8 +217,15 @@ impl Verdict {
             Verdict::RoughlyEqual => "ROUGHLY EQUAL",
             Verdict::Loses => "NO COMPILE WINS",
             Verdict::NotChecked => "not checked",
+            Verdict::SameProgram => "same program",
         }
     }
+}
+
+/// True if two backends have one program, by the backend that each says had it before.
+pub fn is_same_program(one: (&str, Option<&str>), other: (&str, Option<&str>)) -> bool {
+    let first = |(backend, same): (&str, Option<&str>)| same.unwrap_or(backend).to_owned();
+    first(one) == first(other)
 }
 
 /// One loop by two programs.
@@ -230,6 +239,8 @@ pub struct Comparison {
     pub iterations: u64,
     /// Outputs of both were checked.
     pub is_checked: bool,
+    /// Both backends have one program.
+    pub is_same_program: bool,
 }
 
 impl Comparison {
@@ -245,7 +256,16 @@ impl Comparison {
             is_checked: [baseline, other]
                 .iter()
                 .all(|one| one.checked != Checked::None),
+            is_same_program: false,
         })
+    }
+
+    /// The same comparison, of two backends that have one program if that is so.
+    pub fn of_same_program(self, is_same_program: bool) -> Self {
+        Comparison {
+            is_same_program,
+            ..self
+        }
     }
 
     /// How much faster an iteration is after the warm-up.
@@ -261,9 +281,10 @@ impl Comparison {
 
     /// The verdict on the loop in all.
     pub fn verdict(&self) -> Verdict {
-        match self.is_checked {
-            true => Verdict::of(self.total_speedup().number()),
-            false => Verdict::NotChecked,
+        match (self.is_same_program, self.is_checked) {
+            (true, _) => Verdict::SameProgram,
+            (false, true) => Verdict::of(self.total_speedup().number()),
+            (false, false) => Verdict::NotChecked,
         }
     }
 

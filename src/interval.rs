@@ -19,7 +19,8 @@ impl LogInterval {
         match interval {
             Some((low, high)) => LogInterval {
                 value,
-                below: value - low.clamp(f64::MIN_POSITIVE, number).ln(),
+                // Not `clamp`: a number may be less than the least normal one.
+                below: value - low.max(f64::MIN_POSITIVE).min(number).ln(),
                 above: high.max(number).ln() - value,
             },
             None => LogInterval {
@@ -78,7 +79,30 @@ mod tests {
         })
     }
 
+    /// Positive numbers of every size, those that are no normal ones among them.
+    fn positive() -> impl Strategy<Value = f64> {
+        use prop::num::f64::{INFINITE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
+        (POSITIVE | NORMAL | SUBNORMAL | INFINITE | ZERO).prop_map(|number: f64| number)
+    }
+
+    #[test]
+    fn the_least_number_has_an_interval() {
+        let least = f64::from_bits(1);
+        let [low, middle, high] = LogInterval::new(least, Some((0.0, 2.0 * least))).numbers();
+        assert!(low <= middle && middle < high, "{low} {middle} {high}");
+    }
+
     proptest! {
+        #[test]
+        fn intervals_of_any_numbers_hold_them(number in positive(), low in positive(), high in positive()) {
+            let held = LogInterval::new(number, Some((low, high)));
+            if number > 0.0 && number.is_finite() {
+                prop_assert!(held.below >= 0.0 && held.above >= 0.0);
+                let [low, middle, high] = held.numbers();
+                prop_assert!(low <= middle && middle <= high);
+            }
+        }
+
         #[test]
         fn a_ratio_turned_round_is_its_inverse(a in interval(), b in interval()) {
             let [low, middle, high] = a.over(b).numbers();

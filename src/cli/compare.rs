@@ -1,8 +1,7 @@
 //! `sweeper compare`: two sides of recorded runs, point by point.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 
@@ -16,7 +15,7 @@ use crate::compare::render::{data, markdown, terminal};
 use crate::compare::spread::{Remembered, Spread};
 use crate::compare::verdict::{Correction, Rule};
 use crate::compare::{CompareError, Comparison, Settings, compare as compare_sides};
-use crate::report::source::{self, Source};
+use crate::report::source::{self, Source, folders};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -188,11 +187,10 @@ fn open(named: &[Vec<String>; 2], dir: &Path) -> Result<[Vec<Source>; 2], String
 /// A folder that is no run but has some in it stands for them.
 fn expanded(name: &str) -> Result<Vec<String>, String> {
     let path = Path::new(name);
-    if !path.is_dir() || is_run(path) {
+    if !path.is_dir() || folders::is_run(path) {
         return Ok(vec![name.to_owned()]);
     }
-    let mut runs = BTreeSet::new();
-    find_runs(path, DEPTH, &mut runs).map_err(|error| format!("{name}: {error}"))?;
+    let runs = folders::runs_below(path).map_err(|error| format!("{name}: {error}"))?;
     if runs.is_empty() {
         return Err(format!(
             "{name}: no run is in this folder, nor below; `sweeper run` makes some"
@@ -202,35 +200,6 @@ fn expanded(name: &str) -> Result<Vec<String>, String> {
         .into_iter()
         .map(|path| path.to_string_lossy().into_owned())
         .collect())
-}
-
-/// Folders between a folder that is named and a run: `new/7/m-29fcbb991eb4`, and `attempt-2` in it.
-const DEPTH: usize = 3;
-
-fn is_run(path: &Path) -> bool {
-    let files = [
-        "journal.jsonl",
-        "records.csv",
-        "benchmark_full.csv",
-        "exports/benchmark_full.csv",
-    ];
-    files.iter().any(|file| path.join(file).is_file())
-}
-
-fn find_runs(path: &Path, depth: usize, runs: &mut BTreeSet<PathBuf>) -> std::io::Result<()> {
-    for entry in fs::read_dir(path)? {
-        let path = entry?.path();
-        if !path.is_dir() {
-            continue;
-        }
-        if is_run(&path) {
-            runs.insert(path.clone());
-        }
-        if depth > 1 {
-            find_runs(&path, depth - 1, runs)?;
-        }
-    }
-    Ok(())
 }
 
 /// The widest spread that is remembered here of the sides' devices, or else assumed of their kinds.

@@ -61,13 +61,67 @@ pub(super) fn pair<'s>(sides: [&'s [Source]; 2]) -> Result<(PairedBy, Vec<Rows<'
                     });
                     all.len() - 1
                 });
-                if all[place].sides[side][run].replace(entry).is_some() {
+                let held = &mut all[place].sides[side];
+                // Two rows of one run say themselves that they are two.
+                let mut others = held.iter().enumerate();
+                let other = others.find_map(|(at, other)| {
+                    other.filter(|other| at != run && is_other(other, entry))
+                });
+                if let Some(other) = other {
+                    return Err(pooled(sources, held, other, entry, source));
+                }
+                if held[run].replace(entry).is_some() {
                     return Err(ambiguous(source, entry, &by));
                 }
             }
         }
     }
     Ok((by, all))
+}
+
+/// True if two rows are of different problems, as far as their files say.
+fn is_other(one: &Entry, other: &Entry) -> bool {
+    let ids = one.problem.zip(other.problem);
+    differing(one, other).is_some() || ids.is_some_and(|(one, other)| one != other)
+}
+
+/// A parameter that both rows have, with other values.
+fn differing<'e>(one: &'e Entry, other: &Entry) -> Option<&'e str> {
+    let mut names = one.parameters.iter();
+    let found = names.find(|(name, value)| {
+        let theirs = other.parameters.get(*name);
+        theirs.is_some_and(|theirs| theirs != *value)
+    });
+    found.map(|(name, _)| &**name)
+}
+
+/// Two runs of one side that would count as repeats of each other, and are of different problems.
+fn pooled(
+    sources: &[Source],
+    held: &[Option<&Entry>],
+    other: &Entry,
+    entry: &Entry,
+    source: &Source,
+) -> String {
+    let is_it = |held: &Option<&Entry>| held.is_some_and(|held| std::ptr::eq(held, other));
+    let first = held.iter().position(is_it);
+    let first = first.map_or_else(String::new, |run| sources[run].origin.display().to_string());
+    let second = source.origin.display();
+    let why = match differing(other, entry) {
+        Some(name) => {
+            let value = |entry: &Entry| {
+                entry
+                    .axis(name)
+                    .map_or_else(String::new, |it| it.to_string())
+            };
+            format!("{name} is {} and {}", value(other), value(entry))
+        }
+        None => "their inputs differ".to_owned(),
+    };
+    format!(
+        "{first} and {second} are on one side and of different problems ({why}), which the other side does \
+         not tell apart: give each a comparison of its own"
+    )
 }
 
 fn ambiguous(source: &Source, entry: &Entry, by: &PairedBy) -> String {

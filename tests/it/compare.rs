@@ -162,6 +162,102 @@ fn folders_stand_for_the_runs_in_them() {
     assert!(changed < shown.find("SLOWER").unwrap(), "{shown}");
 }
 
+/// A sweep of two forms of potentials, with the exports of guide 000.
+fn two_forms(time: &str) -> String {
+    format!(
+        "schema = 1\nname = \"forms\"\nabout = \"Are two forms told apart?\"\n\
+         [grid]\nT = [8, 16]\nK = 4\nC = 3\npotentials = [\"materialized\", \"decomposed\"]\n\
+         [case.semicrf]\nworkload = \"semicrf\"\nbackends = [\"fused\", \"streaming\"]\n\
+         phases = [\"forward\"]\n[device]\nuse = \"null\"\n[measure]\nrepeats = 5\n\
+         [output]\nexports = [\"benchmark_full\", \"memory_breakdown\"]\n\
+         [null]\ntime_ns = \"{time}\"\nnoise = 0.001\n"
+    )
+}
+
+fn compared(place: &Place, args: &[&str]) -> serde_json::Value {
+    let output = place.sweeper(&[&["compare", "--json"], args].concat());
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Makes a run and says that it began at a time: the scripted device's clock stands still.
+fn run_at(place: &Place, manifest: &str, folder: &str, fresh: bool, start_s: f64) {
+    let mut args = vec!["run", manifest, "--output-dir", folder];
+    args.extend(fresh.then_some("--fresh"));
+    let output = place.sweeper(&args);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    let mut runs = sweeper::report::source::folders::runs_below(&place.path(folder)).unwrap();
+    let path = runs.pop().unwrap().join("environment.json");
+    let read = fs::read_to_string(&path).unwrap();
+    let mut held: serde_json::Value = serde_json::from_str(&read).unwrap();
+    held["started_unix_s"] = start_s.into();
+    fs::write(path, held.to_string()).unwrap();
+}
+
+#[test]
+fn exports_of_a_run_are_not_compared_as_further_runs() {
+    let place = Place::new(&two_forms("100 * T"));
+    fs::write(place.path("slower.toml"), two_forms("104 * T")).unwrap();
+    run_at(&place, "m.toml", "old", false, 1.0);
+    run_at(&place, "slower.toml", "new", false, 2.0);
+    let found = compared(&place, &["old", "new"]);
+    assert_eq!(found["a"]["origins"].as_array().unwrap().len(), 1);
+    assert_eq!(found["paired_by"], "point", "{found:#}");
+    assert_eq!(found["points"].as_array().unwrap().len(), 8);
+    assert_eq!(found["design"], "single");
+}
+
+#[test]
+fn runs_in_turns_are_found_with_their_attempts() {
+    let place = Place::new(&two_forms("100 * T"));
+    fs::write(place.path("slower.toml"), two_forms("104 * T")).unwrap();
+    // The last two rounds are attempts, in the folders of the second round.
+    for (round, folder) in ["1", "2", "2", "2"].into_iter().enumerate() {
+        let fresh = round > 1;
+        let start_s = 10.0 * round as f64 + 1.0;
+        run_at(&place, "m.toml", &format!("old/{folder}"), fresh, start_s);
+        let folder = format!("new/{folder}");
+        run_at(&place, "slower.toml", &folder, fresh, start_s + 5.0);
+    }
+    let found = compared(&place, &["old", "new", "--by", "backend"]);
+    assert_eq!(
+        (&found["design"], &found["pairs"]),
+        (&"pairs".into(), &4.into()),
+        "{found:#}"
+    );
+    assert_eq!(found["points"].as_array().unwrap().len(), 8);
+    let backends: Vec<&str> = found["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|group| group["value"].as_str())
+        .collect();
+    assert_eq!(backends, ["all points", "fused", "streaming"]);
+}
+
+#[test]
+fn different_problems_are_never_one_point() {
+    let place = Place::new(&two_forms("100 * T"));
+    run_at(&place, "m.toml", "old", false, 1.0);
+    run_at(&place, "m.toml", "new", false, 2.0);
+    let below = |side: &str| {
+        let runs = sweeper::report::source::folders::runs_below(&place.path(side)).unwrap();
+        runs[0].join("exports").to_string_lossy().into_owned()
+    };
+    // The form of potentials is in the folders' names alone.
+    let (a, b) = (below("old"), below("new"));
+    let found = compared(&place, &[&a, &b]);
+    assert_eq!(found["points"].as_array().unwrap().len(), 8, "{found:#}");
+    // Nothing tells the forms apart in a file that was taken out of its folder.
+    let decomposed = format!("{b}/potentials=decomposed/benchmark_full.csv");
+    fs::copy(decomposed, place.path("theirs.csv")).unwrap();
+    let output = place.sweeper(&["compare", &a, "theirs.csv"]);
+    assert_eq!(code(&output), 6, "{}", text(&output));
+    let said = text(&output);
+    let expected = "different problems (potentials is decomposed and materialized)";
+    assert!(said.contains(expected), "{said}");
+}
+
 #[test]
 fn the_doctor_compares_a_program_with_itself() {
     let place = Place::new(&cpu_manifest("").replace("[1, 1000, 300000]", "[1000]"));

@@ -53,3 +53,5 @@ mod compare;
 mod calibration;
 /// Files that other programs read.
 mod interchange;
+/// Files of the guides, as real runs write them.
+mod exports;

@@ -57,6 +57,24 @@ fn benchmark() -> String {
     text
 }
 
+/// The least and the greatest numbers that a file can hold are shown, if only as they are.
+#[test]
+fn times_of_any_size_are_reported() {
+    let shape = [128, 4, 3];
+    for time_ms in [5e-324, 1e-310, 1e-20, 1e300] {
+        let rows = [
+            row(shape, "linear_scan_streaming", "Log", "forward", Some(3.0)),
+            row(shape, "triton", "Log", "forward", Some(time_ms)),
+            row([256, 4, 3], "triton", "Log", "forward", Some(time_ms)),
+        ];
+        let place = place(&[("theirs.csv", &(HEADER.to_owned() + &rows.concat()))]);
+        reported(
+            &place,
+            &["theirs.csv", "--baseline", "linear_scan_streaming"],
+        );
+    }
+}
+
 /// A folder with files in it; its manifest is never run.
 fn place(files: &[(&str, &str)]) -> Place {
     let place = Place::new(&null_manifest(SCRIPT));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use sweeper_kernels::Value;
 
-use crate::economics::{Comparison, Crossing, Loop, Priced, Start, Steady};
+use crate::economics::{Comparison, Crossing, Loop, Priced, Start, Steady, is_same_program};
 use crate::execute::outcome::Status;
 use crate::interval::LogInterval;
 use crate::record::row::Row;
@@ -39,12 +39,12 @@ pub struct Object {
     no_compile: Side,
     compile: Side,
     warmup_overhead: f64,
-    steady_state_speedup: f64,
-    steady_state_speedup_low: f64,
-    steady_state_speedup_high: f64,
-    total_speedup: f64,
-    total_speedup_low: f64,
-    total_speedup_high: f64,
+    steady_state_speedup: Option<f64>,
+    steady_state_speedup_low: Option<f64>,
+    steady_state_speedup_high: Option<f64>,
+    total_speedup: Option<f64>,
+    total_speedup_low: Option<f64>,
+    total_speedup_high: Option<f64>,
     break_even: &'static str,
     break_even_point: Option<u64>,
     break_even_point_low: Option<u64>,
@@ -67,11 +67,20 @@ pub fn comparisons(rows: &[Row], baseline: &str, iterations: u32) -> Vec<Object>
         .flat_map(|((base, base_price), row, price)| {
             let found = Start::ALL.map(|start| {
                 let found = Comparison::new(base_price, &price, start, iterations)?;
+                let is_same = is_same_program(program_of(base), program_of(row));
+                let found = found.of_same_program(is_same);
                 Some(object(base, row, start, &found))
             });
             found.into_iter().flatten()
         })
         .collect()
+}
+
+/// A row's backend, and the one before it that had its program.
+fn program_of(row: &Row) -> (&str, Option<&str>) {
+    let found = row.outcome.measurement.as_ref();
+    let same = found.and_then(|found| found.same_program_as.as_deref());
+    (&row.backend, same)
 }
 
 /// What rows have in common that differ by the backend alone.
@@ -104,9 +113,12 @@ fn priced(row: &Row) -> Option<Priced> {
 }
 
 fn object(base: &Row, row: &Row, start: Start, found: &Comparison) -> Object {
-    let [steady, total] = [found.steady_speedup(), found.total_speedup()].map(LogInterval::numbers);
+    // One program is neither faster nor slower than itself.
+    let judged = |number: f64| (!found.is_same_program).then_some(number);
+    let speedups = [found.steady_speedup(), found.total_speedup()].map(LogInterval::numbers);
+    let [steady, total] = speedups.map(|numbers| numbers.map(judged));
     let break_even = found.break_even();
-    let ends = break_even.ends;
+    let ends = break_even.ends.filter(|_| !found.is_same_program);
     Object {
         workload: row.workload.clone(),
         parameters: row.parameters.clone(),
@@ -128,11 +140,12 @@ fn object(base: &Row, row: &Row, start: Start, found: &Comparison) -> Object {
         total_speedup_low: total[0],
         total_speedup_high: total[2],
         break_even: match break_even.estimate {
+            _ if found.is_same_program => "same program",
             _ if break_even.is_unclear() => "unclear",
             Crossing::At(_) => "reached",
             Crossing::Never => "never",
         },
-        break_even_point: number(break_even.estimate),
+        break_even_point: number(break_even.estimate).filter(|_| !found.is_same_program),
         break_even_point_low: ends.and_then(|(low, _)| number(low)),
         break_even_point_high: ends.and_then(|(_, high)| number(high)),
         verdict: found.verdict().name(),
@@ -215,6 +228,24 @@ mod tests {
         assert_eq!(warm["break_even_point"], 1);
         assert_eq!(warm["verdict"], "COMPILE WINS");
         assert_eq!(warm["parameters"]["T"], 128);
+    }
+
+    #[test]
+    fn one_program_is_not_judged() {
+        let mut rows = [row("eager", 2000.0, 0), row("compiled", 1000.0, 900_000)];
+        let found = rows[1].outcome.measurement.as_mut().unwrap();
+        found.same_program_as = Some("eager".to_owned());
+        for object in objects(&rows) {
+            assert_eq!(object["verdict"], "same program");
+            assert_eq!(object["break_even"], "same program");
+            for name in [
+                "total_speedup",
+                "steady_state_speedup_low",
+                "break_even_point",
+            ] {
+                assert_eq!(object[name], serde_json::Value::Null, "{name}");
+            }
+        }
     }
 
     #[test]

@@ -163,6 +163,27 @@ pub fn write_heatmap_data(rows: &[&Row], mut out: impl Write) -> io::Result<()> 
     out.flush()
 }
 
+/// What the guide's files divide memory into.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Category {
+    Potentials,
+    DpState,
+    Workspace,
+    Autograd,
+}
+
+/// Where the guide's files count a buffer. Every role has a place, so that the categories add up to the
+/// program's memory: scores are potentials, whether they are given as edges or as inputs and weights
+/// that edges are made of.
+fn category(role: Role) -> Category {
+    match role {
+        Role::Potentials | Role::Input | Role::Parameter => Category::Potentials,
+        Role::DpState | Role::Output => Category::DpState,
+        Role::Workspace => Category::Workspace,
+        Role::Gradient | Role::Saved | Role::Optimizer => Category::Autograd,
+    }
+}
+
 /// What the three files say of a row.
 struct Line {
     /// T, K, C, B.
@@ -188,10 +209,11 @@ impl Line {
         };
         let measured = row.outcome.measurement.as_ref();
         let is_ok = row.outcome.status == Status::Ok;
-        let bytes = |roles: &[Role]| {
+        let bytes = |wanted: Category| {
             measured.filter(|_| is_ok).map_or(f64::NAN, |found| {
-                let held = roles.iter().filter_map(|role| found.memory_bytes.get(role));
-                held.sum::<u64>() as f64 / GB
+                let held = found.memory_bytes.iter();
+                let held = held.filter(|(role, _)| category(**role) == wanted);
+                held.map(|(_, bytes)| *bytes).sum::<u64>() as f64 / GB
             })
         };
         let peaks_gb = measured.filter(|_| is_ok).map_or([f64::NAN; 2], |found| {
@@ -208,10 +230,10 @@ impl Line {
                 .and_then(|found| times_ms(&found.samples_ns)),
             peaks_gb,
             memory_gb: [
-                bytes(&[Role::Potentials]),
-                bytes(&[Role::DpState]),
-                bytes(&[Role::Workspace]),
-                bytes(&[Role::Gradient, Role::Saved]),
+                bytes(Category::Potentials),
+                bytes(Category::DpState),
+                bytes(Category::Workspace),
+                bytes(Category::Autograd),
             ],
         }
     }

@@ -1,5 +1,7 @@
 //! Guide 000's `benchmark_full.csv`, ours or anyone's.
 
+use std::path::Path;
+
 use sweeper_kernels::program::Role;
 use sweeper_kernels::{Phase, Value};
 
@@ -24,16 +26,29 @@ pub(super) const REQUIRED: [&str; 9] = [
 /// A gigabyte in these files is 2^30 bytes.
 const GB: f64 = (1u64 << 30) as f64;
 
-/// The file's rows, and what to know about them.
+/// The file's rows, and what to know about them. A parameter that the format has no column for is in
+/// the names of the folders that exports are in: `potentials=decomposed`.
 ///
 /// # Errors
 /// Those of lines and fields.
-pub(super) fn entries(table: &Table) -> Result<(Vec<Entry>, Vec<String>), SourceError> {
+pub(super) fn entries(
+    table: &Table,
+    path: &Path,
+) -> Result<(Vec<Entry>, Vec<String>), SourceError> {
     let mut words = Words::default();
     let mut entries = Vec::new();
     let mut zeros = 0;
+    let of_folders = folders_parameters(path);
     table.each(|line| {
-        let (entry, is_zero) = entry(line, &mut words)?;
+        let (mut entry, is_zero) = entry(line, &mut words)?;
+        for &(name, value) in &of_folders {
+            if name == "mode" {
+                entry.mode = words.some(value);
+                continue;
+            }
+            let value = Value::Text(words.get(value));
+            entry.parameters.entry(words.get(name)).or_insert(value);
+        }
         zeros += usize::from(is_zero);
         entries.push(entry);
         Ok(())
@@ -45,6 +60,13 @@ pub(super) fn entries(table: &Table) -> Result<(Vec<Entry>, Vec<String>), Source
         ));
     }
     Ok((entries, warnings))
+}
+
+/// What the folders of the file say, from the innermost one outwards as long as they say anything.
+fn folders_parameters(path: &Path) -> Vec<(&str, &str)> {
+    let folders = path.ancestors().skip(1);
+    let names = folders.map_while(|folder| folder.file_name()?.to_str()?.split_once('='));
+    names.collect()
 }
 
 fn entry(line: &Line<'_>, words: &mut Words) -> Result<(Entry, bool), SourceError> {

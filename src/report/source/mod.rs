@@ -12,6 +12,7 @@ use crate::record::folder::{self, FolderError, Recorded};
 use crate::record::journal::Contents;
 use crate::run::usage::RunUsage;
 
+pub mod folders;
 mod guide;
 mod records;
 mod run;
@@ -271,7 +272,7 @@ fn from_csv(path: &Path) -> Result<Source, SourceError> {
         }
         source
     } else if table.missing(&guide::REQUIRED).is_empty() {
-        let (entries, warnings) = guide::entries(&table)?;
+        let (entries, warnings) = guide::entries(&table, path)?;
         Source {
             entries,
             warnings,

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cell, Request, Table, Unit};
-use crate::economics::{BreakEven, Comparison, Crossing, Kernels, Loop, Priced, Start};
+use crate::economics::{
+    BreakEven, Comparison, Crossing, Kernels, Loop, Priced, Start, is_same_program,
+};
 use crate::report::entry::DIMENSIONS;
 use crate::report::frame::{Frame, MACHINE};
 use crate::report::loops::{Problem, baseline_of, problems};
@@ -60,6 +62,8 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
             if let Some(found) =
                 Comparison::new(&baseline.price, &other.price, start, request.iterations)
             {
+                let programs = [baseline.row, other.row].map(|row| program_of(frame, row));
+                let found = found.of_same_program(is_same_program(programs[0], programs[1]));
                 iterations.insert(found.iterations);
                 let mut line = names.cells(frame, other.row, start);
                 line.extend(comparison_cells(&found));
@@ -173,10 +177,24 @@ fn loop_cells(held: &Loop, iterations: u64) -> [Cell; 3] {
     ]
 }
 
-/// All that a comparison says.
+/// A row's backend, and the one before it that had its program.
+fn program_of<'f>(frame: &'f Frame<'_>, row: usize) -> (&'f str, Option<&'f str>) {
+    let entry = &frame.entries[row];
+    let same = entry.program.as_ref();
+    let same = same.and_then(|program| program.same_program_as.as_deref());
+    (&entry.backend, same)
+}
+
+/// All that a comparison says; of one program twice what each took, and no more.
 fn comparison_cells(found: &Comparison) -> Vec<Cell> {
     let break_even = found.break_even();
     let mut cells = loop_cells(&found.other, found.iterations).to_vec();
+    if found.is_same_program {
+        let blanks = std::iter::repeat_n(Cell::Empty, 6);
+        cells.extend(blanks);
+        cells.push(Cell::word(found.verdict().name()));
+        return cells;
+    }
     cells.extend([
         Cell::Number(found.other.warmup_ns / found.baseline.warmup_ns),
         found.steady_speedup().cell(),
