@@ -15,6 +15,7 @@ use crate::device::ceilings::COPY;
 use crate::execute::outcome::Status;
 use crate::execute::protocol::Stage;
 use crate::quantity;
+use crate::record::history;
 use crate::run::remembered::Raised;
 use crate::run::usage::DeviceUsage;
 use crate::run::{Ended, Event, Progress};
@@ -274,6 +275,9 @@ impl<'a> Shown<'a> {
 
 impl Progress for Shown<'_> {
     fn event(&self, event: &Event<'_>) {
+        if let Event::Started { run, folder, .. } = event {
+            history::remember(*run, folder);
+        }
         if self.screen.json {
             return self.event_json(event);
         }

@@ -12,7 +12,8 @@ use crate::execute::outcome::Status;
 use crate::identity::PointId;
 use crate::manifest::{OverrideOrigin, Overrides};
 use crate::record::environment::RunIdentity;
-use crate::record::folder::{self, Recorded};
+use crate::record::find;
+use crate::record::folder::Recorded;
 use crate::record::row::Row;
 use crate::run::{self as engine, Request};
 
@@ -30,15 +31,22 @@ pub struct RerunArgs {
 
 /// Repeats a recorded run.
 pub fn rerun(args: &RerunArgs, screen: &Screen) -> Exit {
-    let recorded = match folder::find(&args.run, &args.place.output_dir) {
+    let recorded = match find::find(&args.run, &args.place.output_dir) {
         Ok(recorded) => recorded,
         Err(message) => {
             screen.error(&message);
             return Exit::Files;
         }
     };
+    let before = match before(&recorded) {
+        Ok(rows) => rows,
+        Err(message) => {
+            screen.error(&message);
+            return Exit::Files;
+        }
+    };
     let mut overrides = Overrides::new();
-    if let Some(dir) = recorded.path.parent() {
+    if let Some(dir) = recorded.results_folder() {
         let origin = OverrideOrigin::Flag("--output-dir".to_owned());
         overrides.push("output.dir", dir.to_string_lossy(), origin);
     }
@@ -67,14 +75,30 @@ pub fn rerun(args: &RerunArgs, screen: &Screen) -> Exit {
         Ok(ended) => ended,
         Err(exit) => return exit,
     };
-    let again = Recorded::read(&ended.folder).and_then(|run| run.rows());
-    match (recorded.rows(), again) {
-        (Ok(before), Ok(after)) => compare(&before, &after, ended.stopped, screen),
-        (Err(error), _) | (_, Err(error)) => {
+    match Recorded::read(&ended.folder).and_then(|run| run.rows()) {
+        Ok(after) => compare(&before, &after, ended.stopped, screen),
+        Err(error) => {
             screen.error(&error.to_string());
             Exit::Files
         }
     }
+}
+
+/// The rows to compare with.
+///
+/// # Errors
+/// A sentence; also for an attempt that was left unfinished, which the rerun would go on with.
+fn before(recorded: &Recorded) -> Result<Vec<Row>, String> {
+    let rows = recorded.rows().map_err(|error| error.to_string())?;
+    let is_attempt = find::attempt_number(&recorded.path).is_some();
+    let points = recorded.planned_points();
+    if is_attempt && points.is_some_and(|points| rows.len() < points) {
+        return Err(format!(
+            "{} was stopped early; `sweeper run --fresh` of its manifest goes on with it, then it can be repeated",
+            recorded.path.display()
+        ));
+    }
+    Ok(rows)
 }
 
 /// Refuses where this is not the place or the program that the run was made with.

@@ -21,7 +21,7 @@ use crate::run::{self, Ended, Request};
 pub struct RunArgs {
     #[command(flatten)]
     manifest: ManifestArgs,
-    /// Measure all again, in a folder `attempt-N` beside
+    /// Measure all again, in a folder `attempt-N`; goes on with the last one if that was stopped early
     #[arg(long)]
     fresh: bool,
     /// Show the plan and measure nothing

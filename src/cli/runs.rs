@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
+use rayon::prelude::*;
 use serde_json::json;
 
 use super::exit::Exit;
 use super::screen::Screen;
 use crate::execute::outcome::Status;
 use crate::quantity;
-use crate::record::folder::{self, Recorded};
+use crate::record::find::{self, DEPTH, Found};
+use crate::record::folder::Recorded;
 use crate::record::row::Row;
 
 /// Where runs are.
@@ -26,6 +28,9 @@ pub struct Place {
 pub struct RunsArgs {
     #[command(flatten)]
     place: Place,
+    /// List runs that were written elsewhere, too
+    #[arg(long)]
+    all: bool,
 }
 
 /// Arguments of `show`.
@@ -42,34 +47,162 @@ pub struct ShowArgs {
 
 /// Lists runs.
 pub fn runs(args: &RunsArgs, screen: &Screen) -> Exit {
-    let runs = match folder::list(&args.place.output_dir) {
-        Ok(runs) => runs,
+    let dir = &args.place.output_dir;
+    let mut listing = match find::list(dir) {
+        Ok(listing) => listing,
+        Err(_) if args.all => find::Listing::default(),
         Err(error) => {
-            screen.error(&format!("{error}; name the folder with --output-dir"));
+            screen.error(&format!(
+                "{error}; name the folder of results with --output-dir, or list all runs with --all"
+            ));
             return Exit::Files;
         }
     };
+    let below = listing.runs.len();
+    let absolute = |found: &Found| std::path::absolute(&found.path).ok();
+    let listed: Vec<_> = listing.runs.iter().map(absolute).collect();
+    let elsewhere = find::list_remembered().runs.into_iter();
+    let mut elsewhere: Vec<Found> = elsewhere
+        .filter(|found| !listed.contains(&absolute(found)))
+        .collect();
+    let more = elsewhere.len();
+    if args.all {
+        listing.runs.append(&mut elsewhere);
+    }
+    for error in &listing.unread {
+        screen.warning(&format!("not looked into: {error}"));
+    }
+    let listed: Vec<Listed> = listing.runs.into_par_iter().map(Listed::of).collect();
     if screen.json {
-        screen.json(&runs.iter().map(|run| &run.environment).collect::<Vec<_>>());
+        screen.json(&listed.iter().map(Listed::json).collect::<Vec<_>>());
         return Exit::Fine;
     }
-    for run in &runs {
-        let environment = &run.environment;
-        let counts = run.rows().map(|rows| counts(&rows)).unwrap_or_default();
-        screen.line(&format!(
-            "{}  {:20} {}  {}",
-            environment.identity.run,
-            environment.name,
-            devices(run),
-            words(&counts)
-        ));
-    }
+    listed
+        .iter()
+        .for_each(|listed| screen.line(&listed.line(screen)));
+    let others = match (more, args.all) {
+        (0, _) => String::new(),
+        (more, true) => format!(", {more} elsewhere"),
+        (more, false) => format!("; {more} elsewhere, which --all lists"),
+    };
+    screen.note(&format!(
+        "{below} runs below {}, looked {DEPTH} folders deep{others}",
+        dir.display()
+    ));
     Exit::Fine
+}
+
+/// A run as it is listed.
+struct Listed {
+    found: Found,
+    /// Rows by status, or why they can't be read.
+    counts: Result<BTreeMap<Status, usize>, String>,
+    /// Points of its plan.
+    points: Option<usize>,
+}
+
+impl Listed {
+    fn of(found: Found) -> Self {
+        let (counts, points) = match &found.run {
+            Ok(run) => (
+                run.rows()
+                    .map(|rows| counts(&rows))
+                    .map_err(|error| error.to_string()),
+                run.planned_points(),
+            ),
+            Err(error) => (Err(error.to_string()), None),
+        };
+        Listed {
+            found,
+            counts,
+            points,
+        }
+    }
+
+    /// `complete`, `unfinished` or `damaged`.
+    fn state(&self) -> &'static str {
+        let rows = self
+            .counts
+            .as_ref()
+            .map(|counts| counts.values().sum::<usize>());
+        match (rows, self.points) {
+            (Err(_), _) => "damaged",
+            (Ok(rows), Some(points)) if rows < points => "unfinished",
+            (Ok(_), _) => "complete",
+        }
+    }
+
+    fn line(&self, screen: &Screen) -> String {
+        let id = self.found.id().unwrap_or_else(|| "?           ".to_owned());
+        let attempt = self
+            .found
+            .attempt
+            .map(|number| format!(" attempt {number}"))
+            .unwrap_or_default();
+        let folder = self.found.path.display();
+        let (run, counts) = match (&self.found.run, &self.counts) {
+            (Ok(run), Ok(counts)) => (run, counts),
+            (_, Err(reason)) => {
+                let word = screen.paint("31;1", "damaged");
+                return format!("{id}  {word}{attempt}  {folder}: {reason}");
+            }
+            (Err(error), _) => return format!("{id}  damaged{attempt}  {folder}: {error}"),
+        };
+        let rows: usize = counts.values().sum();
+        let points = self
+            .points
+            .map_or("?".to_owned(), |points| points.to_string());
+        let state = match self.state() {
+            "unfinished" => screen.paint("33;1", "unfinished"),
+            state => state.to_owned(),
+        };
+        format!(
+            "{id}  {:16}  {state:10} {rows}/{points} rows  {}{attempt}  {}  ({})  {folder}",
+            when(run.environment.started_unix_s),
+            run.environment.name,
+            devices(run),
+            words(counts),
+        )
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let run = self.found.run.as_ref().ok();
+        let counts = self.counts.as_ref().ok();
+        let statuses = counts.map(|counts| {
+            let named = counts.iter().map(|(status, count)| (status.name(), count));
+            named.collect::<BTreeMap<_, _>>()
+        });
+        json!({
+            "run": self.found.id(),
+            "folder": self.found.path,
+            "attempt": self.found.attempt,
+            "state": self.state(),
+            "rows": counts.map(|counts| counts.values().sum::<usize>()),
+            "points": self.points,
+            "statuses": statuses,
+            "damage": self.counts.as_ref().err(),
+            "environment": run.map(|run| &run.environment),
+        })
+    }
+}
+
+/// The minute in which a run began, in UTC; the null device has no clock.
+fn when(unix_s: f64) -> String {
+    if unix_s <= 0.0 {
+        return "no clock".to_owned();
+    }
+    let minutes = (unix_s / 60.0).floor() as u64 % (24 * 60);
+    format!(
+        "{} {:02}:{:02}",
+        quantity::date(unix_s),
+        minutes / 60,
+        minutes % 60
+    )
 }
 
 /// Shows one run.
 pub fn show(args: &ShowArgs, screen: &Screen) -> Exit {
-    let run = match folder::find(&args.run, &args.place.output_dir) {
+    let run = match find::find(&args.run, &args.place.output_dir) {
         Ok(run) => run,
         Err(message) => {
             screen.error(&message);
@@ -101,10 +234,28 @@ pub fn show(args: &ShowArgs, screen: &Screen) -> Exit {
     screen.line(&format!("kernels    {}", environment.identity.kernels));
     screen.line(&format!("command    {}", environment.command.join(" ")));
     screen.line(&format!(
-        "rows       {} ({})",
+        "began      {} UTC",
+        when(environment.started_unix_s)
+    ));
+    let of = run
+        .planned_points()
+        .filter(|points| *points != rows.len())
+        .map(|points| format!(" of {points} points"));
+    screen.line(&format!(
+        "rows       {}{} ({})",
         rows.len(),
+        of.unwrap_or_default(),
         words(&counts(&rows))
     ));
+    let attempts = find::attempts(&run.path);
+    if !attempts.is_empty() {
+        let folders: Vec<String> = attempts
+            .iter()
+            .rev()
+            .map(|(_, path)| path.display().to_string())
+            .collect();
+        screen.line(&format!("attempts   {}", folders.join(", ")));
+    }
     if args.rows {
         rows.iter().for_each(|row| screen.line(&line(row)));
     } else {

@@ -10,7 +10,8 @@ use super::{place, plan};
 use crate::compile::kernels::Kernels;
 use crate::plan::{Plan, Planned};
 use crate::record::environment::RunIdentity;
-use crate::record::folder::{self, Recorded};
+use crate::record::find;
+use crate::record::folder::Recorded;
 use crate::run;
 
 /// Arguments of `why`.
@@ -172,7 +173,11 @@ fn why_measured(plan: &Plan<'_>, point: &Planned, screen: &Screen) {
 /// Whether the point has a row, or in what the nearest run that has one differs.
 fn why_again(plan: &Plan<'_>, point: &Planned, identity: &RunIdentity) -> String {
     let manifest = plan.manifest();
-    let runs = folder::list(&manifest.output.dir).unwrap_or_default();
+    let found = find::list(&manifest.output.dir).unwrap_or_default().runs;
+    let runs: Vec<Recorded> = found
+        .into_iter()
+        .filter_map(|found| found.run.ok())
+        .collect();
     let has_row = |run: &Recorded| {
         let rows = run.rows().unwrap_or_default();
         rows.into_iter().find(|row| row.point == point.id)

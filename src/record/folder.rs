@@ -1,13 +1,15 @@
 //! The folder of one run.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::environment::Environment;
 use super::exports::{self, About};
+use super::find;
 use super::journal::{Contents, Journal, JournalError};
 use super::row::Row;
 use super::tables;
@@ -67,7 +69,14 @@ impl RunFolder {
         };
         fs::create_dir_all(path).map_err(io_error(path))?;
         let lock_path = path.join(".lock");
-        let lock = File::create(&lock_path).map_err(io_error(&lock_path))?;
+        // A link would be followed to a file that is none of ours.
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+            .open(&lock_path)
+            .map_err(io_error(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
@@ -82,6 +91,34 @@ impl RunFolder {
             path: path.to_owned(),
             _lock: lock,
         })
+    }
+
+    /// The folder of a run that is to be measured again beside `path`: the last attempt if that was left
+    /// unfinished and nobody works on it, else a new one.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn open_attempt(
+        path: &Path,
+        is_finished: impl Fn(&RunFolder) -> bool,
+    ) -> Result<Self, FolderError> {
+        let attempts = find::attempts(path);
+        for (_, attempt) in &attempts {
+            match RunFolder::open(attempt) {
+                Ok(folder) if is_finished(&folder) => break,
+                Ok(folder) => return Ok(folder),
+                Err(FolderError::Busy { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut number = attempts.first().map_or(1, |(number, _)| number + 1);
+        loop {
+            match RunFolder::open(&path.join(format!("attempt-{number}"))) {
+                // Another process was faster.
+                Err(FolderError::Busy { .. }) => number += 1,
+                opened => return opened,
+            }
+        }
     }
 
     /// The folder.
@@ -158,21 +195,48 @@ impl Recorded {
     /// Reads the run in `path`.
     ///
     /// # Errors
-    /// If it is no run's folder, or one of a newer program.
+    /// If it is no run's folder, one that was damaged, or one of a newer program.
     pub fn read(path: &Path) -> Result<Self, FolderError> {
         let file = path.join("environment.json");
-        let bytes = fs::read(&file).map_err(|error| FolderError::Io {
+        let unusable = |reason: String| FolderError::Foreign {
             path: file.clone(),
-            error,
+            reason,
+        };
+        let advice = "`sweeper run` of its manifest, with the same flags, writes it again";
+        let bytes = fs::read(&file).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound if path.join("journal.jsonl").exists() => unusable(format!(
+                "the file is missing, the journal is there; {advice}"
+            )),
+            _ => FolderError::Io {
+                path: file.clone(),
+                error,
+            },
         })?;
-        let environment = serde_json::from_slice(&bytes).map_err(|error| FolderError::Foreign {
-            path: file,
-            reason: error.to_string(),
-        })?;
+        let environment = serde_json::from_slice(&bytes)
+            .map_err(|error| unusable(format!("damaged: {error}; {advice}")))?;
         Ok(Recorded {
             path: path.to_owned(),
             environment,
         })
+    }
+
+    /// Points of its plan, where the plan can be read.
+    pub fn planned_points(&self) -> Option<usize> {
+        #[derive(serde::Deserialize)]
+        struct Points {
+            points: Vec<serde::de::IgnoredAny>,
+        }
+        let bytes = fs::read(self.path.join("plan.json")).ok()?;
+        let plan: Points = serde_json::from_slice(&bytes).ok()?;
+        Some(plan.points.len())
+    }
+
+    /// The folder in which the run's folder lies; an attempt lies one deeper.
+    pub fn results_folder(&self) -> Option<&Path> {
+        match find::attempt_number(&self.path) {
+            Some(_) => self.path.parent()?.parent(),
+            None => self.path.parent(),
+        }
     }
 
     /// Its rows, in the order written.
@@ -194,57 +258,5 @@ impl Recorded {
     pub fn manifest_text(&self) -> Result<String, FolderError> {
         let path = self.path.join("manifest.toml");
         fs::read_to_string(&path).map_err(|error| FolderError::Io { path, error })
-    }
-}
-
-/// All runs below `dir`, newest first; folders that are no runs are passed over.
-///
-/// # Errors
-/// If `dir` can't be read.
-pub fn list(dir: &Path) -> Result<Vec<Recorded>, FolderError> {
-    let io_error = |error| FolderError::Io {
-        path: dir.to_owned(),
-        error,
-    };
-    let mut runs = Vec::new();
-    for entry in fs::read_dir(dir).map_err(io_error)? {
-        let path = entry.map_err(io_error)?.path();
-        if path.join("journal.jsonl").exists() {
-            runs.extend(Recorded::read(&path).ok());
-        }
-    }
-    runs.sort_by(|one, other| {
-        let key = |run: &Recorded| run.environment.started_unix_s;
-        key(other)
-            .total_cmp(&key(one))
-            .then_with(|| one.path.cmp(&other.path))
-    });
-    Ok(runs)
-}
-
-/// The run that a folder or the first digits of an id name.
-///
-/// # Errors
-/// A sentence: none, or several and which.
-pub fn find(wanted: &str, dir: &Path) -> Result<Recorded, String> {
-    let path = Path::new(wanted);
-    if path.join("environment.json").exists() {
-        return Recorded::read(path).map_err(|error| error.to_string());
-    }
-    let runs = list(dir).map_err(|error| error.to_string())?;
-    let mut found: Vec<Recorded> = runs
-        .into_iter()
-        .filter(|run| run.environment.identity.run.has_prefix(wanted))
-        .collect();
-    match (found.pop(), found.len()) {
-        (Some(run), 0) => Ok(run),
-        (None, _) => Err(format!(
-            "no run in {} begins with `{wanted}`; see `sweeper runs`",
-            dir.display()
-        )),
-        (Some(_), more) => Err(format!(
-            "{} runs begin with `{wanted}`; give more digits",
-            more + 1
-        )),
     }
 }

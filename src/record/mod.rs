@@ -7,3 +7,5 @@ pub mod columns;
 pub mod exports;
 pub mod environment;
 pub mod folder;
+pub mod find;
+pub mod history;

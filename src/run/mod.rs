@@ -23,7 +23,7 @@ use crate::manifest::Manifest;
 use crate::plan::{Outline, Plan};
 use crate::record::environment::{Environment, RunIdentity, surroundings};
 use crate::record::exports::{self, About};
-use crate::record::folder::{FolderError, RunFolder};
+use crate::record::folder::{FolderError, Recorded, RunFolder};
 use crate::record::journal::Contents;
 use crate::record::row::Row;
 
@@ -63,7 +63,7 @@ pub struct Request {
     pub resolved: String,
     /// The command line, to be written down.
     pub command: Vec<String>,
-    /// Measure all again, in a folder `attempt-N` beside.
+    /// Measure all again, in a folder `attempt-N`; the last one if it was left unfinished.
     pub fresh: bool,
     /// Fail instead of compiling.
     pub require_cached: bool,
@@ -217,7 +217,8 @@ pub fn run(
     let outline = Outline::new(manifest, plan_device.clone());
     let identity = RunIdentity::new(manifest.hash(), devices.clone(), &toolchain);
     let run = identity.run;
-    let folder = open_folder(manifest, run, request.fresh)?;
+    let ids = outline.points();
+    let folder = open_folder(manifest, run, request.fresh, &ids)?;
     let (journal, contents) = folder.journal(run)?;
     if contents.torn_bytes > 0 {
         let torn = format!(
@@ -227,7 +228,6 @@ pub fn run(
         progress.event(&Event::Warning(&torn));
     }
     let finished: HashSet<PointId> = contents.points().collect();
-    let ids = outline.points();
     let reused = ids.iter().filter(|id| finished.contains(id)).count();
     let name = match devices.len() {
         1 => devices[0].name.clone(),
@@ -240,7 +240,8 @@ pub fn run(
         finished: reused,
         device: &name,
     });
-    if reused == ids.len() && folder.path().join("records.csv").exists() {
+    let is_described = Recorded::read(folder.path()).is_ok();
+    if reused == ids.len() && folder.path().join("records.csv").exists() && is_described {
         renew_profile(manifest, run, &devices, &contents, &folder)?;
         return Ok(Ended::with_nothing_to_do(run, &folder, reused));
     }
@@ -326,19 +327,28 @@ fn calibrate(
     })
 }
 
-/// The run's folder, or for a fresh run the first `attempt-N` beside it that does not exist.
-fn open_folder(manifest: &Manifest, run: RunId, fresh: bool) -> Result<RunFolder, FolderError> {
-    let path = manifest
-        .output
-        .dir
-        .join(RunFolder::name(&manifest.name, run));
+/// The run's folder, or for a fresh run an attempt in it.
+fn open_folder(
+    manifest: &Manifest,
+    run: RunId,
+    fresh: bool,
+    points: &[PointId],
+) -> Result<RunFolder, FolderError> {
+    let name = RunFolder::name(&manifest.name, run);
+    let path = manifest.output.dir.join(name);
     if !fresh {
         return RunFolder::open(&path);
     }
-    let attempt = (1..)
-        .map(|number| path.join(format!("attempt-{number}")))
-        .find(|attempt| !attempt.exists());
-    RunFolder::open(&attempt.unwrap_or(path))
+    // A journal that can't be used is no reason to lose what it holds: the next attempt gets another.
+    let is_finished = |folder: &RunFolder| match folder.journal(run) {
+        Ok((_, contents)) => {
+            let held: HashSet<PointId> = contents.points().collect();
+            points.iter().all(|point| held.contains(point))
+                && folder.path().join("records.csv").exists()
+        }
+        Err(_) => true,
+    };
+    RunFolder::open_attempt(&path, is_finished)
 }
 
 /// Writes a finished calibration's profile again: what the manifest says of a device on paper is no part of
@@ -375,7 +385,7 @@ fn write_description(
     plan: &Plan<'_>,
     identity: RunIdentity,
 ) -> Result<(), FolderError> {
-    if folder.path().join("environment.json").exists() {
+    if Recorded::read(folder.path()).is_ok() {
         return Ok(());
     }
     let (host, variables) = surroundings();

@@ -47,6 +47,7 @@ mod cuda;
 mod flush;
 /// Everything that can go wrong, on the CPU and on a GPU.
 mod faults;
+mod found;
 /// Comparisons of recorded runs.
 mod compare;
 /// A calibration, its profile, and what later sweeps know of it.

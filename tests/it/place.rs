@@ -29,6 +29,7 @@ impl Place {
             .args(args)
             .stdin(Stdio::null());
         command.env("SWEEPER_CACHE_DIR", self.path("cache"));
+        command.env("XDG_STATE_HOME", self.path("state"));
         for name in ["SLURM_CPUS_PER_TASK", "NO_COLOR", "CC"] {
             command.env_remove(name);
         }

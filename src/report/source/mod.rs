@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use crate::manifest::settings::{Order, Word};
 use crate::record::environment::Environment;
-use crate::record::folder::{self, FolderError, Recorded};
+use crate::record::find;
+use crate::record::folder::{FolderError, Recorded};
 use crate::record::journal::Contents;
 use crate::run::usage::RunUsage;
 
@@ -195,7 +196,7 @@ pub fn open(name: &str, dir: &Path) -> Result<Source, SourceError> {
         let reason = format!("{name}: there is no such file or folder");
         return Err(SourceError::Unknown(reason));
     } else {
-        let run = folder::find(name, dir).map_err(SourceError::Unknown)?;
+        let run = find::find(name, dir).map_err(SourceError::Unknown)?;
         from_folder(&run.path)?
     };
     keep_last_of_each(&mut source);
