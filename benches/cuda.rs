@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use sweeper::compile::Bounds;
 use sweeper::compile::nvrtc::Nvrtc;
 use sweeper::device::cuda::Cuda;
 use sweeper::device::{Artifact, Device, Job};
@@ -180,9 +181,9 @@ impl Kernels {
             return known.clone();
         }
         let start = Instant::now();
-        let compiled = self
-            .nvrtc
-            .compile(source, &self.arch, Duration::from_secs(60));
+        let compiled =
+            self.nvrtc
+                .compile(source, &self.arch, &Bounds::within(Duration::from_secs(60)));
         let compiled = compiled.unwrap_or_else(|error| panic!("{key}: {error}"));
         self.spent += start.elapsed();
         let artifact = Artifact {

@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use sweeper::compile::Bounds;
 use sweeper::compile::cc::Cc;
 use sweeper::compile::digests::Digests;
 use sweeper::device::cpu::Cpu;
@@ -106,7 +107,10 @@ fn prepare(device: &mut Cpu, program: Program) -> Prepared {
     let cc = Cc::find(None, &Digests::default()).unwrap();
     let artifact = |source: &KernelSource| Artifact {
         key: source.title(),
-        bytes: cc.compile(source, Duration::from_secs(60)).unwrap().into(),
+        bytes: cc
+            .compile(source, &Bounds::within(Duration::from_secs(60)))
+            .unwrap()
+            .into(),
     };
     let artifacts: Vec<Artifact> = program.sources().into_iter().map(artifact).collect();
     let job = Job {

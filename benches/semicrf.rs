@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sweeper::compile::Bounds;
 use sweeper::compile::cc::Cc;
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Artifact, Device, Job, Prepared};
@@ -178,7 +179,7 @@ impl Kernels {
         let compile = || {
             let cc = Cc::find(None, &sweeper::compile::digests::Digests::default())
                 .expect("a C compiler");
-            let bytes = cc.compile(source, Duration::from_secs(60));
+            let bytes = cc.compile(source, &Bounds::within(Duration::from_secs(60)));
             Artifact {
                 key: key.clone(),
                 bytes: Arc::from(bytes.expect("the kernels compile")),

@@ -69,6 +69,16 @@ pub struct Bounds<'a> {
     pub stop: &'a AtomicBool,
 }
 
+impl Bounds<'static> {
+    /// A limit that nothing cuts short.
+    pub fn within(limit: Duration) -> Self {
+        Bounds {
+            limit,
+            stop: &NEVER,
+        }
+    }
+}
+
 impl Bounds<'_> {
     /// True if the run is to stop.
     pub fn is_stopped(&self) -> bool {

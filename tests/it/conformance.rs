@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use sweeper::compile::Bounds;
 use sweeper::compile::cc::Cc;
 use sweeper::compile::digests::Digests;
 use sweeper::device::cpu::Cpu;
@@ -144,7 +145,9 @@ pub(crate) fn artifact(source: &KernelSource) -> Artifact {
     let mut made = MADE.get_or_init(Mutex::default).lock().unwrap();
     let artifact = made.entry(key).or_insert_with(|| {
         let cc = COMPILER.get_or_init(|| Cc::find(None, &Digests::default()).unwrap());
-        let bytes = cc.compile(source, Duration::from_secs(120)).unwrap();
+        let bytes = cc
+            .compile(source, &Bounds::within(Duration::from_secs(120)))
+            .unwrap();
         Artifact {
             key: source.title(),
             bytes: Arc::from(bytes),

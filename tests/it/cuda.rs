@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use sweeper::compile::Bounds;
 use sweeper::compile::digests::Digests;
 use sweeper::compile::nvrtc::Nvrtc;
 use sweeper::device::cuda::{Cuda, identity};
@@ -216,8 +217,8 @@ fn artifact(device: &Cuda) -> Artifact {
 
 fn artifact_for(arch: &str) -> Artifact {
     let nvrtc = Nvrtc::find(&Digests::default()).unwrap();
-    let limit = Duration::from_secs(60);
-    let compiled = nvrtc.compile(&source("scale"), arch, limit).unwrap();
+    let limit = Bounds::within(Duration::from_secs(60));
+    let compiled = nvrtc.compile(&source("scale"), arch, &limit).unwrap();
     Artifact {
         key: arch.to_owned(),
         bytes: compiled.cubin.into(),

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use sweeper::compile::Bounds;
 use sweeper::device::cuda::Cuda;
 use sweeper::device::{Artifact, Device, Job};
 use sweeper::identity::CacheState;
@@ -102,9 +103,9 @@ fn wrapped(ptx: &str) -> KernelSource {
 #[test]
 fn the_assembler_takes_the_kernel_that_reads() {
     let Some(nvrtc) = nvrtc() else { return };
-    let limit = Duration::from_secs(60);
+    let limit = Bounds::within(Duration::from_secs(60));
     for arch in ["sm_75", "sm_80", "sm_90a", "sm_100", "sm_120"] {
-        let compiled = nvrtc.compile(&wrapped(PTX), arch, limit);
+        let compiled = nvrtc.compile(&wrapped(PTX), arch, &limit);
         let compiled = compiled.unwrap_or_else(|error| panic!("{arch}: {error}"));
         assert!(compiled.log.contains("0 bytes spill stores"), "{arch}");
     }
@@ -148,7 +149,11 @@ fn the_kernel_that_reads_reads_every_word() {
     let mut device = Cuda::open(0, CacheState::Hot).unwrap();
     let arch = device.identity().details["arch"].clone();
     let nvrtc = nvrtc().unwrap();
-    let compiled = nvrtc.compile(&wrapped(PTX), &arch, Duration::from_secs(60));
+    let compiled = nvrtc.compile(
+        &wrapped(PTX),
+        &arch,
+        &Bounds::within(Duration::from_secs(60)),
+    );
     let artifact = Artifact {
         key: "read".to_owned(),
         bytes: compiled.unwrap().cubin.into(),

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use sweeper::compile::Bounds;
 use sweeper::compile::cc::Cc;
 use sweeper::compile::digests::Digests;
 use sweeper::device::cpu::Cpu;
@@ -66,7 +67,10 @@ fn compiled(program: &Program) -> Vec<Artifact> {
         let text = source.files[0].text.to_string() + &source.title();
         let make = || Artifact {
             key: source.title(),
-            bytes: cc.compile(source, Duration::from_secs(60)).unwrap().into(),
+            bytes: cc
+                .compile(source, &Bounds::within(Duration::from_secs(60)))
+                .unwrap()
+                .into(),
         };
         compiled.entry(text).or_insert_with(make).clone()
     };

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
+use sweeper::compile::Bounds;
 use sweeper::compile::nvrtc::resources;
 use sweeper_kernels::program::KernelSource;
 use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Problem, Tensor, Value, registry};
@@ -175,7 +176,7 @@ fn cuda_kernels_compile_without_spills() {
         return;
     };
     for (name, source) in cuda_sources().into_values() {
-        let compiled = nvrtc.compile(&source, "sm_90a", Duration::from_secs(120));
+        let compiled = nvrtc.compile(&source, "sm_90a", &Bounds::within(Duration::from_secs(120)));
         let compiled = compiled.unwrap_or_else(|error| panic!("{name}: {error}"));
         let resources = resources(&compiled.log);
         let spilled = resources["spill_store_bytes"].as_u64();

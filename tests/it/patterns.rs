@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use sweeper::compile::Bounds;
 use sweeper::compile::nvrtc::resources;
 use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Problem, Target, Value, registry};
 
@@ -138,7 +139,8 @@ fn kernels_of_bodies_compile_without_spills() {
             let canonical = CanonicalShape::default();
             let program = problem.program("compiled", Phase::Both, &canonical, &target);
             for source in program.unwrap().compiled() {
-                let compiled = nvrtc.compile(source, arch, Duration::from_secs(120));
+                let compiled =
+                    nvrtc.compile(source, arch, &Bounds::within(Duration::from_secs(120)));
                 let log = compiled.unwrap().log;
                 let is_spilled = resources(&log)["spill_store_bytes"].as_u64() != Some(0);
                 let is_clean = !is_spilled && !log.contains("warning");

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use sweeper::compile::Bounds;
 use sweeper::compile::cc::Cc;
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Artifact, Device, Job};
@@ -151,7 +152,9 @@ fn artifact(source: &KernelSource) -> Artifact {
             Cc::find(None, &sweeper::compile::digests::Digests::default())
                 .expect("these tests need a C compiler")
         });
-        let bytes = cc.compile(source, Duration::from_secs(120)).unwrap();
+        let bytes = cc
+            .compile(source, &Bounds::within(Duration::from_secs(120)))
+            .unwrap();
         Artifact {
             key,
             bytes: Arc::from(bytes),

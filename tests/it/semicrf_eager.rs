@@ -1,6 +1,7 @@
 //! `streaming` and `fused_reference` compute what the oracle says, over the whole matrix of semirings,
 //! phases, potentials and options at small and boundary sizes, and where numbers are hard.
 
+use sweeper::compile::Bounds;
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Device, Job};
 use sweeper_kernels::inputs::InputKey;
@@ -425,7 +426,7 @@ fn operations_compile_for_a_gpu() {
         let program = program.expect("a program");
         // All entries are in one source.
         let source = program.compiled().next().expect("kernels");
-        let limit = std::time::Duration::from_secs(120);
-        nvrtc.compile(source, arch, limit).expect("compiled");
+        let limit = Bounds::within(std::time::Duration::from_secs(120));
+        nvrtc.compile(source, arch, &limit).expect("compiled");
     }
 }

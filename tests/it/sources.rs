@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::place::{Place, code, text};
+use sweeper::compile::Bounds;
 use sweeper::compile::cc::Cc;
 use sweeper::compile::digests::Digests;
 use sweeper::device::cpu::Cpu;
@@ -51,7 +52,10 @@ fn compile(program: &Program) -> Vec<Artifact> {
     let cc = Cc::find(None, &Digests::default()).unwrap();
     let artifact = |source: &KernelSource| Artifact {
         key: source.title(),
-        bytes: cc.compile(source, Duration::from_secs(60)).unwrap().into(),
+        bytes: cc
+            .compile(source, &Bounds::within(Duration::from_secs(60)))
+            .unwrap()
+            .into(),
     };
     program.sources().into_iter().map(artifact).collect()
 }

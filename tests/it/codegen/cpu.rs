@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sweeper::compile::Bounds;
 use sweeper::compile::cc::Cc;
 use sweeper::compile::digests::Digests;
 use sweeper::device::cpu::Cpu;
@@ -21,7 +22,7 @@ pub(super) fn run(
     let artifact = |source: &KernelSource| Artifact {
         key: source.title(),
         bytes: cc
-            .compile(source, Duration::from_secs(60))
+            .compile(source, &Bounds::within(Duration::from_secs(60)))
             .unwrap_or_else(|error| panic!("{error}\n{}", source.files[0].text))
             .into(),
     };

@@ -107,7 +107,8 @@ fn every_kernel_compiles_for_old_and_new_gpus() {
                     .program("fused", Phase::Both, &bounded, &target)
                     .unwrap();
                 for source in program.compiled() {
-                    let compiled = nvrtc.compile(source, arch, Duration::from_secs(120));
+                    let compiled =
+                        nvrtc.compile(source, arch, &Bounds::within(Duration::from_secs(120)));
                     let compiled = compiled.unwrap_or_else(|error| {
                         panic!("{} {form} {semiring} {arch}: {error}", source.entry)
                     });
