@@ -115,7 +115,7 @@ fn the_assembler_takes_the_kernel_that_reads() {
         ("bra NEXT", "bra AGAIN"),
     ] {
         assert!(PTX.contains(from));
-        let refused = nvrtc.compile(&wrapped(&PTX.replace(from, to)), "sm_90a", limit);
+        let refused = nvrtc.compile(&wrapped(&PTX.replace(from, to)), "sm_90a", &limit);
         assert!(refused.is_err(), "{to}");
     }
 }
