@@ -144,6 +144,15 @@ impl<E: Evaluated> Computation for E {
         Evaluated::build(self).map_or(f64::INFINITY, |built| cost(&built, phase))
     }
 
+    fn oracle_scratch_bytes(&self) -> u64 {
+        let nodes = |built: &Built| {
+            let nodes = built.graph.nodes().iter();
+            nodes.map(|node| 8 * node.elements() as u64).sum()
+        };
+        // A graph that can't be built is refused elsewhere.
+        Evaluated::build(self).as_ref().map_or(0, nodes)
+    }
+
     fn reduced(&self, phase: Phase, operations: f64) -> Option<Self> {
         let mut parts = self.parts();
         loop {

@@ -109,6 +109,11 @@ pub trait Computation: Send + Sync + Sized + 'static {
     /// As [`Problem::oracle_operations`], of all threads together.
     fn oracle_operations(&self, phase: Phase) -> f64;
 
+    /// What evaluating the graph holds beside inputs and outputs, in bytes; nothing for oracles by hand.
+    fn oracle_scratch_bytes(&self) -> u64 {
+        0
+    }
+
     /// As [`Problem::reduced`], for so many operations of all threads together.
     fn reduced(&self, phase: Phase, operations: f64) -> Option<Self>;
 
@@ -287,6 +292,12 @@ impl<C: Computation> Problem for GraphProblem<C> {
 
     fn oracle_operations(&self, phase: Phase, threads: usize) -> f64 {
         self.computation.oracle_operations(phase) / threads as f64
+    }
+
+    fn oracle_bytes(&self, phase: Phase) -> u64 {
+        let specs = self.inputs().into_iter().chain(self.outputs(phase));
+        let elements: u64 = specs.map(|spec| spec.elements()).sum();
+        24 * elements + self.computation.oracle_scratch_bytes()
     }
 
     fn reduced(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>> {

@@ -156,13 +156,14 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
+    /// Number of elements.
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().map(|&extent| extent as u64).product()
+    }
+
     /// Size in bytes.
     pub fn size_bytes(&self) -> u64 {
-        self.shape
-            .iter()
-            .map(|&extent| extent as u64)
-            .product::<u64>()
-            * self.dtype.size_bytes() as u64
+        self.elements() * self.dtype.size_bytes() as u64
     }
 }
 
@@ -216,6 +217,13 @@ pub trait Problem: Send + Sync {
     /// About how many f64 exponentials (or operations of that cost) each of `threads` threads takes
     /// to evaluate [`Problem::oracle`].
     fn oracle_operations(&self, phase: Phase, threads: usize) -> f64;
+
+    /// About how many bytes [`Problem::oracle`] and [`Problem::check`] take beside the inputs. By default
+    /// three f64 for each element of an input or output: inputs in f64, the answer, and outputs in f64.
+    fn oracle_bytes(&self, phase: Phase) -> u64 {
+        let specs = self.inputs().into_iter().chain(self.outputs(phase));
+        24 * specs.map(|spec| spec.elements()).sum::<u64>()
+    }
 
     /// A problem like this one with a smaller batch or less depth, which the same kernels compute
     /// and whose oracle takes at most `operations` of each of `threads` threads; `None` if there is

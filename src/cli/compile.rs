@@ -3,16 +3,17 @@
 use clap::Args;
 
 use super::exit::Exit;
-use super::place;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
+use super::{place, signals};
+use crate::compile::CompileError;
 use crate::compile::kernels::{Kernels, Origin, resources_in_words};
-use crate::compile::toolchain::Toolchain;
 use crate::device::cuda::identity;
 use crate::device::{DeviceIdentity, DeviceKind};
 use crate::manifest::Manifest;
 use crate::plan::{Plan, PlanDevice};
-use crate::run::{self, calibration, compiling};
+use crate::run::compiling::{self, WarningKind};
+use crate::run::{self, calibration};
 use sweeper_cache::Cache;
 use sweeper_kernels::Target;
 use sweeper_kernels::program::KernelSource;
@@ -58,28 +59,44 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
         screen.error(reason);
         return Exit::Impossible;
     }
-    let mut failed = 0;
+    let stop = signals::listen(screen);
+    let (mut failed, mut not_stored) = (0, 0);
     for (device, plan_device) in devices {
         let plan = Plan::new(&manifest, plan_device);
-        let counts = compile_for(&plan, &device, &cache, &toolchain, screen);
+        let kernels = Kernels {
+            toolchain: &toolchain,
+            cache: Some(&cache),
+            device: &device,
+            limit: manifest.limits.compile_timeout,
+            require_cached: false,
+            stop,
+        };
+        let Some(counts) = compile_for(&plan, &kernels, screen) else {
+            return Exit::Stopped;
+        };
         failed += counts.failed;
+        not_stored += counts.not_stored;
         let target = match device.kind {
             DeviceKind::Cuda => format!(" for {}", device.details["arch"]),
             DeviceKind::Cpu | DeviceKind::Null => String::new(),
         };
         screen.line(&format!(
-            "{} kernels{target}: {} compiled, {} in the cache before, {} failed; {}",
+            "{} kernels{target}: {} compiled, {} in the cache before, {} failed{}; {}",
             counts.all,
             counts.built,
             counts.all - counts.built - counts.failed,
             counts.failed,
+            match counts.not_stored {
+                0 => String::new(),
+                count => format!(", {count} not stored"),
+            },
             dir.display()
         ));
     }
-    if failed > 0 {
-        Exit::Failures
-    } else {
-        Exit::Fine
+    match (failed, not_stored) {
+        (0, 0) => Exit::Fine,
+        (0, _) => Exit::Files,
+        (_, _) => Exit::Failures,
     }
 }
 
@@ -114,28 +131,17 @@ fn devices(
     args.arch.iter().map(device).collect()
 }
 
-/// How many kernels were wanted, compiled now, and refused.
+/// How many kernels were wanted, compiled now, refused, and not taken by the cache.
 struct Counts {
     all: usize,
     built: usize,
     failed: usize,
+    not_stored: usize,
 }
 
-fn compile_for(
-    plan: &Plan<'_>,
-    device: &DeviceIdentity,
-    cache: &Cache,
-    toolchain: &Toolchain,
-    screen: &Screen,
-) -> Counts {
-    let kernels = Kernels {
-        toolchain,
-        cache: Some(cache),
-        device,
-        limit: plan.manifest().limits.compile_timeout,
-        require_cached: false,
-        stop: &crate::compile::NEVER,
-    };
+/// Compiles what a plan needs; nothing if a signal stopped it.
+fn compile_for(plan: &Plan<'_>, kernels: &Kernels<'_>, screen: &Screen) -> Option<Counts> {
+    let device = kernels.device;
     // What measures the device's ceilings belongs to every run on it.
     let threads = plan.manifest().device.threads;
     let probes = match device.kind {
@@ -153,13 +159,31 @@ fn compile_for(
                 let ms = built.compile_ns as f64 / 1e6;
                 screen.note(&format!("compiled {name} in {ms:.0} ms{resources}"));
             }
-            Ok(_) => {}
+            Ok(_) | Err(CompileError::Stopped) => {}
             Err(error) => screen.error(&format!("{name}: {error}")),
         }
     });
-    Counts {
+    let is_stopped = |result: &Result<_, _>| matches!(result, Err(CompileError::Stopped));
+    if results.iter().any(is_stopped) {
+        screen.note("stopped; run again to go on");
+        return None;
+    }
+    let mut not_stored: Vec<(WarningKind, String, usize)> = Vec::new();
+    let warnings = results.iter().filter_map(compiling::warning);
+    for (kind, text) in warnings.filter(|(kind, _)| *kind != WarningKind::Foreign) {
+        match not_stored.iter_mut().find(|(held, ..)| *held == kind) {
+            // The last of a kind has the largest numbers.
+            Some((_, held, count)) => (*held, *count) = (text, *count + 1),
+            None => not_stored.push((kind, text, 1)),
+        }
+    }
+    for (_, text, count) in &not_stored {
+        screen.error(&format!("{count} compiled and not stored: {text}"));
+    }
+    Some(Counts {
         all: results.len(),
         built: compiling::count_built(&results),
         failed: results.iter().filter(|result| result.is_err()).count(),
-    }
+        not_stored: not_stored.iter().map(|(.., count)| count).sum(),
+    })
 }

@@ -137,6 +137,7 @@ fn calibrate(screen: &Screen) -> Exit {
         ordinal,
         threads: 1,
         cache: CacheState::Hot,
+        answers: None,
     };
     let cpu = request(DeviceKind::Cpu, 0);
     let gpus = (0..gpus).map(|ordinal| request(DeviceKind::Cuda, ordinal));
@@ -311,7 +312,10 @@ fn findings() -> Vec<Finding> {
         finding(
             "memory",
             true,
-            format!("{} available", quantity::bytes(identity::available_bytes())),
+            format!(
+                "{} available",
+                quantity::bytes(crate::device::memory::available_bytes())
+            ),
         ),
         finding(
             "clock",

@@ -24,6 +24,7 @@ pub mod devices;
 pub mod aa;
 pub mod workloads;
 pub mod starter;
+mod signals;
 pub mod worker;
 
 use crate::compile::nvrtc;
@@ -33,6 +34,7 @@ const EXAMPLES: &str = "\
 Examples:
   sweeper run manifests/quick.toml              measure, record, write the tables
   sweeper run manifests/paper.toml --T 128,256  the same with another axis
+  sweeper run m.toml --retry oom,timeout        try points again that have no result
   sweeper plan manifests/paper.toml             what would be measured and compiled
   sweeper runs                                  what was measured here
   sweeper rerun 3f9a                            repeat a recorded run and compare
@@ -110,7 +112,7 @@ pub fn main() -> ExitCode {
         }
     };
     let screen = screen::Screen::new(&cli.screen);
-    let exit = match cli.verb {
+    let verdict = match cli.verb {
         Verb::Run(args) => run::run(&args, &screen),
         Verb::Plan(args) => plan::plan(&args, &screen),
         Verb::Why(args) => why::why(&args, &screen),
@@ -130,6 +132,7 @@ pub fn main() -> ExitCode {
         Verb::Completions(args) => starter::completions::<Cli>(&args, &screen),
         Verb::Worker => worker::worker(),
     };
+    let exit = screen.verdict(verdict);
     if nvrtc::is_left_at_work() {
         exit.at_once();
     }

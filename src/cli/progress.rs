@@ -17,6 +17,7 @@ use crate::execute::protocol::Stage;
 use crate::quantity;
 use crate::record::history;
 use crate::run::remembered::Raised;
+use crate::run::tables::Tally;
 use crate::run::usage::DeviceUsage;
 use crate::run::{Ended, Event, Progress};
 
@@ -81,6 +82,7 @@ impl<'a> Shown<'a> {
     /// How the run ended.
     pub fn summary(&self, ended: &Ended) {
         let counts: Vec<String> = ended
+            .tally
             .statuses
             .iter()
             .map(|(status, count)| format!("{count} {status}"))
@@ -91,8 +93,9 @@ impl<'a> Shown<'a> {
                     "event": "ended",
                     "run": ended.run,
                     "folder": ended.folder,
-                    "statuses": ended.statuses.iter().map(|(status, count)| (status.name(), count))
-                        .collect::<std::collections::BTreeMap<_, _>>(),
+                    "statuses": by_name(&ended.tally.statuses),
+                    "failures": by_name(&ended.tally.failures),
+                    "of_the_moment": ended.tally.of_the_moment,
                     "reused": ended.reused,
                     "written": ended.written,
                     "compiled": ended.compiled,
@@ -133,6 +136,9 @@ impl<'a> Shown<'a> {
             }
         }
         self.screen.line(&format!("{stopped}{did}{counts}"));
+        if let Some(text) = without_result(&ended.tally).filter(|_| !ended.stopped) {
+            self.screen.line(&text);
+        }
         let is_gpu = |device: &DeviceUsage| device.kind == DeviceKind::Cuda;
         if ended.usage.devices.iter().any(is_gpu) || self.screen.verbose {
             let usage = &ended.usage;
@@ -324,6 +330,35 @@ fn raised_text(device: &str, raised: &Raised) -> String {
         rate(raised.to_per_s),
         before.unwrap_or_default()
     )
+}
+
+/// How many points have no result, and how they get one.
+fn without_result(tally: &Tally) -> Option<String> {
+    let names: Vec<&str> = tally.failures.keys().map(|status| status.name()).collect();
+    let again = match (tally.failed(), tally.of_the_moment) {
+        (0, _) => return None,
+        (all, momentary) if momentary == all => {
+            "the next run tries again, since trouble of the moment was the cause".to_owned()
+        }
+        (_, 0) => format!("--retry {} tries again", names.join(",")),
+        (_, momentary) => format!(
+            "the next run tries {momentary} again, since trouble of the moment was the cause; --retry {} all",
+            names.join(",")
+        ),
+    };
+    let points = match tally.failed() {
+        1 => "1 point has no result".to_owned(),
+        count => format!("{count} points have no result"),
+    };
+    Some(format!("{points}; {again}"))
+}
+
+/// Counts by the statuses' names.
+fn by_name(counts: &BTreeMap<Status, usize>) -> BTreeMap<&'static str, usize> {
+    let counts = counts.iter();
+    counts
+        .map(|(status, count)| (status.name(), *count))
+        .collect()
 }
 
 /// What is left of a run, in words that fit beside a bar.

@@ -15,6 +15,7 @@ use crate::record::environment::RunIdentity;
 use crate::record::find;
 use crate::record::folder::Recorded;
 use crate::record::row::Row;
+use crate::run::retry::Retry;
 use crate::run::{self as engine, Request};
 
 /// Arguments of `rerun`.
@@ -65,6 +66,7 @@ pub fn rerun(args: &RerunArgs, screen: &Screen) -> Exit {
         resolved: manifest.resolved_toml(),
         command: std::env::args().collect(),
         fresh: true,
+        retry: Retry::default(),
         require_cached: false,
         skip_precompile: false,
         save_tensors: None,

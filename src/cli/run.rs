@@ -1,19 +1,17 @@
 //! `sweeper run`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 
 use super::exit::Exit;
 use super::progress::Shown;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
-use super::{place, plan, worker};
+use super::{place, plan, signals, worker};
 use crate::execute::outcome::Status;
 use crate::manifest::Manifest;
+use crate::run::retry::Retry;
 use crate::run::{self, Ended, Request};
 
 /// Arguments of `run`.
@@ -24,6 +22,10 @@ pub struct RunArgs {
     /// Measure all again, in a folder `attempt-N`; goes on with the last one if that was stopped early
     #[arg(long)]
     fresh: bool,
+    /// Try points again that have no result: statuses such as `oom,timeout`, or `failed` for all of them. Points
+    /// that met trouble of the moment (a full disk, a killed process) are tried again without it
+    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    retry: Vec<String>,
     /// Show the plan and measure nothing
     #[arg(long)]
     dry_run: bool,
@@ -67,8 +69,13 @@ fn request(args: &RunArgs, manifest: &Manifest, screen: &Screen) -> Result<Reque
     if let (Some(dir), true) = (&cache_dir, screen.verbose) {
         screen.note(&format!("kernel cache: {} ({why})", dir.display()));
     }
+    let retry = Retry::parse(&args.retry).map_err(|reason| {
+        screen.error(&format!("--retry: {reason}"));
+        Exit::Usage
+    })?;
     Ok(Request {
         worker,
+        retry,
         resolved: manifest.resolved_toml(),
         command: std::env::args().collect(),
         fresh: args.fresh,
@@ -89,19 +96,9 @@ fn absolute(path: &std::path::Path) -> PathBuf {
 /// # Errors
 /// The exit code, after the reason was shown.
 pub fn execute(manifest: &Manifest, request: &Request, screen: &Screen) -> Result<Ended, Exit> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGUSR1] {
-        // A second signal while the first is worked on ends the program at once.
-        let ended = signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)));
-        if let Err(error) = ended {
-            screen.warning(&format!(
-                "signal {signal} will end the run at once: {error}"
-            ));
-        }
-    }
+    let stop = signals::listen(screen);
     let shown = Shown::new(screen);
-    let result = run::run(manifest, request, &stop, &shown);
+    let result = run::run(manifest, request, stop, &shown);
     shown.finish();
     match result {
         Ok(ended) => {
@@ -116,11 +113,11 @@ pub fn execute(manifest: &Manifest, request: &Request, screen: &Screen) -> Resul
 }
 
 fn exit_of(ended: &Ended, request: &Request) -> Exit {
-    let failed = |status: &Status| !status.is_fine();
+    let failures = &ended.tally.failures;
     match () {
         () if ended.stopped => Exit::Stopped,
-        () if !ended.statuses.keys().any(failed) => Exit::Fine,
-        () if request.require_cached && ended.statuses.contains_key(&Status::Unavailable) => {
+        () if failures.is_empty() => Exit::Fine,
+        () if request.require_cached && failures.contains_key(&Status::Unavailable) => {
             Exit::Impossible
         }
         () => Exit::Failures,

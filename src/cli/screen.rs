@@ -1,6 +1,7 @@
 //! What people see: how much, in colour or not, and where it goes.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, ValueEnum};
 
@@ -42,6 +43,10 @@ pub struct Screen {
     pub colour: bool,
     /// Standard error is a terminal.
     pub interactive: bool,
+    /// Standard output takes nothing more.
+    is_closed: AtomicBool,
+    /// Something that was for standard output could not be written.
+    is_incomplete: AtomicBool,
 }
 
 impl Screen {
@@ -61,17 +66,35 @@ impl Screen {
             json: args.json,
             colour,
             interactive: io::stderr().is_terminal(),
+            is_closed: AtomicBool::new(false),
+            is_incomplete: AtomicBool::new(false),
         }
     }
 
-    /// Writes to standard output. A reader that went away ends the program, as it would end `cat`.
+    /// Writes to standard output. Where that fails nothing more is written there: a reader that went away
+    /// wants no more, and anything else is said once and becomes the [`Screen::verdict`].
     pub fn out(&self, text: &str) {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return;
+        }
         let mut stdout = io::stdout().lock();
         let written = stdout
             .write_all(text.as_bytes())
             .and_then(|()| stdout.flush());
-        if written.is_err() {
-            Exit::Fine.at_once();
+        if let Err(error) = written {
+            self.is_closed.store(true, Ordering::Relaxed);
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                self.is_incomplete.store(true, Ordering::Relaxed);
+                self.error(&format!("standard output: {error}"));
+            }
+        }
+    }
+
+    /// How the program ends: output that could not be written is a failure where nothing else is.
+    pub fn verdict(&self, exit: Exit) -> Exit {
+        match exit {
+            Exit::Fine if self.is_incomplete.load(Ordering::Relaxed) => Exit::Files,
+            exit => exit,
         }
     }
 

@@ -20,6 +20,7 @@ pub mod cuda;
 pub mod clocks;
 pub mod ceilings;
 pub mod process;
+pub mod memory;
 pub mod peaks;
 pub mod watched;
 pub mod nvtx;

@@ -4,8 +4,6 @@
 //! outputs against the oracle, warm up, take samples in interleaved rounds, check that the outputs are
 //! still the same.
 
-use std::collections::BTreeSet;
-
 use super::groundwork::Groundwork;
 use super::outcome::{Outcome, Status};
 use super::protocol::{Block, Stage};
@@ -57,71 +55,62 @@ pub fn measure(
             Err(outcome) => refuse(listener, point.number, outcome)?,
         }
     }
-    let mut admitted = Vec::new();
+    let mut started = Vec::new();
     for one in running {
         listener.working(one.point.number, Stage::Warmup);
-        let started = Sampler::start(device, one.prepared, block.settings.warmup, one.first_ns);
-        match started {
-            Ok(sampler) => admitted.push((one, sampler)),
+        match Sampler::start(device, one.prepared, block.settings.warmup, one.first_ns) {
+            Ok(sampler) => started.push(Some((one, sampler))),
             Err(error) => fail(listener, one.point.number, error)?,
         }
     }
-    let failed = sample(block, device, listener, &mut admitted)?;
-    let clock_resolution_ns = device.clock_resolution_ns();
-    for (one, sampler) in admitted {
-        if !failed.contains(&one.point.number) {
-            let number = one.point.number;
-            listener.finished(number, setting.conclude(one, sampler, clock_resolution_ns));
-        }
-    }
-    Ok(())
+    sample(&setting, block, device, listener, started)
 }
 
-/// Takes samples until every program has enough; the points that failed meanwhile.
+/// Takes samples until every program has enough. A point is finished as soon as it has: a process that
+/// is killed later does not cost its row.
 fn sample(
+    setting: &Setting<'_>,
     block: &Block,
     device: &mut dyn Device,
     listener: &mut dyn Listener,
-    running: &mut [(Admitted<'_>, Sampler)],
-) -> Result<BTreeSet<u32>, DeviceError> {
+    mut running: Vec<Option<(Admitted<'_>, Sampler)>>,
+) -> Result<(), DeviceError> {
     let stop = block.settings.stop;
-    let mut failed = BTreeSet::new();
+    let clock_resolution_ns = device.clock_resolution_ns();
     let sequential = !matches!(block.settings.order, Order::Interleaved);
     let mut order: Vec<usize> = (0..running.len()).collect();
     if matches!(block.settings.order, Order::Random) {
         rounds::shuffle(&mut order, &block.problem, 0);
     }
     for round in 0.. {
+        if running.iter().all(Option::is_none) {
+            break;
+        }
         if !sequential {
             rounds::shuffle(&mut order, &block.problem, round);
         }
-        let mut busy = false;
         for &index in &order {
-            let (one, sampler) = &mut running[index];
-            let number = one.point.number;
-            while !failed.contains(&number) && !sampler.is_done(stop) {
-                busy = true;
+            while let Some((mut one, mut sampler)) = running[index].take() {
+                let number = one.point.number;
                 listener.working(number, Stage::Sample);
-                let taken = sampler
-                    .take(device)
-                    .and_then(|()| match sampler.is_done(stop) {
-                        true => one.read_last(device),
-                        false => Ok(()),
-                    });
-                if let Err(error) = taken {
-                    fail(listener, number, error)?;
-                    failed.insert(number);
+                match sampler.take(device) {
+                    Ok(()) if !sampler.is_done(stop) => running[index] = Some((one, sampler)),
+                    Ok(()) => match one.read_last(device) {
+                        Ok(()) => {
+                            let outcome = setting.conclude(one, sampler, clock_resolution_ns);
+                            listener.finished(number, outcome);
+                        }
+                        Err(error) => fail(listener, number, error)?,
+                    },
+                    Err(error) => fail(listener, number, error)?,
                 }
                 if !sequential {
                     break;
                 }
             }
         }
-        if !busy {
-            break;
-        }
     }
-    Ok(failed)
+    Ok(())
 }
 
 /// Finishes a point with an error; hands a lost device on.

@@ -1,9 +1,10 @@
 //! Measuring: what became of every point, from worker processes that may crash or hang.
 //!
 //! [`block`] is the recipe that a worker follows, [`groundwork`] and [`setting`] its preparation,
-//! [`sampling`] its stopping rule, [`verify`] its check; [`protocol`] is what main process and
+//! [`sampling`] its stopping rule, [`verify`] its check by the oracle's [`answers`]; [`protocol`] is what main process and
 //! [`worker`] say to each other.
 
+pub mod answers;
 pub mod block;
 pub mod groundwork;
 pub mod outcome;

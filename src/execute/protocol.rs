@@ -28,6 +28,17 @@ pub struct DeviceRequest {
     pub threads: u32,
     /// What the second-level cache is to hold before whatever is timed.
     pub cache: CacheState,
+    /// Where the oracle's answers are kept; none to ask it every time.
+    pub answers: Option<AnswerCache>,
+}
+
+/// A kernel cache that holds the oracle's answers, too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerCache {
+    /// Its folder.
+    pub dir: PathBuf,
+    /// The most that it may hold, in bytes on disk.
+    pub capacity_bytes: u64,
 }
 
 /// How samples are taken.
@@ -45,6 +56,15 @@ pub struct Settings {
     pub order: Order,
 }
 
+/// A file that inputs come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputFile {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// SHA-256 of the file when the manifest was read: the problem's identity has it.
+    pub digest: [u8; 32],
+}
+
 /// All points of one problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Block {
@@ -57,7 +77,7 @@ pub struct Block {
     /// The problem id, from which inputs and orders derive.
     pub problem: [u8; 32],
     /// Inputs come from this file instead.
-    pub inputs: Option<PathBuf>,
+    pub inputs: Option<InputFile>,
     /// Inputs and outputs are written below this folder.
     pub save_tensors: Option<PathBuf>,
     /// How samples are taken.

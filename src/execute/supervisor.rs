@@ -10,10 +10,12 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::outcome::{Outcome, Status};
+use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGTERM};
+
+use super::outcome::{Cause, Outcome, Status};
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
 use crate::device::ceilings::Ceilings;
-use crate::device::{Artifact, DeviceIdentity};
+use crate::device::{Artifact, DeviceIdentity, memory};
 
 /// How a worker is started.
 #[derive(Clone, Debug)]
@@ -192,7 +194,7 @@ impl Supervisor {
         let mut left: BTreeSet<u32> = task.points().collect();
         while !left.is_empty() && !observer.is_stopped() {
             let ending = self.worker()?.measure(task, limit, &mut left, observer);
-            let (culprit, status, reason) = match ending {
+            let (culprit, outcome) = match ending {
                 Ending::Done(running) => {
                     self.usage.running += running;
                     return Ok(());
@@ -204,16 +206,22 @@ impl Supervisor {
                     self.worker = None;
                     continue;
                 }
-                Ending::Died(culprit, reason) => (culprit, Status::Crashed, reason),
+                Ending::Died(culprit, outcome) => (culprit, outcome),
                 Ending::Silent(culprit) => {
                     let reason = format!("no progress within {limit:?}");
-                    (culprit, Status::Timeout, reason)
+                    let outcome = Outcome::without_measurement(Status::Timeout, reason);
+                    (culprit, outcome)
+                }
+                Ending::Suspended(culprit) => {
+                    let reason = format!("the worker was suspended for more than {limit:?}");
+                    let outcome = Outcome::without_measurement(Status::Timeout, reason);
+                    (culprit, outcome.because_of(Cause::Surroundings))
                 }
             };
             self.worker = None;
             let culprit = culprit.or(left.first().copied());
             if let Some(number) = culprit.filter(|number| left.remove(number)) {
-                observer.finished(number, Outcome::without_measurement(status, reason));
+                observer.finished(number, outcome);
             }
         }
         self.worker = None;
@@ -237,8 +245,9 @@ impl Supervisor {
 enum Ending {
     Done(Duration),
     Stopped,
-    Died(Option<u32>, String),
+    Died(Option<u32>, Outcome),
     Silent(Option<u32>),
+    Suspended(Option<u32>),
 }
 
 /// One process.
@@ -251,6 +260,8 @@ struct Worker {
     sent: HashSet<String>,
     /// The first point of the block that it was given ahead of its time.
     ahead: Option<u32>,
+    /// How often the system had ended processes of the control group for their memory before it.
+    kills_before: u64,
 }
 
 impl Worker {
@@ -289,6 +300,7 @@ impl Worker {
             last_words,
             sent: HashSet::new(),
             ahead: None,
+            kills_before: memory::group_kills(),
         };
         send(&mut worker.requests, &Request::Open(device.clone()))?;
         Ok(worker)
@@ -348,23 +360,29 @@ impl Worker {
         // What was given ahead is the whole task: a worker that lost a point is another one.
         if self.ahead.take().is_none() && self.give(task, |number| left.contains(&number)).is_err()
         {
-            return Ending::Died(None, self.obituary().to_string());
+            return Ending::Died(None, self.obituary().outcome());
         }
         let mut current = None;
-        let mut heard = Instant::now();
+        let mut silent = Duration::ZERO;
         loop {
+            let waiting = Instant::now();
             let event = match self.events.recv_timeout(TICK) {
                 Ok(Ok(Some(event))) => event,
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => {
-                    return Ending::Died(current, self.obituary().to_string());
+                    return Ending::Died(current, self.obituary().outcome());
                 }
                 Err(RecvTimeoutError::Timeout) if observer.is_stopped() => return Ending::Stopped,
-                Err(RecvTimeoutError::Timeout) if heard.elapsed() > limit => {
-                    return Ending::Silent(current);
+                Err(RecvTimeoutError::Timeout) => {
+                    // A wait that took much longer was one of this process, which was suspended.
+                    silent += waiting.elapsed().min(4 * TICK);
+                    match silent > limit {
+                        true if is_suspended(self.child.id()) => return Ending::Suspended(current),
+                        true => return Ending::Silent(current),
+                        false => continue,
+                    }
                 }
-                Err(RecvTimeoutError::Timeout) => continue,
             };
-            heard = Instant::now();
+            silent = Duration::ZERO;
             self.give_ahead(observer);
             match event {
                 Event::Working { number, stage } => {
@@ -404,6 +422,7 @@ impl Worker {
             signal: status.and_then(|status| status.signal()),
             code: status.and_then(|status| status.code()),
             words: String::from_utf8_lossy(&words).trim().to_owned(),
+            was_out_of_memory: memory::group_kills() > self.kills_before,
         }
     }
 }
@@ -428,11 +447,43 @@ fn end(child: &mut Child) -> Option<ExitStatus> {
     None
 }
 
+/// True for a process that a signal has stopped until another one lets it go on.
+fn is_suspended(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The state follows the program's name, which is in parentheses and may hold any others.
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
+    matches!(state, Some(b'T' | b't'))
+}
+
 struct Obituary {
     signal: Option<i32>,
     code: Option<i32>,
     words: String,
+    /// The system ended a process of the control group for its memory while the worker lived.
+    was_out_of_memory: bool,
 }
+
+impl Obituary {
+    /// What becomes of the point at work.
+    fn outcome(&self) -> Outcome {
+        let reason = self.to_string();
+        let crashed = Outcome::without_measurement(Status::Crashed, &*reason);
+        match self.signal {
+            Some(SIGKILL) if self.was_out_of_memory => {
+                Outcome::without_measurement(Status::Oom, reason)
+            }
+            Some(SIGABRT) if self.words.contains(ALLOCATION_FAILED) => {
+                Outcome::without_measurement(Status::Oom, reason)
+            }
+            // None of these comes from a program's own fault.
+            Some(SIGKILL | SIGTERM | SIGINT | SIGHUP) => crashed.because_of(Cause::Surroundings),
+            _ => crashed,
+        }
+    }
+}
+
+/// What the standard library says before it ends a process that gets no memory.
+const ALLOCATION_FAILED: &str = "memory allocation of ";
 
 impl fmt::Display for Obituary {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

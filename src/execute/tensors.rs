@@ -1,12 +1,14 @@
 //! Tensors in and out: safetensors files, and the digest of outputs.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use safetensors::tensor::{Dtype as FileDtype, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype as FileDtype, SafeTensorError, SafeTensors, TensorView};
 use sha2::{Digest, Sha256};
 use sweeper_kernels::{Data, Dtype, Problem, Tensor, Tensors};
+
+use super::protocol::InputFile;
 
 /// Tensors are hashed in pieces of this many bytes, in parallel.
 const PIECE_BYTES: usize = 1 << 20;
@@ -33,14 +35,48 @@ pub fn digest(tensors: &Tensors) -> String {
     hex::encode(hasher.finalize())
 }
 
+/// Why inputs can't be had from a file.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// The file can't be read, or is not the one that the manifest was read with.
+    #[error("inputs {path}: {reason}", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// It does not hold the problem's inputs.
+    #[error("{0}")]
+    Unfit(String),
+}
+
 /// Reads a problem's inputs and checks them against what it needs.
 ///
 /// # Errors
-/// What is missing, superfluous, of another shape or type, or not allowed.
-pub fn read_inputs(path: &Path, problem: &dyn Problem) -> Result<Tensors, String> {
+/// An [`InputError`].
+pub fn read_inputs(file: &InputFile, problem: &dyn Problem) -> Result<Tensors, InputError> {
+    let path = &file.path;
+    let unreadable = |reason: String| InputError::Unreadable {
+        path: path.clone(),
+        reason,
+    };
+    let metadata = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+    if !metadata.is_file() {
+        return Err(unreadable("not a regular file".to_owned()));
+    }
+    let bytes = fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    if Sha256::digest(&bytes)[..] != file.digest {
+        let reason = "the file has changed since the manifest was read; run again";
+        return Err(unreadable(reason.to_owned()));
+    }
+    inputs_of(path, &bytes, problem).map_err(InputError::Unfit)
+}
+
+/// A problem's inputs in the bytes of a file.
+fn inputs_of(path: &Path, bytes: &[u8], problem: &dyn Problem) -> Result<Tensors, String> {
     let at = |reason: String| format!("inputs {}: {reason}", path.display());
-    let bytes = fs::read(path).map_err(|error| at(error.to_string()))?;
-    let file = SafeTensors::deserialize(&bytes)
+    let file = SafeTensors::deserialize(bytes)
         .map_err(|error| at(format!("not a safetensors file: {error}")))?;
     let mut inputs = Tensors::new();
     for spec in problem.inputs() {
@@ -103,16 +139,38 @@ fn write(path: &Path, tensors: &Tensors) -> Result<(), String> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| at(error.to_string()))?;
     }
-    let views = tensors
-        .iter()
-        .map(|(name, tensor)| {
-            let (dtype, shape) = (file_dtype(tensor.dtype()), tensor.shape().to_vec());
-            Ok((name, TensorView::new(dtype, shape, bytes(tensor.data()))?))
-        })
-        .collect::<Result<Vec<_>, safetensors::SafeTensorError>>()
-        .map_err(|error| at(error.to_string()))?;
-    let file = safetensors::serialize(views, None).map_err(|error| at(error.to_string()))?;
+    let file = to_file(tensors).map_err(|error| at(error.to_string()))?;
     fs::write(path, file).map_err(|error| at(error.to_string()))
+}
+
+/// Tensors as the bytes of a file.
+///
+/// # Errors
+/// What the format does not allow.
+pub(super) fn to_file(tensors: &Tensors) -> Result<Vec<u8>, SafeTensorError> {
+    let mut views = Vec::new();
+    for (name, tensor) in tensors {
+        let (dtype, shape) = (file_dtype(tensor.dtype()), tensor.shape().to_vec());
+        let view = TensorView::new(dtype, shape, bytes(tensor.data()))?;
+        views.push((name, view));
+    }
+    safetensors::serialize(views, None)
+}
+
+/// All tensors of a file; none if one is of a type that has no place here.
+pub(super) fn all_of(file: &SafeTensors<'_>) -> Option<Tensors> {
+    let tensor = |(name, view): (String, TensorView<'_>)| {
+        let dtype = match view.dtype() {
+            FileDtype::F32 => Dtype::F32,
+            FileDtype::F64 => Dtype::F64,
+            FileDtype::I32 => Dtype::I32,
+            FileDtype::I64 => Dtype::I64,
+            _ => return None,
+        };
+        let data = data_of(&view, dtype)?;
+        Some((name, Tensor::new(view.shape().to_vec(), data)))
+    };
+    file.tensors().into_iter().map(tensor).collect()
 }
 
 fn file_dtype(dtype: Dtype) -> FileDtype {
@@ -156,5 +214,30 @@ fn bytes(data: &Data) -> &[u8] {
         Data::F64(values) => bytemuck::cast_slice(values),
         Data::I32(values) => bytemuck::cast_slice(values),
         Data::I64(values) => bytemuck::cast_slice(values),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sweeper_kernels::inputs::InputKey;
+    use sweeper_kernels::{Parameters, registry};
+
+    #[test]
+    fn a_file_that_has_changed_is_refused() {
+        let parameters: Parameters = [("elements", 5)].into_iter().collect();
+        let workload = registry::workload("copy").unwrap();
+        let problem = workload.problem(&parameters, Dtype::F32).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("inputs.safetensors");
+        let [first, second] = [1, 2].map(|byte| problem.generate(&InputKey([byte; 32])));
+        write(&path, &first).unwrap();
+        let digest = Sha256::digest(fs::read(&path).unwrap()).into();
+        let file = InputFile { path, digest };
+        assert_eq!(read_inputs(&file, problem.as_ref()).unwrap(), first);
+        write(&file.path, &second).unwrap();
+        let error = read_inputs(&file, problem.as_ref()).unwrap_err();
+        assert!(matches!(error, InputError::Unreadable { .. }), "{error}");
+        assert!(error.to_string().contains("has changed"), "{error}");
     }
 }

@@ -8,6 +8,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
+use super::answers::Answers;
 use super::block::{self, Listener};
 use super::groundwork::Groundwork;
 use super::outcome::Outcome;
@@ -44,10 +45,15 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
     };
     leave_a_processor(request.kind);
     send(&mut events, &Event::Ready(device.identity().clone()))?;
-    let computes = device.computes();
+    let copies = match request.kind {
+        DeviceKind::Null => 0,
+        DeviceKind::Cuda => 1,
+        DeviceKind::Cpu => 2,
+    };
+    let answers = Answers::open(request.answers.as_ref().filter(|_| copies > 0));
     let (orders, given) = mpsc::channel();
     // Not scoped: where the device is lost, nobody waits for the next request.
-    let reader = thread::spawn(move || read(requests, computes, &orders));
+    let reader = thread::spawn(move || read(requests, copies, &answers, &orders));
     let mut bench = Bench {
         device,
         threads: request.threads,
@@ -72,7 +78,12 @@ fn leave_a_processor(kind: DeviceKind) {
 }
 
 /// Reads requests and lays the groundwork of blocks, until the stream or the other thread ends.
-fn read(mut requests: impl Read, computes: bool, orders: &Sender<Order>) -> io::Result<()> {
+fn read(
+    mut requests: impl Read,
+    copies: u64,
+    answers: &Answers,
+    orders: &Sender<Order>,
+) -> io::Result<()> {
     while let Some(request) = receive(&mut requests)? {
         let order = match request {
             Request::Measure(block) => {
@@ -81,7 +92,7 @@ fn read(mut requests: impl Read, computes: bool, orders: &Sender<Order>) -> io::
                 {
                     return Ok(());
                 }
-                let groundwork = Groundwork::lay(&block, computes);
+                let groundwork = Groundwork::lay(&block, copies, answers);
                 Order::Measure(block, groundwork)
             }
             Request::Calibrate(kernels) => Order::Calibrate(kernels),

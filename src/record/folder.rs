@@ -1,7 +1,7 @@
 //! The folder of one run.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use super::exports::{self, About};
 use super::find;
 use super::journal::{Contents, Journal, JournalError};
 use super::row::Row;
+use super::stamp::{self, Stamp};
 use super::tables;
 use crate::identity::RunId;
 
@@ -134,15 +135,23 @@ impl RunFolder {
         Ok(Journal::open(&self.path.join("journal.jsonl"), run)?)
     }
 
-    /// Writes a file of the folder as a whole: a reader sees the old one or the new one.
+    /// Writes a file of the folder as a whole: a reader sees the old one or the new one, also after a crash.
     ///
     /// # Errors
     /// Those of the file system.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), FolderError> {
         let path = self.path.join(name);
-        let temporary = self.path.join(format!(".{name}.new"));
-        let written = fs::write(&temporary, content).and_then(|()| fs::rename(&temporary, &path));
-        written.map_err(|error| FolderError::Io { path, error })
+        let temporary = self
+            .path
+            .join(format!(".{}.new", name.trim_start_matches('.')));
+        let written = File::create(&temporary)
+            .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))
+            .and_then(|()| fs::rename(&temporary, &path));
+        written.map_err(|error| {
+            // What could not be written takes no room.
+            let _ = fs::remove_file(&temporary);
+            FolderError::Io { path, error }
+        })
     }
 
     /// Writes a file of the folder as JSON.
@@ -157,29 +166,95 @@ impl RunFolder {
         self.write(name, &bytes)
     }
 
-    /// Makes the tables from rows, and the exports called `names`.
+    /// True if the tables and the exports called `names` are whole, and made from this journal.
+    pub fn has_tables(&self, contents: &Contents, about: &About<'_>, names: &[&str]) -> bool {
+        let wanted = Stamp::new(contents, about, names);
+        let held = Stamp::read(&self.path);
+        held.is_some_and(|held| held.covers(&wanted) && held.is_whole(&self.path))
+    }
+
+    /// Makes the tables from rows, and the exports called `names` as well as those that were asked for before.
+    /// A file is replaced when its successor is whole.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Those of the file system; the next run makes the tables again.
     pub fn write_tables(
         &self,
+        contents: &Contents,
         rows: &[Row],
         about: &About<'_>,
         names: &[&str],
     ) -> Result<(), FolderError> {
-        let io_error = |path: &Path| {
-            let path = path.to_owned();
-            move |error: io::Error| FolderError::Io { path, error }
+        let mut made = Stamp::new(contents, about, names);
+        let before = Stamp::read(&self.path);
+        if let Some(before) = &before {
+            let can_be_made = |name: &&String| exports::check(&[name.as_str()]).is_ok();
+            let held = before.exports.iter().filter(can_be_made);
+            made.exports.extend(held.cloned());
+        }
+        let table = |name: &str, write: &dyn Fn(&mut Vec<u8>) -> csv::Result<()>| {
+            let mut bytes = Vec::new();
+            write(&mut bytes).map_err(|error| FolderError::Io {
+                path: self.path.join(name),
+                error: io::Error::other(error),
+            })?;
+            self.write(name, &bytes)?;
+            let seal = (bytes.len() as u64, crc32fast::hash(&bytes));
+            Ok::<_, FolderError>((PathBuf::from(name), seal))
         };
-        let mut records = Vec::new();
-        let mut samples = Vec::new();
-        tables::write_records(rows, &mut records)
-            .and_then(|()| tables::write_samples(rows, &mut samples))
-            .map_err(|error| io_error(&self.path)(io::Error::other(error)))?;
-        self.write("records.csv", &records)?;
-        self.write("samples.csv", &samples)?;
-        let folder = self.path.join("exports");
-        exports::write(names, rows, about, &folder).map_err(io_error(&folder))
+        made.files.extend([
+            table("records.csv", &|out| tables::write_records(rows, out))?,
+            table("samples.csv", &|out| tables::write_samples(rows, out))?,
+        ]);
+        self.write_exports(rows, about, &mut made)?;
+        for stale in before.iter().flat_map(|before| before.files.keys()) {
+            if !made.files.contains_key(stale) {
+                // One that is gone already is as well.
+                let _ = fs::remove_file(self.path.join(stale));
+            }
+        }
+        self.write_json(stamp::FILE, &made)
+    }
+
+    /// Makes the exports beside, then puts each in its place.
+    fn write_exports(
+        &self,
+        rows: &[Row],
+        about: &About<'_>,
+        made: &mut Stamp,
+    ) -> Result<(), FolderError> {
+        let (folder, new) = (self.path.join("exports"), self.path.join(".exports.new"));
+        // Left by a process that was killed.
+        let _ = fs::remove_dir_all(&new);
+        let names: Vec<&str> = made.exports.iter().map(String::as_str).collect();
+        let moved = exports::write(&names, rows, about, &new).and_then(|()| {
+            let files = match new.is_dir() {
+                true => stamp::files_below(&new)?,
+                false => Vec::new(),
+            };
+            let mut seals = Vec::new();
+            for path in files {
+                let (from, to) = (new.join(&path), folder.join(&path));
+                File::open(&from)?.sync_all()?;
+                let seal = stamp::sealed(&from)?;
+                fs::create_dir_all(to.parent().unwrap_or(&folder))?;
+                fs::rename(&from, &to)?;
+                seals.push((Path::new("exports").join(path), seal));
+            }
+            Ok(seals)
+        });
+        let _ = fs::remove_dir_all(&new);
+        let path = folder;
+        made.files
+            .extend(moved.map_err(|error| FolderError::Io { path, error })?);
+        Ok(())
+    }
+
+    /// True if the files that describe the run are there and can be read.
+    pub fn is_described(&self) -> bool {
+        let has_manifest = fs::metadata(self.path.join("manifest.toml"));
+        Recorded::read(&self.path).is_ok_and(|run| run.planned_points().is_some())
+            && has_manifest.is_ok_and(|file| file.is_file() && file.len() > 0)
     }
 }
 

@@ -6,14 +6,17 @@
 //! The first line names the version and the run. A line is written by one `write`, so a killed
 //! process leaves at most the last one torn.
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::row::Row;
+use crate::execute::outcome::{Cause, Status, is_failure};
 use crate::identity::{PointId, RunId};
 
 /// Version of the lines' format.
@@ -92,7 +95,7 @@ pub struct Journal {
     dirty: bool,
 }
 
-/// What a journal holds.
+/// What a journal holds: the last row of each point. A point that is tried again gets another row.
 #[derive(Debug, Default)]
 pub struct Contents {
     bytes: Vec<u8>,
@@ -100,6 +103,30 @@ pub struct Contents {
     lines: Vec<(usize, usize)>,
     /// Bytes of a torn last line, which was left out.
     pub torn_bytes: usize,
+}
+
+/// What became of a point, without its measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Standing {
+    /// The point.
+    pub point: PointId,
+    /// The word.
+    pub status: Status,
+    /// Where the cause lies.
+    #[serde(default)]
+    pub cause: Option<Cause>,
+}
+
+impl Standing {
+    /// True where a run that holds such a row ends with exit code 4.
+    pub fn is_failure(&self) -> bool {
+        is_failure(self.status, self.cause)
+    }
+
+    /// True where the next run tries the point again by itself.
+    pub fn is_of_the_moment(&self) -> bool {
+        self.cause == Some(Cause::Surroundings)
+    }
 }
 
 impl Journal {
@@ -234,9 +261,7 @@ impl Contents {
     /// # Errors
     /// A message that names the line.
     pub fn row(&self, index: usize) -> Result<Row, String> {
-        let (start, end) = self.lines[index];
-        serde_json::from_slice(&self.bytes[start..end])
-            .map_err(|error| format!("journal line {}: {error}", index + 2))
+        self.parsed(self.lines[index])
     }
 
     /// All rows, in the order written.
@@ -245,6 +270,41 @@ impl Contents {
     /// A message that names the line.
     pub fn rows(&self) -> Result<Vec<Row>, String> {
         (0..self.len()).map(|index| self.row(index)).collect()
+    }
+
+    /// What became of each point, in the order written.
+    ///
+    /// # Errors
+    /// A message that names the line.
+    pub fn standings(&self) -> Result<Vec<Standing>, String> {
+        self.lines
+            .par_iter()
+            .map(|&line| self.parsed(line))
+            .collect()
+    }
+
+    /// Length and CRC-32 of the whole journal.
+    pub fn stamp(&self) -> (u64, u32) {
+        (self.bytes.len() as u64, crc32fast::hash(&self.bytes))
+    }
+
+    fn parsed<'d, T: Deserialize<'d>>(&'d self, line: (usize, usize)) -> Result<T, String> {
+        let (start, end) = line;
+        serde_json::from_slice(&self.bytes[start..end]).map_err(|error| {
+            let number = memchr::memchr_iter(b'\n', &self.bytes[..start]).count() + 1;
+            format!("journal line {number}: {error}")
+        })
+    }
+}
+
+/// Leaves out lines of points that have a later one.
+fn keep_last_of_each(bytes: &[u8], lines: &mut Vec<(usize, usize)>) {
+    let mut last = HashMap::with_capacity(lines.len());
+    for &(start, end) in lines.iter() {
+        last.insert(point_of(&bytes[start..end]), start);
+    }
+    if last.len() < lines.len() {
+        lines.retain(|&(start, end)| last.get(&point_of(&bytes[start..end])) == Some(&start));
     }
 }
 
@@ -292,6 +352,7 @@ fn parse(path: &Path, mut bytes: Vec<u8>) -> Result<(Option<Header>, Contents), 
         }
         start = end + 1;
     }
+    keep_last_of_each(&bytes, &mut lines);
     Ok((
         header,
         Contents {
@@ -326,6 +387,26 @@ mod tests {
 
     fn run(byte: u8) -> RunId {
         RunId(Digest::from_bytes([byte; 32]))
+    }
+
+    #[test]
+    fn a_point_that_was_tried_again_has_its_last_row() {
+        let (_folder, path) = written(3);
+        let (mut journal, _) = Journal::open(&path, run(1)).unwrap();
+        let killed = Outcome::without_measurement(Status::Crashed, "killed");
+        let again = test_row(1, killed.because_of(Cause::Surroundings));
+        journal.write(&again).unwrap();
+        let contents = Contents::read(&path).unwrap();
+        let numbers = [0, 2, 1].map(|number| test_row(number, again.outcome.clone()).point);
+        assert_eq!(contents.points().collect::<Vec<_>>(), numbers);
+        assert_eq!(contents.row(2).unwrap(), again);
+        let standings = contents.standings().unwrap();
+        let words: Vec<_> = standings.iter().map(|it| (it.point, it.status)).collect();
+        let statuses = [Status::Oom, Status::Oom, Status::Crashed];
+        let expected: Vec<_> = numbers.into_iter().zip(statuses).collect();
+        assert_eq!(words, expected);
+        let momentary: Vec<bool> = standings.iter().map(Standing::is_of_the_moment).collect();
+        assert_eq!(momentary, [false, false, true]);
     }
 
     fn written(rows: u8) -> (tempfile::TempDir, PathBuf) {

@@ -9,3 +9,4 @@ pub mod environment;
 pub mod folder;
 pub mod find;
 pub mod history;
+mod stamp;

@@ -7,7 +7,7 @@ use super::rows::RowMaker;
 use crate::compile::CompileError;
 use crate::compile::kernels::Built;
 use crate::device::Artifact;
-use crate::execute::protocol::{Block, BlockPoint, Settings};
+use crate::execute::protocol::{Block, BlockPoint, InputFile, Settings};
 use crate::manifest::settings::Launching;
 use crate::plan::{Plan, PlannedBlock};
 
@@ -39,7 +39,10 @@ impl Blocks<'_> {
                 .collect(),
             dtype: case.dtype,
             problem: *planned.problem.0.bytes(),
-            inputs: case.inputs.as_ref().map(|file| file.path.clone()),
+            inputs: case.inputs.as_ref().map(|file| InputFile {
+                path: file.path.clone(),
+                digest: *file.digest.bytes(),
+            }),
             save_tensors: self.request.save_tensors.clone(),
             settings: Settings {
                 stop: manifest.measure.stopping,

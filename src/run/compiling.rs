@@ -1,5 +1,7 @@
 //! The cache of a run, and words about its kernels.
 
+use std::mem::{Discriminant, discriminant};
+
 use sweeper_cache::{Cache, CacheConfig};
 
 use super::Request;
@@ -28,15 +30,27 @@ pub fn count_built(results: &[Result<Built, CompileError>]) -> usize {
     results.iter().filter(is_built).count()
 }
 
+/// What a warning is about. One of each kind is enough: they differ in numbers at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WarningKind {
+    /// The cache holds what another compiler made.
+    Foreign,
+    /// The cache did not take a kernel.
+    NotStored(Discriminant<sweeper_cache::Warning>),
+}
+
 /// What to say of a kernel: the cache did not take it, or holds another compiler's.
-pub fn warning(result: &Result<Built, CompileError>) -> Option<String> {
+pub fn warning(result: &Result<Built, CompileError>) -> Option<(WarningKind, String)> {
     let built = result.as_ref().ok()?;
     if built.is_foreign {
-        return Some(format!(
+        let text = format!(
             "kernels in the cache were made by {}, which is not this machine's compiler; \
              --require-cached takes them all the same",
             built.compiler
-        ));
+        );
+        return Some((WarningKind::Foreign, text));
     }
-    built.warning.as_ref().map(ToString::to_string)
+    let warning = built.warning.as_ref()?;
+    let kind = WarningKind::NotStored(discriminant(warning));
+    Some((kind, warning.to_string()))
 }

@@ -38,6 +38,7 @@ pub fn device_requests(manifest: &Manifest) -> Result<Vec<DeviceRequest>, RunErr
         ordinal,
         threads: manifest.device.threads,
         cache,
+        answers: None,
     };
     Ok(ordinals.into_iter().map(request).collect())
 }

@@ -5,7 +5,7 @@
 //! [`usage`] says how busy devices were, [`repeats`] does all of it again and again; this file is the
 //! order of events.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -15,16 +15,15 @@ use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels};
 use crate::compile::toolchain::Toolchain;
 use crate::device::{DeviceIdentity, DeviceKind};
-use crate::execute::outcome::Status;
-use crate::execute::protocol::Stage;
+use crate::execute::protocol::{AnswerCache, Stage};
 use crate::execute::supervisor::{Supervisor, Usage, WorkerCommand, WorkerError};
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::plan::{Outline, Plan};
 use crate::record::environment::{Environment, RunIdentity, surroundings};
 use crate::record::exports::{self, About};
-use crate::record::folder::{FolderError, Recorded, RunFolder};
-use crate::record::journal::Contents;
+use crate::record::folder::{FolderError, RunFolder};
+use crate::record::journal::{Contents, Standing};
 use crate::record::row::Row;
 
 pub mod devices;
@@ -42,6 +41,8 @@ mod blocks;
 mod workers;
 mod session;
 mod points;
+pub mod retry;
+pub mod tables;
 
 pub use devices::{
     device_request, device_requests, likely_kind, local_device, local_devices, plan_device,
@@ -51,8 +52,10 @@ pub use devices::{
 use anchors::Anchors;
 use calibration::Calibrator;
 use pruning::Pruner;
+use retry::Retry;
 use rows::{Measured, RowMaker};
 use session::Session;
+use tables::Tally;
 use usage::RunUsage;
 
 /// What a run is asked for, beside its manifest.
@@ -65,6 +68,8 @@ pub struct Request {
     pub command: Vec<String>,
     /// Measure all again, in a folder `attempt-N`; the last one if it was left unfinished.
     pub fresh: bool,
+    /// Which points without a result are tried again.
+    pub retry: Retry,
     /// Fail instead of compiling.
     pub require_cached: bool,
     /// Compile when a block needs it, not all ahead.
@@ -145,8 +150,8 @@ pub struct Ended {
     pub run: RunId,
     /// Its folder.
     pub folder: PathBuf,
-    /// Rows of this run's journal, by status.
-    pub statuses: BTreeMap<Status, usize>,
+    /// Points of this run's journal, by status.
+    pub tally: Tally,
     /// Points that had rows before.
     pub reused: usize,
     /// Rows written now.
@@ -160,11 +165,11 @@ pub struct Ended {
 }
 
 impl Ended {
-    fn with_nothing_to_do(run: RunId, folder: &RunFolder, reused: usize) -> Self {
+    fn with_nothing_to_do(run: RunId, folder: &RunFolder, tally: Tally, reused: usize) -> Self {
         Ended {
             run,
             folder: folder.path().to_owned(),
-            statuses: BTreeMap::new(),
+            tally,
             reused,
             written: 0,
             compiled: 0,
@@ -199,7 +204,13 @@ pub fn run(
     progress: &dyn Progress,
 ) -> Result<Ended, RunError> {
     exports::check(&manifest.output.exports).map_err(RunError::Impossible)?;
-    let requests = device_requests(manifest)?;
+    let mut requests = device_requests(manifest)?;
+    for device in &mut requests {
+        device.answers = request.cache_dir.as_ref().map(|dir| AnswerCache {
+            dir: dir.clone(),
+            capacity_bytes: manifest.cache.size_bytes,
+        });
+    }
     let plan_device = plan_device(&requests[0]);
     let found = Toolchain::here(
         std::env::var_os("CC").map(PathBuf::from),
@@ -227,7 +238,12 @@ pub fn run(
         );
         progress.event(&Event::Warning(&torn));
     }
-    let finished: HashSet<PointId> = contents.points().collect();
+    let standings = standings(&contents, &folder)?;
+    let finished: HashSet<PointId> = standings
+        .iter()
+        .filter(|row| !request.retry.covers(row))
+        .map(|row| row.point)
+        .collect();
     let reused = ids.iter().filter(|id| finished.contains(id)).count();
     let name = match devices.len() {
         1 => devices[0].name.clone(),
@@ -240,10 +256,11 @@ pub fn run(
         finished: reused,
         device: &name,
     });
-    let is_described = Recorded::read(folder.path()).is_ok();
-    if reused == ids.len() && folder.path().join("records.csv").exists() && is_described {
-        renew_profile(manifest, run, &devices, &contents, &folder)?;
-        return Ok(Ended::with_nothing_to_do(run, &folder, reused));
+    if reused == ids.len() && folder.is_described() {
+        let about = About::new(run, manifest, &devices);
+        tables::write(&folder, &contents, &ids, &about, &manifest.output.exports)?;
+        let tally = Tally::of(standings);
+        return Ok(Ended::with_nothing_to_do(run, &folder, tally, reused));
     }
     let plan = outline.fill();
     write_description(&folder, manifest, request, &plan, identity)?;
@@ -285,6 +302,7 @@ pub fn run(
         journal,
         finished,
         built: HashMap::new(),
+        doubted: HashSet::new(),
         warned: HashSet::new(),
         shown: Instant::now(),
         anchors: Anchors::new(manifest.limits.anchor_interval, devices.len()),
@@ -293,6 +311,7 @@ pub fn run(
         compiled: 0,
     };
     session.learn(&contents)?;
+    session.begin(&folder)?;
     session.measure_all(supervisors)?;
     session.end(run, &folder, reused)
 }
@@ -343,39 +362,20 @@ fn open_folder(
     let is_finished = |folder: &RunFolder| match folder.journal(run) {
         Ok((_, contents)) => {
             let held: HashSet<PointId> = contents.points().collect();
-            points.iter().all(|point| held.contains(point))
-                && folder.path().join("records.csv").exists()
+            points.iter().all(|point| held.contains(point)) && folder.is_described()
         }
         Err(_) => true,
     };
     RunFolder::open_attempt(&path, is_finished)
 }
 
-/// Writes a finished calibration's profile again: what the manifest says of a device on paper is no part of
-/// a run's identity, and may be given later.
-fn renew_profile(
-    manifest: &Manifest,
-    run: RunId,
-    devices: &[DeviceIdentity],
-    contents: &Contents,
-    folder: &RunFolder,
-) -> Result<(), FolderError> {
-    if !manifest
-        .output
-        .exports
-        .contains(&exports::CALIBRATION_PROFILE)
-    {
-        return Ok(());
-    }
-    let path = folder.path().join("exports");
+/// What became of the points of a journal.
+fn standings(contents: &Contents, folder: &RunFolder) -> Result<Vec<Standing>, FolderError> {
     let foreign = |reason| FolderError::Foreign {
         path: folder.path().join("journal.jsonl"),
         reason,
     };
-    let about = About::new(run, manifest, devices);
-    let names = [exports::CALIBRATION_PROFILE];
-    exports::write(&names, &contents.rows().map_err(foreign)?, &about, &path)
-        .map_err(|error| FolderError::Io { path, error })
+    contents.standings().map_err(foreign)
 }
 
 fn write_description(
@@ -385,7 +385,7 @@ fn write_description(
     plan: &Plan<'_>,
     identity: RunIdentity,
 ) -> Result<(), FolderError> {
-    if Recorded::read(folder.path()).is_ok() {
+    if folder.is_described() {
         return Ok(());
     }
     let (host, variables) = surroundings();

@@ -1,12 +1,11 @@
 //! What becomes of points: why they are not tried, the rows of those that were, and the tables at the end.
 
-use std::collections::{BTreeMap, HashMap};
-
 use sweeper_kernels::Refusal;
 
 use super::session::Session;
+use super::tables::{self, Tally};
 use super::usage::RunUsage;
-use super::{Ended, Event, RunError, remembered};
+use super::{Ended, Event, RunError, remembered, standings};
 use crate::compile::CompileError;
 use crate::execute::outcome::{Cause, Outcome, Status};
 use crate::identity::{PointId, RunId};
@@ -15,6 +14,9 @@ use crate::record::exports::{About, CALIBRATION_PROFILE};
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::journal::Contents;
 use crate::record::row::Row;
+
+/// The file that says how the devices' time was used.
+const USAGE: &str = "usage.json";
 
 impl Session<'_> {
     /// Why a point is not even tried, if that is so.
@@ -84,7 +86,38 @@ impl Session<'_> {
         worker: usize,
     ) -> Result<(), RunError> {
         let pruned = self.prune(&self.plan.points[number as usize]);
-        self.finish(number, pruned.unwrap_or(outcome), worker)
+        let (status, cause) = (outcome.status, outcome.cause);
+        self.finish(number, pruned.unwrap_or(outcome), worker)?;
+        if cause.is_none() {
+            self.doubt_kernels(number, status);
+        }
+        Ok(())
+    }
+
+    /// Sets the kernels of a point that the device could not load, or that took its worker with it, aside in
+    /// the cache: they may be broken, and are compiled again when they are needed next. Once for each
+    /// kernel: its next compilation has the same fault if the source has.
+    fn doubt_kernels(&mut self, number: u32, status: Status) {
+        if !matches!(status, Status::Crashed | Status::LaunchError) {
+            return;
+        }
+        let plan = self.plan;
+        let mut kernels = plan.points[number as usize].kernels.clone();
+        kernels.retain(|&kernel| self.doubted.insert(kernel));
+        for &kernel in &kernels {
+            self.kernels().set_aside(&plan.kernels[kernel as usize]);
+        }
+        // A worker that lives keeps what it has loaded.
+        if status == Status::Crashed {
+            kernels
+                .iter()
+                .for_each(|kernel| _ = self.built.remove(kernel));
+            // Where blocks wait for their kernels, nobody else would compile these; elsewhere it would
+            // disturb what is measured now, and is done before the block that needs them.
+            if self.compiles_beside() {
+                self.compile(kernels.to_vec());
+            }
+        }
     }
 
     pub(super) fn finish(
@@ -109,6 +142,24 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Says what the devices can do before anything is measured: a run that is killed has no end to say it at.
+    pub(super) fn begin(&mut self, folder: &RunFolder) -> Result<(), FolderError> {
+        match folder.path().join(USAGE).exists() {
+            true => Ok(()),
+            false => folder.write_json(USAGE, &self.usage()),
+        }
+    }
+
+    /// How the devices' time was used so far.
+    fn usage(&mut self) -> RunUsage {
+        let devices = self.devices.iter().zip(&self.usage).enumerate();
+        let devices: Vec<_> = devices
+            .map(|(worker, (device, usage))| (device, *usage, self.maker.ceilings(worker)))
+            .collect();
+        let anchors = self.anchors.take_readings();
+        RunUsage::new(self.wall, self.compiled, &devices, anchors)
+    }
+
     /// Writes the tables and adds up.
     pub(super) fn end(
         mut self,
@@ -118,33 +169,19 @@ impl Session<'_> {
     ) -> Result<Ended, RunError> {
         let path = folder.path().join("journal.jsonl");
         let contents = Contents::read(&path).map_err(FolderError::from)?;
-        let mut rows = contents
-            .rows()
-            .map_err(|reason| FolderError::Foreign { path, reason })?;
-        // The journal has rows as they were finished: tables have declared skips, then the plan's order.
-        let points = self.plan.points.iter().enumerate();
-        let position: HashMap<PointId, usize> = points
-            .map(|(position, point)| (point.id, position))
-            .collect();
-        rows.sort_by_key(|row| position.get(&row.point));
         let about = About::new(run, self.manifest, self.devices);
-        folder.write_tables(&rows, &about, &self.manifest.output.exports)?;
-        self.teach(run, &rows);
-        let devices = self.devices.iter().zip(&self.usage).enumerate();
-        let devices: Vec<_> = devices
-            .map(|(worker, (device, usage))| (device, *usage, self.maker.ceilings(worker)))
-            .collect();
-        let anchors = self.anchors.take_readings();
-        let usage = RunUsage::new(self.wall, self.compiled, &devices, anchors);
-        folder.write_json("usage.json", &usage)?;
-        let mut statuses = BTreeMap::new();
-        for row in &rows {
-            *statuses.entry(row.outcome.status).or_insert(0) += 1;
+        let points: Vec<PointId> = self.plan.points.iter().map(|point| point.id).collect();
+        let exports = &self.manifest.output.exports;
+        let rows = tables::write(folder, &contents, &points, &about, exports)?;
+        self.teach(run, &rows.unwrap_or_default());
+        let usage = self.usage();
+        if self.written > 0 {
+            folder.write_json(USAGE, &usage)?;
         }
         Ok(Ended {
             run,
             folder: folder.path().to_owned(),
-            statuses,
+            tally: Tally::of(standings(&contents, folder)?),
             reused,
             written: self.written,
             compiled: self.compiled,

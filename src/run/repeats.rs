@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use super::retry::Retry;
 use super::{Ended, Event, Progress, Request, RunError, run};
 use crate::execute::supervisor::WorkerCommand;
 use crate::manifest::{Diagnostics, Manifest, OverrideOrigin, Overrides, Sources, registry};
@@ -51,6 +52,7 @@ impl Repeats {
             resolved: manifest.resolved_toml(),
             command: std::env::args().collect(),
             fresh: false,
+            retry: Retry::default(),
             require_cached: false,
             skip_precompile: false,
             save_tensors: None,

@@ -10,6 +10,7 @@ use sweeper_cache::Cache;
 
 use super::anchors::{ANCHOR, Anchors, Place};
 use super::blocks::{Blocks, BuiltKernels};
+use super::compiling::WarningKind;
 use super::dispatch::Dispatch;
 use super::pruning::Pruner;
 use super::rows::RowMaker;
@@ -49,8 +50,10 @@ pub(super) struct Session<'a> {
     pub(super) finished: HashSet<PointId>,
     /// Kernels that were asked for, by number.
     pub(super) built: BuiltKernels,
+    /// Kernels that were set aside for what became of a point.
+    pub(super) doubted: HashSet<u32>,
     /// Warnings that were shown: each once.
-    pub(super) warned: HashSet<String>,
+    pub(super) warned: HashSet<WarningKind>,
     /// When it was last said what is worked on.
     pub(super) shown: Instant,
     pub(super) anchors: Anchors,
@@ -92,7 +95,7 @@ impl<'a> Session<'a> {
     }
 
     /// On a GPU kernels are compiled while others are measured; a CPU would be disturbed by it.
-    fn compiles_beside(&self) -> bool {
+    pub(super) fn compiles_beside(&self) -> bool {
         self.plan.device.kind == DeviceKind::Cuda && !self.request.skip_precompile
     }
 
@@ -141,7 +144,7 @@ impl<'a> Session<'a> {
         kernels.filter(|&kernel| seen.insert(kernel)).collect()
     }
 
-    fn kernels(&self) -> Kernels<'a> {
+    pub(super) fn kernels(&self) -> Kernels<'a> {
         Kernels {
             toolchain: self.toolchain,
             cache: self.cache,
@@ -153,7 +156,7 @@ impl<'a> Session<'a> {
     }
 
     /// Gets the kernels of these numbers that were not asked for before.
-    fn compile(&mut self, mut wanted: Vec<u32>) {
+    pub(super) fn compile(&mut self, mut wanted: Vec<u32>) {
         wanted.retain(|number| !self.built.contains_key(number));
         wanted.sort_unstable();
         wanted.dedup();
@@ -192,17 +195,12 @@ impl<'a> Session<'a> {
             return;
         }
         self.compiled += compiling::count_built(std::slice::from_ref(&result));
-        if let Some(warning) = compiling::warning(&result) {
-            self.warn(warning);
+        if let Some((kind, warning)) = compiling::warning(&result)
+            && self.warned.insert(kind)
+        {
+            self.progress.event(&Event::Warning(&warning));
         }
         self.built.insert(number, result);
-    }
-
-    fn warn(&mut self, warning: String) {
-        if !self.warned.contains(&warning) {
-            self.progress.event(&Event::Warning(&warning));
-            self.warned.insert(warning);
-        }
     }
 
     /// Measures blocks by all workers at once, and compiles meanwhile where that disturbs nobody.
@@ -378,10 +376,8 @@ impl<'a> Session<'a> {
             return Err(error.into());
         }
         let device = &self.devices[worker];
-        self.warn(format!(
-            "{} {} is given up: {error}",
-            device.name, device.unit
-        ));
+        let lost = format!("{} {} is given up: {error}", device.name, device.unit);
+        self.progress.event(&Event::Warning(&lost));
         Ok(())
     }
 

@@ -31,6 +31,7 @@ mod sources;
 mod fuse;
 /// The house rules.
 mod tidy;
+mod trouble;
 /// The semi-Markov CRF's backends of builtins, against its oracle on the CPU device.
 mod semicrf_eager;
 /// Verbs that do not measure, exit codes, errors as people see them.

@@ -5,8 +5,8 @@ use sweeper_kernels::program::Binding;
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Data, Dtype, Program, Tensor};
 
-use super::identity::available_bytes;
 use crate::device::DeviceError;
+use crate::device::memory::available_bytes;
 
 /// Buffers start at multiples of this many bytes: a cache line, and the widest vector there is.
 pub const ALIGNMENT: usize = 64;

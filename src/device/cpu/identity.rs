@@ -101,18 +101,6 @@ pub fn last_cache_bytes() -> u64 {
     (0..8).filter_map(size).max().unwrap_or(0)
 }
 
-/// Bytes that can be taken without pushing the host or the process's control group into swapping.
-pub fn available_bytes() -> u64 {
-    let host = status_bytes("/proc/meminfo", "MemAvailable").unwrap_or(u64::MAX);
-    let limit = read_number("/sys/fs/cgroup/memory.max");
-    let used = read_number("/sys/fs/cgroup/memory.current");
-    let group = match (limit, used) {
-        (Some(limit), Some(used)) => limit.saturating_sub(used),
-        _ => u64::MAX,
-    };
-    host.min(group)
-}
-
 /// Forgets the greatest resident size, so that the next reading is about what comes.
 pub fn reset_peak_resident() {
     // Where the system refuses, peaks are those of the process so far: too large, never too small.
@@ -122,10 +110,6 @@ pub fn reset_peak_resident() {
 /// The greatest resident size of this process since the last reset, in bytes.
 pub fn peak_resident_bytes() -> u64 {
     status_bytes("/proc/self/status", "VmHWM").unwrap_or(0)
-}
-
-fn read_number(path: &str) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// A line `Name:   123 kB` of a file of the proc file system, in bytes.

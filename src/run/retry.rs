@@ -1,0 +1,96 @@
+//! Which points of an earlier part of a run are tried again.
+
+use std::collections::BTreeSet;
+
+use crate::execute::outcome::{Cause, Status};
+use crate::record::journal::Standing;
+
+/// Stands for all points without a result.
+const FAILED: &str = "failed";
+
+/// The statuses whose points are tried again. Points that met trouble of the moment always are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retry(BTreeSet<Status>);
+
+impl Retry {
+    /// Reads words as the command line has them: statuses, or `failed` for all that are no results.
+    ///
+    /// # Errors
+    /// A sentence about the first that is neither.
+    pub fn parse(words: &[String]) -> Result<Self, String> {
+        let failed = || Status::ALL.into_iter().filter(|status| !status.is_fine());
+        let mut statuses = BTreeSet::new();
+        for word in words {
+            match Status::ALL.into_iter().find(|status| status.name() == word) {
+                _ if word == FAILED => statuses.extend(failed()),
+                Some(status) if status.is_fine() => {
+                    return Err(format!(
+                        "`{word}` is no failure; --fresh measures all points again"
+                    ));
+                }
+                Some(status) => {
+                    statuses.insert(status);
+                }
+                None => {
+                    let names: Vec<&str> = failed().map(Status::name).collect();
+                    return Err(format!(
+                        "there is no status `{word}`; it is `{FAILED}` for all of them, or some of {}",
+                        names.join(", ")
+                    ));
+                }
+            }
+        }
+        Ok(Retry(statuses))
+    }
+
+    /// True if the point of a row is tried again. A point that was pruned is when any is: the one that
+    /// it was pruned for may be among them.
+    pub fn covers(&self, row: &Standing) -> bool {
+        let is_asked_for =
+            self.0.contains(&row.status) || (row.status == Status::Pruned && !self.0.is_empty());
+        row.is_of_the_moment() || (is_asked_for && row.cause != Some(Cause::Device))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execute::outcome::Outcome;
+    use crate::record::row::test_row;
+
+    fn standing(status: Status, cause: Option<Cause>) -> Standing {
+        let point = test_row(1, Outcome::without_measurement(status, "")).point;
+        Standing {
+            point,
+            status,
+            cause,
+        }
+    }
+
+    fn parse(words: &[&str]) -> Result<Retry, String> {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        Retry::parse(&words)
+    }
+
+    #[test]
+    fn what_is_asked_for_is_tried_again_and_trouble_of_the_moment_always() {
+        let oom = standing(Status::Oom, None);
+        let killed = standing(Status::Crashed, Some(Cause::Surroundings));
+        let pruned = standing(Status::Pruned, None);
+        let elsewhere = standing(Status::Unavailable, Some(Cause::Device));
+        let fine = standing(Status::Ok, None);
+        let all = [oom, killed, pruned, elsewhere, fine];
+        let covered = |words: &[&str]| all.map(|row| parse(words).unwrap().covers(&row));
+        assert_eq!(covered(&[]), [false, true, false, false, false]);
+        assert_eq!(covered(&["oom"]), [true, true, true, false, false]);
+        assert_eq!(covered(&["timeout"]), [false, true, true, false, false]);
+        assert_eq!(covered(&["failed"]), [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn other_words_are_refused() {
+        let message = |word| parse(&[word]).unwrap_err();
+        assert!(message("ok").contains("--fresh"), "{}", message("ok"));
+        assert!(message("wide").contains("crashed"), "{}", message("wide"));
+    }
+}

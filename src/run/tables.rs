@@ -1,0 +1,69 @@
+//! The tables of a run, made from its journal.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::RunError;
+use crate::execute::outcome::Status;
+use crate::identity::PointId;
+use crate::record::exports::About;
+use crate::record::folder::{FolderError, RunFolder};
+use crate::record::journal::{Contents, Standing};
+use crate::record::row::Row;
+
+/// How many points a run's journal has of each status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// All of them.
+    pub statuses: BTreeMap<Status, usize>,
+    /// Those that have no result and should.
+    pub failures: BTreeMap<Status, usize>,
+    /// Those among the failures that the next run tries again: trouble of the moment.
+    pub of_the_moment: usize,
+}
+
+impl Tally {
+    /// Counts.
+    pub fn of(standings: impl IntoIterator<Item = Standing>) -> Self {
+        let mut tally = Tally::default();
+        for row in standings {
+            *tally.statuses.entry(row.status).or_insert(0) += 1;
+            if row.is_failure() {
+                *tally.failures.entry(row.status).or_insert(0) += 1;
+                tally.of_the_moment += usize::from(row.is_of_the_moment());
+            }
+        }
+        tally
+    }
+
+    /// How many points have no result and should.
+    pub fn failed(&self) -> usize {
+        self.failures.values().sum()
+    }
+}
+
+/// Makes tables and exports from a journal, unless those that are there were made from it. `points` are
+/// those of the plan: the journal has rows as they were finished, tables have declared skips, then the
+/// plan's order. Yields the rows, where they had to be read.
+///
+/// # Errors
+/// Those of the files.
+pub(super) fn write(
+    folder: &RunFolder,
+    contents: &Contents,
+    points: &[PointId],
+    about: &About<'_>,
+    exports: &[&str],
+) -> Result<Option<Vec<Row>>, RunError> {
+    if folder.has_tables(contents, about, exports) {
+        return Ok(None);
+    }
+    let path = folder.path().join("journal.jsonl");
+    let mut rows = contents
+        .rows()
+        .map_err(|reason| FolderError::Foreign { path, reason })?;
+    let points = points.iter().enumerate();
+    let position: HashMap<PointId, usize> = points.map(|(position, id)| (*id, position)).collect();
+    rows.sort_by_key(|row| position.get(&row.point));
+    folder.write_tables(contents, &rows, about, exports)?;
+    Ok(Some(rows))
+}
