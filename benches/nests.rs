@@ -9,7 +9,6 @@
 
 use std::time::Duration;
 
-use sweeper::compile::Bounds;
 use sweeper::compile::cc::Cc;
 use sweeper::compile::digests::Digests;
 use sweeper::device::cpu::Cpu;
@@ -108,7 +107,10 @@ fn prepare(device: &mut Cpu, program: Program) -> Prepared {
     let artifact = |source: &KernelSource| Artifact {
         key: source.title(),
         bytes: cc
-            .compile(source, &Bounds::within(Duration::from_secs(60)))
+            .compile(
+                source,
+                &sweeper::compile::Bounds::within(Duration::from_secs(60)),
+            )
             .unwrap()
             .into(),
     };

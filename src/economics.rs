@@ -4,7 +4,7 @@
 //! A loop costs what starting it costs, its first iterations included, and the median for each further
 //! iteration. METHODOLOGY.md has the rules, guide 003 the question.
 
-use crate::execute::outcome::{Checked, FirstRuns};
+use crate::execute::outcome::{Checked, Starting};
 use crate::interval::LogInterval;
 use crate::record::row::CompileUse;
 
@@ -70,10 +70,8 @@ pub struct Priced {
     pub compile_ns: f64,
     /// Reading them from the cache; none where there is no cache.
     pub read_ns: Option<f64>,
-    /// Making it ready from compiled kernels.
-    pub prepare_ns: f64,
-    /// Its first iterations.
-    pub first_runs: FirstRuns,
+    /// Making it ready from compiled kernels, and its first iterations.
+    pub starting: Starting,
     /// All further ones.
     pub steady: Steady,
     /// How thoroughly its outputs were judged.
@@ -84,8 +82,7 @@ impl Priced {
     /// What a row says of its program, if it says everything.
     pub fn new(
         compile: &CompileUse,
-        prepare_ns: Option<u64>,
-        first_runs: Option<FirstRuns>,
+        starting: Option<Starting>,
         steady: Steady,
         checked: Checked,
     ) -> Option<Self> {
@@ -94,8 +91,7 @@ impl Priced {
             // Rows of earlier versions have the sum alone.
             compile_ns: compile.wall_ns.unwrap_or(compile.compile_ns) as f64,
             read_ns: compile.read_ns.or(nothing_to_read).map(|ns| ns as f64),
-            prepare_ns: prepare_ns? as f64,
-            first_runs: first_runs.filter(|first| first.count > 0)?,
+            starting: starting?,
             steady: Some(steady).filter(|steady| steady.median_ns > 0.0)?,
             checked,
         })
@@ -108,11 +104,13 @@ impl Priced {
             Kernels::Compiled => self.compile_ns,
             Kernels::Cached => self.read_ns?,
         };
-        let further = f64::from(first) - f64::from(self.first_runs.count);
-        let runs_ns = self.first_runs.elapsed_ns + further * self.steady.median_ns;
+        let further = f64::from(first) - f64::from(self.starting.iterations);
+        let known_ns = kernels_ns + further * self.steady.median_ns;
+        let ends_ns = self.starting.interval_ns;
         Some(Loop {
             first,
-            warmup_ns: kernels_ns + self.prepare_ns + runs_ns,
+            warmup_ns: known_ns + self.starting.median_ns,
+            warmup_ends_ns: ends_ns.map(|(low, high)| (known_ns + low, known_ns + high)),
             steady: self.steady,
         })
     }
@@ -125,28 +123,35 @@ pub struct Loop {
     pub first: u32,
     /// The warm-up: kernels, preparing, first iterations; in nanoseconds.
     pub warmup_ns: f64,
+    /// Its interval; none where the program was started once.
+    pub warmup_ends_ns: Option<(f64, f64)>,
     /// Each further iteration.
     pub steady: Steady,
 }
 
 impl Loop {
-    /// What `iterations` cost in all, in nanoseconds, if an iteration takes `steady_ns` after the warm-up.
-    fn total_at(&self, iterations: u64, steady_ns: f64) -> f64 {
-        self.warmup_ns + (iterations as f64 - f64::from(self.first)) * steady_ns
+    /// Iterations after the warm-up.
+    fn further(&self, iterations: u64) -> f64 {
+        iterations as f64 - f64::from(self.first)
     }
 
     /// What `iterations` cost in all, in nanoseconds: as many as the warm-up has, or more.
     pub fn total_ns(&self, iterations: u64) -> f64 {
-        self.total_at(iterations, self.steady.median_ns)
+        self.warmup_ns + self.further(iterations) * self.steady.median_ns
     }
 
-    /// Its interval in nanoseconds, which follows from that of the median: the warm-up was seen once.
+    /// Its interval in nanoseconds, from those of the warm-up and of the median, errors taken as independent
+    /// ([`sum_ends`]); none where the warm-up was seen once, since it varies most.
     pub fn total_ends_ns(&self, iterations: u64) -> Option<(f64, f64)> {
+        let further = self.further(iterations);
         let (low, high) = self.steady.interval_ns?;
-        Some((
-            self.total_at(iterations, low),
-            self.total_at(iterations, high),
-        ))
+        let steady = (
+            further * low,
+            further * self.steady.median_ns,
+            further * high,
+        );
+        let (low, high) = self.warmup_ends_ns?;
+        Some(sum_ends((low, self.warmup_ns, high), steady))
     }
 
     /// What `iterations` cost in all, with the interval.
@@ -174,15 +179,26 @@ pub enum Crossing {
 pub struct BreakEven {
     /// The estimate.
     pub estimate: Crossing,
-    /// What the medians' intervals allow, least and most; none where there are none.
+    /// What the intervals of medians and warm-ups allow, least and most; none where there are none.
     pub ends: Option<(Crossing, Crossing)>,
+    /// The medians' intervals do not say whether an iteration is faster: it may be that it never pays.
+    pub is_unclear: bool,
 }
 
-impl BreakEven {
-    /// True if the intervals do not say whether an iteration is faster: it may be that it never pays.
-    pub fn is_unclear(&self) -> bool {
-        matches!(self.ends, Some((Crossing::At(_), Crossing::Never)))
-    }
+/// A value between the ends of its interval.
+type Within = (f64, f64, f64);
+
+/// The interval of a sum of two estimates from theirs (Zou and Donner 2008), errors taken as independent.
+fn sum_ends(one: Within, other: Within) -> (f64, f64) {
+    let sum = one.1 + other.1;
+    let below = (one.1 - one.0).hypot(other.1 - other.0);
+    let above = (one.2 - one.1).hypot(other.2 - other.1);
+    (sum - below, sum + above)
+}
+
+/// The same of a difference.
+fn difference_ends(one: Within, other: Within) -> (f64, f64) {
+    sum_ends(one, (-other.2, -other.1, -other.0))
 }
 
 /// What guide 003 calls the two in the end.
@@ -194,6 +210,8 @@ pub enum Verdict {
     RoughlyEqual,
     /// The baseline is faster in all.
     Loses,
+    /// The interval of the total speedup does not tell which of these it is.
+    Unclear,
     /// Outputs of one of the two were not checked: what may be wrong wins nothing.
     NotChecked,
     /// Both backends have one program: what their times differ by is not compiling.
@@ -216,6 +234,7 @@ impl Verdict {
             Verdict::Wins => "COMPILE WINS",
             Verdict::RoughlyEqual => "ROUGHLY EQUAL",
             Verdict::Loses => "NO COMPILE WINS",
+            Verdict::Unclear => "UNCLEAR",
             Verdict::NotChecked => "not checked",
             Verdict::SameProgram => "same program",
         }
@@ -247,7 +266,7 @@ impl Comparison {
     /// Compares a program with the baseline over so many iterations, or over those of the warm-up if it has
     /// more; none where a side would read from a cache that there is not.
     pub fn new(baseline: &Priced, other: &Priced, start: Start, iterations: u32) -> Option<Self> {
-        let first = baseline.first_runs.count.max(other.first_runs.count);
+        let first = baseline.starting.iterations.max(other.starting.iterations);
         let (kernels_of_baseline, kernels_of_other) = start.kernels();
         Some(Comparison {
             baseline: baseline.begin(kernels_of_baseline, first)?,
@@ -283,42 +302,67 @@ impl Comparison {
     pub fn verdict(&self) -> Verdict {
         match (self.is_same_program, self.is_checked) {
             (true, _) => Verdict::SameProgram,
-            (false, true) => Verdict::of(self.total_speedup().number()),
+            (false, true) => {
+                let [low, estimate, high] = self.total_speedup().numbers().map(Verdict::of);
+                let has_interval = self.has_total_interval();
+                match has_interval && (low != estimate || high != estimate) {
+                    true => Verdict::Unclear,
+                    false => estimate,
+                }
+            }
             (false, false) => Verdict::NotChecked,
         }
+    }
+
+    fn has_total_interval(&self) -> bool {
+        let ends = [self.baseline, self.other].map(|held| held.total_ends_ns(self.iterations));
+        ends.iter().all(Option::is_some)
     }
 
     /// From how many iterations on the other program is ahead for good: where the totals cross.
     pub fn break_even(&self) -> BreakEven {
         let gain = self.baseline.steady.median_ns - self.other.steady.median_ns;
-        let ends = self.gain_ends().map(|(low, high)| {
-            let (one, other) = (self.crossing(low), self.crossing(high));
-            (one.min(other), one.max(other))
+        let behind = self.other.warmup_ns - self.baseline.warmup_ns;
+        let gains = self.gain_ends();
+        let ends = gains.zip(self.behind_ends()).map(|(gains, behinds)| {
+            let corners = [gains.0, gains.1].into_iter();
+            let corners = corners.flat_map(|gain| [(gain, behinds.0), (gain, behinds.1)]);
+            let crossings = corners.map(|(gain, behind)| self.crossing(gain, behind));
+            crossings.fold((Crossing::Never, Crossing::At(0)), |(least, most), at| {
+                (least.min(at), most.max(at))
+            })
         });
         BreakEven {
-            estimate: self.crossing(gain),
+            estimate: self.crossing(gain, behind),
             ends,
+            is_unclear: gains.is_some_and(|(low, high)| low <= 0.0 && high > 0.0),
         }
     }
 
-    /// What is gained by an iteration, least and most: the interval of the difference of two medians from
-    /// theirs (Zou and Donner 2008), errors taken as independent.
+    /// What is gained by an iteration, least and most.
     fn gain_ends(&self) -> Option<(f64, f64)> {
-        let (one, other) = (self.baseline.steady, self.other.steady);
-        let (one_low, one_high) = one.interval_ns?;
-        let (other_low, other_high) = other.interval_ns?;
-        let gain = one.median_ns - other.median_ns;
-        let below = (one.median_ns - one_low).hypot(other_high - other.median_ns);
-        let above = (one_high - one.median_ns).hypot(other.median_ns - other_low);
-        Some((gain - below, gain + above))
+        let [one, other] = [self.baseline.steady, self.other.steady].map(|steady| {
+            let (low, high) = steady.interval_ns?;
+            Some((low, steady.median_ns, high))
+        });
+        Some(difference_ends(one?, other?))
     }
 
-    /// The first iteration that ends with the other program ahead, if each after the warm-up gains so much.
-    fn crossing(&self, gain_ns: f64) -> Crossing {
+    /// By how much the other program is behind after the warm-up, least and most.
+    fn behind_ends(&self) -> Option<(f64, f64)> {
+        let [one, other] = [self.other, self.baseline].map(|held| {
+            let (low, high) = held.warmup_ends_ns?;
+            Some((low, held.warmup_ns, high))
+        });
+        Some(difference_ends(one?, other?))
+    }
+
+    /// The first iteration that ends with the other program ahead, if it is behind by so much after the
+    /// warm-up, and each iteration gains so much.
+    fn crossing(&self, gain_ns: f64, behind_ns: f64) -> Crossing {
         if gain_ns <= 0.0 {
             return Crossing::Never;
         }
-        let behind_ns = self.other.warmup_ns - self.baseline.warmup_ns;
         let iterations = (f64::from(self.other.first) + behind_ns / gain_ns).ceil();
         match iterations < MOST_ITERATIONS {
             true => Crossing::At(iterations.max(1.0) as u64),

@@ -9,16 +9,22 @@ fn priced(compile_ns: f64, median_ns: f64, width: f64) -> Priced {
     Priced {
         compile_ns,
         read_ns: Some(10.0),
-        prepare_ns: 5.0,
-        first_runs: FirstRuns {
-            count: 5,
-            elapsed_ns: 5.0 * median_ns,
-        },
+        starting: starting(5.0 + 5.0 * median_ns, Some(width)),
         steady: Steady {
             median_ns,
             interval_ns: Some((median_ns * (1.0 - width), median_ns * (1.0 + width))),
         },
         checked: Checked::Full,
+    }
+}
+
+/// Five first iterations and what comes before them, with the relative width of the interval.
+fn starting(median_ns: f64, width: Option<f64>) -> Starting {
+    Starting {
+        processes: width.map_or(0, |_| 5),
+        iterations: 5,
+        median_ns,
+        interval_ns: width.map(|width| (median_ns * (1.0 - width), median_ns * (1.0 + width))),
     }
 }
 
@@ -50,9 +56,10 @@ fn what_does_not_gain_never_pays() {
     let never = BreakEven {
         estimate: Crossing::Never,
         ends: Some((Crossing::Never, Crossing::Never)),
+        is_unclear: false,
     };
     assert_eq!(slower.break_even(), never);
-    assert!(!slower.break_even().is_unclear());
+    assert!(!slower.break_even().is_unclear);
     assert_eq!(slower.verdict(), Verdict::Loses);
     let same = priced(1000.0, 20.0, 0.0);
     assert_eq!(cold(&same, &same).break_even(), never);
@@ -65,11 +72,27 @@ fn intervals_that_overlap_leave_it_open() {
         (20.0, 20.25, Crossing::Never),
     ] {
         let found = cold(&priced(0.0, one, 0.05), &priced(1000.0, other, 0.05)).break_even();
-        assert!(found.is_unclear());
+        assert!(found.is_unclear);
         assert_eq!(found.estimate, estimate);
         let (least, most) = found.ends.unwrap();
         assert!(least < Crossing::At(4000) && most == Crossing::Never);
     }
+}
+
+#[test]
+fn verdicts_follow_from_intervals_alone() {
+    let baseline = priced(0.0, 30.0, 0.01);
+    let other = priced(0.0, 20.0, 0.01);
+    assert_eq!(cold(&baseline, &other).verdict(), Verdict::Wins);
+    // The warm-up is most of the total, and nobody knows what it takes.
+    let mut wide = priced(0.0, 20.0, 0.01);
+    wide.starting = starting(1500.0, Some(0.9));
+    assert_eq!(cold(&baseline, &wide).verdict(), Verdict::Unclear);
+    // One that was seen once has no interval.
+    wide.starting = starting(1500.0, None);
+    let once = cold(&baseline, &wide);
+    assert_eq!(once.verdict(), Verdict::RoughlyEqual);
+    assert_eq!(once.break_even().ends, None);
 }
 
 #[test]
@@ -98,16 +121,11 @@ fn what_is_not_known_is_not_said() {
         read_ns,
         ..CompileUse::default()
     };
-    let of = |compile, prepare, first| {
-        Priced::new(&compile, prepare, first, other.steady, Checked::Full)
-    };
-    let first = Some(other.first_runs);
-    assert_eq!(
-        of(use_of(0, None), Some(1), first).unwrap().read_ns,
-        Some(0.0)
-    );
-    assert_eq!(of(use_of(1, None), Some(1), first).unwrap().read_ns, None);
-    assert_eq!(of(use_of(1, Some(1)), None, first), None);
+    let of = |compile, starting| Priced::new(&compile, starting, other.steady, Checked::Full);
+    let once = Some(starting(105.0, None));
+    assert_eq!(of(use_of(0, None), once).unwrap().read_ns, Some(0.0));
+    assert_eq!(of(use_of(1, None), once).unwrap().read_ns, None);
+    assert_eq!(of(use_of(1, Some(1)), None), None);
     // What one waits for counts; of rows that do not say, what compiling took in all.
     let waited = |wall_ns| CompileUse {
         compile_ns: 900,
@@ -115,29 +133,28 @@ fn what_is_not_known_is_not_said() {
         ..use_of(2, Some(1))
     };
     for (wall_ns, expected) in [(Some(500), 500.0), (None, 900.0)] {
-        let found = of(waited(wall_ns), Some(1), first).unwrap();
+        let found = of(waited(wall_ns), once).unwrap();
         assert_eq!(found.compile_ns, expected);
     }
-    assert_eq!(of(use_of(1, Some(1)), Some(1), None), None);
 }
 
 /// Programs with any prices, and with medians that may be close.
 fn any() -> impl Strategy<Value = Priced> {
-    let first = (1u32..8, 0.0..1e9f64);
+    let start = (1u32..8, 0.0..1e9f64, 0.0..0.5f64);
     let steady = (1.0..1e6f64, 0.0..0.2f64, 0.0..0.2f64);
-    (0.0..1e10f64, 0.0..1e7f64, 0.0..1e7f64, first, steady).prop_map(
-        |(compile_ns, read_ns, prepare_ns, (count, elapsed_ns), (median_ns, below, above))| {
-            Priced {
-                compile_ns,
-                read_ns: Some(read_ns),
-                prepare_ns,
-                first_runs: FirstRuns { count, elapsed_ns },
-                steady: Steady {
-                    median_ns,
-                    interval_ns: Some((median_ns * (1.0 - below), median_ns * (1.0 + above))),
-                },
-                checked: Checked::Full,
-            }
+    (0.0..1e10f64, 0.0..1e7f64, start, steady).prop_map(
+        |(compile_ns, read_ns, (iterations, start_ns, spread), (median_ns, below, above))| Priced {
+            compile_ns,
+            read_ns: Some(read_ns),
+            starting: Starting {
+                iterations,
+                ..starting(start_ns, Some(spread))
+            },
+            steady: Steady {
+                median_ns,
+                interval_ns: Some((median_ns * (1.0 - below), median_ns * (1.0 + above))),
+            },
+            checked: Checked::Full,
         },
     )
 }

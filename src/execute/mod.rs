@@ -6,6 +6,7 @@
 
 pub mod answers;
 pub mod block;
+mod fresh;
 pub mod groundwork;
 pub mod outcome;
 pub mod protocol;

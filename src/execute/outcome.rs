@@ -8,6 +8,7 @@ use sweeper_kernels::program::{Role, Totals};
 
 use crate::device::DeviceMemory;
 use crate::device::clocks::ClockSummary;
+use crate::stats::Summary;
 
 pub use crate::status::Status;
 
@@ -92,6 +93,68 @@ pub struct FirstRuns {
     pub elapsed_ns: f64,
 }
 
+/// What starting a program took in a process in which no other had run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FreshStart {
+    /// How long it took to make the program ready, in nanoseconds.
+    pub prepare_ns: u64,
+    /// Its first iterations.
+    pub first_runs: FirstRuns,
+}
+
+/// What starting a program takes: making it ready, and its first iterations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Starting {
+    /// How often it was seen: in so many processes of its own, or 0 for once, in a process that had run
+    /// other programs before.
+    pub processes: u32,
+    /// First iterations in it.
+    pub iterations: u32,
+    /// How long it took, in nanoseconds: the median.
+    pub median_ns: f64,
+    /// The median's interval; none of fewer than two.
+    pub interval_ns: Option<(f64, f64)>,
+}
+
+impl Starting {
+    /// The one that was seen in the worker that measured the program.
+    pub fn once(prepare_ns: u64, first_runs: FirstRuns) -> Option<Self> {
+        (first_runs.count > 0).then(|| Starting {
+            processes: 0,
+            iterations: first_runs.count,
+            median_ns: prepare_ns as f64 + first_runs.elapsed_ns,
+            interval_ns: None,
+        })
+    }
+
+    /// Those in processes of their own. Where one has fewer first iterations, the others are taken to last
+    /// `iteration_ns`.
+    fn of(starts: &[FreshStart], iteration_ns: f64) -> Option<Self> {
+        let iterations = starts.iter().map(|start| start.first_runs.count).max()?;
+        let time_ns = |start: &FreshStart| {
+            let further = f64::from(iterations - start.first_runs.count);
+            start.prepare_ns as f64 + start.first_runs.elapsed_ns + further * iteration_ns
+        };
+        let times_ns: Vec<f64> = starts.iter().map(time_ns).collect();
+        let summary = Summary::of(&times_ns).filter(|_| iterations > 0)?;
+        let interval = (summary.interval.low, summary.interval.high);
+        Some(Starting {
+            processes: starts.len() as u32,
+            iterations,
+            median_ns: summary.median,
+            interval_ns: (starts.len() > 1).then_some(interval),
+        })
+    }
+}
+
+impl Measurement {
+    /// What starting the program takes, where it was started in processes of its own.
+    pub fn fresh_starting(&self) -> Option<Starting> {
+        let iteration_ns = Summary::of(&self.samples_ns)?.median;
+        Starting::of(&self.fresh_starts, iteration_ns)
+    }
+}
+
 /// All that was measured of a point. Times are nanoseconds of one iteration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
@@ -108,6 +171,9 @@ pub struct Measurement {
     /// Its first iterations; absent in rows from before they were recorded.
     #[serde(default)]
     pub first_runs: Option<FirstRuns>,
+    /// Starts in processes of their own, in the order made; none unless the manifest asks for some.
+    #[serde(default)]
+    pub fresh_starts: Vec<FreshStart>,
     /// Bytes of the program's buffers, by what they are for.
     pub memory_bytes: BTreeMap<Role, u64>,
     /// The device's own account.

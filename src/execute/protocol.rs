@@ -48,6 +48,8 @@ pub struct Settings {
     pub stop: Stopping,
     /// What comes before.
     pub warmup: Warmup,
+    /// In how many processes of its own each program is started.
+    pub fresh_starts: u32,
     /// Whether outputs are checked.
     pub verify: bool,
     /// Longest evaluation of the oracle, in seconds; a reduced problem is checked beyond.

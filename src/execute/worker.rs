@@ -3,15 +3,16 @@
 //! One thread reads requests and lays the groundwork of blocks; another has the device. When the main
 //! process sends a block while the one before is measured, its groundwork is laid meanwhile.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufReader, Read, Write};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use super::answers::Answers;
 use super::block::{self, Listener};
+use super::fresh;
 use super::groundwork::Groundwork;
-use super::outcome::Outcome;
+use super::outcome::{FreshStart, Outcome};
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
 use crate::device::cpu::Cpu;
 use crate::device::cuda::Cuda;
@@ -57,6 +58,7 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
     let mut bench = Bench {
         device,
         threads: request.threads,
+        request,
         artifacts: HashMap::new(),
         ranges: Ranges::find(),
         events,
@@ -109,6 +111,8 @@ fn read(
 struct Bench<W> {
     device: Box<dyn Device>,
     threads: u32,
+    /// How the device was opened.
+    request: DeviceRequest,
     artifacts: HashMap<String, Artifact>,
     /// Names for a profiler, where there is one.
     ranges: Option<Ranges>,
@@ -155,7 +159,12 @@ impl<W: Write> Bench<W> {
             broken: None,
             block: &block,
             ranges: self.ranges.as_mut(),
+            fresh_starts: BTreeMap::new(),
         };
+        if self.device.computes() {
+            let artifacts = &self.artifacts;
+            reporter.fresh_starts = fresh::starts(&block, artifacts, &self.request, &mut reporter);
+        }
         let mut watched = Watched::new(self.device.as_mut());
         let artifacts = &self.artifacts;
         let measured = block::measure(&block, groundwork, artifacts, &mut watched, &mut reporter);
@@ -194,6 +203,8 @@ struct Reporter<'a, W> {
     block: &'a Block,
     /// Names for a profiler, where there is one.
     ranges: Option<&'a mut Ranges>,
+    /// What starting each point's program took in processes of its own.
+    fresh_starts: BTreeMap<u32, Vec<FreshStart>>,
 }
 
 impl<W: Write> Reporter<'_, W> {
@@ -223,7 +234,10 @@ impl<W: Write> Listener for Reporter<'_, W> {
         self.say(&Event::Working { number, stage });
     }
 
-    fn finished(&mut self, number: u32, outcome: Outcome) {
+    fn finished(&mut self, number: u32, mut outcome: Outcome) {
+        if let Some(found) = &mut outcome.measurement {
+            found.fresh_starts = self.fresh_starts.remove(&number).unwrap_or_default();
+        }
         self.say(&Event::Finished { number, outcome });
     }
 }

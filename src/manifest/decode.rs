@@ -284,6 +284,9 @@ fn modes(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<Launching>>
     Some(found)
 }
 
+/// More processes a point than anybody waits for.
+const MOST_FRESH_STARTS: u32 = 1000;
+
 pub(super) fn measure(cx: &mut Context<'_>, section: &mut Section<'_>) -> Measure {
     let stopping = stopping(cx, section);
     let warmup = section.or(cx, "warmup", Warmup::Auto, |cx, node, key| {
@@ -299,6 +302,10 @@ pub(super) fn measure(cx: &mut Context<'_>, section: &mut Section<'_>) -> Measur
             }
         }
     });
+    let fresh_starts = section.or(cx, "fresh_starts", 0, |cx, node, key| {
+        let count = cx.integer(node, key, 0, i64::from(MOST_FRESH_STARTS))?;
+        u32::try_from(count).ok()
+    });
     let l2 = section.or(cx, "l2", L2::Auto, Context::word);
     let modes = section.or(cx, "mode", vec![Launching::Launch], modes);
     let verify = section.or(cx, "verify", true, Context::boolean);
@@ -306,6 +313,7 @@ pub(super) fn measure(cx: &mut Context<'_>, section: &mut Section<'_>) -> Measur
     Measure {
         stopping,
         warmup,
+        fresh_starts,
         l2,
         modes,
         verify,

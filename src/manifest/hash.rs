@@ -63,6 +63,10 @@ fn measure(encoder: &mut Encoder, manifest: &Manifest) {
         Warmup::Auto => encoder.text("warmup", "auto"),
         Warmup::Runs(runs) => encoder.unsigned("warmup", runs.into()),
     };
+    // Manifests without them are the runs that they were.
+    if measure.fresh_starts > 0 {
+        encoder.unsigned("fresh_starts", measure.fresh_starts.into());
+    }
     encoder
         .text("l2", measure.l2.word())
         .set(

@@ -291,6 +291,10 @@ impl Printer<'_> {
             Warmup::Runs(runs) => runs.to_string(),
         };
         self.key("measure", "warmup", &warmup);
+        if measure.fresh_starts > 0 {
+            let count = measure.fresh_starts.to_string();
+            self.key("measure", "fresh_starts", &count);
+        }
         self.key("measure", "l2", &text(measure.l2.word()));
         let modes = measure.modes.iter().map(|mode| text(mode.word()));
         self.key("measure", "mode", &list(modes));

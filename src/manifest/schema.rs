@@ -144,6 +144,7 @@ fn measure() -> Value {
             "max_rel_ci": described(positive(), "relative width of the median's 95 % interval"),
             "max_seconds": positive(),
             "warmup": { "anyOf": [{ "const": "auto" }, whole(0)] },
+            "fresh_starts": described(whole(0), "processes in which each program is started by itself, to know what starting takes"),
             "l2": words::<L2>(),
             "mode": described(
                 json!({ "anyOf": [words::<Launching>(), list(words::<Launching>())] }),

@@ -116,6 +116,8 @@ pub struct Measure {
     pub stopping: Stopping,
     /// Warm-up before the first sample.
     pub warmup: Warmup,
+    /// In how many processes of its own each program is started, to know what starting it takes.
+    pub fresh_starts: u32,
     /// State of the second-level cache at the start of a sample.
     pub l2: L2,
     /// How a GPU is told what to do: each point is measured in each of these ways, of which there is

@@ -65,12 +65,13 @@ const fn column(
 use Kind::{Float, Int, Text};
 
 const SAMPLES: &str = "samples";
+const STARTS: &str = "starts in processes of their own";
 const PROGRAM: &str = "program, before it runs";
 const PLAN: &str = "plan";
 
 /// The columns beside those of memory by role, in the order of the file; parameters, axes and derived
 /// values stand between `dtype` and `canonical`, under their own names.
-pub const COLUMNS: [Column; 65] = [
+pub const COLUMNS: [Column; 70] = [
     column(
         "point",
         Text,
@@ -230,6 +231,41 @@ pub const COLUMNS: [Column; 65] = [
         "ns",
         "time to make the program ready from compiled kernels, as the first of its process; empty on the null device",
         "device",
+    ),
+    column(
+        "fresh_starts",
+        Int,
+        "",
+        "processes of its own in which the program was started, as `measure.fresh_starts` asks; empty where there were none",
+        STARTS,
+    ),
+    column(
+        "start_runs",
+        Int,
+        "",
+        "first iterations in such a start",
+        STARTS,
+    ),
+    column(
+        "start_ns",
+        Float,
+        "ns",
+        "time of a start: making the program ready, and its first iterations; the median",
+        STARTS,
+    ),
+    column(
+        "start_low_ns",
+        Float,
+        "ns",
+        "lower end of the interval of `start_ns`; empty of one start",
+        STARTS,
+    ),
+    column(
+        "start_high_ns",
+        Float,
+        "ns",
+        "upper end of the interval of `start_ns`; empty of one start",
+        STARTS,
     ),
     column(
         "launches",

@@ -22,7 +22,7 @@ const IDENTITY: [&str; 7] = [
 ];
 
 /// Columns after those of parameters and derived values.
-const RESULT: [&str; 56] = [
+const RESULT: [&str; 61] = [
     "canonical",
     "device",
     "device_name",
@@ -50,6 +50,11 @@ const RESULT: [&str; 56] = [
     "first_runs",
     "first_runs_ns",
     "prepare_ns",
+    "fresh_starts",
+    "start_runs",
+    "start_ns",
+    "start_low_ns",
+    "start_high_ns",
     "launches",
     "library_launches",
     "read_bytes",
@@ -245,17 +250,24 @@ fn statistics(row: &Row) -> Vec<String> {
 
 fn program(row: &Row) -> Vec<String> {
     let Some(found) = &row.outcome.measurement else {
-        return vec![String::new(); 24];
+        return vec![String::new(); 29];
     };
     let median_ns = row.summary().map(|summary| summary.median);
     let per_s = |amount: f64| text(median_ns.map(|median_ns| amount / median_ns * 1e9).as_ref());
     let efficiency = row.roofline_ns.zip(median_ns);
+    let starting = found.fresh_starting();
+    let ends = starting.and_then(|held| held.interval_ns);
     vec![
         found.iterations.to_string(),
         found.warmup_samples.to_string(),
         text(found.first_runs.map(|first| first.count).as_ref()),
         text(found.first_runs.map(|first| first.elapsed_ns).as_ref()),
         text(found.prepare_ns.as_ref()),
+        text(starting.map(|held| held.processes).as_ref()),
+        text(starting.map(|held| held.iterations).as_ref()),
+        text(starting.map(|held| held.median_ns).as_ref()),
+        text(ends.map(|(low, _)| low).as_ref()),
+        text(ends.map(|(_, high)| high).as_ref()),
         found.totals.launches.to_string(),
         found.totals.calls.to_string(),
         found.totals.read_bytes.to_string(),

@@ -9,7 +9,7 @@ use sweeper_kernels::{Dtype, Phase, Value};
 
 use crate::device::DeviceKind;
 use crate::device::clocks::ClockSummary;
-use crate::execute::outcome::{Checked, FirstRuns, Flag, Status};
+use crate::execute::outcome::{Checked, FirstRuns, Flag, Starting, Status};
 use crate::identity::{PointId, ProblemId};
 use crate::record::row::CompileUse;
 use crate::stats::Summary;
@@ -113,6 +113,8 @@ pub struct Program {
     /// How long it took to make the program ready from compiled kernels, in nanoseconds, where the file
     /// says.
     pub prepare_ns: Option<u64>,
+    /// What starting the program takes, where it was started in processes of its own.
+    pub fresh_starting: Option<Starting>,
     /// Kernels launched in an iteration, copies and fills included.
     pub launches: u64,
     /// Of these, calls of libraries.

@@ -3,6 +3,7 @@
 use super::entry::Entry;
 use super::frame::Frame;
 use crate::economics::{Priced, Steady};
+use crate::execute::outcome::Starting;
 
 /// The baseline where nobody chose one: what an eager framework does.
 const EAGER: &str = "eager";
@@ -50,11 +51,8 @@ fn priced(entry: &Entry) -> Option<Priced> {
         median_ns: times.median,
         interval_ns: times.interval().filter(|_| times.n != Some(1)),
     };
-    Priced::new(
-        &entry.compile,
-        program.prepare_ns,
-        program.first_runs,
-        steady,
-        program.checked,
-    )
+    let once = program.prepare_ns.zip(program.first_runs);
+    let once = once.and_then(|(prepare_ns, first_runs)| Starting::once(prepare_ns, first_runs));
+    let starting = program.fresh_starting.or(once);
+    Priced::new(&entry.compile, starting, steady, program.checked)
 }

@@ -47,6 +47,7 @@ impl Blocks<'_> {
             settings: Settings {
                 stop: manifest.measure.stopping,
                 warmup: manifest.measure.warmup,
+                fresh_starts: manifest.measure.fresh_starts,
                 verify: manifest.measure.verify,
                 oracle_s: manifest.limits.oracle_time.as_secs_f64(),
                 order: manifest.plan.order,

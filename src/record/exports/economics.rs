@@ -7,7 +7,7 @@ use serde::Serialize;
 use sweeper_kernels::Value;
 
 use crate::economics::{Comparison, Crossing, Loop, Priced, Start, Steady, is_same_program};
-use crate::execute::outcome::Status;
+use crate::execute::outcome::{Starting, Status};
 use crate::interval::LogInterval;
 use crate::record::row::Row;
 
@@ -16,6 +16,8 @@ use crate::record::row::Row;
 struct Side {
     implementation: String,
     warmup_s: f64,
+    warmup_low_s: Option<f64>,
+    warmup_high_s: Option<f64>,
     warmup_per_iteration_s: f64,
     steady_state_s: f64,
     steady_state_per_iteration_s: f64,
@@ -103,13 +105,10 @@ fn priced(row: &Row) -> Option<Priced> {
         median_ns: summary.median,
         interval_ns: (summary.n > 1).then_some((summary.interval.low, summary.interval.high)),
     };
-    Priced::new(
-        &row.compile,
-        found.prepare_ns,
-        found.first_runs,
-        steady,
-        found.checked,
-    )
+    let once = found.prepare_ns.zip(found.first_runs);
+    let once = once.and_then(|(prepare_ns, first_runs)| Starting::once(prepare_ns, first_runs));
+    let starting = found.fresh_starting().or(once);
+    Priced::new(&row.compile, starting, steady, found.checked)
 }
 
 fn object(base: &Row, row: &Row, start: Start, found: &Comparison) -> Object {
@@ -141,7 +140,7 @@ fn object(base: &Row, row: &Row, start: Start, found: &Comparison) -> Object {
         total_speedup_high: total[2],
         break_even: match break_even.estimate {
             _ if found.is_same_program => "same program",
-            _ if break_even.is_unclear() => "unclear",
+            _ if break_even.is_unclear => "unclear",
             Crossing::At(_) => "reached",
             Crossing::Never => "never",
         },
@@ -164,6 +163,8 @@ fn side(row: &Row, held: &Loop, iterations: u64) -> Side {
     Side {
         implementation: row.backend.clone(),
         warmup_s: held.warmup_ns / 1e9,
+        warmup_low_s: held.warmup_ends_ns.map(|(low, _)| low / 1e9),
+        warmup_high_s: held.warmup_ends_ns.map(|(_, high)| high / 1e9),
         warmup_per_iteration_s: held.warmup_ns / f64::from(held.first) / 1e9,
         steady_state_s: (total_ns - held.warmup_ns) / 1e9,
         steady_state_per_iteration_s: held.steady.median_ns / 1e9,

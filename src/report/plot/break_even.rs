@@ -64,7 +64,7 @@ struct Passing {
 
 impl Drawn {
     fn compare(&mut self, slice: &Slice<'_>, baseline: &Body, other: &Body) {
-        let counts = [baseline, other].map(|body| body.price.first_runs.count);
+        let counts = [baseline, other].map(|body| body.price.starting.iterations);
         let first = counts[0].max(counts[1]);
         for Body { row, price } in [baseline, other] {
             for kernels in [Kernels::Cached, Kernels::Compiled] {

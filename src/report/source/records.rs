@@ -13,7 +13,7 @@ use super::super::entry::{Entry, Memory, Program, TensorError, Times, Words};
 use super::SourceError;
 use super::table::{Line, Table, parse_word};
 use crate::device::clocks::ClockSummary;
-use crate::execute::outcome::{Checked, FirstRuns, Flag, Status};
+use crate::execute::outcome::{Checked, FirstRuns, Flag, Starting, Status};
 use crate::identity::{Digest, PointId, ProblemId};
 use crate::record::row::CompileUse;
 use crate::record::tables;
@@ -275,6 +275,7 @@ fn program(line: &Line<'_>, words: &mut Words) -> Result<Option<Box<Program>>, S
             _ => None,
         },
         prepare_ns: line.count("prepare_ns")?,
+        fresh_starting: fresh_starting(line)?,
         launches: line.count("launches")?.unwrap_or(0),
         calls: line.count("library_launches")?.unwrap_or(0),
         read_bytes: line.count("read_bytes")?.unwrap_or(0),
@@ -289,6 +290,23 @@ fn program(line: &Line<'_>, words: &mut Words) -> Result<Option<Box<Program>>, S
         clocks,
         flags: flags.ok_or_else(|| line.refuse("flags", "words such as `unsteady`"))?,
     })))
+}
+
+fn fresh_starting(line: &Line<'_>) -> Result<Option<Starting>, SourceError> {
+    let (processes, iterations) = (line.count("fresh_starts")?, line.count("start_runs")?);
+    let median_ns = line.amount("start_ns")?;
+    let ends = (line.amount("start_low_ns")?, line.amount("start_high_ns")?);
+    let (Some(processes @ 1..), Some(iterations), Some(median_ns)) =
+        (processes, iterations, median_ns)
+    else {
+        return Ok(None);
+    };
+    Ok(Some(Starting {
+        processes,
+        iterations,
+        median_ns,
+        interval_ns: ends.0.zip(ends.1),
+    }))
 }
 
 fn list(text: &str) -> Vec<String> {

@@ -108,12 +108,14 @@ fn memory(found: &Measurement) -> Memory {
 }
 
 fn program(found: Measurement, words: &mut Words) -> (Program, Vec<f64>) {
+    let fresh_starting = found.fresh_starting();
     let checks = found.check.map(|check| check.tensors).unwrap_or_default();
     let program = Program {
         iterations: found.iterations,
         warmup_samples: found.warmup_samples,
         first_runs: found.first_runs,
         prepare_ns: found.prepare_ns,
+        fresh_starting,
         launches: found.totals.launches,
         calls: found.totals.calls,
         read_bytes: found.totals.read_bytes,

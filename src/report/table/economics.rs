@@ -82,7 +82,7 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
 
 /// The baseline's own loops.
 fn of_baseline(price: &Priced, iterations: u32) -> Vec<(Start, [Cell; 3])> {
-    let first = price.first_runs.count;
+    let first = price.starting.iterations;
     let kernels = [
         (Start::Cold, Kernels::Compiled),
         (Start::Warm, Kernels::Cached),
@@ -171,7 +171,7 @@ fn loop_cells(held: &Loop, iterations: u64) -> [Cell; 3] {
     };
     let total_ns = held.total_ns(iterations);
     [
-        Cell::Number(held.warmup_ns),
+        cell(held.warmup_ns, held.warmup_ends_ns),
         cell(held.steady.median_ns, held.steady.interval_ns),
         cell(total_ns, held.total_ends_ns(iterations)),
     ]
@@ -210,7 +210,7 @@ fn comparison_cells(found: &Comparison) -> Vec<Cell> {
 }
 
 fn estimate(found: BreakEven) -> Cell {
-    match found.is_unclear() {
+    match found.is_unclear {
         true => Cell::word("unclear"),
         false => crossing(found.estimate),
     }
@@ -235,6 +235,11 @@ fn notes(table: &mut Table, baseline: &str, iterations: &BTreeSet<u64>) {
             "start: `cold`, both are compiled; `baseline_cached`, the kernels of `{baseline}` are there, as \
              an eager framework ships its own; `warm`, both are in the cache"
         ),
+        "intervals of warmup and totals: from starts in processes of their own (`measure.fresh_starts`); none where a \
+         program was started once, in a process that had run others. Compiling and reading were seen once"
+            .to_owned(),
+        "verdict: of the total speedup by the guide's bounds; `UNCLEAR` where its interval does not tell"
+            .to_owned(),
         "break_even: the first iteration that ends with the backend ahead for good; `never` where an iteration \
          is no faster, `unclear` where the medians' intervals do not tell"
             .to_owned(),

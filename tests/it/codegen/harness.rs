@@ -11,7 +11,6 @@ use sweeper_kernels::program::{Binding, Geometry, Index, Kernel, KernelSource, R
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Data, Dtype, Program, Target, Tensor, Tensors};
 
-use sweeper::compile::Bounds;
 use sweeper::compile::nvrtc::Nvrtc;
 
 use super::cpu;
@@ -31,7 +30,7 @@ pub(super) fn report(
         arch: arch.to_owned(),
     });
     let text = &source.files[0].text;
-    let compiled = nvrtc.compile(&source, arch, &Bounds::within(Duration::from_secs(120)));
+    let compiled = nvrtc.compile(&source, arch, &sweeper::compile::Bounds::within(Duration::from_secs(120)));
     let log = compiled
         .unwrap_or_else(|error| panic!("{error}\n{text}"))
         .log;

@@ -152,7 +152,7 @@ pub(super) fn memory(entries: &[&Entry]) -> Vec<Column> {
 /// What the program did, and how it was judged.
 pub(super) fn program(entries: &[&Entry]) -> Vec<Column> {
     type Count = (&'static str, &'static str, fn(&Program) -> Option<f64>);
-    const COUNTS: [Count; 16] = [
+    const COUNTS: [Count; 21] = [
         ("iterations", "Iterations in a sample", |program| {
             Some(f64::from(program.iterations))
         }),
@@ -174,6 +174,27 @@ pub(super) fn program(entries: &[&Entry]) -> Vec<Column> {
             "Making the program ready from compiled kernels",
             |program| Some(program.prepare_ns? as f64),
         ),
+        (
+            "fresh_starts",
+            "Processes of its own in which it was started",
+            |program| Some(f64::from(program.fresh_starting?.processes)),
+        ),
+        (
+            "start_runs",
+            "First iterations in such a start",
+            |program| Some(f64::from(program.fresh_starting?.iterations)),
+        ),
+        (
+            "start_ns",
+            "A start: making it ready, and first iterations; the median",
+            |program| Some(program.fresh_starting?.median_ns),
+        ),
+        ("start_low_ns", "Lower end of its interval", |program| {
+            Some(program.fresh_starting?.interval_ns?.0)
+        }),
+        ("start_high_ns", "Upper end of its interval", |program| {
+            Some(program.fresh_starting?.interval_ns?.1)
+        }),
         (
             "launches",
             "Kernels launched in an iteration, calls of libraries among them",

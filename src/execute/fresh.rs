@@ -1,0 +1,98 @@
+//! What starting a program takes, in processes of their own.
+//!
+//! The first program of a process pays for more than itself: a library makes its tables, the system its
+//! pages, the processor its frequency. A loop that somebody starts pays that too, whatever its backend. So a
+//! worker starts further workers, one for each start, in which nothing else ever runs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::block::Listener;
+use super::outcome::{FreshStart, Outcome, Status};
+use super::protocol::{Block, BlockPoint, DeviceRequest, Settings, Stage};
+use super::setting::Artifacts;
+use super::supervisor::{Observer, Supervisor, Task, WorkerCommand};
+use crate::manifest::settings::{Stopping, Warmup};
+
+/// The main process loses its patience sooner, and ends this worker with all that it started.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+/// Starts every program of a block as often as its settings say, in turns, so that what changes slowly
+/// falls on all alike. A start that fails is left out: what is wrong with the program is said when it is
+/// measured.
+pub(super) fn starts(
+    block: &Block,
+    artifacts: &Artifacts,
+    device: &DeviceRequest,
+    listener: &mut dyn Listener,
+) -> BTreeMap<u32, Vec<FreshStart>> {
+    let mut found: BTreeMap<u32, Vec<FreshStart>> = BTreeMap::new();
+    for _ in 0..block.settings.fresh_starts {
+        for point in &block.points {
+            listener.working(point.number, Stage::Warmup);
+            let task = alone(block, point, artifacts);
+            if let Some(start) = start(&task, device) {
+                found.entry(point.number).or_default().push(start);
+            }
+        }
+    }
+    found
+}
+
+/// One point with nothing but what starting it needs: no oracle, one sample.
+fn alone(block: &Block, point: &BlockPoint, artifacts: &Artifacts) -> Task {
+    let artifacts = point.kernels.iter().filter_map(|key| artifacts.get(key));
+    Task {
+        artifacts: artifacts.cloned().collect(),
+        block: Block {
+            settings: Settings {
+                stop: Stopping::Repeats(1),
+                warmup: Warmup::Runs(0),
+                fresh_starts: 0,
+                verify: false,
+                ..block.settings
+            },
+            save_tensors: None,
+            points: vec![point.clone()],
+            artifacts: Vec::new(),
+            ..block.clone()
+        },
+    }
+}
+
+/// Starts a program in a process that ends after it.
+fn start(task: &Task, device: &DeviceRequest) -> Option<FreshStart> {
+    let command = WorkerCommand {
+        program: std::env::current_exe().ok()?,
+        args: std::env::args().skip(1).collect(),
+    };
+    let mut only = Only::default();
+    let mut supervisor = Supervisor::start(command, device.clone(), LIMIT).ok()?;
+    supervisor.measure(task, &mut only).ok()?;
+    let outcome = only.0.filter(|outcome| outcome.status == Status::Ok)?;
+    let found = outcome.measurement?;
+    Some(FreshStart {
+        prepare_ns: found.prepare_ns?,
+        first_runs: found.first_runs?,
+    })
+}
+
+/// What became of the only point.
+#[derive(Default)]
+struct Only(Option<Outcome>);
+
+impl Observer for Only {
+    fn working(&mut self, _number: u32, _stage: Stage) {}
+
+    fn finished(&mut self, _number: u32, outcome: Outcome) {
+        self.0 = Some(outcome);
+    }
+
+    fn is_stopped(&self) -> bool {
+        false
+    }
+
+    fn next(&mut self) -> Option<&Task> {
+        None
+    }
+}
