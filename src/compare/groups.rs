@@ -1,5 +1,6 @@
 //! Points taken together: geometric means of their ratios.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use super::estimate::{Design, Estimate};
@@ -57,6 +58,8 @@ pub(super) fn groups(
                 None => members.push((Some(axis.clone()), value.clone(), vec![index])),
             }
         }
+        // The order in which points were measured is an accident.
+        members[start..].sort_by(|one, other| in_order(&one.1, &other.1));
     }
     let estimated = members.into_iter().filter_map(|(axis, value, members)| {
         let means = [0, 1].map(|side| means(centres, &members, side));
@@ -75,6 +78,13 @@ pub(super) fn groups(
         verdict: settings.rule.verdict(&estimate, p),
     };
     Ok(estimated.into_iter().zip(adjusted).map(group).collect())
+}
+
+/// Numbers by their size, before words.
+fn in_order(one: &str, other: &str) -> Ordering {
+    let [number, other_number] = [one, other].map(|text| text.parse().unwrap_or(f64::INFINITY));
+    let by_number = number.total_cmp(&other_number);
+    by_number.then_with(|| one.cmp(other))
 }
 
 fn no_axis(axis: &str, points: &[Point]) -> String {

@@ -42,13 +42,19 @@ impl Calibrator<'_> {
         if let Some(held) = folder.and_then(|it| Remembered::of(it, &device, self.threads)) {
             return Ok(held.ceilings());
         }
-        let kernels = self.artifacts(&device);
+        let sources = sources(&device, &self.target, self.threads);
+        let kernels = self.artifacts(&sources);
         // A CPU has at least the copy that is built in.
         if device.kind == DeviceKind::Cuda && kernels.iter().all(Option::is_none) {
             return Err("none of the kernels that would measure it could be had".to_owned());
         }
         let is_whole = kernels.iter().all(Option::is_some);
-        let ceilings = supervisor.calibrate(kernels)?;
+        let ceilings = supervisor.calibrate(kernels).inspect_err(|_| {
+            // One of them may have taken the worker with it, and is compiled again next time.
+            for source in &sources {
+                self.kernels.set_aside(source);
+            }
+        })?;
         let now_s = now_unix_s(device.kind);
         let remembered = Remembered::probed(device, self.threads, ceilings, now_s);
         // What was measured with a part of the kernels is measured again when the others are there.
@@ -60,9 +66,8 @@ impl Calibrator<'_> {
     }
 
     /// The probes' kernels in their order, those that can be had.
-    fn artifacts(&self, device: &DeviceIdentity) -> Vec<Option<Artifact>> {
-        let sources = sources(device, &self.target, self.threads);
-        let wanted = KernelSource::distinct(&sources);
+    fn artifacts(&self, sources: &[KernelSource]) -> Vec<Option<Artifact>> {
+        let wanted = KernelSource::distinct(sources);
         let built = self
             .kernels
             .get_all(&wanted, self.compile_threads, &|_, _| {});

@@ -95,7 +95,7 @@ impl Session<'_> {
     }
 
     /// Sets the kernels of a point that the device could not load, or that took its worker with it, aside in
-    /// the cache: they may be broken, and are compiled again when they are needed next. Once for each
+    /// the cache: they may be broken, and a later run compiles them again. This run does so once for each
     /// kernel: its next compilation has the same fault if the source has.
     fn doubt_kernels(&mut self, number: u32, status: Status) {
         if !matches!(status, Status::Crashed | Status::LaunchError) {
@@ -103,10 +103,10 @@ impl Session<'_> {
         }
         let plan = self.plan;
         let mut kernels = plan.points[number as usize].kernels.clone();
-        kernels.retain(|&kernel| self.doubted.insert(kernel));
         for &kernel in &kernels {
             self.kernels().set_aside(&plan.kernels[kernel as usize]);
         }
+        kernels.retain(|&kernel| self.doubted.insert(kernel));
         // A worker that lives keeps what it has loaded.
         if status == Status::Crashed {
             kernels

@@ -176,7 +176,7 @@ fn side(row: &Row, held: &Loop, iterations: u64) -> Side {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::outcome::{Checked, FirstRuns, Measurement, Outcome};
+    use crate::execute::outcome::{Checked, FirstRuns, FreshStart, Measurement, Outcome};
     use crate::record::exports::json;
     use crate::record::row::{CompileUse, test_row};
 
@@ -223,12 +223,40 @@ mod tests {
         assert_eq!(cold["steady_state_speedup"], 2.0);
         // 5 + (956 - 62) / 1 microseconds.
         assert_eq!(cold["break_even_point"], 899);
-        assert_eq!(cold["break_even_point_high"], 899);
+        // One start has no interval, and so has nothing that rests on it.
+        assert_eq!(cold["break_even_point_high"], serde_json::Value::Null);
+        assert_eq!(cold["compile"]["warmup_high_s"], serde_json::Value::Null);
         assert_eq!(cold["verdict"], "NO COMPILE WINS");
         assert_eq!(ready["break_even_point"], 5 + 864);
         assert_eq!(warm["break_even_point"], 1);
         assert_eq!(warm["verdict"], "COMPILE WINS");
         assert_eq!(warm["parameters"]["T"], 128);
+    }
+
+    #[test]
+    fn starts_in_processes_of_their_own_give_the_warm_up_and_its_interval() {
+        let mut rows = [row("eager", 2000.0, 0), row("compiled", 1000.0, 900_000)];
+        for row in &mut rows {
+            let found = row.outcome.measurement.as_mut().unwrap();
+            // The worker's own start is left out: it may be the process's first.
+            found.prepare_ns = Some(9_000_000);
+            let start = |prepare_ns| FreshStart {
+                prepare_ns,
+                first_runs: FirstRuns {
+                    count: 5,
+                    elapsed_ns: 5000.0,
+                },
+            };
+            found.fresh_starts = [40_000, 50_000, 60_000].map(start).to_vec();
+        }
+        let cold = &objects(&rows)[0];
+        assert_eq!(cold["no_compile"]["warmup_s"], 55e-6);
+        assert_eq!(cold["no_compile"]["warmup_low_s"], 45e-6);
+        assert_eq!(cold["no_compile"]["warmup_high_s"], 65e-6);
+        // 5 + (955 - 55) / 1 microseconds, and what 10 a side may do to it.
+        assert_eq!(cold["break_even_point"], 905);
+        assert_eq!(cold["break_even_point_low"], 905 - 14);
+        assert_eq!(cold["break_even_point_high"], 905 + 15);
     }
 
     #[test]

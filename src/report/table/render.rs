@@ -30,7 +30,9 @@ pub fn csv(table: &Table) -> io::Result<Vec<u8>> {
         for (cell, &wide) in row.iter().zip(&wide) {
             match cell {
                 Cell::Interval { value, low, high } => {
-                    record.extend([value, low, high].map(|&number| plain(number)));
+                    let end = |end: f64| Some(end).filter(|end| !end.is_nan()).map(plain);
+                    record.push(plain(*value));
+                    record.extend([*low, *high].map(|number| end(number).unwrap_or_default()));
                 }
                 cell => {
                     record.push(exact(cell));
