@@ -57,3 +57,5 @@ mod calibration;
 mod interchange;
 /// Files of the guides, as real runs write them.
 mod exports;
+/// Numbers in documents, made from records.
+mod results;

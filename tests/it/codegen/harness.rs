@@ -30,7 +30,11 @@ pub(super) fn report(
         arch: arch.to_owned(),
     });
     let text = &source.files[0].text;
-    let compiled = nvrtc.compile(&source, arch, &sweeper::compile::Bounds::within(Duration::from_secs(120)));
+    let compiled = nvrtc.compile(
+        &source,
+        arch,
+        &sweeper::compile::Bounds::within(Duration::from_secs(120)),
+    );
     let log = compiled
         .unwrap_or_else(|error| panic!("{error}\n{text}"))
         .log;
