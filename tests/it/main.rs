@@ -59,3 +59,5 @@ mod interchange;
 mod exports;
 /// Numbers in documents, made from records.
 mod results;
+/// The guide, its commands and its tables.
+mod guide;
