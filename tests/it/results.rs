@@ -19,8 +19,11 @@ use crate::support::golden;
 /// Documents with numbers in them.
 const DOCUMENTS: [&str; 2] = ["README.md", "docs/results.md"];
 
+/// The name of a part, and who makes it.
+type Part = (&'static str, fn() -> String);
+
 /// What stands between the marks `<!-- made: NAME -->` and `<!-- end -->`.
-const PARTS: [(&str, fn() -> String); 27] = [
+const PARTS: &[Part] = &[
     ("copy-run", || record::run("2026-11-20-h200-copy", "")),
     ("copy", crf::copies),
     ("highlights", crf::highlights),
