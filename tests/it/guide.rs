@@ -144,6 +144,59 @@ fn the_book_has_every_page_once() {
     }
 }
 
+/// Files of the sources, wherever in the tree.
+fn sources() -> Vec<String> {
+    let mut open: Vec<PathBuf> = [
+        "src",
+        "kernels",
+        "cache",
+        "tests",
+        "benches",
+        "manifests",
+        "docs",
+    ]
+    .map(|name| root().join(name))
+    .to_vec();
+    let mut found = Vec::new();
+    while let Some(path) = open.pop() {
+        found.push(path.to_str().unwrap().to_owned());
+        if path.is_dir() {
+            let entries = fs::read_dir(&path).unwrap();
+            open.extend(entries.map(|entry| entry.unwrap().path()));
+        }
+    }
+    found
+}
+
+/// Documents of the design name files by their last folders; there are such files.
+#[test]
+fn files_that_documents_name_are_there() {
+    const KINDS: [&str; 5] = [".rs", ".h", ".cuh", ".ptx", ".toml"];
+    let sources = sources();
+    let mut count = 0;
+    for name in [
+        "ARCHITECTURE.md",
+        "METHODOLOGY.md",
+        "CONTRIBUTING.md",
+        "docs/page.md",
+    ] {
+        let document = read(name);
+        for word in document.split('`').skip(1).step_by(2) {
+            let is_path =
+                word.contains('/') && !word.contains(|letter: char| " =${}<>\n".contains(letter));
+            if is_path && KINDS.iter().any(|kind| word.ends_with(kind)) && !word.contains("NAME") {
+                count += 1;
+                let end = format!("/{word}");
+                assert!(
+                    sources.iter().any(|path| path.ends_with(&end)),
+                    "{name}: no {word}"
+                );
+            }
+        }
+    }
+    assert!(count > 30, "{count} files");
+}
+
 /// The words in backquotes of the first column of the table below a heading.
 fn first_column(document: &str, heading: &str) -> Vec<String> {
     let (_, below) = document.split_once(&format!("## {heading}\n")).unwrap();
