@@ -273,6 +273,35 @@ fn verbs_are_those_of_the_program() {
     assert_eq!(words, known);
 }
 
+/// The reference of manifests has every key of the schema, and every manifest beside it.
+#[test]
+fn the_reference_of_manifests_is_whole() {
+    let reference = read("manifests/README.md");
+    let words: BTreeSet<&str> = reference
+        .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+        .collect();
+    let output = Place::new("").sweeper(&["schema"]);
+    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut count = 0;
+    for (section, held) in schema["properties"].as_object().unwrap() {
+        let keys = held["properties"].as_object();
+        for key in keys
+            .into_iter()
+            .flat_map(|keys| keys.keys())
+            .chain([section])
+        {
+            count += 1;
+            assert!(words.contains(key.as_str()), "no word of `{section}.{key}`");
+        }
+    }
+    assert!(count > 60, "{count} keys");
+    for entry in fs::read_dir(root().join("manifests")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let is_listed = name == "README.md" || reference.contains(&format!("`{name}`"));
+        assert!(is_listed, "manifests/README.md does not list {name}");
+    }
+}
+
 /// A command of the guide with what it is shown to say, and a file that it says to write.
 enum Step {
     Command { line: String, shown: Vec<String> },
