@@ -9,6 +9,8 @@ mod crf;
 mod operations;
 /// Products, fusion, and when compiling pays.
 mod calibration;
+/// Comparing runs.
+mod comparisons;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,6 +65,8 @@ const PARTS: &[Part] = &[
     }),
     ("economics", calibration::loops),
     ("break-even", calibration::break_even),
+    ("aa", comparisons::against_itself),
+    ("aa-bench", comparisons::against_more_work),
 ];
 
 fn root() -> &'static Path {
