@@ -86,10 +86,10 @@ fn verdicts_follow_from_intervals_alone() {
     assert_eq!(cold(&baseline, &other).verdict(), Verdict::Wins);
     // The warm-up is most of the total, and nobody knows what it takes.
     let mut wide = priced(0.0, 20.0, 0.01);
-    wide.starting = starting(1500.0, Some(0.9));
+    wide.starting = starting(1100.0, Some(0.9));
     assert_eq!(cold(&baseline, &wide).verdict(), Verdict::Unclear);
     // One that was seen once has no interval.
-    wide.starting = starting(1500.0, None);
+    wide.starting = starting(1100.0, None);
     let once = cold(&baseline, &wide);
     assert_eq!(once.verdict(), Verdict::RoughlyEqual);
     assert_eq!(once.break_even().ends, None);

@@ -223,7 +223,9 @@ mod tests {
         assert_eq!(cold["steady_state_speedup"], 2.0);
         // 5 + (956 - 62) / 1 microseconds.
         assert_eq!(cold["break_even_point"], 899);
-        assert_eq!(cold["break_even_point_high"], 899);
+        // The warm-up was seen once: nobody knows how far that is off.
+        assert_eq!(cold["break_even_point_high"], serde_json::Value::Null);
+        assert_eq!(cold["compile"]["warmup_high_s"], serde_json::Value::Null);
         assert_eq!(cold["verdict"], "NO COMPILE WINS");
         assert_eq!(ready["break_even_point"], 5 + 864);
         assert_eq!(warm["break_even_point"], 1);
