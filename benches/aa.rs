@@ -9,6 +9,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -18,8 +19,10 @@ use sweeper::compare::verdict::{Correction, Rule, Verdict};
 use sweeper::compare::{Comparison, Settings, compare};
 use sweeper::execute::supervisor::WorkerCommand;
 use sweeper::manifest::Sources;
+use sweeper::report::entry::Entry;
 use sweeper::report::source::{self, Source};
 use sweeper::run::repeats::{AA, Repeats};
+use sweeper_kernels::Value;
 
 /// 3 % more elements; 2.9 % more positions that are computed (T - 1), of the same canonical shape.
 const MORE_WORK: [(&str, &str); 2] = [
@@ -90,13 +93,32 @@ fn main() {
     more.show("against 3 % more work");
 }
 
-/// The slower program's rows under the names of the other's, in whose order they are.
+/// The slower program's rows under the names of the other's. Rows stand in the order in which points were
+/// done, which differs from run to run: each is found by what it is of.
 fn named_as(mut run: Source, other: &Source) -> Source {
-    for (entry, other) in run.entries.iter_mut().zip(&other.entries) {
+    let mut named: Vec<&Entry> = other.entries.iter().collect();
+    named.sort_by_key(|entry| place(entry));
+    run.entries.sort_by_key(place);
+    assert_eq!(run.entries.len(), named.len(), "runs of other points");
+    for (entry, other) in run.entries.iter_mut().zip(named) {
+        assert_eq!(
+            (&entry.workload, &entry.backend),
+            (&other.workload, &other.backend)
+        );
         entry.point = other.point;
         entry.parameters.clone_from(&other.parameters);
     }
     run
+}
+
+/// What a row is of, but for the size that the two programs differ in; sizes in their order.
+fn place(entry: &Entry) -> (Arc<str>, Arc<str>, i64) {
+    let elements = match entry.parameters.get("elements") {
+        Some(Value::Int(elements)) => *elements,
+        _ => 0,
+    };
+    let [workload, backend] = [&entry.workload, &entry.backend].map(Arc::clone);
+    (workload, backend, elements)
 }
 
 fn compared(a: &[Source], b: &[Source]) -> Comparison {

@@ -27,6 +27,18 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// All of them, by their numbers.
+    pub const ALL: [Exit; 8] = [
+        Exit::Fine,
+        Exit::Usage,
+        Exit::Manifest,
+        Exit::Failures,
+        Exit::Different,
+        Exit::Files,
+        Exit::Impossible,
+        Exit::Stopped,
+    ];
+
     /// The number.
     pub const fn code(self) -> u8 {
         match self {

@@ -60,6 +60,18 @@ pub enum Flag {
 }
 
 impl Flag {
+    /// All of them.
+    pub const ALL: [Flag; 8] = [
+        Flag::Unsteady,
+        Flag::WideInterval,
+        Flag::CoarseClock,
+        Flag::Ungated,
+        Flag::Throttled,
+        Flag::AboveRoofline,
+        Flag::MemoryMismatch,
+        Flag::Spills,
+    ];
+
     /// The word of rows.
     pub const fn name(self) -> &'static str {
         match self {
@@ -119,7 +131,7 @@ pub struct Starting {
 impl Starting {
     /// The one that was seen in the worker that measured the program.
     pub fn once(prepare_ns: u64, first_runs: FirstRuns) -> Option<Self> {
-        (first_runs.count > 0).then(|| Starting {
+        (first_runs.count > 0).then_some(Starting {
             processes: 0,
             iterations: first_runs.count,
             median_ns: prepare_ns as f64 + first_runs.elapsed_ns,

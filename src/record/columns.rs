@@ -149,7 +149,7 @@ pub const COLUMNS: [Column; 70] = [
         "status",
         Text,
         "",
-        "`ok`, or what became of it instead (METHODOLOGY.md)",
+        "`ok`, or what became of it instead (docs/codes.md)",
         "run",
     ),
     column("reason", Text, "", "why, where that is not `ok`", "run"),
@@ -450,7 +450,7 @@ pub const COLUMNS: [Column; 70] = [
         "flags",
         Text,
         "",
-        "what else to know (METHODOLOGY.md), in words with spaces between",
+        "what else to know (docs/codes.md), in words with spaces between",
         "run",
     ),
     column(

@@ -1,5 +1,6 @@
 //! The folder of one run.
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,7 +15,7 @@ use super::journal::{Contents, Journal, JournalError};
 use super::row::Row;
 use super::stamp::{self, Stamp};
 use super::tables;
-use crate::identity::RunId;
+use crate::identity::{PointId, RunId};
 
 /// Why a run's folder can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -304,6 +305,23 @@ impl Recorded {
         let bytes = fs::read(self.path.join("plan.json")).ok()?;
         let plan: Points = serde_json::from_slice(&bytes).ok()?;
         Some(plan.points.len())
+    }
+
+    /// The place of each point in its plan, where the plan can be read. The journal has rows as they were
+    /// finished, which differs from run to run.
+    pub fn plan_order(&self) -> HashMap<PointId, usize> {
+        #[derive(serde::Deserialize)]
+        struct Point {
+            point: PointId,
+        }
+        #[derive(serde::Deserialize)]
+        struct Points {
+            points: Vec<Point>,
+        }
+        let bytes = fs::read(self.path.join("plan.json")).unwrap_or_default();
+        let plan: Option<Points> = serde_json::from_slice(&bytes).ok();
+        let points = plan.into_iter().flat_map(|plan| plan.points).enumerate();
+        points.map(|(place, point)| (point.point, place)).collect()
     }
 
     /// The folder in which the run's folder lies; an attempt lies one deeper.

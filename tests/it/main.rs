@@ -57,3 +57,7 @@ mod calibration;
 mod interchange;
 /// Files of the guides, as real runs write them.
 mod exports;
+/// Numbers in documents, made from records.
+mod results;
+/// The guide, its commands and its tables.
+mod guide;

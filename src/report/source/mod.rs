@@ -230,10 +230,13 @@ fn from_run(path: &Path) -> Result<Source, SourceError> {
     let recorded = Recorded::read(path)?;
     let journal = path.join("journal.jsonl");
     let contents = Contents::read(&journal).map_err(FolderError::from)?;
-    let entries = run::entries(&contents).map_err(|reason| SourceError::Foreign {
+    let mut entries = run::entries(&contents).map_err(|reason| SourceError::Foreign {
         path: journal,
         reason,
     })?;
+    // As in the tables: declared skips, then the plan's order, so that nothing depends on what was done first.
+    let order = recorded.plan_order();
+    entries.sort_by_key(|entry| entry.point.and_then(|point| order.get(&point)));
     let mut warnings = Vec::new();
     if contents.torn_bytes > 0 {
         warnings.push("the journal's last line is torn: the run was killed, or goes on".to_owned());

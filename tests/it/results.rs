@@ -1,0 +1,187 @@
+//! Numbers in documents: each is made from a record. `SWEEPER_BLESS=1 cargo test --test it results` writes
+//! them anew, between the marks that say what stands there.
+
+mod record;
+mod table;
+/// The semi-Markov CRF.
+mod crf;
+/// Single operations, beside PyTorch.
+mod operations;
+/// Products, fusion, and when compiling pays.
+mod calibration;
+/// Comparing runs.
+mod comparisons;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::place::{Place, code, text};
+use crate::support::golden;
+
+/// Documents with numbers in them.
+const DOCUMENTS: [&str; 2] = ["README.md", "docs/results.md"];
+
+/// The name of a part, and who makes it.
+type Part = (&'static str, fn() -> String);
+
+/// What stands between the marks `<!-- made: NAME -->` and `<!-- end -->`.
+const PARTS: &[Part] = &[
+    ("copy-run", || record::run("2026-11-20-h200-copy", "")),
+    ("copy", crf::copies),
+    ("highlights", crf::highlights),
+    ("paper-run", || record::run("2026-11-22-h200-paper", "")),
+    ("paper", crf::largest_fused),
+    ("streaming-run", || {
+        record::run("2026-11-21-h200-paper", "whole-")
+    }),
+    ("streaming", crf::streaming_over_fused),
+    ("largest-run", || {
+        record::run("2026-11-21-h200-paper", "largest-")
+    }),
+    ("largest", crf::largest_with_streaming),
+    ("sizes-run", || {
+        record::run("2026-11-22-h200-published-sizes", "")
+    }),
+    ("sizes", crf::beside_triton),
+    ("operations-run", || {
+        record::run("2026-11-23-h200-operations", "")
+    }),
+    ("operations", operations::beside_pytorch),
+    ("operations-means", operations::means),
+    ("operations-copies", operations::copies),
+    ("operations-forward", operations::forward),
+    ("operations-backward", operations::backward),
+    ("turns", operations::turns),
+    ("cpu-run", || record::run("2026-11-22-cpu-operations", "")),
+    ("cpu", operations::on_a_cpu),
+    ("calibration-run", || {
+        record::run("2026-11-23-h200-calibration", "")
+    }),
+    ("copy-rate", calibration::copy_rate),
+    ("products", calibration::products),
+    ("fusion", calibration::fusion),
+    ("economics-run", || {
+        record::run("2026-11-23-h200-economics", "")
+    }),
+    ("economics", calibration::loops),
+    ("break-even", calibration::break_even),
+    ("aa", comparisons::against_itself),
+    ("aa-bench", comparisons::against_more_work),
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+const OPENS: &str = "<!-- made: ";
+const CLOSES: &str = "<!-- end -->";
+
+/// A document with its parts made anew, the names of these, and the text that is not made.
+fn remade(document: &str) -> (String, Vec<&str>, String) {
+    let (mut whole, mut names, mut prose) = (String::new(), Vec::new(), String::new());
+    let mut rest = document;
+    while let Some(start) = rest.find(OPENS) {
+        let (before, opened) = rest.split_at(start);
+        let (name, after) = opened[OPENS.len()..].split_once(" -->\n").unwrap();
+        let (_, after) = after
+            .split_once(CLOSES)
+            .unwrap_or_else(|| panic!("`{name}` has no end"));
+        let (_, make) = PARTS
+            .iter()
+            .find(|(held, _)| *held == name)
+            .unwrap_or_else(|| panic!("nobody makes `{name}`"));
+        prose += before;
+        whole += &format!("{before}{OPENS}{name} -->\n{}{CLOSES}", make());
+        names.push(name);
+        rest = after;
+    }
+    (whole + rest, names, prose + rest)
+}
+
+#[test]
+fn numbers_are_those_of_the_records() {
+    let mut made = Vec::new();
+    for name in DOCUMENTS {
+        let path = root().join(name);
+        let document = fs::read_to_string(&path).unwrap();
+        let (whole, names, _) = remade(&document);
+        golden(&path, &whole).unwrap();
+        made.extend(names.into_iter().map(str::to_owned));
+    }
+    for (name, _) in PARTS {
+        let places = made.iter().filter(|held| *held == name).count();
+        assert_eq!(places, 1, "`{name}` stands in {places} places");
+    }
+}
+
+/// Between the marks numbers are made; outside of them no measured one is written by hand.
+#[test]
+fn no_result_is_written_by_hand() {
+    const UNITS: [&str; 10] = [
+        "%", "ms", "us", "ns", "s", "min", "times", "TB/s", "GB/s", "Tflop/s",
+    ];
+    for name in DOCUMENTS {
+        let document = fs::read_to_string(root().join(name)).unwrap();
+        let (_, _, prose) = remade(&document);
+        for line in prose.lines() {
+            let words: Vec<&str> = line
+                .split(|letter: char| letter.is_whitespace() || "(),:;|".contains(letter))
+                .filter(|word| !word.is_empty())
+                .collect();
+            for pair in words.windows(2) {
+                let is_number = pair[0].parse::<f64>().is_ok();
+                assert!(
+                    !(is_number && UNITS.contains(&pair[1].trim_end_matches('.'))),
+                    "{name}: `{} {}` has no source: {line}",
+                    pair[0],
+                    pair[1]
+                );
+            }
+        }
+    }
+}
+
+/// The picture in the README is what `docs/report.md` says how to make.
+#[test]
+fn the_picture_is_that_of_the_record() {
+    let place = Place::new("");
+    let rows = record::unpacked("2026-11-21-h200-paper", "whole-records.csv");
+    fs::write(place.path("whole-records.csv"), rows).unwrap();
+    let words = [
+        "report",
+        "whole-records.csv",
+        "--baseline",
+        "streaming",
+        "--format",
+        "svg",
+    ];
+    let output = place.sweeper(&words);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    let name = "whole-records-report/potentials=decomposed/scalability_T_log_both.svg";
+    let picture = fs::read_to_string(place.path(name)).unwrap();
+    golden(&root().join("docs/time-over-T.svg"), &picture).unwrap();
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(readme.contains("](docs/time-over-T.svg)"));
+}
+
+/// Each record is mentioned with its tables, and says where they are.
+#[test]
+fn every_record_is_shown() {
+    let results = fs::read_to_string(root().join("docs/results.md")).unwrap();
+    let folders = fs::read_dir(root().join("records")).unwrap();
+    let mut names: Vec<PathBuf> = folders.map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    assert!(names.len() >= 9);
+    for folder in names {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        assert!(
+            results.contains(&format!("records/{name}")),
+            "docs/results.md does not mention {name}"
+        );
+        let readme = fs::read_to_string(folder.join("README.md")).unwrap();
+        assert!(
+            readme.contains("docs/results.md#"),
+            "{name} does not say where its tables are"
+        );
+    }
+}
