@@ -1,5 +1,6 @@
 //! Memory of operands: from a line of a page on, and elsewhere the next time.
 
+use half::bf16;
 use sweeper_kernels::builtin::{Slice, SliceMut};
 
 /// Bytes of a page.
@@ -42,6 +43,7 @@ impl<T: Copy> Aligned<T> {
 
 /// Memory of an operand, of any type.
 pub(super) enum Operand {
+    Bf16(Aligned<bf16>),
     F32(Aligned<f32>),
     F64(Aligned<f64>),
     I32(Aligned<i32>),
@@ -52,6 +54,7 @@ impl Operand {
     /// A copy of what a slice has.
     pub(super) fn of(slice: Slice<'_>, line: usize) -> Operand {
         match slice {
+            Slice::Bf16(values) => Operand::Bf16(Aligned::at_line(values, line)),
             Slice::F32(values) => Operand::F32(Aligned::at_line(values, line)),
             Slice::F64(values) => Operand::F64(Aligned::at_line(values, line)),
             Slice::I32(values) => Operand::I32(Aligned::at_line(values, line)),
@@ -61,6 +64,7 @@ impl Operand {
 
     pub(super) fn read(&self) -> Slice<'_> {
         match self {
+            Operand::Bf16(values) => Slice::Bf16(values.read()),
             Operand::F32(values) => Slice::F32(values.read()),
             Operand::F64(values) => Slice::F64(values.read()),
             Operand::I32(values) => Slice::I32(values.read()),
@@ -70,6 +74,7 @@ impl Operand {
 
     pub(super) fn write(&mut self) -> SliceMut<'_> {
         match self {
+            Operand::Bf16(values) => SliceMut::Bf16(values.write()),
             Operand::F32(values) => SliceMut::F32(values.write()),
             Operand::F64(values) => SliceMut::F64(values.write()),
             Operand::I32(values) => SliceMut::I32(values.write()),
@@ -81,6 +86,7 @@ impl Operand {
 /// What a slice has, to read.
 pub(super) fn reading<'a>(slice: &'a SliceMut<'_>) -> Slice<'a> {
     match slice {
+        SliceMut::Bf16(values) => Slice::Bf16(values),
         SliceMut::F32(values) => Slice::F32(values),
         SliceMut::F64(values) => Slice::F64(values),
         SliceMut::I32(values) => Slice::I32(values),
@@ -104,6 +110,7 @@ impl Iterator for Lines {
 /// The same memory for one more call.
 pub(super) fn again<'a>(slice: &'a mut SliceMut<'_>) -> SliceMut<'a> {
     match slice {
+        SliceMut::Bf16(values) => SliceMut::Bf16(values),
         SliceMut::F32(values) => SliceMut::F32(values),
         SliceMut::F64(values) => SliceMut::F64(values),
         SliceMut::I32(values) => SliceMut::I32(values),

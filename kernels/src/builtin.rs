@@ -1,5 +1,6 @@
 //! Kernels that are plain functions of this crate: how an eager framework's operations run on a CPU.
 
+use half::bf16;
 use std::fmt;
 
 use crate::tensor::Dtype;
@@ -29,6 +30,8 @@ impl fmt::Debug for Builtin {
 /// Elements that a builtin reads.
 #[derive(Clone, Copy, Debug)]
 pub enum Slice<'a> {
+    /// Elements of [`Dtype::Bf16`].
+    Bf16(&'a [bf16]),
     /// Elements of [`Dtype::F32`].
     F32(&'a [f32]),
     /// Elements of [`Dtype::F64`].
@@ -42,6 +45,8 @@ pub enum Slice<'a> {
 /// Elements that a builtin writes.
 #[derive(Debug)]
 pub enum SliceMut<'a> {
+    /// Elements of [`Dtype::Bf16`].
+    Bf16(&'a mut [bf16]),
     /// Elements of [`Dtype::F32`].
     F32(&'a mut [f32]),
     /// Elements of [`Dtype::F64`].

@@ -97,6 +97,7 @@ pub fn compare(
 fn distance(out: &Tensor, expected: &Tensor, metric: Metric) -> f64 {
     let expected = as_f64(expected);
     match out.data() {
+        Data::Bf16(out) => distance_of(out, &expected, |out| f64::from(*out), metric),
         Data::F32(out) => distance_of(out, &expected, |out| f64::from(*out), metric),
         Data::F64(out) => distance_of(out, &expected, |out| *out, metric),
         Data::I32(out) => distance_of(out, &expected, |out| f64::from(*out), metric),
@@ -146,6 +147,7 @@ fn distance_of<T: Sync>(
 /// The elements as a slice of f64, converted in parallel where they are something else.
 pub fn as_f64(tensor: &Tensor) -> Cow<'_, [f64]> {
     match tensor.data() {
+        Data::Bf16(values) => Cow::Owned(values.par_iter().map(|&value| value.into()).collect()),
         Data::F32(values) => Cow::Owned(values.par_iter().map(|&value| value.into()).collect()),
         Data::F64(values) => Cow::Borrowed(values),
         Data::I32(values) => Cow::Owned(values.par_iter().map(|&value| value.into()).collect()),
@@ -156,6 +158,7 @@ pub fn as_f64(tensor: &Tensor) -> Cow<'_, [f64]> {
 /// The elements as f64, whatever their type.
 pub fn elements(tensor: &Tensor) -> Box<dyn Iterator<Item = f64> + '_> {
     match tensor.data() {
+        Data::Bf16(values) => Box::new(values.iter().map(|&value| f64::from(value))),
         Data::F32(values) => Box::new(values.iter().map(|&value| f64::from(value))),
         Data::F64(values) => Box::new(values.iter().copied()),
         Data::I32(values) => Box::new(values.iter().map(|&value| f64::from(value))),

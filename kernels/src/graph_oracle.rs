@@ -188,7 +188,8 @@ impl<E: Evaluated> Computation for E {
         }
     }
 
-    /// The whole of it in calls: a library has it if nothing is left to generate.
+    /// The whole of it in calls: a library has it if nothing is left to generate
+    /// but copies of its factors in the precision that was asked for.
     fn by_library(&self, phase: Phase, target: &Target) -> Result<Program, Refusal> {
         let built =
             Evaluated::build(self).map_err(|error| Refusal::Undefined(error.to_string()))?;
@@ -201,7 +202,8 @@ impl<E: Evaluated> Computation for E {
             canonical: &[],
             precision: Evaluated::precision(self),
         })?;
-        let is_call = |kernel: &Kernel| matches!(kernel, Kernel::Library(_));
+        let is_call =
+            |kernel: &Kernel| matches!(kernel, Kernel::Library(_)) || fuse::rounds_factors(kernel);
         if program.kernels.iter().all(is_call) {
             return Ok(program);
         }

@@ -325,17 +325,24 @@ impl<C: Computation> Problem for GraphProblem<C> {
         let needed = graph.needed_for(self.wanted(phase));
         let given = graph.given().iter().map(|given| given.node);
         let read = given.filter(|node| needed[node.index()]);
-        let moved = read.chain(self.wanted(phase));
-        let bytes = moved.map(|node| {
+        // The factors of a product in bf16 are that in memory.
+        let given_dtype = |dtype: Dtype| match self.computation.precision() {
+            Precision::Bf16 if dtype == Dtype::F32 => Dtype::Bf16,
+            _ => dtype,
+        };
+        let bytes = |node: NodeId, dtype: &dyn Fn(Dtype) -> Dtype| {
             let node = graph.node(node);
-            node.elements() as f64 * node.dtype.size_bytes() as f64
-        });
+            node.elements() as f64 * dtype(node.dtype).size_bytes() as f64
+        };
+        let read = read.map(|node| bytes(node, &given_dtype));
+        let written = self.wanted(phase).into_iter();
+        let written = written.map(|node| bytes(node, &|dtype| dtype));
         Work {
             flops: self
                 .computation
                 .flops(phase)
                 .unwrap_or_else(|| self.flops(phase)),
-            compulsory_bytes: bytes.sum(),
+            compulsory_bytes: read.chain(written).sum(),
         }
     }
 

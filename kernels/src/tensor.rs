@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use half::bf16;
 use serde::{Deserialize, Serialize};
 
 /// Type of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
+    /// bfloat16: the upper half of an IEEE 754 binary32. Operands of products.
+    Bf16,
     /// IEEE 754 binary32.
     F32,
     /// IEEE 754 binary64.
@@ -23,14 +26,16 @@ impl Dtype {
     /// Size of one element in bytes.
     pub const fn size_bytes(self) -> usize {
         match self {
+            Dtype::Bf16 => 2,
             Dtype::F32 | Dtype::I32 => 4,
             Dtype::F64 | Dtype::I64 => 8,
         }
     }
 
-    /// The name that manifests and files use: `f32`, `f64`, `i32`, `i64`.
+    /// The name that manifests and files use: `bf16`, `f32`, `f64`, `i32`, `i64`.
     pub const fn name(self) -> &'static str {
         match self {
+            Dtype::Bf16 => "bf16",
             Dtype::F32 => "f32",
             Dtype::F64 => "f64",
             Dtype::I32 => "i32",
@@ -48,6 +53,8 @@ impl fmt::Display for Dtype {
 /// The elements of a tensor, in row-major order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
+    /// Elements of [`Dtype::Bf16`].
+    Bf16(Vec<bf16>),
     /// Elements of [`Dtype::F32`].
     F32(Vec<f32>),
     /// Elements of [`Dtype::F64`].
@@ -62,6 +69,7 @@ impl Data {
     /// The type of the elements.
     pub fn dtype(&self) -> Dtype {
         match self {
+            Data::Bf16(_) => Dtype::Bf16,
             Data::F32(_) => Dtype::F32,
             Data::F64(_) => Dtype::F64,
             Data::I32(_) => Dtype::I32,
@@ -72,6 +80,7 @@ impl Data {
     /// How many elements there are.
     pub fn len(&self) -> usize {
         match self {
+            Data::Bf16(values) => values.len(),
             Data::F32(values) => values.len(),
             Data::F64(values) => values.len(),
             Data::I32(values) => values.len(),

@@ -1,5 +1,6 @@
 //! Tensors in and out: safetensors files, and the digest of outputs.
 
+use half::bf16;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -161,6 +162,7 @@ pub(super) fn to_file(tensors: &Tensors) -> Result<Vec<u8>, SafeTensorError> {
 pub(super) fn all_of(file: &SafeTensors<'_>) -> Option<Tensors> {
     let tensor = |(name, view): (String, TensorView<'_>)| {
         let dtype = match view.dtype() {
+            FileDtype::BF16 => Dtype::Bf16,
             FileDtype::F32 => Dtype::F32,
             FileDtype::F64 => Dtype::F64,
             FileDtype::I32 => Dtype::I32,
@@ -175,6 +177,7 @@ pub(super) fn all_of(file: &SafeTensors<'_>) -> Option<Tensors> {
 
 fn file_dtype(dtype: Dtype) -> FileDtype {
     match dtype {
+        Dtype::Bf16 => FileDtype::BF16,
         Dtype::F32 => FileDtype::F32,
         Dtype::F64 => FileDtype::F64,
         Dtype::I32 => FileDtype::I32,
@@ -186,6 +189,7 @@ fn file_dtype(dtype: Dtype) -> FileDtype {
 fn data_of(view: &TensorView<'_>, dtype: Dtype) -> Option<Data> {
     let bytes = view.data();
     match (dtype, view.dtype()) {
+        (Dtype::Bf16, FileDtype::BF16) => Some(Data::Bf16(numbers(bytes, bf16::from_le_bytes))),
         (Dtype::F32, FileDtype::F32) => Some(Data::F32(numbers(bytes, f32::from_le_bytes))),
         (Dtype::F64, FileDtype::F64) => Some(Data::F64(numbers(bytes, f64::from_le_bytes))),
         (Dtype::I32, FileDtype::I32) => Some(Data::I32(numbers(bytes, i32::from_le_bytes))),
@@ -210,6 +214,7 @@ fn numbers<T, const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Ve
 fn bytes(data: &Data) -> &[u8] {
     const { assert!(cfg!(target_endian = "little"), "files are little endian") };
     match data {
+        Data::Bf16(values) => bytemuck::cast_slice(values),
         Data::F32(values) => bytemuck::cast_slice(values),
         Data::F64(values) => bytemuck::cast_slice(values),
         Data::I32(values) => bytemuck::cast_slice(values),

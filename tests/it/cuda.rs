@@ -389,7 +389,7 @@ fn every_type_is_filled_and_copied() {
     }
     let mut device = Cuda::open(0, CacheState::Hot).unwrap();
     device.bind(&Tensors::new()).unwrap();
-    for dtype in [Dtype::F32, Dtype::F64, Dtype::I32, Dtype::I64] {
+    for dtype in [Dtype::Bf16, Dtype::F32, Dtype::F64, Dtype::I32, Dtype::I64] {
         let mut program = Program::default();
         let from = program.buffer("from", dtype, LEN, Role::Workspace, Binding::Scratch);
         let to = program.buffer("to", dtype, LEN, Role::Output, Binding::Result);

@@ -1,11 +1,19 @@
 //! Conformance of the workloads of guides 003 and 004: every backend in every phase against the f64 oracle, on the
 //! CPU device and, as CUDA kernels, on the shim.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::time::Duration;
 
 use sweeper::compile::Bounds;
 use sweeper::compile::nvrtc::resources;
-use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Problem, Target, Value, registry};
+use sweeper_kernels::inputs::InputKey;
+use sweeper_kernels::program::Binding;
+use sweeper_kernels::tensor::Data;
+use sweeper_kernels::workload::TensorSpec;
+use sweeper_kernels::{
+    CanonicalShape, Dtype, Parameters, Phase, Problem, Target, Tensor, Value, registry,
+};
 
 use crate::conformance::{Case, cuda};
 use crate::shim::{self, Mode};
@@ -98,6 +106,142 @@ fn patterns_conform_as_cuda_kernels() {
     for words in PATTERNS {
         conforms_on_shim(words);
     }
+}
+
+/// The greatest error of a product in bf16 is that of its factors: no other precision makes as great a one.
+#[test]
+fn products_in_bf16_are_made_of_rounded_factors() {
+    if !shim::is_here() {
+        return;
+    }
+    let words = "matmul m=37 k=129 n=65 precision=bf16";
+    conforms_on_shim(words);
+    let (problem, _) = problem(words);
+    let mut inputs = problem.generate(&InputKey([5; 32]));
+    // Halves of the last place that go to even, up and down; carries into the exponent; what is not a number.
+    let hard = [
+        1.0 + f32::EPSILON * 32768.0,
+        1.0 + 3.0 * f32::EPSILON * 32768.0,
+        f32::from_bits(0x3fff_ffff),
+        f32::from_bits(0x0000_8000),
+        f32::from_bits(0x0001_8000),
+        -f32::MAX,
+        f32::INFINITY,
+        f32::from_bits(0x7f80_0001),
+    ];
+    let Some(a) = inputs["a"].as_f32() else {
+        panic!("f32")
+    };
+    let a: Vec<f32> = hard
+        .into_iter()
+        .chain(a[hard.len()..].iter().copied())
+        .collect();
+    let expected: Vec<u16> = a
+        .iter()
+        .map(|&x| half::bf16::from_f32(x).to_bits())
+        .collect();
+    inputs.insert("a".to_owned(), Tensor::f32([37, 129], a));
+    let canonical = CanonicalShape::default();
+    let program = problem.program("library", Phase::Forward, &canonical, &cuda());
+    let mut program = program.unwrap();
+    // The copies are results of a program that makes them alone.
+    program.steps = std::mem::take(&mut program.prologue);
+    for buffer in &mut program.buffers {
+        match buffer.dtype {
+            Dtype::Bf16 => buffer.binding = Binding::Result,
+            _ if buffer.binding == Binding::Result => buffer.binding = Binding::Scratch,
+            _ => {}
+        }
+    }
+    let rounded = program
+        .buffers
+        .iter()
+        .find(|buffer| buffer.dtype == Dtype::Bf16);
+    let spec = TensorSpec {
+        name: rounded.unwrap().name.to_string(),
+        shape: vec![37, 129],
+        dtype: Dtype::Bf16,
+    };
+    let outputs = shim::run(&program, &inputs, std::slice::from_ref(&spec), Mode::Fast);
+    let Data::Bf16(rounded) = outputs[&spec.name].data() else {
+        panic!("{outputs:?}")
+    };
+    let bits: Vec<u16> = rounded.iter().map(|x| x.to_bits()).collect();
+    assert_eq!(bits, expected);
+}
+
+/// Sizes that fill tiles and sizes that do not, in every pattern.
+const ON_A_GPU: &str = r#"
+schema = 1
+name   = "gpu"
+about  = "Do products, convolutions and attention conform, and in the precision that was asked for?"
+
+[case.matmul]
+workload = "matmul"
+backends = ["library", "compiled"]
+grid     = { precision = ["f32", "tf32", "bf16"] }
+[[case.matmul.zip]]
+axes = { m = [1, 37, 256, 1024], k = [64, 129, 512, 1024], n = [8, 65, 256, 1024] }
+
+[case.linear]
+workload = "linear"
+grid     = { pattern = ["bias", "bias_relu", "bias_gelu", "bias_gelu_tanh"] }
+[[case.linear.zip]]
+axes = { m = [3, 130, 512], k = [5, 33, 1024], n = [7, 66, 256] }
+
+[case.conv]
+workload = "conv"
+grid     = { pattern = ["relu", "bn", "bn_relu"] }
+[[case.conv.zip]]
+axes = { batch = [1, 2, 4], channels_in = [1, 3, 64], channels_out = [1, 5, 64], size = [3, 7, 28] }
+
+[case.attention]
+workload = "attention"
+grid     = { pattern = ["scores", "weights", "full"] }
+[[case.attention.zip]]
+axes = { batch = [1, 3, 4], sequence = [1, 53, 256], dimension = [1, 7, 64] }
+
+[device]
+use = "cuda"
+
+[measure]
+repeats = 5
+l2      = "hot"
+"#;
+
+#[test]
+fn patterns_conform_on_a_gpu_in_the_precision_that_was_asked_for() {
+    if crate::cuda::missing().is_some() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("m.toml"), ON_A_GPU).unwrap();
+    let output = crate::cuda::sweeper(folder.path(), &["run", "m.toml", "--output-dir", "o"]);
+    let said = crate::cuda::text(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let run = fs::read_dir(folder.path().join("o")).unwrap().next();
+    let mut records = csv::Reader::from_path(run.unwrap().unwrap().path().join("records.csv"));
+    let rows = records.as_mut().unwrap().deserialize();
+    let rows: Vec<BTreeMap<String, String>> = rows.map(Result::unwrap).collect();
+    let products = rows
+        .iter()
+        .filter(|row| row["workload"] == "matmul" && row["status"] == "ok");
+    let mut count = 0;
+    for row in products {
+        count += 1;
+        let error: f64 = row["worst_error"].parse().unwrap();
+        let expected = match row["precision"].as_str() {
+            // Of independent factors that are rounded to 8, 11 and 24 bits.
+            "bf16" => 1e-3..4e-3,
+            "tf32" => 1e-4..6e-4,
+            _ => 0.0..2e-6,
+        };
+        assert!(
+            expected.contains(&error),
+            "{error} is not in {expected:?}: {row:?}"
+        );
+    }
+    assert!(count >= 12, "{said}");
 }
 
 #[test]

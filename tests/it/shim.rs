@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
 
+use sweeper::device::cpu::arena::tensor_of;
 use sweeper::device::cpu::run::check_writes_are_exclusive;
-use sweeper_kernels::program::{Arg, Binding, Kernel, KernelSource, Library, Program, Step, View};
+use sweeper_kernels::program::{
+    Arg, Binding, Kernel, KernelSource, Library, Precision, Program, Step, View,
+};
 use sweeper_kernels::tensor::Data;
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Dtype, Tensor, Tensors};
@@ -247,6 +250,10 @@ impl Encoder<'_> {
                 }
                 self.word(u64::from(call.has_bias));
                 self.word(call.activation as u64);
+                self.word(match call.precision {
+                    Precision::Bf16 => Dtype::Bf16.size_bytes() as u64,
+                    Precision::F32 | Precision::Tf32 => Dtype::F32.size_bytes() as u64,
+                });
             }
             Library::Conv2d(call) => {
                 self.word(4);
@@ -331,6 +338,7 @@ impl Encoder<'_> {
                 self.word(view.len as u64);
                 self.word(self.element_bytes(view));
                 self.word(match self.program.buffers[view.buffer.0].dtype {
+                    Dtype::Bf16 => u64::from(half::bf16::from_f64(*value).to_bits()),
                     Dtype::F32 => u64::from((*value as f32).to_bits()),
                     Dtype::F64 => value.to_bits(),
                     Dtype::I32 | Dtype::I64 => *value as i64 as u64,
@@ -353,6 +361,7 @@ fn encode(program: &Program, inputs: &Tensors) -> Vec<u8> {
         encoder.word(u64::from(is_given));
         if is_given {
             encoder.bytes.extend(match inputs[&*buffer.name].data() {
+                Data::Bf16(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
                 Data::F32(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
                 Data::F64(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
                 Data::I32(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
@@ -386,10 +395,8 @@ fn decode(program: &Program, specs: &[TensorSpec], bytes: &[u8]) -> Tensors {
         }
         let (own, others) = rest.split_at(buffer.size_bytes() as usize);
         rest = others;
-        let values = own.as_chunks().0.iter().map(|&x| f32::from_le_bytes(x));
         let spec = specs.iter().find(|spec| spec.name == buffer.name).unwrap();
-        let tensor = Tensor::f32(spec.shape.clone(), values.collect());
-        results.insert(buffer.name.to_string(), tensor);
+        results.insert(buffer.name.to_string(), tensor_of(own, spec));
     }
     results
 }

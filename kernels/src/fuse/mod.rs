@@ -20,6 +20,7 @@
 mod access;
 mod assemble;
 mod batch_norm;
+mod bf16;
 mod body;
 mod cluster;
 mod epilogue;
@@ -40,6 +41,8 @@ mod scatter;
 mod space;
 mod total;
 mod waits;
+
+pub use bf16::rounds_factors;
 
 use crate::graph::{Graph, NodeId, Output};
 use crate::program::{Precision, Program, Role};

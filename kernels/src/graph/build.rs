@@ -101,7 +101,7 @@ impl Graph {
     fn expect_known(&self, op: &Op, dtype: Dtype) -> Result<(), GraphError> {
         match dtype {
             Dtype::F32 | Dtype::I64 => Ok(()),
-            Dtype::F64 | Dtype::I32 => Err(GraphError::Dtype {
+            Dtype::Bf16 | Dtype::F64 | Dtype::I32 => Err(GraphError::Dtype {
                 op: op.name(),
                 node: self.next(),
                 dtype,

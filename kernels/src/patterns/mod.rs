@@ -92,7 +92,7 @@ pub static MATMUL: PatternWorkload = PatternWorkload {
                 "precision",
                 &[("f32", &[]), ("tf32", &[]), ("bf16", &[])],
                 "f32",
-                "in what products are computed: tf32 and bf16 round the factors, on GPUs only",
+                "in what the product is computed, on GPUs tf32 and bf16 too: with bf16 the factors are rounded before, untimed",
             ),
         ],
         inputs: &[

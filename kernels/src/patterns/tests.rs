@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::inputs::InputKey;
-use crate::program::Kernel;
+use crate::program::{Kernel, Library};
 use crate::tensor::{Tensor, Tensors};
 use crate::workload::{CanonicalShape, Refusal, Target};
 
@@ -309,6 +309,63 @@ fn tolerances_are_those_of_the_precision() {
     };
     assert!(judged(Precision::Bf16));
     assert!(!judged(Precision::F32));
+}
+
+/// A library that gets f32 is free to compute in tf32: factors in bf16 must be that in memory.
+#[test]
+fn factors_in_bf16_are_rounded_before_the_product() {
+    let [m, k, n] = [3, 4, 5];
+    let precision = Precision::Bf16;
+    let problem = problem(Kind::Matmul { m, k, n, precision });
+    let cuda = Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    };
+    let canonical = CanonicalShape::default();
+    let made = |target| problem.program("library", Phase::Forward, &canonical, target);
+    let program = made(&cuda).unwrap();
+    let Kernel::Library(Library::Matmul(call)) = &program.kernels[1] else {
+        panic!("{:?}", program.kernels);
+    };
+    assert_eq!(call.precision, Precision::Bf16);
+    assert_eq!(program.kernels[0].name(), "round_to_bf16");
+    assert_eq!((program.prologue.len(), program.steps.len()), (2, 1));
+    let totals = program.totals();
+    assert_eq!(totals.read_bytes, 2 * (m * k + k * n) as u64);
+    assert_eq!(totals.written_bytes, 4 * (m * n) as u64);
+    let moved = totals.read_bytes + totals.written_bytes;
+    assert_eq!(problem.work(Phase::Forward).compulsory_bytes, moved as f64);
+    assert!(matches!(made(&Target::Cpu), Err(Refusal::Unavailable(_))));
+}
+
+/// The same pictures are unfolded once each, in one call or panel by panel: fusing never moves more.
+#[test]
+fn each_picture_of_a_convolution_is_unfolded_once() {
+    for (pattern, separate) in [
+        (Conv::Relu, 2),
+        (Conv::BatchNorm, 2),
+        (Conv::BatchNormRelu, 3),
+    ] {
+        let (batch, size, channels) = (4, 28, 128);
+        let problem = problem(Kind::Conv {
+            batch,
+            channels: [channels, channels],
+            size,
+            kernel: 3,
+            pattern,
+        });
+        let canonical = CanonicalShape::default();
+        let [primitive, compiled] = ["primitive", "compiled"].map(|backend| {
+            let program = problem.program(backend, Phase::Forward, &canonical, &Target::Cpu);
+            let totals = program.unwrap().totals();
+            totals.read_bytes + totals.written_bytes
+        });
+        let pixels = (4 * batch * size * size) as u64;
+        // One unfolding is written and read, nine taps of each channel.
+        let unfolded = 2 * 9 * channels as u64 * pixels;
+        assert!(primitive > unfolded + 2 * separate * channels as u64 * pixels);
+        assert!(compiled > unfolded, "{pattern:?}: {compiled}, {unfolded}");
+        assert!(compiled < primitive, "{pattern:?}: {compiled}, {primitive}");
+    }
 }
 
 #[test]

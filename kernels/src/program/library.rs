@@ -43,16 +43,16 @@ impl Matrix {
     }
 }
 
-/// In what a product is computed; operands and results are f32 in memory.
+/// In what a product is computed; results are f32 in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
-    /// In f32.
+    /// Operands in f32, rounded to nothing less.
     #[default]
     F32,
-    /// Operands rounded to 10 bits of mantissa, sums in f32. On GPUs.
+    /// Operands in f32, of which 10 bits of mantissa count, sums in f32. On GPUs.
     Tf32,
-    /// Operands rounded to bf16, sums in f32. On GPUs.
+    /// Operands that are bf16 in memory ([`Dtype::Bf16`]), sums in f32. On GPUs.
     Bf16,
 }
 
@@ -239,6 +239,15 @@ impl Library {
             (Library::Matmul(_), Target::Cpu) => 0,
             (Library::Matmul(call), Target::Cuda { .. }) if !call.gains_from_scratch() => 0,
             (_, Target::Cuda { .. }) => GPU,
+        }
+    }
+
+    /// Elements of scratch memory that a launch is known to write and to read again: on a CPU, each picture of a
+    /// convolution is unfolded once. What a GPU's library does with its scratch memory is not known, and is not counted.
+    pub fn scratch_traffic(&self, target: &Target) -> usize {
+        match (self, target) {
+            (Library::Conv2d(call), Target::Cpu) => call.batch * call.scratch(),
+            (Library::Matmul(_), _) | (_, Target::Cuda { .. }) => 0,
         }
     }
 

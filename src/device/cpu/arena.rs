@@ -1,5 +1,6 @@
 //! Page-aligned memory that the CPU device hands to kernels.
 
+use half::bf16;
 use memmap2::{MmapMut, MmapRaw};
 use sweeper_kernels::program::Binding;
 use sweeper_kernels::workload::TensorSpec;
@@ -133,6 +134,7 @@ impl Arena {
 /// The tensor whose elements are these bytes.
 pub fn tensor_of(bytes: &[u8], spec: &TensorSpec) -> Tensor {
     let data = match spec.dtype {
+        Dtype::Bf16 => Data::Bf16(elements(bytes, bf16::from_ne_bytes)),
         Dtype::F32 => Data::F32(elements(bytes, f32::from_ne_bytes)),
         Dtype::F64 => Data::F64(elements(bytes, f64::from_ne_bytes)),
         Dtype::I32 => Data::I32(elements(bytes, i32::from_ne_bytes)),
@@ -144,6 +146,7 @@ pub fn tensor_of(bytes: &[u8], spec: &TensorSpec) -> Tensor {
 /// The bytes of a tensor's elements.
 pub fn bytes_of(data: &Data) -> &[u8] {
     match data {
+        Data::Bf16(values) => as_bytes(values),
         Data::F32(values) => as_bytes(values),
         Data::F64(values) => as_bytes(values),
         Data::I32(values) => as_bytes(values),
@@ -158,6 +161,7 @@ fn elements<T, const N: usize>(bytes: &[u8], element: fn([u8; N]) -> T) -> Vec<T
 
 /// Plain numbers as bytes.
 trait Plain: Copy {}
+impl Plain for bf16 {}
 impl Plain for f32 {}
 impl Plain for f64 {}
 impl Plain for i32 {}

@@ -1,5 +1,6 @@
 //! Executes the steps of a program on the host.
 
+use half::bf16;
 use std::time::Instant;
 
 use rayon::prelude::*;
@@ -143,6 +144,9 @@ impl<'a> Runner<'a> {
         // `check_writes_are_exclusive` keeps mutable views of the launch apart from this one.
         unsafe {
             match dtype {
+                Dtype::Bf16 => {
+                    Slice::Bf16(std::slice::from_raw_parts(address as *const bf16, view.len))
+                }
                 Dtype::F32 => {
                     Slice::F32(std::slice::from_raw_parts(address as *const f32, view.len))
                 }
@@ -165,6 +169,10 @@ impl<'a> Runner<'a> {
         // SAFETY: as in `slice`; no other view of the launch overlaps one that is written.
         unsafe {
             match dtype {
+                Dtype::Bf16 => SliceMut::Bf16(std::slice::from_raw_parts_mut(
+                    address as *mut bf16,
+                    view.len,
+                )),
                 Dtype::F32 => SliceMut::F32(std::slice::from_raw_parts_mut(
                     address as *mut f32,
                     view.len,
@@ -187,6 +195,7 @@ impl<'a> Runner<'a> {
 
     fn copy(&self, from: &View, to: &View, iterations: &[i64]) {
         match (self.slice(from, iterations), self.slice_mut(to, iterations)) {
+            (Slice::Bf16(from), SliceMut::Bf16(to)) => to.copy_from_slice(from),
             (Slice::F32(from), SliceMut::F32(to)) => to.copy_from_slice(from),
             (Slice::F64(from), SliceMut::F64(to)) => to.copy_from_slice(from),
             (Slice::I32(from), SliceMut::I32(to)) => to.copy_from_slice(from),
@@ -197,6 +206,7 @@ impl<'a> Runner<'a> {
 
     fn fill(&self, view: &View, value: f64, iterations: &[i64]) {
         match self.slice_mut(view, iterations) {
+            SliceMut::Bf16(values) => values.fill(bf16::from_f64(value)),
             SliceMut::F32(values) => values.fill(value as f32),
             SliceMut::F64(values) => values.fill(value),
             SliceMut::I32(values) => values.fill(value as i32),

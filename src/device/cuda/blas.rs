@@ -56,6 +56,7 @@ impl Layout {
         rows: usize,
         columns: usize,
         batch: usize,
+        kind: sys::cudaDataType,
     ) -> Result<Self, Fault> {
         // An extent of 1 has no step: any will do.
         let by_rows = matrix.column_step == 1 || columns == 1;
@@ -72,7 +73,6 @@ impl Layout {
         };
         let doing = |error: lt::CublasError| said("describing a matrix", &error);
         let apart = apart.max(high) as i64;
-        let kind = sys::cudaDataType::CUDA_R_32F;
         let handle =
             lt::create_matrix_layout(kind, high as u64, wide as u64, apart).map_err(doing)?;
         let layout = Layout {
@@ -156,10 +156,15 @@ impl Product {
         scratch_bytes: usize,
         alignment: u32,
     ) -> Result<Self, Fault> {
+        let of_result = sys::cudaDataType::CUDA_R_32F;
+        let of_factors = match call.precision {
+            Precision::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+            Precision::F32 | Precision::Tf32 => of_result,
+        };
         let layouts = [
-            Layout::of_transpose(&call.b, call.k, call.n, call.batch)?,
-            Layout::of_transpose(&call.a, call.m, call.k, call.batch)?,
-            Layout::of_transpose(&call.out, call.m, call.n, call.batch)?,
+            Layout::of_transpose(&call.b, call.k, call.n, call.batch, of_factors)?,
+            Layout::of_transpose(&call.a, call.m, call.k, call.batch, of_factors)?,
+            Layout::of_transpose(&call.out, call.m, call.n, call.batch, of_result)?,
         ];
         if layouts[2].is_transposed {
             return Err(Fault::refused("a product is stored row by row"));
@@ -226,9 +231,9 @@ fn describe(call: &Matmul, layouts: &[Layout; 3]) -> Result<Description, Fault> 
     use sys::cublasComputeType_t as Compute;
     use sys::cublasLtEpilogue_t as Epilogue;
     let compute = match call.precision {
-        Precision::F32 => Compute::CUBLAS_COMPUTE_32F,
+        // What `CUBLAS_COMPUTE_32F_FAST_16BF` makes of factors in f32 is the library's choice, and is tf32.
+        Precision::F32 | Precision::Bf16 => Compute::CUBLAS_COMPUTE_32F,
         Precision::Tf32 => Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
-        Precision::Bf16 => Compute::CUBLAS_COMPUTE_32F_FAST_16BF,
     };
     let description = lt::create_matmul_desc(compute, sys::cudaDataType::CUDA_R_32F)
         .map(Description)

@@ -91,7 +91,8 @@ impl Vendor {
                         Rc::clone(&self.blas.insert(opened).handle)
                     }
                 };
-                let product = Product::new(&blas, call, scratch_bytes, alignment(&launches))?;
+                let product =
+                    Product::new(&blas, call, scratch_bytes, alignment(program, &launches))?;
                 Ok(Callable::Product(Box::new(product)))
             }
             Library::Conv2d(call) => {
@@ -168,14 +169,17 @@ fn scratch(program: &Program, library: &Library, args: &[Arg]) -> usize {
 
 /// A power of two of which all operands' addresses are multiples, in bytes: buffers start at multiples of
 /// 256.
-fn alignment(launches: &[&[Arg]]) -> u32 {
+fn alignment(program: &Program, launches: &[&[Arg]]) -> u32 {
     let views = launches.iter().flat_map(|args| args.iter());
     let of = |arg: &Arg| match arg {
-        Arg::Read(view) | Arg::Write(view) => match view.offset.fixed_value() {
-            Some(0) => 256,
-            Some(offset) => 1 << (2 + offset.trailing_zeros()).min(8),
-            None => 4,
-        },
+        Arg::Read(view) | Arg::Write(view) => {
+            let element = program.buffers[view.buffer.0].dtype.size_bytes() as u32;
+            match view.offset.fixed_value() {
+                Some(0) => 256,
+                Some(offset) => (element << offset.trailing_zeros().min(8)).min(256),
+                None => element,
+            }
+        }
         Arg::Int(_) | Arg::Float(_) => 256,
     };
     views.map(of).min().unwrap_or(256)

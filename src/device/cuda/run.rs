@@ -1,5 +1,6 @@
 //! Queues the steps of a program in the stream.
 
+use half::bf16;
 use std::ffi::c_void;
 
 use cudarc::driver::{result, sys};
@@ -204,15 +205,16 @@ impl<'a> Runner<'a> {
         if len == 0 {
             return Ok(());
         }
-        // SAFETY: the view lies inside its buffer (`Program::validate`), and is `len` words long, or
-        // as many pairs of words.
+        // SAFETY: the view lies inside its buffer (`Program::validate`), and has `len` elements of the size of
+        // the pattern.
         unsafe {
-            match words(dtype, value) {
-                (word, None) => sys::cuMemsetD32Async(address, word, len, stream),
-                (low, Some(high)) if low == high => {
+            match pattern(dtype, value) {
+                Pattern::Half(half) => sys::cuMemsetD16Async(address, half, len, stream),
+                Pattern::Word(word) => sys::cuMemsetD32Async(address, word, len, stream),
+                Pattern::Words(low, high) if low == high => {
                     sys::cuMemsetD32Async(address, low, 2 * len, stream)
                 }
-                (low, Some(high)) => {
+                Pattern::Words(low, high) => {
                     match sys::cuMemsetD2D32Async(address, 8, low, 1, len, stream) {
                         sys::CUresult::CUDA_SUCCESS => {
                             sys::cuMemsetD2D32Async(address + 4, 8, high, 1, len, stream)
@@ -238,14 +240,25 @@ pub struct Spans {
     pub gated: bool,
 }
 
-/// The 32-bit words of one element, low before high.
-fn words(dtype: Dtype, value: f64) -> (u32, Option<u32>) {
-    let halves = |bits: u64| (bits as u32, Some((bits >> 32) as u32));
+/// The bits of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pattern {
+    /// 16 bits.
+    Half(u16),
+    /// 32 bits.
+    Word(u32),
+    /// 64 bits, low before high.
+    Words(u32, u32),
+}
+
+fn pattern(dtype: Dtype, value: f64) -> Pattern {
+    let words = |bits: u64| Pattern::Words(bits as u32, (bits >> 32) as u32);
     match dtype {
-        Dtype::F32 => ((value as f32).to_bits(), None),
-        Dtype::I32 => (value as i32 as u32, None),
-        Dtype::F64 => halves(value.to_bits()),
-        Dtype::I64 => halves(value as i64 as u64),
+        Dtype::Bf16 => Pattern::Half(bf16::from_f64(value).to_bits()),
+        Dtype::F32 => Pattern::Word((value as f32).to_bits()),
+        Dtype::I32 => Pattern::Word(value as i32 as u32),
+        Dtype::F64 => words(value.to_bits()),
+        Dtype::I64 => words(value as i64 as u64),
     }
 }
 
@@ -337,10 +350,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_are_words() {
-        assert_eq!(words(Dtype::F32, -1.0), (0xbf80_0000, None));
-        assert_eq!(words(Dtype::I32, -2.0), (0xffff_fffe, None));
-        assert_eq!(words(Dtype::F64, 1.0), (0, Some(0x3ff0_0000)));
-        assert_eq!(words(Dtype::I64, -1.0), (u32::MAX, Some(u32::MAX)));
+    fn elements_are_bits() {
+        assert_eq!(pattern(Dtype::Bf16, -1.0), Pattern::Half(0xbf80));
+        assert_eq!(pattern(Dtype::F32, -1.0), Pattern::Word(0xbf80_0000));
+        assert_eq!(pattern(Dtype::I32, -2.0), Pattern::Word(0xffff_fffe));
+        assert_eq!(pattern(Dtype::F64, 1.0), Pattern::Words(0, 0x3ff0_0000));
+        assert_eq!(
+            pattern(Dtype::I64, -1.0),
+            Pattern::Words(u32::MAX, u32::MAX)
+        );
     }
 }

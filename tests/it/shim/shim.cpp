@@ -302,13 +302,27 @@ static void spoil_scratch(const std::vector<Buffer> &buffers, Input &in) {
     if (elements > 0) std::memset(view(buffers, in), 0xFF, elements * sizeof(float));
 }
 
+// A factor of a product, f32 or bf16 by the bytes of its elements.
+struct Factor {
+    const char *elements;
+    uint64_t bytes;
+
+    double operator[](uint64_t at) const {
+        uint32_t bits = 0;
+        std::memcpy((char *)&bits + 4 - bytes, elements + at * bytes, bytes);
+        float value;
+        std::memcpy(&value, &bits, sizeof value);
+        return value;
+    }
+};
+
 // What a library computes, term by term: products of matrices that lie as their steps say.
 static void matmul(const std::vector<Buffer> &buffers, Input &in) {
     uint64_t sizes[4], steps[9];
     for (uint64_t &size : sizes) size = in.word();
     for (uint64_t &step : steps) step = in.word();
-    const uint64_t has_bias = in.word(), activation = in.word();
-    const float *a = (const float *)view(buffers, in), *b = (const float *)view(buffers, in);
+    const uint64_t has_bias = in.word(), activation = in.word(), bytes = in.word();
+    const Factor a{(const char *)view(buffers, in), bytes}, b{(const char *)view(buffers, in), bytes};
     const float *bias = has_bias ? (const float *)view(buffers, in) : nullptr;
     float *out = (float *)view(buffers, in);
     spoil_scratch(buffers, in);
@@ -317,7 +331,7 @@ static void matmul(const std::vector<Buffer> &buffers, Input &in) {
             for (uint64_t column = 0; column < sizes[2]; column++) {
                 double sum = bias ? bias[column] : 0;
                 for (uint64_t i = 0; i < sizes[3]; i++)
-                    sum += (double)a[batch * steps[2] + row * steps[0] + i * steps[1]] *
+                    sum += a[batch * steps[2] + row * steps[0] + i * steps[1]] *
                            b[batch * steps[5] + i * steps[3] + column * steps[4]];
                 out[batch * steps[8] + row * steps[6] + column * steps[7]] = activate(activation, sum);
             }

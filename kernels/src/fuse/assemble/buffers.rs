@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Assembly, Made, Need, Place};
+use crate::fuse::bf16;
 use crate::fuse::body::Source;
 use crate::fuse::lower::{Loops, Memory};
 use crate::fuse::memory::{Lifetime, place};
@@ -58,6 +59,11 @@ impl Assembly<'_> {
             }
             Made::Call(call, lies, node) => {
                 let mut needs: Vec<_> = lies.iter().map(|lies| of_node(lies.base)).collect();
+                let rounded = bf16::rounded(call, lies).into_iter();
+                needs.extend(rounded.map(|id| {
+                    let elements = self.plan.graph.node(id).elements();
+                    (Need::Rounded(id), elements, Dtype::Bf16)
+                }));
                 needs.push(of_node(*node));
                 needs.extend(self.scratch(position, call));
                 needs
@@ -86,24 +92,36 @@ impl Assembly<'_> {
             }
         }
         used.retain(|need, _| !self.places.contains_key(need));
-        let crosses = |lifetime: &Lifetime| {
+        let crosses = |need: &Need, lifetime: &Lifetime| {
+            if matches!(need, Need::Rounded(id) if matches!(self.plan.graph.node(*id).op, Op::Input(_)))
+            {
+                return true;
+            }
             let [first, last] =
                 [lifetime.from, lifetime.to].map(|at| side_of(self.plan, &order[at]));
             first < last
         };
         let (kept, passing): (Vec<_>, Vec<_>) = used
             .into_iter()
-            .partition(|(_, (lifetime, _))| crosses(lifetime));
+            .partition(|(need, (lifetime, _))| crosses(need, lifetime));
         for (need, (lifetime, dtype)) in kept {
             let name = self.name(need);
-            let (len, role) = (lifetime.len, Role::Saved);
+            let len = lifetime.len;
+            let role = match need {
+                Need::Rounded(_) => Role::Input,
+                Need::Of(_) | Need::Scratch(_) => Role::Saved,
+            };
             let buffer = self
                 .program
                 .buffer(name, dtype, len, role, Binding::Scratch);
             let start = 0;
             self.places.insert(need, Place { buffer, start, len });
         }
-        for (name, dtype) in [("workspace", Dtype::F32), ("workspace_i64", Dtype::I64)] {
+        for (name, dtype) in [
+            ("workspace", Dtype::F32),
+            ("workspace_i64", Dtype::I64),
+            ("workspace_bf16", Dtype::Bf16),
+        ] {
             let of_type = passing.iter().filter(|(_, (_, held))| *held == dtype);
             let of_type: Vec<(Need, Lifetime)> = of_type
                 .map(|(need, (lifetime, _))| (*need, *lifetime))
@@ -132,6 +150,7 @@ impl Assembly<'_> {
         match need {
             Need::Of(Source::Node(id)) => format!("{id} {}", self.plan.graph.node(id).op.name()),
             Need::Of(Source::Parts(id)) => format!("parts of {id}"),
+            Need::Rounded(id) => format!("{id} {} in bf16", self.plan.graph.node(id).op.name()),
             Need::Scratch(position) => format!("scratch of step {position}"),
         }
     }

@@ -3,7 +3,7 @@
 mod buffers;
 mod steps;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::body::Source;
 use super::epilogue::{self, Epilogue};
@@ -34,6 +34,8 @@ enum Made {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     Of(Source),
+    /// A copy of a node's memory in bf16.
+    Rounded(NodeId),
     /// Scratch of the call at this position.
     Scratch(usize),
 }
@@ -58,6 +60,7 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
         kernels: vec![],
         parts: BTreeMap::new(),
         places: BTreeMap::new(),
+        rounded: BTreeSet::new(),
     };
     let order = launches(plan);
     let made = assembly.make_all(&order)?;
@@ -101,6 +104,8 @@ struct Assembly<'a> {
     /// Of each last reduction that is left in memory of the program, the number of parts.
     parts: BTreeMap<NodeId, usize>,
     places: BTreeMap<Need, Place>,
+    /// Nodes whose copy in bf16 a step has made.
+    rounded: BTreeSet<NodeId>,
 }
 
 impl Assembly<'_> {

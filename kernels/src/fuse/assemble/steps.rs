@@ -5,7 +5,8 @@ use crate::codegen::Generated;
 use crate::fuse::body::Source;
 use crate::fuse::lower::{Loops, Memory};
 use crate::fuse::panels::Panels;
-use crate::fuse::scatter;
+use crate::fuse::{bf16, scatter};
+use crate::graph::{NodeId, Op};
 use crate::nest::{self, Launch};
 use crate::program::{Arg, BufferId, Index, Kernel, KernelId, Library, Step, View};
 
@@ -27,21 +28,33 @@ impl Assembly<'_> {
             }
             Made::Elsewhere => vec![],
             Made::Panels(loops, generated, kernel, panels) => {
-                let scratch = self.places.contains_key(&Need::Scratch(position));
-                let scratch = scratch.then(|| self.view_of(Need::Scratch(position)));
+                let scratch = Need::Scratch(position);
+                let scratch = self
+                    .places
+                    .contains_key(&scratch)
+                    .then(|| self.view_of(scratch));
                 self.panels(loops, generated, *kernel, panels, scratch)?
             }
             Made::Call(call, lies, node) => {
-                let read = lies.iter().map(|lies| {
-                    let need = Need::Of(Source::Node(lies.base));
+                let rounded = bf16::rounded(call, lies);
+                let mut steps = self.round(&rounded);
+                let read = lies.iter().enumerate().map(|(at, lies)| {
+                    let need = match at < 2 && rounded.contains(&lies.base) {
+                        true => Need::Rounded(lies.base),
+                        false => Need::Of(Source::Node(lies.base)),
+                    };
                     Arg::Read(self.view(need, lies.start, lies.span))
                 });
                 let mut args: Vec<Arg> = read.collect();
                 args.push(Arg::Write(self.view_of(Need::Of(Source::Node(*node)))));
-                if self.places.contains_key(&Need::Scratch(position)) {
-                    args.push(Arg::Write(self.view_of(Need::Scratch(position))));
-                }
-                vec![self.call(*call, args)]
+                let scratch = Need::Scratch(position);
+                let scratch = self
+                    .places
+                    .contains_key(&scratch)
+                    .then(|| self.view_of(scratch));
+                args.extend(scratch.map(|view| self.scratch_of(call, view)));
+                steps.push(self.call(*call, args));
+                steps
             }
             Made::Scatter(node, lies) => {
                 let views: Vec<View> = lies
@@ -50,13 +63,7 @@ impl Assembly<'_> {
                     .collect();
                 let out = self.view_of(Need::Of(Source::Node(*node)));
                 let sizes = scatter::Sizes::of(&self.plan.graph, *node);
-                let kernel = scatter::kernel(self.request.target);
-                let mut kernels = self.program.kernels.iter();
-                let held = kernels.position(|held| *held == kernel);
-                let kernel = match held {
-                    Some(at) => KernelId(at),
-                    None => self.program.kernel(kernel),
-                };
+                let kernel = self.kernel_once(scatter::kernel(self.request.target));
                 vec![scatter::launch(
                     kernel,
                     sizes,
@@ -68,7 +75,8 @@ impl Assembly<'_> {
         })
     }
 
-    /// All panels of a product, and a smaller last one.
+    /// All panels of a product, and a smaller last one. Of the traffic, what panels are for is left out: a panel
+    /// stays in the cache, and so does the second factor after the first panel.
     fn panels(
         &mut self,
         loops: &Loops,
@@ -78,8 +86,8 @@ impl Assembly<'_> {
         scratch: Option<View>,
     ) -> Result<Vec<Step>, String> {
         let (m, rows) = (panels.count, panels.rows);
-        let mut of = |rows: usize, row: Index| {
-            let product = self.panel_product(panels, rows, &row, scratch.clone());
+        let mut of = |rows: usize, row: Index, is_first: Index| {
+            let product = self.panel_product(panels, rows, &row, is_first, scratch.clone());
             let mut launch = self.launch(&Loops {
                 extents: panels.extents(rows),
                 ..loops.clone()
@@ -87,18 +95,22 @@ impl Assembly<'_> {
             for (operand, memory) in launch.operands.iter_mut().zip(&loops.memory) {
                 let start = operand.view.offset.fixed_value().unwrap_or(0);
                 operand.view.offset = from(&row, panels.row_step(memory), start);
+                if memory.source == Source::Node(panels.product) {
+                    operand.view = operand.view.clone().touching(Index::from(0));
+                }
             }
             let launched = generated.launch(kernel, &launch)?;
             Ok::<_, String>(vec![product, launched])
         };
-        let body = of(rows, Index::affine(0, 0, rows as i64))?;
+        let is_first = Index::affine(1, 0, -1).clamped(0, 1);
+        let body = of(rows, Index::affine(0, 0, rows as i64), is_first)?;
         let count = m / rows;
         let mut steps = vec![Step::Repeat {
             count: count as u64,
             body,
         }];
         if m % rows > 0 {
-            steps.extend(of(m % rows, Index::from(count * rows))?);
+            steps.extend(of(m % rows, Index::from(count * rows), Index::from(0))?);
         }
         Ok(steps)
     }
@@ -108,6 +120,7 @@ impl Assembly<'_> {
         panels: &Panels,
         rows: usize,
         row: &Index,
+        is_first: Index,
         scratch: Option<View>,
     ) -> Step {
         let (call, span) = panels.call(rows);
@@ -118,24 +131,52 @@ impl Assembly<'_> {
         });
         let start = a.offset.fixed_value().unwrap_or(0);
         let a = View::new(a.buffer, from(row, step, start), span);
+        let b_elements = is_first.times(b.len as i64);
+        let b = b.touching(b_elements);
         let product = self.view(Need::Of(Source::Node(panels.product)), 0, rows * elements);
+        let product = product.touching(Index::from(0));
         let args = [Arg::Read(a), Arg::Read(b), Arg::Write(product)];
-        let args = args.into_iter().chain(scratch.map(Arg::Write));
+        let scratch = scratch.map(|view| self.scratch_of(&call, view));
+        let args = args.into_iter().chain(scratch);
         self.call(call, args.collect())
     }
 
+    /// Scratch memory of a call, with what of it is known to be written and read again.
+    fn scratch_of(&self, call: &Library, view: View) -> Arg {
+        let traffic = call.scratch_traffic(self.request.target);
+        Arg::Write(view.updating(Index::from(traffic)))
+    }
+
     fn call(&mut self, call: Library, args: Vec<Arg>) -> Step {
-        let kernel = Kernel::Library(call);
-        let held = self.program.kernels.iter().position(|held| *held == kernel);
-        let kernel = match held {
-            Some(at) => KernelId(at),
-            None => self.program.kernel(kernel),
-        };
         Step::Launch {
-            kernel,
+            kernel: self.kernel_once(Kernel::Library(call)),
             geometry: call.geometry(),
             args,
         }
+    }
+
+    /// A kernel of the program, added where it is not among them.
+    fn kernel_once(&mut self, kernel: Kernel) -> KernelId {
+        let held = self.program.kernels.iter().position(|held| *held == kernel);
+        held.map_or_else(|| self.program.kernel(kernel), KernelId)
+    }
+
+    /// Copies of nodes in bf16, as far as there are none. Those of given tensors are made before the program's steps.
+    fn round(&mut self, nodes: &[NodeId]) -> Vec<Step> {
+        let mut steps = vec![];
+        for &node in nodes {
+            if !self.rounded.insert(node) {
+                continue;
+            }
+            let kernel = self.kernel_once(bf16::kernel());
+            let from = self.view_of(Need::Of(Source::Node(node)));
+            let step = bf16::launch(kernel, from, self.view_of(Need::Rounded(node)));
+            match self.plan.graph.node(node).op {
+                Op::Input(_) => self.program.prologue.push(step),
+                _ => steps.push(step),
+            }
+        }
+        steps
     }
 
     fn launch(&self, loops: &Loops) -> Launch {
