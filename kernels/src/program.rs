@@ -17,7 +17,7 @@ use crate::builtin::Builtin;
 use crate::tensor::Dtype;
 
 pub use index::{Index, Term};
-pub use library::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision};
+pub use library::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision, Scale};
 pub use source::{KernelSource, Language, SourceFile};
 
 /// What a buffer's memory is for, as memory reports group it.

@@ -147,18 +147,15 @@ fn products_in_bf16_are_made_of_rounded_factors() {
     // The copies are results of a program that makes them alone.
     program.steps = std::mem::take(&mut program.prologue);
     for buffer in &mut program.buffers {
-        match buffer.dtype {
-            Dtype::Bf16 => buffer.binding = Binding::Result,
-            _ if buffer.binding == Binding::Result => buffer.binding = Binding::Scratch,
-            _ => {}
+        if buffer.binding == Binding::Result {
+            buffer.binding = Binding::Scratch;
         }
     }
-    let rounded = program
-        .buffers
-        .iter()
-        .find(|buffer| buffer.dtype == Dtype::Bf16);
+    let mut buffers = program.buffers.iter_mut();
+    let rounded = buffers.find(|buffer| buffer.dtype == Dtype::Bf16).unwrap();
+    rounded.binding = Binding::Result;
     let spec = TensorSpec {
-        name: rounded.unwrap().name.to_string(),
+        name: rounded.name.to_string(),
         shape: vec![37, 129],
         dtype: Dtype::Bf16,
     };

@@ -14,7 +14,7 @@ use sweeper_kernels::program::{
 };
 use sweeper_kernels::tensor::Data;
 use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Dtype, Tensor, Tensors};
+use sweeper_kernels::{Dtype, Tensors};
 
 /// How kernels are compiled: as fast code, or with AddressSanitizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,6 +250,7 @@ impl Encoder<'_> {
                 }
                 self.word(u64::from(call.has_bias));
                 self.word(call.activation as u64);
+                self.word(u64::from(call.scale.get().to_bits()));
                 self.word(match call.precision {
                     Precision::Bf16 => Dtype::Bf16.size_bytes() as u64,
                     Precision::F32 | Precision::Tf32 => Dtype::F32.size_bytes() as u64,

@@ -1,21 +1,29 @@
-//! The pass `epilogue`: a bias and an activation that follow a product move into the library's call.
+//! The pass `epilogue`: a factor, a bias and an activation that follow a product move into the library's call.
 //!
-//! A bias is an addition of a vector along columns (or channels). An activation is found by what it
-//! computes, not by how it is written: the operations that follow are a function of one number, which is
-//! tried at some points.
+//! A factor is a multiplication by a number, a bias an addition of a vector along columns (or channels). An activation is
+//! found by what it computes, not by how it is written: the operations that follow are a function of one number, which
+//! is tried at some points.
+//!
+//! The host's library multiplies by a number and adds to what is in memory. It does so for what would be a kernel of its
+//! own at the end of a program; all else that follows a product is done panel by panel ([`super::panels`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::access;
 use super::cluster::Rules;
 use super::library::{self, Lies};
+use super::panels::PANEL_BYTES;
 use super::plan::{Members, Plan, TaskId};
 use crate::graph::{Binary, NodeId, Op, Unary};
-use crate::program::Activation;
+use crate::program::{Activation, Scale};
+use crate::tensor::Dtype;
+use crate::workload::Target;
 
 /// What a call does after its product.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Epilogue {
+    /// By what the product is multiplied.
+    pub scale: Scale,
     /// What is added to each column or channel.
     pub bias: Option<Lies>,
     /// What is done then.
@@ -26,38 +34,66 @@ pub(super) struct Epilogue {
 const MOST_OPERATIONS: usize = 16;
 
 /// Moves into calls what they can do.
-pub(super) fn epilogue(plan: &mut Plan, rules: &Rules) {
+pub(super) fn epilogue(plan: &mut Plan, rules: &Rules, target: &Target) {
     for call in 0..plan.tasks.len() {
         let op = &plan.graph.node(plan.tasks[call].node).op;
         if !matches!(op, Op::Matmul | Op::Conv2d(_)) {
             continue;
         }
         let may = |task: TaskId| rules.may_follow(plan, call, task);
-        for task in absorbed(plan, call, may) {
+        let tasks = match target {
+            Target::Cuda { .. } => absorbed(plan, call, may),
+            Target::Cpu => absorbed_by_host(plan, call, may),
+        };
+        for task in tasks {
             plan.merge(call, task);
         }
     }
 }
 
-/// Tasks that a call can do after its product, in order. A convolution ends in max(x, 0) only after a bias: cuDNN
-/// has one function for both.
+/// Tasks that a call can do after its product on a GPU, in order. cuDNN ends a convolution in max(x, 0) after a bias, which
+/// may be all zeros.
 fn absorbed(plan: &Plan, call: TaskId, may: impl Fn(TaskId) -> bool) -> Vec<TaskId> {
     let mut absorbed = Vec::new();
     let mut last = call;
-    if let Some(added) = sole_user(plan, call)
-        && may(added)
-        && bias(plan, call, added).is_some()
-    {
-        absorbed.push(added);
-        last = added;
+    for follows in [is_scaled, is_biased] {
+        if let Some(task) = sole_user(plan, last)
+            && may(task)
+            && follows(plan, call, last, task)
+        {
+            absorbed.push(task);
+            last = task;
+        }
     }
     if let Some((region, activation)) = activation(plan, last)
         && region.iter().all(|&task| may(task))
-        && (is_matmul(plan, call) || (activation == Activation::Relu && !absorbed.is_empty()))
+        && (is_matmul(plan, call) || activation == Activation::Relu)
     {
         absorbed.extend(region);
     }
     absorbed
+}
+
+/// The one task that the host's library does after a product: the last of a program. A bias is there before the product is
+/// added to it, which costs as much as a kernel that adds it while the product is in the cache, and more where it is not.
+fn absorbed_by_host(plan: &Plan, call: TaskId, may: impl Fn(TaskId) -> bool) -> Vec<TaskId> {
+    let is_absorbed = |&task: &TaskId| {
+        let bytes = plan.graph.node(plan.tasks[task].node).elements() * Dtype::F32.size_bytes();
+        plan.is_result[task]
+            && may(task)
+            && (is_scaled(plan, call, call, task)
+                || (bytes <= PANEL_BYTES && is_biased(plan, call, call, task)))
+    };
+    let last = sole_user(plan, call).filter(|_| is_matmul(plan, call));
+    last.filter(is_absorbed).into_iter().collect()
+}
+
+fn is_scaled(plan: &Plan, call: TaskId, of: TaskId, task: TaskId) -> bool {
+    scale(plan, call, of, task).is_some()
+}
+
+fn is_biased(plan: &Plan, call: TaskId, of: TaskId, task: TaskId) -> bool {
+    bias(plan, call, of, task).is_some()
 }
 
 fn is_matmul(plan: &Plan, call: TaskId) -> bool {
@@ -72,9 +108,28 @@ fn sole_user(plan: &Plan, task: TaskId) -> Option<TaskId> {
     }
 }
 
-/// What a task adds to each column or channel of a call's product.
-fn bias(plan: &Plan, call: TaskId, added: TaskId) -> Option<Lies> {
-    let product = plan.tasks[call].node;
+/// The number by which a task multiplies a value of a call: a product of matrices.
+fn scale(plan: &Plan, call: TaskId, of: TaskId, task: TaskId) -> Option<Scale> {
+    let (value, node) = (plan.tasks[of].node, plan.graph.node(plan.tasks[task].node));
+    let number = |id: NodeId| match plan.graph.node(plan.base(id)).op {
+        Op::Constant(number) => Some(number),
+        _ => None,
+    };
+    let is_value = |id: NodeId| plan.unreshaped(id) == value;
+    let factor = match (&node.op, &node.operands[..]) {
+        (Op::Binary(Binary::Mul), &[x, y]) if is_value(x) => number(y),
+        (Op::Binary(Binary::Mul), &[x, y]) if is_value(y) => number(x),
+        (Op::Binary(Binary::Div), &[x, y]) if is_value(x) => number(y).map(f64::recip),
+        _ => None,
+    };
+    let is_same = node.elements() == plan.graph.node(value).elements();
+    let factor = factor.filter(|_| is_matmul(plan, call) && is_same)? as f32;
+    factor.is_finite().then_some(Scale::new(factor))
+}
+
+/// What a task adds to each column or channel of a call's value.
+fn bias(plan: &Plan, call: TaskId, of: TaskId, added: TaskId) -> Option<Lies> {
+    let product = plan.tasks[of].node;
     let node = plan.graph.node(plan.tasks[added].node);
     if node.op != Op::Binary(Binary::Add) {
         return None;
@@ -208,15 +263,28 @@ fn at_point(plan: &Plan, region: &Members, of: TaskId, out: TaskId, x: f64) -> O
 
 /// What a call's kernel does beside the call.
 pub(super) fn of_cluster(plan: &Plan, tasks: &Members, call: TaskId) -> Epilogue {
-    let others: BTreeSet<TaskId> = tasks.iter().copied().filter(|&task| task != call).collect();
-    let bias = others.first().and_then(|&added| bias(plan, call, added));
-    let first = match bias {
-        Some(_) => others.first().copied().unwrap_or(call),
-        None => call,
-    };
-    let activation = match activation(plan, first) {
-        Some((region, activation)) if region.iter().all(|task| others.contains(task)) => activation,
-        _ => Activation::None,
-    };
-    Epilogue { bias, activation }
+    let mut others = tasks
+        .iter()
+        .copied()
+        .filter(|&task| task != call)
+        .peekable();
+    let mut made = Epilogue::default();
+    let mut last = call;
+    if let Some(scale) = others
+        .peek()
+        .and_then(|&task| scale(plan, call, last, task))
+    {
+        made.scale = scale;
+        last = others.next().unwrap_or(last);
+    }
+    if let Some(bias) = others.peek().and_then(|&task| bias(plan, call, last, task)) {
+        made.bias = Some(bias);
+        last = others.next().unwrap_or(last);
+    }
+    if let Some((region, activation)) = activation(plan, last)
+        && region.iter().all(|task| tasks.contains(task))
+    {
+        made.activation = activation;
+    }
+    made
 }

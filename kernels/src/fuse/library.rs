@@ -3,7 +3,7 @@
 use super::access::{self, Axis, Coordinate};
 use super::plan::Plan;
 use crate::graph::{Convolution, NodeId, Op};
-use crate::program::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision};
+use crate::program::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision, Scale};
 
 /// Memory of an operand of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +142,7 @@ pub(super) fn matmul(plan: &Plan, id: NodeId, precision: Precision) -> Option<(M
         b,
         out,
         precision,
+        scale: Scale::default(),
         has_bias: false,
         activation: Activation::None,
     };

@@ -7,7 +7,7 @@
 //! 3. `fold_batch_norm`: scales that depend on parameters alone move into a convolution's weights;
 //! 4. `recompute`: what the backward pass can make again from what it reads anyway is not kept for it;
 //! 5. `layout`: views become steps through memory, or copies where they can't;
-//! 6. `epilogue`, on GPUs: a bias and an activation after a product move into its call;
+//! 6. `epilogue`: a factor, a bias and an activation after a product move into its call, on a CPU the last of them alone;
 //! 7. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that it saves;
 //! 8. `duplicate`: cheap values are computed again where that moves fewer bytes;
 //! 9. `total`, on GPUs: one block of a kernel that leaves parts of totals adds them up, instead of another kernel;
@@ -166,10 +166,8 @@ fn passes(
     let mut plan = laid_out(&whole)?;
     see("layout", &plan);
     let rules = Rules::new(request.policy, request.phase, request.target);
-    if matches!(request.target, Target::Cuda { .. }) {
-        epilogue::epilogue(&mut plan, &rules);
-        see("epilogue", &plan);
-    }
+    epilogue::epilogue(&mut plan, &rules, request.target);
+    see("epilogue", &plan);
     cluster::cluster(&mut plan, &rules);
     see("cluster", &plan);
     cluster::duplicate(&mut plan, &rules);

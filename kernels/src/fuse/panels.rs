@@ -18,7 +18,7 @@ use crate::program::{Conv2d, Library, Matmul, Precision};
 use crate::workload::Target;
 
 /// Bytes of a panel: about half of a second-level cache, for what else is read.
-const PANEL_BYTES: usize = 1 << 20;
+pub(super) const PANEL_BYTES: usize = 1 << 20;
 
 /// Rows of a panel, at least: each product of a panel packs the second factor again.
 const LEAST_ROWS: usize = 64;

@@ -368,6 +368,59 @@ fn each_picture_of_a_convolution_is_unfolded_once() {
     }
 }
 
+/// Guide 004 compares each pattern with its operations one by one: what is compiled is another program.
+#[test]
+fn compiling_fuses_every_pattern() {
+    let linear = |pattern| Kind::Linear {
+        m: 128,
+        k: 512,
+        n: 512,
+        pattern,
+    };
+    let conv = |pattern| Kind::Conv {
+        batch: 4,
+        channels: [128, 128],
+        size: 28,
+        kernel: 3,
+        pattern,
+    };
+    let attention = |pattern| Kind::Attention {
+        batch: 4,
+        sequence: 256,
+        dimension: 64,
+        pattern,
+    };
+    let cuda = Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    };
+    // Launches of the separate operations and of what is compiled, on a GPU.
+    for (kind, launches) in [
+        (linear(Linear::Bias), [2, 1]),
+        (linear(Linear::BiasRelu), [3, 1]),
+        (linear(Linear::BiasGelu), [3, 2]),
+        (linear(Linear::BiasGeluTanh), [3, 1]),
+        (conv(Conv::Relu), [2, 1]),
+        (conv(Conv::BatchNorm), [2, 1]),
+        (conv(Conv::BatchNormRelu), [3, 1]),
+        (attention(Attention::Scores), [2, 1]),
+        (attention(Attention::Weights), [3, 2]),
+        (attention(Attention::Full), [4, 3]),
+    ] {
+        let problem = problem(kind);
+        let canonical = CanonicalShape::default();
+        let made = |target: &Target| {
+            ["eager", "compiled"].map(|backend| {
+                let program = problem.program(backend, Phase::Forward, &canonical, target);
+                program.unwrap()
+            })
+        };
+        let on_gpu = made(&cuda).map(|program| program.totals().launches);
+        assert_eq!(on_gpu, launches, "{kind:?}");
+        let [eager, compiled] = made(&Target::Cpu);
+        assert_ne!(eager, compiled, "{kind:?}");
+    }
+}
+
 #[test]
 fn impossible_parameters_are_refused() {
     let mut parameters: Parameters = ["batch", "channels_in", "channels_out", "size"]

@@ -3,7 +3,7 @@
 //! A launch of such a kernel has the call's operands as arguments and no geometry: a CPU computes
 //! products with the `gemm` crate, a GPU with cuBLASLt, convolutions with cuDNN.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::Geometry;
 use crate::tensor::Dtype;
@@ -67,6 +67,38 @@ impl Precision {
     }
 }
 
+/// A number by which a product is multiplied. Two are the same if their bits are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scale {
+    bits: u32,
+}
+
+impl Scale {
+    /// This number.
+    pub const fn new(factor: f32) -> Self {
+        Scale {
+            bits: factor.to_bits(),
+        }
+    }
+
+    /// The number.
+    pub const fn get(self) -> f32 {
+        f32::from_bits(self.bits)
+    }
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Scale::new(1.0)
+    }
+}
+
+impl Serialize for Scale {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f32(self.get())
+    }
+}
+
 /// What is done to a product before it is stored. On GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -80,7 +112,7 @@ pub enum Activation {
     GeluTanh,
 }
 
-/// `out = activation(a b + bias)` for each matrix of a batch.
+/// `out = activation(scale a b + bias)` for each matrix of a batch.
 ///
 /// Arguments of the launch: `a`, `b`, `bias` if there is one, all read, then `out`, written, then scratch
 /// memory if there is any ([`Library::scratch`]).
@@ -102,9 +134,11 @@ pub struct Matmul {
     pub out: Matrix,
     /// In what it is computed.
     pub precision: Precision,
-    /// Whether a number for each column is added. On GPUs.
+    /// By what the product is multiplied.
+    pub scale: Scale,
+    /// Whether a number for each column is added.
     pub has_bias: bool,
-    /// What is done before it is stored.
+    /// What is done before it is stored. On GPUs.
     pub activation: Activation,
 }
 
@@ -278,6 +312,7 @@ mod tests {
                 b: of(n),
                 out: of(n),
                 precision: Precision::F32,
+                scale: Scale::default(),
                 has_bias: false,
                 activation: Activation::None,
             };

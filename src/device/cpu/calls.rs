@@ -9,16 +9,18 @@ pub type Addresses<'a> = &'a [usize];
 
 /// Why a call can't be made on a CPU, in words.
 pub fn refusal(library: &Library) -> Option<String> {
-    let (precision, has_bias, activation) = match library {
-        Library::Matmul(call) => (call.precision, call.has_bias, call.activation),
-        Library::Conv2d(call) => (call.precision, call.has_bias, call.activation),
+    let (precision, is_plain) = match library {
+        Library::Matmul(call) => (call.precision, call.activation == Activation::None),
+        Library::Conv2d(call) => {
+            let is_plain = !call.has_bias && call.activation == Activation::None;
+            (call.precision, is_plain)
+        }
     };
     if precision != Precision::F32 {
         let name = precision.name();
         return Some(format!("products in {name} are computed on GPUs only"));
     }
-    let is_plain = !has_bias && activation == Activation::None;
-    (!is_plain).then(|| "the host's library adds nothing to products".to_owned())
+    (!is_plain).then(|| "the host's library ends products in nothing but a bias".to_owned())
 }
 
 /// Runs one call. The arguments are those of the call's docs; [`refusal`] had no complaint.
@@ -30,9 +32,17 @@ pub fn run(library: &Library, args: Addresses<'_>) {
 }
 
 fn matmul(call: &Matmul, args: Addresses<'_>) {
-    let [a, b, out] = args else {
-        unreachable!("a product has three operands");
+    let (a, b, bias, out) = match args {
+        [a, b, out] if !call.has_bias => (a, b, None, out),
+        [a, b, bias, out] if call.has_bias => (a, b, Some(elements(*bias, call.n)), out),
+        _ => unreachable!("a product has two factors, a bias if the call says so, and a result"),
     };
+    if let Some(bias) = bias {
+        // The product is added to it.
+        let len = call.out.span(call.batch, call.m, call.n);
+        let rows = elements_mut(*out, len).par_chunks_mut(call.n);
+        rows.for_each(|row| row.copy_from_slice(&bias[..row.len()]));
+    }
     let one = |index: usize, parallelism: Parallelism| {
         let at = |address: usize, matrix: &Matrix| address + 4 * index * matrix.batch_step;
         product(
@@ -40,7 +50,10 @@ fn matmul(call: &Matmul, args: Addresses<'_>) {
             (at(*a, &call.a), &call.a),
             (at(*b, &call.b), &call.b),
             (at(*out, &call.out), &call.out),
-            false,
+            Onto {
+                scale: call.scale.get(),
+                adds: bias.is_some(),
+            },
             parallelism,
         );
     };
@@ -61,14 +74,23 @@ fn parallelism(threads: usize) -> Parallelism {
     }
 }
 
-/// `out = a b`, or `out += a b`, for matrices at these addresses.
+/// How a product gets into its result.
+#[derive(Clone, Copy)]
+struct Onto {
+    /// By what it is multiplied.
+    scale: f32,
+    /// Whether it is added to what is there.
+    adds: bool,
+}
+
+/// `out = scale a b`, or `out += scale a b`, for matrices at these addresses.
 #[expect(unsafe_code, reason = "the library takes pointers")]
 fn product(
     [m, n, k]: [usize; 3],
     (a, in_a): (usize, &Matrix),
     (b, in_b): (usize, &Matrix),
     (out, in_out): (usize, &Matrix),
-    adds: bool,
+    Onto { scale, adds }: Onto,
     parallelism: Parallelism,
 ) {
     // SAFETY: the launch's views span the matrices (`Program::validate` checks that they lie inside
@@ -89,7 +111,7 @@ fn product(
             in_b.column_step as isize,
             in_b.row_step as isize,
             1.0,
-            1.0,
+            scale,
             false,
             false,
             false,
@@ -159,7 +181,10 @@ fn conv2d(call: &Conv2d, args: Addresses<'_>) {
                     (other, &dense(window)),
                     columns,
                     (result + out_at, &dense(places)),
-                    false,
+                    Onto {
+                        scale: 1.0,
+                        adds: false,
+                    },
                     parallelism,
                 );
             }
@@ -169,7 +194,10 @@ fn conv2d(call: &Conv2d, args: Addresses<'_>) {
                     (other, &transposed(window)),
                     (one + out_at, &dense(places)),
                     columns,
-                    false,
+                    Onto {
+                        scale: 1.0,
+                        adds: false,
+                    },
                     parallelism,
                 );
                 fold(
@@ -189,7 +217,10 @@ fn conv2d(call: &Conv2d, args: Addresses<'_>) {
                     (one + out_at, &dense(places)),
                     (scratch, &transposed(places)),
                     (result, &dense(window)),
-                    index > 0,
+                    Onto {
+                        scale: 1.0,
+                        adds: index > 0,
+                    },
                     parallelism,
                 );
             }
@@ -259,6 +290,7 @@ fn fold(call: &Conv2d, unfolded: &[f32], picture: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sweeper_kernels::program::Scale;
 
     fn numbers(count: usize, seed: u32) -> Vec<f32> {
         let mut state = seed;
@@ -274,11 +306,17 @@ mod tests {
     }
 
     #[test]
-    fn products_of_a_batch_are_right_transposed_or_not() {
+    fn products_of_a_batch_are_right_transposed_or_not_scaled_or_with_a_bias() {
         let (batch, m, n, k) = (3, 5, 7, 4);
         let (a, b) = (numbers(batch * m * k, 1), numbers(batch * k * n, 2));
-        for b_is_transposed in [false, true] {
-            let out = vec![0f32; batch * m * n];
+        let bias = numbers(n, 3);
+        for (b_is_transposed, scale, has_bias) in [
+            (false, 1.0, false),
+            (true, 1.0, false),
+            (false, 0.125, false),
+            (true, -3.0, true),
+        ] {
+            let out = vec![f32::NAN; batch * m * n];
             let lies = |matrix: Matrix, batch_step| Matrix {
                 batch_step,
                 ..matrix
@@ -297,22 +335,25 @@ mod tests {
                 b: lies(in_b, k * n),
                 out: lies(dense(n), m * n),
                 precision: Precision::F32,
-                has_bias: false,
+                scale: Scale::new(scale),
+                has_bias,
                 activation: Activation::None,
             };
             assert_eq!(refusal(&Library::Matmul(call)), None);
-            run(
-                &Library::Matmul(call),
-                &[address(&a), address(&b), address(&out)],
-            );
+            let (a, out) = (&a, &out);
+            let biases = has_bias.then(|| address(&bias));
+            let args = [address(a), address(&b)].into_iter().chain(biases);
+            let args: Vec<usize> = args.chain([address(out)]).collect();
+            run(&Library::Matmul(call), &args);
             for (index, out) in out.iter().enumerate() {
                 let (at, row, column) = (index / (m * n), index / n % m, index % n);
                 let term = |inner: usize| {
                     let b_at = at * k * n + inner * in_b.row_step + column * in_b.column_step;
                     a[at * m * k + row * k + inner] * b[b_at]
                 };
-                let expected: f32 = (0..k).map(term).sum();
-                assert!((out - expected).abs() < 1e-5);
+                let product: f32 = (0..k).map(term).sum();
+                let expected = scale * product + if has_bias { bias[column] } else { 0.0 };
+                assert!((out - expected).abs() < 1e-5, "{out} {expected}");
             }
         }
     }

@@ -199,7 +199,7 @@ impl Product {
             false => rest,
         };
         let scratch = rest.get(1).copied().unwrap_or(0);
-        let (one, zero) = (1f32, 0f32);
+        let (scale, zero) = (self.call.scale.get(), 0f32);
         let [in_b, in_a, in_out] = &self.layouts;
         // SAFETY: everything lives as long as `self`; the operands' views span what the call says
         // (`check_library_launch`), and the factors are read before the call returns.
@@ -207,7 +207,7 @@ impl Product {
             lt::matmul(
                 self.blas.handle,
                 self.description.0,
-                (&raw const one).cast(),
+                (&raw const scale).cast(),
                 (&raw const zero).cast(),
                 b as *const c_void,
                 in_b.handle,

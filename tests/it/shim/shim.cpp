@@ -321,7 +321,11 @@ static void matmul(const std::vector<Buffer> &buffers, Input &in) {
     uint64_t sizes[4], steps[9];
     for (uint64_t &size : sizes) size = in.word();
     for (uint64_t &step : steps) step = in.word();
-    const uint64_t has_bias = in.word(), activation = in.word(), bytes = in.word();
+    const uint64_t has_bias = in.word(), activation = in.word();
+    const uint32_t scale_bits = (uint32_t)in.word();
+    float scale;
+    std::memcpy(&scale, &scale_bits, sizeof scale);
+    const uint64_t bytes = in.word();
     const Factor a{(const char *)view(buffers, in), bytes}, b{(const char *)view(buffers, in), bytes};
     const float *bias = has_bias ? (const float *)view(buffers, in) : nullptr;
     float *out = (float *)view(buffers, in);
@@ -329,10 +333,11 @@ static void matmul(const std::vector<Buffer> &buffers, Input &in) {
     for (uint64_t batch = 0; batch < sizes[0]; batch++)
         for (uint64_t row = 0; row < sizes[1]; row++)
             for (uint64_t column = 0; column < sizes[2]; column++) {
-                double sum = bias ? bias[column] : 0;
+                double sum = 0;
                 for (uint64_t i = 0; i < sizes[3]; i++)
                     sum += a[batch * steps[2] + row * steps[0] + i * steps[1]] *
                            b[batch * steps[5] + i * steps[3] + column * steps[4]];
+                sum = scale * sum + (bias ? bias[column] : 0);
                 out[batch * steps[8] + row * steps[6] + column * steps[7]] = activate(activation, sum);
             }
 }

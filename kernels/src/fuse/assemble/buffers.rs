@@ -57,7 +57,7 @@ impl Assembly<'_> {
                 needs.extend(self.scratch(position, &panels.call));
                 needs
             }
-            Made::Call(call, lies, node) => {
+            Made::Call(call, lies, _, node) => {
                 let mut needs: Vec<_> = lies.iter().map(|lies| of_node(lies.base)).collect();
                 let rounded = bf16::rounded(call, lies).into_iter();
                 needs.extend(rounded.map(|id| {
@@ -80,6 +80,7 @@ impl Assembly<'_> {
     pub(super) fn place(&mut self, order: &[Vec<usize>], made: &[Made]) {
         self.place_given();
         self.place_results();
+        self.place_zeros(made);
         let mut used: BTreeMap<Need, (Lifetime, Dtype)> = BTreeMap::new();
         for (position, made) in made.iter().enumerate() {
             for (need, len, dtype) in self.needs(position, made) {
@@ -109,7 +110,7 @@ impl Assembly<'_> {
             let len = lifetime.len;
             let role = match need {
                 Need::Rounded(_) => Role::Input,
-                Need::Of(_) | Need::Scratch(_) => Role::Saved,
+                Need::Of(_) | Need::Zeros | Need::Scratch(_) => Role::Saved,
             };
             let buffer = self
                 .program
@@ -151,6 +152,7 @@ impl Assembly<'_> {
             Need::Of(Source::Node(id)) => format!("{id} {}", self.plan.graph.node(id).op.name()),
             Need::Of(Source::Parts(id)) => format!("parts of {id}"),
             Need::Rounded(id) => format!("{id} {} in bf16", self.plan.graph.node(id).op.name()),
+            Need::Zeros => "zeros".to_owned(),
             Need::Scratch(position) => format!("scratch of step {position}"),
         }
     }
@@ -171,6 +173,26 @@ impl Assembly<'_> {
             let need = Need::Of(Source::Node(given.node));
             self.places.insert(need, Place { buffer, start, len });
         }
+    }
+
+    /// Zeros that calls add, written before the program's steps.
+    fn place_zeros(&mut self, made: &[Made]) {
+        let zeros = made.iter().map(|made| match made {
+            Made::Call(_, _, zeros, _) => *zeros,
+            _ => 0,
+        });
+        let len = zeros.max().unwrap_or(0);
+        if len == 0 {
+            return;
+        }
+        let (role, start) = (Role::Workspace, 0);
+        let buffer = self
+            .program
+            .buffer("zeros", Dtype::F32, len, role, Binding::Scratch);
+        self.places
+            .insert(Need::Zeros, Place { buffer, start, len });
+        let view = self.program.all(buffer);
+        self.program.prologue.push(Step::Fill { view, value: 0.0 });
     }
 
     fn place_results(&mut self) {

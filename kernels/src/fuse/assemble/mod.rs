@@ -15,7 +15,7 @@ use super::{Request, library, total};
 use crate::codegen::{self, Generated, Shared};
 use crate::graph::{NodeId, Op};
 use crate::nest::{Bounds, Nest};
-use crate::program::{BufferId, KernelId, Library, Precision, Program, Step};
+use crate::program::{Activation, BufferId, KernelId, Library, Precision, Program, Step};
 use crate::workload::{Phase, Refusal, Target};
 
 /// A kernel of the plan, made.
@@ -26,7 +26,8 @@ enum Made {
     Panels(Box<Loops>, Generated, KernelId, Box<Panels>),
     /// Nothing: it is done with its only reader.
     Elsewhere,
-    Call(Library, Vec<library::Lies>, NodeId),
+    /// A call, its operands, how many zeros are its bias, and what it yields.
+    Call(Library, Vec<library::Lies>, usize, NodeId),
     Scatter(NodeId, Vec<library::Lies>),
 }
 
@@ -36,6 +37,8 @@ enum Need {
     Of(Source),
     /// A copy of a node's memory in bf16.
     Rounded(NodeId),
+    /// Zeros, as many as any call adds.
+    Zeros,
     /// Scratch of the call at this position.
     Scratch(usize),
 }
@@ -309,13 +312,23 @@ impl Assembly<'_> {
         }
         let (mut call, mut lies) =
             library::call(self.plan, node, precision).ok_or_else(unreadable)?;
-        let Epilogue { bias, activation } = epilogue::of_cluster(self.plan, tasks, task);
+        let Epilogue {
+            scale,
+            bias,
+            activation,
+        } = epilogue::of_cluster(self.plan, tasks, task);
+        let mut zeros = 0;
         match &mut call {
             Library::Matmul(call) => {
+                call.scale = scale;
                 (call.has_bias, call.activation) = (bias.is_some(), activation);
             }
             Library::Conv2d(call) => {
-                (call.has_bias, call.activation) = (bias.is_some(), activation);
+                // cuDNN has one function for both.
+                if bias.is_none() && activation != Activation::None {
+                    zeros = call.channels_out;
+                }
+                (call.has_bias, call.activation) = (bias.is_some() || zeros > 0, activation);
             }
         }
         lies.extend(bias);
@@ -323,7 +336,7 @@ impl Assembly<'_> {
         let yields = tasks
             .last()
             .map_or(node, |&task| self.plan.tasks[task].node);
-        Ok(Made::Call(call, lies, yields))
+        Ok(Made::Call(call, lies, zeros, yields))
     }
 
     fn is_prologue(&self, launch: &[usize]) -> bool {

@@ -35,7 +35,7 @@ impl Assembly<'_> {
                     .then(|| self.view_of(scratch));
                 self.panels(loops, generated, *kernel, panels, scratch)?
             }
-            Made::Call(call, lies, node) => {
+            Made::Call(call, lies, zeros, node) => {
                 let rounded = bf16::rounded(call, lies);
                 let mut steps = self.round(&rounded);
                 let read = lies.iter().enumerate().map(|(at, lies)| {
@@ -46,6 +46,9 @@ impl Assembly<'_> {
                     Arg::Read(self.view(need, lies.start, lies.span))
                 });
                 let mut args: Vec<Arg> = read.collect();
+                if *zeros > 0 {
+                    args.push(Arg::Read(self.view(Need::Zeros, 0, *zeros)));
+                }
                 args.push(Arg::Write(self.view_of(Need::Of(Source::Node(*node)))));
                 let scratch = Need::Scratch(position);
                 let scratch = self

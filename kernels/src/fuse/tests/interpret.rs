@@ -70,12 +70,22 @@ fn kernel(plan: &Plan, at: usize, memories: &Memories) -> Memories {
     let cluster = &plan.clusters[at];
     if let Some(&task) = cluster.tasks.iter().find(|&&task| plan.is_call(task)) {
         let mut values = call(plan, plan.tasks[task].node, memories);
-        let Epilogue { bias, activation } = epilogue::of_cluster(plan, &cluster.tasks, task);
-        assert_eq!(activation, Activation::None, "not interpreted");
+        let Epilogue {
+            scale,
+            bias,
+            activation,
+        } = epilogue::of_cluster(plan, &cluster.tasks, task);
+        let scale = f64::from(scale.get());
+        values.iter_mut().for_each(|x| *x *= scale);
         if let Some(bias) = bias {
             let bias = &memories[&Source::Node(bias.base)][bias.start..][..bias.span];
             let columns = bias.iter().cycle();
             values.iter_mut().zip(columns).for_each(|(x, y)| *x += y);
+        }
+        match activation {
+            Activation::None => {}
+            Activation::Relu => values.iter_mut().for_each(|x| *x = x.max(0.0)),
+            Activation::GeluTanh => panic!("not interpreted"),
         }
         // What the last of its tasks is of.
         let yields = cluster.tasks.last().map(|&task| plan.tasks[task].node);
