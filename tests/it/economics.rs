@@ -140,8 +140,7 @@ fn files_from_before_are_reported_without_what_they_lack() {
         assert_eq!(row["break_even_low"], "", "{row:?}");
     }
     fs::remove_dir_all(&folder).unwrap();
-    let without_starts =
-        without_fresh.replacen("first_runs,first_runs_ns,prepare_ns", "f,g,h", 1);
+    let without_starts = without_fresh.replacen("first_runs,first_runs_ns,prepare_ns", "f,g,h", 1);
     fs::write(place.path("r.csv"), without_starts).unwrap();
     reported(&place, &["r.csv", "--no-plots"]);
     assert!(!folder.join("economics.csv").exists());
