@@ -382,3 +382,55 @@ fn policy(backend: &str) -> Option<Policy> {
         _ => None,
     }
 }
+
+/// That a judge finds every fault of the graph, and none where there is none: for tests of workloads.
+#[cfg(test)]
+pub(crate) mod judging {
+    use super::*;
+    use crate::graph::mutate::{self, Fault};
+    use crate::tensor::Data;
+
+    fn as_f32(tensors: Tensors) -> Tensors {
+        let one = |(name, tensor): (String, Tensor)| {
+            let values = match tensor.data() {
+                Data::F64(values) => values.iter().map(|&value| value as f32).collect(),
+                _ => return (name, tensor),
+            };
+            (name, Tensor::f32(tensor.shape(), values))
+        };
+        tensors.into_iter().map(one).collect()
+    }
+
+    /// What is judged right, phase by phase, of all graphs with a fault, as lines; and what f32 makes of the right graph, if
+    /// that is judged wrong.
+    pub(crate) fn misjudged<C: Computation>(
+        problem: &GraphProblem<C>,
+        phases: &[Phase],
+        is_same: impl Fn(&Graph, NodeId, Fault) -> bool,
+    ) -> Vec<String> {
+        let inputs = problem.generate(&InputKey([6; 32]));
+        let expected = problem.oracle(&inputs, Phase::covering(phases.iter().copied()));
+        let graph = &problem.built.graph;
+        let mut lines = vec![];
+        let found = mutate::in_f32(graph, &inputs);
+        for &phase in phases {
+            let check = problem.check(&inputs, &found, &expected, phase);
+            if !check.passed() {
+                lines.push(format!("{phase}: right, but {:?}", check.worst()));
+            }
+            let wanted = problem.wanted(phase);
+            let faults = mutate::faults(graph, &wanted);
+            assert!(!faults.is_empty());
+            for (at, fault) in faults {
+                let wrong = mutate::with(graph, (at, fault));
+                let found = as_f32(crate::graph::evaluate(&wrong, &inputs).unwrap());
+                let check = problem.check(&inputs, &found, &expected, phase);
+                if check.passed() && !is_same(graph, at, fault) {
+                    let (node, worst) = (graph.node(at), check.worst().unwrap());
+                    lines.push(format!("{phase}: {at} {:?} {fault:?}: {worst:?}", node.op));
+                }
+            }
+        }
+        lines
+    }
+}

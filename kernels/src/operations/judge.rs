@@ -2,7 +2,7 @@
 //!
 //! Every result is measured by its relative L2 error: one wrong element among 10^8 shows, at 1e-4. The oracle gives the *spread*
 //! of each answer with it: the L2 norm of the standard deviations of its elements, if it were computed in f32
-//! ([`super::rounding`]). A result may be [`MARGIN`] spreads out.
+//! ([`crate::rounding`]). A result may be [`MARGIN`] spreads out.
 //!
 //! So a term that is missing shows if it is more than rounding does. What that comes to:
 //!

@@ -9,7 +9,6 @@ mod build;
 mod oracle;
 mod judge;
 mod problem;
-mod rounding;
 
 use self::problem::Operation;
 use self::sizes::{Kind, Sizes};

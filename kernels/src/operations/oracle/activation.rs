@@ -3,8 +3,8 @@
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, PI};
 
 use super::Asked;
-use crate::operations::rounding::FUNCTION;
 use crate::operations::sizes::Kind;
+use crate::rounding::FUNCTION;
 
 /// A function's value and slope at one place, and the variances of what f32 makes of them.
 struct At {

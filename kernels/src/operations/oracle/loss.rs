@@ -2,7 +2,7 @@
 
 use super::softmax::{of_exponential, of_sum, statistics};
 use super::{Asked, square_sum};
-use crate::operations::rounding::{FUNCTION, Order};
+use crate::rounding::{FUNCTION, Order};
 
 /// `mean((x - target)^2)`
 pub(super) fn mse(asked: &mut Asked<'_>, is_forward: bool, is_backward: bool) {

@@ -1,7 +1,7 @@
 //! The right answers in f64, written by hand: they share no code with the graph or any backend.
 //!
 //! Beside each answer stands its *spread*: the L2 norm of the standard deviations of its elements if they were computed
-//! in f32 (see [`super::rounding`]). All sums are added up in an order that does not depend on the number of
+//! in f32 (see [`crate::rounding`]). All sums are added up in an order that does not depend on the number of
 //! threads.
 
 mod activation;
@@ -13,9 +13,9 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 
-use super::rounding::DEVIATION;
 use super::sizes::{Kind, Sizes};
 use crate::check;
+use crate::rounding::DEVIATION;
 use crate::tensor::{Tensor, Tensors};
 use crate::workload::Phase;
 

@@ -3,8 +3,8 @@
 use rayon::prelude::*;
 
 use super::{Asked, square_sum};
-use crate::operations::rounding::{FUNCTION, Order};
 use crate::operations::sizes::{EPS, Kind};
+use crate::rounding::{FUNCTION, Order};
 
 /// What is known of one row.
 #[derive(Clone, Copy, Default)]

@@ -1,7 +1,7 @@
 //! `softmax`.
 
 use super::Asked;
-use crate::operations::rounding::{FUNCTION, Order};
+use crate::rounding::{FUNCTION, Order};
 
 /// The greatest element of a row, and the sum of exponentials relative to it.
 pub(super) fn statistics(x: &[f64]) -> (f64, f64) {

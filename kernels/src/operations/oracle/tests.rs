@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::graph;
+use crate::graph_problem::judging::misjudged;
 use crate::graph_problem::{Computation, GraphProblem};
 use crate::inputs::InputKey;
 use crate::operations::problem::Operation;
@@ -118,5 +119,26 @@ fn smaller_problems_cost_no_more_than_asked() {
         }
         let same = whole.reduced(Phase::Both, 1e12).unwrap();
         assert_eq!(same.sizes, whole.sizes);
+    }
+}
+
+/// Every formula with one term wrong is judged wrong, at sizes up to those that were published, and what f32 makes of the right one
+/// is not.
+#[test]
+fn wrong_formulas_are_found() {
+    for kind in KINDS {
+        for sizes in [
+            [1, 6, 8],
+            [2, 16, 256],
+            [1, 8, 1000],
+            [1, 6, 4096],
+            [1, 20_000, 4],
+        ] {
+            let problem = GraphProblem::new(operation(kind, sizes)).unwrap();
+            let misjudged = misjudged(&problem, &[Phase::Forward, Phase::Backward], |_, _, _| {
+                false
+            });
+            eprintln!("{kind:?} {sizes:?}: {misjudged:#?}");
+        }
     }
 }

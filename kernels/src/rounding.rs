@@ -4,18 +4,18 @@
 //! as independent of all others (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). So
 //! variances add up, here in squares of [`DEVIATION`], the standard deviation of one rounding of a number of size 1. The oracle
 //! adds them up beside each answer, through everything that its formula computes: what cancels in one problem is less exact
-//! there, and nowhere else.
+//! there, and nowhere else. Graphs are evaluated with it ([`crate::graph::Rounding`]).
 
 /// The standard deviation of a rounding of a number of size 1: uniform within half a unit in the last place.
-pub(super) const DEVIATION: f64 = f32::EPSILON as f64 / 2.0 * 0.577_350_269_189_625_8;
+pub(crate) const DEVIATION: f64 = f32::EPSILON as f64 / 2.0 * 0.577_350_269_189_625_8;
 
-/// The variance of an elementary function (exponential, logarithm, error function) relative to its result: two roundings'
-/// size, as functions that are generated here have and those of GPUs are documented to have.
-pub(super) const FUNCTION: f64 = 4.0;
+/// The variance of an elementary function (exponential, logarithm, error function) relative to its result: that of four
+/// roundings, or of an error of a unit in the last place, which functions here and those of GPUs stay within, for most arguments.
+pub(crate) const FUNCTION: f64 = 4.0;
 
 /// How a sum is added up: one after another in parts, and then the parts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Order {
+pub(crate) struct Order {
     terms: f64,
     /// Terms of a part.
     part: f64,
@@ -23,13 +23,18 @@ pub(super) struct Order {
 
 impl Order {
     /// Of `terms` along a row: parts of up to 64 terms, or 8 of them, as the lanes of a vector are.
-    pub(super) fn in_row(terms: usize) -> Self {
+    pub(crate) fn in_row(terms: usize) -> Self {
         Order::of(terms, 64, 8)
     }
 
     /// Of `terms` of as many rows: parts of up to 1024 rows, or 32 of them.
-    pub(super) fn over_rows(terms: usize) -> Self {
+    pub(crate) fn over_rows(terms: usize) -> Self {
         Order::of(terms, 1024, 32)
+    }
+
+    /// Of `terms` one after another, as of products of matrices.
+    pub(crate) fn sequential(terms: usize) -> Self {
+        Order::of(terms, terms, 1)
     }
 
     fn of(terms: usize, most: usize, parts: usize) -> Self {
@@ -42,7 +47,7 @@ impl Order {
     /// The variance of a sum whose terms are exact. Sums on the way are rounded: they grow to the part's share of `sum`
     /// where terms are alike, and as a random walk does where they are not, whose `squares` add up. Adding up
     /// parts rounds sums of the whole size three times.
-    pub(super) fn variance(self, sum: f64, squares: f64) -> f64 {
+    pub(crate) fn variance(self, sum: f64, squares: f64) -> f64 {
         let alike = self.part * self.part / (3.0 * self.terms);
         let walk = self.part / 2.0;
         (alike + 3.0) * sum * sum + (walk + 3.0) * squares
