@@ -6,6 +6,8 @@
 //! ([`crate::graph::Rounding`]), and a backend may be [`MARGIN`] times as far out as those values are, in the
 //! mean. So what cancels in one problem may be less exact there, and nowhere else.
 
+pub mod precision;
+
 use rayon::prelude::*;
 
 use crate::check::{self, Check, Metric};
@@ -14,6 +16,7 @@ use crate::graph::{self, GraphError, NodeId, Op, Rounding};
 use crate::graph_problem::{Built, Computation};
 use crate::inputs::{InputKey, Stream};
 use crate::program::{Kernel, Precision, Program, Role};
+use crate::rounding::DEVIATION;
 use crate::tensor::{Dtype, Tensor, Tensors};
 use crate::workload::{Phase, Refusal, Target, TensorSpec};
 
@@ -22,10 +25,10 @@ const PROBES: u8 = 3;
 
 /// How much further out than those a backend may be: they are few, and the error of one number among
 /// them may be small by chance.
-const MARGIN: f64 = 4.0;
+const MARGIN: f64 = 3.0;
 
-/// The least tolerance: results are stored in f32, and some backends round once where others don't.
-const LEAST: f64 = 2.0 * f32::EPSILON as f64;
+/// The least tolerance: results are stored in f32.
+const LEAST: f64 = MARGIN * DEVIATION;
 
 /// What is left to say of a problem whose oracle is its graph.
 pub trait Evaluated: Clone + Send + Sync + 'static {

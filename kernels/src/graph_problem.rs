@@ -389,3 +389,67 @@ fn policy(backend: &str) -> Option<Policy> {
         _ => None,
     }
 }
+
+/// That a judge finds every fault of the graph, and none where there is none: for tests of workloads.
+#[cfg(test)]
+pub(crate) mod judging {
+    use super::*;
+    use crate::check::{as_f64, compare};
+    use crate::graph::{evaluate, mutate};
+
+    /// The same in f32.
+    fn stored(tensors: &Tensors) -> Tensors {
+        let one = |(name, tensor): (&String, &Tensor)| {
+            let values = as_f64(tensor).iter().map(|&value| value as f32).collect();
+            (name.clone(), Tensor::f32(tensor.shape(), values))
+        };
+        tensors.iter().map(one).collect()
+    }
+
+    /// Whether all of `names` are the same but for roundings of f64.
+    fn are_same(found: &Tensors, exact: &Tensors, names: &[String]) -> bool {
+        let mut names = names.iter();
+        names.all(|name| {
+            let metric = crate::check::Metric::RelativeL2;
+            compare(name, Some(&found[name]), &exact[name], metric, 1e-12).passed()
+        })
+    }
+
+    /// What is judged right, phase by phase, of all graphs with a fault, as lines, and what f32 makes of the right graph, if
+    /// that is judged wrong. Faults that change no result of these inputs are none.
+    ///
+    /// # Panics
+    /// If fewer than `least` faults are found.
+    pub(crate) fn misjudged<C: Computation>(
+        problem: &GraphProblem<C>,
+        phases: &[Phase],
+        least: usize,
+    ) -> Vec<String> {
+        let inputs = problem.generate(&InputKey([6; 32]));
+        let expected = problem.oracle(&inputs, Phase::covering(phases.iter().copied()));
+        let graph = &problem.built.graph;
+        let exact = evaluate(graph, &inputs).unwrap();
+        let in_f32 = mutate::in_f32(graph, &inputs);
+        let (mut lines, mut found) = (vec![], 0);
+        for &phase in phases {
+            let judged = |outputs: &Tensors| problem.check(&inputs, outputs, &expected, phase);
+            if !judged(&in_f32).passed() {
+                let worst = judged(&in_f32).worst().cloned();
+                lines.push(format!("{phase}: right, but {worst:?}"));
+            }
+            let specs = problem.outputs(phase).into_iter();
+            let names: Vec<String> = specs.map(|spec| spec.name).collect();
+            for (at, fault) in mutate::faults(graph, &problem.wanted(phase)) {
+                let wrong = evaluate(&mutate::with(graph, (at, fault)), &inputs).unwrap();
+                let check = judged(&stored(&wrong));
+                found += usize::from(!check.passed());
+                if check.passed() && !are_same(&wrong, &exact, &names) {
+                    let (node, worst) = (graph.node(at), check.worst());
+                    lines.push(format!("{phase}: {at} {:?} {fault:?}: {worst:?}", node.op));
+                }
+            }
+        }
+        assert!(found >= least, "{found} faults");
+        lines
+    }
+}

@@ -15,6 +15,7 @@ pub mod program;
 pub mod builtin;
 pub mod inputs;
 pub mod check;
+mod rounding;
 pub mod common;
 pub mod copy;
 pub mod ops;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::graph_problem::Computation;
+use crate::graph_problem::judging::misjudged;
 use crate::inputs::InputKey;
 use crate::registry::workload;
 use crate::tensor::{Tensor, Tensors};
@@ -287,6 +288,31 @@ fn small_faults_are_found() {
             };
             assert!(!passes(&problem, a_little_off), "{name} {}", spec.name);
         }
+    }
+}
+
+#[test]
+fn wrong_bodies_are_found() {
+    let step = |loss| Kind::Mlp {
+        batch: 48,
+        widths: [32, 64, 32, 10],
+        loss,
+        rate: 0.01,
+    };
+    let block = Kind::AttentionBlock {
+        sequence: 96,
+        dimension: 64,
+    };
+    for (name, kind) in [
+        ("matmul_chain", Kind::MatmulChain { size: 96, depth: 3 }),
+        ("attention_block", block),
+        ("mixed", Kind::Mixed { size: 128 }),
+        ("mlp", step(Loss::SquaredError)),
+        ("mlp", step(Loss::CrossEntropy)),
+    ] {
+        let phases = [Phase::Forward, Phase::Backward];
+        let misjudged = misjudged(&body(name, kind), &phases, 7);
+        assert!(misjudged.is_empty(), "{name}: {misjudged:#?}");
     }
 }
 

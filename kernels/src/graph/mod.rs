@@ -15,6 +15,8 @@ mod evaluate;
 mod layers;
 mod differentiate;
 mod rewrite;
+#[cfg(test)]
+pub(crate) mod mutate;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,6 +1,7 @@
 //! The oracle against values computed by hand, and the workloads' contract.
 
 use super::*;
+use crate::graph_problem::judging::misjudged;
 use crate::inputs::InputKey;
 use crate::program::{Kernel, Library};
 use crate::tensor::{Tensor, Tensors};
@@ -153,6 +154,54 @@ fn attention_is_its_formula() {
                 _ => weight(at / sequence, at % sequence),
             }),
         }
+    }
+}
+
+#[test]
+fn wrong_patterns_are_found() {
+    let linear = |pattern| Kind::Linear {
+        m: 24,
+        k: 512,
+        n: 40,
+        pattern,
+    };
+    let conv = |pattern| Kind::Conv {
+        batch: 2,
+        channels: [32, 8],
+        size: 14,
+        kernel: 3,
+        pattern,
+    };
+    let attention = |pattern| Kind::Attention {
+        batch: 2,
+        sequence: 256,
+        dimension: 64,
+        pattern,
+    };
+    let matmul = |k, precision| Kind::Matmul {
+        m: 24,
+        k,
+        n: 40,
+        precision,
+    };
+    let cases = [
+        (matmul(4096, Precision::F32), 1),
+        (matmul(4096, Precision::Tf32), 1),
+        (matmul(4096, Precision::Bf16), 1),
+        (linear(Linear::Bias), 3),
+        (linear(Linear::BiasRelu), 4),
+        (linear(Linear::BiasGelu), 10),
+        (linear(Linear::BiasGeluTanh), 15),
+        (conv(Conv::Relu), 2),
+        (conv(Conv::BatchNorm), 10),
+        (conv(Conv::BatchNormRelu), 10),
+        (attention(Attention::Scores), 3),
+        (attention(Attention::Weights), 6),
+        (attention(Attention::Full), 7),
+    ];
+    for (kind, least) in cases {
+        let misjudged = misjudged(&problem(kind), &[Phase::Forward], least);
+        assert!(misjudged.is_empty(), "{kind:?}: {misjudged:#?}");
     }
 }
 

@@ -1,8 +1,16 @@
 //! Judging outputs: values and gradients within tolerance, and a best segmentation by its score.
 //!
-//! Tolerances are for f32 against f64. A value is a sum of T rounded steps, each off by about half a
-//! unit in the last place, that are kept apart from their growing offset: 2e-6 relative. An entropy is
-//! allowed the rounding of scores as large as they are given, too. A gradient holds products of up to T such steps: 1e-4 in relative L2 up to T = 1024, growing with T to 1e-3.
+//! Tolerances are for f32 against f64, where half a unit in the last place is `u = 2^-24`:
+//!
+//! * A value is a sum of T steps that are kept apart from their growing offset, and rounded as a whole when it is stored: by
+//!   up to `u`. Three roundings of as much before (the offset, and what is added to it) are independent of it. 4e-7 relative is
+//!   `6.7 u`. Of a value of 2000 it is 8e-4: a segment that is missing shows in the value if one sequence in 1250 of those that
+//!   the scores prefer has it. Rarer ones show in the gradient alone.
+//! * An entropy is allowed the rounding of scores as large as they are given, too.
+//! * A gradient holds products of up to T steps. Each is off by a few `u` of scores of a few units, and roundings are as good as
+//!   independent, so that errors grow as `sqrt(T)`: 2e-5 in relative L2 at T = 1024 and below, where gradients of cumulative
+//!   scores cancel most, and 6e-5 at 10^4. Those of an entropy are differences of products with entropies of what comes before
+//!   and after a segment, five times as large: 1e-4.
 
 use rayon::prelude::*;
 
@@ -14,11 +22,15 @@ use crate::workload::{Phase, TensorSpec};
 mod best;
 
 /// Greatest relative error of values and entropies.
-pub const VALUE_TOLERANCE: f64 = 2e-6;
+pub const VALUE_TOLERANCE: f64 = 4e-7;
 
-/// Greatest relative L2 error of gradients.
-pub fn gradient_tolerance(t: usize) -> f64 {
-    (1e-4 * t as f64 / 1024.0).clamp(1e-4, 1e-3)
+/// Greatest relative L2 error of gradients of sequences of up to `t` positions.
+pub fn gradient_tolerance(semiring: Semiring, t: usize) -> f64 {
+    let growth = (t as f64 / 1024.0).max(1.0).sqrt();
+    match semiring {
+        Semiring::Entropy => 1e-4 * growth,
+        Semiring::Log | Semiring::Max => 2e-5 * growth,
+    }
 }
 
 /// Judges every output of `phase`. Gradients of the best score pass if they are the indicator of one
@@ -56,7 +68,10 @@ pub fn check(
                 return entropy_check(sizes, inputs, outputs, expected);
             }
             let (metric, tolerance) = if is_gradient {
-                (Metric::RelativeL2, gradient_tolerance(sizes.t))
+                (
+                    Metric::RelativeL2,
+                    gradient_tolerance(sizes.semiring, sizes.t),
+                )
             } else {
                 (Metric::MaxRelative, VALUE_TOLERANCE)
             };
@@ -67,10 +82,10 @@ pub fn check(
     Check { tensors }
 }
 
-/// How many times a term of a sum is rounded on its way from scores, each time by up to half a unit in the
-/// last place of twice the greatest score: a difference of cumulative scores, bias, transition, the
-/// state, and what it is relative to.
-const TERM_ROUNDINGS: f64 = 5.0;
+/// How far a term of a sum is out on its way from scores, in half units in the last place of the greatest score: five
+/// roundings (a difference of cumulative scores, bias, transition, the state, and what it is relative to) of up to
+/// twice the score, independent of each other, which segments of a sequence share out among them.
+const TERM_ROUNDINGS: f64 = 2.0;
 
 /// Entropies move with the scores: terms that are off by d each make an entropy wrong by the covariance of
 /// d and log p over segmentations, which is about d for each nat of entropy where d is independent from
@@ -93,7 +108,7 @@ fn entropy_check(
         outputs.get("entropy"),
         &expected["entropy"],
         Metric::MaxRelative,
-        VALUE_TOLERANCE + TERM_ROUNDINGS * half_unit * 2.0 * greatest,
+        VALUE_TOLERANCE + TERM_ROUNDINGS * half_unit * greatest,
     )
 }
 

@@ -3,9 +3,8 @@
 //!
 //! The distance of such values from the right ones is how far a backend may be out, whatever cancels on the way.
 //! This is discrete stochastic arithmetic (Vignes, "A stochastic arithmetic for reliable scientific computation", 1993),
-//! with the bound of each operation in place of its rounding. A sum of n terms, added up by 8 lanes at least and their 8 sums
-//! after them, is moved by `3 u sqrt(n / 8 + 8)` of the greater of its value and the L2 norm of its terms,
-//! which is as large as the sums on the way are where terms are independent.
+//! with the standard deviation of each operation in the place of its rounding ([`crate::rounding`]). Products of matrices and
+//! convolutions are sums of terms one after another, other sums those of parts.
 
 use super::array::{Array, map};
 use super::{EvaluateError, Value};
@@ -13,10 +12,8 @@ use crate::graph::op::{Binary, Op, Reduction, Unary};
 use crate::graph::{Graph, Node, NodeId};
 use crate::inputs::InputKey;
 use crate::program::Precision;
+use crate::rounding::{DEVIATION, FUNCTION, Order};
 use crate::tensor::Tensors;
-
-/// Half of the distance of f32 numbers around 1.
-const UNIT: f64 = f32::EPSILON as f64 / 2.0;
 
 /// The rounding of one evaluation.
 #[derive(Clone, Copy, Debug)]
@@ -42,24 +39,27 @@ impl Rounding {
             return Ok(exact);
         };
         let size = match &node.op {
-            Op::Unary(function) => map([&exact], {
-                let units = of_unary(*function);
-                move |[value]| units * UNIT * value.abs()
+            Op::Unary(function) => map([&exact, operands[0].real()], {
+                let function = *function;
+                move |[value, x]| DEVIATION * of_unary(function, x).sqrt() * value.abs()
             }),
             Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => {
-                map([&exact], |[value]| UNIT * value.abs())
+                map([&exact], |[value]| DEVIATION * value.abs())
             }
             op => match terms(graph, node) {
                 Some(count) => {
                     let squares: Vec<Value> = operands.iter().map(squared).collect();
                     let squares = super::value(id, node, &squares, inputs)?;
-                    let sum = 3.0 * UNIT * (count as f64 / 8.0 + 8.0).sqrt();
-                    let operand = match op {
-                        Op::Reduce { .. } | Op::ScatterAdd => 0.0,
-                        _ => of_operands(self.precision),
+                    let (order, factors) = match op {
+                        Op::Reduce { .. } | Op::ScatterAdd => {
+                            (Order::over_rows(count), Factors::F32)
+                        }
+                        _ => (Order::sequential(count), Factors::of(self.precision)),
                     };
                     map([&exact, squares.real()], move |[value, squares]| {
-                        (sum + operand) * value.abs().max(squares.sqrt())
+                        let variance =
+                            order.variance(value, squares) + factors.variance(value, squares);
+                        DEVIATION * variance.sqrt()
                     })
                 }
                 None => return Ok(Value::Real(exact)),
@@ -82,23 +82,53 @@ impl Rounding {
     }
 }
 
-/// The rounding of a function of one number, in units of its result.
-fn of_unary(function: Unary) -> f64 {
+/// The variance of a function of one number relative to its result, in squares of [`DEVIATION`].
+fn of_unary(function: Unary, x: f64) -> f64 {
     match function {
         Unary::Neg | Unary::Abs => 0.0,
-        Unary::Sqrt | Unary::Reciprocal => 1.0,
-        Unary::Tanh | Unary::Erf => 8.0,
-        _ => 4.0,
+        // Of an argument that is rounded once more, on the way to a power of 2.
+        Unary::Exp => FUNCTION + x * x,
+        Unary::Sigmoid => FUNCTION + x * x / (1.0 + x.exp()).powi(2),
+        // Near 0 they are differences.
+        Unary::Tanh | Unary::Erf => 4.0 * FUNCTION,
+        _ => FUNCTION,
     }
 }
 
-/// The rounding of the two factors of a product: bf16 has 8 bits; tf32 has 11, and hardware may cut off
-/// what follows.
-fn of_operands(precision: Precision) -> f64 {
-    match precision {
-        Precision::F32 => 0.0,
-        Precision::Tf32 => f64::exp2(-10.0),
-        Precision::Bf16 => f64::exp2(-8.0),
+/// How the factors of products are rounded before, in units of what f32 does to one number.
+#[derive(Clone, Copy, Debug)]
+struct Factors {
+    /// The standard deviation of a term, which is independent of the others'.
+    of_term: f64,
+    /// By how much all terms are too small, at most.
+    of_all: f64,
+}
+
+impl Factors {
+    const F32: Factors = Factors {
+        of_term: 0.0,
+        of_all: 0.0,
+    };
+
+    /// bf16 has 8 bits; tf32 has 11, and hardware may cut off what follows, which makes numbers smaller by half a unit in the
+    /// last place in the mean.
+    fn of(precision: Precision) -> Self {
+        let unit = f64::exp2(-24.0);
+        match precision {
+            Precision::F32 => Factors::F32,
+            Precision::Tf32 => Factors {
+                of_term: 2f64.sqrt() * f64::exp2(-11.0) / unit,
+                of_all: 2.0 * f64::exp2(-11.0) / unit,
+            },
+            Precision::Bf16 => Factors {
+                of_term: 2f64.sqrt() * f64::exp2(-8.0) / unit,
+                of_all: 0.0,
+            },
+        }
+    }
+
+    fn variance(self, value: f64, squares: f64) -> f64 {
+        self.of_term.powi(2) * squares + self.of_all.powi(2) * value * value
     }
 }
 

@@ -1,8 +1,8 @@
 //! The right answers in f64, written by hand: they share no code with the graph or any backend.
 //!
-//! Beside each answer stands its *weight*: the L2 norm of the sizes of the terms that it is made of, before
-//! they cancel. Rounding is relative to that (see [`super::judge`]). All sums are added up in an order
-//! that does not depend on the number of threads.
+//! Beside each answer stands its *spread*: the L2 norm of the standard deviations of its elements if they were computed
+//! in f32 (see [`crate::rounding`]). All sums are added up in an order that does not depend on the number of
+//! threads.
 
 mod activation;
 mod loss;
@@ -15,6 +15,7 @@ use rayon::prelude::*;
 
 use super::sizes::{Kind, Sizes};
 use crate::check;
+use crate::rounding::DEVIATION;
 use crate::tensor::{Tensor, Tensors};
 use crate::workload::Phase;
 
@@ -28,7 +29,7 @@ struct Asked<'a> {
     answers: Tensors,
 }
 
-/// The answers for `phase`, with their weights.
+/// The answers for `phase`, with their spreads.
 pub(super) fn oracle(kind: Kind, sizes: &Sizes, inputs: &Tensors, phase: Phase) -> Tensors {
     let mut asked = Asked {
         inputs,
@@ -51,9 +52,9 @@ pub(super) fn oracle(kind: Kind, sizes: &Sizes, inputs: &Tensors, phase: Phase) 
     asked.answers
 }
 
-/// The name of an answer's weight among the answers.
-pub(super) fn weight_of(name: &str) -> String {
-    format!("weight of {name}")
+/// The name of an answer's spread among the answers.
+pub(super) fn spread_of(name: &str) -> String {
+    format!("spread of {name}")
 }
 
 impl<'a> Asked<'a> {
@@ -61,28 +62,29 @@ impl<'a> Asked<'a> {
         check::as_f64(&self.inputs[name])
     }
 
-    fn answer(&mut self, name: &str, shape: &[usize], values: Vec<f64>, weight: f64) {
+    /// An answer with the sum of its elements' variances, in squares of [`DEVIATION`].
+    fn answer(&mut self, name: &str, shape: &[usize], values: Vec<f64>, variance: f64) {
         self.answers
             .insert(name.to_owned(), Tensor::f64(shape, values));
-        let weight = Tensor::f64([], vec![weight]);
-        self.answers.insert(weight_of(name), weight);
+        let spread = Tensor::f64([], vec![DEVIATION * variance.sqrt()]);
+        self.answers.insert(spread_of(name), spread);
     }
 
     /// An answer of the operand's shape, row by row: `fill` takes a row's number and its place, and gives the
-    /// square of its weight.
+    /// sum of its elements' variances.
     fn answer_rows(&mut self, name: &str, fill: impl Fn(usize, &mut [f64]) -> f64 + Sync) {
         let mut values = vec![0.0; self.sizes.elements()];
         let dimension = self.sizes.dimension;
         let rows = PIECE.div_ceil(dimension);
         let pieces = values.par_chunks_mut(rows * dimension).enumerate();
-        let squares: Vec<f64> = pieces
+        let variances: Vec<f64> = pieces
             .map(|(piece, values)| {
                 let places = values.chunks_exact_mut(dimension).enumerate();
                 places.map(|(at, row)| fill(piece * rows + at, row)).sum()
             })
             .collect();
-        let weight = squares.iter().sum::<f64>().sqrt();
-        self.answer(name, &self.sizes.shape(), values, weight);
+        let variance = variances.iter().sum();
+        self.answer(name, &self.sizes.shape(), values, variance);
     }
 
     /// The sums over rows of what `of` gives for each, as many at once as it says.
