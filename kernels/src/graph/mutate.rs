@@ -132,7 +132,7 @@ fn wrong(out: &mut Graph, mut node: Node, fault: Fault) -> NodeId {
             node.operands = [sum].into_iter().collect();
         }
         Fault::WithoutTheLast(dim) => {
-            node.operands[0] = without_the_last(out, node.operands[0], dim)
+            node.operands[0] = without_the_last(out, node.operands[0], dim);
         }
     }
     out.append(node, None)
@@ -156,7 +156,7 @@ fn without_the_last(out: &mut Graph, x: NodeId, dim: usize) -> NodeId {
 fn add(out: &mut Graph, op: Op, operands: &[NodeId], shape: &[usize]) -> NodeId {
     let node = Node {
         op,
-        operands: operands.iter().copied().collect(),
+        operands: operands.to_vec(),
         shape: shape.to_vec(),
         dtype: Dtype::F32,
         group: None,
