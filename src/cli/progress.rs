@@ -35,8 +35,6 @@ pub struct Shown<'a> {
 #[derive(Default)]
 struct State {
     points: usize,
-    /// Points that had rows before.
-    finished: usize,
     kernels: usize,
     compiled: usize,
     logged: Option<Instant>,
@@ -54,15 +52,12 @@ impl<'a> Shown<'a> {
             ProgressDrawTarget::hidden()
         };
         let bar = ProgressBar::with_draw_target(None, target);
-        let style = "{bar:16} {pos}/{len} points  {rate}  {left}  {wide_msg}";
+        let style = "{bar:16} {pos}/{len} points  {rate}  {prefix}{wide_msg}";
         if let Ok(style) = ProgressStyle::with_template(style) {
-            let style = style
-                .with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+            let style =
+                style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
                     // A screen that can't be written to is no reason to stop measuring.
                     let _ = write!(out, "{:.1}/s", state.per_sec());
-                })
-                .with_key("left", |state: &ProgressState, out: &mut dyn fmt::Write| {
-                    let _ = out.write_str(&left(state.per_sec(), state.eta()));
                 });
             bar.set_style(style.progress_chars("=> "));
         }
@@ -194,8 +189,17 @@ impl<'a> Shown<'a> {
         }
     }
 
-    fn row(&self, row: &crate::record::row::Row, label: &str, done: usize) {
+    fn row(
+        &self,
+        row: &crate::record::row::Row,
+        label: &str,
+        done: usize,
+        remaining: Option<Duration>,
+    ) {
         self.bar.set_position(done as u64);
+        let left = remaining.map(left);
+        let beside = left.as_ref().map(|left| format!("{left}  "));
+        self.bar.set_prefix(beside.unwrap_or_default());
         let status = row.outcome.status;
         let reason = row.outcome.reason.as_deref().unwrap_or_default();
         if self.screen.verbose {
@@ -228,15 +232,13 @@ impl<'a> Shown<'a> {
             if due {
                 state.logged = Some(Instant::now());
             }
-            due.then_some((state.points, state.finished))
+            due.then_some(state.points)
         });
-        if let Some(Some((points, finished))) = due {
+        if let Some(Some(points)) = due {
             let seconds = self.started.elapsed().as_secs_f64();
-            let rate = (done - finished) as f64 / seconds;
-            let remaining = Duration::from_secs_f64(points.saturating_sub(done) as f64 / rate);
+            let left = left.map(|left| format!(", {left}")).unwrap_or_default();
             self.say(&format!(
-                "{done}/{points} points after {seconds:.0} s, {}, last: {label}",
-                left(rate, remaining)
+                "{done}/{points} points after {seconds:.0} s{left}, last: {label}"
             ));
         }
     }
@@ -264,10 +266,16 @@ impl<'a> Shown<'a> {
                 }
             },
             Event::Working { .. } => return,
-            Event::Row { row, label, done } => json!({
+            Event::Row {
+                row,
+                label,
+                done,
+                left,
+            } => json!({
                 "event": "row", "label": label, "done": done, "point": row.point,
                 "status": row.outcome.status, "reason": row.outcome.reason,
                 "median_ns": row.summary().map(|summary| summary.median),
+                "left_s": left.map(|left| left.as_secs_f64()),
             }),
             Event::Raised { device, raised } => json!({
                 "event": "raised", "device": device, "ceiling": raised.kind,
@@ -295,7 +303,7 @@ impl Progress for Shown<'_> {
                 device,
                 ..
             } => {
-                self.with_state(|state| (state.points, state.finished) = (*points, *finished));
+                self.with_state(|state| state.points = *points);
                 self.bar.set_length(*points as u64);
                 self.bar.set_position(*finished as u64);
                 self.bar.reset_eta();
@@ -310,7 +318,12 @@ impl Progress for Shown<'_> {
             }
             Event::Compiled { name, result } => self.compiled(name, result),
             Event::Working { label, stage } => self.bar.set_message(working(label, *stage)),
-            Event::Row { row, label, done } => self.row(row, label, *done),
+            Event::Row {
+                row,
+                label,
+                done,
+                left,
+            } => self.row(row, label, *done, *left),
             Event::Raised { device, raised } => self.say(&raised_text(device, raised)),
             Event::Warning(text) => self.bar.suspend(|| self.screen.warning(text)),
         }
@@ -362,10 +375,9 @@ fn by_name(counts: &BTreeMap<Status, usize>) -> BTreeMap<&'static str, usize> {
 }
 
 /// What is left of a run, in words that fit beside a bar.
-fn left(rate: f64, remaining: Duration) -> String {
+fn left(remaining: Duration) -> String {
     let seconds = remaining.as_secs();
     match seconds {
-        _ if !rate.is_normal() => "? left".to_owned(),
         0..120 => format!("{seconds} s left"),
         120..7200 => format!("{} min left", seconds / 60),
         _ => format!("{} h left", seconds / 3600),
@@ -394,7 +406,7 @@ mod tests {
             "fused both warm-up: semicrf T=4 K=2"
         );
         assert_eq!(working("copy", Stage::Check), "check: copy");
-        assert_eq!(left(0.0, Duration::ZERO), "? left");
-        assert_eq!(left(2.0, Duration::from_millis(90_400)), "90 s left");
+        assert_eq!(left(Duration::from_millis(90_400)), "90 s left");
+        assert_eq!(left(Duration::from_secs(7300)), "2 h left");
     }
 }

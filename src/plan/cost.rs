@@ -54,6 +54,11 @@ impl Plan<'_> {
     /// A guess at the time that measuring everything takes, in nanoseconds, on one device and with
     /// `threads` threads for the oracle. Compiling is not in it.
     pub fn guess_ns(&self, threads: usize) -> f64 {
+        self.guesses_ns(threads).iter().sum()
+    }
+
+    /// The same for each of [`Plan::points`]: those of a block share the time of its oracle.
+    pub fn guesses_ns(&self, threads: usize) -> Vec<f64> {
         let measure = &self.manifest().measure;
         let samples = match measure.stopping {
             Stopping::Repeats(repeats) => f64::from(repeats),
@@ -67,19 +72,19 @@ impl Plan<'_> {
                     + CHECK_NS_PER_BYTE * point.memory_bytes as f64
             }
         };
-        let points: f64 = self.points.iter().map(point_ns).sum();
+        let mut guesses: Vec<f64> = self.points.iter().map(point_ns).collect();
         let limit = self.manifest().limits.oracle_time.as_secs_f64() * 1e9;
         let oracle_ns = |operations: f64| {
             (operations / ORACLE_OPERATIONS_PER_SECOND / threads.max(1) as f64 * 1e9).min(limit)
         };
-        let oracles: f64 = match measure.verify && self.device.kind != DeviceKind::Null {
-            true => self
-                .blocks
-                .iter()
-                .map(|block| oracle_ns(block.oracle_operations))
-                .sum(),
-            false => 0.0,
-        };
-        points + oracles
+        if measure.verify && self.device.kind != DeviceKind::Null {
+            for block in &self.blocks {
+                let share_ns = oracle_ns(block.oracle_operations) / block.points.len() as f64;
+                for &point in &block.points {
+                    guesses[point as usize] += share_ns;
+                }
+            }
+        }
+        guesses
     }
 }

@@ -41,6 +41,7 @@ mod blocks;
 mod workers;
 mod session;
 mod points;
+mod remaining;
 pub mod retry;
 pub mod tables;
 
@@ -52,6 +53,7 @@ pub use devices::{
 use anchors::Anchors;
 use calibration::Calibrator;
 use pruning::Pruner;
+use remaining::Remaining;
 use retry::Retry;
 use rows::{Measured, RowMaker};
 use session::Session;
@@ -125,6 +127,8 @@ pub enum Event<'a> {
         label: &'a str,
         /// Rows of the plan's points, this one included.
         done: usize,
+        /// How long the rest takes, where enough of it is like what was done.
+        left: Option<Duration>,
     },
     /// A calibration measured more than was known to be possible.
     Raised {
@@ -309,6 +313,8 @@ pub fn run(
         wall: Duration::ZERO,
         written: 0,
         compiled: 0,
+        began: Instant::now(),
+        remaining: Remaining::default(),
     };
     session.learn(&contents)?;
     session.begin(&folder)?;

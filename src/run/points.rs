@@ -1,5 +1,6 @@
 //! What becomes of points: why they are not tried, the rows of those that were, and the tables at the end.
 
+use std::time::Duration;
 use sweeper_kernels::Refusal;
 
 use super::session::Session;
@@ -133,11 +134,15 @@ impl Session<'_> {
         self.finished.insert(row.point);
         self.written += 1;
         let label = self.plan.label(point);
+        self.remaining
+            .done(number, self.began.elapsed().as_nanos() as f64);
+        let left_ns = self.remaining.left_ns();
         let done = self.finished.len().min(self.plan.points.len());
         self.progress.event(&Event::Row {
             row: &row,
             label: &label,
             done,
+            left: left_ns.map(|ns| Duration::from_nanos(ns as u64)),
         });
         Ok(())
     }

@@ -13,6 +13,7 @@ use super::blocks::{Blocks, BuiltKernels};
 use super::compiling::WarningKind;
 use super::dispatch::Dispatch;
 use super::pruning::Pruner;
+use super::remaining::Remaining;
 use super::rows::RowMaker;
 use super::schedule::Schedule;
 use super::workers::{Ahead, Message, serve};
@@ -63,6 +64,10 @@ pub(super) struct Session<'a> {
     pub(super) wall: Duration,
     pub(super) written: usize,
     pub(super) compiled: usize,
+    /// When measuring began.
+    pub(super) began: Instant,
+    /// How long the rest takes.
+    pub(super) remaining: Remaining,
 }
 
 impl<'a> Session<'a> {
@@ -118,9 +123,13 @@ impl<'a> Session<'a> {
             let wanted = self.kernels_of(&blocks, &schedule);
             self.compile(wanted);
         }
-        let start = Instant::now();
+        let threads = rayon::current_num_threads();
+        self.remaining = Remaining::of(self.plan, threads, |point| {
+            !self.finished.contains(&point.id)
+        });
+        self.began = Instant::now();
         let measured = self.measure(blocks, schedule, supervisors);
-        self.wall = start.elapsed();
+        self.wall = self.began.elapsed();
         self.journal.sync().map_err(FolderError::from)?;
         measured
     }

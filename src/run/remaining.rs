@@ -1,0 +1,189 @@
+//! How long the rest of a run takes, by how long points like its own took.
+//!
+//! The plan guesses what each point costs ([`crate::plan::cost`]): the guesses are off by the same factor for points of one
+//! kind (case, backend, phase), which is measured as rows come in. Compiling is in none of it: it goes on before points of a
+//! kind, or beside the first of them, which is left out.
+
+use std::collections::BTreeMap;
+
+use sweeper_kernels::Phase;
+
+use crate::plan::{Plan, Planned};
+
+/// Rows that are timed before anything is said.
+const LEAST_ROWS: usize = 3;
+
+/// The part of the rest that is of kinds that were timed, before anything is said.
+const LEAST_KNOWN: f64 = 0.5;
+
+/// Points that take alike: their case, backend and phase.
+type Kind = (u16, u16, Phase);
+
+/// What is known of the points of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// What the points that are left were guessed to take, in nanoseconds.
+    left_ns: f64,
+    /// Points that were done, those included that were not timed.
+    done: usize,
+    /// What the points that were timed were guessed to take, and what they took, in nanoseconds.
+    guessed_ns: f64,
+    took_ns: f64,
+}
+
+/// The rest of a run.
+#[derive(Debug, Default)]
+pub(super) struct Remaining {
+    /// What each point of the plan is guessed to take, in nanoseconds, and its kind.
+    points: Vec<(Kind, f64)>,
+    kinds: BTreeMap<Kind, Known>,
+    timed: usize,
+    /// When the last row was written, in nanoseconds since the run began to measure.
+    last_ns: f64,
+}
+
+impl Remaining {
+    /// Of the points of a plan that `is_left`, with `threads` threads for the oracle.
+    pub(super) fn of(plan: &Plan<'_>, threads: usize, is_left: impl Fn(&Planned) -> bool) -> Self {
+        let guesses = plan.points.iter().zip(plan.guesses_ns(threads));
+        let mut remaining = Remaining {
+            points: guesses.map(|(point, ns)| (kind(point), ns)).collect(),
+            ..Remaining::default()
+        };
+        for (point, &(kind, guess_ns)) in plan.points.iter().zip(&remaining.points) {
+            if is_left(point) {
+                add(&mut remaining.kinds, kind, guess_ns);
+            }
+        }
+        remaining
+    }
+
+    /// A point of the plan has its row, `now_ns` after the run began to measure.
+    pub(super) fn done(&mut self, number: u32, now_ns: f64) {
+        let (kind, guess_ns) = self.points[number as usize];
+        self.passed(kind, guess_ns, now_ns);
+    }
+
+    fn passed(&mut self, kind: Kind, guess_ns: f64, now_ns: f64) {
+        let took_ns = now_ns - self.last_ns;
+        self.last_ns = now_ns;
+        let known = self.kinds.entry(kind).or_default();
+        known.left_ns = (known.left_ns - guess_ns).max(0.0);
+        known.done += 1;
+        if known.done > 1 {
+            known.guessed_ns += guess_ns;
+            known.took_ns += took_ns;
+            self.timed += 1;
+        }
+    }
+
+    /// How long the rest takes, in nanoseconds; none as long as too little of it is like what was done.
+    pub(super) fn left_ns(&self) -> Option<f64> {
+        let sum = |of: fn(&Known) -> f64| self.kinds.values().map(of).sum::<f64>();
+        let is_known = |known: &&Known| known.guessed_ns > 0.0;
+        let left_ns = sum(|known| known.left_ns);
+        let known_ns: f64 = self
+            .kinds
+            .values()
+            .filter(is_known)
+            .map(|known| known.left_ns)
+            .sum();
+        if self.timed < LEAST_ROWS || known_ns < LEAST_KNOWN * left_ns {
+            return None;
+        }
+        let factor = sum(|known| known.took_ns) / sum(|known| known.guessed_ns);
+        let own = |known: &Known| match is_known(&known) {
+            true => known.took_ns / known.guessed_ns,
+            false => factor,
+        };
+        let all = self
+            .kinds
+            .values()
+            .map(|known| known.left_ns * own(known))
+            .sum::<f64>();
+        all.is_finite().then_some(all)
+    }
+}
+
+fn add(kinds: &mut BTreeMap<Kind, Known>, kind: Kind, guess_ns: f64) {
+    kinds.entry(kind).or_default().left_ns += guess_ns;
+}
+
+fn kind(point: &Planned) -> Kind {
+    (point.point.case, point.point.backend, point.point.phase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAST: Kind = (0, 0, Phase::Forward);
+    const SLOW: Kind = (0, 1, Phase::Forward);
+
+    /// Some points of two kinds, guessed alike, of which those of `slow` take 50 times as long.
+    fn remaining(points: usize) -> Remaining {
+        let mut remaining = Remaining::default();
+        for _ in 0..points {
+            add(&mut remaining.kinds, FAST, 1e6);
+            add(&mut remaining.kinds, SLOW, 1e6);
+        }
+        remaining
+    }
+
+    #[test]
+    fn nothing_is_said_before_it_means_something() {
+        let mut all = remaining(100);
+        assert_eq!(all.left_ns(), None);
+        // What was compiled first, and ceilings: in no estimate.
+        all.passed(FAST, 1e6, 60e9);
+        all.passed(FAST, 1e6, 60e9 + 2e6);
+        assert_eq!(all.left_ns(), None);
+        all.passed(SLOW, 1e6, 65e9);
+        assert_eq!(all.left_ns(), None);
+    }
+
+    #[test]
+    fn each_kind_goes_by_its_own_time() {
+        let mut all = remaining(100);
+        let mut now = 0.0;
+        for _ in 0..3 {
+            for (kind, took) in [(FAST, 2e6), (SLOW, 100e6)] {
+                // The first ones wait for a compiler.
+                let waits = if now < 1e9 { 10e9 } else { 0.0 };
+                now += took + waits;
+                all.passed(kind, 1e6, now);
+            }
+        }
+        let left = all.left_ns().unwrap();
+        let expected = 97.0 * (2e6 + 100e6);
+        assert!((left / expected - 1.0).abs() < 1e-6, "{left} {expected}");
+    }
+
+    #[test]
+    fn greater_points_are_expected_to_take_longer() {
+        let mut all = Remaining::default();
+        for size in 1..=10 {
+            add(&mut all.kinds, FAST, f64::from(size) * 1e6);
+        }
+        let mut now = 0.0;
+        for size in 1..=4 {
+            now += f64::from(size) * 3e6;
+            all.passed(FAST, f64::from(size) * 1e6, now);
+        }
+        let left = all.left_ns().unwrap();
+        assert!((left - 45.0 * 3e6).abs() < 1.0, "{left}");
+    }
+
+    #[test]
+    fn at_the_end_nothing_is_left() {
+        let mut all = remaining(4);
+        let mut now = 0.0;
+        for _ in 0..4 {
+            for kind in [FAST, SLOW] {
+                now += 1e6;
+                all.passed(kind, 1e6, now);
+            }
+        }
+        assert_eq!(all.left_ns(), Some(0.0));
+    }
+}
