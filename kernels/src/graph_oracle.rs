@@ -12,13 +12,14 @@ use rayon::prelude::*;
 
 use crate::check::{self, Check, Metric};
 use crate::fuse::{self, Policy, Request};
+use crate::graph::on_device::{self, Wanted};
 use crate::graph::{self, GraphError, NodeId, Op, Rounding};
 use crate::graph_problem::{Built, Computation};
 use crate::inputs::{InputKey, Stream};
 use crate::program::{Kernel, Precision, Program, Role};
 use crate::rounding::DEVIATION;
 use crate::tensor::{Dtype, Tensor, Tensors};
-use crate::workload::{Phase, Refusal, Target, TensorSpec};
+use crate::workload::{DeviceOracle, Phase, Refusal, Target, TensorSpec};
 
 /// Evaluations with rounding.
 const PROBES: u8 = 3;
@@ -73,6 +74,10 @@ pub trait Evaluated: Clone + Send + Sync + 'static {
     fn with_parts(&self, _parts: usize) -> Self {
         self.clone()
     }
+
+    /// The same operations on tensors of which one extent, the greatest that may differ, is half as large; `None` where all
+    /// are small.
+    fn halved(&self) -> Option<Self>;
 
     /// Names of inputs whose elements must not be negative.
     fn not_negative(&self) -> &'static [&'static str] {
@@ -170,6 +175,31 @@ impl<E: Evaluated> Computation for E {
         }
     }
 
+    fn cuda_oracle(&self, phase: Phase) -> Option<DeviceOracle> {
+        let built = Evaluated::build(self).ok()?;
+        let (names, nodes) = wanted(&built, phase);
+        let wanted: Vec<Wanted> = names
+            .into_iter()
+            .zip(nodes)
+            .map(|(name, node)| Wanted {
+                spread: spread_of(&name),
+                name,
+                node,
+            })
+            .collect();
+        let precision = Evaluated::precision(self);
+        let (program, answers) = on_device::program(&built.graph, &wanted, precision, PROBES)?;
+        Some(DeviceOracle { program, answers })
+    }
+
+    fn smaller(&self, phase: Phase, operations: f64) -> Option<Self> {
+        let mut smaller = self.clone();
+        while Computation::oracle_operations(&smaller, phase) > operations {
+            smaller = smaller.halved()?;
+        }
+        Some(smaller)
+    }
+
     fn check(
         &self,
         _inputs: &Tensors,
@@ -213,6 +243,21 @@ impl<E: Evaluated> Computation for E {
         let name = Evaluated::name(self);
         let reason = format!("no library that is linked here has the whole of `{name}`");
         Err(Refusal::Unavailable(reason))
+    }
+}
+
+/// Extents that are not halved any more.
+const SMALL_EXTENT: usize = 8;
+
+/// Halves the greatest of some extents; false where all are small.
+pub(crate) fn halve_greatest<'e>(extents: impl IntoIterator<Item = &'e mut usize>) -> bool {
+    let greatest = extents.into_iter().max_by_key(|extent| **extent);
+    match greatest {
+        Some(extent) if *extent > SMALL_EXTENT => {
+            *extent = extent.div_ceil(2);
+            true
+        }
+        _ => false,
     }
 }
 

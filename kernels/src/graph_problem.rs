@@ -10,8 +10,8 @@ use crate::inputs::InputKey;
 use crate::program::{Precision, Program, Role};
 use crate::tensor::{Dtype, Tensor, Tensors};
 use crate::workload::{
-    BackendInfo, CanonicalShape, ParameterError, Phase, Problem, Refusal, Target, TensorSpec, Work,
-    WorkloadInfo,
+    BackendInfo, CanonicalShape, DeviceOracle, ParameterError, Phase, Problem, Refusal, Target,
+    TensorSpec, Work, WorkloadInfo,
 };
 
 /// The backends of every workload that is a graph, `library` among them for those operations that a
@@ -116,6 +116,16 @@ pub trait Computation: Send + Sync + Sized + 'static {
 
     /// As [`Problem::reduced`], for so many operations of all threads together.
     fn reduced(&self, phase: Phase, operations: f64) -> Option<Self>;
+
+    /// As [`Problem::device_oracle`], for a CUDA device.
+    fn cuda_oracle(&self, _phase: Phase) -> Option<DeviceOracle> {
+        None
+    }
+
+    /// As [`Problem::smaller`], for so many operations of all threads together.
+    fn smaller(&self, phase: Phase, operations: f64) -> Option<Self> {
+        self.reduced(phase, operations)
+    }
 
     /// Judges the outputs that `specs` lists.
     fn check(
@@ -305,6 +315,20 @@ impl<C: Computation> Problem for GraphProblem<C> {
             .computation
             .reduced(phase, operations * threads as f64)?;
         Some(Box::new(GraphProblem::new(reduced).ok()?))
+    }
+
+    fn device_oracle(&self, phase: Phase, target: &Target) -> Option<DeviceOracle> {
+        match target {
+            Target::Cpu => None,
+            Target::Cuda { .. } => self.computation.cuda_oracle(phase),
+        }
+    }
+
+    fn smaller(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>> {
+        let smaller = self
+            .computation
+            .smaller(phase, operations * threads as f64)?;
+        Some(Box::new(GraphProblem::new(smaller).ok()?))
     }
 
     fn check(

@@ -38,6 +38,11 @@ pub struct Stream {
 const PIECE: usize = 1 << 14;
 
 impl Stream {
+    /// The key of the generator, for code elsewhere that needs the same bits.
+    pub(crate) const fn key(&self) -> [u32; 2] {
+        self.key
+    }
+
     /// Four random words: block `counter` of the stream.
     pub fn block(&self, counter: u64) -> [u32; 4] {
         philox4x32_10([counter as u32, (counter >> 32) as u32, 0, 0], self.key)

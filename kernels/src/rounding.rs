@@ -48,9 +48,15 @@ impl Order {
     /// where terms are alike, and as a random walk does where they are not, whose `squares` add up. Adding up
     /// parts rounds sums of the whole size three times.
     pub(crate) fn variance(self, sum: f64, squares: f64) -> f64 {
+        let [of_square, of_squares] = self.weights();
+        of_square * sum * sum + of_squares * squares
+    }
+
+    /// The weights of the sum's square and of the squares' sum in [`Order::variance`].
+    pub(crate) fn weights(self) -> [f64; 2] {
         let alike = self.part * self.part / (3.0 * self.terms);
         let walk = self.part / 2.0;
-        (alike + 3.0) * sum * sum + (walk + 3.0) * squares
+        [alike + 3.0, walk + 3.0]
     }
 }
 

@@ -176,6 +176,16 @@ pub struct Work {
     pub compulsory_bytes: f64,
 }
 
+/// [`Problem::oracle`] as a program for a device.
+#[derive(Clone, Debug)]
+pub struct DeviceOracle {
+    /// Plain f64 kernels, which share no code with any backend; sizes are arguments, so that the same kernels answer a smaller
+    /// problem.
+    pub program: Program,
+    /// Its results: names, types and shapes of what [`Problem::oracle`] gives.
+    pub answers: Vec<TensorSpec>,
+}
+
 /// A workload: makes problems from parameters.
 pub trait Workload: Sync {
     /// What is known of it without a problem.
@@ -229,6 +239,17 @@ pub trait Problem: Send + Sync {
     /// and whose oracle takes at most `operations` of each of `threads` threads; `None` if there is
     /// none.
     fn reduced(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>>;
+
+    /// The oracle as a program for `target`; `None` where there is none, and always on a CPU, which has the oracle itself.
+    fn device_oracle(&self, _phase: Phase, _target: &Target) -> Option<DeviceOracle> {
+        None
+    }
+
+    /// A problem of the same operations in which any size may be smaller, and whose oracle takes at most `operations` of each of
+    /// `threads` threads: where [`Problem::device_oracle`] is held against [`Problem::oracle`]. `None` if there is none.
+    fn smaller(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>> {
+        self.reduced(phase, operations, threads)
+    }
 
     /// Judges `outputs` of `phase` against the oracle's `expected`.
     fn check(&self, inputs: &Tensors, outputs: &Tensors, expected: &Tensors, phase: Phase)

@@ -6,11 +6,11 @@
 //! it, and by the phase. Like every entry it is checksummed, and goes when room is needed.
 
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use safetensors::tensor::SafeTensors;
 use sweeper_cache::{
-    Artifact, Cache, CacheConfig, Key, KeyBuilder, Kind, Lookup, MAX_ENTRY_BYTES, Metadata,
+    Artifact, Cache, CacheConfig, Key, KeyBuilder, Kind, Lookup, MAX_ENTRY_BYTES, Metadata, Slot,
 };
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Phase, Problem, Tensors};
@@ -52,25 +52,27 @@ impl Answers {
         }
     }
 
-    /// The right outputs for `phase`, from the cache or from the oracle. `id` is the identity of the problem,
+    /// The right outputs for `phase`, from the cache or by asking `oracle`. `id` is the identity of the problem,
     /// or of that for which a smaller one stands.
-    pub fn of(
+    ///
+    /// # Errors
+    /// Those of `oracle`.
+    pub fn of<E>(
         &self,
         problem: &dyn Problem,
         id: &[u8; 32],
-        inputs: &Tensors,
         phase: Phase,
-    ) -> Tensors {
-        let ask = || problem.oracle(inputs, phase);
+        oracle: impl FnOnce() -> Result<Tensors, E>,
+    ) -> Result<Tensors, E> {
         let Some(cache) = &self.cache else {
-            return ask();
+            return oracle();
         };
         let specs = problem.outputs(phase);
         let key = key(problem, &specs, id, phase);
         let slot = match cache.try_lookup(&key) {
             Some(Lookup::Hit(entry)) => {
                 match read(entry.payload(), &specs) {
-                    Some(answers) => return answers,
+                    Some(answers) => return Ok(answers),
                     // No answer of this program.
                     None => _ = cache.set_aside(&entry.name()),
                 }
@@ -81,16 +83,29 @@ impl Answers {
             None => None,
         };
         let start = Instant::now();
-        let answers = ask();
-        let elapsed = start.elapsed();
-        let bytes = size_bytes(&answers) + HEAD_BYTES;
-        if let Some(slot) = slot
-            && elapsed.as_secs_f64() > bytes as f64 / READ_BYTES_PER_S
+        let answers = oracle()?;
+        if let Some(slot) = slot {
+            self.keep(slot, &answers, start.elapsed(), phase);
+        }
+        Ok(answers)
+    }
+
+    /// The right outputs for `phase`, if the cache has them.
+    pub fn known(&self, problem: &dyn Problem, id: &[u8; 32], phase: Phase) -> Option<Tensors> {
+        let specs = problem.outputs(phase);
+        let key = key(problem, &specs, id, phase);
+        let entry = self.cache.as_ref()?.peek(&key)?;
+        read(entry.payload(), &specs)
+    }
+
+    /// Stores an answer that took longer than reading it will. One that is not stored is asked for again.
+    fn keep(&self, slot: Slot, answers: &Tensors, took: Duration, phase: Phase) {
+        let bytes = size_bytes(answers) + HEAD_BYTES;
+        if took.as_secs_f64() > bytes as f64 / READ_BYTES_PER_S
             && bytes < MAX_ENTRY_BYTES
             && self.takes(bytes)
-            && let Ok(payload) = tensors::to_file(&answers)
+            && let Ok(payload) = tensors::to_file(answers)
         {
-            // One that is not stored is asked for again.
             let _ = slot.publish(Artifact {
                 kind: Kind::Answer,
                 payload,
@@ -99,7 +114,7 @@ impl Answers {
                     options: Vec::new(),
                     arch: String::new(),
                     compiler: String::new(),
-                    compile_ns: elapsed.as_nanos() as u64,
+                    compile_ns: took.as_nanos() as u64,
                     created_ns: 0,
                     resources: std::collections::BTreeMap::new(),
                     log_tail: String::new(),
@@ -107,7 +122,6 @@ impl Answers {
                 },
             });
         }
-        answers
     }
 
     /// True if so many more bytes may be stored.
@@ -224,6 +238,17 @@ mod tests {
         }
     }
 
+    fn ask(
+        answers: &Answers,
+        problem: &Counted,
+        id: u8,
+        inputs: &Tensors,
+        phase: Phase,
+    ) -> Tensors {
+        let oracle = || Ok::<_, ()>(problem.oracle(inputs, phase));
+        answers.of(problem, &[id; 32], phase, oracle).unwrap()
+    }
+
     fn place(folder: &std::path::Path) -> AnswerCache {
         AnswerCache {
             dir: folder.join("cache"),
@@ -247,15 +272,18 @@ mod tests {
             let fresh = problem.problem.oracle(&inputs, Phase::Both);
             for round in 0..3 {
                 let answers = Answers::open(Some(&place(folder.path())));
-                let found = answers.of(&problem, &[7; 32], &inputs, Phase::Both);
+                let found = ask(&answers, &problem, 7, &inputs, Phase::Both);
                 assert_eq!(found, fresh, "{round}");
                 assert_eq!(problem.asked.load(Ordering::Relaxed), 1, "{round}");
+                let known = answers.known(&problem, &[7; 32], Phase::Both);
+                assert_eq!(known, Some(fresh.clone()), "{round}");
+                assert_eq!(answers.known(&problem, &[9; 32], Phase::Both), None);
             }
             // Another problem, another phase, no cache.
             let answers = Answers::open(Some(&place(folder.path())));
-            answers.of(&problem, &[8; 32], &inputs, Phase::Both);
-            answers.of(&problem, &[7; 32], &inputs, Phase::Forward);
-            Answers::default().of(&problem, &[7; 32], &inputs, Phase::Both);
+            ask(&answers, &problem, 8, &inputs, Phase::Both);
+            ask(&answers, &problem, 7, &inputs, Phase::Forward);
+            ask(&Answers::default(), &problem, 7, &inputs, Phase::Both);
             assert_eq!(problem.asked.load(Ordering::Relaxed), 4);
         }
     }

@@ -4,6 +4,7 @@
 //! outputs against the oracle, warm up, take samples in interleaved rounds, check that the outputs are
 //! still the same.
 
+use super::answers::Answers;
 use super::groundwork::Groundwork;
 use super::outcome::{Outcome, Status};
 use super::protocol::{Block, Stage};
@@ -31,12 +32,13 @@ pub fn measure(
     block: &Block,
     groundwork: Result<Groundwork, Outcome>,
     artifacts: &Artifacts,
+    answers: &Answers,
     device: &mut dyn Device,
     listener: &mut dyn Listener,
 ) -> Result<(), DeviceError> {
     let setting = groundwork
         .map_err(NoSetting::AllOf)
-        .and_then(|laid| Setting::new(block, laid, artifacts, device, listener));
+        .and_then(|laid| Setting::new(block, laid, artifacts, answers, device, listener));
     let setting = match setting {
         Ok(setting) => setting,
         Err(NoSetting::LostAt(number, error)) => return fail(listener, number, error),

@@ -54,6 +54,7 @@ fn alone(block: &Block, point: &BlockPoint, artifacts: &Artifacts) -> Task {
             },
             save_tensors: None,
             points: vec![point.clone()],
+            oracle_kernels: Vec::new(),
             artifacts: Vec::new(),
             ..block.clone()
         },

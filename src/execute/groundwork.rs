@@ -2,7 +2,7 @@
 //! answer. It is laid while the device is at the block before, where that disturbs nobody.
 
 use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::workload::TensorSpec;
+use sweeper_kernels::workload::{ORACLE_OPERATIONS_PER_SECOND, TensorSpec};
 use sweeper_kernels::{Parameters, Phase, Problem, registry};
 
 use super::answers::Answers;
@@ -15,11 +15,24 @@ use crate::device::{DeviceError, memory};
 
 /// A block's problem, ready to be measured.
 pub struct Groundwork {
-    /// The problem; with the right answer, unless a smaller problem stands for it.
+    /// The problem; with the right answer, if it is known.
     pub whole: Posed,
-    /// The smaller problem, with its answer, where the oracle would take too long on the whole one.
-    pub small: Option<Posed>,
+    /// What is known instead.
+    pub beside: Beside,
 }
+
+/// A smaller problem with its right answer, and what it is for.
+pub enum Beside {
+    /// There is none: the whole problem's answer is known, or nobody asks.
+    Nothing,
+    /// The points' kernels are judged by what they compute of it.
+    Reduced(Posed),
+    /// The device's oracle is held against its answer, and then asked for that of the whole problem.
+    Trial(Posed),
+}
+
+/// Seconds that the host's oracle may take on the problem on which the device's is tried.
+const TRIAL_S: f64 = 0.5;
 
 impl Groundwork {
     /// Makes the problem, its inputs and the oracle's answer. `copies` is how often the host's memory holds the
@@ -34,15 +47,10 @@ impl Groundwork {
         if copies == 0 {
             return Ok(Groundwork {
                 whole: Posed::idle(problem),
-                small: None,
+                beside: Beside::Nothing,
             });
         }
-        let phase = covering_phase(block);
         let left_bytes = admit(problem.as_ref(), copies, memory::available_bytes())?;
-        let asked = match block.settings.verify {
-            true => Asked::of(problem.as_ref(), phase, limits(block, left_bytes)),
-            false => Asked::None,
-        };
         let inputs = match &block.inputs {
             Some(file) => tensors::read_inputs(file, problem.as_ref()).map_err(unread)?,
             None => problem.generate(&InputKey(block.problem)),
@@ -51,31 +59,62 @@ impl Groundwork {
             tensors::write_inputs(folder, &block.problem, &inputs)
                 .map_err(|reason| error(reason).because_of(Cause::Surroundings))?;
         }
-        let unanswered = |problem, inputs| Posed {
-            problem,
-            inputs,
-            expected: None,
-        };
-        Ok(match asked {
-            Asked::Whole => Groundwork {
-                whole: Posed::answered(problem, &block.problem, inputs, phase, answers),
-                small: None,
-            },
-            Asked::StandIn(small) => {
-                let id = &block.problem;
-                let small_inputs = small.generate(&InputKey(*id));
-                let small = Posed::answered(small, id, small_inputs, phase, answers);
-                Groundwork {
-                    whole: unanswered(problem, inputs),
-                    small: Some(small),
-                }
+        let mut whole = Posed::unanswered(problem, inputs);
+        if block.settings.verify && !block.oracle_kernels.is_empty() {
+            let phase = covering_phase(block);
+            whole.expected = answers.known(whole.problem.as_ref(), &block.problem, phase);
+            if whole.expected.is_some() {
+                let beside = Beside::Nothing;
+                return Ok(Groundwork { whole, beside });
             }
-            Asked::None => Groundwork {
-                whole: unanswered(problem, inputs),
-                small: None,
-            },
-        })
+            if let Some(small) = trial(block, &whole, left_bytes, answers) {
+                let beside = Beside::Trial(small);
+                return Ok(Groundwork { whole, beside });
+            }
+        }
+        Ok(Groundwork::by_host(block, whole, left_bytes, answers))
     }
+
+    /// Asks the host's oracle of the whole problem or, where that takes too much, of a smaller one. The oracle may take
+    /// `left_bytes` of the host's memory.
+    pub fn by_host(block: &Block, whole: Posed, left_bytes: u64, answers: &Answers) -> Self {
+        let phase = covering_phase(block);
+        let id = &block.problem;
+        let asked = match block.settings.verify {
+            true => Asked::of(whole.problem.as_ref(), phase, limits(block, left_bytes)),
+            false => Asked::None,
+        };
+        let (whole, beside) = match asked {
+            Asked::Whole => {
+                let whole = Posed::answered(whole.problem, id, whole.inputs, phase, answers);
+                (whole, Beside::Nothing)
+            }
+            Asked::StandIn(small) => {
+                let inputs = small.generate(&InputKey(*id));
+                let small = Posed::answered(small, id, inputs, phase, answers);
+                (whole, Beside::Reduced(small))
+            }
+            Asked::None => (whole, Beside::Nothing),
+        };
+        Groundwork { whole, beside }
+    }
+}
+
+/// The smaller problem on which the device's oracle is tried; `None` where the whole problem's answer does not fit into the host's
+/// memory, which has it and the outputs in f64, or where there is none that is small enough.
+fn trial(block: &Block, whole: &Posed, left_bytes: u64, answers: &Answers) -> Option<Posed> {
+    let phase = covering_phase(block);
+    let answer = whole.problem.outputs(phase);
+    let elements: u64 = answer.iter().map(TensorSpec::elements).sum();
+    if 16 * elements > left_bytes {
+        return None;
+    }
+    let threads = rayon::current_num_threads();
+    let operations = TRIAL_S * ORACLE_OPERATIONS_PER_SECOND;
+    let small = whole.problem.smaller(phase, operations, threads)?;
+    let inputs = small.generate(&InputKey(block.problem));
+    let id = &block.problem;
+    Some(Posed::answered(small, id, inputs, phase, answers))
 }
 
 /// What becomes of the points of a block whose inputs can't be had.
@@ -116,7 +155,7 @@ fn limits(block: &Block, left_bytes: u64) -> OracleLimits {
 }
 
 /// The phase whose answer holds that of every point.
-fn covering_phase(block: &Block) -> Phase {
+pub fn covering_phase(block: &Block) -> Phase {
     Phase::covering(block.points.iter().map(|point| point.phase))
 }
 

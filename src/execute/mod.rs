@@ -8,6 +8,7 @@ pub mod answers;
 pub mod block;
 mod fresh;
 pub mod groundwork;
+pub mod on_device;
 pub mod outcome;
 pub mod protocol;
 pub mod rounds;

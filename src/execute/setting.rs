@@ -7,14 +7,16 @@ use std::time::Instant;
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{CanonicalShape, Phase, Problem, Program, Refusal, Tensors};
 
+use super::answers::Answers;
 use super::block::Listener;
-use super::groundwork::Groundwork;
+use super::groundwork::{Beside, Groundwork};
+use super::on_device::OnDevice;
 use super::outcome::{Cause, Checked, Flag, KernelUse, Measurement, Outcome, Status};
 use super::protocol::{Block, BlockPoint, Stage};
 use super::sampling::Sampler;
 use super::tensors;
 use super::verify::{Posed, Verdict};
-use crate::device::{Artifact, Device, DeviceError, Job, Prepared};
+use crate::device::{Artifact, Device, DeviceError, Job, Prepared, memory};
 
 /// Kernels by key.
 pub type Artifacts = HashMap<String, Artifact>;
@@ -67,16 +69,37 @@ impl<'a> Setting<'a> {
         block: &'a Block,
         groundwork: Groundwork,
         artifacts: &Artifacts,
+        answers: &Answers,
         device: &mut dyn Device,
         listener: &mut dyn Listener,
     ) -> Result<Self, NoSetting> {
+        let Groundwork { mut whole, beside } = groundwork;
+        let beside = match beside {
+            Beside::Trial(small) => {
+                let oracle = OnDevice {
+                    block,
+                    artifacts,
+                    answers,
+                };
+                match oracle.answer(&mut whole, &small, device, listener)? {
+                    true => Beside::Nothing,
+                    false => {
+                        let left_bytes = memory::available_bytes();
+                        let by_host = Groundwork::by_host(block, whole, left_bytes, answers);
+                        whole = by_host.whole;
+                        by_host.beside
+                    }
+                }
+            }
+            beside => beside,
+        };
         let mut setting = Setting {
             block,
-            posed: groundwork.whole,
+            posed: whole,
             programs: RefCell::default(),
             reduced: None,
         };
-        if let Some(small) = &groundwork.small {
+        if let Beside::Reduced(small) = &beside {
             setting.reduced = Some(setting.try_reduced(small, artifacts, device, listener)?);
         }
         device.bind(&setting.posed.inputs).map_err(failed)?;

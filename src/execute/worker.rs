@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufReader, Read, Write};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
@@ -52,14 +53,17 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
         DeviceKind::Cpu => 2,
     };
     let answers = Answers::open(request.answers.as_ref().filter(|_| copies > 0));
+    let answers = Arc::new(answers);
+    let of_reader = Arc::clone(&answers);
     let (orders, given) = mpsc::channel();
     // Not scoped: where the device is lost, nobody waits for the next request.
-    let reader = thread::spawn(move || read(requests, copies, &answers, &orders));
+    let reader = thread::spawn(move || read(requests, copies, &of_reader, &orders));
     let mut bench = Bench {
         device,
         threads: request.threads,
         request,
         artifacts: HashMap::new(),
+        answers,
         ranges: Ranges::find(),
         events,
     };
@@ -114,6 +118,7 @@ struct Bench<W> {
     /// How the device was opened.
     request: DeviceRequest,
     artifacts: HashMap<String, Artifact>,
+    answers: Arc<Answers>,
     /// Names for a profiler, where there is one.
     ranges: Option<Ranges>,
     events: W,
@@ -167,7 +172,15 @@ impl<W: Write> Bench<W> {
         }
         let mut watched = Watched::new(self.device.as_mut());
         let artifacts = &self.artifacts;
-        let measured = block::measure(&block, groundwork, artifacts, &mut watched, &mut reporter);
+        let answers = &self.answers;
+        let measured = block::measure(
+            &block,
+            groundwork,
+            artifacts,
+            answers,
+            &mut watched,
+            &mut reporter,
+        );
         let running = watched.running();
         let broken = reporter.broken.take();
         if let Some(ranges) = reporter.ranges {

@@ -38,6 +38,9 @@ const OTHER_RUNS: f64 = 6.0;
 /// Poisoning memory, reading results and digesting them, for each byte of a program.
 const CHECK_NS_PER_BYTE: f64 = 1.5;
 
+/// A device's oracle, with the host's on a smaller problem beside it.
+const DEVICE_ORACLE_NS: f64 = 0.5e9;
+
 /// A guess at one iteration's time, in nanoseconds.
 pub(super) fn iteration_ns(kind: DeviceKind, totals: &Totals, flops: f64) -> f64 {
     let rates = match kind {
@@ -79,7 +82,11 @@ impl Plan<'_> {
         };
         if measure.verify && self.device.kind != DeviceKind::Null {
             for block in &self.blocks {
-                let share_ns = oracle_ns(block.oracle_operations) / block.points.len() as f64;
+                let oracle_ns = match block.oracle_kernels.is_empty() {
+                    true => oracle_ns(block.oracle_operations),
+                    false => DEVICE_ORACLE_NS,
+                };
+                let share_ns = oracle_ns / block.points.len() as f64;
                 for &point in &block.points {
                     guesses[point as usize] += share_ns;
                 }

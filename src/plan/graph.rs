@@ -1,6 +1,6 @@
 //! The plan as a graph: what must be finished before what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use petgraph::graph::{DiGraph, NodeIndex};
 
@@ -30,7 +30,8 @@ pub fn graph(plan: &Plan<'_>) -> DiGraph<Step, ()> {
         .collect();
     for (number, block) in plan.blocks.iter().enumerate() {
         let measure = graph.add_node(Step::Measure(number as u32));
-        let mut uses: BTreeMap<NodeIndex, ()> = BTreeMap::new();
+        let all = plan.kernels_of(block, block.points.iter().copied());
+        let uses: BTreeSet<NodeIndex> = all.map(|kernel| kernels[kernel as usize]).collect();
         let mut of_cases: BTreeMap<u16, ()> = BTreeMap::new();
         for point in block
             .points
@@ -38,14 +39,8 @@ pub fn graph(plan: &Plan<'_>) -> DiGraph<Step, ()> {
             .map(|&index| &plan.points[index as usize])
         {
             of_cases.insert(point.point.case, ());
-            uses.extend(
-                point
-                    .kernels
-                    .iter()
-                    .map(|&kernel| (kernels[kernel as usize], ())),
-            );
         }
-        for kernel in uses.into_keys() {
+        for kernel in uses {
             graph.add_edge(kernel, measure, ());
         }
         for case in of_cases.into_keys() {

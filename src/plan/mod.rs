@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 use sweeper_kernels::program::KernelSource;
+use sweeper_kernels::workload::{DeviceOracle, ORACLE_OPERATIONS_PER_SECOND};
 use sweeper_kernels::{CanonicalShape, Phase, Problem, Refusal, Target, registry};
 
 use crate::device::DeviceKind;
@@ -25,6 +26,9 @@ pub mod describe;
 
 use canonical::Canonical;
 use published::Sampling;
+
+/// An oracle that takes one thread of the host longer than so many seconds is asked on the device, where that has one.
+const HOST_ORACLE_S: f64 = 4.0;
 
 /// What a plan is made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +71,8 @@ pub struct PlannedBlock {
     pub points: Vec<u32>,
     /// Operations of its oracle, in all; none where the problem can't be made.
     pub oracle_operations: f64,
+    /// The sources of the device's oracle, by position in [`Plan::kernels`]; none where the host's answers.
+    pub oracle_kernels: Vec<u32>,
 }
 
 /// A plan.
@@ -151,12 +157,13 @@ impl<'m> Outline<'m> {
             position[index as usize] = new;
         }
         let kernels = Mutex::new(Kernels::default());
-        let (points, operations): (Vec<Vec<Planned>>, Vec<f64>) = blocks
+        let (points, oracles): (Vec<Vec<Planned>>, Vec<Oracle>) = blocks
             .par_iter()
             .map(|block| plan_block(&grid, &device, &canonical, block, &kernels))
             .unzip();
-        for (block, operations) in blocks.iter_mut().zip(operations) {
-            block.oracle_operations = operations;
+        for (block, oracle) in blocks.iter_mut().zip(oracles) {
+            block.oracle_operations = oracle.operations;
+            block.oracle_kernels = oracle.kernels;
         }
         let mut plan = Plan {
             grid,
@@ -187,6 +194,15 @@ impl<'m> Plan<'m> {
         let mut numbers: Vec<u32> = vec![0; sources.len()];
         let count: usize = planned.iter().map(Vec::len).sum();
         let mut points: Vec<(u32, Planned)> = Vec::with_capacity(count);
+        let kernels = &mut self.kernels;
+        let mut number = |kernel: &mut u32| {
+            let met = *kernel as usize;
+            if let Some(source) = sources[met].take() {
+                numbers[met] = kernels.len() as u32;
+                kernels.push(source);
+            }
+            *kernel = numbers[met];
+        };
         for (block, planned) in self.blocks.iter_mut().zip(planned) {
             let indices = block.points.iter();
             // A point's modes follow one another.
@@ -194,16 +210,10 @@ impl<'m> Plan<'m> {
                 .flat_map(|&index| (0..ways).map(move |way| position[index as usize] * ways + way))
                 .collect();
             for (&place, mut point) in places.iter().zip(planned) {
-                for kernel in &mut point.kernels {
-                    let met = *kernel as usize;
-                    if let Some(source) = sources[met].take() {
-                        numbers[met] = self.kernels.len() as u32;
-                        self.kernels.push(source);
-                    }
-                    *kernel = numbers[met];
-                }
+                point.kernels.iter_mut().for_each(&mut number);
                 points.push((place, point));
             }
+            block.oracle_kernels.iter_mut().for_each(&mut number);
             block.points = places;
         }
         // Blocks mostly follow the grid: then this is one pass.
@@ -223,6 +233,17 @@ impl<'m> Plan<'m> {
             1 => label,
             _ => format!("{label} {}", point.mode.word()),
         }
+    }
+
+    /// The kernels that measuring some points of a block takes: those of the points, and of the block's oracle.
+    pub fn kernels_of<'p>(
+        &'p self,
+        block: &'p PlannedBlock,
+        points: impl IntoIterator<Item = u32> + 'p,
+    ) -> impl Iterator<Item = u32> + 'p {
+        let points = points.into_iter();
+        let of_points = points.flat_map(|point| &self.points[point as usize].kernels);
+        block.oracle_kernels.iter().chain(of_points).copied()
     }
 
     /// The canonical shape of a point.
@@ -302,6 +323,7 @@ fn blocks(grid: &Grid<'_>, chosen: &[u32]) -> Vec<PlannedBlock> {
                 problem,
                 points: Vec::new(),
                 oracle_operations: 0.0,
+                oracle_kernels: Vec::new(),
             });
             blocks.len() - 1
         });
@@ -310,18 +332,49 @@ fn blocks(grid: &Grid<'_>, chosen: &[u32]) -> Vec<PlannedBlock> {
     blocks
 }
 
-/// The points of a block, each in all modes, with kernels numbered as `kernels` met them; and how long
-/// the block's oracle takes.
+/// The oracle of a block.
+#[derive(Default)]
+struct Oracle {
+    operations: f64,
+    kernels: Vec<u32>,
+}
+
+impl Oracle {
+    /// The host's operations and, where they take long and the device has an oracle, its kernels.
+    fn of(
+        problem: &dyn Problem,
+        phase: Phase,
+        device: &PlanDevice,
+        kernels: &Mutex<Kernels>,
+    ) -> Self {
+        let operations = problem.oracle_operations(phase, 1);
+        let takes_long = operations > HOST_ORACLE_S * ORACLE_OPERATIONS_PER_SECOND;
+        let on_device = (takes_long && device.kind == DeviceKind::Cuda)
+            .then(|| problem.device_oracle(phase, &device.target))
+            .flatten();
+        let mut kernels = kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut intern = |oracle: &DeviceOracle| -> Vec<u32> {
+            let sources = oracle.program.sources().into_iter();
+            sources.map(|source| kernels.intern(source)).collect()
+        };
+        Oracle {
+            operations,
+            kernels: on_device.as_ref().map(&mut intern).unwrap_or_default(),
+        }
+    }
+}
+
+/// The points of a block, each in all modes, with kernels numbered as `kernels` met them; and the block's oracle.
 fn plan_block(
     grid: &Grid<'_>,
     device: &PlanDevice,
     canonical: &Canonical,
     block: &PlannedBlock,
     kernels: &Mutex<Kernels>,
-) -> (Vec<Planned>, f64) {
+) -> (Vec<Planned>, Oracle) {
     let made = match block.points.first() {
         Some(&first) => problem(grid, grid.points()[first as usize]),
-        None => return (Vec::new(), 0.0),
+        None => return (Vec::new(), Oracle::default()),
     };
     let modes = modes(grid.manifest(), device.kind);
     let mut points = Vec::with_capacity(block.points.len() * modes.len());
@@ -352,11 +405,12 @@ fn plan_block(
             }
         }));
     }
-    let operations = made.as_ref().map_or(0.0, |problem| {
+    let is_judged = grid.manifest().measure.verify;
+    let oracle = made.as_ref().ok().filter(|_| is_judged).map(|problem| {
         let phases = points.iter().map(|planned| planned.point.phase);
-        problem.oracle_operations(Phase::covering(phases), 1)
+        Oracle::of(problem.as_ref(), Phase::covering(phases), device, kernels)
     });
-    (points, operations)
+    (points, oracle.unwrap_or_default())
 }
 
 /// What a point's program tells without running.

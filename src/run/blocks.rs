@@ -1,6 +1,6 @@
 //! From planned blocks to what workers are sent.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::Request;
 use super::rows::RowMaker;
@@ -53,6 +53,7 @@ impl Blocks<'_> {
                 order: manifest.plan.order,
             },
             points: points.collect(),
+            oracle_kernels: self.oracle_keys(planned),
             artifacts: Vec::new(),
         }
     }
@@ -60,10 +61,7 @@ impl Blocks<'_> {
     fn point(&self, number: u32) -> BlockPoint {
         let plan = self.plan;
         let point = &plan.points[number as usize];
-        let key = |kernel: &u32| match self.built.get(kernel) {
-            Some(Ok(built)) => Some(built.artifact.key.clone()),
-            _ => None,
-        };
+        let key = |kernel: &u32| Some(self.artifact(*kernel)?.key.clone());
         let (script, scripted_status) = self.maker.script(point);
         let canonical = plan.shape(point).iter();
         BlockPoint {
@@ -81,18 +79,25 @@ impl Blocks<'_> {
         }
     }
 
-    /// The compiled kernels of some points, each once.
-    pub(super) fn artifacts(&self, numbers: &[u32]) -> Vec<Artifact> {
-        let mut kernels: Vec<u32> = numbers
-            .iter()
-            .flat_map(|&number| self.plan.points[number as usize].kernels.clone())
-            .collect();
-        kernels.sort_unstable();
-        kernels.dedup();
-        let artifact = |kernel: &u32| match self.built.get(kernel) {
-            Some(Ok(built)) => Some(built.artifact.clone()),
-            _ => None,
-        };
-        kernels.iter().filter_map(artifact).collect()
+    /// Keys of the kernels of the device's oracle; none where the host's has to do, as one of them was not compiled.
+    fn oracle_keys(&self, planned: &PlannedBlock) -> Vec<String> {
+        let kernels = planned.oracle_kernels.iter();
+        let keys = kernels.map(|&kernel| Some(self.artifact(kernel)?.key.clone()));
+        keys.collect::<Option<Vec<String>>>().unwrap_or_default()
+    }
+
+    fn artifact(&self, kernel: u32) -> Option<&Artifact> {
+        let built = self.built.get(&kernel)?.as_ref().ok()?;
+        Some(&built.artifact)
+    }
+
+    /// The compiled kernels of some points of a block and of its oracle, each once.
+    pub(super) fn artifacts(&self, planned: &PlannedBlock, numbers: &[u32]) -> Vec<Artifact> {
+        let kernels = self.plan.kernels_of(planned, numbers.iter().copied());
+        let kernels: BTreeSet<u32> = kernels.collect();
+        let artifacts = kernels.into_iter();
+        artifacts
+            .filter_map(|kernel| self.artifact(kernel).cloned())
+            .collect()
     }
 }

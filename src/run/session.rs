@@ -148,8 +148,10 @@ impl<'a> Session<'a> {
     fn kernels_of(&self, blocks: &[&PlannedBlock], schedule: &Schedule) -> Vec<u32> {
         let mut seen = HashSet::new();
         let order = schedule.order().into_iter();
-        let points = order.flat_map(|block| &blocks[block].points);
-        let kernels = points.flat_map(|&point| self.plan.points[point as usize].kernels.clone());
+        let kernels = order.flat_map(|block| {
+            let block = blocks[block];
+            self.plan.kernels_of(block, block.points.iter().copied())
+        });
         kernels.filter(|&kernel| seen.insert(kernel)).collect()
     }
 
@@ -413,9 +415,10 @@ impl<'a> Session<'a> {
     fn anchor(&self, place: Place) -> Task {
         let numbers = [place.number];
         let blocks = self.blocks();
+        let planned = &self.plan.blocks[place.block];
         Task {
-            block: blocks.block(&self.plan.blocks[place.block], place.number, &numbers),
-            artifacts: blocks.artifacts(&numbers),
+            block: blocks.block(planned, place.number, &numbers),
+            artifacts: blocks.artifacts(planned, &numbers),
         }
     }
 
@@ -447,14 +450,13 @@ impl<'a> Session<'a> {
         let needs = &self.manifest.cases[usize::from(self.case_of(block))].needs;
         let is_done = |case: &usize| of_case.get(&(*case as u16)).is_none_or(|&left| left == 0);
         let are_there = || {
-            let kernels = block.points.iter().flat_map(|&point| {
-                let point = &self.plan.points[point as usize];
-                let is_left = !self.finished.contains(&point.id);
-                point.kernels.iter().filter(move |_| is_left)
-            });
-            kernels
-                .into_iter()
-                .all(|kernel| self.built.contains_key(kernel))
+            let is_left = |point: &u32| {
+                let id = &self.plan.points[*point as usize].id;
+                !self.finished.contains(id)
+            };
+            let left = block.points.iter().copied().filter(is_left);
+            let mut kernels = self.plan.kernels_of(block, left);
+            kernels.all(|kernel| self.built.contains_key(&kernel))
         };
         needs.iter().all(is_done) && (!self.compiles_beside() || are_there())
     }
@@ -464,9 +466,7 @@ impl<'a> Session<'a> {
         let plan = self.plan;
         let left = |number: &&u32| !self.finished.contains(&plan.points[**number as usize].id);
         let left: Vec<u32> = planned.points.iter().filter(left).copied().collect();
-        let kernels = left
-            .iter()
-            .flat_map(|&number| plan.points[number as usize].kernels.clone());
+        let kernels = plan.kernels_of(planned, left.iter().copied());
         self.compile(kernels.collect());
         if self.stop.load(Ordering::Relaxed) {
             return Ok(None);
@@ -484,7 +484,7 @@ impl<'a> Session<'a> {
         let blocks = self.blocks();
         Ok(Some(Task {
             block: blocks.block(planned, first, &admitted),
-            artifacts: blocks.artifacts(&admitted),
+            artifacts: blocks.artifacts(planned, &admitted),
         }))
     }
 

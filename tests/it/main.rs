@@ -27,6 +27,8 @@ mod run;
 mod surroundings;
 /// Sources of several kernels.
 mod sources;
+/// Oracles for GPUs.
+mod device_oracle;
 /// Programs of graphs, and what they compute.
 mod fuse;
 /// The house rules.

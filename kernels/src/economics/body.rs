@@ -2,7 +2,7 @@
 
 use super::build;
 use crate::graph::GraphError;
-use crate::graph_oracle::Evaluated;
+use crate::graph_oracle::{Evaluated, halve_greatest};
 use crate::graph_problem::Built;
 use crate::inputs::Stream;
 use crate::workload::TensorSpec;
@@ -109,5 +109,18 @@ impl Evaluated for Body {
             Kind::AttentionBlock { .. } | Kind::Mixed { .. } => {}
         }
         smaller
+    }
+
+    fn halved(&self) -> Option<Self> {
+        let mut smaller = *self;
+        let is_smaller = match &mut smaller.kind {
+            Kind::MatmulChain { size, .. } | Kind::Mixed { size } => halve_greatest([size]),
+            Kind::Mlp { batch, widths, .. } => halve_greatest(widths.iter_mut().chain([batch])),
+            Kind::AttentionBlock {
+                sequence,
+                dimension,
+            } => halve_greatest([sequence, dimension]),
+        };
+        is_smaller.then_some(smaller)
     }
 }

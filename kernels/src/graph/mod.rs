@@ -15,6 +15,7 @@ mod evaluate;
 mod layers;
 mod differentiate;
 mod rewrite;
+pub mod on_device;
 #[cfg(test)]
 pub(crate) mod mutate;
 

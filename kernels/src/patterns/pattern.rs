@@ -2,7 +2,7 @@
 
 use super::build;
 use crate::graph::GraphError;
-use crate::graph_oracle::Evaluated;
+use crate::graph_oracle::{Evaluated, halve_greatest};
 use crate::graph_problem::Built;
 use crate::inputs::Stream;
 use crate::program::Precision;
@@ -194,6 +194,36 @@ impl Evaluated for Pattern {
             Kind::Conv { batch, .. } | Kind::Attention { batch, .. } => *batch = parts,
         }
         smaller
+    }
+
+    /// Pictures stay larger than kernels: those are not halved.
+    fn halved(&self) -> Option<Self> {
+        let mut smaller = *self;
+        let is_smaller = match &mut smaller.kind {
+            Kind::Matmul { m, k, n, .. } | Kind::Linear { m, k, n, .. } => {
+                halve_greatest([m, k, n])
+            }
+            Kind::Conv {
+                batch,
+                channels: [channels_in, channels_out],
+                size,
+                kernel,
+                ..
+            } => {
+                let mut extents = vec![batch, channels_in, channels_out];
+                if *size / 2 > *kernel {
+                    extents.push(size);
+                }
+                halve_greatest(extents)
+            }
+            Kind::Attention {
+                batch,
+                sequence,
+                dimension,
+                ..
+            } => halve_greatest([batch, sequence, dimension]),
+        };
+        is_smaller.then_some(smaller)
     }
 
     fn not_negative(&self) -> &'static [&'static str] {

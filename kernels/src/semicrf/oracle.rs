@@ -13,6 +13,7 @@ use crate::check;
 use crate::tensor::{Tensor, Tensors};
 use crate::workload::Phase;
 
+pub(super) mod cuda;
 mod edges;
 mod tables;
 

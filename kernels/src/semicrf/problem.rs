@@ -11,7 +11,9 @@ use crate::check::Check;
 use crate::inputs::InputKey;
 use crate::program::Program;
 use crate::tensor::Tensors;
-use crate::workload::{CanonicalShape, Phase, Problem, Refusal, Target, TensorSpec, Work};
+use crate::workload::{
+    CanonicalShape, DeviceOracle, Phase, Problem, Refusal, Target, TensorSpec, Work,
+};
 
 /// A problem.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,13 @@ impl Problem for SemiCrfProblem {
     fn reduced(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>> {
         let sizes = oracle::reduced(&self.sizes, phase, operations, threads)?;
         Some(Box::new(SemiCrfProblem { sizes }))
+    }
+
+    fn device_oracle(&self, phase: Phase, target: &Target) -> Option<DeviceOracle> {
+        match target {
+            Target::Cpu => None,
+            Target::Cuda { .. } => Some(oracle::cuda::oracle(&self.sizes, phase)),
+        }
     }
 
     fn check(

@@ -18,6 +18,7 @@ use crate::check;
 use crate::tensor::{Data, Dtype, Tensor, Tensors};
 
 pub use self::rounding::Rounding;
+pub(super) use self::rounding::{Scatter, scatter, stream};
 
 /// Why a graph has no value for some inputs.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -176,7 +177,7 @@ fn evaluate_as(
 }
 
 /// How often each node's value is read; 0 for those that `wanted` don't depend on.
-fn uses(graph: &Graph, wanted: &[NodeId]) -> Vec<usize> {
+pub(super) fn uses(graph: &Graph, wanted: &[NodeId]) -> Vec<usize> {
     let mut uses = vec![0; graph.nodes().len()];
     for node in wanted {
         uses[node.index()] += 1;
@@ -192,7 +193,11 @@ fn uses(graph: &Graph, wanted: &[NodeId]) -> Vec<usize> {
 }
 
 /// The value of a node, which is gone with its last use. It is there: operands come before their users.
-fn use_of(values: &mut [Option<Value>], uses: &mut [usize], node: NodeId) -> Option<Value> {
+pub(super) fn use_of<V: Clone>(
+    values: &mut [Option<V>],
+    uses: &mut [usize],
+    node: NodeId,
+) -> Option<V> {
     uses[node.index()] -= 1;
     match uses[node.index()] {
         0 => values[node.index()].take(),

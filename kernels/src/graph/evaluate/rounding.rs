@@ -10,7 +10,7 @@ use super::array::{Array, map};
 use super::{EvaluateError, Value};
 use crate::graph::op::{Binary, Op, Reduction, Unary};
 use crate::graph::{Graph, Node, NodeId};
-use crate::inputs::InputKey;
+use crate::inputs::{InputKey, Stream};
 use crate::program::Precision;
 use crate::rounding::{DEVIATION, FUNCTION, Order};
 use crate::tensor::Tensors;
@@ -38,40 +38,29 @@ impl Rounding {
         let Value::Real(exact) = exact else {
             return Ok(exact);
         };
-        let size = match &node.op {
-            Op::Unary(function) => map([&exact, operands[0].real()], {
-                let function = *function;
-                move |[value, x]| DEVIATION * of_unary(function, x).sqrt() * value.abs()
+        let size = match scatter(graph, node, self.precision) {
+            None => return Ok(Value::Real(exact)),
+            Some(Scatter::Arithmetic) => map([&exact], |[value]| DEVIATION * value.abs()),
+            Some(Scatter::Unary(function)) => map([&exact, operands[0].real()], {
+                move |[value, x]| DEVIATION * function.variance(x).sqrt() * value.abs()
             }),
-            Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => {
-                map([&exact], |[value]| DEVIATION * value.abs())
+            Some(Scatter::Sum {
+                of_square,
+                of_squares,
+            }) => {
+                let squares: Vec<Value> = operands.iter().map(squared).collect();
+                let squares = super::value(id, node, &squares, inputs)?;
+                map([&exact, squares.real()], move |[value, squares]| {
+                    DEVIATION * (of_square * value * value + of_squares * squares).sqrt()
+                })
             }
-            op => match terms(graph, node) {
-                Some(count) => {
-                    let squares: Vec<Value> = operands.iter().map(squared).collect();
-                    let squares = super::value(id, node, &squares, inputs)?;
-                    let (order, factors) = match op {
-                        Op::Reduce { .. } | Op::ScatterAdd => {
-                            (Order::over_rows(count), Factors::F32)
-                        }
-                        _ => (Order::sequential(count), Factors::of(self.precision)),
-                    };
-                    map([&exact, squares.real()], move |[value, squares]| {
-                        let variance =
-                            order.variance(value, squares) + factors.variance(value, squares);
-                        DEVIATION * variance.sqrt()
-                    })
-                }
-                None => return Ok(Value::Real(exact)),
-            },
         };
         Ok(Value::Real(self.moved(id, &exact, size)))
     }
 
     /// The value of a node, each element moved by its size in a direction of its own.
     fn moved(&self, id: NodeId, exact: &Array<f64>, size: Vec<f64>) -> Array<f64> {
-        let stream = InputKey([self.probe; 32]).stream(&id.to_string());
-        let directions = stream.uniform(size.len(), -1.0, 1.0);
+        let directions = stream(self.probe, id).uniform(size.len(), -1.0, 1.0);
         let elements = exact.to_dense();
         let each = elements.iter().zip(size).zip(directions);
         let moved = each.map(|((value, size), direction)| match direction < 0.0 {
@@ -82,16 +71,79 @@ impl Rounding {
     }
 }
 
-/// The variance of a function of one number relative to its result, in squares of [`DEVIATION`].
-fn of_unary(function: Unary, x: f64) -> f64 {
-    match function {
-        Unary::Neg | Unary::Abs => 0.0,
-        // Of an argument that is rounded once more, on the way to a power of 2.
-        Unary::Exp => FUNCTION + x * x,
-        Unary::Sigmoid => FUNCTION + x * x / (1.0 + x.exp()).powi(2),
-        // Near 0 they are differences.
-        Unary::Tanh | Unary::Erf => 4.0 * FUNCTION,
-        _ => FUNCTION,
+/// The random numbers whose signs are the directions of a node's elements.
+pub(in crate::graph) fn stream(probe: u8, id: NodeId) -> Stream {
+    InputKey([probe; 32]).stream(&id.to_string())
+}
+
+/// The variance of a result by the rounding of its operation, in squares of [`DEVIATION`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::graph) enum Scatter {
+    /// The result's square: it is rounded once.
+    Arithmetic,
+    /// The result's square, times that of a function of the operand.
+    Unary(OfUnary),
+    /// A share of the result's square, and one of the sum of its terms' squares.
+    Sum { of_square: f64, of_squares: f64 },
+}
+
+/// The variance of a function of one number relative to its result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::graph) struct OfUnary {
+    /// For every argument.
+    pub(in crate::graph) least: f64,
+    /// An exponential: its argument is rounded once more, on the way to a power of 2.
+    pub(in crate::graph) is_exponential: bool,
+    /// A sigmoid: so is its exponential's.
+    pub(in crate::graph) is_sigmoid: bool,
+}
+
+impl OfUnary {
+    fn new(function: Unary) -> Self {
+        OfUnary {
+            least: match function {
+                Unary::Neg | Unary::Abs => 0.0,
+                // Near 0 they are differences.
+                Unary::Tanh | Unary::Erf => 4.0 * FUNCTION,
+                _ => FUNCTION,
+            },
+            is_exponential: function == Unary::Exp,
+            is_sigmoid: function == Unary::Sigmoid,
+        }
+    }
+
+    fn variance(self, x: f64) -> f64 {
+        match (self.is_exponential, self.is_sigmoid) {
+            (true, _) => self.least + x * x,
+            (_, true) => self.least + x * x / (1.0 + x.exp()).powi(2),
+            _ => self.least,
+        }
+    }
+}
+
+/// By how much the operation of a node scatters its results; `None` where it rounds nothing.
+pub(in crate::graph) fn scatter(
+    graph: &Graph,
+    node: &Node,
+    precision: Precision,
+) -> Option<Scatter> {
+    match &node.op {
+        Op::Unary(function) => Some(Scatter::Unary(OfUnary::new(*function))),
+        Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => {
+            Some(Scatter::Arithmetic)
+        }
+        op => {
+            let count = terms(graph, node)?;
+            let (order, factors) = match op {
+                Op::Reduce { .. } | Op::ScatterAdd => (Order::over_rows(count), Factors::F32),
+                _ => (Order::sequential(count), Factors::of(precision)),
+            };
+            let [of_square, of_squares] = order.weights();
+            Some(Scatter::Sum {
+                of_square: of_square + factors.of_all.powi(2),
+                of_squares: of_squares + factors.of_term.powi(2),
+            })
+        }
     }
 }
 
@@ -125,10 +177,6 @@ impl Factors {
                 of_all: 0.0,
             },
         }
-    }
-
-    fn variance(self, value: f64, squares: f64) -> f64 {
-        self.of_term.powi(2) * squares + self.of_all.powi(2) * value * value
     }
 }
 
