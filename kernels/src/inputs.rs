@@ -8,6 +8,8 @@
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
+use crate::ops::vector::vectorised;
+
 /// Identifies a problem: everything its inputs depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputKey(pub [u8; 32]);
@@ -37,6 +39,9 @@ pub struct Stream {
 /// Blocks are generated in parallel in pieces of this many elements.
 const PIECE: usize = 1 << 14;
 
+/// Blocks that are computed side by side, in the lanes of vectors.
+const LANES: usize = 16;
+
 impl Stream {
     /// The key of the generator, for code elsewhere that needs the same bits.
     pub(crate) const fn key(&self) -> [u32; 2] {
@@ -45,7 +50,8 @@ impl Stream {
 
     /// Four random words: block `counter` of the stream.
     pub fn block(&self, counter: u64) -> [u32; 4] {
-        philox4x32_10([counter as u32, (counter >> 32) as u32, 0, 0], self.key)
+        let words = [counter as u32, (counter >> 32) as u32, 0, 0];
+        philox4x32_10(words.map(|word| [word]), self.key).map(|[word]| word)
     }
 
     /// `len` values that are about normal with mean 0 and variance `deviation` squared: sums of four
@@ -84,37 +90,65 @@ impl Stream {
         value: impl Fn([u32; 2]) -> T + Sync,
     ) -> Vec<T> {
         let mut values = vec![T::default(); len];
-        values
-            .par_chunks_mut(PIECE)
-            .enumerate()
-            .for_each(|(piece, chunk)| {
-                let first = (piece * PIECE / 2) as u64;
-                for (pair, slots) in chunk.chunks_mut(2).enumerate() {
-                    let [a, b, c, d] = self.block(first + pair as u64);
-                    slots[0] = value([a, b]);
-                    if let Some(slot) = slots.get_mut(1) {
-                        *slot = value([c, d]);
-                    }
-                }
-            });
+        let pieces = values.par_chunks_mut(PIECE).enumerate();
+        pieces.for_each(|(piece, chunk)| {
+            let first = (piece * PIECE / 2) as u64;
+            vectorised(
+                #[inline(always)]
+                || fill_from(self.key, first, chunk, &value),
+            );
+        });
         values
     }
 }
 
-fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+/// Fills `chunk` from block `first` on: two elements a block.
+#[inline(always)]
+fn fill_from<T: Default + Copy>(
+    key: [u32; 2],
+    first: u64,
+    chunk: &mut [T],
+    value: &impl Fn([u32; 2]) -> T,
+) {
+    for (group, slots) in chunk.chunks_mut(2 * LANES).enumerate() {
+        let counter = |lane: usize| first + (group * LANES + lane) as u64;
+        let counters: [u64; LANES] = std::array::from_fn(counter);
+        let zeros = [0; LANES];
+        let [a, b, c, d] = philox4x32_10(
+            [
+                counters.map(|counter| counter as u32),
+                counters.map(|counter| (counter >> 32) as u32),
+                zeros,
+                zeros,
+            ],
+            key,
+        );
+        let mut pairs = [[T::default(); 2]; LANES];
+        for (lane, pair) in pairs.iter_mut().enumerate() {
+            *pair = [value([a[lane], b[lane]]), value([c[lane], d[lane]])];
+        }
+        slots.copy_from_slice(&pairs.as_flattened()[..slots.len()]);
+    }
+}
+
+/// So many independent blocks at once, as the lanes of vectors compute them.
+#[inline(always)]
+fn philox4x32_10<const N: usize>(mut counter: [[u32; N]; 4], mut key: [u32; 2]) -> [[u32; N]; 4] {
     const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
     const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
     for _ in 0..10 {
-        let product = [
-            u64::from(MULTIPLIERS[0]) * u64::from(counter[0]),
-            u64::from(MULTIPLIERS[1]) * u64::from(counter[2]),
-        ];
-        counter = [
-            (product[1] >> 32) as u32 ^ counter[1] ^ key[0],
-            product[1] as u32,
-            (product[0] >> 32) as u32 ^ counter[3] ^ key[1],
-            product[0] as u32,
-        ];
+        let mut next = [[0; N]; 4];
+        for lane in 0..N {
+            let product = [
+                u64::from(MULTIPLIERS[0]) * u64::from(counter[0][lane]),
+                u64::from(MULTIPLIERS[1]) * u64::from(counter[2][lane]),
+            ];
+            next[0][lane] = (product[1] >> 32) as u32 ^ counter[1][lane] ^ key[0];
+            next[1][lane] = product[1] as u32;
+            next[2][lane] = (product[0] >> 32) as u32 ^ counter[3][lane] ^ key[1];
+            next[3][lane] = product[0] as u32;
+        }
+        counter = next;
         key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
     }
     counter
@@ -124,16 +158,32 @@ fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 mod tests {
     use super::*;
 
+    #[test]
+    fn elements_are_those_of_single_blocks_wherever_they_lie() {
+        let stream = InputKey([3; 32]).stream("x");
+        for len in [1, 2, 31, 33, PIECE - 1, PIECE + 35] {
+            let elements = stream.fill(len, |words| words);
+            for (at, words) in elements.into_iter().enumerate() {
+                let [a, b, c, d] = stream.block(at as u64 / 2);
+                assert_eq!(
+                    words,
+                    if at % 2 == 0 { [a, b] } else { [c, d] },
+                    "{len} {at}"
+                );
+            }
+        }
+    }
+
     /// Known answers from the reference implementation, Random123 1.14, `kat_vectors`.
     #[test]
     fn philox_gives_the_published_answers() {
         assert_eq!(
-            philox4x32_10([0; 4], [0; 2]),
-            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
+            philox4x32_10([[0; 3]; 4], [0; 2]),
+            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8].map(|word| [word; 3])
         );
         assert_eq!(
-            philox4x32_10([u32::MAX; 4], [u32::MAX; 2]),
-            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
+            philox4x32_10([[u32::MAX]; 4], [u32::MAX; 2]),
+            [[0x408f_276d], [0x41c8_3b0e], [0xa20b_c7c6], [0x6d54_51fd]]
         );
     }
 

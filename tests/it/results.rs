@@ -52,10 +52,14 @@ const PARTS: &[Part] = &[
     ("operations-forward", operations::forward),
     ("operations-backward", operations::backward),
     ("turns", operations::turns),
+    ("untuned-run", || {
+        record::run("2026-11-24-h200-operations-untuned", "")
+    }),
+    ("untuned", operations::untuned),
     ("cpu-run", || record::run("2026-11-22-cpu-operations", "")),
     ("cpu", operations::on_a_cpu),
     ("calibration-run", || {
-        record::run("2026-11-23-h200-calibration", "")
+        record::run("2026-11-24-h200-calibration", "")
     }),
     ("copy-rate", calibration::copy_rate),
     ("products", calibration::products),

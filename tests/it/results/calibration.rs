@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::record::{Rows, json};
 use super::table::{Table, three};
 
-const CALIBRATION: &str = "2026-11-23-h200-calibration";
+const CALIBRATION: &str = "2026-11-24-h200-calibration";
 const ECONOMICS: &str = "2026-11-23-h200-economics";
 
 fn number(value: &Value, pointer: &str) -> f64 {

@@ -267,6 +267,63 @@ pub(super) fn turns() -> String {
     table.text()
 }
 
+const UNTUNED: &str = "2026-11-24-h200-operations-untuned";
+
+/// Forward passes at sizes that no constant was tuned for, beside torch.compile in two modes.
+pub(super) fn untuned() -> String {
+    let (rows, peers) = (
+        Rows::read(UNTUNED, "records.csv"),
+        Rows::read(UNTUNED, "torch.csv"),
+    );
+    let mut table = Table::new(&[
+        "operation",
+        "shape",
+        "`eager`",
+        "`compiled`",
+        "PyTorch eager",
+        "torch.compile",
+        "max-autotune",
+        "`compiled` over the best of them",
+    ]);
+    for operation in OPERATIONS {
+        for batch in ["1", "128"] {
+            for dimension in ["1000", "2048", "5120"] {
+                let shape = [batch, "384", dimension];
+                let of = |backend| row(&rows, operation, "forward", shape, backend);
+                let peer = |implementation: &str| {
+                    torch(
+                        &peers,
+                        operation,
+                        "forward",
+                        shape,
+                        [implementation, "gated_ms"],
+                    )
+                };
+                let peers = [
+                    "eager",
+                    "torch.compile default",
+                    "torch.compile max-autotune-no-cudagraphs",
+                ]
+                .map(peer);
+                let best = peers.iter().copied().fold(f64::INFINITY, f64::min);
+                let over = of("compiled").median() / 1e6 / best;
+                let [eager, default, autotuned] = peers.map(|ms| format!("{ms:.4}"));
+                table.line([
+                    operation.to_owned(),
+                    shape.join("x"),
+                    ms(of("eager")),
+                    ms(of("compiled")),
+                    eager,
+                    default,
+                    autotuned,
+                    format!("{over:.2}"),
+                ]);
+            }
+        }
+    }
+    table.text()
+}
+
 pub(super) fn on_a_cpu() -> String {
     let rows = Rows::read(CPU, "records.csv");
     let ceiling = ceiling(CPU);

@@ -86,7 +86,7 @@ impl Row {
         self.number("median_ns")
     }
 
-    /// What a table says of the row beside its time: `u` ungated, `w` wide interval, `=` another's program.
+    /// What a table says of the row beside its time: `u` ungated, `w` wide interval, and so on: docs/results.md has them.
     pub(super) fn marks(&self) -> String {
         let flags = self.text("flags").split(' ').filter_map(|flag| match flag {
             "" => None,
@@ -94,6 +94,7 @@ impl Row {
             "wide_interval" => Some(" w"),
             "unsteady" => Some(" y"),
             "above_roofline" => Some(" a"),
+            "coarse_clock" => Some(" c"),
             other => panic!("no mark for {other}"),
         });
         let same = self.0.get("same_program_as");
