@@ -11,7 +11,7 @@ use crate::manifest::Manifest;
 use crate::manifest::settings::{PlotFormat, Word};
 use crate::report::files::{self, Options, Report, ReportError};
 use crate::report::source::{self, Kind, Source};
-use crate::report::table::{Table, render};
+use crate::report::table::{self, Table, render};
 
 /// Rows of a table that go to the screen.
 const MOST_ROWS: usize = 40;
@@ -226,8 +226,14 @@ fn show(report: &Report, folder: &Path, paths: &[PathBuf], options: &Options, sc
         }));
         return;
     }
+    let named = |place: usize| report.tables.get(place).map(|(_, table)| &*table.name);
+    // Of single problems what a loop costs stands beside the comparison of operations.
+    let telling = match (named(0), named(1)) {
+        (Some(table::OPERATIONS), Some(table::ECONOMICS)) => 2,
+        _ => 1,
+    };
     let asked = options.by.len();
-    for (_, table) in report.tables.iter().take(asked.max(1)) {
+    for (_, table) in report.tables.iter().take(asked.max(telling)) {
         screen.out(&terminal(table, screen));
     }
     if screen.verbose {
@@ -256,7 +262,7 @@ pub fn show_operations(folder: &Path, manifest: &Manifest, screen: &Screen) {
         ..Options::default()
     };
     if let Some(table) = files::operations(&sources, &options) {
-        let text = render::terminal(&table, usize::MAX, |text| screen.paint("1", text));
+        let text = render::terminal(&table, table.rows.len(), |text| screen.paint("1", text));
         screen.out(&text);
     }
 }

@@ -21,6 +21,8 @@ pub mod render;
 mod stack;
 mod units;
 
+pub use economics::NAME as ECONOMICS;
+pub use operations::NAME as OPERATIONS;
 pub use pivot::by_axis;
 
 /// In what unit a column's numbers are, in files; people see them in the unit that suits them.

@@ -7,7 +7,7 @@ use crate::record::exports::operations::is_operation;
 use crate::report::frame::MACHINE;
 
 /// The table's name.
-pub(super) const NAME: &str = "operations";
+pub const NAME: &str = "operations";
 
 /// Where operations of guide 001 were measured with several backends: a line for each operation, phase and backend.
 pub(super) fn operations(request: &Request<'_>) -> Option<Table> {
@@ -58,8 +58,7 @@ pub(super) fn operations(request: &Request<'_>) -> Option<Table> {
         format!("speedup: over `{baseline}`; ")
     });
     table.notes.push(format!(
-        "geometric means over `shapes`, those at which every backend was measured; {speedup}calls_per_s: guide 001's \
-         inference speed"
+        "means over `shapes`, at which all backends were measured; {speedup}calls_per_s: guide 001's inference speed"
     ));
     table.notes.push(
         "efficiency: part of what the device's measured ceilings allow; fastest: of those whose outputs were checked"
