@@ -142,10 +142,11 @@ impl Word {
     }
 }
 
-/// True if a value is written so.
+/// True if a value is written so; manifests take words in any case, such as `Log`.
 fn is_value(value: &Value, wanted: &str) -> bool {
     match value {
         Value::Float(value) => wanted.parse() == Ok(*value),
+        Value::Text(word) => word.eq_ignore_ascii_case(wanted),
         value => value.to_string() == wanted,
     }
 }
@@ -163,7 +164,9 @@ fn is_alias(case: &Case, name: &str, value: &Value, wanted: &str) -> bool {
     match info.parameter(name).map(|parameter| parameter.kind) {
         Some(ParameterKind::Choice(choices)) => choices
             .iter()
-            .any(|(word, aliases)| *word == &**held && aliases.contains(&wanted)),
+            .filter(|(word, _)| *word == &**held)
+            .flat_map(|(_, aliases)| *aliases)
+            .any(|alias| alias.eq_ignore_ascii_case(wanted)),
         _ => false,
     }
 }

@@ -350,7 +350,8 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("2.00 us $\\pm$5.0\\% & 12.3$\\times$ \\\\"),
+            text.contains("time (ms) & a (us) & ratio \\\\\n")
+                && text.contains("2.00 $\\pm$ 0.10 & 12.3 \\\\"),
             "{text}"
         );
         assert!(text.contains("5 \\% of $<$all$>$."), "{text}");
