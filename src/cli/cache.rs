@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use sweeper_cache::{Cache, CacheConfig, CacheError, EntryInfo};
+use serde_json::json;
+use sweeper_cache::{Cache, CacheConfig, CacheError, Collected, EntryInfo, Kind};
 
 use super::exit::Exit;
 use super::place;
 use super::screen::Screen;
+use crate::compile::bound;
 use crate::compile::kernels::resources_in_words;
+use crate::manifest::settings::{DEFAULT_CACHE_GB, GB};
 use crate::quantity;
 
 /// What is done with the cache.
@@ -56,22 +59,32 @@ pub struct Place {
     /// The cache's folder
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
-    /// Its bound in GB
-    #[arg(long, value_name = "GB", default_value_t = 10.0)]
-    cache_size_gb: f64,
+    /// Its bound in GB [default: that of the sweep that used it last, or 10]
+    #[arg(long, value_name = "GB")]
+    cache_size_gb: Option<f64>,
 }
 
 impl Place {
-    fn dir(&self) -> (PathBuf, &'static str) {
+    fn dir(&self) -> (PathBuf, String) {
         match &self.cache_dir {
-            Some(dir) => (dir.clone(), "--cache-dir"),
+            Some(dir) => (dir.clone(), "--cache-dir".to_owned()),
             None => place::cache_dir(None),
         }
     }
 
+    /// The bound in bytes, and who says so.
+    fn bound(&self) -> (u64, &'static str) {
+        if let Some(size) = self.cache_size_gb {
+            return ((size.max(0.0) * GB) as u64, "--cache-size-gb");
+        }
+        match bound::remembered(&self.dir().0) {
+            Some(bytes) => (bytes, "the sweep that used it last"),
+            None => ((DEFAULT_CACHE_GB * GB) as u64, "default"),
+        }
+    }
+
     fn open(&self) -> Result<Cache, CacheError> {
-        let capacity = self.cache_size_gb.max(0.0) * crate::manifest::settings::GB;
-        Cache::open(CacheConfig::new(self.dir().0, capacity as u64))
+        Cache::open(CacheConfig::new(self.dir().0, self.bound().0))
     }
 }
 
@@ -80,24 +93,39 @@ pub fn cache(verb: &CacheVerb, screen: &Screen) -> Exit {
     let done = match verb {
         CacheVerb::Path(place) => {
             let (dir, why) = place.dir();
+            if screen.json {
+                screen.json(&json!({ "dir": dir, "chosen_by": why }));
+                return Exit::Fine;
+            }
             screen.line(&dir.display().to_string());
             if screen.verbose {
-                screen.note(why);
+                screen.note(&why);
             }
             Ok(Exit::Fine)
         }
-        CacheVerb::Stats(place) => place.open().and_then(|cache| stats(&cache, screen)),
+        CacheVerb::Stats(place) => place
+            .open()
+            .and_then(|cache| stats(&cache, place.bound().1, screen)),
         CacheVerb::Ls(place) => place.open().and_then(|cache| list(&cache, screen)),
         CacheVerb::Show { key, place } => place.open().map(|cache| show(&cache, key, screen)),
         CacheVerb::Verify { repair, place } => place
             .open()
             .and_then(|cache| verify(&cache, *repair, screen)),
         CacheVerb::Gc { dry_run, place } => place.open().and_then(|cache| {
-            screen.json(&cache.gc(*dry_run)?);
+            let collected = cache.gc(*dry_run)?;
+            if screen.json {
+                screen.json(&collected);
+            } else {
+                screen.line(&collected_text(&collected));
+            }
             Ok(Exit::Fine)
         }),
         CacheVerb::Clear(place) => place.open().and_then(|cache| {
             let cleared = cache.clear()?;
+            if screen.json {
+                screen.json(&cleared);
+                return Ok(Exit::Fine);
+            }
             screen.line(&format!(
                 "{} entries deleted, {}",
                 cleared.entries.entries,
@@ -112,7 +140,23 @@ pub fn cache(verb: &CacheVerb, screen: &Screen) -> Exit {
     })
 }
 
-fn stats(cache: &Cache, screen: &Screen) -> Result<Exit, CacheError> {
+/// What was collected, in a line.
+fn collected_text(collected: &Collected) -> String {
+    format!(
+        "{} entries {}, {}; {} left, {}, where collecting ends at {}",
+        collected.evicted.entries,
+        match collected.dry_run {
+            true => "would be deleted",
+            false => "deleted",
+        },
+        quantity::bytes(collected.evicted.bytes),
+        collected.left.entries,
+        quantity::bytes(collected.left.bytes),
+        quantity::bytes(collected.goal_bytes)
+    )
+}
+
+fn stats(cache: &Cache, bound_from: &str, screen: &Screen) -> Result<Exit, CacheError> {
     let stats = cache.stats()?;
     if screen.json {
         screen.json(&stats);
@@ -122,7 +166,7 @@ fn stats(cache: &Cache, screen: &Screen) -> Result<Exit, CacheError> {
     screen.line(&format!("folder       {}", stats.dir.display()));
     screen.line(&format!("entries      {}", stats.entries));
     screen.line(&format!(
-        "size         {} of {}",
+        "size         {} of {} (bound: {bound_from})",
         quantity::bytes(stats.disk_bytes),
         quantity::bytes(stats.capacity_bytes)
     ));
@@ -134,13 +178,24 @@ fn stats(cache: &Cache, screen: &Screen) -> Result<Exit, CacheError> {
     Ok(Exit::Fine)
 }
 
+/// What an artifact is, in words.
+const fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Cubin => "cubin",
+        Kind::Ptx => "ptx",
+        Kind::SharedObject => "shared object",
+        Kind::Failure => "failed compilation",
+        Kind::Answer => "oracle's answer",
+    }
+}
+
 fn line(entry: &EntryInfo) -> String {
     let name = entry.name.to_string();
     let size = quantity::bytes(entry.disk_bytes);
     match &entry.summary {
         Some(summary) => format!(
-            "{name:.12}  {size:>10}  {:?}  {}  {}",
-            summary.kind,
+            "{name:.12}  {size:>10}  {}  {}  {}",
+            kind(summary.kind),
             summary.metadata.sources.join(" "),
             summary
                 .metadata
@@ -168,14 +223,60 @@ fn list(cache: &Cache, screen: &Screen) -> Result<Exit, CacheError> {
 
 fn show(cache: &Cache, key: &str, screen: &Screen) -> Exit {
     match cache.find(key) {
-        Ok(entry) => {
+        Ok(entry) if screen.json => {
             screen.json(&entry);
+            Exit::Fine
+        }
+        Ok(entry) => {
+            show_entry(&entry, screen);
             Exit::Fine
         }
         Err(error) => {
             screen.error(&error.to_string());
             Exit::Usage
         }
+    }
+}
+
+fn show_entry(entry: &EntryInfo, screen: &Screen) {
+    let when = |ns: u64| quantity::date(ns as f64 / 1e9);
+    let line = |name: &str, text: &str| screen.line(&format!("{name:13} {text}"));
+    line("key", &entry.name.to_string());
+    line("on disk", &quantity::bytes(entry.disk_bytes));
+    line("last used", &when(entry.last_use_ns));
+    let Some(summary) = &entry.summary else {
+        return line(
+            "holds",
+            "nothing that is an entry; `sweeper cache verify` says why",
+        );
+    };
+    let metadata = &summary.metadata;
+    line(
+        "holds",
+        &format!(
+            "{}, {}",
+            kind(summary.kind),
+            quantity::bytes(summary.payload_bytes)
+        ),
+    );
+    line("digest", &summary.payload_digest.to_string());
+    line("made", &when(metadata.created_ns));
+    line("took", &quantity::time_ns(metadata.compile_ns as f64));
+    line("sources", &metadata.sources.join(" "));
+    line("options", &metadata.options.join(" "));
+    line("target", &metadata.arch);
+    line("compiler", &metadata.compiler);
+    if let Some(resources) = resources_in_words(&metadata.resources) {
+        line("resources", &resources);
+    }
+    for field in &metadata.key_fields {
+        line(
+            "key field",
+            &format!("{} {:.12}", field.tag, field.digest.to_string()),
+        );
+    }
+    for log in metadata.log_tail.lines() {
+        line("log", log);
     }
 }
 
@@ -191,7 +292,7 @@ fn verify(cache: &Cache, repair: bool, screen: &Screen) -> Result<Exit, CacheErr
             report.quarantined
         ));
         for bad in &report.bad {
-            screen.line(&format!("  {bad:?}"));
+            screen.line(&format!("  {}  {}", bad.name, bad.reason));
         }
     }
     let is_sound = report.bad.is_empty() || report.quarantined as usize == report.bad.len();

@@ -1,21 +1,25 @@
 //! `sweeper compile`: the kernel cache, filled ahead, for this machine or another one.
 
+use std::path::Path;
+
 use clap::Args;
+use serde_json::{Value as Json, json};
 
 use super::exit::Exit;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
+use super::target::Target;
 use super::{place, signals};
 use crate::compile::CompileError;
+use crate::compile::bound;
 use crate::compile::kernels::{Kernels, Origin, resources_in_words};
-use crate::device::cuda::identity;
-use crate::device::{DeviceIdentity, DeviceKind};
+use crate::device::DeviceKind;
 use crate::manifest::Manifest;
-use crate::plan::{Plan, PlanDevice};
+use crate::plan::Plan;
 use crate::run::compiling::{self, WarningKind};
 use crate::run::{self, calibration};
 use sweeper_cache::Cache;
-use sweeper_kernels::Target;
+use sweeper_kernels::Target as Instructions;
 use sweeper_kernels::program::KernelSource;
 
 /// Arguments of `compile`.
@@ -41,8 +45,8 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
         true => run::likely_kind(&manifest),
         false => DeviceKind::Cuda,
     });
-    let devices = match devices(args, &manifest, screen) {
-        Ok(devices) => devices,
+    let targets = match targets(args, &manifest, screen) {
+        Ok(targets) => targets,
         Err(exit) => return exit,
     };
     let config = sweeper_cache::CacheConfig::new(&dir, manifest.cache.size_bytes);
@@ -59,14 +63,17 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
         screen.error(reason);
         return Exit::Impossible;
     }
+    bound::remember(&dir, manifest.cache.size_bytes);
     let stop = signals::listen(screen);
     let (mut failed, mut not_stored) = (0, 0);
-    for (device, plan_device) in devices {
-        let plan = Plan::new(&manifest, plan_device);
+    let mut all = Vec::new();
+    for target in targets {
+        let device = target.device();
+        let plan = Plan::new(&manifest, target.plan.clone());
         let kernels = Kernels {
             toolchain: &toolchain,
             cache: Some(&cache),
-            device: &device,
+            device,
             limit: manifest.limits.compile_timeout,
             require_cached: false,
             stop,
@@ -76,22 +83,14 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
         };
         failed += counts.failed;
         not_stored += counts.not_stored;
-        let target = match device.kind {
-            DeviceKind::Cuda => format!(" for {}", device.details["arch"]),
-            DeviceKind::Cpu | DeviceKind::Null => String::new(),
-        };
-        screen.line(&format!(
-            "{} kernels{target}: {} compiled, {} in the cache before, {} failed{}; {}",
-            counts.all,
-            counts.built,
-            counts.all - counts.built - counts.failed,
-            counts.failed,
-            match counts.not_stored {
-                0 => String::new(),
-                count => format!(", {count} not stored"),
-            },
-            dir.display()
-        ));
+        if screen.json {
+            all.push(counts.json(&target));
+        } else {
+            screen.line(&counts.line(&target, &dir));
+        }
+    }
+    if screen.json {
+        screen.json(&json!({ "cache": dir, "targets": all }));
     }
     match (failed, not_stored) {
         (0, 0) => Exit::Fine,
@@ -101,34 +100,12 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
 }
 
 /// What to compile for: the device of the manifest, or GPUs that need not be here.
-fn devices(
-    args: &CompileArgs,
-    manifest: &Manifest,
-    screen: &Screen,
-) -> Result<Vec<(DeviceIdentity, PlanDevice)>, Exit> {
+fn targets(args: &CompileArgs, manifest: &Manifest, screen: &Screen) -> Result<Vec<Target>, Exit> {
     if args.arch.is_empty() {
-        let request = run::device_request(manifest).map_err(|error| {
-            screen.error(&error.to_string());
-            Exit::from(&error)
-        })?;
-        return Ok(vec![(
-            run::local_device(&request),
-            run::plan_device(&request),
-        )]);
+        return Ok(vec![Target::of_manifest(manifest, screen)?]);
     }
-    let device = |arch: &String| {
-        let device = identity::of_arch(arch).map_err(|reason| {
-            screen.error(&reason);
-            Exit::Usage
-        })?;
-        let arch = device.details["arch"].clone();
-        let plan_device = PlanDevice {
-            kind: DeviceKind::Cuda,
-            target: Target::Cuda { arch },
-        };
-        Ok((device, plan_device))
-    };
-    args.arch.iter().map(device).collect()
+    let archs = args.arch.iter();
+    archs.map(|arch| Target::of_arch(arch, screen)).collect()
 }
 
 /// How many kernels were wanted, compiled now, refused, and not taken by the cache.
@@ -137,6 +114,44 @@ struct Counts {
     built: usize,
     failed: usize,
     not_stored: usize,
+}
+
+impl Counts {
+    /// Those that were there before.
+    fn held(&self) -> usize {
+        self.all - self.built - self.failed
+    }
+
+    fn line(&self, target: &Target, dir: &Path) -> String {
+        let arch = match &target.plan.target {
+            Instructions::Cuda { arch } => format!(" for {arch}"),
+            Instructions::Cpu => String::new(),
+        };
+        let not_stored = match self.not_stored {
+            0 => String::new(),
+            count => format!(", {count} not stored"),
+        };
+        format!(
+            "{} kernels{arch}: {} compiled, {} in the cache before, {} failed{not_stored}; {}",
+            self.all,
+            self.built,
+            self.held(),
+            self.failed,
+            dir.display()
+        )
+    }
+
+    fn json(&self, target: &Target) -> Json {
+        json!({
+            "device": target.plan.kind,
+            "arch": target.device().details.get("arch"),
+            "kernels": self.all,
+            "compiled": self.built,
+            "cached": self.held(),
+            "failed": self.failed,
+            "not_stored": self.not_stored,
+        })
+    }
 }
 
 /// Compiles what a plan needs; nothing if a signal stopped it.

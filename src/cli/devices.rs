@@ -18,6 +18,7 @@ use crate::device::{DeviceIdentity, DeviceKind, cuda};
 use crate::execute::protocol::DeviceRequest;
 use crate::execute::supervisor::Supervisor;
 use crate::identity::CacheState;
+use crate::manifest::settings::{DEFAULT_CACHE_GB, GB};
 use crate::quantity;
 use crate::run::{self, calibration::Calibrator, remembered::Remembered};
 
@@ -121,7 +122,7 @@ fn show_remembered(device: &DeviceIdentity, folder: &Path, screen: &Screen) {
 /// Measures what the CPU and every GPU can do, and shows it.
 fn calibrate(screen: &Screen) -> Exit {
     let (dir, _) = place::cache_dir(None);
-    let config = sweeper_cache::CacheConfig::new(&dir, 10 << 30);
+    let config = sweeper_cache::CacheConfig::new(&dir, (DEFAULT_CACHE_GB * GB) as u64);
     let cache = sweeper_cache::Cache::open(config).ok();
     let toolchain = place::toolchain(Some(&dir));
     let worker = match worker::command() {
@@ -295,7 +296,7 @@ fn findings() -> Vec<Finding> {
         ),
         Err(reason) => finding("compiler", false, reason.to_owned()),
     };
-    let config = sweeper_cache::CacheConfig::new(&dir, 10 << 30);
+    let config = sweeper_cache::CacheConfig::new(&dir, (DEFAULT_CACHE_GB * GB) as u64);
     let cache = match sweeper_cache::Cache::open(config) {
         Ok(cache) => match cache.warning() {
             None => finding("cache", true, format!("{} ({why})", dir.display())),

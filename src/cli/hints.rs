@@ -11,12 +11,8 @@ const HINTS: &[(&str, &str)] = &[
     ),
     (
         "--fusion-patterns",
-        "patterns are axes: manifests/calibration.toml has all of them, and `--set \
+        "patterns are axes: manifests/calibration.toml has all of them, and `--case linear --set \
          case.linear.grid.pattern=bias,bias_relu` chooses",
-    ),
-    (
-        "--operations",
-        "each operation is a case of the manifest: copy manifests/operations.toml and keep those you want",
     ),
     (
         "--output",

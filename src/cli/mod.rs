@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 pub mod exit;
 pub mod screen;
 pub mod place;
+pub mod target;
 pub mod settings;
 pub mod hints;
 pub mod progress;

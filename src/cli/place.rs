@@ -55,17 +55,30 @@ pub fn compile_threads(manifest: &Manifest) -> usize {
     }
 }
 
-/// Where the kernel cache is, and why there.
-pub fn cache_dir(manifest: Option<&Manifest>) -> (PathBuf, &'static str) {
-    if let Some(dir) = manifest.and_then(|manifest| manifest.cache.dir.clone()) {
-        return (dir, "the manifest or --cache-dir");
+/// The variable that names the kernel cache: over the manifest, under `--set` and `--cache-dir`.
+pub const CACHE_DIR: &str = "SWEEPER_CACHE_DIR";
+
+/// The kernel cache that the environment names.
+pub fn cache_dir_of_environment() -> Option<PathBuf> {
+    let dir = env::var_os(CACHE_DIR).filter(|dir| !dir.is_empty());
+    dir.map(PathBuf::from)
+}
+
+/// Where the kernel cache is, and who says so. What the environment says is part of a manifest that was
+/// resolved.
+pub fn cache_dir(manifest: Option<&Manifest>) -> (PathBuf, String) {
+    if let Some(manifest) = manifest
+        && let Some(dir) = &manifest.cache.dir
+    {
+        let origin = manifest.provenance().origin("cache.dir");
+        return (dir.clone(), origin.to_string());
     }
-    if let Some(dir) = env::var_os("SWEEPER_CACHE_DIR").filter(|dir| !dir.is_empty()) {
-        return (PathBuf::from(dir), "SWEEPER_CACHE_DIR");
+    if let Some(dir) = cache_dir_of_environment() {
+        return (dir, format!("environment variable {CACHE_DIR}"));
     }
     let home = ProjectDirs::from("", "", "sweeper").map(|dirs| dirs.cache_dir().to_owned());
     match home {
-        Some(dir) if !is_network(&dir) => (dir, "the user's cache folder"),
+        Some(dir) if !is_network(&dir) => (dir, "the user's cache folder".to_owned()),
         _ => {
             let scratch = ["SLURM_TMPDIR", "PBS_JOBFS", "LOCAL_SCRATCH", "TMPDIR"]
                 .into_iter()
@@ -75,7 +88,7 @@ pub fn cache_dir(manifest: Option<&Manifest>) -> (PathBuf, &'static str) {
             let base = scratch.unwrap_or_else(|| PathBuf::from("/tmp"));
             (
                 base.join("sweeper"),
-                "scratch, because the home folder is on a network",
+                "scratch, because the home folder is on a network".to_owned(),
             )
         }
     }

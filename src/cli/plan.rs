@@ -1,25 +1,27 @@
 //! `sweeper plan`: what a run would do.
 
 use clap::Args;
+use serde_json::{Value as Json, json};
 use sweeper_kernels::Refusal;
 use sweeper_kernels::program::{Program, Step};
 
 use super::exit::Exit;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
+use super::target::{ArchArgs, Target};
 use super::{place, why};
 use crate::compile::kernels::Kernels;
-use crate::device::DeviceIdentity;
 use crate::manifest::Manifest;
 use crate::plan::{Plan, Planned, describe};
 use crate::quantity;
-use crate::run;
 
 /// Arguments of `plan`.
 #[derive(Args)]
 pub struct PlanArgs {
     #[command(flatten)]
     manifest: ManifestArgs,
+    #[command(flatten)]
+    arch: ArchArgs,
     /// Print the graph for Graphviz
     #[arg(long, conflicts_with_all = ["list", "explain"])]
     dot: bool,
@@ -37,13 +39,18 @@ pub fn plan(args: &PlanArgs, screen: &Screen) -> Exit {
         Ok(manifest) => manifest,
         Err(exit) => return exit,
     };
-    if !args.dot && !args.list && args.explain.is_none() {
-        return show(&manifest, screen);
+    if args.dot && screen.json {
+        screen.error("--dot and --json are two formats of one plan: choose one");
+        return Exit::Usage;
     }
-    let plan = match make(&manifest, screen) {
-        Ok(plan) => plan,
+    let target = match Target::new(&args.arch, &manifest, screen) {
+        Ok(target) => target,
         Err(exit) => return exit,
     };
+    if !args.dot && !args.list && args.explain.is_none() {
+        return show(&manifest, &target, screen);
+    }
+    let plan = Plan::new(&manifest, target.plan.clone());
     if let Some(wanted) = &args.explain {
         return match why::find(&plan, wanted) {
             Ok(point) => explain(&plan, point, screen),
@@ -53,67 +60,47 @@ pub fn plan(args: &PlanArgs, screen: &Screen) -> Exit {
             }
         };
     }
-    screen.out(&if args.dot {
-        describe::dot(&plan)
-    } else {
-        describe::list(&plan)
-    });
+    match (args.dot, screen.json) {
+        (true, _) => screen.out(&describe::dot(&plan)),
+        (false, true) => screen.json(&describe::json(&plan)),
+        (false, false) => screen.out(&describe::list(&plan)),
+    }
     Exit::Fine
 }
 
-/// The plan of a manifest for the device it asks for.
-///
-/// # Errors
-/// The exit code, after the reason was shown.
-pub fn make<'m>(manifest: &'m Manifest, screen: &Screen) -> Result<Plan<'m>, Exit> {
-    match run::device_request(manifest) {
-        Ok(device) => Ok(Plan::new(manifest, run::plan_device(&device))),
-        Err(error) => {
-            screen.error(&error.to_string());
-            Err(Exit::from(&error))
-        }
-    }
-}
-
-/// The device that a plan was made for.
-pub fn device(plan: &Plan<'_>) -> DeviceIdentity {
-    match run::device_request(plan.manifest()) {
-        Ok(request) => run::local_device(&request),
-        Err(_) => unreachable!("there is no plan for a device that is not there"),
-    }
-}
-
 /// Shows the summary of a plan.
-pub fn show(manifest: &Manifest, screen: &Screen) -> Exit {
-    let plan = match make(manifest, screen) {
-        Ok(plan) => plan,
-        Err(exit) => return exit,
-    };
+pub fn show(manifest: &Manifest, target: &Target, screen: &Screen) -> Exit {
+    let plan = Plan::new(manifest, target.plan.clone());
     if screen.json {
         screen.json(&describe::json(&plan));
         return Exit::Fine;
     }
     screen.line(&format!("{}: {}", manifest.name, manifest.about.trim()));
-    show_points(&plan, screen);
+    show_points(&plan, target, screen);
+    show_sampling(&plan, screen);
     show_shapes(&plan, screen);
-    show_kernels(&plan, screen);
+    show_kernels(&plan, target, screen);
     show_cost(&plan, screen);
     Exit::Fine
 }
 
-fn show_points(plan: &Plan<'_>, screen: &Screen) {
+fn show_points(plan: &Plan<'_>, target: &Target, screen: &Screen) {
     let refused = plan
         .points
         .iter()
         .filter(|point| point.refusal.is_some())
         .count();
+    let over_budget = match plan.selection.over_budget {
+        0 => String::new(),
+        count => format!("{count} beyond limits.max_points, "),
+    };
     screen.line(&format!(
-        "points     {} on {} ({} problems), {} skipped by the manifest, {} sampled out, {refused} refused",
+        "points     {} on {} ({} problems), {} skipped by the manifest, {} sampled out, {over_budget}{refused} refused",
         plan.points.len(),
-        plan.device.kind.name(),
+        target.name(),
         plan.blocks.len(),
         plan.grid.skips().len(),
-        plan.sampled_out,
+        plan.selection.sampled_out,
     ));
     let mut reasons: Vec<(String, usize)> = Vec::new();
     let skips = plan.grid.skips().iter().map(|skip| skip.reason.to_string());
@@ -132,12 +119,22 @@ fn show_points(plan: &Plan<'_>, screen: &Screen) {
     }
 }
 
+/// What the published sampling took, by name.
+fn show_sampling(plan: &Plan<'_>, screen: &Screen) {
+    for line in describe::sampling(&plan.grid, &plan.selection, screen.verbose) {
+        screen.line(&format!("sampling   {line}"));
+    }
+}
+
 /// So many canonical shapes are listed without being asked.
 const FEW_SHAPES: usize = 12;
 
 fn show_shapes(plan: &Plan<'_>, screen: &Screen) {
     let members = describe::members(plan);
-    screen.line(&format!("shapes     {} canonical shapes", members.len()));
+    screen.line(&format!(
+        "shapes     {} canonical shapes that kernels are compiled for",
+        members.len()
+    ));
     if screen.verbose || members.len() <= FEW_SHAPES {
         for (shape, count) in members {
             let shape = &plan.canonical.shapes()[shape as usize];
@@ -154,7 +151,7 @@ fn show_shapes(plan: &Plan<'_>, screen: &Screen) {
     }
 }
 
-fn show_kernels(plan: &Plan<'_>, screen: &Screen) {
+fn show_kernels(plan: &Plan<'_>, target: &Target, screen: &Screen) {
     let (dir, why) = place::cache_dir(Some(plan.manifest()));
     let config = sweeper_cache::CacheConfig::new(&dir, plan.manifest().cache.size_bytes);
     // A plan changes nothing: a cache that does not exist is not made.
@@ -166,7 +163,7 @@ fn show_kernels(plan: &Plan<'_>, screen: &Screen) {
     let kernels = Kernels {
         toolchain: &toolchain,
         cache: cache.as_ref(),
-        device: &device(plan),
+        device: target.device(),
         limit: plan.manifest().limits.compile_timeout,
         require_cached: true,
         stop: &crate::compile::NEVER,
@@ -210,31 +207,61 @@ fn show_cost(plan: &Plan<'_>, screen: &Screen) {
 /// Prints the program of a point.
 fn explain(plan: &Plan<'_>, point: &Planned, screen: &Screen) -> Exit {
     let backend = plan.grid.backend(point.point).name;
-    screen.line(&format!("{} {}", point.id, plan.label(point)));
-    screen.line(&format!("canonical shape: {}", plan.shape(point)));
-    let problem = match plan.problem(point.point) {
-        Ok(problem) => problem,
-        Err(reason) => {
-            screen.line(&format!("no program: {reason}"));
-            return Exit::Fine;
-        }
-    };
     let (phase, shape, target) = (point.point.phase, plan.shape(point), &plan.device.target);
-    if let Some(passes) = problem.explain(backend, phase, shape, target) {
+    let problem = plan.problem(point.point);
+    let passes = problem.as_ref().ok();
+    let passes = passes.and_then(|problem| problem.explain(backend, phase, shape, target));
+    let made = problem.and_then(|problem| {
+        let made = problem.program(backend, phase, shape, target);
+        made.map_err(|refusal| refusal.to_string())
+    });
+    if screen.json {
+        screen.json(&json!({
+            "point": point.id.0.hex(),
+            "label": plan.label(point),
+            "canonical": shape.to_string(),
+            "passes": passes,
+            "refusal": made.as_ref().err(),
+            "program": made.as_ref().ok().map(program_json),
+        }));
+        return Exit::Fine;
+    }
+    screen.line(&format!("{} {}", point.id, plan.label(point)));
+    screen.line(&format!("canonical shape: {shape}"));
+    if let Some(passes) = passes {
         screen.line("passes:");
         for line in passes.lines() {
             screen.line(&format!("  {line}"));
         }
     }
-    let made = problem.program(backend, phase, shape, target);
     match made {
-        Err(reason) => {
-            screen.line(&format!("no program: {reason}"));
-            return Exit::Fine;
-        }
+        Err(reason) => screen.line(&format!("no program: {reason}")),
         Ok(program) => show_program(&program, screen),
     }
     Exit::Fine
+}
+
+fn program_json(program: &Program) -> Json {
+    let buffers: Vec<Json> = program
+        .buffers
+        .iter()
+        .map(|buffer| {
+            json!({
+                "name": buffer.name, "role": buffer.role.name(), "dtype": buffer.dtype,
+                "len": buffer.len, "bytes": buffer.size_bytes(),
+            })
+        })
+        .collect();
+    let totals = program.totals();
+    json!({
+        "buffers": buffers,
+        "prologue": lines_of(program, &program.prologue),
+        "steps": lines_of(program, &program.steps),
+        "launches": totals.launches,
+        "read_bytes": totals.read_bytes,
+        "written_bytes": totals.written_bytes,
+        "memory_bytes": program.memory_bytes(),
+    })
 }
 
 fn show_program(program: &Program, screen: &Screen) {
@@ -249,12 +276,16 @@ fn show_program(program: &Program, screen: &Screen) {
             quantity::bytes(buffer.size_bytes())
         ));
     }
+    let show = |steps: &[Step]| {
+        let lines = lines_of(program, steps).into_iter();
+        lines.for_each(|line| screen.line(&format!("  {line}")));
+    };
     if !program.prologue.is_empty() {
         screen.line("prologue (untimed):");
-        show_steps(program, &program.prologue, &mut Vec::new(), screen);
+        show(&program.prologue);
     }
     screen.line("steps (timed):");
-    show_steps(program, &program.steps, &mut Vec::new(), screen);
+    show(&program.steps);
     let totals = program.totals();
     screen.line(&format!(
         "{} launches, {} read, {} written, {} of memory",
@@ -265,15 +296,22 @@ fn show_program(program: &Program, screen: &Screen) {
     ));
 }
 
+/// Steps, a line each, with the bytes that they move.
+fn lines_of(program: &Program, steps: &[Step]) -> Vec<String> {
+    let mut lines = Vec::new();
+    add_steps(program, steps, &mut Vec::new(), &mut lines);
+    lines
+}
+
 /// `counts` are the iterations of the loops around the steps; bytes are those of one iteration on average.
-fn show_steps(program: &Program, steps: &[Step], counts: &mut Vec<u64>, screen: &Screen) {
-    let indent = "  ".repeat(counts.len() + 1);
+fn add_steps(program: &Program, steps: &[Step], counts: &mut Vec<u64>, lines: &mut Vec<String>) {
+    let indent = "  ".repeat(counts.len());
     for step in steps {
         let text = match step {
             Step::Repeat { count, body } => {
-                screen.line(&format!("{indent}repeat {count}:"));
+                lines.push(format!("{indent}repeat {count}:"));
                 counts.push(*count);
-                show_steps(program, body, counts, screen);
+                add_steps(program, body, counts, lines);
                 counts.pop();
                 continue;
             }
@@ -297,6 +335,6 @@ fn show_steps(program: &Program, steps: &[Step], counts: &mut Vec<u64>, screen: 
         let all = program.totals_of(std::slice::from_ref(step), counts);
         let moved = (all.read_bytes + all.written_bytes) / counts.iter().product::<u64>().max(1);
         let moved = quantity::bytes(moved);
-        screen.line(&format!("{indent}{text}  ({moved})"));
+        lines.push(format!("{indent}{text}  ({moved})"));
     }
 }

@@ -19,7 +19,7 @@ use crate::record::history;
 use crate::run::remembered::Raised;
 use crate::run::tables::Tally;
 use crate::run::usage::DeviceUsage;
-use crate::run::{Ended, Event, Progress};
+use crate::run::{Ended, Event, LeftOut, Progress};
 
 /// A line in a log at most this often.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -250,10 +250,11 @@ impl<'a> Shown<'a> {
                 folder,
                 points,
                 finished,
+                left_out,
                 device,
             } => json!({
                 "event": "started", "run": run, "folder": folder, "points": points,
-                "finished": finished, "device": device,
+                "finished": finished, "left_out": left_out, "device": device,
             }),
             Event::Compiling { kernels } => json!({ "event": "compiling", "kernels": kernels }),
             Event::Compiled { name, result } => match result {
@@ -300,6 +301,7 @@ impl Progress for Shown<'_> {
                 run,
                 points,
                 finished,
+                left_out,
                 device,
                 ..
             } => {
@@ -311,7 +313,10 @@ impl Progress for Shown<'_> {
                     0 => String::new(),
                     _ => format!(", {finished} measured before"),
                 };
-                self.say(&format!("run {run}: {points} points on {device}{before}"));
+                let left_out = left_out_text(left_out);
+                self.say(&format!(
+                    "run {run}: {points} points on {device}{before}{left_out}"
+                ));
             }
             Event::Compiling { kernels } => {
                 self.with_state(|state| (state.kernels, state.compiled) = (*kernels, 0));
@@ -328,6 +333,18 @@ impl Progress for Shown<'_> {
             Event::Warning(text) => self.bar.suspend(|| self.screen.warning(text)),
         }
     }
+}
+
+/// What is not measured, after a comma; nothing where nothing is left out.
+fn left_out_text(left_out: &LeftOut) -> String {
+    let counts = [
+        (left_out.skipped as u64, "skipped by the manifest"),
+        (left_out.sampled_out, "sampled out"),
+        (left_out.over_budget, "beyond limits.max_points"),
+    ];
+    let told = counts.into_iter().filter(|(count, _)| *count > 0);
+    told.map(|(count, how)| format!(", {count} {how}"))
+        .collect()
 }
 
 /// A ceiling that rose, in a line.
@@ -398,6 +415,20 @@ fn working(label: &str, stage: Stage) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_out_is_said() {
+        assert_eq!(left_out_text(&LeftOut::default()), "");
+        let left_out = LeftOut {
+            skipped: 3,
+            sampled_out: 255,
+            over_budget: 0,
+        };
+        assert_eq!(
+            left_out_text(&left_out),
+            ", 3 skipped by the manifest, 255 sampled out"
+        );
+    }
 
     #[test]
     fn what_matters_comes_first() {

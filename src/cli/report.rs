@@ -7,10 +7,11 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::screen::Screen;
+use crate::manifest::Manifest;
 use crate::manifest::settings::{PlotFormat, Word};
 use crate::report::files::{self, Options, Report, ReportError};
 use crate::report::source::{self, Kind, Source};
-use crate::report::table::{Table, render};
+use crate::report::table::{self, Table, render};
 
 /// Rows of a table that go to the screen.
 const MOST_ROWS: usize = 40;
@@ -190,8 +191,10 @@ fn options(args: &ReportArgs, sources: &[Source], settings: Settings, screen: &S
         }
         found
     });
+    let asked = args.baseline.as_ref();
+    let asked = asked.map(|word| files::backend_of(word, sources).unwrap_or_else(|| word.clone()));
     Options {
-        baseline: args.baseline.clone().or(from_manifest),
+        baseline: asked.or(from_manifest),
         iterations: args.iterations.or(settings.iterations),
         by: args.by.clone(),
         formats,
@@ -223,8 +226,14 @@ fn show(report: &Report, folder: &Path, paths: &[PathBuf], options: &Options, sc
         }));
         return;
     }
+    let named = |place: usize| report.tables.get(place).map(|(_, table)| &*table.name);
+    // Of single problems what a loop costs stands beside the comparison of operations.
+    let telling = match (named(0), named(1)) {
+        (Some(table::OPERATIONS), Some(table::ECONOMICS)) => 2,
+        _ => 1,
+    };
     let asked = options.by.len();
-    for (_, table) in report.tables.iter().take(asked.max(1)) {
+    for (_, table) in report.tables.iter().take(asked.max(telling)) {
         screen.out(&terminal(table, screen));
     }
     if screen.verbose {
@@ -239,6 +248,23 @@ fn show(report: &Report, folder: &Path, paths: &[PathBuf], options: &Options, sc
         paths.len(),
         folder.display()
     ));
+}
+
+/// Prints guide 001's comparison of a run's operations, if it has any; that it can't be made is no trouble of the
+/// run, of which `sweeper report` would say more.
+pub fn show_operations(folder: &Path, manifest: &Manifest, screen: &Screen) {
+    let run = folder.to_string_lossy().into_owned();
+    let Ok(sources) = source::open_all(&[run], folder) else {
+        return;
+    };
+    let options = Options {
+        baseline: manifest.report.baseline.map(str::to_owned),
+        ..Options::default()
+    };
+    if let Some(table) = files::operations(&sources, &options) {
+        let text = render::terminal(&table, table.rows.len(), |text| screen.paint("1", text));
+        screen.out(&text);
+    }
 }
 
 fn terminal(table: &Table, screen: &Screen) -> String {

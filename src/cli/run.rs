@@ -8,9 +8,11 @@ use super::exit::Exit;
 use super::progress::Shown;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
-use super::{place, plan, signals, worker};
+use super::target::Target;
+use super::{place, plan, report, signals, worker};
 use crate::execute::outcome::Status;
 use crate::manifest::Manifest;
+use crate::record::exports::BENCHMARK_RESULTS;
 use crate::run::retry::Retry;
 use crate::run::{self, Ended, Request};
 
@@ -50,13 +52,24 @@ pub fn run(args: &RunArgs, screen: &Screen) -> Exit {
         Err(exit) => return exit,
     };
     if args.dry_run {
-        return plan::show(&manifest, screen);
+        return match Target::of_manifest(&manifest, screen) {
+            Ok(target) => plan::show(&manifest, &target, screen),
+            Err(exit) => exit,
+        };
     }
     let request = match request(args, &manifest, screen) {
         Ok(request) => request,
         Err(exit) => return exit,
     };
-    execute(&manifest, &request, screen).map_or_else(|exit| exit, |ended| exit_of(&ended, &request))
+    let ended = match execute(&manifest, &request, screen) {
+        Ok(ended) => ended,
+        Err(exit) => return exit,
+    };
+    let is_wanted = manifest.output.exports.contains(&BENCHMARK_RESULTS);
+    if is_wanted && !ended.stopped && !screen.json && !screen.quiet {
+        report::show_operations(&ended.folder, &manifest, screen);
+    }
+    exit_of(&ended, &request)
 }
 
 fn request(args: &RunArgs, manifest: &Manifest, screen: &Screen) -> Result<Request, Exit> {

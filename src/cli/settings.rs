@@ -10,7 +10,7 @@ use super::screen::Screen;
 use crate::manifest::diagnostics::Code;
 use crate::manifest::overrides::{FLAGS, FlagInfo};
 use crate::manifest::render::{Colour, render};
-use crate::manifest::{Diagnostic, Manifest, Overrides, Sources, registry};
+use crate::manifest::{Diagnostic, Manifest, OverrideOrigin, Overrides, Sources, registry};
 
 /// A manifest, and settings that are laid over it.
 #[derive(Args)]
@@ -127,6 +127,7 @@ pub fn load(path: &Path, overrides: &Overrides, screen: &Screen) -> Result<Manif
         screen.to_stderr(&render(&wrong, colour));
         Exit::Manifest
     })?;
+    let overrides = &with_environment(overrides);
     sources.read_for(overrides);
     match Manifest::resolve(&sources, overrides, &registry()) {
         Ok(manifest) => {
@@ -150,6 +151,18 @@ pub fn load(path: &Path, overrides: &Overrides, screen: &Screen) -> Result<Manif
             Err(Exit::Manifest)
         }
     }
+}
+
+/// The settings of a command line, and under them those of the environment.
+fn with_environment(overrides: &Overrides) -> Overrides {
+    let mut overrides = overrides.clone();
+    if let Some(dir) = place::cache_dir_of_environment() {
+        let origin = OverrideOrigin::Environment(place::CACHE_DIR.to_owned());
+        // As a string of TOML: a folder may look like a number.
+        let text = format!("{:?}", dir.to_string_lossy());
+        overrides.push("cache.dir", text, origin);
+    }
+    overrides
 }
 
 /// A warning if the cache that a manifest names is on a network: every job of a cluster would wait for

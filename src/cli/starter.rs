@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
+use serde_json::json;
 
 use super::exit::Exit;
 use super::screen::Screen;
@@ -34,6 +35,10 @@ pub fn init(args: &InitArgs, screen: &Screen) -> Exit {
         .open(&args.path)
         .and_then(|mut file| file.write_all(STARTER.as_bytes()));
     match written {
+        Ok(()) if screen.json => {
+            screen.json(&json!({ "wrote": args.path }));
+            Exit::Fine
+        }
         Ok(()) => {
             let path = args.path.display();
             screen.line(&format!("wrote {path}; next: sweeper plan {path}"));
@@ -54,6 +59,10 @@ pub fn print_schema(screen: &Screen) -> Exit {
 
 /// Prints completions for a shell.
 pub fn completions<C: CommandFactory>(args: &CompletionsArgs, screen: &Screen) -> Exit {
+    if screen.json {
+        screen.error("completions are a program for a shell: there is no --json of them");
+        return Exit::Usage;
+    }
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut C::command(), "sweeper", &mut text);
     screen.out(&String::from_utf8_lossy(&text));

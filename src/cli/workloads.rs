@@ -19,6 +19,14 @@ pub struct WorkloadsArgs {
 /// Lists workloads, or shows one.
 pub fn workloads(args: &WorkloadsArgs, screen: &Screen) -> Exit {
     let Some(name) = &args.name else {
+        if screen.json {
+            let all = registry::workloads().iter();
+            screen.json(
+                &all.map(|workload| describe(workload.info()))
+                    .collect::<Vec<_>>(),
+            );
+            return Exit::Fine;
+        }
         for workload in registry::workloads() {
             screen.line(&format!(
                 "{:12} {}",

@@ -9,6 +9,7 @@ pub mod kernels;
 pub mod cc;
 pub mod nvrtc;
 pub mod places;
+pub mod bound;
 pub mod digests;
 pub mod elf;
 pub mod scratch;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::walk::{Extra, Verdict, Visit};
+use super::walk::{Extra, Part, Verdict, Visit};
 use crate::manifest::Case;
 
 /// Counts of one case.
@@ -14,7 +14,9 @@ pub struct Counts {
     pub combinations: u64,
     /// Combinations that exist, with conditional axes.
     pub existing: u64,
-    /// Left out by `restrict`.
+    /// Skipped because a condition of an axis or a derived value has no value.
+    pub undefined: u64,
+    /// Left out by `restrict`, or skipped because one has no value.
     pub restricted: u64,
     /// Skipped by `require`.
     pub unsatisfied: u64,
@@ -76,22 +78,26 @@ impl Counts {
                 verdict
             }
             Extra::New => {
-                self.included += 1;
+                self.included += u64::from(visit.verdict == Verdict::Kept);
                 return;
             }
         };
         self.existing += 1;
         match verdict {
-            Verdict::Kept | Verdict::Failed(..) => {}
-            Verdict::Restricted(_) => self.restricted += 1,
-            Verdict::Unsatisfied(_) => self.unsatisfied += 1,
-            Verdict::Excluded(_) => self.excluded += 1,
+            Verdict::Kept => {}
+            Verdict::Failed(Part::When(_) | Part::Derived(_), _) => self.undefined += 1,
+            Verdict::Restricted(_) | Verdict::Failed(Part::Restrict(_), _) => self.restricted += 1,
+            Verdict::Unsatisfied(_) | Verdict::Failed(Part::Require(_), _) => {
+                self.unsatisfied += 1;
+            }
+            Verdict::Excluded(_) | Verdict::Failed(Part::Exclude(_), _) => self.excluded += 1,
         }
     }
 
     /// Points that are left.
     pub fn points(&self) -> u64 {
         self.existing + self.included
+            - self.undefined
             - self.restricted
             - self.unsatisfied
             - self.excluded
@@ -106,6 +112,7 @@ impl Counts {
             ("conditional axes", left),
         ];
         for (step, lost) in [
+            ("derive", self.undefined),
             ("restrict", self.restricted),
             ("require", self.unsatisfied),
             ("exclude", self.excluded),

@@ -11,6 +11,7 @@ mod point;
 pub(crate) mod walk;
 mod meaning;
 mod merge;
+mod fate;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::manifest::rules::VARIANTS;
 use crate::manifest::{Case, Manifest};
 use crate::status::Status;
 
+pub use fate::Fate;
 pub use meaning::{Counts, Factor};
 pub(crate) use merge::{Merger, Problems};
 pub(crate) use point::Layout;

@@ -6,15 +6,14 @@ use std::time::Duration;
 use super::diagnostics::Code;
 use super::section::{Context, Section};
 use super::settings::{
-    CacheSettings, Canonical, DeviceSettings, DeviceUse, EXPORTS, GB, Hardware, L2, Launching,
-    Limits, Measure, NOT_EXPORTED, Order, Output, PLOTS, PlanSettings, PlotFormat, Plots, Stopping,
-    Threads, Warmup, Word,
+    CacheSettings, Canonical, DEFAULT_CACHE_GB, DeviceSettings, DeviceUse, EXPORTS, GB, Hardware,
+    L2, Launching, Limits, Measure, NOT_EXPORTED, Order, Output, PLOTS, PlanSettings, PlotFormat,
+    Plots, Stopping, Threads, Warmup, Word,
 };
 use super::tree::{Node, Raw};
 
 pub(super) const DEFAULT_MAX_CANONICAL_SHAPES: u32 = 8;
 pub(super) const DEFAULT_SAMPLES_PER_SHAPE: u32 = 2;
-const DEFAULT_CACHE_GB: f64 = 10.0;
 const DEFAULT_COMPILE_TIMEOUT_S: f64 = 120.0;
 const DEFAULT_POINT_TIMEOUT_S: f64 = 300.0;
 const DEFAULT_ORACLE_S: f64 = 30.0;

@@ -149,6 +149,12 @@ pub const FLAGS: &[FlagInfo] = &[
         None,
         "theoretical bytes of memory a second, in 10^9",
     ),
+    flag(
+        &["--case", "--operations"],
+        "cases",
+        None,
+        "run these cases alone, by name or by workload",
+    ),
     flag(&["--T"], "grid.T", None, "sequence lengths"),
     flag(&["--K"], "grid.K", None, "maximum segment lengths"),
     flag(&["--C"], "grid.C", None, "numbers of labels"),

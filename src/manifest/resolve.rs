@@ -14,7 +14,9 @@ use super::settings::DeviceUse;
 use super::sources::Sources;
 use super::tree::{self, Node, Raw, Table};
 use super::wire::{self, WireCase, WireScope};
-use super::{Manifest, Overrides, SCHEMA, check, decode, merge, overrides, relate, suggest};
+use super::{
+    Manifest, Overrides, SCHEMA, check, chosen, decode, merge, overrides, relate, suggest,
+};
 
 pub(super) fn resolve(
     sources: &Sources,
@@ -113,6 +115,10 @@ fn read(
     let seed = section.or(cx, "seed", 42, |cx, node, key| {
         cx.integer(node, key, 0, i64::MAX).map(|seed| seed as u64)
     });
+    let chosen = section.take(cx, "cases");
+    let chosen = chosen
+        .and_then(|node| cx.words(node, "cases"))
+        .unwrap_or_default();
     let (scope, wires) = cases_as_written(cx, &mut section);
     let mut plan_section = decode::open(cx, &mut section, "plan", &empty);
     let plan = decode::plan(cx, &mut plan_section);
@@ -129,6 +135,7 @@ fn read(
     let buckets = plan.buckets.iter();
     let mentioned: Vec<String> = buckets.map(|(name, _)| name.to_string()).collect();
     let (cases, places) = cases(cx, &scope, &wires, registry, null.as_ref(), &mentioned);
+    let (cases, places) = chosen::choose(cx, &chosen, (cases, places));
     relate::buckets(cx, &plan_section, &cases);
     relate::published(cx, &plan_section, plan.canonical, &cases);
     relate::prune(cx, &mut limits_section, &mut limits, &cases);

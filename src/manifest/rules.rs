@@ -199,6 +199,8 @@ pub(super) fn complete(
             let when_applies = wire.when.as_ref().is_none_or(&mut apply);
             let foreign = !is_own && shared.is_foreign(&wire.axis.value, info);
             if when_applies && !foreign {
+                let path = format!("case.{}.restrict.{}", case.name, case.restrict.len());
+                cx.provenance.note(&cx.texts, path, wire.axis.at);
                 restrict(cx, case, wire, &scope);
                 places.restrict.push((wire.axis.at, wire.when.clone()));
             }

@@ -30,6 +30,7 @@ fn top() -> Value {
             "name": described(string(), "names the folders of runs; the file's name by default"),
             "about": described(string(), "the question that the sweep answers"),
             "tags": described(list(string()), "words to find it by"),
+            "cases": described(list(string()), "cases that are run; all by default"),
             "seed": described(whole(0), "inputs and orders derive from it"),
             "case": {
                 "type": "object",

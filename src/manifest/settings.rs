@@ -11,6 +11,9 @@ use crate::status::Status;
 /// One gigabyte as this project counts it, in guide files too: 2^30 bytes.
 pub const GB: f64 = (1u64 << 30) as f64;
 
+/// The bound of a kernel cache of which nobody says another, in units of [`GB`].
+pub const DEFAULT_CACHE_GB: f64 = 10.0;
+
 /// `[plan]`: how points become steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanSettings {

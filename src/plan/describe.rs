@@ -8,6 +8,12 @@ use sweeper_kernels::Refusal;
 
 use super::Plan;
 use super::graph::{Step, graph};
+use super::published::{Group, Shape};
+use super::selection::{Selection, Taken};
+use crate::grid::Grid;
+
+/// So many of the published shapes are listed without being asked.
+const FEW_GROUPS: usize = 12;
 
 /// The plan as JSON: points, skips, canonical shapes with their members, kernels.
 pub fn json(plan: &Plan<'_>) -> Json {
@@ -49,16 +55,85 @@ pub fn json(plan: &Plan<'_>) -> Json {
             json!({ "source": kernel.main_file(), "language": kernel.language, "defines": defines })
         })
         .collect();
-    json!({
+    let mut json = json!({
         "plan": 1,
         "name": plan.manifest().name,
         "device": plan.device.kind,
         "points": points,
         "skips": skips,
-        "sampled_out": plan.sampled_out,
+        "sampled_out": plan.selection.sampled_out,
+        "over_budget": plan.selection.over_budget,
         "canonical_shapes": shapes,
         "kernels": kernels,
-    })
+    });
+    if plan.selection.published.is_some() {
+        json["published_shapes"] = published_json(&plan.grid, &plan.selection);
+    }
+    json
+}
+
+/// The groups of the published sampling: each shape with its configurations, and those that are measured.
+pub fn published_json(grid: &Grid<'_>, selection: &Selection) -> Json {
+    let sizes = |[t, k, c]: &Shape| json!({ "T": t, "K": k, "C": c });
+    let of_case = |(index, case): (usize, &crate::manifest::Case)| {
+        let groups = selection.published.iter();
+        let groups = groups.flat_map(move |sampling| sampling.groups_of(index));
+        let name = case.name.clone();
+        groups.map(move |group| {
+            json!({
+                "case": &*name,
+                "shape": sizes(&group.shape),
+                "configurations": group.members.iter().map(sizes).collect::<Vec<_>>(),
+                "measured": group.chosen.iter().map(sizes).collect::<Vec<_>>(),
+            })
+        })
+    };
+    let cases = grid.manifest().cases.iter().enumerate();
+    Json::Array(cases.flat_map(of_case).collect())
+}
+
+/// The published sampling by name, a line for each shape: those that were taken, or `all`.
+pub fn sampling(grid: &Grid<'_>, selection: &Selection, all: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (index, case) in grid.manifest().cases.iter().enumerate() {
+        let Some(sampling) = &selection.published else {
+            break;
+        };
+        let groups = sampling.groups_of(index);
+        lines.push(format!("{}: {}", case.name, taken(groups)));
+        let shown = groups
+            .iter()
+            .filter(|group| all || !group.chosen.is_empty());
+        let shown: Vec<&Group> = shown.collect();
+        let few = if all { shown.len() } else { FEW_GROUPS };
+        lines.extend(shown.iter().take(few).map(|group| group_line(group)));
+        if shown.len() > few {
+            let more = shown.len() - few;
+            lines.push(format!("and {more} more shapes, which --verbose lists"));
+        }
+    }
+    lines
+}
+
+/// How much was taken, in words.
+pub fn taken(groups: &[Group]) -> String {
+    let taken = Taken::of(groups);
+    format!(
+        "{} of {} configurations, from {} of {} published shapes",
+        taken.configurations, taken.of_configurations, taken.shapes, taken.of_shapes
+    )
+}
+
+/// A published shape and what is measured of it.
+fn group_line(group: &Group) -> String {
+    let sizes = |[t, k, c]: &Shape| format!("T={t} K={k} C={c}");
+    let chosen: Vec<String> = group.chosen.iter().map(sizes).collect();
+    let measured = match (chosen.len(), group.members.len()) {
+        (0, count) => format!("not taken, {count} configurations"),
+        (chosen_count, count) if chosen_count == count => chosen.join(", "),
+        (_, count) => format!("{} (of {count})", chosen.join(", ")),
+    };
+    format!("  shape {:20} {measured}", sizes(&group.shape))
 }
 
 /// Points of each canonical shape, by number.
@@ -127,7 +202,7 @@ pub fn dot(plan: &Plan<'_>) -> String {
                 format!("{} done", plan.manifest().cases[usize::from(case)].name),
                 "diamond",
             ),
-            Step::Report => ("report".to_owned(), "box"),
+            Step::Tables => ("write tables and exports".to_owned(), "box"),
         };
         let label = label.replace('\\', "\\\\").replace('"', "\\\"");
         let _ = writeln!(

@@ -15,8 +15,8 @@ pub enum Step {
     Measure(u32),
     /// All blocks of the case at this position of the manifest are measured.
     CaseDone(u16),
-    /// Write what follows from the rows.
-    Report,
+    /// Write the tables and exports of a run. Plots are `sweeper report`'s.
+    Tables,
 }
 
 /// The graph of a plan: an edge leads from a step to one that waits for it.
@@ -50,9 +50,9 @@ pub fn graph(plan: &Plan<'_>) -> DiGraph<Step, ()> {
             }
         }
     }
-    let report = graph.add_node(Step::Report);
+    let tables = graph.add_node(Step::Tables);
     for &case in &cases {
-        graph.add_edge(case, report, ());
+        graph.add_edge(case, tables, ());
     }
     graph
 }

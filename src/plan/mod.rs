@@ -16,16 +16,18 @@ use crate::device::DeviceKind;
 use crate::grid::{Grid, Point};
 use crate::identity::{CacheState, Conditions, PointId, ProblemId, point_id};
 use crate::manifest::Manifest;
-use crate::manifest::settings::{self, L2, Launching, Word};
+use crate::manifest::settings::{L2, Launching, Word};
 
 pub mod canonical;
 pub mod published;
 pub mod cost;
+pub mod selection;
+pub mod query;
 pub mod graph;
 pub mod describe;
 
 use canonical::Canonical;
-use published::Sampling;
+use selection::Selection;
 
 /// An oracle that takes one thread of the host longer than so many seconds is asked on the device, where that has one.
 const HOST_ORACLE_S: f64 = 4.0;
@@ -89,8 +91,8 @@ pub struct Plan<'m> {
     pub kernels: Vec<KernelSource>,
     /// Blocks, in the order in which they are measured.
     pub blocks: Vec<PlannedBlock>,
-    /// Points of the grid that sampling left out.
-    pub sampled_out: u64,
+    /// Which points of the grid they are, and what left the others out.
+    pub selection: Selection,
 }
 
 /// A plan without its programs: which points there are, and their identities. Enough to see whether
@@ -99,7 +101,7 @@ pub struct Outline<'m> {
     grid: Grid<'m>,
     device: PlanDevice,
     canonical: Canonical,
-    chosen: Vec<u32>,
+    selection: Selection,
     blocks: Vec<PlannedBlock>,
 }
 
@@ -107,21 +109,31 @@ impl<'m> Outline<'m> {
     /// Outlines a manifest's plan for a device.
     pub fn new(manifest: &'m Manifest, device: PlanDevice) -> Self {
         let grid = Grid::new(manifest);
-        let (canonical, (chosen, blocks)) = rayon::join(
+        let (canonical, (selection, blocks)) = rayon::join(
             || Canonical::of(&grid),
             || {
-                let chosen = choose(&grid);
-                let blocks = blocks(&grid, &chosen);
-                (chosen, blocks)
+                let selection = Selection::of(&grid);
+                let blocks = blocks(&grid, &selection.chosen);
+                (selection, blocks)
             },
         );
         Outline {
             grid,
             device,
             canonical,
-            chosen,
+            selection,
             blocks,
         }
+    }
+
+    /// The grid.
+    pub fn grid(&self) -> &Grid<'m> {
+        &self.grid
+    }
+
+    /// Which points of the grid are measured.
+    pub fn selection(&self) -> &Selection {
+        &self.selection
     }
 
     /// Identities of the points that are measured, in the order of the grid.
@@ -136,7 +148,8 @@ impl<'m> Outline<'m> {
             let conditions = conditions(manifest, self.device.kind, mode);
             point_id(problem, backend, point.phase, canonical, conditions)
         };
-        self.chosen
+        let chosen = &self.selection.chosen;
+        chosen
             .par_iter()
             .flat_map_iter(|&index| modes.iter().map(move |&mode| id(index, mode)))
             .collect()
@@ -148,12 +161,11 @@ impl<'m> Outline<'m> {
             grid,
             device,
             canonical,
-            chosen,
+            selection,
             mut blocks,
         } = self;
-        let sampled_out = (grid.points().len() - chosen.len()) as u64;
         let mut position = vec![0; grid.points().len()];
-        for (&index, new) in chosen.iter().zip(0..) {
+        for (&index, new) in selection.chosen.iter().zip(0..) {
             position[index as usize] = new;
         }
         let kernels = Mutex::new(Kernels::default());
@@ -168,11 +180,11 @@ impl<'m> Outline<'m> {
         let mut plan = Plan {
             grid,
             device,
-            points: Vec::with_capacity(chosen.len()),
+            points: Vec::with_capacity(selection.chosen.len()),
             canonical,
             kernels: Vec::new(),
             blocks,
-            sampled_out,
+            selection,
         };
         let kernels = kernels.into_inner().unwrap_or_else(PoisonError::into_inner);
         plan.fill(points, &position, kernels);
@@ -289,25 +301,6 @@ fn problem(grid: &Grid<'_>, point: Point) -> Result<Box<dyn Problem>, String> {
     workload
         .problem(&grid.parameters(point), case.dtype)
         .map_err(|error| error.to_string())
-}
-
-/// The points that are measured, ascending.
-fn choose(grid: &Grid<'_>) -> Vec<u32> {
-    let all = 0..grid.points().len() as u32;
-    let mut chosen: Vec<u32> = match grid.manifest().plan.canonical {
-        settings::Canonical::Dominating => all.collect(),
-        settings::Canonical::Published {
-            max_canonical_shapes,
-            samples_per_shape,
-        } => {
-            let sampling = Sampling::of(grid, max_canonical_shapes, samples_per_shape);
-            all.filter(|&index| sampling.kept[index as usize]).collect()
-        }
-    };
-    if let Some(budget) = grid.manifest().limits.max_points {
-        chosen.truncate(usize::try_from(budget).unwrap_or(usize::MAX));
-    }
-    chosen
 }
 
 /// Points by case and problem, in the order in which they first appear.

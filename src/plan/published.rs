@@ -8,8 +8,10 @@
 //! are why this is a named strategy, and not what is done.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
-use crate::grid::Grid;
+use crate::grid::walk::Walker;
+use crate::grid::{Grid, Point};
 use crate::manifest::Manifest;
 use crate::manifest::expression::Operand;
 use crate::manifest::rules::VARIANTS;
@@ -151,6 +153,8 @@ fn evenly(length: usize, count: usize) -> impl Iterator<Item = usize> {
 pub struct Sampling {
     /// Groups of all cases; a case's follow those of the case before.
     pub groups: Vec<Group>,
+    /// The places in `groups` of each case's.
+    pub of_case: Vec<Range<usize>>,
     /// For each point of the grid whether it is measured.
     pub kept: Vec<bool>,
 }
@@ -161,6 +165,7 @@ impl Sampling {
         let buckets = Buckets::of(grid.manifest());
         let mut sampling = Sampling {
             groups: Vec::new(),
+            of_case: Vec::new(),
             kept: Vec::with_capacity(grid.points().len()),
         };
         for case in 0..grid.manifest().cases.len() {
@@ -176,32 +181,60 @@ impl Sampling {
                 .iter()
                 .map(|held| held.is_none_or(|configuration| chosen.contains(&configuration)));
             sampling.kept.extend(kept);
+            let first = sampling.groups.len();
             sampling.groups.extend(groups);
+            sampling.of_case.push(first..sampling.groups.len());
         }
         sampling
+    }
+
+    /// The groups of a case.
+    pub fn groups_of(&self, case: usize) -> &[Group] {
+        let places = self.of_case.get(case).cloned();
+        &self.groups[places.unwrap_or_default()]
+    }
+
+    /// The group of a point of the grid, and its configuration.
+    pub fn group(&self, grid: &Grid<'_>, point: Point) -> Option<(&Group, Configuration)> {
+        let case = usize::from(point.case);
+        let configuration = configuration(&mut grid.reader(case), slots(grid, case), point)?;
+        let shape = Buckets::of(grid.manifest()).shape(configuration);
+        let mut groups = self.groups_of(case).iter();
+        let group = groups.find(|group| group.shape == shape)?;
+        Some((group, configuration))
     }
 }
 
 /// T, K and C of the points of a case; `None` where one is no positive integer.
 fn configurations(grid: &Grid<'_>, case: usize) -> Vec<Option<Configuration>> {
-    let held = &grid.manifest().cases[case];
-    let slots = ["T", "K", "C"].map(|name| crate::grid::slot_of(held, name));
+    let slots = slots(grid, case);
     let mut reader = grid.reader(case);
     let points = grid.points().iter();
     points
         .filter(|point| usize::from(point.case) == case)
-        .map(|point| {
-            let values = reader.of(*point).ok()?;
-            let mut found = [0; 3];
-            for (value, slot) in found.iter_mut().zip(slots) {
-                let Operand::Int(held) = values[VARIANTS + slot?] else {
-                    return None;
-                };
-                *value = u64::try_from(held).ok().filter(|held| *held > 0)?;
-            }
-            Some(found)
-        })
+        .map(|point| configuration(&mut reader, slots, *point))
         .collect()
+}
+
+fn slots(grid: &Grid<'_>, case: usize) -> [Option<usize>; 3] {
+    let held = &grid.manifest().cases[case];
+    ["T", "K", "C"].map(|name| crate::grid::slot_of(held, name))
+}
+
+fn configuration(
+    reader: &mut Walker<'_, '_>,
+    slots: [Option<usize>; 3],
+    point: Point,
+) -> Option<Configuration> {
+    let values = reader.of(point).ok()?;
+    let mut found = [0; 3];
+    for (value, slot) in found.iter_mut().zip(slots) {
+        let Operand::Int(held) = values[VARIANTS + slot?] else {
+            return None;
+        };
+        *value = u64::try_from(held).ok().filter(|held| *held > 0)?;
+    }
+    Some(found)
 }
 
 #[cfg(test)]

@@ -6,8 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
+use sweeper_kernels::registry;
+use sweeper_kernels::workload::BackendInfo;
 
 use super::chart;
+use super::entry::Entry;
 use super::frame::{Frame, MACHINE};
 use super::page::{self, verdicts::Shown};
 use super::plot::{self, Plot};
@@ -177,6 +180,23 @@ pub fn make(sources: &[Source], options: &Options) -> Result<Report, ReportError
     })
 }
 
+/// The backend of some rows that `word` names: by its own name, or by another name of it that its workload has.
+pub fn backend_of(word: &str, sources: &[Source]) -> Option<String> {
+    let entries = || sources.iter().flat_map(|source| &source.entries);
+    if entries().any(|entry| &*entry.backend == word) {
+        return Some(word.to_owned());
+    }
+    let named = |entry: &Entry| {
+        let info = registry::workload(&entry.workload)?.info();
+        let mut backends = info.backends.iter();
+        let is_it = |backend: &&BackendInfo| {
+            backend.name == &*entry.backend && backend.aliases.contains(&word)
+        };
+        backends.find(is_it).map(|backend| backend.name.to_owned())
+    };
+    entries().find_map(named)
+}
+
 /// Names of lines, each once, in the order of their colours.
 fn series(frame: &Frame<'_>) -> Vec<String> {
     let mut series: Vec<String> = frame
@@ -315,6 +335,21 @@ pub fn write_page(
     })?;
     write_file(&path, page.as_bytes())?;
     Ok(path)
+}
+
+/// Guide 001's comparison of the operations in some rows.
+pub fn operations(sources: &[Source], options: &Options) -> Option<Table> {
+    let frame = Frame::new(sources);
+    let all = frame.all();
+    let layout = Layout::of(&frame, &all);
+    let is_measured = |name: &&str| frame.entries.iter().any(|entry| &*entry.backend == *name);
+    table::operations(&table::Request {
+        frame: &frame,
+        rows: &all,
+        baseline: options.baseline.as_deref().filter(is_measured),
+        iterations: options.iterations.unwrap_or(ITERATIONS),
+        layout: &layout,
+    })
 }
 
 /// The tables that the page carries. Those that nobody would print are left to the files of a report.

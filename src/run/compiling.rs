@@ -6,6 +6,7 @@ use sweeper_cache::{Cache, CacheConfig};
 
 use super::Request;
 use crate::compile::CompileError;
+use crate::compile::bound;
 use crate::compile::kernels::{Built, Origin};
 use crate::manifest::Manifest;
 
@@ -19,7 +20,10 @@ pub fn open_cache(manifest: &Manifest, request: &Request) -> Result<Option<Cache
     };
     let config = CacheConfig::new(dir, manifest.cache.size_bytes);
     match Cache::open(config) {
-        Ok(cache) => Ok(Some(cache)),
+        Ok(cache) => {
+            bound::remember(dir, manifest.cache.size_bytes);
+            Ok(Some(cache))
+        }
         Err(error) => Err(format!("no kernel cache: {error}")),
     }
 }

@@ -11,6 +11,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels};
 use crate::compile::toolchain::Toolchain;
@@ -97,6 +99,8 @@ pub enum Event<'a> {
         points: usize,
         /// Points that have rows already.
         finished: usize,
+        /// What the plan leaves out of the grid.
+        left_out: LeftOut,
         /// The device.
         device: &'a str,
     },
@@ -139,6 +143,27 @@ pub enum Event<'a> {
     },
     /// Something that people should know.
     Warning(&'a str),
+}
+
+/// How many points of the grid a run does not measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Skipped by the manifest's rules.
+    pub skipped: usize,
+    /// Left out by the published sampling.
+    pub sampled_out: u64,
+    /// Beyond `limits.max_points`.
+    pub over_budget: u64,
+}
+
+impl LeftOut {
+    fn of(outline: &Outline<'_>) -> Self {
+        LeftOut {
+            skipped: outline.grid().skips().len(),
+            sampled_out: outline.selection().sampled_out,
+            over_budget: outline.selection().over_budget,
+        }
+    }
 }
 
 /// Shows what happens.
@@ -258,6 +283,7 @@ pub fn run(
         folder: folder.path(),
         points: ids.len(),
         finished: reused,
+        left_out: LeftOut::of(&outline),
         device: &name,
     });
     if reused == ids.len() && folder.is_described() {

@@ -262,7 +262,7 @@ fn rules_are_applied_in_the_order_of_meaning() {
     let counts = &grid.counts()[0];
     assert_eq!(counts.points(), grid.points().len() as u64);
     let left: Vec<u64> = counts.steps().iter().map(|(_, left)| *left).collect();
-    assert_eq!(left, [8, 8, 6, 5, 3, 5, 5]);
+    assert_eq!(left, [8, 8, 8, 6, 5, 3, 5, 5]);
     assert_eq!(grid.derived(grid.points()[4])[0].1, Value::Int(35));
 }
 

@@ -28,6 +28,9 @@ mod typed;
 /// The export that makes a run a calibration: a finished one raises what is known of its devices.
 pub const CALIBRATION_PROFILE: &str = "calibration_profile";
 
+/// The export of guide 001.
+pub const BENCHMARK_RESULTS: &str = "benchmark_results";
+
 /// What a run is, beside its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
@@ -73,7 +76,7 @@ pub fn write(names: &[&str], rows: &[Row], about: &About<'_>, folder: &Path) -> 
             "json" => json::write_records(rows, create(folder, "records.json")?)?,
             "nvbench" => nvbench::write(rows, folder)?,
             "compilation_economics" => write_economics(rows, about, folder)?,
-            "benchmark_results" => write_operations(rows, folder)?,
+            BENCHMARK_RESULTS => write_operations(rows, folder)?,
             CALIBRATION_PROFILE => {
                 let out = create(folder, "calibration_profile.json")?;
                 calibration_profile::write(rows, about, out)?;

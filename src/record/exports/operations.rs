@@ -38,6 +38,11 @@ pub struct Measured {
     throughput_gbps: f64,
 }
 
+/// True for a workload that is an operation of the guide.
+pub fn is_operation(workload: &str) -> bool {
+    OPERATIONS.iter().any(|(held, _)| *held == workload)
+}
+
 /// True for rows of an operation of the guide.
 pub fn is_its_row(row: &Row) -> bool {
     name(row).is_some()

@@ -71,8 +71,9 @@ pub(super) fn draw(lines: &Lines) -> Picture {
     for series in &lines.series {
         draw_series(&mut picture, &plot, series);
     }
+    let mut labels = Vec::new();
     for mark in &lines.marks {
-        draw_mark(&mut picture, &plot, mark);
+        draw_mark(&mut picture, &plot, mark, &mut labels);
     }
     draw_failures(&mut picture, &plot, &lines.series);
     let mut y = plot.bottom + 2.0 * LEADING + 4.0;
@@ -273,8 +274,14 @@ fn draw_series(picture: &mut Picture, plot: &Plot, series: &Series) {
     }
 }
 
-/// Draws a ring with the bar of its interval, and the label to the right of it, below.
-fn draw_mark(picture: &mut Picture, plot: &Plot, mark: &super::Mark) {
+/// Draws a ring with the bar of its interval, and the label to the right of it, below; further below where another
+/// mark's label stands.
+fn draw_mark(
+    picture: &mut Picture,
+    plot: &Plot,
+    mark: &super::Mark,
+    labels: &mut Vec<(f64, f64, f64)>,
+) {
     let (x, y) = plot.at(mark.x, mark.y);
     let ink = Ink::line(BLACK, 0.8);
     if let Some(ends) = mark.ends {
@@ -295,8 +302,29 @@ fn draw_mark(picture: &mut Picture, plot: &Plot, mark: &super::Mark) {
         ..ink
     };
     picture.path(circle(x, y, 2.2), ring);
-    let place = (x + 2.0, y + 9.5);
+    let width = page::small_width(&mark.label);
+    let place = (x + 2.0, free_line(labels, x + 2.0, y + 9.5, width));
+    labels.push((place.0, place.1, width));
     page::small(picture, place, Anchor::Start, BLACK, &mark.label);
+}
+
+/// Lines of labels are so far apart, in points.
+const LABEL_LINE: f64 = 7.5;
+
+/// The first line from `y` downwards on which a text from `x` on, `width` wide, covers none of `taken`, which are
+/// left end, base line and width.
+fn free_line(taken: &[(f64, f64, f64)], x: f64, y: f64, width: f64) -> f64 {
+    let covers = |at: f64| {
+        let over = |(left, line, wide): &&(f64, f64, f64)| {
+            (line - at).abs() < LABEL_LINE && *left < x + width && x < left + wide
+        };
+        taken.iter().find(over).map(|(_, line, _)| *line)
+    };
+    let mut at = y;
+    while let Some(line) = covers(at) {
+        at = line + LABEL_LINE;
+    }
+    at
 }
 
 /// Draws crosses over the plot, those of lines that fail at one place side by side.
@@ -437,5 +465,15 @@ mod tests {
     fn labels_with_room_stay_where_they_are() {
         assert_eq!(spread(&[10.0, 50.0, 90.0], 0.0, 100.0), [10.0, 50.0, 90.0]);
         assert_eq!(spread(&[50.0, 50.0], 0.0, 100.0), [46.0, 54.0]);
+    }
+
+    #[test]
+    fn labels_of_marks_at_one_place_stand_below_each_other() {
+        let mut taken = vec![(10.0, 50.0, 20.0)];
+        assert_eq!(free_line(&taken, 40.0, 50.0, 20.0), 50.0);
+        assert_eq!(free_line(&taken, 12.0, 50.5, 20.0), 57.5);
+        taken.push((12.0, 57.5, 20.0));
+        assert_eq!(free_line(&taken, 11.0, 49.0, 20.0), 65.0);
+        assert_eq!(free_line(&taken, 11.0, 80.0, 20.0), 80.0);
     }
 }

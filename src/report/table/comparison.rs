@@ -11,7 +11,7 @@ use crate::report::entry::Entry;
 const GB: f64 = (1u64 << 30) as f64;
 
 /// Rows of one shape, or of the means, by backend.
-type Held<'q> = BTreeMap<&'q str, usize>;
+pub(super) type Held<'q> = BTreeMap<&'q str, usize>;
 
 /// `comparison.csv`: for workloads other than guide 000's, which has tables of its own.
 pub(super) fn comparison(request: &Request<'_>) -> Option<Table> {
@@ -85,6 +85,46 @@ fn of_means(
     shapes: &pivot::Shapes<'_>,
     common: &[&Held<'_>],
 ) -> Vec<Vec<Cell>> {
+    let line = |mean: Mean<'_>| {
+        let mut line = vec![Cell::word(request.frame.entries[mean.row].phase.name())];
+        line.extend(request.layout.sizes.iter().map(|_| Cell::Empty));
+        line.extend([
+            Cell::Count(common.len() as i64),
+            Cell::word(mean.backend),
+            mean.time.map_or(Cell::Empty, LogInterval::cell),
+            speedup(request, shapes, mean.backend),
+            number(mean.calls_per_s()),
+            number(mean.bytes_per_s),
+            number(mean.efficiency),
+        ]);
+        line.extend([const { Cell::Empty }; 4]);
+        line.push(mean.fastest);
+        line
+    };
+    means(request, common).into_iter().map(line).collect()
+}
+
+/// A backend's geometric means over some shapes.
+pub(super) struct Mean<'q> {
+    pub(super) backend: &'q str,
+    /// One of its rows.
+    pub(super) row: usize,
+    pub(super) time: Option<LogInterval>,
+    bytes_per_s: Option<f64>,
+    /// Part of what the device's ceilings allow.
+    pub(super) efficiency: Option<f64>,
+    /// Whether it is the fastest, and how clearly.
+    pub(super) fastest: Cell,
+}
+
+impl Mean<'_> {
+    pub(super) fn calls_per_s(&self) -> Option<f64> {
+        self.time.map(|time| 1e9 / time.number())
+    }
+}
+
+/// The means of each backend over shapes that all share.
+pub(super) fn means<'q>(request: &Request<'_>, common: &[&Held<'q>]) -> Vec<Mean<'q>> {
     let frame = request.frame;
     let Some(first) = common.first() else {
         return Vec::new();
@@ -103,26 +143,19 @@ fn of_means(
         Some((name, mean(name, LogInterval::of).filter(|_| is_checked)?))
     });
     let times: BTreeMap<&str, LogInterval> = times.collect();
-    let line = |(&name, &row): (&&str, &usize)| {
-        let mut line = vec![Cell::word(frame.entries[row].phase.name())];
-        line.extend(request.layout.sizes.iter().map(|_| Cell::Empty));
-        let rate = mean(name, |entry| exact(entry.bytes_per_s()));
-        let efficiency = mean(name, |entry| exact(entry.efficiency()));
-        let time = mean(name, LogInterval::of);
-        line.extend([
-            Cell::Count(common.len() as i64),
-            Cell::word(name),
-            time.map_or(Cell::Empty, LogInterval::cell),
-            speedup(request, shapes, name),
-            number(time.map(|time| 1e9 / time.number())),
-            number(rate.map(LogInterval::number)),
-            number(efficiency.map(LogInterval::number)),
-        ]);
-        line.extend([const { Cell::Empty }; 4]);
-        line.push(fastest(&times, name));
-        line
+    let of_backend = |(&backend, &row): (&&'q str, &usize)| {
+        let rate = mean(backend, |entry| exact(entry.bytes_per_s()));
+        let efficiency = mean(backend, |entry| exact(entry.efficiency()));
+        Mean {
+            backend,
+            row,
+            time: mean(backend, LogInterval::of),
+            bytes_per_s: rate.map(LogInterval::number),
+            efficiency: efficiency.map(LogInterval::number),
+            fastest: fastest(&times, backend),
+        }
     };
-    first.iter().map(line).collect()
+    first.iter().map(of_backend).collect()
 }
 
 /// The median with its interval, in nanoseconds.
@@ -169,7 +202,7 @@ fn fastest(times: &BTreeMap<&str, LogInterval>, name: &str) -> Cell {
     }
 }
 
-fn speedup(request: &Request<'_>, shapes: &pivot::Shapes<'_>, name: &str) -> Cell {
+pub(super) fn speedup(request: &Request<'_>, shapes: &pivot::Shapes<'_>, name: &str) -> Cell {
     match request.baseline {
         Some(baseline) => pivot::speedup(request, shapes, name, baseline),
         None => Cell::Empty,
@@ -182,7 +215,7 @@ fn exact(value: Option<f64>) -> Option<LogInterval> {
     Some(LogInterval::new(value, Some((value, value))))
 }
 
-fn number(value: Option<f64>) -> Cell {
+pub(super) fn number(value: Option<f64>) -> Cell {
     value.map_or(Cell::Empty, Cell::Number)
 }
 

@@ -12,7 +12,7 @@ use crate::report::frame::{Frame, MACHINE};
 use crate::report::loops::{Problem, baseline_of, problems};
 
 /// Name of the table.
-pub(super) const NAME: &str = "economics";
+pub const NAME: &str = "economics";
 
 /// True if rows that are alike in all words are of one problem: there is nothing to take means over.
 pub(super) fn is_of_single_problems(request: &Request<'_>) -> bool {

@@ -2,10 +2,13 @@
 
 use super::means::LogInterval;
 use super::{Cell, Request, Table, Unit};
-use crate::fusion::{BOUNDS, Basis, Judged, MARGIN, Ratio, reduction};
+use crate::fusion::{BOUNDS, Basis, Judged, MARGIN, Ratio, Verdict, reduction};
 use crate::report::entry::Entry;
 use crate::report::frame::Frame;
 use crate::report::fused::{Pair, conditions, pairs};
+
+/// What is to know of a verdict without a control beside it.
+const NO_CONTROL: &str = "no control: what this machine takes for a difference is not known";
 
 /// Unfused against fused, wherever both were measured.
 pub(super) fn fusion(request: &Request<'_>) -> Option<Table> {
@@ -61,7 +64,13 @@ impl Pair<'_> {
             Some(Basis::Rounds(rounds)) => Cell::Count(rounds as i64),
             _ => Cell::Empty,
         };
-        let reason = verdict.doubt().map(|doubt| Cell::word(doubt.to_string()));
+        let reason = match verdict.doubt() {
+            Some(doubt) => Some(Cell::word(doubt.to_string())),
+            None if control.is_none() && *verdict != Verdict::SameProgram => {
+                Some(Cell::word(NO_CONTROL))
+            }
+            None => None,
+        };
         line.extend([
             time(self.unfused),
             time(self.fused),

@@ -13,12 +13,16 @@ mod crossover;
 mod economics;
 mod fusion;
 mod generic;
+mod operations;
 pub mod guide;
 pub mod means;
 mod pivot;
 pub mod render;
 mod stack;
+mod units;
 
+pub use economics::NAME as ECONOMICS;
+pub use operations::NAME as OPERATIONS;
 pub use pivot::by_axis;
 
 /// In what unit a column's numbers are, in files; people see them in the unit that suits them.
@@ -261,6 +265,7 @@ type Make = fn(&Request<'_>) -> Option<Table>;
 /// Tables of all rows at once, in the order in which they are listed; the first that there is goes to
 /// the screen.
 const OF_REPORTS: &[Make] = &[
+    operations::operations,
     generic::speedup,
     fusion::fusion,
     generic::geometric_means,
@@ -284,7 +289,12 @@ pub fn of_report(request: &Request<'_>) -> Vec<Table> {
     let mut tables = made(OF_REPORTS, request);
     // The first goes to the screen: where there are no sizes to take means over, what a loop costs.
     if economics::is_of_single_problems(request) {
-        tables.sort_by_key(|table| table.name != economics::NAME);
+        let place = |table: &Table| match table.name.as_str() {
+            operations::NAME => 0,
+            economics::NAME => 1,
+            _ => 2,
+        };
+        tables.sort_by_key(place);
     }
     tables
 }
@@ -297,6 +307,11 @@ pub fn verdicts(request: &Request<'_>) -> Vec<Table> {
 /// Backends of a section side by side, where it has a workload without tables of its own.
 pub fn comparison(request: &Request<'_>) -> Option<Table> {
     comparison::comparison(request)
+}
+
+/// Guide 001's comparison of operations, where there are any.
+pub fn operations(request: &Request<'_>) -> Option<Table> {
+    operations::operations(request)
 }
 
 /// The tables of a section.

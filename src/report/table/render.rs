@@ -3,7 +3,7 @@
 use std::io;
 
 use super::stack::{self, Printed};
-use super::{Cell, Column, Table, Unit};
+use super::{Cell, Column, Table, Unit, units};
 use crate::quantity;
 
 /// CSV with full precision; `nan` where a number could not be had, as Python writes it. An interval
@@ -98,18 +98,23 @@ fn quantity_of(value: f64, unit: Unit) -> String {
     }
 }
 
-/// A column's name without the unit that its values show.
-fn heading(column: &Column) -> &str {
-    let name = column.name.as_str();
-    let suffix = match column.unit {
-        Unit::Ns => "_ns",
-        Unit::Ms => "_ms",
-        Unit::Gb => "_gb",
-        Unit::Ratio => "_speedup",
-        Unit::Speedup => return "speedup",
-        _ => "",
-    };
-    name.strip_suffix(suffix).unwrap_or(name)
+/// A column's name without the unit that its values show: `time_ms_median_mean` is `time_median_mean`.
+fn heading(column: &Column) -> String {
+    let name = &column.name;
+    match column.unit {
+        Unit::Ns => without(name, &["ns"]),
+        Unit::Ms => without(name, &["ms"]),
+        Unit::Gb => without(name, &["gb"]),
+        Unit::Ratio => name.strip_suffix("_speedup").unwrap_or(name).to_owned(),
+        Unit::Speedup => "speedup".to_owned(),
+        Unit::Plain | Unit::PerSecond => name.clone(),
+    }
+}
+
+/// A name without some of the words in it.
+pub(super) fn without(name: &str, words: &[&str]) -> String {
+    let left = name.split('_').filter(|word| !words.contains(word));
+    left.collect::<Vec<_>>().join("_")
 }
 
 /// True for columns that are set flush right.
@@ -122,10 +127,7 @@ pub fn is_number(table: &Table, column: usize) -> bool {
 
 /// Every field as people read it, the headings first.
 pub fn texts(table: &Table) -> Vec<Vec<String>> {
-    let headings = table
-        .columns
-        .iter()
-        .map(|column| heading(column).to_owned());
+    let headings = table.columns.iter().map(heading);
     let mut lines = vec![headings.collect::<Vec<_>>()];
     for row in &table.rows {
         let fields = row.iter().zip(&table.columns);
@@ -203,7 +205,7 @@ pub fn markdown(table: &Table) -> String {
     let table = &*printed.table;
     let escaped = |field: &str| field.replace('|', "\\|").replace('\n', " ");
     let mut text = format!("**{}**\n\n", table.title);
-    for (number, line) in texts(table).iter().enumerate() {
+    for (number, line) in units::texts(table).iter().enumerate() {
         let fields: Vec<String> = line.iter().map(|field| escaped(field)).collect();
         text.push_str(&format!("| {} |\n", fields.join(" | ")));
         if number == 0 {
@@ -232,7 +234,7 @@ pub fn latex(table: &Table) -> String {
          \\begin{{tabular}}{{{alignment}}}\n\\toprule\n",
         latex_text(&table.title)
     );
-    for (number, line) in texts(table).iter().enumerate() {
+    for (number, line) in units::texts(table).iter().enumerate() {
         let fields: Vec<String> = line.iter().map(|field| latex_text(field)).collect();
         text.push_str(&format!("{} \\\\\n", fields.join(" & ")));
         if number == 0 {
@@ -348,7 +350,8 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("2.00 us $\\pm$5.0\\% & 12.3$\\times$ \\\\"),
+            text.contains("time (ms) & a (us) & ratio \\\\\n")
+                && text.contains("2.00 $\\pm$ 0.10 & 12.3 \\\\"),
             "{text}"
         );
         assert!(text.contains("5 \\% of $<$all$>$."), "{text}");

@@ -1,0 +1,101 @@
+//! What a plan is made for: the device that a manifest asks for, or a GPU that need not be here.
+
+use clap::Args;
+use sweeper_kernels::Target as Instructions;
+
+use super::exit::Exit;
+use super::screen::Screen;
+use crate::device::cuda::identity;
+use crate::device::{DeviceIdentity, DeviceKind};
+use crate::manifest::Manifest;
+use crate::plan::PlanDevice;
+use crate::run;
+
+/// A GPU by its architecture.
+#[derive(Args)]
+pub struct ArchArgs {
+    /// Plan for a GPU of this architecture, such as sm_90, whatever this machine has
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<String>,
+}
+
+/// What is planned for.
+pub struct Target {
+    /// What programs are made for.
+    pub plan: PlanDevice,
+    /// The devices, at least one; of one that is not here all that is known is its architecture.
+    pub devices: Vec<DeviceIdentity>,
+}
+
+impl Target {
+    /// The GPU that is named, else what the manifest asks for.
+    ///
+    /// # Errors
+    /// The exit code, after the reason was shown.
+    pub fn new(args: &ArchArgs, manifest: &Manifest, screen: &Screen) -> Result<Self, Exit> {
+        match &args.arch {
+            Some(arch) => Target::of_arch(arch, screen),
+            None => Target::of_manifest(manifest, screen),
+        }
+    }
+
+    /// The devices that a manifest asks for.
+    ///
+    /// # Errors
+    /// The exit code, after the reason was shown.
+    pub fn of_manifest(manifest: &Manifest, screen: &Screen) -> Result<Self, Exit> {
+        let requests = run::device_requests(manifest).and_then(|requests| {
+            let first = run::device_request(manifest)?;
+            Ok((first, requests))
+        });
+        match requests {
+            Ok((first, requests)) => Ok(Target {
+                plan: run::plan_device(&first),
+                devices: requests.iter().map(run::local_device).collect(),
+            }),
+            Err(error) => {
+                let exit = Exit::from(&error);
+                let elsewhere = match exit {
+                    Exit::Impossible => {
+                        "; `sweeper plan`, `why` and `compile` take --arch sm_90 (or another) for a GPU that is not here"
+                    }
+                    _ => "",
+                };
+                screen.error(&format!("{error}{elsewhere}"));
+                Err(exit)
+            }
+        }
+    }
+
+    /// A GPU that need not be here.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`], after the reason was shown.
+    pub fn of_arch(arch: &str, screen: &Screen) -> Result<Self, Exit> {
+        let device = identity::of_arch(arch).map_err(|reason| {
+            screen.error(&reason);
+            Exit::Usage
+        })?;
+        let arch = device.details["arch"].clone();
+        Ok(Target {
+            plan: PlanDevice {
+                kind: DeviceKind::Cuda,
+                target: Instructions::Cuda { arch },
+            },
+            devices: vec![device],
+        })
+    }
+
+    /// The first device.
+    pub fn device(&self) -> &DeviceIdentity {
+        &self.devices[0]
+    }
+
+    /// In words: the kind, and of a GPU its architecture.
+    pub fn name(&self) -> String {
+        match &self.plan.target {
+            Instructions::Cuda { arch } => format!("{} ({arch})", self.plan.kind.name()),
+            Instructions::Cpu => self.plan.kind.name().to_owned(),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Whether a point was measured before, or in what the nearest run that has it differs.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::cli::place;
+use crate::cli::target::Target;
+use crate::execute::outcome::Status;
+use crate::identity::RunId;
+use crate::manifest::difference::{self, Change};
+use crate::plan::{Plan, Planned};
+use crate::record::environment::RunIdentity;
+use crate::record::find;
+use crate::record::folder::Recorded;
+use crate::run;
+
+/// What is recorded of a point.
+#[derive(Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub(super) enum Before {
+    /// The run that `sweeper run` would go on with has it.
+    Measured { run: RunId, status: Status },
+    /// Another run has it, which differs in these fields: from its values to what they are now.
+    Elsewhere { run: RunId, changes: Vec<Change> },
+    /// No run has it.
+    Never { folder: String },
+}
+
+pub(super) fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Before {
+    let manifest = plan.manifest();
+    let (dir, _) = place::cache_dir(Some(manifest));
+    let toolchain = place::toolchain(dir.exists().then_some(dir.as_path()));
+    let identity = RunIdentity::new(
+        manifest.hash(),
+        target.devices.clone(),
+        &run::toolchain_for(plan.device.kind, &toolchain),
+    );
+    let found = find::list(&manifest.output.dir).unwrap_or_default().runs;
+    let runs = found.into_iter().filter_map(|found| found.run.ok());
+    let has_it = runs.filter_map(|run| {
+        let rows = run.rows().unwrap_or_default();
+        let row = rows.into_iter().find(|row| row.point == point.id)?;
+        Some((run, row.outcome.status))
+    });
+    let has_it: Vec<(Recorded, Status)> = has_it.collect();
+    let of_run = |run: &Recorded| run.environment.identity.run;
+    if let Some((run, status)) = has_it.iter().find(|(run, _)| of_run(run) == identity.run) {
+        return Before::Measured {
+            run: of_run(run),
+            status: *status,
+        };
+    }
+    let changes = |run: &Recorded| changes(run, &identity, &manifest.resolved_toml());
+    let nearest = has_it.iter().map(|(run, _)| (of_run(run), changes(run)));
+    match nearest.min_by_key(|(_, changes)| changes.len()) {
+        Some((run, changes)) => Before::Elsewhere { run, changes },
+        None => Before::Never {
+            folder: manifest.output.dir.display().to_string(),
+        },
+    }
+}
+
+/// In what a run differs from what would be run now: of the manifest its keys, where they can be told.
+fn changes(run: &Recorded, now: &RunIdentity, manifest: &str) -> Vec<Change> {
+    let then = &run.environment.identity;
+    let differences = then.differences(now).into_iter();
+    differences
+        .flat_map(|difference| {
+            let keys = match difference.field {
+                "manifest" => run.manifest_text().unwrap_or_default(),
+                _ => String::new(),
+            };
+            let keys = match keys.is_empty() {
+                true => Vec::new(),
+                false => difference::changes(&keys, manifest),
+            };
+            if !keys.is_empty() {
+                return keys;
+            }
+            vec![Change {
+                key: difference.field.to_owned(),
+                from: Some(difference.own),
+                to: Some(difference.other),
+            }]
+        })
+        .collect()
+}
+
+impl fmt::Display for Before {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Before::Measured { run, status } => write!(
+                out,
+                "measured: run {run} has it as {status}; --fresh measures it again"
+            ),
+            Before::Never { folder } => write!(out, "to be measured: no run in {folder} has it"),
+            Before::Elsewhere { run, changes } => {
+                write!(out, "to be measured: run {run} has it, but since then")?;
+                let none = "(none)";
+                for Change { key, from, to } in changes {
+                    let from = from.as_deref().unwrap_or(none);
+                    let to = to.as_deref().unwrap_or(none);
+                    write!(out, "\n  {key}: {from} -> {to}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The cases that are run, where not all are: `cases = ["gelu"]`, `--case gelu`, guide 001's `--operations GELU`.
+
+use super::build::Places;
+use super::case::Case;
+use super::diagnostics::Code;
+use super::section::{Context, Spanned};
+use super::suggest;
+
+/// Leaves the cases that are named. The others were read and checked like them: what is wrong with one is an
+/// error whichever are run.
+pub(super) fn choose(
+    cx: &mut Context<'_>,
+    named: &[Spanned<String>],
+    (cases, places): (Vec<Case>, Vec<Places>),
+) -> (Vec<Case>, Vec<Places>) {
+    if named.is_empty() {
+        return (cases, places);
+    }
+    for word in named {
+        if !cases.iter().any(|case| is_named(case, &word.value)) {
+            let known: Vec<&str> = cases.iter().map(|case| &*case.name).collect();
+            let message = format!("unknown case `{}`", word.value);
+            cx.report(Code::UnknownCase, word.at, message)
+                .help(suggest::among(&word.value, "cases", &known));
+        }
+    }
+    let is_kept = |case: &Case| named.iter().any(|word| is_named(case, &word.value));
+    let kept: Vec<usize> = (0..cases.len())
+        .filter(|&index| is_kept(&cases[index]))
+        .collect();
+    let place_of = |old: usize| kept.iter().position(|held| *held == old);
+    let pairs = cases.into_iter().zip(places).enumerate();
+    pairs
+        .filter(|(index, _)| place_of(*index).is_some())
+        .map(|(_, (mut case, places))| {
+            // What is not run needs not be waited for.
+            case.needs = case
+                .needs
+                .iter()
+                .filter_map(|need| place_of(*need))
+                .collect();
+            (case, places)
+        })
+        .unzip()
+}
+
+/// True if a word is the name of a case, or of its workload, as a guide may spell it: `CrossEntropy`.
+fn is_named(case: &Case, word: &str) -> bool {
+    let bare = |name: &str| {
+        let letters = name
+            .chars()
+            .filter(|letter| !matches!(letter, '_' | '-' | ' '));
+        letters.collect::<String>().to_lowercase()
+    };
+    [&*case.name, case.workload.0.name]
+        .iter()
+        .any(|name| bare(name) == bare(word))
+}
