@@ -35,7 +35,8 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
         Err(exit) => return exit,
     };
     let (dir, _) = place::cache_dir(Some(&manifest));
-    let toolchain = place::toolchain(Some(&dir));
+    let stop = signals::listen(screen);
+    let toolchain = place::toolchain_until(Some(&dir), stop);
     // Starting a driver takes as long as reading a compiler.
     let _ahead = toolchain.look_ahead(match args.arch.is_empty() {
         true => run::likely_kind(&manifest),
@@ -59,7 +60,6 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
         screen.error(reason);
         return Exit::Impossible;
     }
-    let stop = signals::listen(screen);
     let (mut failed, mut not_stored) = (0, 0);
     for (device, plan_device) in devices {
         let plan = Plan::new(&manifest, plan_device);
