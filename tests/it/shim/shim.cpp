@@ -4,6 +4,7 @@
 //
 // Both are sequences of 64-bit words, as `shim.rs` beside this writes and reads them. Where SHIM_BLOCKS is Descending, the
 // blocks of a launch run in that order, one after the other; one of them may wait for what others leave, and goes on after them.
+// SHIM_SEED chooses the order of threads.
 #include "shim.h"
 
 #include <sys/mman.h>
@@ -11,9 +12,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #if !defined(__x86_64__)
@@ -58,6 +61,8 @@ struct Fiber {
     std::vector<Copy> open;
     std::deque<std::vector<Copy>> groups;
     unsigned collectives = 0;
+    // It waits for what another block leaves, or another thread of its own.
+    bool looks_again = false;
 };
 
 struct Barrier {
@@ -73,7 +78,7 @@ struct Running {
     Fiber fibers[MOST_THREADS];
     Barrier barriers[BARRIERS];
     Warp warps[WARPS];
-    std::deque<int> ready;
+    std::vector<int> ready;
     int current, alive;
     dim3 block;
     float *shared;
@@ -103,12 +108,25 @@ static void go_to(int next) {
     thread = {next % block_size.x, next / block_size.x % block_size.y, next / (block_size.x * block_size.y)};
 }
 
-// Leaves the current fiber for the next that is ready.
+// The state of a generator of random numbers (xorshift, Marsaglia 2003).
+static uint32_t random_state = 1;
+
+static uint32_t random_below(size_t count) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 17;
+    random_state ^= random_state << 5;
+    return random_state % count;
+}
+
+// Leaves the current fiber for one that is ready: any, so that warps may be far ahead of others.
 static void leave() {
-    if (running->ready.empty()) fail("all threads wait: a barrier that some do not reach");
+    std::vector<int> &ready = running->ready;
+    if (ready.empty()) fail("all threads wait: a barrier that some do not reach");
     Fiber &from = running->fibers[running->current];
-    const int next = running->ready.front();
-    running->ready.pop_front();
+    std::swap(ready[random_below(ready.size())], ready.back());
+    const int next = ready.back();
+    ready.pop_back();
+    if (next == running->current) return;
     go_to(next);
     change(from, running->fibers[next]);
 }
@@ -182,6 +200,7 @@ static void prepare(Fiber &fiber) {
     fiber.open.clear();
     fiber.groups.clear();
     fiber.collectives = 0;
+    fiber.looks_again = false;
 #if defined(__x86_64__)
     void **top = (void **)(fiber.stack + STACK_BYTES - 64);
     *--top = nullptr;
@@ -197,6 +216,16 @@ static void prepare(Fiber &fiber) {
 }
 
 void wait_for_others() {
+    Fiber &own = running->fibers[running->current];
+    for (int other : running->ready)
+        if (!running->fibers[other].looks_again) {
+            // What it waits for may be of its own block.
+            own.looks_again = true;
+            running->ready.push_back(running->current);
+            leave();
+            own.looks_again = false;
+            return;
+        }
     if (put_off != nullptr) fail("a block waits for one that has not run");
     put_off = running;
     put_off->block = block;
@@ -416,4 +445,8 @@ static int run(const char *program, const char *results) {
 }
 }  // namespace shim
 
-int main(int, char **arguments) { return shim::run(arguments[1], arguments[2]); }
+int main(int, char **arguments) {
+    // A generator stays at 0 for ever.
+    if (const char *seed = std::getenv("SHIM_SEED")) shim::random_state = (uint32_t)std::strtoul(seed, nullptr, 10) | 1;
+    return shim::run(arguments[1], arguments[2]);
+}
