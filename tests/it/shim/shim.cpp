@@ -9,6 +9,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -73,12 +74,46 @@ struct Warp {
     Barrier barrier;
 };
 
+// The state of a generator of random numbers (xorshift, Marsaglia 2003).
+static uint32_t random_state = 1;
+
+static uint32_t random_below(size_t count) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 17;
+    random_state ^= random_state << 5;
+    return random_state % count;
+}
+
+// Threads that may go on, by warps.
+struct Ready {
+    std::vector<int> of_warp[WARPS], warps;
+
+    void clear() {
+        for (std::vector<int> &threads : of_warp) threads.clear();
+        warps.clear();
+    }
+    void add(int thread) {
+        if (of_warp[thread / 32].empty()) warps.push_back(thread / 32);
+        of_warp[thread / 32].push_back(thread);
+    }
+    // Any thread, of that warp if it has one.
+    int take(int warp) {
+        if (warp < 0 || of_warp[warp].empty()) warp = warps[random_below(warps.size())];
+        std::vector<int> &threads = of_warp[warp];
+        std::swap(threads[random_below(threads.size())], threads.back());
+        const int thread = threads.back();
+        threads.pop_back();
+        if (threads.empty()) warps.erase(std::find(warps.begin(), warps.end(), warp));
+        return thread;
+    }
+};
+
 // A block that has begun.
 struct Running {
     Fiber fibers[MOST_THREADS];
     Barrier barriers[BARRIERS];
     Warp warps[WARPS];
-    std::vector<int> ready;
+    Ready ready;
     int current, alive;
     dim3 block;
     float *shared;
@@ -108,24 +143,11 @@ static void go_to(int next) {
     thread = {next % block_size.x, next / block_size.x % block_size.y, next / (block_size.x * block_size.y)};
 }
 
-// The state of a generator of random numbers (xorshift, Marsaglia 2003).
-static uint32_t random_state = 1;
-
-static uint32_t random_below(size_t count) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 17;
-    random_state ^= random_state << 5;
-    return random_state % count;
-}
-
-// Leaves the current fiber for one that is ready: any, so that warps may be far ahead of others.
-static void leave() {
-    std::vector<int> &ready = running->ready;
-    if (ready.empty()) fail("all threads wait: a barrier that some do not reach");
+// Leaves the current fiber for one that is ready: of a warp, so that it gets as far ahead of others as it can.
+static void leave(int warp) {
+    if (running->ready.warps.empty()) fail("all threads wait: a barrier that some do not reach");
     Fiber &from = running->fibers[running->current];
-    std::swap(ready[random_below(ready.size())], ready.back());
-    const int next = ready.back();
-    ready.pop_back();
+    const int next = running->ready.take(warp);
     if (next == running->current) return;
     go_to(next);
     change(from, running->fibers[next]);
@@ -133,12 +155,12 @@ static void leave() {
 
 static void arrive(Barrier &barrier, int count) {
     if ((int)barrier.waiting.size() + 1 == count) {
-        for (int waiting : barrier.waiting) running->ready.push_back(waiting);
+        for (int waiting : barrier.waiting) running->ready.add(waiting);
         barrier.waiting.clear();
         return;
     }
     barrier.waiting.push_back(running->current);
-    leave();
+    leave(running->current / 32);
 }
 
 void wait(int barrier, int count) { arrive(running->barriers[barrier], count); }
@@ -182,7 +204,7 @@ static void body() {
     if (running->alive == 0) {
         change(running->fibers[running->current], host);
     } else {
-        leave();
+        leave(running->current / 32);
     }
     std::abort();
 }
@@ -215,17 +237,24 @@ static void prepare(Fiber &fiber) {
 #endif
 }
 
+// Whether a thread of the block may do something else than to look again.
+static bool others_go_on() {
+    for (int warp : running->ready.warps)
+        for (int other : running->ready.of_warp[warp])
+            if (!running->fibers[other].looks_again) return true;
+    return false;
+}
+
 void wait_for_others() {
     Fiber &own = running->fibers[running->current];
-    for (int other : running->ready)
-        if (!running->fibers[other].looks_again) {
-            // What it waits for may be of its own block.
-            own.looks_again = true;
-            running->ready.push_back(running->current);
-            leave();
-            own.looks_again = false;
-            return;
-        }
+    if (others_go_on()) {
+        // What it waits for may be of its own block.
+        own.looks_again = true;
+        running->ready.add(running->current);
+        leave(-1);
+        own.looks_again = false;
+        return;
+    }
     if (put_off != nullptr) fail("a block waits for one that has not run");
     put_off = running;
     put_off->block = block;
@@ -252,7 +281,7 @@ static void run_block(size_t shared_bytes) {
     running->ready.clear();
     for (int i = 0; i < threads; i++) {
         prepare(running->fibers[i]);
-        if (i > 0) running->ready.push_back(i);
+        if (i > 0) running->ready.add(i);
     }
     running->alive = threads;
     go_on(0);

@@ -1,8 +1,8 @@
 // What CUDA kernels need, on a CPU: the counterpart of kernels/src/common/cuda.h.
 //
 // Each thread of a block is a fiber, and blocks run one after the other. Fibers change only where a
-// thread waits for others, and which of those that may go on does is random: what is right in one order alone
-// shows. Copies that a kernel starts ahead of time happen when it waits for them and
+// thread waits for others; then a warp goes on as far as it can, and which one is next is random: what is right in
+// one order alone shows. Copies that a kernel starts ahead of time happen when it waits for them and
 // not before, and shared memory begins as NaN: what a kernel forgets to wait for shows.
 #ifndef SWEEPER_SHIM_H
 #define SWEEPER_SHIM_H
