@@ -10,7 +10,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use sweeper::compare::pairing::Pairs;
@@ -60,7 +59,7 @@ fn main() {
         let manifest = repeats
             .manifest(&path)
             .unwrap_or_else(|wrong| panic!("{wrong}"));
-        let ended = repeats.once(&manifest, &AtomicBool::new(false));
+        let ended = repeats.once(&manifest, &sweeper::compile::NEVER);
         let ended = ended.unwrap_or_else(|error| panic!("{error}"));
         let source = source::open(&ended.folder.to_string_lossy(), folder.path());
         source.unwrap_or_else(|error| panic!("{error}"))

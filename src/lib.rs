@@ -2,6 +2,7 @@
 //!
 //! Modules are listed in the order of the journey. Data flows one way; verbs meet only through files.
 
+pub mod files;
 pub mod identity;
 pub mod status;
 pub mod manifest;

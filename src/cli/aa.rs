@@ -1,18 +1,16 @@
 //! `sweeper doctor --aa`: one program compared with itself, to know what a comparison here is worth.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::exit::Exit;
 use super::screen::Screen;
-use super::{compare, place, worker};
+use super::{compare, place, signals, worker};
 use crate::compare::aa::{Assessment, Trials, assess};
 use crate::compare::spread::Remembered;
 use crate::device::DeviceKind;
@@ -106,7 +104,7 @@ fn measure(args: &AaArgs, screen: &Screen) -> Result<(Vec<Source>, f64), Exit> {
     };
     let folder = tempfile::tempdir()
         .map_err(|error| fail(format!("no folder for the runs: {error}"), Exit::Files))?;
-    let stop = stop_on_signals();
+    let stop = signals::listen(screen);
     let bar = bar(args.runs, screen);
     let start = Instant::now();
     let mut runs = Vec::with_capacity(args.runs as usize);
@@ -115,7 +113,7 @@ fn measure(args: &AaArgs, screen: &Screen) -> Result<(Vec<Source>, f64), Exit> {
         let manifest = repeats
             .manifest(&folder.path().join(number.to_string()))
             .map_err(refuse)?;
-        let ended = repeats.once(&manifest, &stop).map_err(|error| {
+        let ended = repeats.once(&manifest, stop).map_err(|error| {
             let exit = Exit::from(&error);
             fail(error.to_string(), exit)
         })?;
@@ -134,16 +132,6 @@ fn measure(args: &AaArgs, screen: &Screen) -> Result<(Vec<Source>, f64), Exit> {
     }
     bar.finish_and_clear();
     Ok((runs, start.elapsed().as_secs_f64()))
-}
-
-fn stop_on_signals() -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // If it can't be caught, it ends the program at once: nothing is lost that is worth keeping.
-        let _ = signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)));
-    }
-    stop
 }
 
 fn bar(runs: u32, screen: &Screen) -> ProgressBar {

@@ -39,7 +39,8 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
         Err(exit) => return exit,
     };
     let (dir, _) = place::cache_dir(Some(&manifest));
-    let toolchain = place::toolchain(Some(&dir));
+    let stop = signals::listen(screen);
+    let toolchain = place::toolchain_until(Some(&dir), stop);
     // Starting a driver takes as long as reading a compiler.
     let _ahead = toolchain.look_ahead(match args.arch.is_empty() {
         true => run::likely_kind(&manifest),
@@ -64,7 +65,6 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
         return Exit::Impossible;
     }
     bound::remember(&dir, manifest.cache.size_bytes);
-    let stop = signals::listen(screen);
     let (mut failed, mut not_stored) = (0, 0);
     let mut all = Vec::new();
     for target in targets {

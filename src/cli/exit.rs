@@ -72,6 +72,7 @@ impl From<&RunError> for Exit {
             RunError::Impossible(_) | RunError::Worker(WorkerError::NoDevice(_)) => {
                 Exit::Impossible
             }
+            RunError::Stopped => Exit::Stopped,
             RunError::Folder(_) | RunError::Worker(WorkerError::Io(_)) => Exit::Files,
         }
     }

@@ -1,5 +1,6 @@
 //! The command line: one verb a file. Only this module prints.
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -104,12 +105,14 @@ pub fn main() -> ExitCode {
         Err(error) => {
             let error = hints::explain(error);
             // Help and version are no errors and go to standard output.
-            let _ = error.print();
-            return if error.use_stderr() {
-                Exit::Usage.into()
-            } else {
-                Exit::Fine.into()
+            let printed = error.print();
+            let is_lost = printed.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe);
+            let exit = match error.use_stderr() {
+                true => Exit::Usage,
+                false if is_lost => Exit::Files,
+                false => Exit::Fine,
             };
+            return exit.into();
         }
     };
     let screen = screen::Screen::new(&cli.screen);

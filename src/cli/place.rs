@@ -2,9 +2,11 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use directories::ProjectDirs;
 
+use crate::compile::NEVER;
 use crate::compile::toolchain::Toolchain;
 use crate::manifest::Manifest;
 use crate::manifest::settings::Threads;
@@ -44,7 +46,12 @@ pub fn processors() -> (usize, &'static str) {
 /// The compilers of this machine; `CC` names the C compiler. What a cache's folder remembers of them
 /// need not be read again.
 pub fn toolchain(cache: Option<&Path>) -> Toolchain {
-    Toolchain::here(env::var_os("CC").map(PathBuf::from), cache)
+    toolchain_until(cache, &NEVER)
+}
+
+/// The same, of which searches end when `stop` is set.
+pub fn toolchain_until(cache: Option<&Path>, stop: &'static AtomicBool) -> Toolchain {
+    Toolchain::here_until(env::var_os("CC").map(PathBuf::from), cache, stop)
 }
 
 /// Threads that compile.

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXCPU};
 
 use super::exit::Exit;
 use crate::execute::supervisor::WorkerCommand;
@@ -13,7 +13,7 @@ use crate::execute::worker::serve;
 /// Serves until the main process goes away.
 pub fn worker() -> Exit {
     // A scheduler signals every process of a job: the main one decides what happens then.
-    for signal in [SIGINT, SIGTERM, SIGUSR1] {
+    for signal in [SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGXCPU] {
         // If it can't be ignored, it ends this process: one row says so.
         let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
     }

@@ -4,7 +4,6 @@
 //! another process would differ. `sweeper doctor --aa` measures that, `compare` counts on it wherever
 //! runs do not show it themselves.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +13,7 @@ use sha2::{Digest, Sha256};
 use super::estimate::CONFIDENCE;
 use crate::compile::digests::keep;
 use crate::device::{DeviceIdentity, DeviceKind};
+use crate::files;
 use crate::stats::student;
 
 /// Version of the files.
@@ -223,7 +223,7 @@ impl Remembered {
     /// Reads what is remembered of a device in the cache's `folder`; a file of another version or
     /// device is as good as none.
     pub fn read(folder: &Path, device: &DeviceIdentity, threads: u32) -> Option<Self> {
-        let bytes = fs::read(path(folder, device, threads)?).ok()?;
+        let bytes = files::read(&path(folder, device, threads)?).ok()?;
         let held: Remembered = serde_json::from_slice(&bytes).ok()?;
         let is_it = held.version == VERSION && held.device == *device && held.threads == threads;
         let is_whole = held
@@ -256,6 +256,8 @@ fn path(folder: &Path, device: &DeviceIdentity, threads: u32) -> Option<PathBuf>
 #[cfg(test)]
 mod tests {
     use super::super::testing::Random;
+    use std::fs;
+
     use super::*;
 
     #[test]

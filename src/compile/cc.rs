@@ -1,9 +1,11 @@
 //! The system's C compiler: what it is, and kernels to shared objects.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 use sha2::{Digest, Sha256};
 use sweeper_kernels::program::KernelSource;
@@ -34,10 +36,54 @@ pub const OPTIONS: &[&str] = &[
 /// Only where the compiler knows it: without, gcc halves its vectors on many processors.
 const WIDE_VECTORS: &str = "-mprefer-vector-width=512";
 
+/// How a compiler is called: a program, and words that stand before all others, as in `ccache gcc`.
+#[derive(Clone, Debug)]
+struct Driver {
+    program: PathBuf,
+    words: Vec<String>,
+}
+
+impl Driver {
+    /// The driver that a variable names: a file, or a command.
+    fn named(name: &OsStr) -> Self {
+        let words = name.to_str().unwrap_or_default().split_whitespace();
+        let mut words: Vec<String> = words.map(str::to_owned).collect();
+        if words.len() < 2 || resolve(Path::new(name)).is_some_and(|path| path.exists()) {
+            return Driver {
+                program: PathBuf::from(name),
+                words: Vec::new(),
+            };
+        }
+        let program = PathBuf::from(words.remove(0));
+        Driver { program, words }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.words);
+        command
+    }
+
+    fn ask(&self, args: &[&str], stop: &AtomicBool) -> Result<Vec<u8>, String> {
+        let mut command = self.command();
+        command.args(args);
+        output(command, stop)
+    }
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.program.display())?;
+        self.words
+            .iter()
+            .try_for_each(|word| write!(out, " {word}"))
+    }
+}
+
 /// A C compiler.
 #[derive(Clone, Debug)]
 pub struct Cc {
-    path: PathBuf,
+    driver: Driver,
     options: Vec<String>,
     /// First line of `--version`, for people.
     pub version: String,
@@ -50,20 +96,25 @@ pub struct Cc {
 }
 
 impl Cc {
-    /// The compiler `named`, or else `cc`, `gcc`, `clang`, whichever answers first.
+    /// The compiler `named`, a file or a command such as `ccache gcc`, or else `cc`, `gcc`, `clang`, whichever
+    /// answers first. A stop ends the search.
     ///
     /// # Errors
     /// What was tried, and what to install.
-    pub fn find(named: Option<&OsStr>, digests: &Digests) -> Result<Self, String> {
+    pub fn find(
+        named: Option<&OsStr>,
+        digests: &Digests,
+        stop: &AtomicBool,
+    ) -> Result<Self, String> {
         let candidates = match named {
-            Some(path) => vec![PathBuf::from(path)],
-            None => ["cc", "gcc", "clang"].map(PathBuf::from).to_vec(),
+            Some(name) => vec![name],
+            None => ["cc", "gcc", "clang"].map(OsStr::new).to_vec(),
         };
         let mut tried = Vec::new();
-        for candidate in candidates {
-            match Cc::at(&candidate, digests) {
+        for driver in candidates.into_iter().map(Driver::named) {
+            match Cc::at(&driver, digests, stop) {
                 Ok(cc) => return Ok(cc),
-                Err(reason) => tried.push(format!("{}: {reason}", candidate.display())),
+                Err(reason) => tried.push(format!("{driver}: {reason}")),
             }
         }
         Err(format!(
@@ -72,15 +123,27 @@ impl Cc {
         ))
     }
 
-    fn at(path: &Path, digests: &Digests) -> Result<Self, String> {
-        let version = first_line(&output(path, &["--version"])?);
-        let machine = first_line(&output(path, &["-dumpmachine"])?);
-        let macros = |option: &str| output(path, &[option, "-dM", "-E", "-x", "c", "/dev/null"]);
+    fn at(driver: &Driver, digests: &Digests, stop: &AtomicBool) -> Result<Self, String> {
+        let ask = |args: &[&str]| driver.ask(args, stop);
+        let version = first_line(&ask(&["--version"])?);
+        let machine = first_line(&ask(&["-dumpmachine"])?);
+        let macros = |option: &str| ask(&[option, "-dM", "-E", "-x", "c", "/dev/null"]);
         let isa = hex::encode(Sha256::digest(macros("-march=native")?));
         let mut hasher = Sha256::new();
         hasher.update(&isa);
-        for program in [None, Some("cc1"), Some("as"), Some("ld")] {
-            if let Some(digest) = program_digest(path, program, digests) {
+        let own = std::iter::once(driver.program.clone());
+        let parts = ["cc1", "as", "ld"].into_iter().filter_map(|part| {
+            let said = ask(&[&format!("-print-prog-name={part}")]).ok()?;
+            Some(PathBuf::from(first_line(&said)))
+        });
+        for program in own.chain(parts) {
+            if let Some(digest) = program_digest(&program, digests) {
+                hasher.update(digest);
+            }
+        }
+        for word in &driver.words {
+            hasher.update(format!("\0{word}"));
+            if let Some(digest) = program_digest(Path::new(word), digests) {
                 hasher.update(digest);
             }
         }
@@ -90,7 +153,7 @@ impl Cc {
         }
         let identity = hex::encode(hasher.finalize());
         Ok(Cc {
-            path: path.to_owned(),
+            driver: driver.clone(),
             options,
             version,
             machine,
@@ -121,8 +184,10 @@ impl Cc {
             fs::write(folder.path().join(file.name.as_ref()), file.text.as_ref())
                 .map_err(surroundings)?;
         }
-        let mut command = Command::new(&self.path);
+        let mut command = self.driver.command();
         command.current_dir(folder.path()).args(&self.options);
+        // What parts of the compiler leave for each other goes with the folder, should all of them be killed.
+        command.env("TMPDIR", folder.path());
         for (name, value) in &source.defines {
             command.arg(format!("-D{name}={value}"));
         }
@@ -130,7 +195,7 @@ impl Cc {
         run(command, bounds)?;
         let broken = |reason: String| {
             CompileError::Surroundings(format!(
-                "the compiler said nothing, but its output {reason}"
+                "the compiler complained of nothing, but the shared object that it was to write {reason}"
             ))
         };
         let object = scratch::read(&folder.path().join("kernel.so"), MOST_BYTES).map_err(broken)?;
@@ -142,16 +207,9 @@ impl Cc {
 /// The longest shared object that is taken from a compiler, in bytes.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// The digest of one of the compiler's programs (of the driver itself for `None`), where it is a file.
-fn program_digest(driver: &Path, program: Option<&str>, digests: &Digests) -> Option<String> {
-    let path = match program {
-        None => driver.to_owned(),
-        Some(program) => {
-            let option = format!("-print-prog-name={program}");
-            PathBuf::from(first_line(&output(driver, &[&option]).ok()?))
-        }
-    };
-    digests.of(&resolve(&path)?).ok()
+/// The digest of a program, where it is a file.
+fn program_digest(program: &Path, digests: &Digests) -> Option<String> {
+    digests.of(&resolve(program)?).ok()
 }
 
 /// A program by its path, or by its name on the search path.
@@ -187,7 +245,7 @@ mod tests {
     }
 
     fn cc() -> Cc {
-        Cc::find(None, &Digests::default()).expect("these tests need a C compiler")
+        Cc::find(None, &Digests::default(), &NEVER).expect("these tests need a C compiler")
     }
 
     #[test]
@@ -198,7 +256,9 @@ mod tests {
         assert_eq!(first, cc.compile(&source, &LONG).unwrap());
         assert_eq!(
             cc.identity,
-            Cc::find(None, &Digests::default()).unwrap().identity
+            Cc::find(None, &Digests::default(), &NEVER)
+                .unwrap()
+                .identity
         );
     }
 
@@ -219,7 +279,7 @@ mod tests {
         fs::write(&script, text).unwrap();
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(&script, executable).unwrap();
-        let cc = Cc::find(Some(script.as_os_str()), &Digests::default()).unwrap();
+        let cc = Cc::find(Some(script.as_os_str()), &Digests::default(), &NEVER).unwrap();
         let limit = Duration::from_millis(100);
         let bounds = Bounds {
             limit,
@@ -240,7 +300,7 @@ mod tests {
             fs::write(&script, text).unwrap();
             fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
                 .unwrap();
-            let cc = Cc::find(Some(script.as_os_str()), &Digests::default()).unwrap();
+            let cc = Cc::find(Some(script.as_os_str()), &Digests::default(), &NEVER).unwrap();
             cc.compile(&kernel("int f(void) { return 0; }"), &LONG)
         };
         made("true").unwrap();
@@ -260,8 +320,30 @@ mod tests {
     }
 
     #[test]
+    fn a_compiler_may_be_a_command_of_several_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("wrapper");
+        fs::write(&script, "#!/bin/sh\nexec \"$@\"\n").unwrap();
+        fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let find = |words: &str| {
+            let command = format!("{} {words}", script.display());
+            Cc::find(Some(OsStr::new(&command)), &Digests::default(), &NEVER)
+        };
+        let (wrapped, other) = (find("cc").unwrap(), find("cc -DANSWER=1").unwrap());
+        assert_eq!(wrapped.version, cc().version);
+        let source = kernel("int f(void) { return ANSWER; }");
+        let plain = cc().compile(&source, &LONG).unwrap();
+        assert_eq!(wrapped.compile(&source, &LONG).unwrap(), plain);
+        let identities = [&cc().identity, &wrapped.identity, &other.identity];
+        assert!(identities.windows(2).all(|two| two[0] != two[1]));
+        let message = find("/nowhere/cc -O1").unwrap_err();
+        assert!(message.contains("/nowhere/cc -O1: "), "{message}");
+    }
+
+    #[test]
     fn a_missing_compiler_says_what_to_install() {
-        let message = Cc::find(Some(OsStr::new("/nowhere/cc")), &Digests::default()).unwrap_err();
+        let named = Some(OsStr::new("/nowhere/cc"));
+        let message = Cc::find(named, &Digests::default(), &NEVER).unwrap_err();
         assert!(message.contains("/nowhere/cc"), "{message}");
         assert!(message.contains("apt-get install"), "{message}");
     }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+
+use crate::files;
 use sha2::{Digest, Sha256};
 
 /// The file in the cache's folder.
@@ -78,7 +80,7 @@ impl Digests {
     }
 
     fn load(&self) -> BTreeMap<String, Remembered> {
-        let bytes = self.memo.as_ref().and_then(|memo| fs::read(memo).ok());
+        let bytes = self.memo.as_ref().and_then(|memo| files::read(memo).ok());
         bytes
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default()

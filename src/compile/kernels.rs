@@ -110,6 +110,27 @@ pub struct Kernels<'a> {
     pub stop: &'a AtomicBool,
 }
 
+/// The key of a kernel that a compiler makes for an instruction set with some options.
+fn key(source: &KernelSource, arch: &str, options: &[&str], compiler: &str) -> Key {
+    let language = match source.language {
+        Language::C => "c",
+        Language::Cuda => "cuda",
+    };
+    let mut builder = KeyBuilder::new(KEY_SCHEMA)
+        .field("language", language)
+        .field("arch", arch);
+    for file in source.files.iter() {
+        builder = builder.field(&format!("file {}", file.name), file.text.as_bytes());
+    }
+    for option in options {
+        builder = builder.field("option", option);
+    }
+    for (name, value) in &source.defines {
+        builder = builder.field(&format!("define {name}"), value);
+    }
+    builder.compiler(compiler).finish()
+}
+
 impl Kernels<'_> {
     /// The key of a kernel: everything that its machine code depends on. Functions of one source have
     /// one key.
@@ -117,30 +138,12 @@ impl Kernels<'_> {
     /// The instruction set is the device's, so that a machine without a compiler arrives at the same
     /// key; what the compiler makes of `-march=native` is part of the compiler's identity.
     pub fn key(&self, source: &KernelSource) -> Key {
-        let mut builder = KeyBuilder::new(KEY_SCHEMA)
-            .field(
-                "language",
-                match source.language {
-                    Language::C => "c",
-                    Language::Cuda => "cuda",
-                },
-            )
-            .field("arch", self.arch());
-        for file in source.files.iter() {
-            builder = builder.field(&format!("file {}", file.name), file.text.as_bytes());
-        }
         let options = match source.language {
             Language::C => cc::OPTIONS,
             Language::Cuda => nvrtc::OPTIONS,
         };
-        for option in options {
-            builder = builder.field("option", option);
-        }
-        for (name, value) in &source.defines {
-            builder = builder.field(&format!("define {name}"), value);
-        }
         let compiler = self.toolchain.compiler(source.language);
-        builder.compiler(compiler.unwrap_or_default()).finish()
+        key(source, self.arch(), options, compiler.unwrap_or_default())
     }
 
     fn arch(&self) -> &str {
@@ -165,6 +168,8 @@ impl Kernels<'_> {
         if let Err(reason) = self.toolchain.compiler(source.language) {
             return match cache.lookup_any_compiler(&key) {
                 Some(entry) => self.found(&entry, start),
+                // A search that was stopped found none.
+                None if self.bounds().is_stopped() => Err(CompileError::Stopped),
                 None => Err(CompileError::Unavailable(reason.to_owned())),
             };
         }
@@ -409,6 +414,7 @@ pub fn key_text(key: &Key) -> String {
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
+    use std::collections::BTreeSet;
 
     use super::*;
     use sweeper_kernels::program::SourceFile;
@@ -435,6 +441,107 @@ mod tests {
             require_cached: false,
             stop: &crate::compile::NEVER,
         })
+    }
+
+    /// Changes to a kernel's source, each of which makes another kernel.
+    fn changes() -> Vec<KernelSource> {
+        let one = source("int f(void) { return N; }");
+        let header = SourceFile::embedded("h.h", "");
+        vec![
+            KernelSource {
+                language: Language::Cuda,
+                ..one.clone()
+            },
+            source("int f(void) { return N + 1; }"),
+            KernelSource {
+                files: [one.files.to_vec(), vec![header]].concat().into(),
+                ..one.clone()
+            },
+            KernelSource {
+                defines: vec![KernelSource::define("N", 5)],
+                ..one.clone()
+            },
+            KernelSource {
+                defines: vec![KernelSource::define("M", 4)],
+                ..one.clone()
+            },
+            KernelSource {
+                defines: vec![],
+                ..one
+            },
+        ]
+    }
+
+    #[test]
+    fn whatever_machine_code_depends_on_changes_the_key() {
+        let one = source("int f(void) { return N; }");
+        let of = |source: &KernelSource| key(source, "v3", &["-O3", "-g"], "gcc 12");
+        let mut keys: Vec<Key> = changes().iter().map(of).collect();
+        keys.extend([
+            of(&one),
+            key(&one, "v4", &["-O3", "-g"], "gcc 12"),
+            key(&one, "v3", &["-O3"], "gcc 12"),
+            key(&one, "v3", &["-O2", "-g"], "gcc 12"),
+            key(&one, "v3", &["-O3", "-g"], "gcc 13"),
+        ]);
+        let names: BTreeSet<String> = keys.iter().map(|key| format!("{key:?}")).collect();
+        assert_eq!(names.len(), keys.len());
+        // The function that is called is no part of it.
+        let other = KernelSource {
+            entry: "g".into(),
+            ..one.clone()
+        };
+        assert_eq!(format!("{:?}", of(&other)), format!("{:?}", of(&one)));
+    }
+
+    #[test]
+    fn a_key_is_that_of_this_machine() {
+        let toolchain = Toolchain::here(None, None);
+        with_kernels(&toolchain, |kernels| {
+            let text = |key: Key| format!("{key:?}");
+            let compiler = &toolchain.cc().unwrap().identity;
+            let one = source("int f(void) { return N; }");
+            let meant = key(&one, &kernels.device.details["isa"], cc::OPTIONS, compiler);
+            assert_eq!(text(kernels.key(&one)), text(meant));
+            let mut device = kernels.device.clone();
+            let isa = "another instruction set".to_owned();
+            device.details.insert("isa".to_owned(), isa.clone());
+            let elsewhere = Kernels {
+                device: &device,
+                ..*kernels
+            };
+            let meant = key(&one, &isa, cc::OPTIONS, compiler);
+            assert_eq!(text(elsewhere.key(&one)), text(meant));
+            let cuda = KernelSource {
+                language: Language::Cuda,
+                ..one
+            };
+            let compiler = toolchain.nvrtc().map(|nvrtc| nvrtc.identity.as_str());
+            let meant = key(&cuda, &isa, nvrtc::OPTIONS, compiler.unwrap_or_default());
+            assert_eq!(text(elsewhere.key(&cuda)), text(meant));
+        });
+    }
+
+    #[test]
+    fn what_another_compiler_made_is_compiled_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("cc");
+        std::fs::write(&script, "#!/bin/sh\nexec cc \"$@\"\n").unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&script, executable).unwrap();
+        let toolchain = Toolchain::here(None, None);
+        with_kernels(&toolchain, |kernels| {
+            let kernel = source("int f(void) { return N; }");
+            assert_eq!(kernels.get(&kernel).unwrap().origin, Origin::Built);
+            let another = Toolchain::here(Some(script), None);
+            let another = Kernels {
+                toolchain: &another,
+                ..*kernels
+            };
+            assert_eq!(another.get(&kernel).unwrap().origin, Origin::Built);
+            assert_eq!(another.get(&kernel).unwrap().origin, Origin::Hit);
+            assert_eq!(kernels.get(&kernel).unwrap().origin, Origin::Hit);
+        });
     }
 
     #[test]

@@ -3,13 +3,13 @@
 
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::{Bounds, CompileError, NEVER};
+use super::{Bounds, CompileError};
 use crate::device::process::die_with_parent;
 
 /// The most that is kept of one stream of a process, in bytes. The rest is read and dropped.
@@ -72,15 +72,15 @@ fn is_trouble(line: &str) -> bool {
 ///
 /// # Errors
 /// Why it did not run or did not end, or the first line of its complaints.
-pub fn output(program: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
-    let mut command = Command::new(program);
-    command.args(args).stdout(Stdio::piped());
+pub fn output(mut command: Command, stop: &AtomicBool) -> Result<Vec<u8>, String> {
+    command.stdout(Stdio::piped());
     let bounds = Bounds {
         limit: ANSWER_LIMIT,
-        stop: &NEVER,
+        stop,
     };
     let ended = end_of(command, &bounds).map_err(|error| error.to_string())?;
     match ended.status {
+        None if bounds.is_stopped() => Err("stopped before it answered".to_owned()),
         None => Err(format!("no answer within {ANSWER_LIMIT:?}")),
         Some(status) if status.success() => Ok(ended.stdout),
         Some(_) => Err(first_line(&ended.stderr)),
@@ -179,9 +179,10 @@ fn wait(child: &mut Child, bounds: &Bounds<'_>) -> io::Result<Option<ExitStatus>
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::Ordering;
 
     use super::*;
+    use crate::compile::NEVER;
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");
@@ -245,5 +246,12 @@ mod tests {
             run(shell("sleep 30"), &Bounds { limit, stop: &stop })
         });
         assert_eq!(stopped, Err(CompileError::Stopped));
+    }
+
+    #[test]
+    fn a_stop_ends_a_question() {
+        let stop = AtomicBool::new(true);
+        assert!(output(shell("sleep 30"), &stop).is_err());
+        assert_eq!(output(shell("echo words"), &NEVER).unwrap(), b"words\n");
     }
 }

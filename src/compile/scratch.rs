@@ -2,12 +2,14 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Once;
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
+
+use crate::files;
 
 const PREFIX: &str = "sweeper-cc-";
 
@@ -86,24 +88,19 @@ fn is_abandoned(folder: &Path) -> bool {
 /// # Errors
 /// The end of a sentence about the file.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
-    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags as i32)
-        .open(path)
-        .map_err(|error| format!("can't be read: {error}"))?;
-    let metadata = file.metadata();
-    let metadata = metadata.map_err(|error| format!("can't be read: {error}"))?;
-    if !metadata.is_file() {
-        return Err("is not a regular file".to_owned());
-    }
+    let unreadable = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => "is missing".to_owned(),
+        _ => format!("can't be read: {error}"),
+    };
+    let file = files::open_own(OpenOptions::new().read(true), path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
     if metadata.len() > limit {
         return Err(format!("has {} bytes, more than {limit}", metadata.len()));
     }
     let mut bytes = Vec::new();
     file.take(limit)
         .read_to_end(&mut bytes)
-        .map_err(|error| format!("can't be read: {error}"))?;
+        .map_err(unreadable)?;
     Ok(bytes)
 }
 

@@ -1,11 +1,13 @@
 //! The compilers of a machine.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
 use sweeper_kernels::program::Language;
 
+use super::NEVER;
 use super::cc::Cc;
 use super::digests::Digests;
 use super::nvrtc::Nvrtc;
@@ -19,13 +21,27 @@ pub struct Toolchain {
 }
 
 /// Compilers, or why there are none, as far as anybody asked.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Found {
     /// The C compiler to use instead of the usual ones.
     named_cc: Option<PathBuf>,
     cc: OnceLock<Result<Cc, String>>,
     nvrtc: OnceLock<Result<Nvrtc, String>>,
     digests: Digests,
+    /// Ends a search.
+    stop: &'static AtomicBool,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Found {
+            named_cc: None,
+            cc: OnceLock::new(),
+            nvrtc: OnceLock::new(),
+            digests: Digests::default(),
+            stop: &NEVER,
+        }
+    }
 }
 
 /// A search that was begun ahead. It ends before what holds this does: a process that ended in the middle of
@@ -48,10 +64,20 @@ impl Toolchain {
     /// This machine's compilers. `cc` names the C compiler to use instead of the usual ones; digests of
     /// compilers are remembered in the folder of a cache.
     pub fn here(cc: Option<PathBuf>, cache: Option<&Path>) -> Self {
+        Toolchain::here_until(cc, cache, &NEVER)
+    }
+
+    /// The same, of which searches end when `stop` is set: then there are none.
+    pub fn here_until(
+        cc: Option<PathBuf>,
+        cache: Option<&Path>,
+        stop: &'static AtomicBool,
+    ) -> Self {
         Toolchain {
             found: Arc::new(Found {
                 named_cc: cc,
                 digests: Digests::remembered_in(cache),
+                stop,
                 ..Found::default()
             }),
         }
@@ -91,9 +117,11 @@ impl Toolchain {
             named_cc,
             cc,
             digests,
+            stop,
             ..
         } = &*self.found;
-        let found = cc.get_or_init(|| Cc::find(named_cc.as_deref().map(Path::as_os_str), digests));
+        let named = named_cc.as_deref().map(Path::as_os_str);
+        let found = cc.get_or_init(|| Cc::find(named, digests, stop));
         found.as_ref().map_err(String::as_str)
     }
 

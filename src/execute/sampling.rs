@@ -249,10 +249,16 @@ mod tests {
 
     use super::*;
     use crate::device::null::Null;
-    use crate::device::{Job, Script};
-    use sweeper_kernels::Program;
+    use crate::device::{DeviceIdentity, DeviceMemory, Job, Script};
+    use sweeper_kernels::workload::TensorSpec;
+    use sweeper_kernels::{Program, Target, Tensors};
 
     fn samples(noise: f64, stop: Stopping) -> (usize, Vec<Flag>) {
+        let taken = taken(noise, stop);
+        (taken.samples_ns.len(), taken.flags)
+    }
+
+    fn taken(noise: f64, stop: Stopping) -> Taken {
         let mut device = Null::default();
         let script = Script {
             time_ns: 1e6,
@@ -270,8 +276,7 @@ mod tests {
         while !sampler.is_done(stop) {
             sampler.take(&mut device).unwrap();
         }
-        let taken = sampler.finish(stop, device.clock_resolution_ns());
-        (taken.samples_ns.len(), taken.flags)
+        sampler.finish(stop, device.clock_resolution_ns())
     }
 
     #[test]
@@ -298,6 +303,126 @@ mod tests {
         };
         assert_eq!(samples(0.1, stop).1, vec![Flag::WideInterval]);
         assert!((18..=24).contains(&samples(0.1, stop).0));
+    }
+
+    #[test]
+    fn samples_are_taken_until_the_interval_is_as_narrow_as_was_asked_for() {
+        for max_rel_ci in [0.05, 0.02, 0.01] {
+            let stop = Stopping::Adaptive {
+                min_samples: 8,
+                max_samples: 100_000,
+                max_rel_ci,
+                max_time: Duration::from_secs(1000),
+            };
+            let taken = taken(0.2, stop);
+            let relative = |count: usize| {
+                let summary = Summary::of(&taken.samples_ns[..count]).unwrap();
+                summary.relative_interval()
+            };
+            let count = taken.samples_ns.len();
+            assert!(count > 8, "{count} samples for {max_rel_ci}");
+            assert!(relative(count) <= max_rel_ci, "{}", relative(count));
+            assert!(relative(count - 1) > max_rel_ci, "{}", relative(count - 1));
+            assert_eq!(taken.flags, vec![]);
+        }
+    }
+
+    /// The null device, held back by its power in the first samples, whose times are ten times as long.
+    struct Throttled {
+        null: Null,
+        left: usize,
+        samples: usize,
+    }
+
+    impl Device for Throttled {
+        fn identity(&self) -> &DeviceIdentity {
+            self.null.identity()
+        }
+
+        fn target(&self) -> Target {
+            self.null.target()
+        }
+
+        fn computes(&self) -> bool {
+            false
+        }
+
+        fn clock_resolution_ns(&self) -> f64 {
+            0.0
+        }
+
+        fn bind(&mut self, inputs: &Tensors) -> Result<(), DeviceError> {
+            self.null.bind(inputs)
+        }
+
+        fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError> {
+            self.null.prepare(job)
+        }
+
+        fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
+            self.null.poison(program)
+        }
+
+        fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+            let sample = self.null.sample(program, iterations)?;
+            self.samples += 1;
+            let is_held_back = self.left > 0;
+            self.left = self.left.saturating_sub(1);
+            let times = if is_held_back { 10.0 } else { 1.0 };
+            let clocks = Clocks {
+                reasons: if is_held_back { 0x04 } else { 0x01 },
+                ..Clocks::default()
+            };
+            Ok(Sample {
+                clocks: Some(clocks),
+                ..Sample::new(sample.elapsed_ns * times, iterations)
+            })
+        }
+
+        fn results(
+            &mut self,
+            program: Prepared,
+            specs: &[TensorSpec],
+        ) -> Result<Tensors, DeviceError> {
+            self.null.results(program, specs)
+        }
+
+        fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
+            self.null.memory(program)
+        }
+    }
+
+    /// One sample of a program whose first `left` samples are throttled, and how many were taken for it.
+    fn sample_of_throttled(left: usize) -> (Taken, usize) {
+        let mut device = Throttled {
+            null: Null::default(),
+            left: 0,
+            samples: 0,
+        };
+        let job = Job {
+            program: Program::default(),
+            artifacts: &[],
+            script: None,
+        };
+        let program = device.prepare(job).unwrap();
+        let mut sampler = Sampler::start(&mut device, program, Warmup::Auto, 1000.0).unwrap();
+        (device.left, device.samples) = (left, 0);
+        sampler.take(&mut device).unwrap();
+        (sampler.finish(Stopping::Repeats(1), 0.0), device.samples)
+    }
+
+    #[test]
+    fn throttled_samples_are_taken_again_a_few_times() {
+        for left in 0..=MAX_REPEATS {
+            let (taken, samples) = sample_of_throttled(left);
+            assert_eq!(samples, left + 1);
+            assert_eq!(taken.samples_ns, [1000.0], "the one that was not");
+            assert_eq!(taken.flags, vec![]);
+        }
+        let (taken, samples) = sample_of_throttled(100);
+        assert_eq!(samples, MAX_REPEATS + 1);
+        assert_eq!(taken.samples_ns, [10_000.0]);
+        assert_eq!(taken.flags, vec![Flag::Throttled]);
     }
 
     #[test]

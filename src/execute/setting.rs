@@ -381,3 +381,87 @@ fn scripted(status: Status) -> Outcome {
         other => Outcome::without_measurement(other, "scripted"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::null::Null;
+    use crate::execute::protocol::Settings;
+    use crate::manifest::settings::{Order, Stopping, Warmup};
+    use sweeper_kernels::inputs::InputKey;
+    use sweeper_kernels::{Dtype, Parameters, registry};
+
+    struct Nobody;
+
+    impl Listener for Nobody {
+        fn working(&mut self, _number: u32, _stage: Stage) {}
+        fn finished(&mut self, _number: u32, _outcome: Outcome) {}
+    }
+
+    fn posed(fault: &str) -> Posed {
+        let parameters: Parameters = [("fault", fault)].into_iter().collect();
+        let workload = registry::workload("faults").unwrap();
+        let problem = workload.problem(&parameters, Dtype::F32).unwrap();
+        let inputs = problem.generate(&InputKey([7; 32]));
+        let expected = Some(problem.oracle(&inputs, Phase::Forward));
+        Posed {
+            problem,
+            inputs,
+            expected,
+        }
+    }
+
+    fn point(number: u32, backend: &str) -> BlockPoint {
+        BlockPoint {
+            number,
+            backend: backend.to_owned(),
+            phase: Phase::Forward,
+            graph: false,
+            canonical: Vec::new(),
+            kernels: Vec::new(),
+            folder: String::new(),
+            script: None,
+            scripted_status: None,
+        }
+    }
+
+    #[test]
+    fn a_smaller_problem_proves_nothing_of_other_kernels() {
+        let block = Block {
+            workload: "faults".to_owned(),
+            parameters: Vec::new(),
+            dtype: Dtype::F32,
+            problem: [7; 32],
+            inputs: None,
+            save_tensors: None,
+            settings: Settings {
+                stop: Stopping::Repeats(1),
+                warmup: Warmup::Runs(0),
+                fresh_starts: 0,
+                verify: true,
+                oracle_s: 0.0,
+                order: Order::Interleaved,
+            },
+            points: vec![point(0, "faulty"), point(1, "sound")],
+            artifacts: Vec::new(),
+        };
+        let setting = Setting {
+            block: &block,
+            posed: posed("none"),
+            programs: RefCell::default(),
+            reduced: None,
+        };
+        // Kernels of `faulty` are others for another fault; those of `sound` are not.
+        let mut device = Null::default();
+        let small = posed("wrong");
+        let verdicts = setting.try_reduced(&small, &Artifacts::new(), &mut device, &mut Nobody);
+        let Ok(verdicts) = verdicts else {
+            panic!("the null device is never lost");
+        };
+        let checked: Vec<Checked> = verdicts
+            .values()
+            .map(|verdict| verdict.as_ref().unwrap().checked)
+            .collect();
+        assert_eq!(checked, [Checked::None, Checked::Reduced]);
+    }
+}

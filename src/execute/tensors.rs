@@ -9,6 +9,8 @@ use safetensors::tensor::{Dtype as FileDtype, SafeTensorError, SafeTensors, Tens
 use sha2::{Digest, Sha256};
 use sweeper_kernels::{Data, Dtype, Problem, Tensor, Tensors};
 
+use crate::files;
+
 use super::protocol::InputFile;
 
 /// Tensors are hashed in pieces of this many bytes, in parallel.
@@ -62,11 +64,7 @@ pub fn read_inputs(file: &InputFile, problem: &dyn Problem) -> Result<Tensors, I
         path: path.clone(),
         reason,
     };
-    let metadata = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
-    if !metadata.is_file() {
-        return Err(unreadable("not a regular file".to_owned()));
-    }
-    let bytes = fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    let bytes = files::read(path).map_err(|error| unreadable(error.to_string()))?;
     if Sha256::digest(&bytes)[..] != file.digest {
         let reason = "the file has changed since the manifest was read; run again";
         return Err(unreadable(reason.to_owned()));

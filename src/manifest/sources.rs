@@ -4,7 +4,7 @@
 //! manifests it extends, tables of values, digests of tensor files, environment variables.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,7 @@ use super::suggest;
 use super::text::{At, Text, Texts};
 use super::tree::{self, Node};
 use super::variables;
+use crate::files;
 use crate::identity::Digest;
 
 /// A manifest is text that people write: nothing over this size is read.
@@ -179,7 +180,7 @@ fn read_text(path: &Path) -> Result<String, Box<Diagnostic>> {
         let diagnostic = Diagnostic::new(Code::Directory, message);
         return Err(Box::new(diagnostic.help(manifests_in(path))));
     }
-    let file = File::open(path).map_err(failed)?;
+    let file = files::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
@@ -254,7 +255,7 @@ fn toml_files(folder: &Path) -> Vec<String> {
 }
 
 fn read_table(path: &Path) -> Result<ValueTable, String> {
-    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    let bytes = files::read(path).map_err(|error| error.to_string())?;
     let digest = Digest::from_bytes(Sha256::digest(&bytes).into());
     let mut reader = csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
@@ -274,7 +275,7 @@ fn read_table(path: &Path) -> Result<ValueTable, String> {
 }
 
 fn read_input(path: &Path) -> Result<InputFile, String> {
-    let mut file = File::open(path).map_err(|error| error.to_string())?;
+    let mut file = files::open(path).map_err(|error| error.to_string())?;
     let mut hasher = Sha256::new();
     io::copy(&mut file, &mut hasher).map_err(|error| error.to_string())?;
     let path = std::path::absolute(path).map_err(|error| error.to_string())?;

@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -15,6 +14,7 @@ use super::journal::{Contents, Journal, JournalError};
 use super::row::Row;
 use super::stamp::{self, Stamp};
 use super::tables;
+use crate::files;
 use crate::identity::{PointId, RunId};
 
 /// Why a run's folder can't be used.
@@ -72,12 +72,8 @@ impl RunFolder {
         fs::create_dir_all(path).map_err(io_error(path))?;
         let lock_path = path.join(".lock");
         // A link would be followed to a file that is none of ours.
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
-            .open(&lock_path)
+        let mut options = OpenOptions::new();
+        let lock = files::open_own(options.write(true).create(true).truncate(false), &lock_path)
             .map_err(io_error(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -142,17 +138,7 @@ impl RunFolder {
     /// Those of the file system.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), FolderError> {
         let path = self.path.join(name);
-        let temporary = self
-            .path
-            .join(format!(".{}.new", name.trim_start_matches('.')));
-        let written = File::create(&temporary)
-            .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))
-            .and_then(|()| fs::rename(&temporary, &path));
-        written.map_err(|error| {
-            // What could not be written takes no room.
-            let _ = fs::remove_file(&temporary);
-            FolderError::Io { path, error }
-        })
+        files::write(&path, content).map_err(|error| FolderError::Io { path, error })
     }
 
     /// Writes a file of the folder as JSON.
@@ -279,7 +265,7 @@ impl Recorded {
             reason,
         };
         let advice = "`sweeper run` of its manifest, with the same flags, writes it again";
-        let bytes = fs::read(&file).map_err(|error| match error.kind() {
+        let bytes = files::read(&file).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound if path.join("journal.jsonl").exists() => unusable(format!(
                 "the file is missing, the journal is there; {advice}"
             )),
@@ -302,7 +288,7 @@ impl Recorded {
         struct Points {
             points: Vec<serde::de::IgnoredAny>,
         }
-        let bytes = fs::read(self.path.join("plan.json")).ok()?;
+        let bytes = files::read(&self.path.join("plan.json")).ok()?;
         let plan: Points = serde_json::from_slice(&bytes).ok()?;
         Some(plan.points.len())
     }
@@ -318,7 +304,7 @@ impl Recorded {
         struct Points {
             points: Vec<Point>,
         }
-        let bytes = fs::read(self.path.join("plan.json")).unwrap_or_default();
+        let bytes = files::read(&self.path.join("plan.json")).unwrap_or_default();
         let plan: Option<Points> = serde_json::from_slice(&bytes).ok();
         let points = plan.into_iter().flat_map(|plan| plan.points).enumerate();
         points.map(|(place, point)| (point.point, place)).collect()
@@ -350,6 +336,6 @@ impl Recorded {
     /// If it can't be read.
     pub fn manifest_text(&self) -> Result<String, FolderError> {
         let path = self.path.join("manifest.toml");
-        fs::read_to_string(&path).map_err(|error| FolderError::Io { path, error })
+        files::read_to_string(&path).map_err(|error| FolderError::Io { path, error })
     }
 }

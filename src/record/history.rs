@@ -11,6 +11,7 @@ use std::time::Duration;
 use directories::ProjectDirs;
 use sha2::{Digest as _, Sha256};
 
+use crate::files;
 use crate::identity::RunId;
 
 /// Files about folders that are gone are deleted when they are older: a file system may be away for a while.
@@ -59,7 +60,7 @@ fn folders_in(place: &Path) -> Vec<(String, PathBuf)> {
         let Some((id, _)) = name.to_str().and_then(|name| name.split_once('.')) else {
             continue;
         };
-        let Ok(folder) = fs::read_to_string(entry.path()) else {
+        let Ok(folder) = files::read_to_string(&entry.path()) else {
             continue;
         };
         if id.is_empty() || folder.is_empty() {

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::row::Row;
 use crate::execute::outcome::{Cause, Status, is_failure};
+use crate::files;
 use crate::identity::{PointId, RunId};
 
 /// Version of the lines' format.
@@ -140,12 +141,9 @@ impl Journal {
             path: path.to_owned(),
             error,
         };
-        let mut file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(path)
-            .map_err(io_error)?;
+        let mut options = OpenOptions::new();
+        let mut file =
+            files::open_as(options.read(true).append(true).create(true), path).map_err(io_error)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(io_error)?;
         let (header, contents) = parse(path, bytes)?;
@@ -235,7 +233,7 @@ impl Contents {
             path: path.to_owned(),
             error,
         };
-        let bytes = std::fs::read(path).map_err(io_error)?;
+        let bytes = files::read(path).map_err(io_error)?;
         parse(path, bytes).map(|(_, contents)| contents)
     }
 

@@ -2,7 +2,7 @@
 //! file is missing, cut or edited, they are made again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exports::About;
 use super::journal::Contents;
+use crate::files;
 
 /// Name of the stamp's file in a run's folder.
 pub(super) const FILE: &str = ".tables.json";
@@ -42,7 +43,7 @@ impl Stamp {
 
     /// The stamp that a folder has, if it has one that can be read.
     pub(super) fn read(folder: &Path) -> Option<Self> {
-        let bytes = fs::read(folder.join(FILE)).ok()?;
+        let bytes = files::read(&folder.join(FILE)).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 
@@ -62,10 +63,7 @@ impl Stamp {
 
 /// The seal of a regular file.
 pub(super) fn sealed(path: &Path) -> io::Result<Seal> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut file = File::open(path)?;
+    let mut file = files::open(path)?;
     let mut hasher = crc32fast::Hasher::new();
     let mut piece = vec![0; 1 << 16];
     let mut bytes = 0;

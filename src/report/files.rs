@@ -16,6 +16,7 @@ use super::page::{self, verdicts::Shown};
 use super::plot::{self, Plot};
 use super::source::Source;
 use super::table::{self, Layout, Table, render};
+use crate::files;
 use crate::manifest::settings::{ITERATIONS, PlotFormat};
 
 /// So many sections are reported on; more are a mistake in the choice of axes.
@@ -431,7 +432,7 @@ fn write_plot(
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)
-        .and_then(|()| fs::write(path, bytes))
+        .and_then(|()| files::write(path, bytes))
         .map_err(|error| ReportError::Io {
             path: path.to_owned(),
             error,

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -214,6 +214,9 @@ pub enum RunError {
     /// This place can't do it.
     #[error("{0}")]
     Impossible(String),
+    /// It was stopped before anything was known of it.
+    #[error("stopped before the first point; run again to go on")]
+    Stopped,
     /// The folder or the journal.
     #[error(transparent)]
     Folder(#[from] FolderError),
@@ -229,7 +232,7 @@ pub enum RunError {
 pub fn run(
     manifest: &Manifest,
     request: &Request,
-    stop: &AtomicBool,
+    stop: &'static AtomicBool,
     progress: &dyn Progress,
 ) -> Result<Ended, RunError> {
     exports::check(&manifest.output.exports).map_err(RunError::Impossible)?;
@@ -241,9 +244,10 @@ pub fn run(
         });
     }
     let plan_device = plan_device(&requests[0]);
-    let found = Toolchain::here(
+    let found = Toolchain::here_until(
         std::env::var_os("CC").map(PathBuf::from),
         request.cache_dir.as_deref(),
+        stop,
     );
     let toolchain = toolchain_for(requests[0].kind, &found);
     let _ahead = toolchain.look_ahead(requests[0].kind);
@@ -256,6 +260,10 @@ pub fn run(
     let kind = devices[0].kind;
     let outline = Outline::new(manifest, plan_device.clone());
     let identity = RunIdentity::new(manifest.hash(), devices.clone(), &toolchain);
+    // A compiler that did not come to say what it is would make this another run.
+    if stop.load(Ordering::Relaxed) {
+        return Err(RunError::Stopped);
+    }
     let run = identity.run;
     let ids = outline.points();
     let folder = open_folder(manifest, run, request.fresh, &ids)?;

@@ -17,6 +17,7 @@ use crate::compile::digests::keep;
 use crate::device::DeviceIdentity;
 use crate::device::ceilings::{COPY, CeilingSource, Ceilings};
 use crate::execute::outcome::{Checked, Status};
+use crate::files;
 use crate::identity::{CacheState, RunId};
 use crate::record::row::Row;
 
@@ -231,7 +232,7 @@ fn path(folder: &Path, device: &DeviceIdentity, threads: u32) -> Option<PathBuf>
 }
 
 fn read(path: &Path) -> Option<Remembered> {
-    let held: Remembered = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    let held: Remembered = serde_json::from_slice(&files::read(path).ok()?).ok()?;
     (held.version == VERSION).then_some(held)
 }
 

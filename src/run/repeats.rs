@@ -46,7 +46,7 @@ impl Repeats {
     ///
     /// # Errors
     /// A [`RunError`].
-    pub fn once(&self, manifest: &Manifest, stop: &AtomicBool) -> Result<Ended, RunError> {
+    pub fn once(&self, manifest: &Manifest, stop: &'static AtomicBool) -> Result<Ended, RunError> {
         let request = Request {
             worker: self.worker.clone(),
             resolved: manifest.resolved_toml(),

@@ -1,12 +1,12 @@
 //! Whether backends compute what a problem's f64 oracle says: on the CPU device and, as CUDA kernels, on the shim.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
-use sweeper::compile::Bounds;
+use rayon::prelude::*;
 use sweeper::compile::cc::Cc;
 use sweeper::compile::digests::Digests;
+use sweeper::compile::{Bounds, NEVER};
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Artifact, Device, Job};
 use sweeper_kernels::inputs::InputKey;
@@ -14,6 +14,7 @@ use sweeper_kernels::program::KernelSource;
 use sweeper_kernels::{CanonicalShape, Phase, Problem, Program, Refusal, Target, Tensors};
 
 use crate::shim::{self, Mode};
+use crate::support::Made;
 
 /// What CUDA kernels are generated for.
 pub(crate) fn cuda() -> Target {
@@ -101,8 +102,7 @@ impl Case {
                 let Some(program) = self.program(backend, phase, canonical, &Target::Cpu) else {
                     continue;
                 };
-                let artifacts: Vec<Artifact> =
-                    program.sources().into_iter().map(artifact).collect();
+                let artifacts = artifacts(&program);
                 let job = Job {
                     program,
                     artifacts: &artifacts,
@@ -137,21 +137,24 @@ impl Case {
     }
 }
 
+/// What a program's sources are compiled to, in their order.
+pub(crate) fn artifacts(program: &Program) -> Vec<Artifact> {
+    program.sources().into_par_iter().map(artifact).collect()
+}
+
 /// Compiles a kernel, once for all tests: equal structure has equal text, whatever the sizes are.
 pub(crate) fn artifact(source: &KernelSource) -> Artifact {
-    static MADE: OnceLock<Mutex<BTreeMap<String, Artifact>>> = OnceLock::new();
+    static MADE: LazyLock<Made<Artifact>> = LazyLock::new(Made::default);
     static COMPILER: OnceLock<Cc> = OnceLock::new();
     let key = format!("{:?}", (&source.files, &source.defines));
-    let mut made = MADE.get_or_init(Mutex::default).lock().unwrap();
-    let artifact = made.entry(key).or_insert_with(|| {
-        let cc = COMPILER.get_or_init(|| Cc::find(None, &Digests::default()).unwrap());
+    MADE.get(key, || {
+        let cc = COMPILER.get_or_init(|| Cc::find(None, &Digests::default(), &NEVER).unwrap());
         let bytes = cc
             .compile(source, &Bounds::within(Duration::from_secs(120)))
-            .unwrap();
+            .unwrap_or_else(|error| panic!("{error}\n{}", source.files[0].text));
         Artifact {
             key: source.title(),
             bytes: Arc::from(bytes),
         }
-    });
-    artifact.clone()
+    })
 }

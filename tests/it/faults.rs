@@ -9,12 +9,14 @@ use std::process::{Command, Stdio};
 use super::support::program;
 
 /// The status that each fault leads to.
-const ON_A_GPU: [(&str, &str); 10] = [
+const ON_A_GPU: [(&str, &str); 12] = [
     ("none", "ok"),
     ("illegal_access", "crashed"),
     ("trap", "crashed"),
     ("endless", "timeout"),
     ("wrong", "wrong"),
+    ("silent", "wrong"),
+    ("fickle", "wrong"),
     ("compile_error", "compile_error"),
     ("shared_memory", "launch_error"),
     ("threads", "launch_error"),
@@ -86,6 +88,18 @@ fn on_a_cpu_every_fault_costs_its_own_row() {
     assert!(reason("endless").contains("no progress within 4s"));
     assert!(reason("compile_error").contains("can't be compiled"));
     assert!(reason("oom").contains("bytes needed"));
+    assert!(reason("silent").contains("`out` is off by"));
+    assert!(reason("fickle").contains("outputs changed while it was timed"));
+}
+
+/// Programs of a block have their results in the same memory, where those of a sound one are right.
+#[test]
+fn results_of_one_program_are_none_of_the_next() {
+    let silent = [
+        "--set=grid.fault=\"silent\"",
+        "--set=case.faults.backends=[\"sound\", \"faulty\"]",
+    ];
+    check(&run("cpu", &silent), &[("silent", "wrong")].into());
 }
 
 #[test]

@@ -1,21 +1,15 @@
 //! Programs of graphs: what passes make of them, and that they compute on devices what the graph means.
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Mutex;
-use std::time::Duration;
 
-use sweeper::compile::Bounds;
-use sweeper::compile::cc::Cc;
-use sweeper::compile::digests::Digests;
 use sweeper::device::cpu::Cpu;
-use sweeper::device::{Artifact, Device, Job};
+use sweeper::device::{Device, Job};
 use sweeper_kernels::check;
 use sweeper_kernels::fuse::{Policy, Request, explain, program};
 use sweeper_kernels::graph::{
     Binary, Graph, NodeId, Op, Reduction, Unary, differentiate, evaluate,
 };
-use sweeper_kernels::program::{KernelSource, Precision, Role};
+use sweeper_kernels::program::{Precision, Role};
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Dtype, Phase, Program, Target, Tensor, Tensors};
 
@@ -25,6 +19,7 @@ mod graphs;
 #[path = "../../kernels/src/fuse/tests/random.rs"]
 mod random;
 
+use crate::conformance::artifacts;
 use crate::shim::{self, Mode};
 use graphs::Named;
 
@@ -57,26 +52,6 @@ fn cuda() -> Target {
     }
 }
 
-/// Kernels that were compiled, by their text.
-static COMPILED: Mutex<BTreeMap<String, Artifact>> = Mutex::new(BTreeMap::new());
-
-fn compiled(program: &Program) -> Vec<Artifact> {
-    let cc = Cc::find(None, &Digests::default()).unwrap();
-    let mut compiled = COMPILED.lock().unwrap();
-    let mut artifact = |source: &KernelSource| {
-        let text = source.files[0].text.to_string() + &source.title();
-        let make = || Artifact {
-            key: source.title(),
-            bytes: cc
-                .compile(source, &Bounds::within(Duration::from_secs(60)))
-                .unwrap()
-                .into(),
-        };
-        compiled.entry(text).or_insert_with(make).clone()
-    };
-    program.sources().into_iter().map(&mut artifact).collect()
-}
-
 /// What a program's results are called, and their shapes.
 fn specs(graph: &Graph, program: &Program) -> Vec<TensorSpec> {
     let is_result = |name: &str| {
@@ -100,7 +75,7 @@ fn specs(graph: &Graph, program: &Program) -> Vec<TensorSpec> {
 
 fn run_on_cpu(graph: &Graph, program: Program, inputs: &Tensors, threads: usize) -> Tensors {
     let specs = specs(graph, &program);
-    let artifacts = compiled(&program);
+    let artifacts = artifacts(&program);
     let mut device = Cpu::new(threads).unwrap();
     device.bind(inputs).unwrap();
     let job = Job {

@@ -125,12 +125,8 @@ fn cuda_kernels_touch_nothing_that_is_not_theirs() {
     }
 }
 
-#[test]
-fn hard_numbers_conform_on_a_cpu() {
-    let conforms = |operation, change: &dyn Fn(f32) -> f32| {
-        let case = with(case(operation, [2, 5, 130]), "x", change);
-        case.conforms_on_cpu(&bounded(None));
-    };
+/// Numbers that lose what they mean in kernels that are not careful, by the operations that they are hard for.
+fn hard_numbers(conforms: &dyn Fn((&str, &str), &dyn Fn(f32) -> f32)) {
     // Far from 0, where a variance from squares would be lost.
     conforms(("layernorm", ""), &|x| x + 300.0);
     // Nearly equal elements, whose variance is less than what is added to it.
@@ -145,6 +141,25 @@ fn hard_numbers_conform_on_a_cpu() {
         conforms(operation, &|x| 30.0 * x);
         conforms(operation, &|x| 1e-3 * x);
     }
+}
+
+#[test]
+fn hard_numbers_conform_on_a_cpu() {
+    hard_numbers(&|operation, change| {
+        let case = with(case(operation, [2, 5, 130]), "x", change);
+        case.conforms_on_cpu(&bounded(None));
+    });
+}
+
+#[test]
+fn hard_numbers_conform_as_cuda_kernels() {
+    if !shim::is_here() {
+        return;
+    }
+    hard_numbers(&|operation, change| {
+        let case = with(case(operation, [2, 5, 130]), "x", change);
+        case.conforms_on_shim(&[Phase::Both], &bounded(None), Mode::Fast);
+    });
 }
 
 /// Every distinct kernel of the operations for an H200, at a bounded and at any dimension, with its name.

@@ -303,6 +303,28 @@ fn require_cached_compiles_nothing() {
 }
 
 #[test]
+fn kernels_are_hits_where_the_cache_had_them() {
+    // Not a copy: the ceilings' probe compiles that one before.
+    let place = Place::new(
+        "schema = 1\nname = \"hits\"\nabout = \"Who had it?\"\n[grid]\nbatch = 1\nsequence = 2\n\
+         dimension = [8, 9]\n[case.gelu]\nworkload = \"gelu\"\nbackends = [\"compiled\"]\n\
+         phases = [\"forward\"]\n[device]\nuse = \"cpu\"\n[measure]\nrepeats = 2\n",
+    );
+    let hits = |args: &[&str], records: &str| {
+        let output = place.sweeper(&[&["run", "m.toml"], args].concat());
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        let records = place.read(records);
+        ["kernels", "kernel_hits"].map(|name| column(&records, name))
+    };
+    let ones_of = |count: usize| vec!["1".to_owned(); count];
+    let [kernels, cold] = hits(&[], "records.csv");
+    assert_eq!(kernels, ones_of(2));
+    assert_eq!(cold, ["0", "0"]);
+    let [_, warm] = hits(&["--fresh"], "attempt-1/records.csv");
+    assert_eq!(warm, ones_of(2));
+}
+
+#[test]
 fn without_a_compiler_builtins_still_run() {
     let place = Place::new(&cpu_manifest(""));
     let output = place

@@ -1,20 +1,14 @@
 //! Conformance: the compiled backends of `semicrf` against the f64 oracle, on the CPU device and, as CUDA
 //! kernels, on the shim.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
-
-use sweeper::compile::Bounds;
-use sweeper::compile::cc::Cc;
 use sweeper::device::cpu::Cpu;
-use sweeper::device::{Artifact, Device, Job};
+use sweeper::device::{Device, Job};
 use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::program::KernelSource;
 use sweeper_kernels::{
     CanonicalShape, Dtype, Parameters, Phase, Problem, Target, Tensor, Tensors, Value, registry,
 };
 
+use crate::conformance::artifacts;
 use crate::shim::{self, Mode};
 
 mod bounds;
@@ -76,7 +70,7 @@ impl Case {
             .problem
             .program(backend, phase, canonical, &Target::Cpu)
             .unwrap();
-        let artifacts: Vec<Artifact> = program.sources().into_iter().map(artifact).collect();
+        let artifacts = artifacts(&program);
         device.bind(&self.inputs).unwrap();
         let job = Job {
             program,
@@ -138,29 +132,6 @@ impl Case {
             }
         }
     }
-}
-
-/// Compiles a kernel, once for all tests.
-fn artifact(source: &KernelSource) -> Artifact {
-    type Artifacts = BTreeMap<String, Artifact>;
-    static CACHE: OnceLock<Mutex<Artifacts>> = OnceLock::new();
-    static COMPILER: OnceLock<Cc> = OnceLock::new();
-    let key = source.title();
-    let mut cache = CACHE.get_or_init(Mutex::default).lock().unwrap();
-    let compiled = cache.entry(key.clone()).or_insert_with(|| {
-        let cc = COMPILER.get_or_init(|| {
-            Cc::find(None, &sweeper::compile::digests::Digests::default())
-                .expect("these tests need a C compiler")
-        });
-        let bytes = cc
-            .compile(source, &Bounds::within(Duration::from_secs(120)))
-            .unwrap();
-        Artifact {
-            key,
-            bytes: Arc::from(bytes),
-        }
-    });
-    compiled.clone()
 }
 
 /// Replaces a tensor of `f32` by what `value` makes of its elements and their positions.

@@ -1,12 +1,13 @@
 //! Runs programs for CUDA devices on the CPU: the same text, compiled by the system's C++ compiler
 //! against `shim/shim.h`, in a process of its own.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rayon::prelude::*;
 use sweeper::device::cpu::arena::tensor_of;
 use sweeper::device::cpu::run::check_writes_are_exclusive;
 use sweeper_kernels::program::{
@@ -15,6 +16,8 @@ use sweeper_kernels::program::{
 use sweeper_kernels::tensor::Data;
 use sweeper_kernels::workload::TensorSpec;
 use sweeper_kernels::{Dtype, Tensors};
+
+use crate::support::Made;
 
 /// How kernels are compiled: as fast code, or with AddressSanitizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +77,14 @@ pub(crate) fn run_blocks(
     let executable = executable(program, mode);
     let folder = tempfile::tempdir().unwrap();
     let (input, output) = (folder.path().join("program"), folder.path().join("results"));
-    fs::write(&input, encode(program, inputs)).unwrap();
+    let encoded = encode(program, inputs);
+    // Another order of threads for each program, and always the same for one.
+    let seed = crc32fast::hash(&encoded);
+    fs::write(&input, encoded).unwrap();
     let ran = Command::new(&executable)
         .args([&input, &output])
         .env("SHIM_BLOCKS", format!("{blocks:?}"))
+        .env("SHIM_SEED", seed.to_string())
         .env(
             "ASAN_OPTIONS",
             "detect_leaks=0:detect_stack_use_after_return=0",
@@ -95,15 +102,26 @@ fn text(output: &Output) -> String {
 /// Everything that is compiled, for as long as the tests run.
 struct Build {
     folder: tempfile::TempDir,
+    /// Files made so far.
+    count: AtomicUsize,
     /// Objects and executables, by what they are made from.
-    made: Mutex<BTreeMap<String, PathBuf>>,
+    made: Made<PathBuf>,
+}
+
+impl Build {
+    /// A name that no other file has.
+    fn path(&self, extension: &str) -> PathBuf {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        self.folder.path().join(format!("{number}.{extension}"))
+    }
 }
 
 fn build() -> &'static Build {
     static BUILD: OnceLock<Build> = OnceLock::new();
     BUILD.get_or_init(|| Build {
         folder: tempfile::tempdir().unwrap(),
-        made: Mutex::default(),
+        count: AtomicUsize::new(0),
+        made: Made::default(),
     })
 }
 
@@ -122,67 +140,52 @@ fn compile(args: &[&str], mode: Mode, to: &Path) {
     assert!(output.status.success(), "{args:?}\n{}", text(&output));
 }
 
-/// The executable that holds all kernels of a program.
+/// The executable that holds all kernels of a program. Its sources are compiled at once.
 fn executable(program: &Program, mode: Mode) -> PathBuf {
     let build = build();
-    let mut made = build.made.lock().unwrap();
-    let mut objects: Vec<PathBuf> = program
-        .sources()
-        .into_iter()
-        .map(|source| object(&mut made, source, mode))
-        .collect();
-    let main = made.len();
-    objects.push(
-        made.entry(format!("shim {mode:?}"))
-            .or_insert_with(|| {
-                let to = build.folder.path().join(format!("{main}.o"));
-                let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/shim/shim.cpp");
-                compile(&["-c", file], mode, &to);
-                to
-            })
-            .clone(),
-    );
-    let count = made.len();
-    let key = format!("{objects:?}");
-    made.entry(key)
-        .or_insert_with(|| {
-            let to = build.folder.path().join(format!("{count}.exe"));
-            let names: Vec<&str> = objects.iter().map(|path| path.to_str().unwrap()).collect();
-            compile(&names, mode, &to);
-            to
-        })
-        .clone()
+    let sources = program.sources().into_par_iter();
+    let mut objects: Vec<PathBuf> = sources.map(|source| object(source, mode)).collect();
+    objects.push(build.made.get(format!("shim {mode:?}"), || {
+        let to = build.path("o");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/shim/shim.cpp");
+        compile(&["-c", file], mode, &to);
+        to
+    }));
+    build.made.get(format!("{objects:?}"), || {
+        let to = build.path("exe");
+        let names: Vec<&str> = objects.iter().map(|path| path.to_str().unwrap()).collect();
+        compile(&names, mode, &to);
+        to
+    })
 }
 
 /// A source's files in a folder of their own, compiled, with all kernels that are in it.
-fn object(made: &mut BTreeMap<String, PathBuf>, source: &KernelSource, mode: Mode) -> PathBuf {
+fn object(source: &KernelSource, mode: Mode) -> PathBuf {
     let key = format!("{} {mode:?}", source.title());
-    let folder = build().folder.path().join(made.len().to_string());
-    made.entry(key)
-        .or_insert_with(|| {
-            fs::create_dir(&folder).unwrap();
-            for file in source.files.iter() {
-                fs::write(folder.join(&*file.name), &*file.text).unwrap();
-            }
-            let main = folder.join(source.main_file());
-            let defines = source.defines.iter();
-            let mut args: Vec<String> = defines
-                .map(|(name, value)| format!("-D{name}={value}"))
-                .collect();
-            let mut unit = format!("#include {main:?}\n");
-            for name in kernels(&main, &args) {
-                unit += &format!("SHIM_ENTRY({name});\n");
-            }
-            fs::write(folder.join("unit.cpp"), unit).unwrap();
-            args.extend([
-                "-c".to_owned(),
-                folder.join("unit.cpp").display().to_string(),
-            ]);
-            let args: Vec<&str> = args.iter().map(String::as_str).collect();
-            compile(&args, mode, &folder.join("unit.o"));
-            folder.join("unit.o")
-        })
-        .clone()
+    build().made.get(key, || {
+        let folder = build().path("d");
+        fs::create_dir(&folder).unwrap();
+        for file in source.files.iter() {
+            fs::write(folder.join(&*file.name), &*file.text).unwrap();
+        }
+        let main = folder.join(source.main_file());
+        let defines = source.defines.iter();
+        let mut args: Vec<String> = defines
+            .map(|(name, value)| format!("-D{name}={value}"))
+            .collect();
+        let mut unit = format!("#include {main:?}\n");
+        for name in kernels(&main, &args) {
+            unit += &format!("SHIM_ENTRY({name});\n");
+        }
+        fs::write(folder.join("unit.cpp"), unit).unwrap();
+        args.extend([
+            "-c".to_owned(),
+            folder.join("unit.cpp").display().to_string(),
+        ]);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        compile(&args, mode, &folder.join("unit.o"));
+        folder.join("unit.o")
+    })
 }
 
 /// The names of all kernels of a source, as the preprocessor finds them.

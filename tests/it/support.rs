@@ -1,6 +1,9 @@
 //! What several modules use: a table of workloads, and manifests from text.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use sweeper::compile::digests::Digests;
 use sweeper::compile::nvrtc::Nvrtc;
@@ -10,18 +13,48 @@ use sweeper_kernels::workload::{
 };
 use sweeper_kernels::{Dtype, Phase};
 
-/// Says what is skipped and why; fails where `SWEEPER_REQUIRE` names what is missing.
-#[expect(clippy::print_stderr, reason = "people should see what is skipped")]
+/// Says on the screen which test is skipped, for want of what, and how many were; fails where `SWEEPER_REQUIRE` names
+/// what is missing.
 pub(crate) fn skip(what: &str, reason: &str) {
+    static SKIPPED: Mutex<BTreeMap<String, BTreeSet<String>>> = Mutex::new(BTreeMap::new());
     let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|held| held == what), "{reason}");
-    eprintln!("skipped: {reason}");
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    let mut all = SKIPPED.lock().unwrap();
+    let tests = all.entry(what.to_owned()).or_default();
+    if tests.insert(test.to_owned()) {
+        let count = tests.len();
+        // Not by a macro: what those print is kept from the screen where a test passes.
+        let said = format!("skipped for want of {what} ({count} so far): {test}: {reason}\n");
+        std::io::stderr().write_all(said.as_bytes()).unwrap();
+    }
 }
 
 /// NVRTC, unless there is none here and nobody insists on it.
 pub(crate) fn nvrtc() -> Option<Nvrtc> {
     let found = Nvrtc::find(&Digests::default());
     found.inspect_err(|reason| skip("nvrtc", reason)).ok()
+}
+
+/// Things that are made once, by whichever test needs one first. Only those that need the same one wait for it.
+pub(crate) struct Made<T> {
+    all: Mutex<BTreeMap<String, Arc<OnceLock<T>>>>,
+}
+
+impl<T> Default for Made<T> {
+    fn default() -> Self {
+        Made {
+            all: Mutex::default(),
+        }
+    }
+}
+
+impl<T: Clone> Made<T> {
+    pub(crate) fn get(&self, key: String, make: impl FnOnce() -> T) -> T {
+        let one = Arc::clone(self.all.lock().unwrap().entry(key).or_default());
+        one.get_or_init(make).clone()
+    }
 }
 
 /// The program: that of this build, or the one beside these tests where they were carried elsewhere.

@@ -455,6 +455,27 @@ fn signals_are_heard_while_kernels_compile() {
 }
 
 #[test]
+fn signals_are_heard_while_a_compiler_says_what_it_is() {
+    let place = Place::new(&cpu_manifest(""));
+    let script = place.path("compiler.sh");
+    fs::write(&script, "#!/bin/sh\nexec sleep 300\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let asked = |process: u32| {
+        let names = children(process).into_iter();
+        let mut names = names.map(|id| fs::read_to_string(format!("/proc/{id}/comm")));
+        names.any(|name| name.is_ok_and(|name| name.trim() == "sleep"))
+    };
+    for verb in ["run", "compile"] {
+        let command = with_compiler(&place, &script.to_string_lossy(), &[verb, "m.toml"]);
+        let mut run = spawn(command);
+        wait_until("a compiler that is asked", || asked(run.id()));
+        signal(run.id(), "-TERM");
+        assert_eq!(run.wait().unwrap().code(), Some(75), "{verb}");
+    }
+    assert!(!place.path("results").exists(), "a run with another id");
+}
+
+#[test]
 fn two_signals_close_together_are_one() {
     let place = Place::new(&null_manifest(&format!("{SCRIPT}{HANGING}")));
     for names in [["-TERM", "-TERM"], ["-TERM", "-INT"], ["-INT", "-INT"]] {

@@ -7,7 +7,7 @@ use std::{
     path::Path,
     sync::Barrier,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use sweeper_cache::{Cache, Lookup};
@@ -135,9 +135,8 @@ fn a_killed_holder_gives_up_its_right() {
         holder.kill().unwrap();
         holder.wait().unwrap();
     });
-    let start = Instant::now();
+    // A wait that is given up after a while yields no right of one's own.
     assert!(matches!(cache.lookup(&key(1)), Lookup::Miss(slot) if slot.is_exclusive()));
-    assert!(start.elapsed() < Duration::from_secs(20));
     killer.join().unwrap();
 }
 
@@ -147,7 +146,7 @@ fn hold_for_ever() {
     let dir = child_dir();
     let _slot = open(&dir.join("cache"), MIB).lookup(&key(1));
     fs::write(dir.join("held"), "").unwrap();
-    thread::sleep(Duration::from_secs(60));
+    thread::sleep(Duration::from_secs(600));
 }
 
 /// Hammers a cache that is far too small from many threads, each with a cache of its own as

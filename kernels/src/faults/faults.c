@@ -7,6 +7,10 @@
 #define ENDLESS 3
 #define WRONG 4
 #define COMPILE_ERROR 5
+// Writes nothing.
+#define SILENT 6
+// Right the first time, and never again.
+#define FICKLE 7
 
 #if FAULT == COMPILE_ERROR
 #error "this kernel can't be compiled"
@@ -25,10 +29,14 @@ KERNEL(faulty, args, block) {
     do *first = 1.0f;
     while (*first != 2.0f);
 #endif
-    if (block == 0) {
+    if (FAULT != SILENT && block == 0) {
         for (int64_t i = 0; i < n; i++) out[i] = x[i];
     }
 #if FAULT == WRONG
     out[n - 1] = x[n - 1] + 1.0f;
+#elif FAULT == FICKLE
+    static int has_run = 0;
+    out[n - 1] = x[n - 1] + (has_run ? 1.0f : 0.0f);
+    has_run = 1;
 #endif
 }

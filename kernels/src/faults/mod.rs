@@ -33,12 +33,14 @@ const HOARD: usize = 1 << 38;
 const FORESEEN: usize = 1 << 42;
 
 /// What can go wrong: the word, and what happens.
-static WORDS: [(&str, &[&str]); 10] = [
+static WORDS: [(&str, &[&str]); 12] = [
     ("none", &[]),
     ("illegal_access", &[]),
     ("trap", &[]),
     ("endless", &[]),
     ("wrong", &[]),
+    ("silent", &[]),
+    ("fickle", &[]),
     ("compile_error", &[]),
     ("shared_memory", &[]),
     ("threads", &[]),
@@ -126,6 +128,8 @@ fn number(fault: &str) -> u32 {
         "endless" => 3,
         "wrong" => 4,
         "compile_error" => 5,
+        "silent" => 6,
+        "fickle" => 7,
         _ => 0,
     }
 }

@@ -2,10 +2,10 @@
 //! thing.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::files;
 use crate::manifest::settings::{Order, Word};
 use crate::record::environment::Environment;
 use crate::record::find;
@@ -326,9 +326,9 @@ fn missing(table: &Table, path: &Path) -> SourceError {
 
 /// Adds the manifest and the devices' ceilings, where the folder has them.
 fn add_surroundings(source: &mut Source, folder: &Path) -> Result<(), SourceError> {
-    source.manifest = fs::read_to_string(folder.join("manifest.toml")).ok();
+    source.manifest = files::read_to_string(&folder.join("manifest.toml")).ok();
     let path = folder.join("usage.json");
-    if let Ok(bytes) = fs::read(&path) {
+    if let Ok(bytes) = files::read(&path) {
         let usage = serde_json::from_slice(&bytes).map_err(|error| SourceError::Foreign {
             path,
             reason: error.to_string(),

@@ -76,6 +76,8 @@ pub(super) struct Case {
     pub choices: usize,
     /// Bytes from which on tensors are large for kernels in C; as their header says unless it is given.
     pub large_bytes: Option<u64>,
+    /// Added to all numbers that are loaded.
+    pub shift: f32,
 }
 
 /// Numbers that look random, in [-1, 1).
@@ -122,6 +124,7 @@ impl Case {
             padding: 0,
             choices: 7,
             large_bytes: None,
+            shift: 0.0,
         }
     }
 
@@ -215,6 +218,11 @@ impl Case {
 
     pub(super) fn large_from(mut self, bytes: u64) -> Case {
         self.large_bytes = Some(bytes);
+        self
+    }
+
+    pub(super) fn shifted(mut self, shift: f32) -> Case {
+        self.shift = shift;
         self
     }
 
@@ -346,7 +354,7 @@ impl Case {
                         .map(|x| ((x + 1.0) / 2.0 * self.choices as f32) as i64)
                         .collect(),
                 ),
-                _ => Data::F32(values),
+                _ => Data::F32(values.iter().map(|x| x + self.shift).collect()),
             };
             inputs.insert(name, Tensor::new([len], data));
         }

@@ -10,7 +10,7 @@ use sweeper_kernels::program::{
     Binding, BufferId, Index, Kernel, KernelId, KernelSource, Role, Step, View,
 };
 use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Dtype, Program, Target, Tensors};
+use sweeper_kernels::{Data, Dtype, Program, Target, Tensor, Tensors};
 
 use super::harness::{ARCHS, Case, Place, report, waits};
 use super::interpret;
@@ -115,15 +115,71 @@ fn totals() -> Vec<Total> {
         of(only(masked(300, 32)), two_sums()),
         of(only(masked(35, 512)), two_sums()),
         of(only(masked(6, 2048)), two_sums()),
+        // Rows that are all far below any exponent of a normal number.
+        of(only(entropy(35, 1000).shifted(-1000.0)), mean()),
+        of(only(likelihood(35, 768).shifted(-1000.0)), mean()),
+        // Many rows, and more than there are parts at most.
+        of(error(1100, 30).padded(1), mean()),
+        of(entropy(1500, 17), mean()),
+        of(full(entropy(1500, 32)), mean()),
+        of(only(likelihood(1500, 512)), mean()),
+        of(only(entropy(17_000, 32)), mean()),
+        of(only(likelihood(17_000, 16)), mean()),
     ]
 }
 
 /// What a total's launches are made of.
 struct Made {
     program: Program,
+    /// Those of all launches, one after the other.
     inputs: Tensors,
+    /// Those of the last launch.
+    last_inputs: Tensors,
     specs: Vec<TensorSpec>,
     launches: [Launch; 2],
+}
+
+/// How often a total is launched.
+const LAUNCHES: usize = 3;
+
+/// What each launch has in place of a tensor: numbers become smaller from launch to launch, and labels lie elsewhere.
+fn of_launches(tensor: &Tensor) -> Data {
+    let earlier = (0..LAUNCHES).rev();
+    match tensor.data() {
+        Data::F32(values) => {
+            let scaled = |by: usize| values.iter().map(move |x| x * (1.0 + by as f32 / 2.0));
+            Data::F32(earlier.flat_map(scaled).collect())
+        }
+        Data::I64(values) => {
+            let turned = |by: usize| {
+                let (before, after) = values.split_at(by.min(values.len()));
+                after.iter().chain(before).copied()
+            };
+            Data::I64(earlier.flat_map(turned).collect())
+        }
+        data => panic!("{data:?}"),
+    }
+}
+
+/// Has a launch read memory that is filled for each iteration with what that has for inputs. The steps that fill it.
+fn copies(program: &mut Program, launch: &mut Launch, inputs: &mut Tensors) -> Vec<Step> {
+    let mut copies = vec![];
+    for memory in &mut launch.operands {
+        let given = &mut program.buffers[memory.view.buffer.0];
+        let Some(tensor) = inputs.get_mut(&*given.name) else {
+            continue;
+        };
+        let (name, dtype, len) = (format!("held {}", given.name), given.dtype, given.len);
+        given.len = LAUNCHES * len;
+        *tensor = Tensor::new([LAUNCHES * len], of_launches(tensor));
+        let offset = Index::affine(0, 0, len as i64);
+        let from = View::new(memory.view.buffer, offset, len);
+        let held = program.buffer(name, dtype, len, Role::Workspace, Binding::Scratch);
+        memory.view.buffer = held;
+        let to = program.all(held);
+        copies.push(Step::Copy { from, to });
+    }
+    copies
 }
 
 impl Total {
@@ -157,15 +213,18 @@ impl Total {
         }
     }
 
-    /// Three launches, before each of which what they write is NaN. Parts are memory of the kernel: nobody sees them.
+    /// Launches with inputs of their own, before each of which what they write is NaN. Parts are memory of the kernel: nobody
+    /// sees them.
     fn made(&self) -> Made {
         let generated = self.generated(&Place::Shim(Mode::Fast).target());
         assert_eq!(generated.parts(&self.first.extents), 1);
         let mut program = Program::default();
         let (mut inputs, mut specs) = (Tensors::new(), vec![]);
-        let first = self
+        let mut first = self
             .first
             .place(&mut program, "", 1, &mut inputs, &mut specs);
+        let last_inputs = inputs.clone();
+        let copies = copies(&mut program, &mut first, &mut inputs);
         let last = self.launch_of_last(&mut program, &mut specs, &first);
         let launches = [first, last];
         let kernel = program.kernel(generated.kernel());
@@ -178,12 +237,15 @@ impl Total {
                 value: f64::NAN,
             })
             .collect();
+        body.extend(copies);
         body.push(step);
-        program.steps.push(Step::Repeat { count: 3, body });
+        let count = LAUNCHES as u64;
+        program.steps.push(Step::Repeat { count, body });
         program.validate().unwrap();
         Made {
             program,
             inputs,
+            last_inputs,
             specs,
             launches,
         }
@@ -246,9 +308,11 @@ impl Total {
         let text = &made.program.compiled().next().unwrap().files[0].text;
         let [first, last] = &made.launches;
         self.first
-            .judge("", first, 1, (&made.inputs, &outputs), &|| text.to_string());
+            .judge("", first, 1, (&made.last_inputs, &outputs), &|| {
+                text.to_string()
+            });
         // As if it were of one part.
-        let meant = self.first.meaning("", first, 1, &made.inputs);
+        let meant = self.first.meaning("", first, 1, &made.last_inputs);
         let mut expected = vec![vec![f64::NAN]; last.operands.len()];
         for shared in self.shared() {
             expected[shared.added_up] = vec![meant[shared.left][0]];

@@ -27,7 +27,7 @@ fn stays_inside(sizes: [i64; 4], options: &str, backend: &str, canonical: &Canon
             });
         }
     }
-    let artifacts: Vec<Artifact> = program.sources().into_iter().map(artifact).collect();
+    let artifacts = artifacts(&program);
     let mut device = Cpu::new(1).unwrap();
     device.bind(&inputs).unwrap();
     let job = Job {

@@ -1,6 +1,10 @@
 //! The CUDA kernels on the shim: the bodies that the C kernels pass, and once more with
 //! AddressSanitizer.
 
+use std::time::Duration;
+
+use sweeper::compile::Bounds;
+
 use super::*;
 
 const FAST: Place = Place::Shim(Mode::Fast);

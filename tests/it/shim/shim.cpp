@@ -4,16 +4,20 @@
 //
 // Both are sequences of 64-bit words, as `shim.rs` beside this writes and reads them. Where SHIM_BLOCKS is Descending, the
 // blocks of a launch run in that order, one after the other; one of them may wait for what others leave, and goes on after them.
+// SHIM_SEED chooses the order of threads.
 #include "shim.h"
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #if !defined(__x86_64__)
@@ -58,6 +62,8 @@ struct Fiber {
     std::vector<Copy> open;
     std::deque<std::vector<Copy>> groups;
     unsigned collectives = 0;
+    // It waits for what another block leaves, or another thread of its own.
+    bool looks_again = false;
 };
 
 struct Barrier {
@@ -68,12 +74,46 @@ struct Warp {
     Barrier barrier;
 };
 
+// The state of a generator of random numbers (xorshift, Marsaglia 2003).
+static uint32_t random_state = 1;
+
+static uint32_t random_below(size_t count) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 17;
+    random_state ^= random_state << 5;
+    return random_state % count;
+}
+
+// Threads that may go on, by warps.
+struct Ready {
+    std::vector<int> of_warp[WARPS], warps;
+
+    void clear() {
+        for (std::vector<int> &threads : of_warp) threads.clear();
+        warps.clear();
+    }
+    void add(int thread) {
+        if (of_warp[thread / 32].empty()) warps.push_back(thread / 32);
+        of_warp[thread / 32].push_back(thread);
+    }
+    // Any thread, of that warp if it has one.
+    int take(int warp) {
+        if (warp < 0 || of_warp[warp].empty()) warp = warps[random_below(warps.size())];
+        std::vector<int> &threads = of_warp[warp];
+        std::swap(threads[random_below(threads.size())], threads.back());
+        const int thread = threads.back();
+        threads.pop_back();
+        if (threads.empty()) warps.erase(std::find(warps.begin(), warps.end(), warp));
+        return thread;
+    }
+};
+
 // A block that has begun.
 struct Running {
     Fiber fibers[MOST_THREADS];
     Barrier barriers[BARRIERS];
     Warp warps[WARPS];
-    std::deque<int> ready;
+    Ready ready;
     int current, alive;
     dim3 block;
     float *shared;
@@ -103,24 +143,24 @@ static void go_to(int next) {
     thread = {next % block_size.x, next / block_size.x % block_size.y, next / (block_size.x * block_size.y)};
 }
 
-// Leaves the current fiber for the next that is ready.
-static void leave() {
-    if (running->ready.empty()) fail("all threads wait: a barrier that some do not reach");
+// Leaves the current fiber for one that is ready: of a warp, so that it gets as far ahead of others as it can.
+static void leave(int warp) {
+    if (running->ready.warps.empty()) fail("all threads wait: a barrier that some do not reach");
     Fiber &from = running->fibers[running->current];
-    const int next = running->ready.front();
-    running->ready.pop_front();
+    const int next = running->ready.take(warp);
+    if (next == running->current) return;
     go_to(next);
     change(from, running->fibers[next]);
 }
 
 static void arrive(Barrier &barrier, int count) {
     if ((int)barrier.waiting.size() + 1 == count) {
-        for (int waiting : barrier.waiting) running->ready.push_back(waiting);
+        for (int waiting : barrier.waiting) running->ready.add(waiting);
         barrier.waiting.clear();
         return;
     }
     barrier.waiting.push_back(running->current);
-    leave();
+    leave(running->current / 32);
 }
 
 void wait(int barrier, int count) { arrive(running->barriers[barrier], count); }
@@ -164,7 +204,7 @@ static void body() {
     if (running->alive == 0) {
         change(running->fibers[running->current], host);
     } else {
-        leave();
+        leave(running->current / 32);
     }
     std::abort();
 }
@@ -182,6 +222,7 @@ static void prepare(Fiber &fiber) {
     fiber.open.clear();
     fiber.groups.clear();
     fiber.collectives = 0;
+    fiber.looks_again = false;
 #if defined(__x86_64__)
     void **top = (void **)(fiber.stack + STACK_BYTES - 64);
     *--top = nullptr;
@@ -196,7 +237,24 @@ static void prepare(Fiber &fiber) {
 #endif
 }
 
+// Whether a thread of the block may do something else than to look again.
+static bool others_go_on() {
+    for (int warp : running->ready.warps)
+        for (int other : running->ready.of_warp[warp])
+            if (!running->fibers[other].looks_again) return true;
+    return false;
+}
+
 void wait_for_others() {
+    Fiber &own = running->fibers[running->current];
+    if (others_go_on()) {
+        // What it waits for may be of its own block.
+        own.looks_again = true;
+        running->ready.add(running->current);
+        leave(-1);
+        own.looks_again = false;
+        return;
+    }
     if (put_off != nullptr) fail("a block waits for one that has not run");
     put_off = running;
     put_off->block = block;
@@ -223,7 +281,7 @@ static void run_block(size_t shared_bytes) {
     running->ready.clear();
     for (int i = 0; i < threads; i++) {
         prepare(running->fibers[i]);
-        if (i > 0) running->ready.push_back(i);
+        if (i > 0) running->ready.add(i);
     }
     running->alive = threads;
     go_on(0);
@@ -416,4 +474,8 @@ static int run(const char *program, const char *results) {
 }
 }  // namespace shim
 
-int main(int, char **arguments) { return shim::run(arguments[1], arguments[2]); }
+int main(int, char **arguments) {
+    // A generator stays at 0 for ever.
+    if (const char *seed = std::getenv("SHIM_SEED")) shim::random_state = (uint32_t)std::strtoul(seed, nullptr, 10) | 1;
+    return shim::run(arguments[1], arguments[2]);
+}

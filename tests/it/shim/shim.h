@@ -1,15 +1,22 @@
 // What CUDA kernels need, on a CPU: the counterpart of kernels/src/common/cuda.h.
 //
 // Each thread of a block is a fiber, and blocks run one after the other. Fibers change only where a
-// thread waits for others. Copies that a kernel starts ahead of time happen when it waits for them and
+// thread waits for others; then a warp goes on as far as it can, and which one is next is random: what is right in
+// one order alone shows. Copies that a kernel starts ahead of time happen when it waits for them and
 // not before, and shared memory begins as NaN: what a kernel forgets to wait for shows.
 #ifndef SWEEPER_SHIM_H
 #define SWEEPER_SHIM_H
 
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <utility>
+// What kernels are made of is little: the standard library's headers would take two thirds of the time of compiling it.
+#include <stdint.h>
+#include <string.h>
+
+extern "C" {
+float cosf(float) noexcept, erff(float) noexcept, exp2f(float) noexcept, expf(float) noexcept, fabsf(float) noexcept;
+float log2f(float) noexcept, logf(float) noexcept, rintf(float) noexcept, sinf(float) noexcept, sqrtf(float) noexcept;
+float tanhf(float) noexcept, fmaxf(float, float) noexcept, fminf(float, float) noexcept;
+float fmaf(float, float, float) noexcept;
+}
 
 #define __global__
 #define __device__
@@ -46,7 +53,8 @@ void wait(int barrier, int threads);
 // Every lane of the warp gives eight bytes and gets those of all lanes.
 const uint64_t *exchange(uint64_t mine);
 int lane();
-// Puts the block off until all others of its launch are done.
+// Lets other threads of the block go on; if all of them wait as well, puts the block off until all others of its launch
+// are done.
 void wait_for_others();
 void copy_later(void *to, const void *from, int bytes, int zeros);
 void commit();
@@ -57,14 +65,19 @@ void enter(const char *name, void (*call)(Cells));
 
 template <class T> T cell_as(uint64_t cell) {
     T value;
-    std::memcpy(&value, &cell, sizeof value);
+    memcpy(&value, &cell, sizeof value);
     return value;
 }
-template <class... A, size_t... I> void call(void (*kernel)(A...), Cells cells, std::index_sequence<I...>) {
+template <int... I> struct Numbers {};
+template <int N, int... I> struct Below : Below<N - 1, N - 1, I...> {};
+template <int... I> struct Below<0, I...> {
+    using All = Numbers<I...>;
+};
+template <class... A, int... I> void call(void (*kernel)(A...), Cells cells, Numbers<I...>) {
     kernel(cell_as<A>(cells[I])...);
 }
 template <class... A> void call(void (*kernel)(A...), Cells cells) {
-    call(kernel, cells, std::index_sequence_for<A...>());
+    call(kernel, cells, typename Below<sizeof...(A)>::All());
 }
 struct Entry {
     Entry(const char *name, void (*call)(Cells)) { enter(name, call); }
@@ -90,7 +103,7 @@ static inline void sync_some(int barrier, int threads) { shim::wait(barrier, thr
 
 template <class T> T __shfl_xor_sync(unsigned, T x, int lanes) {
     uint64_t cell = 0;
-    std::memcpy(&cell, &x, sizeof x);
+    memcpy(&cell, &x, sizeof x);
     return shim::cell_as<T>(shim::exchange(cell)[shim::lane() ^ lanes]);
 }
 static inline int warp_max(int x) {
@@ -107,10 +120,10 @@ static inline bool warp_any(bool x) { return warp_max(x) != 0; }
 static inline float __int_as_float(int x) { return shim::cell_as<float>((uint32_t)x); }
 static inline int __float_as_int(float x) {
     int bits;
-    std::memcpy(&bits, &x, sizeof bits);
+    memcpy(&bits, &x, sizeof bits);
     return bits;
 }
-static inline float flushed(float x) { return std::fabs(x) < 1.17549435e-38f ? 0.0f : x; }
+static inline float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? 0.0f : x; }
 struct Leaving {};
 static inline Leaving leaving(bool) { return {}; }
 static inline float4 load_4(const float *from, Leaving) { return *(const float4 *)from; }

@@ -1,0 +1,129 @@
+//! Regular files, and nothing else: no pipe is waited for, no device is read without end, and what is written is
+//! there as a whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Opens a file for reading.
+///
+/// # Errors
+/// Those of the file system, or that it is no regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    open_as(OpenOptions::new().read(true), path)
+}
+
+/// Opens a file as `options` say.
+///
+/// # Errors
+/// Those of the file system, or that it is no regular file.
+pub fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    // Opening a pipe waits for its other end, unless it is told not to.
+    let file = options.custom_flags(flags(OFlags::NONBLOCK)).open(path)?;
+    regular(file)
+}
+
+/// Opens a file of our own, which is no link to a file of somebody else.
+///
+/// # Errors
+/// Those of the file system, or that it is a link or no regular file.
+pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let wanted = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    regular(options.custom_flags(flags(wanted)).open(path)?)
+}
+
+fn flags(flags: OFlags) -> i32 {
+    flags.bits().cast_signed()
+}
+
+fn regular(file: File) -> io::Result<File> {
+    let kind = file.metadata()?.file_type();
+    match () {
+        () if kind.is_file() => Ok(file),
+        () if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        () => Err(io::Error::other("not a regular file")),
+    }
+}
+
+/// The bytes of a file.
+///
+/// # Errors
+/// Those of the file system, or that it is no regular file.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// Those of the file system, or that it is no regular file, or no text.
+pub fn read_to_string(path: &Path) -> io::Result<String> {
+    io::read_to_string(open(path)?)
+}
+
+/// Writes a file as a whole: a reader sees the one before or the new one, also after a crash.
+///
+/// # Errors
+/// Those of the file system; the file before is there still.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{}.new", name.trim_start_matches('.')));
+    let mut options = OpenOptions::new();
+    let written = open_own(options.write(true).create(true).truncate(true), &temporary)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&temporary, path));
+    written.inspect_err(|_| {
+        // What could not be written takes no room.
+        let _ = fs::remove_file(&temporary);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn nothing_but_regular_files_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("file"), "words").unwrap();
+        std::os::unix::fs::symlink("file", path("link")).unwrap();
+        assert_eq!(read(&path("file")).unwrap(), b"words");
+        assert_eq!(read_to_string(&path("link")).unwrap(), "words");
+        let made = Command::new("mkfifo").arg(path("pipe")).status();
+        assert!(made.unwrap().success());
+        std::os::unix::fs::symlink("/dev/zero", path("endless")).unwrap();
+        for name in ["pipe", "endless", "."] {
+            assert!(read(&path(name)).is_err(), "{name}");
+        }
+        assert!(open_own(OpenOptions::new().read(true), &path("link")).is_err());
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_replaced_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        write(&path, b"a page").unwrap();
+        write(&path, b"another page").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"another page");
+        // A folder in the place of what is written first.
+        let temporary = folder.path().join(".page.html.new");
+        fs::create_dir(&temporary).unwrap();
+        write(&path, b"a third page").unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), b"another page");
+        fs::remove_dir(&temporary).unwrap();
+        // No file of somebody else is written through a link.
+        let precious = folder.path().join("precious");
+        fs::write(&precious, "kept").unwrap();
+        std::os::unix::fs::symlink(&precious, &temporary).unwrap();
+        write(&path, b"a third page").unwrap_err();
+        assert_eq!(fs::read(&precious).unwrap(), b"kept");
+    }
+}
