@@ -8,7 +8,7 @@ use serde_json::json;
 use super::exit::Exit;
 use super::screen::Screen;
 use crate::manifest::settings::{PlotFormat, Word};
-use crate::report::files::{self, Options, Report, ReportError};
+use crate::report::files::{self, INDEX, Options, Report, ReportError};
 use crate::report::source::{self, Kind, Source};
 use crate::report::table::{Table, render};
 
@@ -211,20 +211,30 @@ fn default_folder(source: &Source) -> PathBuf {
 
 fn show(report: &Report, folder: &Path, paths: &[PathBuf], options: &Options, screen: &Screen) {
     if screen.json {
-        let tables: Vec<_> = report.tables.iter().map(|(place, table)| {
-            json!({ "name": table.name, "folder": place, "rows": table.rows.len(), "notes": table.notes })
-        }).collect();
+        let tables = report.parts.iter().flat_map(|part| {
+            part.tables.iter().map(|table| {
+                json!({ "name": table.name, "folder": part.folder, "rows": table.rows.len(), "notes": table.notes })
+            })
+        });
+        let tables: Vec<_> = tables.collect();
+        let empty: Vec<_> = report
+            .empty()
+            .into_iter()
+            .map(|(reason, plots)| json!({ "reason": reason, "plots": plots }))
+            .collect();
         screen.json(&json!({
             "folder": folder,
             "files": paths,
             "baseline": options.baseline,
             "tables": tables,
+            "empty_plots": empty,
             "warnings": report.warnings,
         }));
         return;
     }
     let asked = options.by.len();
-    for (_, table) in report.tables.iter().take(asked.max(1)) {
+    let tables = || report.parts.iter().flat_map(|part| &part.tables);
+    for table in tables().take(asked.max(1)) {
         screen.out(&terminal(table, screen));
     }
     if screen.verbose {
@@ -232,13 +242,27 @@ fn show(report: &Report, folder: &Path, paths: &[PathBuf], options: &Options, sc
             screen.line(&path.display().to_string());
         }
     }
+    for (reason, plots) in report.empty() {
+        screen.line(&empty_line(reason, &plots));
+    }
+    let plots = report.parts.iter().map(|part| part.plots.len());
     screen.line(&format!(
-        "{} tables and {} plots in {} files: {}",
-        report.tables.len(),
-        report.plots.len(),
+        "{} tables and {} plots in {} files; begin with {}",
+        tables().count(),
+        plots.sum::<usize>(),
         paths.len(),
-        folder.display()
+        folder.join(INDEX).display()
     ));
+}
+
+/// Which plots would be empty for one reason.
+fn empty_line(reason: &str, plots: &[PathBuf]) -> String {
+    let first = plots.first().map_or(Path::new(""), PathBuf::as_path);
+    let first = first.display();
+    match plots.len() {
+        1 => format!("not drawn: {first}: {reason}"),
+        count => format!("not drawn: {count} plots, such as {first}: {reason}"),
+    }
 }
 
 fn terminal(table: &Table, screen: &Screen) -> String {

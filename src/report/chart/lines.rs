@@ -2,8 +2,8 @@
 
 use super::axis::{Span, Tick};
 use super::page::{self, BLACK, EDGE, FAINT, GREY, LEADING, SMALL, WIDTH};
-use super::picture::{Anchor, Ink, Picture, Segment, circle, open, polygon};
-use super::{Lines, Series};
+use super::picture::{Anchor, Ink, Picture, Segment, open, polygon};
+use super::{Lines, Series, marks};
 
 /// Height of the plot proper.
 const HEIGHT: f64 = 122.0;
@@ -19,21 +19,21 @@ const MANY: usize = 30;
 const CURVE: usize = 100;
 
 /// Where things are.
-struct Plot {
+pub(super) struct Plot {
     x: Span,
     y: Span,
-    left: f64,
-    right: f64,
-    top: f64,
-    bottom: f64,
+    pub(super) left: f64,
+    pub(super) right: f64,
+    pub(super) top: f64,
+    pub(super) bottom: f64,
 }
 
 impl Plot {
-    fn at(&self, x: f64, y: f64) -> (f64, f64) {
+    pub(super) fn at(&self, x: f64, y: f64) -> (f64, f64) {
         (self.at_x(x), self.at_y(y))
     }
 
-    fn at_x(&self, x: f64) -> f64 {
+    pub(super) fn at_x(&self, x: f64) -> f64 {
         self.left + self.x.place(x) * (self.right - self.left)
     }
 
@@ -46,10 +46,6 @@ impl Plot {
 /// Draws the chart.
 pub(super) fn draw(lines: &Lines) -> Picture {
     let (mut picture, y) = page::begin(&lines.caption);
-    if let Some(reason) = &lines.caption.empty {
-        page::empty(&mut picture, y, 60.0, reason);
-        return page::end(picture, &lines.caption.notes, y + 62.0);
-    }
     let labelled: Vec<&Series> = lines.series.iter().filter(|one| is_labelled(one)).collect();
     let widths = labelled.iter().map(|one| page::small_width(&one.label));
     let widest = widths.fold(0.0, f64::max);
@@ -71,9 +67,7 @@ pub(super) fn draw(lines: &Lines) -> Picture {
     for series in &lines.series {
         draw_series(&mut picture, &plot, series);
     }
-    for mark in &lines.marks {
-        draw_mark(&mut picture, &plot, mark);
-    }
+    marks::draw(&mut picture, &plot, &lines.marks);
     draw_failures(&mut picture, &plot, &lines.series);
     let mut y = plot.bottom + 2.0 * LEADING + 4.0;
     if is_direct {
@@ -271,32 +265,6 @@ fn draw_series(picture: &mut Picture, plot: &Plot, series: &Series) {
     for &(x, y) in places.iter().step_by(step) {
         page::mark(picture, series.style, x, y, radius);
     }
-}
-
-/// Draws a ring with the bar of its interval, and the label to the right of it, below.
-fn draw_mark(picture: &mut Picture, plot: &Plot, mark: &super::Mark) {
-    let (x, y) = plot.at(mark.x, mark.y);
-    let ink = Ink::line(BLACK, 0.8);
-    if let Some(ends) = mark.ends {
-        let [low, high] = ends.map(|end| match end.is_finite() {
-            true => plot.at_x(end).clamp(plot.left, plot.right),
-            false => plot.right,
-        });
-        picture.line((low, y), (high, y), ink);
-        for (end, at) in [(ends[0], low), (ends[1], high)] {
-            // An end beyond the chart has no cap.
-            if end.is_finite() && (plot.at_x(end) - at).abs() < 1e-6 {
-                picture.line((at, y - 1.8), (at, y + 1.8), ink);
-            }
-        }
-    }
-    let ring = Ink {
-        fill: Some(page::WHITE),
-        ..ink
-    };
-    picture.path(circle(x, y, 2.2), ring);
-    let place = (x + 2.0, y + 9.5);
-    page::small(picture, place, Anchor::Start, BLACK, &mark.label);
 }
 
 /// Draws crosses over the plot, those of lines that fail at one place side by side.
