@@ -169,11 +169,27 @@ pub fn make(sources: &[Source], options: &Options) -> Result<Report, ReportError
     }
     let parts = parts(&frame, sources, &sections, options);
     Ok(Report {
-        title: page::title(sources),
+        title: title(sources),
         lede: lede(sources),
         parts,
         warnings,
     })
+}
+
+/// The names of manifests, or of files where there is none.
+fn title(sources: &[Source]) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for source in sources {
+        let stem = source.origin.file_stem().unwrap_or_default();
+        let name = match &source.environment {
+            Some(environment) => environment.name.clone(),
+            None => stem.to_string_lossy().into_owned(),
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(", ")
 }
 
 /// How many points there are, and where they were measured.

@@ -80,7 +80,13 @@ pub(super) fn draw(picture: &mut Picture, plot: &Plot, marks: &[Mark]) {
     let mut taken: Vec<Taken> = drawn.iter().flat_map(Drawn::taken).collect();
     for one in &drawn {
         let width = page::small_width(&one.mark.label);
-        let (left, base) = place(plot, (one.x, one.y), width, &taken);
+        // Of two rings side by side the left one has its label to the left.
+        let is_left = |other: &Drawn<'_>| other.x > one.x && other.x - one.x < width;
+        let ways = Ways {
+            is_left_first: drawn.iter().any(is_left),
+            width,
+        };
+        let (left, base) = place(plot, (one.x, one.y), &ways, &taken);
         taken.push(letters(left, base, width));
         let label = &one.mark.label;
         page::small(picture, (left, base), Anchor::Start, BLACK, label);
@@ -92,8 +98,15 @@ fn letters(left: f64, base: f64, width: f64) -> Taken {
     Taken([left, base - SMALL * 0.8, left + width, base + SMALL * 0.1])
 }
 
+/// How a label may stand.
+struct Ways {
+    is_left_first: bool,
+    width: f64,
+}
+
 /// Where a label begins, and its line: the first free place around its ring, further out where those are taken.
-fn place(plot: &Plot, (x, y): (f64, f64), width: f64, taken: &[Taken]) -> (f64, f64) {
+fn place(plot: &Plot, (x, y): (f64, f64), ways: &Ways, taken: &[Taken]) -> (f64, f64) {
+    let width = ways.width;
     let (right, left) = (x + 2.0, x - 2.0 - width);
     let is_free = |&(at, base): &(f64, f64)| {
         let own = letters(at, base, width);
@@ -105,7 +118,10 @@ fn place(plot: &Plot, (x, y): (f64, f64), width: f64, taken: &[Taken]) -> (f64, 
     let places = (0..6).flat_map(|step| {
         let out = f64::from(step) * SMALL;
         let (below, above) = (y + 9.5 + out, y - 4.0 - out);
-        [(right, below), (left, above), (left, below), (right, above)]
+        match ways.is_left_first {
+            true => [(left, above), (left, below), (right, below), (right, above)],
+            false => [(right, below), (left, above), (left, below), (right, above)],
+        }
     });
     let mut places = places.filter(is_free);
     places.next().unwrap_or((right, y + 9.5))

@@ -108,7 +108,7 @@ fn what_comes_from_files_is_text() {
     let written = escaped(HOSTILE);
     // Title and heading, lede, warning, link and heading of a section, title, cell and note of a table, three
     // pictures' texts, the reason.
-    assert_eq!(html.matches(&written).count(), 14);
+    assert_eq!(html.matches(&written).count(), 13);
     let folder = "mode=a%20b%25/form=%22%3Cx%3E%23%3F";
     assert!(
         html.contains(&format!("<a href=\"{folder}/time_a.pdf\">")),

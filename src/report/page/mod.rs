@@ -10,7 +10,6 @@ mod encode;
 pub mod verdicts;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
@@ -83,16 +82,12 @@ pub fn page(sources: &[Source], baseline: Option<&str>, tables: &[Shown]) -> io:
 }
 
 /// The names of the runs, or of the files.
-pub(super) fn title(sources: &[Source]) -> String {
+fn title(sources: &[Source]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for source in sources {
         let name = match &source.environment {
             Some(environment) => environment.name.as_str(),
-            None => source
-                .origin
-                .file_stem()
-                .and_then(OsStr::to_str)
-                .unwrap_or(&source.label),
+            None => source.label.as_str(),
         };
         if !names.contains(&name) {
             names.push(name);

@@ -58,7 +58,7 @@ pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Drawn {
     if let [place] = places(slice, &held, axis)[..]
         && slice.main_axis().is_some_and(|main| main != axis)
     {
-        return Err(format!("{axis} = {place} alone at {}", held.said()));
+        return Err(format!("{axis} is {place} alone at {}", held.said()));
     }
     let measure = |entry: &Entry| LogInterval::of(entry);
     let (values, failures) = measured(slice, &held.rows, axis, measure);

@@ -61,7 +61,7 @@ pub(super) fn roofline(slice: &Slice<'_>) -> Option<Drawn> {
         }
     }
     if series.is_empty() {
-        let needed = "no point has a time, operations and bytes to place it by";
+        let needed = "no point has a time and operations to place it by";
         return Some(Err(describe::reason(slice, &slice.rows, needed)));
     }
     series.sort_by_key(|one| one.style);
