@@ -103,7 +103,7 @@ fn sample(device: &mut Cpu, prepared: Prepared) -> f64 {
 }
 
 fn prepare(device: &mut Cpu, program: Program) -> Prepared {
-    let cc = Cc::find(None, &Digests::default()).unwrap();
+    let cc = Cc::find(None, &Digests::default(), &AtomicBool::new(false)).unwrap();
     let artifact = |source: &KernelSource| Artifact {
         key: source.title(),
         bytes: cc

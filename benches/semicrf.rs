@@ -11,10 +11,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use sweeper::compile::Bounds;
 use sweeper::compile::cc::Cc;
+use sweeper::compile::digests::Digests;
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Artifact, Device, Job, Prepared};
 use sweeper_kernels::inputs::InputKey;
@@ -177,8 +179,8 @@ impl Kernels {
     fn artifact(&mut self, source: &KernelSource) -> Artifact {
         let key = source.title();
         let compile = || {
-            let cc = Cc::find(None, &sweeper::compile::digests::Digests::default())
-                .expect("a C compiler");
+            let cc =
+                Cc::find(None, &Digests::default(), &AtomicBool::new(false)).expect("a C compiler");
             let bytes = cc.compile(source, &Bounds::within(Duration::from_secs(60)));
             Artifact {
                 key: key.clone(),

@@ -314,6 +314,35 @@ impl Comparison {
         }
     }
 
+    /// Advice: for which loops the other program is the better one, as far as the intervals are sure of it.
+    pub fn best_for(&self) -> String {
+        let found = self.break_even();
+        let first = u64::from(self.other.first);
+        match found.ends.map_or(found.estimate, |(_, most)| most) {
+            _ if self.is_same_program => "either".to_owned(),
+            _ if !self.is_checked => "not checked".to_owned(),
+            _ if found.is_unclear => "unclear".to_owned(),
+            Crossing::At(at) if at <= first => "any loop".to_owned(),
+            Crossing::At(at) => format!("loops of {at} or more"),
+            Crossing::Never => match self.last_ahead() {
+                Some(last) => format!("loops of {last} or fewer"),
+                None => "no loop".to_owned(),
+            },
+        }
+    }
+
+    /// The last iteration that ends with the other program ahead, which starts sooner and is slower then.
+    fn last_ahead(&self) -> Option<u64> {
+        let seen = |one: f64, other: f64| (one - other, one - other);
+        let steady = [self.baseline, self.other].map(|held| held.steady.median_ns);
+        let gain = self.gain_ends().unwrap_or(seen(steady[0], steady[1]));
+        let warmup = [self.other, self.baseline].map(|held| held.warmup_ns);
+        let behind = self.behind_ends().unwrap_or(seen(warmup[0], warmup[1]));
+        let further = (-behind.1 / -gain.0).floor();
+        let is_ahead = behind.1 < 0.0 && further < MOST_ITERATIONS;
+        is_ahead.then(|| u64::from(self.other.first) + further as u64)
+    }
+
     fn has_total_interval(&self) -> bool {
         let ends = [self.baseline, self.other].map(|held| held.total_ends_ns(self.iterations));
         ends.iter().all(Option::is_some)

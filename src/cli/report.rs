@@ -9,7 +9,7 @@ use super::exit::Exit;
 use super::screen::Screen;
 use crate::manifest::Manifest;
 use crate::manifest::settings::{PlotFormat, Word};
-use crate::report::files::{self, Options, Report, ReportError};
+use crate::report::files::{self, INDEX, Options, Report, ReportError};
 use crate::report::source::{self, Kind, Source};
 use crate::report::table::{self, Table, render};
 
@@ -214,26 +214,36 @@ fn default_folder(source: &Source) -> PathBuf {
 
 fn show(report: &Report, folder: &Path, paths: &[PathBuf], options: &Options, screen: &Screen) {
     if screen.json {
-        let tables: Vec<_> = report.tables.iter().map(|(place, table)| {
-            json!({ "name": table.name, "folder": place, "rows": table.rows.len(), "notes": table.notes })
-        }).collect();
+        let tables = report.parts.iter().flat_map(|part| {
+            part.tables.iter().map(|table| {
+                json!({ "name": table.name, "folder": part.folder, "rows": table.rows.len(), "notes": table.notes })
+            })
+        });
+        let tables: Vec<_> = tables.collect();
+        let empty: Vec<_> = report
+            .empty()
+            .into_iter()
+            .map(|(reason, plots)| json!({ "reason": reason, "plots": plots }))
+            .collect();
         screen.json(&json!({
             "folder": folder,
             "files": paths,
             "baseline": options.baseline,
             "tables": tables,
+            "empty_plots": empty,
             "warnings": report.warnings,
         }));
         return;
     }
-    let named = |place: usize| report.tables.get(place).map(|(_, table)| &*table.name);
+    let tables = || report.parts.iter().flat_map(|part| &part.tables);
+    let named = |place: usize| tables().nth(place).map(|table| &*table.name);
     // Of single problems what a loop costs stands beside the comparison of operations.
     let telling = match (named(0), named(1)) {
         (Some(table::OPERATIONS), Some(table::ECONOMICS)) => 2,
         _ => 1,
     };
     let asked = options.by.len();
-    for (_, table) in report.tables.iter().take(asked.max(telling)) {
+    for table in tables().take(asked.max(telling)) {
         screen.out(&terminal(table, screen));
     }
     if screen.verbose {
@@ -241,12 +251,16 @@ fn show(report: &Report, folder: &Path, paths: &[PathBuf], options: &Options, sc
             screen.line(&path.display().to_string());
         }
     }
+    for (reason, plots) in report.empty() {
+        screen.line(&empty_line(reason, &plots));
+    }
+    let plots = report.parts.iter().map(|part| part.plots.len());
     screen.line(&format!(
-        "{} tables and {} plots in {} files: {}",
-        report.tables.len(),
-        report.plots.len(),
+        "{} tables and {} plots in {} files; begin with {}",
+        tables().count(),
+        plots.sum::<usize>(),
         paths.len(),
-        folder.display()
+        folder.join(INDEX).display()
     ));
 }
 
@@ -264,6 +278,16 @@ pub fn show_operations(folder: &Path, manifest: &Manifest, screen: &Screen) {
     if let Some(table) = files::operations(&sources, &options) {
         let text = render::terminal(&table, table.rows.len(), |text| screen.paint("1", text));
         screen.out(&text);
+    }
+}
+
+/// Which plots would be empty for one reason.
+fn empty_line(reason: &str, plots: &[PathBuf]) -> String {
+    let first = plots.first().map_or(Path::new(""), PathBuf::as_path);
+    let first = first.display();
+    match plots.len() {
+        1 => format!("not drawn: {first}: {reason}"),
+        count => format!("not drawn: {count} plots, such as {first}: {reason}"),
     }
 }
 

@@ -346,28 +346,11 @@ fn outline(sources: &[Source]) -> SideOutline {
         machines: once(
             sources
                 .iter()
-                .map(machine)
+                .map(Source::machine)
                 .filter(|name| !name.is_empty())
                 .collect(),
         ),
     }
-}
-
-/// The machine of a source: its devices, or what its rows say; nothing where they do not.
-fn machine(source: &Source) -> String {
-    let names: BTreeSet<&str> = match &source.environment {
-        Some(environment) => {
-            let devices = environment.identity.devices.iter();
-            devices.map(|device| device.name.as_str()).collect()
-        }
-        None => {
-            let entries = source.entries.iter();
-            entries
-                .filter_map(|entry| entry.device_name.as_deref())
-                .collect()
-        }
-    };
-    names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// What to know of the sides and of how they were made.

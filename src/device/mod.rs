@@ -63,6 +63,24 @@ pub struct DeviceIdentity {
     pub details: BTreeMap<String, String>,
 }
 
+impl DeviceIdentity {
+    /// The name that rows have: the product's, and the unit where there are several.
+    pub fn name_in_rows(&self) -> String {
+        match self.unit.as_str() {
+            "" => self.name.clone(),
+            unit => format!("{} {unit}", self.name),
+        }
+    }
+
+    /// The product's name in a name that rows have.
+    pub fn model(name_in_rows: &str) -> &str {
+        match name_in_rows.rsplit_once(' ') {
+            Some((model, unit)) if unit.starts_with("GPU-") || unit.starts_with("MIG-") => model,
+            _ => name_in_rows,
+        }
+    }
+}
+
 /// A compiled kernel, ready to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {

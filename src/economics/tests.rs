@@ -66,6 +66,31 @@ fn what_does_not_gain_never_pays() {
 }
 
 #[test]
+fn advice_is_what_the_intervals_are_sure_of() {
+    let baseline = priced(0.0, 30.0, 0.0);
+    let best = |other: &Priced| cold(&baseline, other).best_for();
+    assert_eq!(best(&priced(1000.0, 20.0, 0.0)), "loops of 100 or more");
+    assert_eq!(best(&priced(0.0, 20.0, 0.0)), "any loop");
+    assert_eq!(best(&priced(1000.0, 40.0, 0.0)), "no loop");
+    assert_eq!(best(&priced(1000.0, 29.9, 0.1)), "unclear");
+    // 1000 ns sooner ready, 10 ns slower in each iteration after the fifth, of which five cost 50 more.
+    let late = priced(1000.0, 30.0, 0.0);
+    let found = cold(&late, &priced(0.0, 40.0, 0.0));
+    assert_eq!(found.best_for(), "loops of 100 or fewer");
+    let totals = [100, 101].map(|at| found.other.total_ns(at) - found.baseline.total_ns(at));
+    assert_eq!(totals, [0.0, 10.0]);
+    // The upper end of the interval, not its middle.
+    let sure = |width: f64| cold(&priced(0.0, 30.0, width), &priced(1000.0, 20.0, width));
+    let (_, most) = sure(0.05).break_even().ends.unwrap();
+    let Crossing::At(most) = most else {
+        panic!("it pays in the end");
+    };
+    assert!(most > 100, "{most}");
+    assert_eq!(sure(0.05).best_for(), format!("loops of {most} or more"));
+    assert_eq!(sure(0.05).of_same_program(true).best_for(), "either");
+}
+
+#[test]
 fn intervals_that_overlap_leave_it_open() {
     for (one, other, estimate) in [
         (20.25, 20.0, Crossing::At(4000)),
@@ -102,6 +127,7 @@ fn what_was_not_checked_wins_nothing() {
     assert_eq!(cold(&baseline, &other).verdict(), Verdict::Wins);
     other.checked = Checked::None;
     assert_eq!(cold(&baseline, &other).verdict(), Verdict::NotChecked);
+    assert_eq!(cold(&baseline, &other).best_for(), "not checked");
 }
 
 #[test]

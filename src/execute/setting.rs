@@ -443,6 +443,7 @@ mod tests {
                 order: Order::Interleaved,
             },
             points: vec![point(0, "faulty"), point(1, "sound")],
+            oracle_kernels: Vec::new(),
             artifacts: Vec::new(),
         };
         let setting = Setting {

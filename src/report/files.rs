@@ -9,11 +9,12 @@ use rayon::prelude::*;
 use sweeper_kernels::registry;
 use sweeper_kernels::workload::BackendInfo;
 
-use super::chart;
+use super::chart::{self, Chart};
 use super::entry::Entry;
 use super::frame::{Frame, MACHINE};
+use super::index;
 use super::page::{self, verdicts::Shown};
-use super::plot::{self, Plot};
+use super::plot::{self, Drawn, Plot};
 use super::source::Source;
 use super::table::{self, Layout, Table, render};
 use crate::files;
@@ -24,6 +25,12 @@ const MOST_SECTIONS: usize = 64;
 
 /// Tables of more rows are CSV alone: nobody prints them.
 const MOST_PRINTED: usize = 200;
+
+/// The page that a report's folder is looked through with.
+pub const INDEX: &str = "index.html";
+
+/// The page to look at, of `report --html`.
+pub(super) const PAGE: &str = "report.html";
 
 /// What a report is to have.
 #[derive(Clone, Debug, Default)]
@@ -70,13 +77,61 @@ pub enum ReportError {
 }
 
 /// A report: what it is made of, ready to be written.
+#[derive(Default)]
 pub struct Report {
-    /// Tables with their folder, relative to the report's; the first is the most telling.
-    pub tables: Vec<(PathBuf, Table)>,
-    /// Plots with their folder.
-    pub plots: Vec<(PathBuf, Plot)>,
+    /// The names of what it reports on.
+    pub title: String,
+    /// How many points there are, and where they were measured.
+    pub lede: String,
+    /// What goes into each folder; first the report's own, whose first table is the most telling.
+    pub parts: Vec<Part>,
     /// What to know before believing it.
     pub warnings: Vec<String>,
+}
+
+/// What goes into one folder.
+#[derive(Default)]
+pub struct Part {
+    /// The folder, relative to the report's.
+    pub folder: PathBuf,
+    /// What all of its rows have in common; empty where they are all rows.
+    pub title: String,
+    /// Its tables.
+    pub tables: Vec<Table>,
+    /// Its plots.
+    pub plots: Vec<Plot<Chart>>,
+    /// Plots that would be empty and are not written, with the reason.
+    pub empty: Vec<Plot<String>>,
+}
+
+impl Report {
+    /// All plots that would be empty: for each reason the places and names of those that it keeps from being
+    /// drawn, in the order of the report.
+    pub fn empty(&self) -> Vec<(&str, Vec<PathBuf>)> {
+        let mut reasons: Vec<(&str, Vec<PathBuf>)> = Vec::new();
+        for part in &self.parts {
+            for plot in &part.empty {
+                let place = part.folder.join(&plot.name);
+                match reasons.iter_mut().find(|(reason, _)| *reason == plot.chart) {
+                    Some((_, places)) => places.push(place),
+                    None => reasons.push((&plot.chart, vec![place])),
+                }
+            }
+        }
+        reasons
+    }
+}
+
+impl Part {
+    /// Takes plots in, those that would be empty apart.
+    fn take(&mut self, plots: Vec<Plot<Drawn>>) {
+        for Plot { name, chart } in plots {
+            match chart {
+                Ok(chart) => self.plots.push(Plot { name, chart }),
+                Err(chart) => self.empty.push(Plot { name, chart }),
+            }
+        }
+    }
 }
 
 /// Rows that are reported on together: they differ in sizes, backends and phases, and in the words that
@@ -116,28 +171,63 @@ pub fn make(sources: &[Source], options: &Options) -> Result<Report, ReportError
         ));
         sections.truncate(MOST_SECTIONS);
     }
+    let parts = parts(&frame, sources, &sections, options);
+    Ok(Report {
+        title: title(sources),
+        lede: lede(sources),
+        parts,
+        warnings,
+    })
+}
+
+/// The names of manifests, or of files where there is none.
+fn title(sources: &[Source]) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for source in sources {
+        let stem = source.origin.file_stem().unwrap_or_default();
+        let name = match &source.environment {
+            Some(environment) => environment.name.clone(),
+            None => stem.to_string_lossy().into_owned(),
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(", ")
+}
+
+/// How many points there are, and where they were measured.
+fn lede(sources: &[Source]) -> String {
+    let entries = || sources.iter().flat_map(|source| &source.entries);
+    let failed = entries().filter(|entry| !entry.is_ok()).count();
+    let labels: Vec<&str> = sources.iter().map(|source| source.label.as_str()).collect();
+    let points = entries().count();
+    let without = match failed {
+        0 => String::new(),
+        failed => format!(", {failed} of them without a result"),
+    };
+    format!("{points} points{without}; {}", labels.join(", "))
+}
+
+/// Tables and plots of all rows, then those of each section.
+fn parts(
+    frame: &Frame<'_>,
+    sources: &[Source],
+    sections: &[Section],
+    options: &Options,
+) -> Vec<Part> {
     let all = frame.all();
-    let layout = Layout::of(&frame, &all);
-    let request = table::Request {
-        frame: &frame,
+    let layout = Layout::of(frame, &all);
+    let of_tables = table::Request {
+        frame,
         rows: &all,
         baseline: options.baseline.as_deref(),
         iterations: options.iterations.unwrap_or(ITERATIONS),
         layout: &layout,
     };
-    let root = PathBuf::new();
-    let by = options.by.iter().map(|axis| table::by_axis(&request, axis));
-    let mut tables: Vec<(PathBuf, Table)> = by
-        .chain(table::of_report(&request))
-        .map(|table| (root.clone(), table))
-        .collect();
-    let series = series(&frame);
-    let is_wanted = |name: &str| {
-        let wanted = options.plots.as_ref();
-        wanted.is_none_or(|wanted| wanted.iter().any(|held| held == name))
-    };
-    let of_all = plot::Request {
-        frame: &frame,
+    let series = series(frame);
+    let of_plots = plot::Request {
+        frame,
         sources,
         rows: &all,
         section: "",
@@ -145,40 +235,45 @@ pub fn make(sources: &[Source], options: &Options) -> Result<Report, ReportError
         layout: &layout,
         series: &series,
     };
-    let mut plots = Vec::new();
-    if !options.formats.is_empty() {
-        let made = plot::of_report(&of_all, is_wanted);
-        plots.extend(made.into_iter().map(|plot| (root.clone(), plot)));
-    }
-    for section in &sections {
-        let request = table::Request {
+    let has_plots = !options.formats.is_empty();
+    let is_wanted = |name: &str| {
+        let wanted = options.plots.as_ref();
+        has_plots && wanted.is_none_or(|wanted| wanted.iter().any(|held| held == name))
+    };
+    let by = options.by.iter();
+    let mut first = Part {
+        tables: by.map(|axis| table::by_axis(&of_tables, axis)).collect(),
+        ..Part::default()
+    };
+    first.tables.extend(table::of_report(&of_tables));
+    first.take(plot::of_report(&of_plots, is_wanted));
+    let mut parts = vec![first];
+    for section in sections {
+        let of_tables = table::Request {
             rows: &section.rows,
             layout: &section.layout,
-            ..request
+            ..of_tables
         };
-        let of_section = table::of_section(&request);
-        tables.extend(
-            of_section
-                .into_iter()
-                .map(|table| (section.folder.clone(), table)),
-        );
-        if options.formats.is_empty() {
-            continue;
-        }
-        let request = plot::Request {
+        let of_plots = plot::Request {
             rows: &section.rows,
             section: &section.title,
             layout: &section.layout,
-            ..of_all
+            ..of_plots
         };
-        let made = plot::of_section(&request, is_wanted);
-        plots.extend(made.into_iter().map(|plot| (section.folder.clone(), plot)));
+        // The only section shares the folder of all rows.
+        if !section.folder.as_os_str().is_empty() {
+            parts.push(Part {
+                folder: section.folder.clone(),
+                title: section.title.clone(),
+                ..Part::default()
+            });
+        }
+        if let Some(part) = parts.last_mut() {
+            part.tables.extend(table::of_section(&of_tables));
+            part.take(plot::of_section(&of_plots, is_wanted));
+        }
     }
-    Ok(Report {
-        tables,
-        plots,
-        warnings,
-    })
+    parts
 }
 
 /// The backend of some rows that `word` names: by its own name, or by another name of it that its workload has.
@@ -293,7 +388,7 @@ pub(super) fn file_name(name: &str) -> String {
         .collect()
 }
 
-/// Writes a report below `folder`.
+/// Writes a report below `folder`, and an index of it.
 ///
 /// # Errors
 /// Of the first file that can't be written.
@@ -302,17 +397,27 @@ pub fn write(
     folder: &Path,
     formats: &[PlotFormat],
 ) -> Result<Vec<PathBuf>, ReportError> {
-    let tables: Vec<Vec<PathBuf>> = report
-        .tables
-        .par_iter()
-        .map(|(place, table)| write_table(table, &folder.join(place)))
-        .collect::<Result<_, _>>()?;
-    let plots: Vec<Vec<PathBuf>> = report
-        .plots
-        .par_iter()
-        .map(|(place, plot)| write_plot(plot, &folder.join(place), formats))
-        .collect::<Result<_, _>>()?;
-    Ok(tables.into_iter().chain(plots).flatten().collect())
+    let mut paths = Vec::new();
+    let mut sections = Vec::new();
+    for part in &report.parts {
+        let place = folder.join(&part.folder);
+        let tables = part.tables.par_iter();
+        let tables: Vec<Vec<PathBuf>> = tables
+            .map(|table| write_table(table, &place))
+            .collect::<Result<_, _>>()?;
+        let plots = part.plots.par_iter();
+        let plots: Vec<(Vec<PathBuf>, index::Thumbnail)> = plots
+            .map(|plot| write_plot(plot, &place, formats))
+            .collect::<Result<_, _>>()?;
+        paths.extend(tables.iter().flatten().cloned());
+        paths.extend(plots.iter().flat_map(|(paths, _)| paths.iter().cloned()));
+        sections.push(index::Section::new(part, &tables, plots));
+    }
+    let path = folder.join(INDEX);
+    let has_page = folder.join(PAGE).is_file();
+    write_file(&path, index::index(report, &sections, has_page).as_bytes())?;
+    paths.insert(0, path);
+    Ok(paths)
 }
 
 /// Writes the page of some sources into a folder, as `report.html`; says where. Of the options it needs the
@@ -327,7 +432,7 @@ pub fn write_page(
 ) -> Result<PathBuf, ReportError> {
     let frame = Frame::new(sources);
     refuse_unknown(&frame, options)?;
-    let path = folder.join("report.html");
+    let path = folder.join(PAGE);
     let baseline = options.baseline.as_deref();
     let tables = page_tables(&frame, options);
     let page = page::page(sources, baseline, &tables).map_err(|error| ReportError::Io {
@@ -410,10 +515,10 @@ fn write_table(table: &Table, folder: &Path) -> Result<Vec<PathBuf>, ReportError
 }
 
 fn write_plot(
-    plot: &Plot,
+    plot: &Plot<Chart>,
     folder: &Path,
     formats: &[PlotFormat],
-) -> Result<Vec<PathBuf>, ReportError> {
+) -> Result<(Vec<PathBuf>, index::Thumbnail), ReportError> {
     let picture = plot.chart.draw();
     let mut paths = Vec::new();
     for &format in formats {
@@ -426,7 +531,11 @@ fn write_plot(
         write_file(&path, &bytes)?;
         paths.push(path);
     }
-    Ok(paths)
+    let thumbnail = index::Thumbnail::of(&picture).map_err(|error| ReportError::Io {
+        path: folder.join(&plot.name),
+        error,
+    })?;
+    Ok((paths, thumbnail))
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {

@@ -10,5 +10,7 @@ pub mod plot;
 pub mod chart;
 pub mod files;
 mod fused;
+mod html;
+mod index;
 mod loops;
 pub mod page;

@@ -25,16 +25,6 @@ pub struct Measured {
     pub ceilings: Option<Ceilings>,
 }
 
-impl Measured {
-    /// The product's name, and the unit where there are several.
-    fn name(&self) -> String {
-        match self.device.unit.as_str() {
-            "" => self.device.name.clone(),
-            unit => format!("{} {unit}", self.device.name),
-        }
-    }
-}
-
 /// Makes rows of one plan.
 pub struct RowMaker<'a> {
     plan: &'a Plan<'a>,
@@ -67,7 +57,7 @@ impl<'a> RowMaker<'a> {
 
     /// What rows call a worker's device.
     pub fn device_name(&self, worker: usize) -> String {
-        self.devices[worker].name()
+        self.devices[worker].device.name_in_rows()
     }
 
     /// The row of a point that a worker finished.
@@ -80,7 +70,7 @@ impl<'a> RowMaker<'a> {
     ) -> Row {
         let mut row = self.describe(point);
         row.outcome = outcome;
-        row.device_name = self.devices[worker].name();
+        row.device_name = self.devices[worker].device.name_in_rows();
         self.hold_against_ceilings(&mut row, worker);
         row.unix_time_s = now_unix_s(self.plan.device.kind);
         let used = point
@@ -157,7 +147,7 @@ impl<'a> RowMaker<'a> {
             phase: point.phase,
             canonical,
             device: self.plan.device.kind,
-            device_name: self.devices[0].name(),
+            device_name: self.devices[0].device.name_in_rows(),
             l2: conditions.cache.word().to_owned(),
             mode: mode.word().to_owned(),
             roofline_ns: None,

@@ -276,8 +276,24 @@ fn a_run_and_its_table_make_one_report() {
     assert!(summary.contains("elements_min,elements_max"), "{summary}");
 }
 
+/// Reasons of plots that would be empty, by the plots' places.
+fn empty(place: &Place, args: &[&str]) -> Vec<(String, String)> {
+    let output = reported(place, &[args, &["--json"]].concat());
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let reasons = said["empty_plots"].as_array().unwrap().iter();
+    let of_reason = |held: &serde_json::Value| {
+        let reason = held["reason"].as_str().unwrap().to_owned();
+        let plots = held["plots"].as_array().unwrap().clone();
+        let plots = plots
+            .into_iter()
+            .map(|plot| plot.as_str().unwrap().to_owned());
+        plots.map(|plot| (plot, reason.clone())).collect::<Vec<_>>()
+    };
+    reasons.flat_map(of_reason).collect()
+}
+
 #[test]
-fn what_can_not_be_shown_says_why() {
+fn plots_that_would_be_empty_are_listed_with_the_reason() {
     let failed: String = [128, 256]
         .map(|t| row([t, 4, 3], "triton", "Log", "forward", None))
         .concat();
@@ -287,7 +303,7 @@ fn what_can_not_be_shown_says_why() {
         (
             &failed,
             "scalability_T_log_forward",
-            "no point was measured. Without a result: triton 2 oom",
+            "no point was measured; without a result: triton 2 oom",
         ),
         (
             &failed,
@@ -309,6 +325,7 @@ fn what_can_not_be_shown_says_why() {
             "time_ratio_heatmap_log_forward",
             "there is no baseline",
         ),
+        (&one, "roofline_log_forward", "to place it by"),
         (
             &no_time,
             "throughput_log_forward",
@@ -316,16 +333,25 @@ fn what_can_not_be_shown_says_why() {
         ),
     ] {
         let place = place(&[("some.csv", &format!("{HEADER}{rows}"))]);
-        reported(
-            &place,
-            &["some.csv", "--format", "svg,png,pdf", "--output-dir", "out"],
-        );
-        let said = description(&place.path("out").join(format!("{plot}.svg")));
+        let args = ["some.csv", "--format", "svg,png", "--output-dir", "out"];
+        let found = empty(&place, &args);
+        let found = found.iter().find(|(held, _)| held == plot);
+        let said = &found.unwrap_or_else(|| panic!("{plot} is not listed")).1;
+        assert!(said.contains(reason), "{plot}: {said}");
+        for end in ["svg", "png"] {
+            assert!(
+                !place.path("out").join(format!("{plot}.{end}")).exists(),
+                "{plot}"
+            );
+        }
+        let index = read(&place.path("out/index.html"));
+        let line = format!("<li><code>{plot}</code>: ");
+        assert!(index.contains(&line), "{plot}: {index}");
+        let shown = text(&reported(&place, &args));
         assert!(
-            said.contains("Nothing to show") && said.contains(reason),
-            "{plot}: {said}"
+            shown.contains("not drawn: ") && shown.contains(reason),
+            "{shown}"
         );
-        assert!(place.path("out").join(format!("{plot}.png")).exists());
     }
     let empty = place(&[("none.csv", HEADER)]);
     let output = reported(&empty, &["none.csv"]);
@@ -334,6 +360,91 @@ fn what_can_not_be_shown_says_why() {
         "{}",
         text(&output)
     );
+}
+
+/// Values of an attribute in a page, as files are named.
+fn links(html: &str, attribute: &str) -> Vec<String> {
+    let start = format!(" {attribute}=\"");
+    let pieces = html.split(&start).skip(1);
+    let values = pieces.filter_map(|piece| piece.split('"').next());
+    values.map(|value| value.replace("%20", " ")).collect()
+}
+
+#[test]
+fn every_file_of_a_report_is_linked_from_its_index() {
+    let place = Place::new(&null_manifest(&format!(
+        "{SCRIPT}outcomes = [{{ when = \"elements == 40\", status = \"oom\" }}]\n\
+         [report]\nbaseline = \"builtin\"\n"
+    )));
+    place.sweeper(&["run", "m.toml"]);
+    let run = place.run_folder();
+    let run = run.to_str().unwrap();
+    reported(&place, &["--html", run]);
+    let output = reported(&place, &[run, "--format", "pdf,svg", "--json"]);
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let folder = place.run_folder().join("report");
+    let html = read(&folder.join("index.html"));
+    let linked: Vec<PathBuf> = links(&html, "href")
+        .iter()
+        .filter(|link| !link.starts_with(['#']) && !link.starts_with("data:"))
+        .map(|link| folder.join(link))
+        .collect();
+    for path in &linked {
+        assert!(path.is_file(), "{path:?}");
+    }
+    assert!(linked.contains(&folder.join("report.html")));
+    for file in said["files"].as_array().unwrap() {
+        let file = place.path(file.as_str().unwrap());
+        let is_index = file.ends_with("index.html");
+        assert!(is_index || linked.contains(&file), "{file:?} is not linked");
+    }
+    let pictures = links(&html, "src");
+    let plots = linked
+        .iter()
+        .filter(|path| path.extension().unwrap() == "svg");
+    assert!(pictures.len() > 2 && pictures.len() == plots.count());
+    for picture in pictures {
+        assert!(
+            picture.starts_with("data:image/png;base64,"),
+            "{picture:.40}"
+        );
+    }
+    assert!(
+        html.contains("<p>8 points, 2 of them without a result; "),
+        "{html}"
+    );
+}
+
+/// Which of several GPUs alike it was stands in the environment; titles name the model.
+#[test]
+fn titles_name_a_gpu_by_its_model() {
+    let records =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("records/2026-11-22-h200-published-sizes");
+    // Without the environment beside it there are the names in the rows alone.
+    let rows = read(&records.join("records.csv"));
+    assert!(rows.contains("NVIDIA H200 GPU-"));
+    let place = place(&[("alone.csv", &rows)]);
+    let args = ["alone.csv", "--format", "svg", "--output-dir", "out"];
+    let shown = text(&reported(&place, &args));
+    let mut folders = vec![place.path("out")];
+    let mut titles = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path
+                .extension()
+                .is_some_and(|end| end == "svg" || end == "html")
+            {
+                let held = read(&path);
+                assert!(!held.contains("GPU-"), "{path:?}");
+                titles += usize::from(held.contains("NVIDIA H200"));
+            }
+        }
+    }
+    assert!(titles > 10, "{titles}");
+    assert!(!shown.contains("GPU-"), "{shown}");
 }
 
 #[test]

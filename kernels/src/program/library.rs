@@ -1,7 +1,7 @@
 //! Calls of a vendor's or a well-kept library: what a program asks, not how it is done.
 //!
 //! A launch of such a kernel has the call's operands as arguments and no geometry: a CPU computes
-//! products with the `gemm` crate, a GPU with cuBLASLt, convolutions with cuDNN.
+//! products with the crate `gemm-f32`, a GPU with cuBLASLt, convolutions with cuDNN.
 
 use serde::{Serialize, Serializer};
 

@@ -1,6 +1,6 @@
-//! Calls of a library on the host: products of matrices by the `gemm` crate.
+//! Calls of a library on the host: products of matrices by the crate `gemm-f32`.
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 use rayon::prelude::*;
 use sweeper_kernels::program::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision};
 
@@ -93,23 +93,35 @@ fn product(
     Onto { scale, adds }: Onto,
     parallelism: Parallelism,
 ) {
+    // The library wants columns that lie further apart than rows do; else it is the product of the transposes.
+    let is_transposed = in_out.column_step < in_out.row_step;
+    let (m, n, out_steps, left, right) = match is_transposed {
+        true => (
+            n,
+            m,
+            exchanged(in_out),
+            (b, exchanged(in_b)),
+            (a, exchanged(in_a)),
+        ),
+        false => (m, n, *in_out, (a, *in_a), (b, *in_b)),
+    };
     // SAFETY: the launch's views span the matrices (`Program::validate` checks that they lie inside
     // their buffers, and `check_writes_are_exclusive` that `out` is apart from the others).
     unsafe {
-        gemm::gemm(
+        (gemm_f32::gemm::f32::get_gemm_fn())(
             m,
             n,
             k,
             out as *mut f32,
-            in_out.column_step as isize,
-            in_out.row_step as isize,
+            out_steps.column_step as isize,
+            out_steps.row_step as isize,
             adds,
-            a as *const f32,
-            in_a.column_step as isize,
-            in_a.row_step as isize,
-            b as *const f32,
-            in_b.column_step as isize,
-            in_b.row_step as isize,
+            left.0 as *const f32,
+            left.1.column_step as isize,
+            left.1.row_step as isize,
+            right.0 as *const f32,
+            right.1.column_step as isize,
+            right.1.row_step as isize,
             1.0,
             scale,
             false,
@@ -117,6 +129,15 @@ fn product(
             false,
             parallelism,
         );
+    }
+}
+
+/// The transpose of a matrix, with rows and columns exchanged.
+const fn exchanged(matrix: &Matrix) -> Matrix {
+    Matrix {
+        row_step: matrix.column_step,
+        column_step: matrix.row_step,
+        batch_step: matrix.batch_step,
     }
 }
 

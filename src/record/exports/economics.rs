@@ -52,6 +52,7 @@ pub struct Object {
     break_even_point_low: Option<u64>,
     break_even_point_high: Option<u64>,
     verdict: &'static str,
+    best_for: String,
 }
 
 /// All comparisons of rows that are right with the baseline's of the same problem, in the order of the rows;
@@ -148,6 +149,7 @@ fn object(base: &Row, row: &Row, start: Start, found: &Comparison) -> Object {
         break_even_point_low: ends.and_then(|(low, _)| number(low)),
         break_even_point_high: ends.and_then(|(_, high)| number(high)),
         verdict: found.verdict().name(),
+        best_for: found.best_for(),
     }
 }
 

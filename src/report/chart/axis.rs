@@ -88,10 +88,10 @@ impl Span {
                 .flat_map(|exponent| mantissas.iter().map(move |m| m * 10f64.powi(exponent)));
             let values: Vec<f64> = values.filter(inside).collect();
             if (3..=most).contains(&values.len()) {
-                return values.into_iter().map(plain).collect();
+                return with_numbers(&values);
             }
         }
-        even(low, high, most).into_iter().map(plain).collect()
+        with_numbers(&even(low, high, most))
     }
 
     /// Ticks without labels between powers of ten.
@@ -120,7 +120,7 @@ fn with_powers(base: u32, exponents: &[i32]) -> Vec<Tick> {
     exponents
         .iter()
         .map(|&exponent| match are_short {
-            true => plain(value(exponent)),
+            true => plain(value(exponent), false),
             false => Tick {
                 value: value(exponent),
                 label: base.to_string(),
@@ -157,11 +157,19 @@ fn with_prefix(value: f64) -> String {
     }
 }
 
+/// Numbers as they are; thousands with prefixes if any is too long without.
+fn with_numbers(values: &[f64]) -> Vec<Tick> {
+    let has_prefixes = values.iter().any(|&value| value >= 1e5);
+    let ticks = values.iter().map(|&value| plain(value, has_prefixes));
+    ticks.collect()
+}
+
 /// A tick whose label is its number.
-fn plain(value: f64) -> Tick {
+fn plain(value: f64, has_prefix: bool) -> Tick {
     // Twelve digits: what arithmetic adds at the end is not shown.
     let rounded: f64 = format!("{value:.11e}").parse().unwrap_or(value);
     let label = match rounded {
+        size if has_prefix && size >= 1e3 => with_prefix(size),
         size if (1e-4..1e4).contains(&size) => size.to_string(),
         size if (1e4..1e5).contains(&size) && size.fract() == 0.0 => size.to_string(),
         size => with_prefix(size),
@@ -210,6 +218,10 @@ mod tests {
         assert_eq!(
             labels(1.1e6, 9e6, Scale::Log10),
             ["1 M", "2 M", "5 M", "10 M"]
+        );
+        assert_eq!(
+            labels(4.9e4, 5.1e5, Scale::Log10),
+            ["50 k", "100 k", "200 k", "500 k"]
         );
         assert_eq!(labels(1.0, 1.05, Scale::Log10), ["1", "1.02", "1.04"]);
         assert_eq!(

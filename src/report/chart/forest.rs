@@ -36,10 +36,6 @@ impl Plot {
 /// Draws the chart.
 pub(super) fn draw(forest: &Forest) -> Picture {
     let (mut picture, y) = page::begin(&forest.caption);
-    if let Some(reason) = &forest.caption.empty {
-        page::empty(&mut picture, y, 60.0, reason);
-        return page::end(picture, &forest.caption.notes, y + 62.0);
-    }
     let plot = layout(forest);
     let top = y + 2.0;
     let bottom = top + height(forest);

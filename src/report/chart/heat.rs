@@ -77,10 +77,6 @@ impl Shades {
 /// Draws the chart.
 pub(super) fn draw(heat: &Heat) -> Picture {
     let (mut picture, mut y) = page::begin(&heat.caption);
-    if let Some(reason) = &heat.caption.empty {
-        page::empty(&mut picture, y, 60.0, reason);
-        return page::end(picture, &heat.caption.notes, y + 62.0);
-    }
     let shades = Shades::of(heat);
     let names = heat.panels.iter().flat_map(|panel| &panel.rows);
     let widest = names

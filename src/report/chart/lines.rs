@@ -2,8 +2,8 @@
 
 use super::axis::{Span, Tick};
 use super::page::{self, BLACK, EDGE, FAINT, GREY, LEADING, SMALL, WIDTH};
-use super::picture::{Anchor, Ink, Picture, Segment, circle, open, polygon};
-use super::{Lines, Series};
+use super::picture::{Anchor, Ink, Picture, Segment, open, polygon};
+use super::{Lines, Series, marks};
 
 /// Height of the plot proper.
 const HEIGHT: f64 = 122.0;
@@ -19,21 +19,21 @@ const MANY: usize = 30;
 const CURVE: usize = 100;
 
 /// Where things are.
-struct Plot {
+pub(super) struct Plot {
     x: Span,
     y: Span,
-    left: f64,
-    right: f64,
-    top: f64,
-    bottom: f64,
+    pub(super) left: f64,
+    pub(super) right: f64,
+    pub(super) top: f64,
+    pub(super) bottom: f64,
 }
 
 impl Plot {
-    fn at(&self, x: f64, y: f64) -> (f64, f64) {
+    pub(super) fn at(&self, x: f64, y: f64) -> (f64, f64) {
         (self.at_x(x), self.at_y(y))
     }
 
-    fn at_x(&self, x: f64) -> f64 {
+    pub(super) fn at_x(&self, x: f64) -> f64 {
         self.left + self.x.place(x) * (self.right - self.left)
     }
 
@@ -46,10 +46,6 @@ impl Plot {
 /// Draws the chart.
 pub(super) fn draw(lines: &Lines) -> Picture {
     let (mut picture, y) = page::begin(&lines.caption);
-    if let Some(reason) = &lines.caption.empty {
-        page::empty(&mut picture, y, 60.0, reason);
-        return page::end(picture, &lines.caption.notes, y + 62.0);
-    }
     let labelled: Vec<&Series> = lines.series.iter().filter(|one| is_labelled(one)).collect();
     let widths = labelled.iter().map(|one| page::small_width(&one.label));
     let widest = widths.fold(0.0, f64::max);
@@ -71,10 +67,7 @@ pub(super) fn draw(lines: &Lines) -> Picture {
     for series in &lines.series {
         draw_series(&mut picture, &plot, series);
     }
-    let mut labels = Vec::new();
-    for mark in &lines.marks {
-        draw_mark(&mut picture, &plot, mark, &mut labels);
-    }
+    marks::draw(&mut picture, &plot, &lines.marks);
     draw_failures(&mut picture, &plot, &lines.series);
     let mut y = plot.bottom + 2.0 * LEADING + 4.0;
     if is_direct {
@@ -274,59 +267,6 @@ fn draw_series(picture: &mut Picture, plot: &Plot, series: &Series) {
     }
 }
 
-/// Draws a ring with the bar of its interval, and the label to the right of it, below; further below where another
-/// mark's label stands.
-fn draw_mark(
-    picture: &mut Picture,
-    plot: &Plot,
-    mark: &super::Mark,
-    labels: &mut Vec<(f64, f64, f64)>,
-) {
-    let (x, y) = plot.at(mark.x, mark.y);
-    let ink = Ink::line(BLACK, 0.8);
-    if let Some(ends) = mark.ends {
-        let [low, high] = ends.map(|end| match end.is_finite() {
-            true => plot.at_x(end).clamp(plot.left, plot.right),
-            false => plot.right,
-        });
-        picture.line((low, y), (high, y), ink);
-        for (end, at) in [(ends[0], low), (ends[1], high)] {
-            // An end beyond the chart has no cap.
-            if end.is_finite() && (plot.at_x(end) - at).abs() < 1e-6 {
-                picture.line((at, y - 1.8), (at, y + 1.8), ink);
-            }
-        }
-    }
-    let ring = Ink {
-        fill: Some(page::WHITE),
-        ..ink
-    };
-    picture.path(circle(x, y, 2.2), ring);
-    let width = page::small_width(&mark.label);
-    let place = (x + 2.0, free_line(labels, x + 2.0, y + 9.5, width));
-    labels.push((place.0, place.1, width));
-    page::small(picture, place, Anchor::Start, BLACK, &mark.label);
-}
-
-/// Lines of labels are so far apart, in points.
-const LABEL_LINE: f64 = 7.5;
-
-/// The first line from `y` downwards on which a text from `x` on, `width` wide, covers none of `taken`, which are
-/// left end, base line and width.
-fn free_line(taken: &[(f64, f64, f64)], x: f64, y: f64, width: f64) -> f64 {
-    let covers = |at: f64| {
-        let over = |(left, line, wide): &&(f64, f64, f64)| {
-            (line - at).abs() < LABEL_LINE && *left < x + width && x < left + wide
-        };
-        taken.iter().find(over).map(|(_, line, _)| *line)
-    };
-    let mut at = y;
-    while let Some(line) = covers(at) {
-        at = line + LABEL_LINE;
-    }
-    at
-}
-
 /// Draws crosses over the plot, those of lines that fail at one place side by side.
 fn draw_failures(picture: &mut Picture, plot: &Plot, series: &[Series]) {
     let mut taken: Vec<(f64, f64)> = Vec::new();
@@ -465,15 +405,5 @@ mod tests {
     fn labels_with_room_stay_where_they_are() {
         assert_eq!(spread(&[10.0, 50.0, 90.0], 0.0, 100.0), [10.0, 50.0, 90.0]);
         assert_eq!(spread(&[50.0, 50.0], 0.0, 100.0), [46.0, 54.0]);
-    }
-
-    #[test]
-    fn labels_of_marks_at_one_place_stand_below_each_other() {
-        let mut taken = vec![(10.0, 50.0, 20.0)];
-        assert_eq!(free_line(&taken, 40.0, 50.0, 20.0), 50.0);
-        assert_eq!(free_line(&taken, 12.0, 50.5, 20.0), 57.5);
-        taken.push((12.0, 57.5, 20.0));
-        assert_eq!(free_line(&taken, 11.0, 49.0, 20.0), 65.0);
-        assert_eq!(free_line(&taken, 11.0, 80.0, 20.0), 80.0);
     }
 }

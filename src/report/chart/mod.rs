@@ -6,6 +6,7 @@ mod font;
 mod forest;
 mod heat;
 mod lines;
+mod marks;
 mod page;
 mod pdf;
 mod picture;
@@ -28,8 +29,6 @@ pub struct Caption {
     pub subtitle: String,
     /// What to know to read it.
     pub notes: Vec<String>,
-    /// Why there is nothing to see, if there is nothing.
-    pub empty: Option<String>,
 }
 
 /// A chart.
@@ -241,6 +240,14 @@ impl Chart {
     }
 }
 
+/// A small picture as PNG, for a page that shows many.
+///
+/// # Errors
+/// If the format can't hold it.
+pub fn thumbnail(picture: &Picture) -> io::Result<Vec<u8>> {
+    png::png(picture, 120.0)
+}
+
 /// The bytes of a picture's file.
 ///
 /// # Errors
@@ -249,7 +256,7 @@ pub fn encode(picture: &Picture, format: PlotFormat) -> io::Result<Vec<u8>> {
     match format {
         PlotFormat::Svg => Ok(svg::svg(picture).into_bytes()),
         PlotFormat::Pdf => pdf::pdf(picture),
-        PlotFormat::Png => png::png(picture),
+        PlotFormat::Png => png::png(picture, 300.0),
     }
 }
 

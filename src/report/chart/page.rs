@@ -116,7 +116,6 @@ pub(super) fn hatch(picture: &mut Picture, place: [f64; 4], colour: Colour) {
 /// A picture with its caption; how far down that goes.
 pub(super) fn begin(caption: &Caption) -> (Picture, f64) {
     let mut parts = vec![caption.subtitle.clone()];
-    parts.extend(caption.empty.clone());
     parts.extend(caption.notes.iter().cloned());
     let mut picture = Picture {
         width: WIDTH,
@@ -198,22 +197,4 @@ pub(super) fn wrap(text: &str, size: f64, weight: Weight) -> Vec<String> {
         lines.push(line);
     }
     lines
-}
-
-/// A box with the reason why there is nothing to see in it.
-pub(super) fn empty(picture: &mut Picture, y: f64, height: f64, reason: &str) {
-    picture.rectangle(
-        EDGE,
-        y,
-        WIDTH - 2.0 * EDGE,
-        height,
-        Ink::line(FAINT, 0.7).with_dash([3.0, 2.0]),
-    );
-    let lines = wrap(reason, SMALL, Weight::Regular);
-    let mut line_y = y + (height - LEADING * lines.len() as f64) / 2.0;
-    for line in lines {
-        line_y += LEADING;
-        let place = (WIDTH / 2.0, line_y - 2.0);
-        small(picture, place, Anchor::Middle, BLACK, &line);
-    }
 }

@@ -9,21 +9,30 @@ use tiny_skia::{
 use super::font::Face;
 use super::picture::{Colour, Ink, Item, Picture, Segment};
 
-/// Dots in a point: 300 an inch.
-const SCALE: f64 = 300.0 / 72.0;
+/// Points in an inch.
+const INCH: f64 = 72.0;
 
-/// The file.
+/// Dots, and how many of them a point is wide.
+struct Canvas {
+    dots: Pixmap,
+    scale: Transform,
+}
+
+/// The file, with so many dots an inch.
 ///
 /// # Errors
 /// If the picture has no area, or is too large.
-pub(super) fn png(picture: &Picture) -> io::Result<Vec<u8>> {
-    let size = |points: f64| (points * SCALE).round() as u32;
-    let mut pixmap = Pixmap::new(size(picture.width), size(picture.height))
+pub(super) fn png(picture: &Picture, dots_per_inch: f64) -> io::Result<Vec<u8>> {
+    let scale = dots_per_inch / INCH;
+    let size = |points: f64| (points * scale).round() as u32;
+    let dots = Pixmap::new(size(picture.width), size(picture.height))
         .ok_or_else(|| io::Error::other("the picture has no area or is too large"))?;
-    pixmap.fill(Color::WHITE);
+    let scale = Transform::from_scale(scale as f32, scale as f32);
+    let mut canvas = Canvas { dots, scale };
+    canvas.dots.fill(Color::WHITE);
     for item in &picture.items {
         match item {
-            Item::Path(segments, ink) => draw(&mut pixmap, segments, *ink),
+            Item::Path(segments, ink) => canvas.draw(segments, *ink),
             Item::Text(text) => {
                 let mut x = text.x;
                 let mut letters = PathBuilder::new();
@@ -33,12 +42,12 @@ pub(super) fn png(picture: &Picture) -> io::Result<Vec<u8>> {
                     x += glyph.advance * text.size;
                 }
                 if let Some(path) = letters.finish() {
-                    fill(&mut pixmap, &path, text.colour, 1.0);
+                    canvas.fill(&path, text.colour, 1.0);
                 }
             }
         }
     }
-    pixmap.encode_png().map_err(io::Error::other)
+    canvas.dots.encode_png().map_err(io::Error::other)
 }
 
 fn add(builder: &mut PathBuilder, segments: &[Segment], scale: f64, at: (f64, f64)) {
@@ -64,33 +73,33 @@ fn paint(colour: Colour, opacity: f64) -> Paint<'static> {
     paint
 }
 
-fn scaled() -> Transform {
-    Transform::from_scale(SCALE as f32, SCALE as f32)
-}
-
-fn fill(pixmap: &mut Pixmap, path: &Path, colour: Colour, opacity: f64) {
-    let paint = paint(colour, opacity);
-    pixmap.fill_path(path, &paint, FillRule::Winding, scaled(), None);
-}
-
-fn draw(pixmap: &mut Pixmap, segments: &[Segment], ink: Ink) {
-    let mut builder = PathBuilder::new();
-    add(&mut builder, segments, 1.0, (0.0, 0.0));
-    let Some(path) = builder.finish() else {
-        return;
-    };
-    if let Some(colour) = ink.fill {
-        fill(pixmap, &path, colour, ink.opacity);
+impl Canvas {
+    fn fill(&mut self, path: &Path, colour: Colour, opacity: f64) {
+        let paint = paint(colour, opacity);
+        self.dots
+            .fill_path(path, &paint, FillRule::Winding, self.scale, None);
     }
-    if let Some((colour, width)) = ink.stroke {
-        let dash = ink.dash.map(|length| length as f32);
-        let stroke = Stroke {
-            width: width as f32,
-            line_join: LineJoin::Round,
-            dash: StrokeDash::new(dash.to_vec(), 0.0).filter(|_| dash != [0.0; 2]),
-            ..Stroke::default()
+
+    fn draw(&mut self, segments: &[Segment], ink: Ink) {
+        let mut builder = PathBuilder::new();
+        add(&mut builder, segments, 1.0, (0.0, 0.0));
+        let Some(path) = builder.finish() else {
+            return;
         };
-        let paint = paint(colour, ink.opacity);
-        pixmap.stroke_path(&path, &paint, &stroke, scaled(), None);
+        if let Some(colour) = ink.fill {
+            self.fill(&path, colour, ink.opacity);
+        }
+        if let Some((colour, width)) = ink.stroke {
+            let dash = ink.dash.map(|length| length as f32);
+            let stroke = Stroke {
+                width: width as f32,
+                line_join: LineJoin::Round,
+                dash: StrokeDash::new(dash.to_vec(), 0.0).filter(|_| dash != [0.0; 2]),
+                ..Stroke::default()
+            };
+            let paint = paint(colour, ink.opacity);
+            self.dots
+                .stroke_path(&path, &paint, &stroke, self.scale, None);
+        }
     }
 }

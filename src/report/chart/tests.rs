@@ -110,16 +110,52 @@ fn long_names_go_into_a_legend() {
 }
 
 #[test]
-fn one_point_and_none_are_pictures_too() {
+fn one_point_is_a_picture_too() {
     let mut one = lines();
     one.series.truncate(1);
     one.series[0].points.truncate(1);
     is_readable(&Chart::Lines(one).draw());
-    let mut none = lines();
-    none.series.clear();
-    none.caption.empty = Some("no point was measured: 12 oom".to_owned());
-    let picture = Chart::Lines(none).draw();
-    assert!(texts(&picture).contains(&"no point was measured: 12 oom"));
+}
+
+/// Rings close to each other, one with an interval through the other's label.
+#[test]
+fn labels_of_marks_do_not_overprint() {
+    let mut marked = lines();
+    let mark = |x: f64, y: f64, label: &str| Mark {
+        x,
+        y,
+        ends: Some([x / 3.0, f64::INFINITY]),
+        label: label.to_owned(),
+    };
+    marked.marks = vec![
+        mark(400.0, 1.0, "2.93 k"),
+        mark(402.0, 1.01, "2.94 k"),
+        mark(402.0, 0.9, "2.95 k"),
+        mark(1020.0, 0.13, "7.00 M"),
+    ];
+    let picture = Chart::Lines(marked).draw();
+    is_readable(&picture);
+    let boxes: Vec<[f64; 4]> = picture
+        .items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Text(text) if text.text.starts_with(['2', '7']) && text.text.contains('.') => {
+                let width = font::Face::of(text.weight).width(&text.text, text.size);
+                Some([text.x, text.y - 5.0, text.x + width, text.y])
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(boxes.len(), 4);
+    for (place, one) in boxes.iter().enumerate() {
+        for other in &boxes[place + 1..] {
+            let is_apart = one[2] <= other[0]
+                || other[2] <= one[0]
+                || one[3] <= other[1]
+                || other[3] <= one[1];
+            assert!(is_apart, "{one:?} and {other:?}");
+        }
+    }
 }
 
 fn heat() -> Heat {

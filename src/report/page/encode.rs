@@ -205,22 +205,6 @@ pub(super) fn json_for_html(value: &impl Serialize) -> serde_json::Result<String
     Ok(text)
 }
 
-/// Text that can stand in an element or in a quoted attribute.
-pub(super) fn text_for_html(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            other => out.push(other),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Read;
@@ -313,10 +297,6 @@ mod tests {
         assert!(!text.contains(['<', '>', '&', '\u{2028}']), "{text}");
         let back: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(back, json!({ hostile: [hostile] }));
-        assert_eq!(
-            text_for_html("<a b='\"&\">"),
-            "&lt;a b=&#39;&quot;&amp;&quot;&gt;"
-        );
     }
 
     proptest! {

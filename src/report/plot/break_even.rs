@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use super::held::hold;
 use super::over::{Value, time_unit};
-use super::{Slice, describe};
+use super::pairs::NO_BASELINE;
+use super::{Drawn as Made, Slice, describe};
 use crate::economics::{Comparison, Crossing, Kernels, Loop, Start};
 use crate::manifest::settings::ITERATIONS;
 use crate::report::chart::{Axis, Caption, Chart, Lines, Mark, Point, Scale, Series, dashed};
@@ -19,14 +20,20 @@ const LEAST_END: u64 = 1000;
 const MOST_END: u64 = 1_000_000_000_000;
 
 /// Time of a loop over its iterations.
-pub(super) fn break_even(slice: &Slice<'_>) -> Option<Chart> {
+pub(super) fn break_even(slice: &Slice<'_>) -> Option<Made> {
     let frame = slice.frame();
     let sizes = slice.request.layout.sizes_of_rows();
     let held = hold(frame, &slice.rows, "", &sizes);
     let baseline = baseline_of(slice.request.baseline);
     let problems = problems(frame, &held.rows, baseline);
     if problems.is_empty() {
-        return None;
+        let is_baseline = |row: &usize| *frame.entries[*row].backend == *baseline;
+        if slice.request.baseline.is_none() && !slice.rows.iter().any(is_baseline) {
+            return Some(Err(NO_BASELINE.to_owned()));
+        }
+        let needed =
+            format!("no point says what starting took of both `{baseline}` and another backend");
+        return Some(Err(describe::reason(slice, &held.rows, &needed)));
     }
     let mut drawn = Drawn::default();
     for Problem { baseline, others } in &problems {
@@ -35,14 +42,17 @@ pub(super) fn break_even(slice: &Slice<'_>) -> Option<Chart> {
         }
     }
     let mut caption = describe::caption(slice, "Time of a loop over its iterations", &held, true);
-    let note = "Cold (dashed): kernels are compiled first; warm: they are read from the cache.";
+    let note = match drawn.loops.keys().any(|&(_, is_compiled)| is_compiled) {
+        true => "Cold (dashed): kernels are compiled first; warm: they are read from the cache.",
+        false => "Warm: there is nothing to compile.",
+    };
     caption.notes.push(note.to_owned());
     if !drawn.crossings.is_empty() {
         caption.notes.push(format!(
             "Rings: a backend passes {baseline} for good, after so many iterations; bars: the interval."
         ));
     }
-    Some(drawn.chart(caption))
+    Some(Ok(drawn.chart(caption)))
 }
 
 /// What is in the chart.

@@ -15,12 +15,7 @@ pub(super) fn caption(slice: &Slice<'_>, title: &str, held: &Held, is_timed: boo
         parts.push(slice.request.section.to_owned());
     }
     if !held.values.is_empty() {
-        let fixed: Vec<String> = held
-            .values
-            .iter()
-            .map(|(name, value)| format!("{name} = {value}"))
-            .collect();
-        parts.push(format!("at {}", fixed.join(", ")));
+        parts.push(format!("at {}", held.said()));
     }
     if !held.tied.is_empty() {
         let names = held.tied.join(", ");
@@ -37,7 +32,6 @@ pub(super) fn caption(slice: &Slice<'_>, title: &str, held: &Held, is_timed: boo
         },
         subtitle: parts.join("; "),
         notes: Vec::new(),
-        empty: None,
     }
 }
 
@@ -133,10 +127,10 @@ pub(super) fn status_word(status: Status) -> &'static str {
     }
 }
 
-/// Says why a plot is empty, if it is: `what` was needed.
+/// Why a plot would be empty: `what` it needed, and which rows have no result.
 pub(super) fn reason(slice: &Slice<'_>, rows: &[usize], what: &str) -> String {
     match failures(slice, rows) {
-        Some(failed) => format!("Nothing to show: {what}. Without a result: {failed}."),
-        None => format!("Nothing to show: {what}."),
+        Some(failed) => format!("{what}; without a result: {failed}"),
+        None => what.to_owned(),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::held::hold;
 use super::over::axis_label;
-use super::{Slice, describe};
+use super::{Drawn, Slice, describe};
 use crate::report::chart::{Chart, Heat, HeatCell, Panel};
 use crate::report::frame::number_of;
 use crate::status::Status;
@@ -13,7 +13,7 @@ use crate::status::Status;
 const MOST_PANELS: usize = 8;
 
 /// Status and peak memory over two sizes.
-pub(super) fn feasibility(slice: &Slice<'_>) -> Option<Chart> {
+pub(super) fn feasibility(slice: &Slice<'_>) -> Option<Drawn> {
     let layout = slice.request.layout;
     let (x, y) = match layout.is_guides {
         true => ("T".to_owned(), "KC".to_owned()),
@@ -29,6 +29,9 @@ pub(super) fn feasibility(slice: &Slice<'_>) -> Option<Chart> {
     let fixed: Vec<&str> = sizes.into_iter().filter(|name| !of_axes(name)).collect();
     let held = hold(slice.frame(), &slice.rows, &x, &fixed);
     let cells = cells(slice, &held.rows, &x, &y);
+    if cells.is_empty() {
+        return Some(Err(format!("no point has both {x} and {y}")));
+    }
     let numbers = |pick: fn(&(usize, u64, u64)) -> u64| {
         let numbers: BTreeSet<u64> = cells.keys().map(pick).collect();
         numbers.into_iter().collect::<Vec<u64>>()
@@ -52,9 +55,6 @@ pub(super) fn feasibility(slice: &Slice<'_>) -> Option<Chart> {
             styles.len() - MOST_PANELS
         ));
     }
-    if cells.is_empty() {
-        caption.empty = Some("Nothing to show: there are no points.".to_owned());
-    }
     let cell = |place: (usize, u64, u64)| cells.get(&place).cloned().unwrap_or(HeatCell::Blank);
     let panels = styles.into_iter().take(MOST_PANELS).map(|style| Panel {
         title: slice.request.series[style].clone(),
@@ -64,7 +64,7 @@ pub(super) fn feasibility(slice: &Slice<'_>) -> Option<Chart> {
             .map(|&y| columns.iter().map(|&x| cell((style, x, y))).collect())
             .collect(),
     });
-    Some(Chart::Heat(Heat {
+    Some(Ok(Chart::Heat(Heat {
         caption,
         x_label: axis_label(&x).to_owned(),
         y_label: axis_label(&y).to_owned(),
@@ -72,7 +72,7 @@ pub(super) fn feasibility(slice: &Slice<'_>) -> Option<Chart> {
         panels: panels.collect(),
         colour_label: "peak memory (MiB)".to_owned(),
         is_ratio: false,
-    }))
+    })))
 }
 
 /// The worst of each place's shapes: a failure, or the greatest peak in MiB.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::held::Held;
-use super::{Plot, Request, Slice, describe};
+use super::{Drawn, Plot, Request, Slice, describe};
 use crate::fusion::{BOUNDS, Basis, Class, FUSED, Judged, MARGIN, Ratio, UNFUSED, Verdict};
 use crate::quantity;
 use crate::report::chart::{Chart, Estimate, Forest, ForestGroup, ForestRow};
@@ -29,7 +29,7 @@ const UNCLEAR: usize = 3;
 
 /// Speedups with their intervals, controls and verdicts: a plot for each combination of phase, machine and
 /// other conditions.
-pub(super) fn fusion_speedup(request: &Request<'_>) -> Vec<Plot> {
+pub(super) fn fusion_speedup(request: &Request<'_>) -> Vec<Plot<Drawn>> {
     let frame = request.frame;
     let names = conditions(frame);
     let mut questions: BTreeMap<Key, Vec<Pair<'_>>> = BTreeMap::new();
@@ -49,10 +49,10 @@ pub(super) fn fusion_speedup(request: &Request<'_>) -> Vec<Plot> {
                 let suffix: String = words.iter().map(|word| format!("_{word}")).collect();
                 Plot {
                     name: crate::report::files::file_name(&format!("{NAME}{suffix}")),
-                    chart: chart(request, &pairs, words.join(", ")),
+                    chart: Ok(chart(request, &pairs, words.join(", "))),
                 }
             })
-            .collect::<Vec<Plot>>()
+            .collect::<Vec<Plot<Drawn>>>()
     });
     plots.collect()
 }

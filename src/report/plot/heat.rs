@@ -1,127 +1,138 @@
 //! Heatmaps of ratios: backends down, sizes to the right.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::held::hold;
+use super::held::{Held, hold};
 use super::over::{axis_label, fixed};
-use super::pairs::{baseline_pairs, peak};
-use super::{Slice, describe};
+use super::pairs::{NO_BASELINE, baseline_pairs, peak, shared_no_point};
+use super::{Drawn, Slice, describe};
 use crate::report::chart::{Chart, Heat, HeatCell, Panel};
 use crate::report::entry::Entry;
 use crate::report::frame::number_of;
 use crate::report::table::means::LogInterval;
 
+/// A row's amount, of which ratios are made.
+type Measure = fn(&Entry) -> Option<LogInterval>;
+
 /// Time over that of the baseline.
-pub(super) fn time_ratio_heatmap(slice: &Slice<'_>) -> Option<Chart> {
-    heatmap(
-        slice,
-        "Time ratio to the baseline",
-        "time ratio",
-        LogInterval::of,
-    )
+pub(super) fn time_ratio_heatmap(slice: &Slice<'_>) -> Option<Drawn> {
+    heatmap(slice, "time ratio", LogInterval::of)
 }
 
 /// Peak memory over that of the baseline.
-pub(super) fn memory_ratio_heatmap(slice: &Slice<'_>) -> Option<Chart> {
-    heatmap(slice, "Memory ratio to the baseline", "memory ratio", peak)
+pub(super) fn memory_ratio_heatmap(slice: &Slice<'_>) -> Option<Drawn> {
+    heatmap(slice, "memory ratio", peak)
 }
 
-fn heatmap(
-    slice: &Slice<'_>,
-    title: &str,
-    label: &str,
-    measure: fn(&Entry) -> Option<LogInterval>,
-) -> Option<Chart> {
+/// A line's style and the bits of a place on the axis.
+type Place = (usize, u64);
+
+/// What is in the cells.
+#[derive(Default)]
+struct Cells {
+    ratios: BTreeMap<Place, Vec<LogInterval>>,
+    /// Cells without a ratio, with a word why.
+    failed: BTreeMap<Place, &'static str>,
+}
+
+fn heatmap(slice: &Slice<'_>, label: &str, measure: Measure) -> Option<Drawn> {
     let axis = slice.main_axis()?;
-    let frame = slice.frame();
-    let held = hold(frame, &slice.rows, &axis, &fixed(slice, &axis));
-    let title = format!("{title} by {}", axis_label(&axis));
-    let is_timed = label == "time ratio";
-    let mut caption = describe::caption(slice, &title, &held, is_timed);
-    let mut heat = Heat {
-        caption: caption.clone(),
-        x_label: axis_label(&axis).to_owned(),
-        y_label: "backend".to_owned(),
-        columns: Vec::new(),
-        panels: Vec::new(),
-        colour_label: label.to_owned(),
-        is_ratio: true,
-    };
+    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let Some(baseline) = slice.request.baseline else {
-        let needed = "there is no baseline; choose one with --baseline";
-        heat.caption.empty = Some(describe::reason(slice, &held.rows, needed));
-        return Some(Chart::Heat(heat));
+        return Some(Err(NO_BASELINE.to_owned()));
     };
-    heat.colour_label = format!("{label} to {baseline}; blue is less");
-    let x = |row: usize| number_of(frame.entries[row], &axis).filter(|&x| x > 0.0);
-    let mut cells: BTreeMap<(usize, u64), Vec<LogInterval>> = BTreeMap::new();
-    for (base, row) in baseline_pairs(slice, &held.rows, baseline) {
-        let both = measure(frame.entries[row]).zip(measure(frame.entries[base]));
-        if let (Some((own, base)), Some(x)) = (both, x(row)) {
-            let place = (slice.style(row), x.to_bits());
-            cells.entry(place).or_default().push(own.over(base));
-        }
+    let cells = Cells::of(slice, &held, (&axis, baseline), measure);
+    if cells.ratios.is_empty() {
+        let needed = shared_no_point(baseline);
+        return Some(Err(describe::reason(slice, &held.rows, &needed)));
     }
-    let mut failed: BTreeMap<(usize, u64), &'static str> = BTreeMap::new();
-    for &row in &held.rows {
-        let entry = frame.entries[row];
-        let is_other = entry.backend.as_ref() != baseline;
-        if let Some(x) = x(row).filter(|_| is_other) {
-            let word = match entry.is_ok() {
-                true => "no base",
-                false => describe::status_word(entry.status),
-            };
-            failed.insert((slice.style(row), x.to_bits()), word);
-        }
-    }
-    failed.retain(|place, _| !cells.contains_key(place));
-    if cells.is_empty() {
-        let needed = format!("`{baseline}` and another backend share no point");
-        heat.caption.empty = Some(describe::reason(slice, &held.rows, &needed));
-        return Some(Chart::Heat(heat));
-    }
-    let places = || cells.keys().chain(failed.keys());
-    let mut columns: Vec<u64> = places().map(|place| place.1).collect();
-    columns.sort_unstable();
-    columns.dedup();
-    let mut styles: Vec<usize> = places().map(|place| place.0).collect();
-    styles.sort_unstable();
-    styles.dedup();
-    let cell = |style: usize, x: u64| match (cells.get(&(style, x)), failed.get(&(style, x))) {
-        (Some(ratios), _) => {
-            LogInterval::mean(ratios).map_or(HeatCell::Blank, |mean| HeatCell::Value(mean.number()))
-        }
-        (None, Some(word)) => HeatCell::Failed(word),
-        (None, None) => HeatCell::Blank,
+    let axis = axis_label(&axis);
+    let kind = match label {
+        "time ratio" => "Time ratio",
+        _ => "Memory ratio",
     };
-    if cells.values().any(|ratios| ratios.len() > 1) {
-        let note = format!(
-            "Cells are geometric means over shapes with one {}.",
-            heat.x_label
-        );
+    let title = format!("{kind} to the baseline by {axis}");
+    let mut caption = describe::caption(slice, &title, &held, label == "time ratio");
+    if cells.ratios.values().any(|ratios| ratios.len() > 1) {
+        let note = format!("Cells are geometric means over shapes with one {axis}.");
         caption.notes.push(note);
     }
-    if !failed.is_empty() {
+    if !cells.failed.is_empty() {
         let words = describe::failures(slice, &held.rows).unwrap_or_default();
         caption.notes.push(format!(
             "Hatched: no ratio, for want of a result ({words})."
         ));
     }
-    heat.caption = caption;
-    heat.columns = columns
-        .iter()
-        .map(|&x| f64::from_bits(x).to_string())
-        .collect();
-    heat.panels = vec![Panel {
-        title: String::new(),
-        rows: styles
+    let columns = cells.places(|place| place.1);
+    let styles = cells.places(|place| place.0);
+    let row = |&style: &usize| columns.iter().map(|&x| cells.at((style, x))).collect();
+    Some(Ok(Chart::Heat(Heat {
+        caption,
+        x_label: axis.to_owned(),
+        y_label: "backend".to_owned(),
+        columns: columns
             .iter()
-            .map(|&style| slice.request.series[style].clone())
+            .map(|&x| f64::from_bits(x).to_string())
             .collect(),
-        cells: styles
-            .iter()
-            .map(|&style| columns.iter().map(|&x| cell(style, x)).collect())
-            .collect(),
-    }];
-    Some(Chart::Heat(heat))
+        panels: vec![Panel {
+            title: String::new(),
+            rows: styles
+                .iter()
+                .map(|&style| slice.request.series[style].clone())
+                .collect(),
+            cells: styles.iter().map(row).collect(),
+        }],
+        colour_label: format!("{label} to {baseline}; blue is less"),
+        is_ratio: true,
+    })))
+}
+
+impl Cells {
+    fn of(
+        slice: &Slice<'_>,
+        held: &Held,
+        (axis, baseline): (&str, &str),
+        measure: Measure,
+    ) -> Self {
+        let frame = slice.frame();
+        let x = |row: usize| number_of(frame.entries[row], axis).filter(|&x| x > 0.0);
+        let mut cells = Cells::default();
+        for (base, row) in baseline_pairs(slice, &held.rows, baseline) {
+            let both = measure(frame.entries[row]).zip(measure(frame.entries[base]));
+            if let (Some((own, base)), Some(x)) = (both, x(row)) {
+                let place = (slice.style(row), x.to_bits());
+                cells.ratios.entry(place).or_default().push(own.over(base));
+            }
+        }
+        for &row in &held.rows {
+            let entry = frame.entries[row];
+            let is_other = entry.backend.as_ref() != baseline;
+            if let Some(x) = x(row).filter(|_| is_other) {
+                let word = match entry.is_ok() {
+                    true => "no base",
+                    false => describe::status_word(entry.status),
+                };
+                cells.failed.insert((slice.style(row), x.to_bits()), word);
+            }
+        }
+        let ratios = &cells.ratios;
+        cells.failed.retain(|place, _| !ratios.contains_key(place));
+        cells
+    }
+
+    /// Rows or columns, each once, in order.
+    fn places<T: Ord>(&self, pick: fn(&Place) -> T) -> Vec<T> {
+        let places = self.ratios.keys().chain(self.failed.keys());
+        let places: BTreeSet<T> = places.map(pick).collect();
+        places.into_iter().collect()
+    }
+
+    fn at(&self, place: Place) -> HeatCell {
+        match (self.ratios.get(&place), self.failed.get(&place)) {
+            (Some(ratios), _) => LogInterval::mean(ratios)
+                .map_or(HeatCell::Blank, |mean| HeatCell::Value(mean.number())),
+            (None, Some(word)) => HeatCell::Failed(word),
+            (None, None) => HeatCell::Blank,
+        }
+    }
 }

@@ -14,6 +14,15 @@ pub(super) struct Held {
     pub(super) tied: Vec<String>,
 }
 
+impl Held {
+    /// The values that are held, `batch = 4, size = 8`.
+    pub(super) fn said(&self) -> String {
+        let values = self.values.iter();
+        let said = values.map(|(name, value)| format!("{name} = {value}"));
+        said.collect::<Vec<String>>().join(", ")
+    }
+}
+
 /// Holds `names` fixed for a plot over `axis`: at the combination of values with results at the most
 /// places of the axis; of several, at the one that is closest to the middle of each dimension's values. What
 /// is tied to the axis, as by `zip`, moves with it.

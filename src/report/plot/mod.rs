@@ -40,12 +40,15 @@ pub struct Request<'r> {
     pub series: &'r [String],
 }
 
+/// A chart; or why it would be empty.
+pub type Drawn = Result<Chart, String>;
+
 /// A plot of one question.
-pub struct Plot {
+pub struct Plot<C> {
     /// Name of its file, without an extension.
     pub name: String,
-    /// What to draw.
-    pub chart: Chart,
+    /// What to draw: a [`Chart`], or [`Drawn`] where that is still to be seen.
+    pub chart: C,
 }
 
 /// The rows of one question.
@@ -92,7 +95,7 @@ impl<'r> Slice<'r> {
 }
 
 /// Makes a chart of a question, or none where the plot does not belong to the workload.
-type Make = fn(&Slice<'_>) -> Option<Chart>;
+type Make = fn(&Slice<'_>) -> Option<Drawn>;
 
 /// A kind of plot.
 struct Kind {
@@ -139,7 +142,7 @@ const PLOTS: &[Kind] = &[
 ];
 
 /// The plots of all rows at once, of those that are `wanted` by name.
-pub fn of_report(request: &Request<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Plot> {
+pub fn of_report(request: &Request<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Plot<Drawn>> {
     match wanted(fusion::NAME) {
         true => fusion::fusion_speedup(request),
         false => Vec::new(),
@@ -147,21 +150,21 @@ pub fn of_report(request: &Request<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Pl
 }
 
 /// The plots of a section, of those that are `wanted` by name.
-pub fn of_section(request: &Request<'_>, wanted: impl Fn(&str) -> bool + Sync) -> Vec<Plot> {
+pub fn of_section(request: &Request<'_>, wanted: impl Fn(&str) -> bool + Sync) -> Vec<Plot<Drawn>> {
     let mut jobs = Vec::new();
     for kind in PLOTS.iter().filter(|kind| wanted(kind.name)) {
         for (suffix, slice) in slices(request, kind) {
             jobs.push((kind, suffix, slice));
         }
     }
-    let made: Vec<Vec<Plot>> = jobs
+    let made: Vec<Vec<Plot<Drawn>>> = jobs
         .par_iter()
         .map(|(kind, suffix, slice)| made(kind, suffix, slice))
         .collect();
     made.into_iter().flatten().collect()
 }
 
-fn made(kind: &Kind, suffix: &str, slice: &Slice<'_>) -> Vec<Plot> {
+fn made(kind: &Kind, suffix: &str, slice: &Slice<'_>) -> Vec<Plot<Drawn>> {
     // Other workloads than the guide's have their own sizes: one plot for each.
     if kind.name == "scalability_T" && !slice.request.layout.is_guides {
         return slice

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::held::{Held, hold};
-use super::{Slice, describe};
+use super::{Drawn, Slice, describe};
 use crate::report::chart::{Axis, Chart, Lines, Point, Rule, Scale, Series};
 use crate::report::entry::Entry;
 use crate::report::frame::number_of;
@@ -18,6 +18,9 @@ pub(super) struct Value {
     /// What.
     pub(super) value: LogInterval,
 }
+
+/// Why there is no plot of values that every measured point has.
+const NOT_MEASURED: &str = "no point was measured";
 
 /// A place where a line has no result.
 pub(super) struct Failure {
@@ -39,20 +42,24 @@ pub(super) fn fixed<'s>(slice: &'s Slice<'_>, axis: &str) -> Vec<&'s str> {
 }
 
 /// Time over T.
-pub(super) fn scalability_length(slice: &Slice<'_>) -> Option<Chart> {
+pub(super) fn scalability_length(slice: &Slice<'_>) -> Option<Drawn> {
     Some(scalability(slice, "T"))
 }
 
 /// Time over K C.
-pub(super) fn scalability_states(slice: &Slice<'_>) -> Option<Chart> {
+pub(super) fn scalability_states(slice: &Slice<'_>) -> Option<Drawn> {
     let is_guides = slice.request.layout.is_guides;
     is_guides.then(|| scalability(slice, "KC"))
 }
 
-/// Time over a size.
-pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Chart {
+/// Time over a size. One of several axes must have two places at least where the others are held.
+pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Drawn {
     let held = hold(slice.frame(), &slice.rows, axis, &fixed(slice, axis));
-    let title = format!("Time over {}", axis_label(axis));
+    if let [place] = places(slice, &held, axis)[..]
+        && slice.main_axis().is_some_and(|main| main != axis)
+    {
+        return Err(format!("{axis} is {place} alone at {}", held.said()));
+    }
     let measure = |entry: &Entry| LogInterval::of(entry);
     let (values, failures) = measured(slice, &held.rows, axis, measure);
     let (factor, unit) = time_unit(&values);
@@ -66,8 +73,25 @@ pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Chart {
             ..value
         })
         .collect();
-    let label = format!("time ({unit})");
-    lines(slice, &held, &title, axis, &label, (values, failures), true)
+    let about = About {
+        title: format!("Time over {}", axis_label(axis)),
+        axis,
+        label: &format!("time ({unit})"),
+        needed: NOT_MEASURED,
+        is_timed: true,
+    };
+    lines(slice, &held, &about, (values, failures))
+}
+
+/// The places on an axis at which rows are.
+fn places(slice: &Slice<'_>, held: &Held, axis: &str) -> Vec<f64> {
+    let rows = held.rows.iter();
+    let mut places: Vec<f64> = rows
+        .filter_map(|&row| number_of(slice.frame().entries[row], axis))
+        .collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    places
 }
 
 /// The unit of times that suits most of them: nanoseconds in it, and its name.
@@ -83,7 +107,7 @@ pub(super) fn time_unit(values: &[Value]) -> (f64, &'static str) {
 }
 
 /// Positions a second over K C; for other workloads compulsory bytes a second.
-pub(super) fn throughput(slice: &Slice<'_>) -> Option<Chart> {
+pub(super) fn throughput(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
     let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let amount = |entry: &Entry| match slice.request.layout.is_guides {
@@ -103,14 +127,19 @@ pub(super) fn throughput(slice: &Slice<'_>) -> Option<Chart> {
         true => "positions a second",
         false => "compulsory bytes a second",
     };
-    let title = format!("Throughput over {}", axis_label(&axis));
+    let about = About {
+        title: format!("Throughput over {}", axis_label(&axis)),
+        axis: &axis,
+        label,
+        needed: NOT_MEASURED,
+        is_timed: true,
+    };
     let found = measured(slice, &held.rows, &axis, measure);
-    Some(lines(slice, &held, &title, &axis, label, found, true))
+    Some(lines(slice, &held, &about, found))
 }
 
-/// The attained part of the roofline over a size, if any row has one; data that stays in a cache can lift it
-/// above 1.
-pub(super) fn efficiency(slice: &Slice<'_>) -> Option<Chart> {
+/// The attained part of the roofline over a size; data that stays in a cache can lift it above 1.
+pub(super) fn efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
     let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let measure = |entry: &Entry| {
@@ -124,11 +153,16 @@ pub(super) fn efficiency(slice: &Slice<'_>) -> Option<Chart> {
     };
     let found = measured(slice, &held.rows, &axis, measure);
     let places = found.0.iter().map(|value| value.x);
-    let [first, last] = [places.clone().reduce(f64::min)?, places.reduce(f64::max)?];
-    let title = format!("Attained part of the roofline over {}", axis_label(&axis));
-    let label = "least possible time / time";
-    let mut chart = lines(slice, &held, &title, &axis, label, found, true);
-    if let Chart::Lines(lines) = &mut chart {
+    let ends = [places.clone().reduce(f64::min), places.reduce(f64::max)];
+    let about = About {
+        title: format!("Attained part of the roofline over {}", axis_label(&axis)),
+        axis: &axis,
+        label: "least possible time / time",
+        needed: "no point was measured on a device whose ceilings are known",
+        is_timed: true,
+    };
+    let mut chart = lines(slice, &held, &about, found);
+    if let (Ok(Chart::Lines(lines)), [Some(first), Some(last)]) = (&mut chart, ends) {
         lines.rules.push(Rule {
             // A little longer, so that a single place has a line, too.
             from: (first / 1.2, 1.0),
@@ -140,7 +174,7 @@ pub(super) fn efficiency(slice: &Slice<'_>) -> Option<Chart> {
 }
 
 /// Peak memory for each state of each position over K C; for other workloads peak memory.
-pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Chart> {
+pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
     let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let is_guides = slice.request.layout.is_guides;
@@ -167,8 +201,15 @@ pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Chart> {
         ),
         false => (format!("Peak memory over {axis}"), "peak (MB)"),
     };
+    let about = About {
+        title,
+        axis: &axis,
+        label,
+        needed: "no point has a peak of memory",
+        is_timed: false,
+    };
     let found = measured(slice, &held.rows, &axis, measure);
-    Some(lines(slice, &held, &title, &axis, label, found, false))
+    Some(lines(slice, &held, &about, found))
 }
 
 /// The values and failures of rows.
@@ -202,22 +243,31 @@ pub(super) fn axis_label(axis: &str) -> &str {
     }
 }
 
+/// What a chart of lines shows.
+pub(super) struct About<'a> {
+    pub(super) title: String,
+    pub(super) axis: &'a str,
+    /// What is upwards, with its unit.
+    pub(super) label: &'a str,
+    /// Why there is nothing, where there are no values.
+    pub(super) needed: &'a str,
+    /// True if intervals come from samples.
+    pub(super) is_timed: bool,
+}
+
 /// The chart of some values.
 pub(super) fn lines(
     slice: &Slice<'_>,
     held: &Held,
-    title: &str,
-    axis: &str,
-    label: &str,
+    about: &About<'_>,
     (values, failures): (Vec<Value>, Vec<Failure>),
-    is_timed: bool,
-) -> Chart {
-    let mut caption = describe::caption(slice, title, held, is_timed);
-    let (series, has_means) = series(slice, &values, &failures);
+) -> Drawn {
+    let axis = about.axis;
     if values.is_empty() {
-        let reason = describe::reason(slice, &held.rows, "no point was measured");
-        caption.empty = Some(reason);
+        return Err(describe::reason(slice, &held.rows, about.needed));
     }
+    let mut caption = describe::caption(slice, &about.title, held, about.is_timed);
+    let (series, has_means) = series(slice, &values, &failures);
     if has_means {
         let note = match axis {
             "KC" => "Lines are geometric means over the shapes with that K·C (dots).",
@@ -225,24 +275,24 @@ pub(super) fn lines(
         };
         caption.notes.push(note.to_owned());
     }
-    if !failures.is_empty() && caption.empty.is_none() {
+    if !failures.is_empty() {
         let failed = describe::failures(slice, &held.rows).unwrap_or_default();
         caption.notes.push(format!("× no result: {failed}."));
     }
-    Chart::Lines(Lines {
+    Ok(Chart::Lines(Lines {
         caption,
         x: Axis {
             label: axis_label(axis).to_owned(),
             scale: Scale::Log2,
         },
         y: Axis {
-            label: label.to_owned(),
+            label: about.label.to_owned(),
             scale: Scale::Log10,
         },
         series,
         rules: Vec::new(),
         marks: Vec::new(),
-    })
+    }))
 }
 
 /// Lines through the means of values at one place; true if any is the mean of several.

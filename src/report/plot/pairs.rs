@@ -1,15 +1,15 @@
 //! Lines of ratios between two rows: phases, semirings, backend and baseline.
 
 use super::held::{Held, hold};
-use super::over::{Failure, Value, axis_label, fixed, lines};
-use super::{Slice, describe};
+use super::over::{About, Failure, Value, axis_label, fixed, lines};
+use super::{Drawn, Slice};
 use crate::report::chart::{Chart, Rule};
 use crate::report::entry::Entry;
 use crate::report::frame::{MACHINE, number_of};
 use crate::report::table::means::LogInterval;
 
 /// Time of the backward pass over that of the forward pass.
-pub(super) fn backward_forward_ratio(slice: &Slice<'_>) -> Option<Chart> {
+pub(super) fn backward_forward_ratio(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
     let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let phase = |row: usize| slice.frame().entries[row].phase.name();
@@ -20,22 +20,19 @@ pub(super) fn backward_forward_ratio(slice: &Slice<'_>) -> Option<Chart> {
         |row| phase(row) == "forward",
         |row| phase(row) == "backward",
     );
-    let title = format!("Backward over forward by {}", axis_label(&axis));
-    let needed = "no point was measured in both the forward and the backward phase";
+    let about = About {
+        title: format!("Backward over forward by {}", axis_label(&axis)),
+        axis: &axis,
+        label: "time ratio",
+        needed: "no point was measured in both the forward and the backward phase",
+        is_timed: true,
+    };
     let found = ratios(slice, &axis, pairs, LogInterval::of);
-    Some(ratio_lines(
-        slice,
-        &held,
-        &title,
-        &axis,
-        "time ratio",
-        found,
-        needed,
-    ))
+    Some(ratio_lines(slice, &held, &about, found))
 }
 
 /// Time of each other semiring over that of the log semiring.
-pub(super) fn semiring_overhead(slice: &Slice<'_>) -> Option<Chart> {
+pub(super) fn semiring_overhead(slice: &Slice<'_>) -> Option<Drawn> {
     if !slice.request.layout.is_guides {
         return None;
     }
@@ -84,28 +81,32 @@ pub(super) fn semiring_overhead(slice: &Slice<'_>) -> Option<Chart> {
         rows: Vec::new(),
         question: slice.question.clone(),
     };
-    let needed = "no point was measured in the log semiring and in another one";
-    let title = "Overhead over the log semiring by K·C";
-    let found = (values, Vec::new());
-    Some(ratio_lines(
-        &wide,
-        &held,
-        title,
-        "KC",
-        "time ratio",
-        found,
-        needed,
-    ))
+    let about = About {
+        title: "Overhead over the log semiring by K·C".to_owned(),
+        axis: "KC",
+        label: "time ratio",
+        needed: "no point was measured in the log semiring and in another one",
+        is_timed: true,
+    };
+    Some(ratio_lines(&wide, &held, &about, (values, Vec::new())))
 }
 
 /// Time over that of the baseline.
-pub(super) fn time_ratio_baseline(slice: &Slice<'_>) -> Option<Chart> {
+pub(super) fn time_ratio_baseline(slice: &Slice<'_>) -> Option<Drawn> {
     baseline_ratio(slice, "Time ratio to the baseline", LogInterval::of, true)
 }
 
 /// Peak memory over that of the baseline.
-pub(super) fn memory_ratio_baseline(slice: &Slice<'_>) -> Option<Chart> {
+pub(super) fn memory_ratio_baseline(slice: &Slice<'_>) -> Option<Drawn> {
     baseline_ratio(slice, "Memory ratio to the baseline", peak, false)
+}
+
+/// Why there are no ratios to a baseline.
+pub(super) const NO_BASELINE: &str = "there is no baseline; choose one with --baseline";
+
+/// Why there are no ratios to this baseline.
+pub(super) fn shared_no_point(baseline: &str) -> String {
+    format!("`{baseline}` and another backend share no point")
 }
 
 /// A row's peak memory, which has no interval.
@@ -123,21 +124,16 @@ fn baseline_ratio(
     title: &str,
     measure: fn(&Entry) -> Option<LogInterval>,
     is_timed: bool,
-) -> Option<Chart> {
+) -> Option<Drawn> {
     let axis = slice.main_axis()?;
     let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
-    let title = format!("{title} by {}", axis_label(&axis));
     let label = if is_timed {
         "time ratio"
     } else {
         "memory ratio"
     };
     let Some(baseline) = slice.request.baseline else {
-        let needed = "there is no baseline; choose one with --baseline";
-        let found = (Vec::new(), Vec::new());
-        return Some(ratio_lines(
-            slice, &held, &title, &axis, label, found, needed,
-        ));
+        return Some(Err(NO_BASELINE.to_owned()));
     };
     let pairs = baseline_pairs(slice, &held.rows, baseline);
     let mut found = ratios(slice, &axis, pairs, measure);
@@ -149,11 +145,14 @@ fn baseline_ratio(
             found.1.push(Failure { style, x });
         }
     }
-    let needed = format!("`{baseline}` and another backend share no point");
-    let label = format!("{label} to {baseline}");
-    Some(ratio_lines(
-        slice, &held, &title, &axis, &label, found, &needed,
-    ))
+    let about = About {
+        title: format!("{title} by {}", axis_label(&axis)),
+        axis: &axis,
+        label: &format!("{label} to {baseline}"),
+        needed: &shared_no_point(baseline),
+        is_timed,
+    };
+    Some(ratio_lines(slice, &held, &about, found))
 }
 
 /// Rows of other backends, each with the baseline's row of the same point on the same machine.
@@ -223,31 +222,20 @@ fn ratios(
 fn ratio_lines(
     slice: &Slice<'_>,
     held: &Held,
-    title: &str,
-    axis: &str,
-    label: &str,
+    about: &About<'_>,
     found: (Vec<Value>, Vec<Failure>),
-    needed: &str,
-) -> Chart {
-    let is_empty = found.0.is_empty();
+) -> Drawn {
     let ends = found.0.iter().map(|value| value.x);
     let (low, high) = ends.fold((f64::INFINITY, 0.0f64), |(low, high), x| {
         (low.min(x), high.max(x))
     });
-    let is_timed = !label.starts_with("memory");
-    let chart = lines(slice, held, title, axis, label, found, is_timed);
-    let Chart::Lines(mut chart) = chart else {
-        return chart;
-    };
-    if is_empty {
-        let reason = describe::reason(slice, &held.rows, needed);
-        chart.caption.empty = Some(reason);
-    } else {
+    let mut chart = lines(slice, held, about, found)?;
+    if let Chart::Lines(chart) = &mut chart {
         chart.rules.push(Rule {
             from: (low, 1.0),
             to: (high, 1.0),
             label: String::new(),
         });
     }
-    Chart::Lines(chart)
+    Ok(chart)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::held::Held;
-use super::{Slice, describe};
+use super::{Drawn, Slice, describe};
 use crate::device::ceilings::Ceilings;
 use crate::quantity::scaled;
 use crate::report::chart::{Axis, Chart, Lines, Point, Rule, Scale, Series};
@@ -12,7 +12,7 @@ use crate::report::chart::{Axis, Chart, Lines, Point, Rule, Scale, Series};
 const GRAIN: f64 = 60.0;
 
 /// Attained operations a second over useful operations for each compulsory byte.
-pub(super) fn roofline(slice: &Slice<'_>) -> Option<Chart> {
+pub(super) fn roofline(slice: &Slice<'_>) -> Option<Drawn> {
     let frame = slice.frame();
     let ceilings: Vec<&Ceilings> = slice
         .request
@@ -61,7 +61,8 @@ pub(super) fn roofline(slice: &Slice<'_>) -> Option<Chart> {
         }
     }
     if series.is_empty() {
-        return None;
+        let needed = "no point has a time and operations to place it by";
+        return Some(Err(describe::reason(slice, &slice.rows, needed)));
     }
     series.sort_by_key(|one| one.style);
     let held = Held {
@@ -81,7 +82,7 @@ pub(super) fn roofline(slice: &Slice<'_>) -> Option<Chart> {
         }
         true => "The run does not say what the device can do at most.".to_owned(),
     });
-    Some(Chart::Lines(Lines {
+    Some(Ok(Chart::Lines(Lines {
         caption,
         x: Axis {
             label: "useful operations for each compulsory byte".to_owned(),
@@ -94,7 +95,7 @@ pub(super) fn roofline(slice: &Slice<'_>) -> Option<Chart> {
         series,
         rules,
         marks: Vec::new(),
-    }))
+    })))
 }
 
 /// Intensity and rate of a row.

@@ -1,10 +1,11 @@
 //! The reading side of reports: runs, bare `records.csv` files, and guide 000's CSV, as one kind of
 //! thing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::device::DeviceIdentity;
 use crate::files;
 use crate::manifest::settings::{Order, Word};
 use crate::record::environment::Environment;
@@ -157,6 +158,23 @@ pub struct Source {
 }
 
 impl Source {
+    /// The models of its devices, `NVIDIA H200`: which of several alike it was is the environment's to say.
+    /// Nothing where neither that nor rows name one.
+    pub fn machine(&self) -> String {
+        let names: BTreeSet<&str> = match &self.environment {
+            Some(environment) => {
+                let devices = environment.identity.devices.iter();
+                devices.map(|device| device.name.as_str()).collect()
+            }
+            None => {
+                let entries = self.entries.iter();
+                let names = entries.filter_map(|entry| entry.device_name.as_deref());
+                names.map(DeviceIdentity::model).collect()
+            }
+        };
+        names.into_iter().collect::<Vec<_>>().join(", ")
+    }
+
     /// True if the backends of a problem were sampled in turns, so that samples at the same place are of the
     /// same round: unless the manifest says otherwise.
     pub fn is_in_turns(&self) -> bool {
@@ -370,26 +388,13 @@ fn identity(entry: &Entry) -> String {
 
 /// The machine's name, or the file's where it does not say.
 fn label(source: &Source) -> String {
-    let mut names: Vec<String> = match &source.environment {
-        Some(environment) => environment
-            .identity
-            .devices
-            .iter()
-            .map(|device| device.name.clone())
-            .collect(),
-        None => source
-            .entries
-            .iter()
-            .filter_map(|entry| entry.device_name.as_deref().map(str::to_owned))
-            .collect(),
-    };
-    names.sort();
-    names.dedup();
-    if names.is_empty() {
-        let stem = source.origin.file_stem().unwrap_or_default();
-        return stem.to_string_lossy().into_owned();
+    match source.machine() {
+        machine if machine.is_empty() => {
+            let stem = source.origin.file_stem().unwrap_or_default();
+            stem.to_string_lossy().into_owned()
+        }
+        machine => machine,
     }
-    names.join(", ")
 }
 
 /// Tells sources of one label apart by their run, else by where they are.

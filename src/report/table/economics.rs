@@ -46,7 +46,13 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
         .column("warmup_overhead", Unit::Ratio)
         .column("speedup_steady", Unit::Ratio)
         .column("speedup_total", Unit::Ratio)
-        .plain(["break_even", "break_even_low", "break_even_high", "verdict"]);
+        .plain([
+            "break_even",
+            "break_even_low",
+            "break_even_high",
+            "verdict",
+            "best_for",
+        ]);
     let mut iterations = BTreeSet::new();
     for Problem { baseline, others } in &problems {
         for (start, cells) in of_baseline(&baseline.price, request.iterations) {
@@ -192,7 +198,7 @@ fn comparison_cells(found: &Comparison) -> Vec<Cell> {
     if found.is_same_program {
         let blanks = std::iter::repeat_n(Cell::Empty, 6);
         cells.extend(blanks);
-        cells.push(Cell::word(found.verdict().name()));
+        cells.extend([found.verdict().name(), &found.best_for()].map(Cell::word));
         return cells;
     }
     cells.extend([
@@ -205,7 +211,7 @@ fn comparison_cells(found: &Comparison) -> Vec<Cell> {
         Some((low, high)) => [low, high].map(crossing),
         None => [Cell::Empty, Cell::Empty],
     });
-    cells.push(Cell::word(found.verdict().name()));
+    cells.extend([found.verdict().name(), &found.best_for()].map(Cell::word));
     cells
 }
 
@@ -242,6 +248,9 @@ fn notes(table: &mut Table, baseline: &str, iterations: &BTreeSet<u64>) {
             .to_owned(),
         "break_even: the first iteration that ends with the backend ahead for good; `never` where an iteration \
          is no faster, `unclear` where the medians' intervals do not tell"
+            .to_owned(),
+        "best_for: the loops that the intervals are sure to end earlier with the backend: from the upper end of \
+         break_even on"
             .to_owned(),
     ]);
 }

@@ -16,7 +16,7 @@ fn rows(pattern: &str, m: i64, times_ns: [f64; 3]) -> Vec<Entry> {
     entries.collect()
 }
 
-fn plots(entries: Vec<Entry>) -> Vec<Plot> {
+fn plots(entries: Vec<Entry>) -> Vec<Plot<Drawn>> {
     let mut sources: Vec<Source> = vec![source("here", &[])];
     sources[0].entries = entries;
     let frame = Frame::new(&sources);
@@ -36,9 +36,9 @@ fn plots(entries: Vec<Entry>) -> Vec<Plot> {
 /// A pattern, and its rows: size, what is said of it, and the style of its mark.
 type Group<'f> = (&'f str, Vec<(&'f str, &'f str, Option<usize>)>);
 
-fn forest(plot: &Plot) -> &Forest {
+fn forest(plot: &Plot<Drawn>) -> &Forest {
     match &plot.chart {
-        Chart::Forest(forest) => forest,
+        Ok(Chart::Forest(forest)) => forest,
         other => panic!("{other:?}"),
     }
 }
