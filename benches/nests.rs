@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "a table for people")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that can't go on stops")]
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use sweeper::compile::cc::Cc;
