@@ -125,8 +125,11 @@ fn cuda_kernels_touch_nothing_that_is_not_theirs() {
     }
 }
 
+/// Checks an operation of some form on inputs that a function changes.
+type Conforms<'c> = &'c dyn Fn((&str, &str), &dyn Fn(f32) -> f32);
+
 /// Numbers that lose what they mean in kernels that are not careful, by the operations that they are hard for.
-fn hard_numbers(conforms: &dyn Fn((&str, &str), &dyn Fn(f32) -> f32)) {
+fn hard_numbers(conforms: Conforms<'_>) {
     // Far from 0, where a variance from squares would be lost.
     conforms(("layernorm", ""), &|x| x + 300.0);
     // Nearly equal elements, whose variance is less than what is added to it.
