@@ -307,17 +307,21 @@ fn why_tells_apart_what_is_out_and_by_which_rule() {
     );
     let (_, said) = why(&["T=16", "fused", "--set", "limits.max_points=1"]);
     assert!(said.contains("beyond the first 1 points"), "{said}");
-    let sampled = [
-        "T=16",
-        "K=2",
-        "fused",
-        "--compile-friendly",
-        "--max-canonical-shapes",
-        "1",
-    ];
-    let (code, said) = why(&sampled);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("sampled out: its published shape"), "{said}");
+    for (k, expected) in [
+        (
+            "K=2",
+            "of the 3 configurations of the published shape T=64 K=2 C=6",
+        ),
+        (
+            "K=4",
+            "its published shape T=64 K=4 C=3 is not among those taken",
+        ),
+    ] {
+        let one = ["--compile-friendly", "--max-canonical-shapes", "1"];
+        let (code, said) = why(&[&["T=16", k, "fused"][..], &one].concat());
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains(expected), "{k}: {said}");
+    }
 }
 
 #[test]
