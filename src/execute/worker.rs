@@ -54,7 +54,8 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
     let answers = Answers::open(request.answers.as_ref().filter(|_| copies > 0));
     let (orders, given) = mpsc::channel();
     // Not scoped: where the device is lost, nobody waits for the next request.
-    let reader = thread::spawn(move || read(requests, copies, &answers, &orders));
+    let threads = thread::Builder::new();
+    let reader = threads.spawn(move || read(requests, copies, &answers, &orders))?;
     let mut bench = Bench {
         device,
         threads: request.threads,
