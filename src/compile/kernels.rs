@@ -389,9 +389,11 @@ impl Kernels<'_> {
             }
         };
         std::thread::scope(|scope| {
-            for _ in 0..threads.clamp(1, sources.len().max(1)) {
-                scope.spawn(work);
+            for _ in 1..threads.clamp(1, sources.len().max(1)) {
+                // Where there are no more threads, fewer do it.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
+            work();
         });
         let lost = || {
             Err(CompileError::Surroundings(

@@ -108,8 +108,15 @@ fn end_of(mut command: Command, bounds: &Bounds<'_>) -> Result<Ended, CompileErr
         .stderr(Stdio::piped());
     die_with_parent(&mut command);
     let mut child = command.spawn().map_err(surroundings)?;
-    let stdout = child.stdout.take().map(Stream::read);
-    let stderr = child.stderr.take().map(Stream::read);
+    let stdout = child.stdout.take().map(Stream::read).transpose();
+    let stderr = child.stderr.take().map(Stream::read).transpose();
+    let (Ok(stdout), Ok(stderr)) = (stdout, stderr) else {
+        // Nobody can wait for what it says.
+        kill(&child);
+        child.wait().map_err(surroundings)?;
+        let reason = "no thread to read what a compiler says: too many processes?";
+        return Err(CompileError::Surroundings(reason.to_owned()));
+    };
     let status = wait(&mut child, bounds).map_err(surroundings)?;
     let text = |stream: Option<Stream>| stream.map(Stream::text).unwrap_or_default();
     Ok(Ended {
@@ -126,18 +133,18 @@ struct Stream {
 }
 
 impl Stream {
-    fn read(mut stream: impl Read + Send + 'static) -> Self {
+    fn read(mut stream: impl Read + Send + 'static) -> io::Result<Self> {
         let kept = Arc::new(Mutex::new(Vec::new()));
         let held = Arc::clone(&kept);
-        let reader = std::thread::spawn(move || {
+        let reader = std::thread::Builder::new().spawn(move || {
             let mut piece = [0; 8192];
             while let Ok(length @ 1..) = stream.read(&mut piece) {
                 let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
                 let room = KEPT_BYTES - held.len();
                 held.extend_from_slice(&piece[..length.min(room)]);
             }
-        });
-        Stream { kept, reader }
+        })?;
+        Ok(Stream { kept, reader })
     }
 
     /// What was read, once the stream has ended or its process has been gone for a while.
@@ -155,6 +162,14 @@ fn surroundings(error: io::Error) -> CompileError {
     CompileError::Surroundings(error.to_string())
 }
 
+/// Kills a child and all that it has started.
+fn kill(child: &Child) {
+    if let Some(group) = rustix::process::Pid::from_raw(child.id() as i32) {
+        // It may have ended just now; then there is nothing to kill.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+}
+
 /// The status of a child, or `None` if its group had to be killed. Polls at growing intervals: a
 /// compile takes tens of milliseconds at least.
 fn wait(child: &mut Child, bounds: &Bounds<'_>) -> io::Result<Option<ExitStatus>> {
@@ -165,10 +180,7 @@ fn wait(child: &mut Child, bounds: &Bounds<'_>) -> io::Result<Option<ExitStatus>
             return Ok(Some(status));
         }
         if start.elapsed() >= bounds.limit || bounds.is_stopped() {
-            if let Some(group) = rustix::process::Pid::from_raw(child.id() as i32) {
-                // It may have ended just now; then there is nothing to kill.
-                let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-            }
+            kill(child);
             child.wait()?;
             return Ok(None);
         }

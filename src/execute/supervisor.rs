@@ -282,7 +282,8 @@ impl Worker {
         let mut stdout = io::BufReader::new(child.stdout.take().ok_or_else(missing)?);
         let stderr = child.stderr.take().ok_or_else(missing)?;
         let (sender, events) = mpsc::sync_channel(64);
-        std::thread::spawn(move || {
+        let threads = std::thread::Builder::new;
+        threads().spawn(move || {
             loop {
                 let event = receive(&mut stdout);
                 let is_last = !matches!(event, Ok(Some(_)));
@@ -290,9 +291,9 @@ impl Worker {
                     return;
                 }
             }
-        });
+        })?;
         let last_words = Arc::new(Mutex::new(Vec::new()));
-        std::thread::spawn(keep_last(stderr, Arc::clone(&last_words)));
+        threads().spawn(keep_last(stderr, Arc::clone(&last_words)))?;
         let mut worker = Worker {
             child,
             requests,

@@ -57,7 +57,8 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
     let of_reader = Arc::clone(&answers);
     let (orders, given) = mpsc::channel();
     // Not scoped: where the device is lost, nobody waits for the next request.
-    let reader = thread::spawn(move || read(requests, copies, &of_reader, &orders));
+    let threads = thread::Builder::new();
+    let reader = threads.spawn(move || read(requests, copies, &of_reader, &orders))?;
     let mut bench = Bench {
         device,
         threads: request.threads,

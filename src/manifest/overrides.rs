@@ -297,11 +297,8 @@ pub(super) fn apply(
             last_rank = rank(&setting.origin);
             first = source;
         }
-        texts.0.push(Text {
-            name: setting.to_string().into(),
-            text: setting.text.clone().into(),
-            is_file: false,
-        });
+        let text = Text::new(setting.to_string(), setting.text.clone(), false);
+        texts.0.push(text);
         let whole = At::new(source, 0..setting.text.len());
         let applied = match value(&setting.text, source) {
             Ok(value) => Target {

@@ -1,6 +1,6 @@
 //! The pipeline from sources to a manifest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sweeper_kernels::workload::WorkloadInfo;
 
@@ -353,36 +353,28 @@ fn unused(
     }
 }
 
-/// Orders cases so that each comes after those it needs.
+/// Orders cases so that each comes after those it needs, and else as they were written.
 fn in_order(
     cx: &mut Context<'_>,
     cases: Vec<Case>,
     places: Vec<Places>,
     wires: &[WireCase],
 ) -> (Vec<Case>, Vec<Places>) {
-    let mut order: Vec<usize> = Vec::new();
-    while order.len() < cases.len() {
-        let ready = |index: &usize| {
-            !order.contains(index) && cases[*index].needs.iter().all(|need| order.contains(need))
-        };
-        let Some(next) = (0..cases.len()).find(ready) else {
-            let stuck = (0..cases.len()).filter(|index| !order.contains(index));
-            let names: Vec<&str> = stuck.clone().map(|index| &*cases[index].name).collect();
-            let needs = stuck.filter_map(|index| wires[index].needs.first()).next();
-            let at = needs.map_or(wires[0].at, |need| need.at);
-            let message = format!("cases wait for each other: {}", names.join(", "));
-            cx.report(Code::NeedsCycle, at, message)
-                .label("never gets its turn");
-            return (cases, places);
-        };
-        order.push(next);
+    let (order, stuck) = order(&cases);
+    if !stuck.is_empty() {
+        let names = stuck.iter().map(|&index| &*cases[index].name);
+        let names: Vec<&str> = names.collect();
+        let needs = stuck.iter().filter_map(|&index| wires[index].needs.first());
+        let at = needs.map(|need| need.at).next().unwrap_or(wires[0].at);
+        let message = format!("cases wait for each other: {}", names.join(", "));
+        cx.report(Code::NeedsCycle, at, message)
+            .label("never gets its turn");
+        return (cases, places);
     }
-    let place_of = |index: usize| {
-        order
-            .iter()
-            .position(|held| *held == index)
-            .unwrap_or(index)
-    };
+    let mut place_of = vec![0; cases.len()];
+    for (place, &index) in order.iter().enumerate() {
+        place_of[index] = place;
+    }
     let mut sorted: Vec<(usize, (Case, Places))> = cases
         .into_iter()
         .zip(places)
@@ -390,10 +382,36 @@ fn in_order(
         .map(|(index, (mut case, places))| {
             case.needs
                 .iter_mut()
-                .for_each(|need| *need = place_of(*need));
-            (place_of(index), (case, places))
+                .for_each(|need| *need = place_of[*need]);
+            (place_of[index], (case, places))
         })
         .collect();
     sorted.sort_by_key(|(place, _)| *place);
     sorted.into_iter().map(|(_, pair)| pair).unzip()
+}
+
+/// The positions of cases, each after those it needs, the first that can be next; and those that wait for each other.
+fn order(cases: &[Case]) -> (Vec<usize>, Vec<usize>) {
+    let mut waits_for: Vec<usize> = cases.iter().map(|case| case.needs.len()).collect();
+    let mut wanted_by: Vec<Vec<usize>> = vec![Vec::new(); cases.len()];
+    for (index, case) in cases.iter().enumerate() {
+        for &need in &case.needs {
+            wanted_by[need].push(index);
+        }
+    }
+    let is_ready = |index: &usize| waits_for[*index] == 0;
+    let mut ready: BTreeSet<usize> = (0..cases.len()).filter(is_ready).collect();
+    let mut order = Vec::with_capacity(cases.len());
+    while let Some(next) = ready.pop_first() {
+        order.push(next);
+        for &waiting in &wanted_by[next] {
+            waits_for[waiting] -= 1;
+            if waits_for[waiting] == 0 {
+                ready.insert(waiting);
+            }
+        }
+    }
+    let stuck = (0..cases.len()).filter(|&index| waits_for[index] > 0);
+    let stuck = stuck.collect();
+    (order, stuck)
 }

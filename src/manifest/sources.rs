@@ -114,11 +114,8 @@ impl Sources {
     /// Adds a text and what it refers to; the manifest that it extends, and where it says so.
     fn add(&mut self, path: &Path, text: String) -> Option<(PathBuf, At)> {
         let source = self.texts.0.len();
-        self.texts.0.push(Text {
-            name: path.display().to_string().into(),
-            text: text.into(),
-            is_file: true,
-        });
+        let name = path.display().to_string();
+        self.texts.0.push(Text::new(name, text, true));
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         self.folders.push(folder.clone());
         let root = tree::parse(&self.texts, source, &mut Diagnostics::default());

@@ -12,6 +12,28 @@ pub(super) struct Text {
     pub(super) name: Arc<str>,
     pub(super) text: Arc<str>,
     pub(super) is_file: bool,
+    /// Where lines begin.
+    lines: Arc<[u32]>,
+}
+
+impl Text {
+    pub(super) fn new(name: String, text: String, is_file: bool) -> Self {
+        let ends = text.bytes().zip(1..).filter(|(byte, _)| *byte == b'\n');
+        let lines = std::iter::once(0).chain(ends.map(|(_, next)| next));
+        Text {
+            lines: lines.collect(),
+            name: name.into(),
+            text: text.into(),
+            is_file,
+        }
+    }
+
+    /// The line that a byte is in, counted from 0, and where it begins.
+    fn line_of(&self, byte: usize) -> (usize, usize) {
+        let after = self.lines.partition_point(|begin| *begin as usize <= byte);
+        let line = after.saturating_sub(1);
+        (line, self.lines[line] as usize)
+    }
 }
 
 /// A range of bytes of one of the texts.
@@ -55,22 +77,19 @@ impl Texts {
     }
 
     fn line_and_column(&self, at: At) -> (usize, usize) {
-        let text = &self.get(at).text;
-        let before = &text.as_bytes()[..floor(text, at.start as usize)];
-        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        let start = before
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
-        let column = text[start..before.len()].chars().count() + 1;
-        (line, column)
+        let source = self.get(at);
+        let byte = floor(&source.text, at.start as usize);
+        let (line, begin) = source.line_of(byte);
+        let column = source.text[begin..byte].chars().count() + 1;
+        (line + 1, column)
     }
 
     /// The place of `at`, for people.
     pub(super) fn place(&self, at: At) -> Place {
         let source = self.get(at);
         let (line, column) = self.line_and_column(at);
-        let text = source.text.split('\n').nth(line - 1).unwrap_or("");
+        let begin = source.lines[line - 1] as usize;
+        let text = source.text[begin..].split('\n').next().unwrap_or("");
         let text = text.trim_end_matches('\r');
         let (start, end) = (
             floor(&source.text, at.start as usize),

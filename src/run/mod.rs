@@ -379,6 +379,9 @@ fn calibrate(
             ceilings: ceilings.ok(),
         }
     };
+    if let [only] = supervisors {
+        return vec![calibrate(only)];
+    }
     thread::scope(|scope| {
         let all = supervisors.iter_mut();
         let measured: Vec<_> = all.map(|each| scope.spawn(|| calibrate(each))).collect();

@@ -224,17 +224,21 @@ impl<'a> Session<'a> {
         let ahead = self.ahead(&blocks, &schedule);
         let (sender, messages) = mpsc::channel();
         let stop = self.stop;
+        let threads = thread::Builder::new;
+        let no_thread = |error| RunError::from(WorkerError::Io(error));
         thread::scope(|scope| {
             let mut tasks = Vec::new();
             for (worker, supervisor) in supervisors.into_iter().enumerate() {
                 let (task, given) = mpsc::channel();
                 tasks.push(task);
                 let sender = sender.clone();
-                scope.spawn(move || serve(worker, supervisor, &given, &sender, stop));
+                let work = move || serve(worker, supervisor, &given, &sender, stop);
+                threads().spawn_scoped(scope, work).map_err(no_thread)?;
             }
             for _ in 0..self.compilers(&ahead, tasks.len()) {
                 let (sender, ahead) = (sender.clone(), &ahead);
-                scope.spawn(move || ahead.compile(&sender, stop));
+                let work = move || ahead.compile(&sender, stop);
+                threads().spawn_scoped(scope, work).map_err(no_thread)?;
             }
             // The channel closes when all workers and compilers are gone.
             drop(sender);

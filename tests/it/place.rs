@@ -23,9 +23,12 @@ impl Place {
     }
 
     pub(super) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(crate::support::program());
+        // The program heeds that it was started to ignore a signal; whoever runs tests in the background does that.
+        let mut command = Command::new("env");
         command
             .current_dir(self.folder.path())
+            .arg("--default-signal")
+            .arg(crate::support::program())
             .args(args)
             .stdin(Stdio::null());
         command.env("SWEEPER_CACHE_DIR", self.path("cache"));

@@ -95,6 +95,32 @@ fn a_read_only_folder_is_refused() {
 }
 
 #[test]
+fn too_few_processes_are_said() {
+    let place = Place::new(&super::place::cpu_manifest(""));
+    // A limit does not bind root; the folders are for nobody, then.
+    let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+    if code(&shell(
+        &place,
+        &format!("{nobody} prlimit --nproc=100 true"),
+    )) != 0
+    {
+        return crate::support::skip("setpriv", "root can't become nobody here");
+    }
+    for most in [1, 4, 6, 8, 10, 12, 14] {
+        let output = shell(
+            &place,
+            &format!(
+                "chmod 777 . && SWEEPER_CACHE_DIR=$PWD/cache{most} {nobody} prlimit --nproc={most} \
+                 $sweeper run m.toml --output-dir few{most}"
+            ),
+        );
+        let said = text(&output);
+        assert!([0, 4, 6, 7].contains(&code(&output)), "{most}: {said}");
+        assert!(!said.contains("panicked"), "{most}: {said}");
+    }
+}
+
+#[test]
 fn a_journal_of_a_newer_program_is_left_alone() {
     let place = Place::new(&null_manifest(SCRIPT));
     place.sweeper(&["run", "m.toml"]);
