@@ -153,6 +153,11 @@ impl<'a> Shown<'a> {
         }
         self.screen
             .line(&format!("results: {}", ended.folder.display()));
+        if !ended.stopped {
+            let folder = ended.folder.display();
+            self.screen
+                .note(&format!("tables and plots: sweeper report {folder}"));
+        }
     }
 
     fn say(&self, text: &str) {

@@ -86,7 +86,8 @@ pub fn runs(args: &RunsArgs, screen: &Screen) -> Exit {
         (more, false) => format!("; {more} elsewhere, which --all lists"),
     };
     screen.note(&format!(
-        "{below} runs below {}, looked {DEPTH} folders deep{others}",
+        "{below} run{} below {}, looked {DEPTH} folders deep{others}",
+        if below == 1 { "" } else { "s" },
         dir.display()
     ));
     Exit::Fine

@@ -49,7 +49,7 @@ fn a_run_below_a_folder_of_results_is_found_by_its_id() {
         assert!(lines.contains(word), "{word}: {lines}");
     }
     assert!(
-        text(&listed).contains("1 runs below results, looked 4 folders deep"),
+        text(&listed).contains("1 run below results, looked 4 folders deep"),
         "{listed:?}"
     );
     fine(&place.sweeper(&["show", &id[..6]]));
