@@ -16,6 +16,8 @@ float cosf(float) noexcept, erff(float) noexcept, exp2f(float) noexcept, expf(fl
 float log2f(float) noexcept, logf(float) noexcept, rintf(float) noexcept, sinf(float) noexcept, sqrtf(float) noexcept;
 float tanhf(float) noexcept, fmaxf(float, float) noexcept, fminf(float, float) noexcept;
 float fmaf(float, float, float) noexcept;
+double cos(double) noexcept, erf(double) noexcept, exp(double) noexcept, fabs(double) noexcept, log(double) noexcept;
+double sin(double) noexcept, sqrt(double) noexcept, tanh(double) noexcept;
 }
 
 #define __global__
