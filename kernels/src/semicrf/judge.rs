@@ -4,7 +4,7 @@
 //!
 //! * A value is a sum of T steps that are kept apart from their growing offset, and rounded as a whole when it is stored: by
 //!   up to `u`. Three roundings of as much before (the offset, and what is added to it) are independent of it. 4e-7 relative is
-//!   `6.7 u`. Of a value of 2000 it is 8e-4: a segment that is missing shows in the value if one sequence in 1250 of those that
+//!   `6.7 u`, of the greatest score where that is more than the value. Of a value of 2000 it is 8e-4: a segment that is missing shows in the value if one sequence in 1250 of those that
 //!   the scores prefer has it. Rarer ones show in the gradient alone.
 //! * Scores are rounded in f32, whatever is done with them after: by half a unit in the last place of the greatest one. An entropy
 //!   takes such errors on one to one, five of up to twice a score for each term: 6e-7 for each unit of the greatest score,
@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 use super::sizes::{Semiring, Sizes};
 use crate::check::{self, Check, Metric, TensorCheck};
-use crate::tensor::Tensors;
+use crate::tensor::{Data, Tensor, Tensors};
 use crate::workload::{Phase, TensorSpec};
 
 mod best;
@@ -56,7 +56,8 @@ pub fn check(
     phase: Phase,
 ) -> Check {
     let gradients = sizes.score_specs("grad_");
-    let rounding = rounding_of_scores(sizes, inputs);
+    let greatest = greatest_score(sizes, inputs);
+    let rounding = HALF_UNIT * greatest;
     let mut best = None;
     let tensors = sizes
         .outputs(phase)
@@ -81,27 +82,40 @@ pub fn check(
             if spec.name == "entropy" {
                 return entropy_check(outputs, expected, rounding);
             }
-            let (metric, tolerance) = if is_gradient {
-                let tolerance = gradient_tolerance(sizes.semiring, sizes.t, rounding);
-                (Metric::RelativeL2, tolerance)
-            } else {
-                (Metric::MaxRelative, VALUE_TOLERANCE)
-            };
+            if !is_gradient {
+                return value_check(outputs, expected, greatest);
+            }
+            let tolerance = gradient_tolerance(sizes.semiring, sizes.t, rounding);
             let (out, expected) = (outputs.get(&spec.name), &expected[&spec.name]);
-            check::compare(&spec.name, out, expected, metric, tolerance)
+            check::compare(&spec.name, out, expected, Metric::RelativeL2, tolerance)
         })
         .collect();
     Check { tensors }
 }
 
-/// Half a unit in the last place of the greatest score, in nats.
-fn rounding_of_scores(sizes: &Sizes, inputs: &Tensors) -> f64 {
+/// Half a unit in the last place of 1.
+const HALF_UNIT: f64 = f32::EPSILON as f64 / 2.0;
+
+/// The greatest score that does not stand for something forbidden.
+fn greatest_score(sizes: &Sizes, inputs: &Tensors) -> f64 {
     let scores = sizes.score_specs("");
-    let greatest = scores
+    let scores = scores
         .iter()
-        .map(|spec| greatest_allowed(&check::as_f64(&inputs[&spec.name])))
-        .fold(0.0, f64::max);
-    f64::from(f32::EPSILON) / 2.0 * greatest
+        .map(|spec| greatest_allowed(&inputs[&spec.name]));
+    scores.fold(0.0, f64::max)
+}
+
+/// Values relative to the greatest score where that is more: a value may be small because large scores cancel in it.
+fn value_check(outputs: &Tensors, expected: &Tensors, greatest: f64) -> TensorCheck {
+    let scale = greatest.max(1.0);
+    let scaled = |tensor: &Tensor| {
+        let values = check::as_f64(tensor);
+        Tensor::f64(tensor.shape(), values.iter().map(|x| x / scale).collect())
+    };
+    let out = outputs.get("value").map(scaled);
+    let expected = scaled(&expected["value"]);
+    let metric = Metric::MaxRelative;
+    check::compare("value", out.as_ref(), &expected, metric, VALUE_TOLERANCE)
 }
 
 /// Entropies move with the scores: terms that are off by d each make an entropy wrong by the covariance of
@@ -117,13 +131,23 @@ fn entropy_check(outputs: &Tensors, expected: &Tensors, rounding: f64) -> Tensor
     )
 }
 
-/// The greatest size of a score that does not stand for what is forbidden.
-fn greatest_allowed(scores: &[f64]) -> f64 {
-    let sizes = scores.par_iter().map(|score| score.abs());
-    sizes
-        .filter(|&size| size < FORBIDDEN)
-        .reduce(|| 0.0, f64::max)
+/// The greatest size of a score that does not stand for what is forbidden. Read as they lie: there may be gigabytes.
+fn greatest_allowed(scores: &Tensor) -> f64 {
+    let greatest = |sizes: &mut dyn Iterator<Item = f64>| {
+        let allowed = sizes.filter(|&size| size < FORBIDDEN);
+        allowed.fold(0.0, f64::max)
+    };
+    match scores.data() {
+        Data::F32(values) => values
+            .par_chunks(PIECE)
+            .map(|piece| greatest(&mut piece.iter().map(|score| f64::from(score.abs()))))
+            .reduce(|| 0.0, f64::max),
+        _ => greatest(&mut check::elements(scores).map(f64::abs)),
+    }
 }
+
+/// Scores that one task looks at.
+const PIECE: usize = 1 << 16;
 
 /// Scores beyond this stand for what is forbidden, written as -1e9.
 const FORBIDDEN: f64 = 1e8;

@@ -17,7 +17,7 @@ float log2f(float) noexcept, logf(float) noexcept, rintf(float) noexcept, sinf(f
 float tanhf(float) noexcept, fmaxf(float, float) noexcept, fminf(float, float) noexcept;
 float fmaf(float, float, float) noexcept;
 double cos(double) noexcept, erf(double) noexcept, exp(double) noexcept, fabs(double) noexcept, log(double) noexcept;
-double sin(double) noexcept, sqrt(double) noexcept, tanh(double) noexcept;
+double rint(double) noexcept, sin(double) noexcept, sqrt(double) noexcept, tanh(double) noexcept;
 }
 
 #define __global__
