@@ -419,7 +419,7 @@ fn every_file_of_a_report_is_linked_from_its_index() {
 #[test]
 fn titles_name_a_gpu_by_its_model() {
     let records =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("records/2026-11-22-h200-published-sizes");
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("records/2026-11-24-h200-published-sizes");
     // Without the environment beside it there are the names in the rows alone.
     let rows = read(&records.join("records.csv"));
     assert!(rows.contains("NVIDIA H200 GPU-"));

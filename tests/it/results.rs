@@ -40,7 +40,7 @@ const PARTS: &[Part] = &[
     }),
     ("largest", crf::largest_with_streaming),
     ("sizes-run", || {
-        record::run("2026-11-22-h200-published-sizes", "")
+        record::run("2026-11-24-h200-published-sizes", "")
     }),
     ("sizes", crf::beside_triton),
     ("operations-run", || {

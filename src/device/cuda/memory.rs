@@ -8,6 +8,7 @@ use sys::CUmemPool_attribute as Mark;
 
 use super::context::Context;
 use super::driver::{During, Fault};
+use super::staging;
 
 /// A stream-ordered pool.
 pub struct Pool {
@@ -173,6 +174,9 @@ impl Allocation {
         assert!(bytes.len() <= self.bytes, "outside the allocation");
         if bytes.is_empty() {
             return Ok(());
+        }
+        if bytes.len() >= staging::LARGE_BYTES {
+            return staging::upload(&self.context, self.address, bytes);
         }
         // SAFETY: the range lies in the allocation, and `bytes` outlive the wait.
         unsafe { result::memcpy_htod_async(self.address, bytes, self.context.stream()) }

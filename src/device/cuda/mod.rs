@@ -1,7 +1,7 @@
 //! An NVIDIA GPU: kernels from cubins, through the driver.
 //!
 //! [`driver`] says whether there is one and what its errors mean, [`identity`] what it is;
-//! [`context`], [`memory`] and [`module`] hold what lives on it, [`run`] queues steps, [`timing`] and
+//! [`context`], [`memory`] (large copies to it by [`staging`]) and [`module`] hold what lives on it, [`run`] queues steps, [`timing`] and
 //! [`gate`] time them, [`flush`] sees to the cache before that, [`graph`] makes one launch of many,
 //! [`nvml`] watches clocks; [`compiler`] calls NVRTC, which needs no GPU; [`calls`] makes a launch a
 //! call of a kernel or of one of NVIDIA's [`libraries`]. This file keeps the books.
@@ -27,6 +27,7 @@ pub mod identity;
 pub mod compiler;
 pub mod context;
 pub mod memory;
+pub mod staging;
 pub mod module;
 pub mod blas;
 pub mod dnn;

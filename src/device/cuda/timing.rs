@@ -132,28 +132,30 @@ fn least_difference(mut values: Vec<f64>) -> Option<f64> {
 }
 
 /// An event that takes the time.
-struct Event {
+pub(super) struct Event {
     event: sys::CUevent,
     context: Rc<Context>,
 }
 
 impl Event {
-    fn new(context: &Rc<Context>) -> Result<Self, Fault> {
+    pub(super) fn new(context: &Rc<Context>) -> Result<Self, Fault> {
         let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)
             .during("making an event")?;
         let context = Rc::clone(context);
         Ok(Event { event, context })
     }
 
+    /// Happens when the stream has done all that was queued before.
     #[expect(unsafe_code, reason = "a call of the driver")]
-    fn record(&self) -> Result<(), Fault> {
+    pub(super) fn record(&self) -> Result<(), Fault> {
         // SAFETY: event and stream live as long as `self`.
         unsafe { result::event::record(self.event, self.context.stream()) }
             .during("recording an event")
     }
 
+    /// Waits until it has happened.
     #[expect(unsafe_code, reason = "a call of the driver")]
-    fn wait(&self) -> Result<(), Fault> {
+    pub(super) fn wait(&self) -> Result<(), Fault> {
         // SAFETY: the event lives as long as `self`.
         unsafe { result::event::synchronize(self.event) }.during("running the program")
     }

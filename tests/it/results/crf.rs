@@ -5,7 +5,7 @@ use super::table::{Table, geometric_mean, ratio, three};
 
 const PAPER: &str = "2026-11-22-h200-paper";
 const WHOLE: &str = "2026-11-21-h200-paper";
-const SIZES: &str = "2026-11-22-h200-published-sizes";
+const SIZES: &str = "2026-11-24-h200-published-sizes";
 const TRITON: &str = "2026-11-23-h200-torch-semimarkov";
 
 fn ms(row: &Row) -> String {
