@@ -116,6 +116,13 @@ pub fn main() -> ExitCode {
         }
     };
     let screen = screen::Screen::new(&cli.screen);
+    // Now, since a pool that can't be had when it is first needed is a panic. A worker has one of its own size.
+    if !matches!(cli.verb, Verb::Worker)
+        && let Err(error) = rayon::ThreadPoolBuilder::new().build_global()
+    {
+        screen.error(&format!("threads can't be started: {error}"));
+        return Exit::Impossible.into();
+    }
     let verdict = match cli.verb {
         Verb::Run(args) => run::run(&args, &screen),
         Verb::Plan(args) => plan::plan(&args, &screen),

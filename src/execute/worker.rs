@@ -45,7 +45,10 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
         Ok(device) => device,
         Err(error) => return send(&mut events, &Event::NotReady(error.to_string())),
     };
-    leave_a_processor(request.kind);
+    if let Err(error) = start_threads(request.kind) {
+        let reason = format!("threads can't be started: {error}");
+        return send(&mut events, &Event::NotReady(reason));
+    }
     send(&mut events, &Event::Ready(device.identity().clone()))?;
     let copies = match request.kind {
         DeviceKind::Null => 0,
@@ -73,15 +76,17 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
     reader.join().map_err(panicked)?
 }
 
-/// On a GPU the oracle works beside the thread that has the device, which must not wait for a
-/// processor.
-fn leave_a_processor(kind: DeviceKind) {
-    if kind == DeviceKind::Cuda {
-        let all = thread::available_parallelism().map_or(1, usize::from);
-        let pool = rayon::ThreadPoolBuilder::new().num_threads((all - 1).max(1));
-        // Another pool than wanted computes the same.
-        let _ = pool.build_global();
-    }
+/// Starts the threads that share parallel work. On a GPU the oracle works beside the thread that has the device,
+/// which must not wait for a processor.
+fn start_threads(kind: DeviceKind) -> Result<(), rayon::ThreadPoolBuildError> {
+    let all = thread::available_parallelism().map_or(1, usize::from);
+    let wanted = match kind {
+        DeviceKind::Cuda => (all - 1).max(1),
+        // As many as there are processors, or as the environment says.
+        DeviceKind::Cpu | DeviceKind::Null => 0,
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(wanted);
+    pool.build_global()
 }
 
 /// Reads requests and lays the groundwork of blocks, until the stream or the other thread ends.
