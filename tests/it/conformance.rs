@@ -11,7 +11,10 @@ use sweeper::device::cpu::Cpu;
 use sweeper::device::{Artifact, Device, Job};
 use sweeper_kernels::inputs::InputKey;
 use sweeper_kernels::program::KernelSource;
-use sweeper_kernels::{CanonicalShape, Phase, Problem, Program, Refusal, Target, Tensors};
+use sweeper_kernels::{
+    CanonicalShape, Dtype, Parameters, Phase, Problem, Program, Refusal, Target, Tensors, Value,
+    registry,
+};
 
 use crate::shim::{self, Mode};
 use crate::support::Made;
@@ -21,6 +24,21 @@ pub(crate) fn cuda() -> Target {
     Target::Cuda {
         arch: "sm_90a".to_owned(),
     }
+}
+
+/// A problem in words: `mlp batch=3 loss=cross_entropy`; and its phases.
+pub(crate) fn problem(words: &str) -> (Box<dyn Problem>, &'static [Phase]) {
+    let mut words = words.split(' ');
+    let workload = registry::workload(words.next().unwrap()).expect("it is registered");
+    let parameters: Parameters = words
+        .map(|word| {
+            let (name, value) = word.split_once('=').unwrap();
+            let value = value.parse().map_or(Value::from(value), Value::Int);
+            (name, value)
+        })
+        .collect();
+    let problem = workload.problem(&parameters, Dtype::F32).unwrap();
+    (problem, workload.info().phases)
 }
 
 /// A problem with its inputs and the right answer.

@@ -1,26 +1,11 @@
 //! Oracles for GPUs, on the shim: their f64 kernels against the host's oracle, all answers and what checks need beside them.
 
+use sweeper_kernels::Problem;
 use sweeper_kernels::check::{Metric, compare};
 use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::{Dtype, Parameters, Phase, Problem, Value, registry};
 
-use crate::conformance::cuda;
+use crate::conformance::{cuda, problem};
 use crate::shim::{self, Mode};
-
-/// A problem in words, such as `mlp batch=3 loss=cross_entropy`.
-fn problem(words: &str) -> (Box<dyn Problem>, &'static [Phase]) {
-    let mut words = words.split(' ');
-    let workload = registry::workload(words.next().unwrap()).expect("it is registered");
-    let parameters: Parameters = words
-        .map(|word| {
-            let (name, value) = word.split_once('=').unwrap();
-            let value = value.parse().map_or(Value::from(value), Value::Int);
-            (name, value)
-        })
-        .collect();
-    let problem = workload.problem(&parameters, Dtype::F32).unwrap();
-    (problem, workload.info().phases)
-}
 
 /// All answers of all phases are the host's but for roundings of f64.
 fn agrees(words: &str) {

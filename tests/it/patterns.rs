@@ -11,29 +11,12 @@ use sweeper_kernels::inputs::InputKey;
 use sweeper_kernels::program::Binding;
 use sweeper_kernels::tensor::Data;
 use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{
-    CanonicalShape, Dtype, Parameters, Phase, Problem, Target, Tensor, Value, registry,
-};
+use sweeper_kernels::{CanonicalShape, Dtype, Phase, Target, Tensor};
 
-use crate::conformance::{Case, cuda};
+use crate::conformance::{Case, cuda, problem};
 use crate::shim::{self, Mode};
 
 const BACKENDS: [&str; 4] = ["primitive", "eager", "compiled", "library"];
-
-/// A problem in words: `mlp batch=3 loss=cross_entropy`; and its phases.
-fn problem(words: &str) -> (Box<dyn Problem>, &'static [Phase]) {
-    let mut words = words.split(' ');
-    let workload = registry::workload(words.next().unwrap()).expect("it is registered");
-    let parameters: Parameters = words
-        .map(|word| {
-            let (name, value) = word.split_once('=').unwrap();
-            let value = value.parse().map_or(Value::from(value), Value::Int);
-            (name, value)
-        })
-        .collect();
-    let problem = workload.problem(&parameters, Dtype::F32).unwrap();
-    (problem, workload.info().phases)
-}
 
 fn case(words: &str) -> Case {
     let (problem, phases) = problem(words);

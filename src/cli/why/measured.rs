@@ -61,7 +61,7 @@ pub(super) fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Before {
     }
 }
 
-/// In what a run differs from what would be run now: of the manifest its keys, where they can be told.
+/// Differences between an earlier run and the one that would start now; those of manifests key by key, where both can be read.
 fn changes(run: &Recorded, now: &RunIdentity, manifest: &str) -> Vec<Change> {
     let then = &run.environment.identity;
     let differences = then.differences(now).into_iter();
