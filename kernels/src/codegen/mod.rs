@@ -62,7 +62,7 @@ pub struct Shared {
 }
 
 /// How a kernel shares out its work.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum Schedule {
     C(c::Schedule),
     Cuda(cuda::Schedule),
@@ -75,14 +75,13 @@ impl Generated {
     /// A sentence that says what can't be generated, and why.
     pub fn new(nest: &Nest, bounds: Bounds, target: &Target) -> Result<Generated, String> {
         let member = Member::new(nest, bounds, target)?;
-        let entry = format!("{}_{}", words(&[&member]), digest(&member.identity()));
         let (parameters, nest) = (&member.parameters, &member.nest);
         let text = match &member.schedule {
-            Schedule::C(schedule) => c::text(nest, schedule, parameters, &entry)?,
-            Schedule::Cuda(schedule) => cuda::text(nest, schedule, parameters, &entry)?,
+            Schedule::C(schedule) => c::text(nest, schedule, parameters)?,
+            Schedule::Cuda(schedule) => cuda::text(nest, schedule, parameters)?,
         };
         Ok(Generated {
-            source: source(entry, text, target),
+            source: source(&words(&[&member]), &text, target),
             members: vec![member],
         })
     }
@@ -105,17 +104,11 @@ impl Generated {
             members.push(Member::new(nest, *bounds, target)?);
         }
         pack::same_threads(&mut members)?;
-        let identities: Vec<String> = members.iter().map(Member::identity).collect();
         let all: Vec<&Member> = members.iter().collect();
-        let entry = format!(
-            "pack_{}_{}_{}",
-            members.len(),
-            words(&all),
-            digest(&identities.concat())
-        );
-        let text = pack::text(&members, &identities, &entry, target)?;
+        let name = format!("pack_{}_{}", members.len(), words(&all));
+        let text = pack::text(&members, target)?;
         Ok(Generated {
-            source: source(entry, text, target),
+            source: source(&name, &text, target),
             members,
         })
     }
@@ -141,11 +134,10 @@ impl Generated {
             members.push(Member::new(nest, bounds, target)?);
         }
         total::join(&mut members, shared)?;
-        let identities: String = members.iter().map(Member::identity).collect();
         let all: Vec<&Member> = members.iter().collect();
-        let entry = format!("whole_{}_{}", words(&all), digest(&identities));
+        let name = format!("whole_{}", words(&all));
         Ok(Generated {
-            source: source(entry.clone(), total::text(&members, &entry)?, target),
+            source: source(&name, &total::text(&members)?, target),
             members,
         })
     }
@@ -325,17 +317,15 @@ impl Member {
         all.filter(is_given).collect()
     }
 
-    /// All that its text depends on.
-    fn identity(&self) -> String {
-        let nameless = Nest {
+    /// Whether both have the same text: all but the names that people give.
+    fn has_text_of(&self, other: &Member) -> bool {
+        let nameless = |member: &Member| Nest {
             name: String::new(),
-            ..self.nest.clone()
+            ..member.nest.clone()
         };
-        let own = match &self.own[..] {
-            [] => String::new(),
-            own => format!(" {own:?}"),
-        };
-        format!("{nameless:?} {:?}{own}", self.schedule)
+        self.schedule == other.schedule
+            && self.own == other.own
+            && nameless(self) == nameless(other)
     }
 
     fn split(&self, extents: &Extents) -> Split {
@@ -422,8 +412,13 @@ impl Member {
 /// Blocks of a launch, and what kernels count in 32 bits, are fewer.
 const MOST: u64 = 1 << 31;
 
-/// A text and what it includes.
-fn source(entry: String, text: String, target: &Target) -> KernelSource {
+/// Stands for the name of a kernel's function in generated text.
+const ENTRY: &str = "@ENTRY";
+
+/// A kernel's text and the headers that it includes. Its function is called `name`, and after that by a digest of the text.
+fn source(name: &str, text: &str, target: &Target) -> KernelSource {
+    let entry = format!("{name}_{}", digest(text));
+    let text = text.replace(ENTRY, &entry);
     let (language, extension, headers): (_, _, &[SourceFile]) = match target {
         Target::Cpu => (Language::C, "c", &c::HEADERS),
         Target::Cuda { .. } => (Language::Cuda, "cu", &cuda::HEADERS),
@@ -453,9 +448,9 @@ fn words(members: &[&Member]) -> String {
     words.join("_")
 }
 
-/// What tells kernels with the same words apart.
-fn digest(identity: &str) -> String {
-    let digest = Sha256::digest(identity);
+/// Tells kernels with the same words apart.
+fn digest(text: &str) -> String {
+    let digest = Sha256::digest(text);
     let bytes = digest.iter().take(4);
     bytes.map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,7 +7,7 @@
 //! to fetch.
 
 use super::text::{self, Text};
-use super::{Member, Schedule, c, cuda};
+use super::{ENTRY, Member, Schedule, c, cuda};
 use crate::workload::Target;
 
 /// Gives all members on a GPU blocks of the same number of threads: as many as the one with most has.
@@ -34,30 +34,27 @@ pub(super) fn same_threads(members: &mut [Member]) -> Result<(), String> {
     }
 }
 
-/// The text of the kernel `entry`. `identities` tell which members have the same text.
+/// The text of the kernel.
 ///
 /// # Errors
 /// A sentence about what can't be generated.
-pub(super) fn text(
-    members: &[Member],
-    identities: &[String],
-    entry: &str,
-    target: &Target,
-) -> Result<String, String> {
+pub(super) fn text(members: &[Member], target: &Target) -> Result<String, String> {
+    let first_alike = |(at, own): (usize, &Member)| {
+        let mut before = members[..at].iter();
+        before
+            .position(|other| other.has_text_of(own))
+            .unwrap_or(at)
+    };
     let pack = Pack {
         members,
-        texts: identities
-            .iter()
-            .map(|own| identities.iter().position(|other| other == own))
-            .map(|first| first.unwrap_or(0))
-            .collect(),
+        texts: members.iter().enumerate().map(first_alike).collect(),
     };
     let mut out = Text::default();
     let count = members.len();
     out.line(format!("// {count} kernels side by side."));
     match target {
-        Target::Cpu => pack.c(&mut out, entry)?,
-        Target::Cuda { .. } => pack.cuda(&mut out, entry)?,
+        Target::Cpu => pack.c(&mut out)?,
+        Target::Cuda { .. } => pack.cuda(&mut out)?,
     }
     Ok(out.finish())
 }
@@ -91,7 +88,7 @@ impl Pack<'_> {
         format!("// {}.", text::words(&self.members[at].nest).join(", "))
     }
 
-    fn c(&self, out: &mut Text, entry: &str) -> Result<(), String> {
+    fn c(&self, out: &mut Text) -> Result<(), String> {
         out.lines(["#include \"cpu.h\"", "#include \"functions.h\""]);
         for at in self.distinct() {
             let Member {
@@ -107,7 +104,7 @@ impl Pack<'_> {
             c::member(out, nest, schedule, parameters, &format!("m{at}_"))?;
         }
         out.line("");
-        out.open(format!("KERNEL({entry}, args, block)"));
+        out.open(format!("KERNEL({ENTRY}, args, block)"));
         let mut first = self.members.len() - 1;
         for (at, member) in self.members.iter().enumerate() {
             let from = match at {
@@ -125,7 +122,7 @@ impl Pack<'_> {
         Ok(())
     }
 
-    fn cuda(&self, out: &mut Text, entry: &str) -> Result<(), String> {
+    fn cuda(&self, out: &mut Text) -> Result<(), String> {
         out.line("#include \"functions.cuh\"");
         for at in self.distinct() {
             let Member {
@@ -150,11 +147,11 @@ impl Pack<'_> {
             out.close_with(";");
         }
         out.line("");
-        self.cuda_kernel(out, entry);
+        self.cuda_kernel(out);
         Ok(())
     }
 
-    fn cuda_kernel(&self, out: &mut Text, entry: &str) {
+    fn cuda_kernel(&self, out: &mut Text) {
         let mut declared: Vec<String> = (0..self.members.len() - 1)
             .map(|at| format!("int64 end_{at}"))
             .collect();
@@ -168,7 +165,7 @@ impl Pack<'_> {
             declared.extend(own);
         }
         out.open(format!(
-            "KERNEL({entry}, m0::THREADS)({})",
+            "KERNEL({ENTRY}, m0::THREADS)({})",
             declared.join(", ")
         ));
         if let Schedule::Cuda(first) = &self.members[0].schedule {

@@ -9,7 +9,7 @@
 
 use super::launch::Parameter;
 use super::text::{self, Text};
-use super::{Member, Schedule, Shared, cuda, launch};
+use super::{ENTRY, Member, Schedule, Shared, cuda, launch};
 use crate::graph::op::Reduction;
 use crate::nest::{Nest, Step, Value, ValueId};
 
@@ -96,11 +96,11 @@ fn taken_by(nest: &Nest, operand: usize) -> Option<Reduction> {
     (are_alike && !is_stored).then_some(first)
 }
 
-/// The text of the kernel `entry`.
+/// The text of the kernel.
 ///
 /// # Errors
 /// A sentence about what can't be generated.
-pub(super) fn text(members: &[Member], entry: &str) -> Result<String, String> {
+pub(super) fn text(members: &[Member]) -> Result<String, String> {
     let [first, last] = members else {
         return Err("a total is two kernels".to_owned());
     };
@@ -120,7 +120,7 @@ pub(super) fn text(members: &[Member], entry: &str) -> Result<String, String> {
     out.line("");
     let schedule = of_gpu(first)?;
     out.open(format!(
-        "KERNEL({entry}, first::THREADS{})({})",
+        "KERNEL({ENTRY}, first::THREADS{})({})",
         schedule.bounds(),
         declared.join(", ")
     ));

@@ -24,7 +24,7 @@ INLINE void pass_0(const Row *row, int64_t c, int64_t count) {
     v_store_past(row->to_0 + c, mul_10, count, row->nontemporal);
 }
 
-KERNEL(erf_add_mul_df22a0ef, args, block) {
+KERNEL(erf_add_mul_c14904e8, args, block) {
     const int64_t columns = ARG_INT(args, 0);
     const int64_t rows = ARG_INT(args, 1);
     const int64_t block_rows = ARG_INT(args, 2);

@@ -4,7 +4,7 @@
 constexpr int WIDTH = 64, GROUPS = 2, CHUNKS = 2;
 constexpr int THREADS = WIDTH * GROUPS;
 
-KERNEL(erf_add_mul_f38b7840, THREADS)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *in0, int64 in0_row_0, const float *in1, float *__restrict__ out2, int64 out2_row_0) {
+KERNEL(erf_add_mul_ad9b0d63, THREADS)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *in0, int64 in0_row_0, const float *in1, float *__restrict__ out2, int64 out2_row_0) {
     await_launches();
     const bool is_wide = columns % 4 == 0 && is_aligned(in0) && in0_row_0 % 4 == 0 && is_aligned(in1) && is_aligned(out2) && out2_row_0 % 4 == 0;
     const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;

@@ -44,7 +44,7 @@ INLINE void pass_2(const Row *row, int64_t c, int64_t count) {
     v_store_past(row->to_0 + c, add_15, count, row->nontemporal);
 }
 
-KERNEL(row_sum_rsqrt_mul_36c864fe, args, block) {
+KERNEL(row_sum_rsqrt_mul_411f15f0, args, block) {
     const int64_t columns = ARG_INT(args, 0);
     const int64_t rows = ARG_INT(args, 1);
     const int64_t block_rows = ARG_INT(args, 2);

@@ -4,7 +4,7 @@
 constexpr int WIDTH = 32, GROUPS = 1, CHUNKS = 2, ROWS = 4;
 constexpr int THREADS = WIDTH * GROUPS;
 
-KERNEL(row_sum_rsqrt_mul_7e92b099, THREADS, 28)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, const float *__restrict__ in2, float *__restrict__ out3, int64 out3_row_0, float *__restrict__ out4, int64 out4_row_0, float *__restrict__ out5, int64 out5_row_0, float number_0, float number_1) {
+KERNEL(row_sum_rsqrt_mul_87d1a717, THREADS, 28)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, const float *__restrict__ in1, const float *__restrict__ in2, float *__restrict__ out3, int64 out3_row_0, float *__restrict__ out4, int64 out4_row_0, float *__restrict__ out5, int64 out5_row_0, float number_0, float number_1) {
     constexpr bool is_wide = true;
     const int lane = threadIdx.x % WIDTH;
     constexpr int64 first = 0;

@@ -52,7 +52,7 @@ INLINE void pass_1(const Row *row, int64_t c, int64_t count) {
     v_store_past(row->to_0 + c, mul_17, count, row->nontemporal);
 }
 
-KERNEL(row_sum_column_sum_sub_33687e37, args, block) {
+KERNEL(row_sum_column_sum_sub_8be92e52, args, block) {
     const int64_t columns = ARG_INT(args, 0);
     const int64_t rows = ARG_INT(args, 1);
     const int64_t block_rows = ARG_INT(args, 2);

@@ -5,7 +5,7 @@ constexpr int WIDTH = 64, GROUPS = 4, CHUNKS = 2;
 constexpr int THREADS = WIDTH * GROUPS;
 constexpr int WARPS = (THREADS + 31) / 32;
 
-KERNEL(row_sum_column_sum_sub_b0967f6f, THREADS, 3)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *in0, int64 in0_row_0, const float *in1, int64 in1_row_0, const float *in2, const float *in3, int64 in3_row_0, const float *in4, int64 in4_row_0, float *__restrict__ out5, int64 out5_row_0, float *__restrict__ out6, float *__restrict__ out7, float number_0) {
+KERNEL(row_sum_column_sum_sub_61e19a61, THREADS, 3)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *in0, int64 in0_row_0, const float *in1, int64 in1_row_0, const float *in2, const float *in3, int64 in3_row_0, const float *in4, int64 in4_row_0, float *__restrict__ out5, int64 out5_row_0, float *__restrict__ out6, float *__restrict__ out7, float number_0) {
     await_launches();
     constexpr bool is_wide = true;
     const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;

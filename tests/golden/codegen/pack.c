@@ -116,7 +116,7 @@ static void m1_run(const uint64_t *args, uint32_t block) {
     if (row.nontemporal) v_fence();
 }
 
-KERNEL(pack_4_column_sum_add_mul_f2631eca, args, block) {
+KERNEL(pack_4_column_sum_add_mul_23bdf500, args, block) {
     if (block < ARG_INT(args, 0)) { m0_run(args + 3, block); return; }
     if (block < ARG_INT(args, 1)) { m1_run(args + 12, block - (uint32_t)ARG_INT(args, 0)); return; }
     if (block < ARG_INT(args, 2)) { m1_run(args + 24, block - (uint32_t)ARG_INT(args, 1)); return; }

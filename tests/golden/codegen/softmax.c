@@ -33,7 +33,7 @@ INLINE void pass_2(const Row *row, int64_t c, int64_t count) {
     v_store_past(row->to_0 + c, div_5, count, row->nontemporal);
 }
 
-KERNEL(row_max_exp_row_sum_5af97929, args, block) {
+KERNEL(row_max_exp_row_sum_2be9a7a0, args, block) {
     const int64_t columns = ARG_INT(args, 0);
     const int64_t rows = ARG_INT(args, 1);
     const int64_t block_rows = ARG_INT(args, 2);

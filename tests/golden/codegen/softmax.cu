@@ -5,7 +5,7 @@ constexpr int WIDTH = 64, GROUPS = 2, CHUNKS = 2;
 constexpr int THREADS = WIDTH * GROUPS;
 constexpr int WARPS = (THREADS + 31) / 32;
 
-KERNEL(row_max_exp_row_sum_a4ce7edf, THREADS)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *in0, int64 in0_row_0, float *__restrict__ out1, int64 out1_row_0) {
+KERNEL(row_max_exp_row_sum_6afa4fa1, THREADS)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *in0, int64 in0_row_0, float *__restrict__ out1, int64 out1_row_0) {
     await_launches();
     constexpr bool is_wide = true;
     const int lane = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH;

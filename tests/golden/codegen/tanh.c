@@ -17,7 +17,7 @@ INLINE void pass_0(const Row *row, int64_t c, int64_t count) {
     v_store_past(row->to_0 + c, tanh_1, count, row->nontemporal);
 }
 
-KERNEL(tanh_ba2f6ee5, args, block) {
+KERNEL(tanh_58f93f89, args, block) {
     const int64_t columns = ARG_INT(args, 0);
     const int64_t rows = ARG_INT(args, 1);
     const int64_t block_rows = ARG_INT(args, 2);

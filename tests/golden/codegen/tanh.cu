@@ -4,7 +4,7 @@
 constexpr int WIDTH = 128, GROUPS = 1, CHUNKS = 1;
 constexpr int THREADS = WIDTH * GROUPS;
 
-KERNEL(tanh_3e655489, THREADS, 12)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, float *__restrict__ out1, int64 out1_row_0) {
+KERNEL(tanh_df263321, THREADS, 12)(int64 columns, int64 rows, int64 block_rows, int64 block_columns, int64 pieces, const float *__restrict__ in0, int64 in0_row_0, float *__restrict__ out1, int64 out1_row_0) {
     constexpr bool is_wide = true;
     const int lane = threadIdx.x % WIDTH;
     const int64 first = (int64)blockIdx.x * (4 * WIDTH * CHUNKS);

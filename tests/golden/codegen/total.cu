@@ -113,7 +113,7 @@ struct last {
 static __device__ Part left_0[32768];
 static __device__ Part left_1[32768];
 
-KERNEL(whole_exp_total_greatest_5fe33523, first::THREADS)(int64 first_columns, int64 first_rows, int64 first_block_rows, int64 first_block_columns, int64 first_pieces, const float *first_in0, int64 first_in0_row_0, const float *first_in1, float *__restrict__ first_out2, int64 first_out2_row_0, int64 last_columns, int64 last_rows, int64 last_block_rows, int64 last_block_columns, int64 last_pieces, float *__restrict__ last_out2, float *__restrict__ last_out3) {
+KERNEL(whole_exp_total_greatest_b7a37ad6, first::THREADS)(int64 first_columns, int64 first_rows, int64 first_block_rows, int64 first_block_columns, int64 first_pieces, const float *first_in0, int64 first_in0_row_0, const float *first_in1, float *__restrict__ first_out2, int64 first_out2_row_0, int64 last_columns, int64 last_rows, int64 last_block_rows, int64 last_block_columns, int64 last_pieces, float *__restrict__ last_out2, float *__restrict__ last_out3) {
     await_launches();
     first::run(blockIdx.x, first_columns, first_rows, first_block_rows, first_block_columns, first_pieces, first_in0, first_in0_row_0, first_in1, first_out2, first_out2_row_0, left_0, left_1);
     if (blockIdx.x != gridDim.x - 1) return;

@@ -116,7 +116,7 @@ struct last {
 // Of each total, what blocks have left.
 static __device__ Part left_0[32768];
 
-KERNEL(whole_row_max_exp_row_sum_95243ffd, first::THREADS, 4)(int64 first_columns, int64 first_rows, int64 first_block_rows, int64 first_block_columns, int64 first_pieces, const float *__restrict__ first_in0, int64 first_in0_row_0, const int64 *__restrict__ first_in1, int64 first_in1_row_0, const float *__restrict__ first_in2, int64 first_in2_row_0, int64 first_in2_index, int64 last_columns, int64 last_rows, int64 last_block_rows, int64 last_block_columns, int64 last_pieces, float *__restrict__ last_out1, float last_number_0) {
+KERNEL(whole_row_max_exp_row_sum_33c33914, first::THREADS, 4)(int64 first_columns, int64 first_rows, int64 first_block_rows, int64 first_block_columns, int64 first_pieces, const float *__restrict__ first_in0, int64 first_in0_row_0, const int64 *__restrict__ first_in1, int64 first_in1_row_0, const float *__restrict__ first_in2, int64 first_in2_row_0, int64 first_in2_index, int64 last_columns, int64 last_rows, int64 last_block_rows, int64 last_block_columns, int64 last_pieces, float *__restrict__ last_out1, float last_number_0) {
     const unsigned blocks = gridDim.x - 1, collector = blocks / 8 * 7;
     if (blockIdx.x != collector) { first::run(blockIdx.x - (blockIdx.x > collector), first_columns, first_rows, first_block_rows, first_block_columns, first_pieces, first_in0, first_in0_row_0, first_in1, first_in1_row_0, first_in2, first_in2_row_0, first_in2_index, left_0); return; }
     SHARED_ARRAY(taken_0, last::THREADS);

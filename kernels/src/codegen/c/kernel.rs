@@ -8,11 +8,11 @@ mod passes;
 use crate::graph::op::Reduction;
 use crate::nest::{Nest, Parts, Value, ValueId};
 
-use super::super::launch::Parameter;
 use super::super::names::Names;
 use super::super::scalar::Dialect;
 use super::super::stages::{Pass, Stages};
 use super::super::text::{self, Text};
+use super::super::{ENTRY, launch::Parameter};
 use super::nontemporal::Nontemporal;
 use super::vectors::{Steps, Vectors};
 use super::{Home, Schedule};
@@ -20,7 +20,7 @@ use super::{Home, Schedule};
 /// Chains of sums that a reduction over columns keeps apart, so that additions overlap.
 const CHAINS: usize = 4;
 
-/// The text of the kernel `entry`.
+/// The text of the kernel.
 ///
 /// # Errors
 /// As [`Stages::new`].
@@ -28,14 +28,13 @@ pub(in super::super) fn text(
     nest: &Nest,
     schedule: &Schedule,
     parameters: &[Parameter],
-    entry: &str,
 ) -> Result<String, String> {
     let mut out = Text::default();
     out.line(format!("// {}.", text::words(nest).join(", ")));
     out.lines(["#include \"cpu.h\"", "#include \"functions.h\"", ""]);
     let stages = Stages::new(nest, schedule.keep)?;
     let writer = Writer::new(nest, schedule, parameters, &stages, "");
-    writer.all(&mut out, &format!("KERNEL({entry}, args, block)"));
+    writer.all(&mut out, &format!("KERNEL({ENTRY}, args, block)"));
     Ok(out.finish())
 }
 

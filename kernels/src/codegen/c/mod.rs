@@ -40,7 +40,7 @@ pub(super) enum Home {
 }
 
 /// How a kernel in C shares out its work.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Schedule {
     keep: Keep,
     homes: Vec<(ValueId, Home)>,

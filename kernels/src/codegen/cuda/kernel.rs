@@ -2,17 +2,17 @@
 
 use crate::nest::{Fill, Nest, Parts, Value, ValueId};
 
-use super::super::launch::Parameter;
 use super::super::names::Names;
 use super::super::scalar::Dialect;
 use super::super::stages::{Pass, Stages};
 use super::super::text::{self, Text};
+use super::super::{ENTRY, launch::Parameter};
 use super::Schedule;
 use super::cells::Cells;
 use super::member::declarations;
 use super::rows::Definition;
 
-/// The text of the kernel `entry`.
+/// The text of the kernel.
 ///
 /// # Errors
 /// As [`Stages::new`].
@@ -20,7 +20,6 @@ pub(in super::super) fn text(
     nest: &Nest,
     schedule: &Schedule,
     parameters: &[Parameter],
-    entry: &str,
 ) -> Result<String, String> {
     let stages = Stages::new(nest, schedule.keep)?;
     let writer = Writer::new(nest, schedule, parameters, &stages, "blockIdx.x");
@@ -30,7 +29,7 @@ pub(in super::super) fn text(
     out.line("");
     out.lines(writer.constants());
     out.line("");
-    writer.kernel(&mut out, entry);
+    writer.kernel(&mut out);
     Ok(out.finish())
 }
 
@@ -103,10 +102,10 @@ impl Writer<'_> {
         self.schedule.groups > 1
     }
 
-    fn kernel(&self, out: &mut Text, entry: &str) {
+    fn kernel(&self, out: &mut Text) {
         let pointee = |operand| self.schedule.pointee(self.nest, operand);
         out.open(format!(
-            "KERNEL({entry}, THREADS{})({})",
+            "KERNEL({ENTRY}, THREADS{})({})",
             self.schedule.bounds(),
             declarations(self.nest, self.parameters, &pointee, "").join(", ")
         ));

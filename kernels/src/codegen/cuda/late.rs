@@ -13,7 +13,7 @@ use super::finish::how;
 use super::kernel::Writer;
 
 /// What is known late of a row, and from what.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Late {
     /// Sums of exponentials, of which each warp goes by the maximum of its own columns.
     exponentials: Vec<Exponentials>,

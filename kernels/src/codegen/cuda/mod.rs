@@ -89,7 +89,7 @@ const MOST_BLOCKS_AT_ONCE: u32 = 32;
 const PART_ROWS: u64 = 4;
 
 /// How a CUDA kernel shares out its work.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Schedule {
     /// Lanes of a group: a power of two, up to 1024.
     pub width: u32,
