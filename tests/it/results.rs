@@ -65,7 +65,7 @@ const PARTS: &[Part] = &[
     ("products", calibration::products),
     ("fusion", calibration::fusion),
     ("economics-run", || {
-        record::run("2026-11-23-h200-economics", "")
+        record::run("2026-11-24-h200-economics", "")
     }),
     ("economics", calibration::loops),
     ("break-even", calibration::break_even),

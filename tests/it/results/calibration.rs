@@ -6,7 +6,7 @@ use super::record::{Rows, json};
 use super::table::{Table, three};
 
 const CALIBRATION: &str = "2026-11-24-h200-calibration";
-const ECONOMICS: &str = "2026-11-23-h200-economics";
+const ECONOMICS: &str = "2026-11-24-h200-economics";
 
 fn number(value: &Value, pointer: &str) -> f64 {
     let found = value.pointer(pointer).and_then(Value::as_f64);
@@ -144,7 +144,6 @@ pub(super) fn loops() -> String {
 
 pub(super) fn break_even() -> String {
     let pairs = json(ECONOMICS, "compilation_economics.json");
-    let rows = Rows::read(ECONOMICS, "records.csv");
     let mut table = Table::new(&[
         "loop",
         "start",
@@ -176,27 +175,20 @@ pub(super) fn break_even() -> String {
                 ),
                 word => word.to_owned(),
             };
-            // The backend whose program it is: its own, or an earlier one's.
-            let program = |backend| {
-                let words = [("workload", name), ("backend", backend), ("mode", "graph")];
-                match rows.one(&words).text("same_program_as") {
-                    "" => backend.to_owned(),
-                    other => other.to_owned(),
-                }
-            };
-            let verdict = match program("eager") == program("compiled") {
-                true => "same program",
-                false => text(pair, "/verdict"),
+            // Programs that are the same have no ratio.
+            let ratio = |pointer: &str| match pair.pointer(pointer).and_then(Value::as_f64) {
+                Some(ratio) => format!("{ratio:.2}"),
+                None => "-".to_owned(),
             };
             table.line([
                 name.to_owned(),
                 start.to_owned(),
                 three(number(pair, "/no_compile/warmup_s")),
                 three(number(pair, "/compile/warmup_s")),
-                format!("{:.2}", number(pair, "/steady_state_speedup")),
-                format!("{:.2}", number(pair, "/total_speedup")),
+                ratio("/steady_state_speedup"),
+                ratio("/total_speedup"),
                 pays,
-                verdict.to_owned(),
+                text(pair, "/verdict").to_owned(),
             ]);
         }
     }
