@@ -16,7 +16,7 @@ use sweeper::device::cpu::Cpu;
 use sweeper::device::{Artifact, Device, Job, Prepared};
 use sweeper_kernels::builtin::Builtin;
 use sweeper_kernels::codegen::Generated;
-use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Parts, Step as Apart};
+use sweeper_kernels::nest::{Bounds, CrossBlock, Extents, Launch, Memory, Nest, Stride};
 use sweeper_kernels::program::{
     Arg, Binding, Geometry, Index, Kernel, KernelSource, Role, Step, View,
 };
@@ -51,7 +51,7 @@ fn main() {
         nests::cross_entropy(),
         nests::gelu_of_bias(),
         nests::squared_error(),
-        nests::column_sum(Parts::Many),
+        nests::column_sum(CrossBlock::Partials),
     ];
     for nest in &all {
         if words.is_empty() || words.iter().any(|word| nest.name.contains(word)) {
@@ -135,12 +135,12 @@ fn program(nest: &Nest, rows: u64) -> (Program, Tensors, usize) {
         rows: vec![rows],
         columns: COLUMNS,
     };
-    let parts = generated.parts(&extents);
+    let parts = generated.partial_count(&extents);
     let mut program = Program::default();
     let (mut inputs, mut operands, mut bytes) = (Tensors::new(), vec![], 0);
     for (at, operand) in nest.operands.iter().enumerate() {
         let [has_rows, has_columns] =
-            [operand.rows[0], operand.columns].map(|step| step != Apart::Zero);
+            [operand.rows[0], operand.columns].map(|step| step != Stride::Broadcast);
         let columns = if has_columns { COLUMNS } else { 1 };
         let outer = match (has_rows, operand.is_written) {
             (true, _) => rows as usize,

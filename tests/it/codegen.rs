@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use sweeper_kernels::codegen::{self, Generated};
 use sweeper_kernels::nest::{
-    Binary, Bounds, Fill, Launch, Nest, Over, Parts, Reduction, Unary, Value, ValueId,
+    Alignment, Binary, Bounds, CrossBlock, Launch, Nest, Over, Reduction, Unary, Value, ValueId,
 };
 use sweeper_kernels::{Dtype, Program, Target};
 
@@ -22,11 +22,11 @@ mod harness;
 /// Nests to run.
 mod nests;
 /// Several nests in one kernel.
-mod pack;
+mod horizontal;
 /// Stores past the caches.
 mod nontemporal;
-/// Totals that are added up in the launch that leaves their parts.
-mod total;
+/// Single-pass reductions.
+mod single_pass;
 /// Nests that nobody thought of.
 mod random;
 /// Functions of one element.
@@ -51,8 +51,8 @@ fn all_nests() -> Vec<Nest> {
         nests::squared_error(),
         nests::mean_of_all(),
         nests::total_of_rows(),
-        nests::column_sum(Parts::Many),
-        nests::column_sum(Parts::One),
+        nests::column_sum(CrossBlock::Partials),
+        nests::column_sum(CrossBlock::OneBlock),
         nests::mixed(),
     ]
 }
@@ -181,13 +181,13 @@ fn kernels_for_one_row_are_for_nothing_else() {
     let target = Place::Shim(Mode::Fast).target();
     let case = |padding| Case::new(nests::gelu_of_bias(), &[9], 512).padded(padding);
     let dense = |padding| Case::new(nests::tanh(), &[9], 512).padded(padding);
-    for (case, is_one_row) in [(case(0), false), (dense(0), true), (dense(4), false)] {
+    for (case, is_single_row) in [(case(0), false), (dense(0), true), (dense(4), false)] {
         let known = case.filled(&target).last().unwrap();
-        assert_eq!(known.bounds.is_one_row, is_one_row, "{case:?}");
+        assert_eq!(known.bounds.is_single_row, is_single_row, "{case:?}");
         let text = &known.source(&target).files[0].text;
         assert_eq!(
             text.contains("constexpr int64 r = 0;"),
-            is_one_row,
+            is_single_row,
             "{text}"
         );
     }
@@ -207,16 +207,20 @@ fn kernels_for_few_rows_are_for_nothing_else() {
     let few = loss.only(&target);
     // One that waits for the launch before has few blocks, which go over many rows.
     let waiting = loss.filled(&target).last().unwrap();
-    for (case, has_few_rows) in [(&loss, false), (&waiting, false), (&few, true)] {
-        assert_eq!(case.bounds.has_few_rows, has_few_rows);
+    for (case, partial_per_row_group) in [(&loss, false), (&waiting, false), (&few, true)] {
+        assert_eq!(case.bounds.partial_per_row_group, partial_per_row_group);
         let text = &case.source(&target).files[0].text;
-        assert_eq!(text.contains("base += step"), !has_few_rows, "{text}");
+        assert_eq!(
+            text.contains("base += step"),
+            !partial_per_row_group,
+            "{text}"
+        );
     }
     let mut program = Program::default();
     let mut many = few.place(&mut program, "", 4, &mut Default::default(), &mut vec![]);
     many.extents.rows = vec![1 << 24];
     let known = codegen::known(&few.nest, few.bounds, &many, &target);
-    assert!(!known.has_few_rows);
+    assert!(!known.partial_per_row_group);
     let generated = Generated::new(&few.nest, few.bounds, &target).unwrap();
     let kernel = program.kernel(generated.kernel());
     let refused = generated.launch(kernel, &many).unwrap_err();
@@ -230,7 +234,7 @@ fn numbers_are_left_to_one_warp_where_columns_need_none() {
     let target = Place::Shim(Mode::Fast).target();
     let is_late = |nest: &Nest| {
         let case = Case::new(nest.clone(), &[9], 512).only(&target);
-        assert!(case.bounds.has_few_rows);
+        assert!(case.bounds.partial_per_row_group);
         case.source(&target).files[0].text.contains("ROW_WARPS = 2")
     };
     assert!(is_late(&nests::log_likelihood()));
@@ -282,13 +286,13 @@ fn kernels_for_rows_side_by_side_are_for_nothing_else() {
     ] {
         let only = case.only(&target);
         assert_eq!(
-            only.bounds.has_many_rows,
+            only.bounds.several_rows_per_warp,
             at_once.is_some(),
             "{:?}",
             case.extents
         );
         let waiting = case.filled(&target).last().unwrap();
-        assert!(!waiting.bounds.has_many_rows);
+        assert!(!waiting.bounds.several_rows_per_warp);
         let text = &only.source(&target).files[0].text;
         let rows = at_once.map(|rows| format!(", ROWS = {rows};"));
         assert!(rows.is_none_or(|rows| text.contains(&rows)), "{text}");
@@ -311,40 +315,43 @@ fn kernels_for_columns_that_fill_their_lanes_are_for_nothing_else() {
     let target = Place::Shim(Mode::Fast).target();
     let case = |columns| Case::new(nests::softmax(), &[9], columns);
     let loss = |columns| Case::new(nests::cross_entropy(), &[9], columns);
-    for (case, fill) in [
-        (case(510), Fill::Any),
-        (case(512).padded(2), Fill::Any),
-        (case(508), Fill::Quads),
-        (case(512).padded(4), Fill::Quads),
-        (loss(508), Fill::Any),
-        (loss(512).padded(2), Fill::Any),
-        (loss(512).padded(4), Fill::Lanes),
+    for (case, alignment) in [
+        (case(510), Alignment::Unknown),
+        (case(512).padded(2), Alignment::Unknown),
+        (case(508), Alignment::Float4),
+        (case(512).padded(4), Alignment::Float4),
+        (loss(508), Alignment::Unknown),
+        (loss(512).padded(2), Alignment::Unknown),
+        (loss(512).padded(4), Alignment::FullTiles),
     ] {
-        assert_eq!(case.fill(&target), fill);
-        assert_eq!(case.fill(&Target::Cpu), Fill::Any);
+        assert_eq!(case.alignment(&target), alignment);
+        assert_eq!(case.alignment(&Target::Cpu), Alignment::Unknown);
         let filled = case.filled(&target).last();
         let text = &filled.as_ref().unwrap_or(&case).source(&target).files[0].text;
         let is_wide = text.contains("constexpr bool is_wide = true;");
-        assert_eq!(is_wide, fill >= Fill::Quads, "{text}");
+        assert_eq!(is_wide, alignment >= Alignment::Float4, "{text}");
         let is_full = text.contains("constexpr int here = ");
-        assert_eq!(is_full, fill == Fill::Lanes, "{text}");
+        assert_eq!(is_full, alignment == Alignment::FullTiles, "{text}");
     }
     // A dense tensor of rows of 6 is one row of 60.
     assert_eq!(
-        Case::new(nests::tanh(), &[10], 6).fill(&target),
-        Fill::Quads
+        Case::new(nests::tanh(), &[10], 6).alignment(&target),
+        Alignment::Float4
     );
     let mut program = Program::default();
-    for (filled, other, fill) in [
-        (case(512), case(510), Fill::Quads),
-        (loss(512), loss(508), Fill::Lanes),
+    for (filled, other, alignment) in [
+        (case(512), case(510), Alignment::Float4),
+        (loss(512), loss(508), Alignment::FullTiles),
     ] {
         let filled = filled.filled(&target).last().unwrap();
         let generated = Generated::new(&filled.nest, filled.bounds, &target).unwrap();
         let other = other.place(&mut program, "", 4, &mut Default::default(), &mut vec![]);
         let kernel = program.kernel(generated.kernel());
         let refused = generated.launch(kernel, &other).unwrap_err();
-        assert!(refused.contains(&format!("fill {fill:?}")), "{refused}");
+        assert!(
+            refused.contains(&format!("alignment {alignment:?}")),
+            "{refused}"
+        );
     }
 }
 

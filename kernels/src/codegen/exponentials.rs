@@ -67,13 +67,13 @@ pub(super) fn only_use(nest: &Nest, id: ValueId) -> Option<ValueId> {
 mod tests {
     use super::super::stages::tests::softmax;
     use super::*;
-    use crate::nest::Step;
+    use crate::nest::Stride;
 
     /// The sum of `e^(x - max x)`, and `x`'s sum.
     fn nest() -> Nest {
         let mut nest = softmax();
         nest.values[5] = over_columns(Reduction::Sum, ValueId(0));
-        nest.operands[1].columns = Step::Zero;
+        nest.operands[1].columns = Stride::Broadcast;
         nest.stores[0].value = ValueId(4);
         nest
     }

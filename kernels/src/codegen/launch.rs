@@ -1,14 +1,14 @@
 //! Arguments of a generated kernel, and how a launch's sizes become them.
 
-use crate::nest::{Extents, Launch, Memory, Nest, Over, Parts, Step, Value};
+use crate::nest::{CrossBlock, Extents, Launch, Memory, Nest, Over, Stride, Value};
 use crate::program::{Arg, Index};
 
 use super::text;
 
 /// A launch on a GPU has fewer columns: they are counted in 32 bits, up to a step of all blocks beyond the last one.
-pub(super) const MOST_COLUMNS: u64 = (1 << 31) - (1 << 24);
+pub(super) const MAX_COLUMNS: u64 = (1 << 31) - (1 << 24);
 
-/// How rows and columns are shared out to blocks.
+/// The rows and columns of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Split {
     /// Rows of a block, consecutive ones.
@@ -23,8 +23,8 @@ impl Split {
         extents.row_count().div_ceil(self.block_rows).max(1)
     }
 
-    /// Pieces of columns.
-    pub(super) fn pieces(&self, extents: &Extents) -> u64 {
+    /// Blocks that share the columns.
+    pub(super) fn column_blocks(&self, extents: &Extents) -> u64 {
         extents.columns.div_ceil(self.block_columns).max(1)
     }
 }
@@ -34,11 +34,11 @@ impl Split {
 pub(super) enum Parameter {
     Columns,
     Rows,
-    /// Extent of a dimension of rows; of all but the outermost, which nobody needs.
+    /// Extent of a dimension of rows; the outermost has none, as nothing needs it.
     RowExtent(usize),
     BlockRows,
     BlockColumns,
-    Pieces,
+    ColumnBlocks,
     /// First element of an operand.
     Pointer(usize),
     /// Of an operand, along a dimension of rows.
@@ -58,7 +58,7 @@ impl Parameter {
             Parameter::RowExtent(dim) => format!("rows_{dim}"),
             Parameter::BlockRows => "block_rows".to_owned(),
             Parameter::BlockColumns => "block_columns".to_owned(),
-            Parameter::Pieces => "pieces".to_owned(),
+            Parameter::ColumnBlocks => "pieces".to_owned(),
             Parameter::Pointer(operand) => text::operand(nest, operand),
             Parameter::RowStep(operand, dim) => {
                 format!("{}_row_{dim}", text::operand(nest, operand))
@@ -70,11 +70,11 @@ impl Parameter {
     }
 }
 
-/// Whether a store to the operand is of parts: its own steps mean nothing then.
-pub(super) fn is_part(nest: &Nest, operand: usize) -> bool {
+/// Partials are stored to the operand: its own strides mean nothing then.
+pub(super) fn is_partial(nest: &Nest, operand: usize) -> bool {
     let mut stores = nest.stores.iter();
-    nest.parts == Parts::Many
-        && stores.any(|store| store.operand.0 == operand && nest.is_last(store.value))
+    nest.cross_block == CrossBlock::Partials
+        && stores.any(|store| store.operand.0 == operand && nest.is_cross_block(store.value))
 }
 
 /// All parameters of a nest's kernel, in order: sizes, operands with their steps, numbers.
@@ -84,20 +84,20 @@ pub(super) fn parameters(nest: &Nest) -> Vec<Parameter> {
         Parameter::Rows,
         Parameter::BlockRows,
         Parameter::BlockColumns,
-        Parameter::Pieces,
+        Parameter::ColumnBlocks,
     ];
     all.extend((1..nest.row_dims).map(Parameter::RowExtent));
     for (at, operand) in nest.operands.iter().enumerate() {
         all.push(Parameter::Pointer(at));
-        if is_part(nest, at) {
+        if is_partial(nest, at) {
             continue;
         }
         for (dim, step) in operand.rows.iter().enumerate() {
-            if *step == Step::Given {
+            if *step == Stride::Dynamic {
                 all.push(Parameter::RowStep(at, dim));
             }
         }
-        if operand.columns == Step::Given {
+        if operand.columns == Stride::Dynamic {
             all.push(Parameter::ColumnStep(at));
         }
         let is_indexed = nest.values.iter().any(
@@ -136,7 +136,7 @@ pub(super) fn arguments(
         Parameter::RowExtent(dim) => whole(launch.extents.rows[dim]),
         Parameter::BlockRows => whole(split.block_rows),
         Parameter::BlockColumns => whole(split.block_columns),
-        Parameter::Pieces => whole(split.pieces(&launch.extents)),
+        Parameter::ColumnBlocks => whole(split.column_blocks(&launch.extents)),
         Parameter::Pointer(operand) => match nest.operands[operand].is_written {
             true => Arg::Write(memory(operand).view.clone()),
             false => Arg::Read(memory(operand).view.clone()),
@@ -157,7 +157,7 @@ pub(super) fn merged(nest: &Nest, launch: &Launch) -> Launch {
     let counts_rows = nest.values.iter().any(|value| {
         let varies = nest.varies();
         matches!(value, Value::Reduce { over: Over::Columns | Over::Rows, .. })
-            || matches!(value, Value::Reduce { of, .. } if !varies[of.0].columns || nest.parts == Parts::Many)
+            || matches!(value, Value::Reduce { of, .. } if !varies[of.0].columns || nest.cross_block == CrossBlock::Partials)
     });
     let uses = |dim: usize| {
         nest.values.iter().any(|value| match value {
@@ -184,7 +184,7 @@ fn merge(nest: &Nest, launch: &mut Launch, dim: usize) {
         true => launch.extents.columns,
         false => launch.extents.rows[dim + 1],
     };
-    if outer == 1 || (is_last && outer.saturating_mul(inner) >= MOST_COLUMNS) {
+    if outer == 1 || (is_last && outer.saturating_mul(inner) >= MAX_COLUMNS) {
         return;
     }
     let step_of = |memory: &Memory| match is_last {
@@ -205,9 +205,9 @@ fn merge(nest: &Nest, launch: &mut Launch, dim: usize) {
             return;
         };
         let fits = match structure {
-            Step::Zero => step == 0,
-            Step::One => step == 1,
-            Step::Given => true,
+            Stride::Broadcast => step == 0,
+            Stride::Unit => step == 1,
+            Stride::Dynamic => true,
         };
         if !fits {
             return;
@@ -238,8 +238,8 @@ mod tests {
     fn launch(rows: [i64; 2]) -> (Nest, Launch) {
         let operand = |is_written| Operand {
             dtype: Dtype::F32,
-            rows: vec![Step::Given; 2],
-            columns: Step::One,
+            rows: vec![Stride::Dynamic; 2],
+            columns: Stride::Unit,
             is_written,
         };
         let nest = Nest {
@@ -254,7 +254,7 @@ mod tests {
                 operand: OperandId(1),
                 value: ValueId(0),
             }],
-            parts: Parts::Many,
+            cross_block: CrossBlock::Partials,
         };
         let memory = |rows: [i64; 2]| Memory {
             view: View::new(BufferId(0), Index::fixed(0), 0),

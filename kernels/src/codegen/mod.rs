@@ -1,24 +1,23 @@
 //! Text of kernels from their description: one [`Nest`], two targets.
 //!
-//! `stages` says in which order a nest's values are computed, for both targets. `c` and `cuda` write it
-//! down as loops over what a block has of rows and columns, and say how large blocks are: by the extents
-//! of a launch alone, so that sums come out the same whatever the device and however many threads it
-//! has. `launch` puts arguments in order. `pack` makes one kernel of several nests, whose blocks it deals out; `total` makes
-//! one of two, the second of which one block does.
+//! `stages` orders a nest's values for both targets. `c` and `cuda` write them as loops over a block's rows and columns,
+//! and choose the size of blocks from the extents of a launch alone, so that sums are the same whatever the device and
+//! however many threads it has. `launch` puts arguments in order. `horizontal` makes one kernel of independent nests,
+//! `single_pass` one kernel of a reduction and the nest that combines its partials.
 //!
-//! How exact sums are. A sum's terms go to partial sums in f32: of a row on a CPU 64 of them, on a GPU
-//! one or more a thread; over rows one a column and block. Partial sums of a row or of everything are
-//! added pairwise or in f64. With `n` terms in a partial sum the error is at most `n eps` times the sum
-//! of the terms' absolute values, about `sqrt(n) eps` for terms whose roundings are independent. On a GPU, where nothing but the
-//! sum becomes of exponentials `e^(x - max x)`, these are less exact themselves, as `exp_in_sum` in functions.cuh says.
+//! Accuracy of sums. Terms are accumulated in f32: of a row, 64 accumulators on a CPU, one or more a thread on a GPU;
+//! over rows, one accumulator a column and block. Accumulators of a row or of everything are added pairwise or in f64.
+//! With `n` terms in an accumulator the error is at most `n eps` times the sum of the terms' absolute values, about
+//! `sqrt(n) eps` for terms with independent roundings. On a GPU, exponentials `e^(x - max x)` that are only summed are less
+//! exact themselves: see `exp_in_sum` in functions.cuh.
 
 mod text;
 mod stages;
 mod exponentials;
 mod names;
 mod launch;
-mod pack;
-mod total;
+mod horizontal;
+mod single_pass;
 mod scalar;
 mod c;
 mod cuda;
@@ -27,7 +26,7 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-use crate::nest::{Bounds, Extents, Fill, Launch, Nest, Over, Parts, Value};
+use crate::nest::{Alignment, Bounds, CrossBlock, Extents, Launch, Nest, Over, Value};
 use crate::program::{Arg, Index, Kernel, KernelId, KernelSource, Language, SourceFile, Step};
 use crate::workload::Target;
 
@@ -36,32 +35,32 @@ use launch::{Parameter, Split};
 /// A kernel for one target, and how it is launched.
 #[derive(Clone, Debug)]
 pub struct Generated {
-    members: Vec<Member>,
+    sub_kernels: Vec<SubKernel>,
     source: KernelSource,
 }
 
-/// A nest of a kernel: its only one, or one of a pack.
+/// A nest of a kernel: its only one, or one of several.
 #[derive(Clone, Debug)]
-struct Member {
+struct SubKernel {
     nest: Nest,
     parameters: Vec<Parameter>,
     schedule: Schedule,
-    /// Operands that are memory of the kernel and no arguments: of a total, its parts.
-    own: Vec<usize>,
-    /// Whether one block of another member does it, whose parts it adds up.
-    adds_up_parts: bool,
+    /// Operands that are memory of the kernel and no arguments: the partials of a single-pass reduction.
+    internal: Vec<usize>,
+    /// The finalizer block of the other sub-kernel's launch runs it, and combines that one's partials.
+    is_finalizer: bool,
 }
 
-/// Parts of a total, which the two nests of a kernel hand over: memory of the kernel, no argument.
+/// Partials that the first nest of a single-pass reduction hands to the second: memory of the kernel, no argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shared {
-    /// Position of the operand that the first nest leaves parts in.
-    pub left: usize,
-    /// Position of the operand that the second nest adds them up from.
-    pub added_up: usize,
+pub struct Partials {
+    /// Position of the operand that the first nest stores.
+    pub stored: usize,
+    /// Position of the operand that the second nest loads.
+    pub loaded: usize,
 }
 
-/// How a kernel shares out its work.
+/// How a kernel computes a nest.
 #[derive(Clone, Debug, PartialEq)]
 enum Schedule {
     C(c::Schedule),
@@ -74,71 +73,69 @@ impl Generated {
     /// # Errors
     /// A sentence that says what can't be generated, and why.
     pub fn new(nest: &Nest, bounds: Bounds, target: &Target) -> Result<Generated, String> {
-        let member = Member::new(nest, bounds, target)?;
-        let (parameters, nest) = (&member.parameters, &member.nest);
-        let text = match &member.schedule {
+        let sub_kernel = SubKernel::new(nest, bounds, target)?;
+        let (parameters, nest) = (&sub_kernel.parameters, &sub_kernel.nest);
+        let text = match &sub_kernel.schedule {
             Schedule::C(schedule) => c::text(nest, schedule, parameters)?,
             Schedule::Cuda(schedule) => cuda::text(nest, schedule, parameters)?,
         };
         Ok(Generated {
-            source: source(&words(&[&member]), &text, target),
-            members: vec![member],
+            source: source(&words(std::slice::from_ref(&sub_kernel)), &text, target),
+            sub_kernels: vec![sub_kernel],
         })
     }
 
-    /// One kernel that does the work of several nests which need nothing of each other: each block has a share of
-    /// one of them. Nests that are alike share text.
+    /// Horizontal fusion: one kernel of several independent nests, each block of which works on one of them. Equal nests
+    /// share text.
     ///
     /// # Errors
-    /// As [`Generated::new`], or where one of the nests can't be in a pack.
-    pub fn pack(nests: &[(&Nest, Bounds)], target: &Target) -> Result<Generated, String> {
+    /// As [`Generated::new`], or where [`may_fuse_horizontally`] is false for a nest.
+    pub fn horizontal(nests: &[(&Nest, Bounds)], target: &Target) -> Result<Generated, String> {
         if let [(nest, bounds)] = nests {
             return Generated::new(nest, *bounds, target);
         }
-        let misfit = nests.iter().find(|(nest, _)| !may_be_packed(nest));
+        let misfit = nests.iter().find(|(nest, _)| !may_fuse_horizontally(nest));
         if let Some((nest, _)) = misfit {
-            return Err(format!("{} shares blocks with no other kernel", nest.name));
+            return Err(format!("{} can not be fused horizontally", nest.name));
         }
-        let mut members = Vec::with_capacity(nests.len());
+        let mut sub_kernels = Vec::with_capacity(nests.len());
         for (nest, bounds) in nests {
-            members.push(Member::new(nest, *bounds, target)?);
+            sub_kernels.push(SubKernel::new(nest, *bounds, target)?);
         }
-        pack::same_threads(&mut members)?;
-        let all: Vec<&Member> = members.iter().collect();
-        let name = format!("pack_{}_{}", members.len(), words(&all));
-        let text = pack::text(&members, target)?;
+        horizontal::equalize_threads(&mut sub_kernels)?;
+        let name = format!("pack_{}_{}", sub_kernels.len(), words(&sub_kernels));
+        let text = horizontal::text(&sub_kernels, target)?;
         Ok(Generated {
             source: source(&name, &text, target),
-            members,
+            sub_kernels,
         })
     }
 
-    /// One kernel that leaves totals in parts and adds them up: one block of the first nest's launch does all of the second, of
-    /// which one block is enough. What the second loads along its columns are the first one's parts, as `shared` tells for
-    /// each; in launches, memory of either means nothing, nor does the number of those columns.
+    /// A single-pass reduction: the blocks of the first nest store partials, and one block of the same launch, the finalizer,
+    /// computes the second nest from them. The second nest loads the partials along its columns; in launches, the memory of
+    /// partials means nothing, nor does the number of those columns.
     ///
     /// # Errors
-    /// As [`Generated::new`], or where the nests are others than [`may_total`] says.
-    pub fn total(
+    /// As [`Generated::new`], or where [`may_reduce_in_single_pass`] is false.
+    pub fn single_pass(
         nests: [(&Nest, Bounds); 2],
-        shared: &[Shared],
+        partials: &[Partials],
         target: &Target,
     ) -> Result<Generated, String> {
         let [(first, _), (last, _)] = nests;
-        if !may_total(first, last) {
+        if !may_reduce_in_single_pass(first, last) {
             let (first, last) = (&first.name, &last.name);
-            return Err(format!("{last} does not add up totals of {first}"));
+            return Err(format!("{last} does not combine partials of {first}"));
         }
-        let mut members = Vec::with_capacity(2);
+        let mut sub_kernels = Vec::with_capacity(2);
         for (nest, bounds) in nests {
-            members.push(Member::new(nest, bounds, target)?);
+            sub_kernels.push(SubKernel::new(nest, bounds, target)?);
         }
-        total::join(&mut members, shared)?;
-        let all: Vec<&Member> = members.iter().collect();
-        let name = format!("whole_{}", words(&all));
+        single_pass::connect(&mut sub_kernels, partials)?;
+        let name = format!("whole_{}", words(&sub_kernels));
         Ok(Generated {
-            source: source(&name, &total::text(&members)?, target),
-            members,
+            source: source(&name, &single_pass::text(&sub_kernels)?, target),
+            sub_kernels,
         })
     }
 
@@ -147,10 +144,11 @@ impl Generated {
         Kernel::Compiled(self.source.clone())
     }
 
-    /// The number of parts in which a launch leaves last reductions; 1 where they are whole, as in a pack or a total.
-    pub fn parts(&self, extents: &Extents) -> usize {
-        match &self.members[..] {
-            [member] => member.parts(extents),
+    /// The number of partials that a launch stores of each reduction; 1 where reductions are complete, as in kernels of
+    /// several nests.
+    pub fn partial_count(&self, extents: &Extents) -> usize {
+        match &self.sub_kernels[..] {
+            [sub_kernel] => sub_kernel.partial_count(extents),
             _ => 1,
         }
     }
@@ -173,33 +171,36 @@ impl Generated {
     /// A sentence where sizes are beyond what kernels and launches count in 32 bits.
     ///
     /// # Panics
-    /// If a launch has fewer operands or numbers than its nest.
+    /// If a launch has fewer operands or scalars than its nest.
     pub fn launch_all(&self, kernel: KernelId, launches: &[Launch]) -> Result<Step, String> {
         let mut args = Vec::new();
         let mut ends = Vec::new();
         let mut blocks: u64 = 0;
-        for (member, launch) in self.members.iter().zip(launches) {
-            let (own, arguments) = member.launch(launch)?;
+        for (sub_kernel, launch) in self.sub_kernels.iter().zip(launches) {
+            let (own, arguments) = sub_kernel.launch(launch)?;
             args.extend(arguments);
-            if member.adds_up_parts {
+            if sub_kernel.is_finalizer {
                 // It has no blocks of its own.
                 continue;
             }
             blocks = blocks.saturating_add(own);
             ends.push(Arg::Int(Index::fixed(blocks as i64)));
         }
-        if blocks >= MOST {
+        if blocks >= MAX_COUNT {
             return Err(format!("{blocks} blocks in one launch"));
         }
         ends.pop();
         args.splice(0..0, ends);
-        if total::has_collector(&self.members) {
+        if single_pass::has_finalizer_block(&self.sub_kernels) {
             blocks += 1;
         }
-        let geometry = self.members.iter().map(|member| match &member.schedule {
-            Schedule::C(_) => c::geometry(blocks),
-            Schedule::Cuda(schedule) => schedule.geometry(blocks),
-        });
+        let geometry = self
+            .sub_kernels
+            .iter()
+            .map(|sub_kernel| match &sub_kernel.schedule {
+                Schedule::C(_) => c::geometry(blocks),
+                Schedule::Cuda(schedule) => schedule.geometry(blocks),
+            });
         let geometry = geometry.max_by_key(|geometry| geometry.shared_bytes);
         Ok(Step::Launch {
             kernel,
@@ -209,19 +210,19 @@ impl Generated {
     }
 }
 
-/// Whether a nest can be one of several in a kernel: it is elementwise, or adds up rows without leaving parts. Such
-/// blocks are short and need few registers, so that none is slowed down by what the others need.
-pub fn may_be_packed(nest: &Nest) -> bool {
+/// A nest can be fused horizontally: it is elementwise, or reduces rows in one block. Such blocks are short and need few
+/// registers, so that they do not slow down others.
+pub fn may_fuse_horizontally(nest: &Nest) -> bool {
     let mut reductions = nest.values.iter().filter_map(|value| match value {
         Value::Reduce { over, .. } => Some(*over),
         _ => None,
     });
-    reductions.all(|over| over == Over::Rows && nest.parts == Parts::One)
+    reductions.all(|over| over == Over::Rows && nest.cross_block == CrossBlock::OneBlock)
 }
 
-/// Whether a nest may be done by one block of another one: that one leaves nothing but totals in parts, and this one
-/// adds up what it loads along its columns, in one block, however many columns there are.
-pub fn may_total(first: &Nest, last: &Nest) -> bool {
+/// Two nests can be a single-pass reduction: `first` stores nothing but partials of full reductions, and `last` reduces
+/// what it loads along its columns in one block, whatever their number.
+pub fn may_reduce_in_single_pass(first: &Nest, last: &Nest) -> bool {
     let overs = |nest: &Nest| -> Vec<Over> {
         let values = nest.values.iter();
         let overs = values.filter_map(|value| match value {
@@ -230,19 +231,17 @@ pub fn may_total(first: &Nest, last: &Nest) -> bool {
         });
         overs.collect()
     };
-    let leaves = overs(first);
-    let adds_up = overs(last);
-    first.parts == Parts::Many
-        && leaves.contains(&Over::All)
-        && !leaves.contains(&Over::Rows)
-        && last.parts == Parts::One
-        && !adds_up.is_empty()
-        && adds_up.iter().all(|over| *over == Over::All)
+    let (stored, combined) = (overs(first), overs(last));
+    first.cross_block == CrossBlock::Partials
+        && stored.contains(&Over::All)
+        && !stored.contains(&Over::Rows)
+        && last.cross_block == CrossBlock::OneBlock
+        && !combined.is_empty()
+        && combined.iter().all(|over| *over == Over::All)
         && !last.values.contains(&Value::Column)
 }
 
-/// These bounds, and what a kernel for a GPU may know of all launches whose rows and columns lie as this one's do.
-/// Kernels for CPUs are the same for all.
+/// These bounds, with the properties of this launch that a GPU kernel may rely on. Kernels for CPUs are the same for all.
 pub fn known(nest: &Nest, bounds: Bounds, launch: &Launch, target: &Target) -> Bounds {
     let Target::Cuda { arch } = target else {
         return Bounds {
@@ -252,22 +251,25 @@ pub fn known(nest: &Nest, bounds: Bounds, launch: &Launch, target: &Target) -> B
     };
     let launch = launch::merged(nest, launch);
     let rows = launch.extents.row_count();
-    let of = |has_few_rows, has_many_rows| Bounds {
-        is_one_row: rows == 1,
-        has_few_rows,
-        has_many_rows,
+    let with = |partial_per_row_group, several_rows_per_warp| Bounds {
+        is_single_row: rows == 1,
+        partial_per_row_group,
+        several_rows_per_warp,
         ..bounds
     };
-    // What can't be scheduled can't be generated, which says why.
-    let scheduled = |is_special| cuda::Schedule::new(nest, of(is_special, is_special), arch).ok();
-    let fill = |schedule: &cuda::Schedule| cuda::fill(schedule, nest, &launch);
-    // Where lanes are not full, kernels for few rows and for many were not measured.
-    let fits = |schedule: &cuda::Schedule| match (schedule.has_few_rows, schedule.rows > 1) {
-        (false, false) => true,
-        (true, _) => schedule.takes(rows) && fill(schedule) == Fill::Lanes,
-        (_, true) => {
-            let is_enough = rows >= cuda::MANY_ROWS && schedule.is_filled_by(rows);
-            is_enough && fill(schedule) == Fill::Lanes
+    // A nest without a schedule is refused where it is generated.
+    let scheduled = |by_rows| cuda::Schedule::new(nest, with(by_rows, by_rows), arch).ok();
+    let alignment = |schedule: &cuda::Schedule| cuda::alignment(schedule, nest, &launch);
+    // Such kernels were measured with full tiles only.
+    let fits = |schedule: &cuda::Schedule| {
+        if schedule.has_partial_per_row_group() {
+            schedule.fits_partials(rows) && alignment(schedule) == Alignment::FullTiles
+        } else if schedule.rows_per_warp() > 1 {
+            rows >= cuda::MIN_ROWS_FOR_SEVERAL_PER_WARP
+                && schedule.is_multiple_of_block_rows(rows)
+                && alignment(schedule) == Alignment::FullTiles
+        } else {
+            true
         }
     };
     let schedule = match scheduled(true) {
@@ -275,56 +277,59 @@ pub fn known(nest: &Nest, bounds: Bounds, launch: &Launch, target: &Target) -> B
         schedule => schedule,
     };
     let Some(schedule) = schedule else {
-        return of(false, false);
+        return with(false, false);
     };
     Bounds {
-        fill: fill(&schedule),
-        ..of(schedule.has_few_rows, schedule.rows > 1)
+        alignment: alignment(&schedule),
+        ..with(
+            schedule.has_partial_per_row_group(),
+            schedule.rows_per_warp() > 1,
+        )
     }
 }
 
-/// Bytes of the arguments that a nest adds to a pack.
-pub fn packed_bytes(nest: &Nest) -> usize {
-    // Its own, and at which block it ends.
+/// Bytes of the arguments that a nest adds to a kernel of several.
+pub fn sub_kernel_bytes(nest: &Nest) -> usize {
+    // Its own, and the number of the block at which it ends.
     8 * (launch::parameters(nest).len() + 1)
 }
 
-impl Member {
-    fn new(nest: &Nest, bounds: Bounds, target: &Target) -> Result<Member, String> {
+impl SubKernel {
+    fn new(nest: &Nest, bounds: Bounds, target: &Target) -> Result<SubKernel, String> {
         nest.validate()?;
         if nest.stores.is_empty() {
             return Err("a nest that stores nothing".to_owned());
         }
-        Ok(Member {
+        Ok(SubKernel {
             parameters: launch::parameters(nest),
             schedule: match target {
                 Target::Cpu => Schedule::C(c::Schedule::new(nest, bounds)?),
                 Target::Cuda { arch } => Schedule::Cuda(cuda::Schedule::new(nest, bounds, arch)?),
             },
             nest: nest.clone(),
-            own: vec![],
-            adds_up_parts: false,
+            internal: vec![],
+            is_finalizer: false,
         })
     }
 
     /// Parameters that a launch gives.
     fn given(&self) -> Vec<Parameter> {
         let is_given = |parameter: &Parameter| match parameter {
-            Parameter::Pointer(operand) => !self.own.contains(operand),
+            Parameter::Pointer(operand) => !self.internal.contains(operand),
             _ => true,
         };
         let all = self.parameters.iter().copied();
         all.filter(is_given).collect()
     }
 
-    /// Whether both have the same text: all but the names that people give.
-    fn has_text_of(&self, other: &Member) -> bool {
-        let nameless = |member: &Member| Nest {
+    /// Both have the same text: all but the nests' names are equal.
+    fn has_text_of(&self, other: &SubKernel) -> bool {
+        let nameless = |sub_kernel: &SubKernel| Nest {
             name: String::new(),
-            ..member.nest.clone()
+            ..sub_kernel.nest.clone()
         };
         self.schedule == other.schedule
-            && self.own == other.own
+            && self.internal == other.internal
             && nameless(self) == nameless(other)
     }
 
@@ -335,82 +340,106 @@ impl Member {
         }
     }
 
-    /// The number of parts in which a launch leaves last reductions.
-    fn parts(&self, extents: &Extents) -> usize {
+    /// The number of partials that a launch stores of each reduction.
+    fn partial_count(&self, extents: &Extents) -> usize {
         let mut stores = self.nest.stores.iter();
-        let has_last = stores.any(|store| self.nest.is_last(store.value));
-        match self.nest.parts {
-            Parts::Many if has_last => {
+        let has_partials = stores.any(|store| self.nest.is_cross_block(store.value));
+        match self.nest.cross_block {
+            CrossBlock::Partials if has_partials => {
                 let split = self.split(extents);
-                let pieces = if self.parts_have_columns() {
-                    1
-                } else {
-                    split.pieces(extents)
+                let column_blocks = match self.reduces_rows() {
+                    true => 1,
+                    false => split.column_blocks(extents),
                 };
-                (split.row_blocks(extents) * pieces) as usize
+                (split.row_blocks(extents) * column_blocks) as usize
             }
             _ => 1,
         }
     }
 
-    /// Whether there are reductions over rows: each piece of columns then has its place in a part.
-    fn parts_have_columns(&self) -> bool {
-        match &self.schedule {
-            Schedule::C(schedule) => schedule.has_over_rows(),
-            Schedule::Cuda(schedule) => schedule.has_over_rows(),
-        }
+    /// There are reductions over rows: a partial has all columns then, and each block of columns its place in it.
+    fn reduces_rows(&self) -> bool {
+        let over_rows = |value: &Value| {
+            matches!(
+                value,
+                Value::Reduce {
+                    over: Over::Rows,
+                    ..
+                }
+            )
+        };
+        self.nest.values.iter().any(over_rows)
     }
 
     /// The blocks of a launch, and its arguments.
     fn launch(&self, launch: &Launch) -> Result<(u64, Vec<Arg>), String> {
         let mut launch = launch::merged(&self.nest, launch);
-        if let (Schedule::Cuda(schedule), true) = (&self.schedule, self.adds_up_parts) {
-            // What each thread of the block takes of the parts.
-            launch.extents.columns = schedule.threads().into();
+        if let (Schedule::Cuda(schedule), true) = (&self.schedule, self.is_finalizer) {
+            // One combined partial a thread.
+            launch.extents.columns = schedule.tile.threads().into();
         }
         let (rows, columns) = (launch.extents.row_count(), launch.extents.columns);
         let split = self.split(&launch.extents);
         let blocks = split
             .row_blocks(&launch.extents)
-            .saturating_mul(split.pieces(&launch.extents));
-        let is_gpu = matches!(self.schedule, Schedule::Cuda(_));
-        // A kernel on a GPU counts columns, up to a step beyond the last, and rows of several dimensions in 32 bits.
-        let is_counted =
-            !is_gpu || (columns < launch::MOST_COLUMNS && (self.nest.row_dims == 1 || rows < MOST));
-        if !is_counted || blocks >= MOST {
+            .saturating_mul(split.column_blocks(&launch.extents));
+        if blocks >= MAX_COUNT || !self.can_count(rows, columns) {
             return Err(format!("{rows} x {columns} elements in one launch"));
         }
         if let Schedule::Cuda(schedule) = &self.schedule {
-            let fill = schedule.fill;
-            if fill > Fill::Any && cuda::fill(schedule, &self.nest, &launch) < fill {
-                return Err(format!(
-                    "a kernel for columns that fill {fill:?}, where these do not"
-                ));
-            }
-            if schedule.is_one_row && rows != 1 {
-                return Err(format!("a kernel for one row, where there are {rows}"));
-            }
-            if schedule.has_few_rows && !schedule.takes(rows) {
-                return Err(format!("a kernel for few rows, where there are {rows}"));
-            }
-            if schedule.rows > 1 && !schedule.is_filled_by(rows) {
-                let at_once = schedule.rows;
-                return Err(format!(
-                    "a kernel for {at_once} rows at a time, where there are {rows}"
-                ));
-            }
-            let leaves_own = !self.own.is_empty() && !self.adds_up_parts;
-            if leaves_own && blocks > cuda::MOST_PARTS {
-                return Err(format!("a total of {blocks} parts"));
-            }
+            self.check_launch(schedule, &launch, blocks)?;
         }
         let args = launch::arguments(&self.given(), &self.nest, &launch, split);
         Ok((blocks, args))
     }
+
+    /// A kernel on a GPU counts columns, up to a tile beyond the last, and rows of several dimensions in 32 bits.
+    fn can_count(&self, rows: u64, columns: u64) -> bool {
+        matches!(self.schedule, Schedule::C(_))
+            || (columns < launch::MAX_COLUMNS && (self.nest.row_dims == 1 || rows < MAX_COUNT))
+    }
+
+    /// Checks that the launch has the properties that the kernel relies on.
+    ///
+    /// # Errors
+    /// A sentence about the property that it lacks.
+    fn check_launch(
+        &self,
+        schedule: &cuda::Schedule,
+        launch: &Launch,
+        blocks: u64,
+    ) -> Result<(), String> {
+        let rows = launch.extents.row_count();
+        let alignment = schedule.hints.alignment;
+        if alignment > Alignment::Unknown
+            && cuda::alignment(schedule, &self.nest, launch) < alignment
+        {
+            return Err(format!(
+                "a kernel for rows of alignment {alignment:?}, which these do not have"
+            ));
+        }
+        if schedule.is_single_row() && rows != 1 {
+            return Err(format!("a kernel for one row, where there are {rows}"));
+        }
+        if schedule.has_partial_per_row_group() && !schedule.fits_partials(rows) {
+            return Err(format!("a kernel for few rows, where there are {rows}"));
+        }
+        if schedule.rows_per_warp() > 1 && !schedule.is_multiple_of_block_rows(rows) {
+            let at_once = schedule.rows_per_warp();
+            return Err(format!(
+                "a kernel for {at_once} rows at a time, where there are {rows}"
+            ));
+        }
+        let stores_internally = !self.internal.is_empty() && !self.is_finalizer;
+        if stores_internally && blocks > cuda::MAX_DEFERRED_PARTIALS {
+            return Err(format!("a single-pass reduction of {blocks} partials"));
+        }
+        Ok(())
+    }
 }
 
-/// Blocks of a launch, and what kernels count in 32 bits, are fewer.
-const MOST: u64 = 1 << 31;
+/// Blocks of a launch, and all that kernels count in 32 bits, are fewer.
+const MAX_COUNT: u64 = 1 << 31;
 
 /// Stands for the name of a kernel's function in generated text.
 const ENTRY: &str = "@ENTRY";
@@ -437,9 +466,9 @@ fn source(name: &str, text: &str, target: &Target) -> KernelSource {
 }
 
 /// Words that a kernel's function is named after.
-fn words(members: &[&Member]) -> String {
+fn words(sub_kernels: &[SubKernel]) -> String {
     let mut words: Vec<&str> = Vec::new();
-    for word in members.iter().flat_map(|member| text::words(&member.nest)) {
+    for word in sub_kernels.iter().flat_map(|it| text::words(&it.nest)) {
         if !words.contains(&word) {
             words.push(word);
         }

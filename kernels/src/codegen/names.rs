@@ -2,7 +2,7 @@
 //! languages, but for a few words.
 
 use crate::graph::op::Reduction;
-use crate::nest::{Nest, Parts, Step, Value, ValueId};
+use crate::nest::{CrossBlock, Nest, Stride, Value, ValueId};
 
 use super::launch::Parameter;
 use super::scalar::{self, Dialect};
@@ -17,8 +17,8 @@ pub(super) struct Names<'a> {
     pub(super) dialect: Dialect,
     /// What stands before the name of a number of the row: `row.`, or nothing.
     pub(super) of_row: &'static str,
-    /// Whether what rows have is an array, an element for each of some rows, of which `i` is meant.
-    pub(super) is_abreast: bool,
+    /// Values of rows are arrays with an element for each row that a warp has at once; `i` is the row.
+    pub(super) has_row_arrays: bool,
 }
 
 impl Names<'_> {
@@ -29,7 +29,7 @@ impl Names<'_> {
 
     /// The name of a value, as expressions use it.
     pub(super) fn of(&self, id: ValueId) -> String {
-        let has_one_a_row = self.is_abreast && self.stages.has_one_a_row(self.nest, id);
+        let has_one_a_row = self.has_row_arrays && self.stages.has_one_a_row(self.nest, id);
         self.of_rows(self.defined(id), has_one_a_row)
     }
 
@@ -45,7 +45,7 @@ impl Names<'_> {
     }
 
     fn of_rows(&self, name: String, has_one_a_row: bool) -> String {
-        match has_one_a_row && self.is_abreast {
+        match has_one_a_row && self.has_row_arrays {
             true => name + "[i]",
             false => name,
         }
@@ -95,26 +95,27 @@ impl Names<'_> {
         self.dialect.identity(self.reduction(id).0)
     }
 
-    /// Whether a store is of parts of a reduction.
-    pub(super) fn is_part(&self, store: usize) -> bool {
-        self.nest.parts == Parts::Many && self.nest.is_last(self.nest.stores[store].value)
+    /// A store writes partials.
+    pub(super) fn is_partial(&self, store: usize) -> bool {
+        self.nest.cross_block == CrossBlock::Partials
+            && self.nest.is_cross_block(self.nest.stores[store].value)
     }
 
     /// Whether a store writes something for each column.
     pub(super) fn is_of_columns(&self, store: usize) -> bool {
         let store = &self.nest.stores[store];
         self.stages.varies[store.value.0].columns
-            || self.nest.operands[store.operand.0].columns != Step::Zero
+            || self.nest.operands[store.operand.0].columns != Stride::Broadcast
     }
 
-    /// Whether all rows write to the same place.
-    pub(super) fn is_one_row(&self, operand: usize) -> bool {
+    /// All rows have the same elements of an operand.
+    pub(super) fn is_row_invariant(&self, operand: usize) -> bool {
         let mut steps = self.nest.operands[operand].rows.iter();
-        steps.all(|step| *step == Step::Zero)
+        steps.all(|step| *step == Stride::Broadcast)
     }
 
-    /// The operand that parts of a reduction are written to.
-    pub(super) fn part_of(&self, id: ValueId) -> String {
+    /// The operand that partials of a reduction are written to.
+    pub(super) fn partials_of(&self, id: ValueId) -> String {
         let mut stores = self.nest.stores.iter();
         let store = stores.find(|store| store.value == id);
         store.map_or(String::new(), |store| self.operand(store.operand.0))
@@ -125,9 +126,9 @@ impl Names<'_> {
         let name = self.operand(operand);
         let steps = self.nest.operands[operand].rows.iter().enumerate();
         let terms = steps.filter_map(|(dim, step)| match step {
-            Step::Zero => None,
-            Step::One => Some(format!(" + row_{dim}")),
-            Step::Given => Some(format!(" + row_{dim} * {name}_row_{dim}")),
+            Stride::Broadcast => None,
+            Stride::Unit => Some(format!(" + row_{dim}")),
+            Stride::Dynamic => Some(format!(" + row_{dim} * {name}_row_{dim}")),
         });
         let terms: String = terms.collect();
         name + &terms

@@ -1,8 +1,8 @@
 //! In which pass over the columns each value of a nest is computed.
 //!
 //! A value that depends on a reduction over columns needs all columns of its row first: it belongs to a
-//! later pass. What a later pass needs of an earlier one is kept, where the target has room for it, or
-//! computed again. Values of rows are computed once, between passes. Both emitters read this.
+//! later pass. A later pass that needs a value of an earlier one finds it in registers, where the target has
+//! enough of them, or computes it again. Values of rows are computed once, between passes. Both emitters read this.
 
 mod build;
 
@@ -10,15 +10,15 @@ use crate::graph::op::Unary;
 use crate::nest::{Nest, Over, Value, ValueId, Varies};
 use crate::tensor::Dtype;
 
-/// What is kept from one pass to a later one.
+/// Which values stay in registers from one pass to a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keep {
-    /// Nothing: later passes load and compute again.
+pub(super) enum Residency {
+    /// None: later passes load and compute again.
     Nothing,
     /// Results of functions that take longer than loading them back.
-    Functions,
-    /// Those, and what is loaded of each row, which is loaded as early as it can be.
-    FunctionsAndLoads,
+    Results,
+    /// Those, and loads of each row, which are made as early as possible.
+    ResultsAndLoads,
 }
 
 /// One pass over the columns of a row.
@@ -26,39 +26,39 @@ pub(super) enum Keep {
 pub(super) struct Pass {
     /// Values that vary over columns, in the order in which they are computed.
     pub values: Vec<ValueId>,
-    /// Values that an earlier pass kept.
-    pub fetched: Vec<ValueId>,
-    /// Values that later passes fetch.
-    pub kept: Vec<ValueId>,
+    /// Values that an earlier pass left in registers.
+    pub reused: Vec<ValueId>,
+    /// Values that stay in registers for later passes.
+    pub resident: Vec<ValueId>,
     /// Reductions over columns whose elements this pass has.
     pub reductions: Vec<ValueId>,
     /// Reductions over rows and over all whose elements this pass has.
-    pub last: Vec<ValueId>,
-    /// What is written, by position in [`Nest::stores`].
+    pub cross_block: Vec<ValueId>,
+    /// Stores, by position in [`Nest::stores`].
     pub stores: Vec<usize>,
 }
 
-/// What is done for a row before a pass, or after all of them.
+/// Work for a row before a pass, or after all of them.
 #[derive(Debug, Default)]
 pub(super) struct Between {
     /// Values that vary over rows alone, in order.
     pub values: Vec<ValueId>,
     /// Reductions over all of such values.
-    pub last: Vec<ValueId>,
-    /// What is written.
+    pub cross_block: Vec<ValueId>,
+    /// Stores.
     pub stores: Vec<usize>,
 }
 
-/// What is done when all rows are: reductions over them are known then.
+/// Work after all rows, when reductions over them are complete.
 #[derive(Debug, Default)]
-pub(super) struct Finish {
+pub(super) struct AfterRows {
     /// Reductions over rows and over all.
     pub reductions: Vec<ValueId>,
     /// Values that are one number.
     pub uniform: Vec<ValueId>,
     /// Values that vary over columns.
     pub columns: Vec<ValueId>,
-    /// What is written.
+    /// Stores.
     pub stores: Vec<usize>,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Stages {
     /// Before each pass, and after the last one.
     pub between: Vec<Between>,
     /// After all rows.
-    pub finish: Finish,
+    pub after_rows: AfterRows,
 }
 
 impl Stages {
@@ -84,8 +84,8 @@ impl Stages {
     ///
     /// # Errors
     /// A sentence about a value that no kernel can compute.
-    pub(super) fn new(nest: &Nest, keep: Keep) -> Result<Stages, String> {
-        build::stages(nest, keep)
+    pub(super) fn new(nest: &Nest, residency: Residency) -> Result<Stages, String> {
+        build::stages(nest, residency)
     }
 
     /// Reductions over rows that passes accumulate for each column.
@@ -100,11 +100,15 @@ impl Stages {
 
     fn last_where(&self, nest: &Nest, wanted: Over) -> Vec<ValueId> {
         let is = |id: &ValueId| matches!(nest.values[id.0], Value::Reduce { over, .. } if over == wanted);
-        self.finish.reductions.iter().copied().filter(is).collect()
+        self.after_rows
+            .reductions
+            .iter()
+            .copied()
+            .filter(is)
+            .collect()
     }
 
-    /// Whether a row defines the value for all that follows in it: a number, or what its lanes have of its columns. What all
-    /// rows share is defined before them, and other values where they are used.
+    /// Whether the value is materialised once per row (scalar or register array) instead of recomputed at each use.
     pub(super) fn has_one_a_row(&self, nest: &Nest, id: ValueId) -> bool {
         let is_looked_up = |index: ValueId| self.varies[index.0].columns;
         let is_array = match nest.values[id.0] {
@@ -114,14 +118,14 @@ impl Stages {
             _ => false,
         };
         let of_pass = |pass: &Pass| {
-            let is_held = pass.kept.contains(&id) || pass.reductions.contains(&id);
+            let is_held = pass.resident.contains(&id) || pass.reductions.contains(&id);
             is_held || (is_array && pass.values.contains(&id))
         };
         let mut between = self.between.iter();
         between.any(|between| between.values.contains(&id)) || self.passes.iter().any(of_pass)
     }
 
-    /// Whether a load is made for each row: what is loaded is another for each, or where it lies is known then.
+    /// Whether a load is made for each row: its element differs from row to row, or its index is a value of the row.
     pub(super) fn is_of_row(&self, nest: &Nest, load: ValueId) -> bool {
         let has_index = matches!(nest.values[load.0], Value::Load { index: Some(_), .. });
         has_index || self.varies[load.0].rows
@@ -154,14 +158,14 @@ pub(super) fn is_expensive(value: &Value) -> bool {
 pub(super) mod tests {
     use super::*;
     use crate::graph::op::{Binary, Reduction};
-    use crate::nest::{Operand, OperandId, Parts, Step, Store};
+    use crate::nest::{CrossBlock, Operand, OperandId, Store, Stride};
 
     /// `e^(x - max) / sum` of each row.
     pub(in super::super) fn softmax() -> Nest {
         let operand = |is_written| Operand {
             dtype: Dtype::F32,
-            rows: vec![Step::Given],
-            columns: Step::One,
+            rows: vec![Stride::Dynamic],
+            columns: Stride::Unit,
             is_written,
         };
         let reduce = |reduction, of| Value::Reduce {
@@ -189,7 +193,7 @@ pub(super) mod tests {
                 operand: OperandId(1),
                 value: ValueId(5),
             }],
-            parts: Parts::Many,
+            cross_block: CrossBlock::Partials,
         }
     }
 
@@ -204,12 +208,15 @@ pub(super) mod tests {
             computed.collect::<Vec<_>>()
         };
         assert_eq!(
-            passes(Keep::Nothing),
+            passes(Residency::Nothing),
             [vec![0], vec![0, 2, 3], vec![0, 2, 3, 5]]
         );
-        assert_eq!(passes(Keep::Functions), [vec![0], vec![0, 2, 3], vec![5]]);
         assert_eq!(
-            passes(Keep::FunctionsAndLoads),
+            passes(Residency::Results),
+            [vec![0], vec![0, 2, 3], vec![5]]
+        );
+        assert_eq!(
+            passes(Residency::ResultsAndLoads),
             [vec![0], vec![2, 3], vec![5]]
         );
     }
@@ -218,7 +225,7 @@ pub(super) mod tests {
     fn what_no_store_needs_is_not_computed() {
         let mut nest = softmax();
         nest.stores[0].value = ValueId(2);
-        let stages = Stages::new(&nest, Keep::Functions).unwrap();
+        let stages = Stages::new(&nest, Residency::Results).unwrap();
         assert_eq!(stages.passes.len(), 2);
         assert!(stages.passes[1].reductions.is_empty());
     }

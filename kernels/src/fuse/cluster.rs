@@ -172,16 +172,16 @@ fn pairs(plan: &Plan, at: usize) -> Vec<(usize, usize)> {
     near.into_iter().map(pair).collect()
 }
 
-/// Kernels that add up parts that the kernel left of which this task adds some up.
+/// Kernels that combine partials of the kernel whose partials this task combines.
 fn siblings_of_finish(plan: &Plan, task: TaskId) -> Vec<usize> {
-    let home = plan.is_finish(task).then(|| plan.home(task - 1)).flatten();
+    let home = plan.is_combine(task).then(|| plan.home(task - 1)).flatten();
     home.map_or(vec![], |home| finishers(plan, home))
 }
 
 fn finishers(plan: &Plan, at: usize) -> Vec<usize> {
     let tasks = plan.clusters[at].tasks.iter();
-    let parts = tasks.filter(|&&task| plan.leaves_parts(task));
-    parts.filter_map(|&task| plan.home(task + 1)).collect()
+    let stored = tasks.filter(|&&task| plan.stores_partials(task));
+    stored.filter_map(|&task| plan.home(task + 1)).collect()
 }
 
 /// Kernels that read a given tensor that a task reads.
@@ -215,8 +215,8 @@ fn merged_gain(
         };
     }
     let tasks: Members = a.tasks.union(&b.tasks).copied().collect();
-    // Parts are read by another kernel than the one that leaves them.
-    let is_own_finish = |&task: &TaskId| plan.leaves_parts(task) && tasks.contains(&(task + 1));
+    // Partials are combined by another kernel than the one that stores them.
+    let is_own_finish = |&task: &TaskId| plan.stores_partials(task) && tasks.contains(&(task + 1));
     if tasks.iter().any(is_own_finish) || !parts_come_together(plan, &tasks) {
         return None;
     }
@@ -229,9 +229,9 @@ fn merged_gain(
     (gain > 0).then_some(gain)
 }
 
-/// Whether all parts that are added up here are left by one kernel: there are equally many of each.
+/// Whether one kernel stores all partials that are combined here: there are equally many of each.
 fn parts_come_together(plan: &Plan, tasks: &Members) -> bool {
-    let finished = tasks.iter().filter(|&&task| plan.is_finish(task));
+    let finished = tasks.iter().filter(|&&task| plan.is_combine(task));
     let homes: BTreeSet<_> = finished.map(|&task| plan.home(task - 1)).collect();
     homes.len() <= 1
 }
@@ -280,7 +280,7 @@ pub(super) fn duplicate(plan: &mut Plan, rules: &Rules) {
         };
         let mut readers = plan.readers(task);
         readers.remove(&home);
-        if readers.is_empty() || plan.is_result[task] || plan.leaves_parts(task) {
+        if readers.is_empty() || plan.is_result[task] || plan.stores_partials(task) {
             continue;
         }
         if let Some(changed) = duplicated(plan, rules, task, home, &readers) {
@@ -329,7 +329,7 @@ fn elementwise_before(plan: &Plan, task: TaskId, home: usize) -> Option<Members>
     let mut open = vec![task];
     while let Some(task) = open.pop() {
         let op = &plan.graph.node(plan.tasks[task].node).op;
-        if plan.is_finish(task) || !(op.is_elementwise() || plan.is_free(task)) {
+        if plan.is_combine(task) || !(op.is_elementwise() || plan.is_free(task)) {
             return None;
         }
         if before.insert(task) {

@@ -33,7 +33,7 @@ impl Plan {
             let task = self.tasks[task];
             let op = &self.graph.node(task.node).op;
             match (op, task.kind) {
-                (_, Kind::Finish) => "finish",
+                (_, Kind::Combine) => "finish",
                 (op, _) if op.is_view() => "copy",
                 (op, _) => op.name(),
             }

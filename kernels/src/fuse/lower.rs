@@ -5,7 +5,7 @@
 
 use super::access::Axis;
 use super::body::{Body, Operand, Source};
-use crate::nest::{self, Extents, Nest, Over, Parts, Step, Value};
+use crate::nest::{self, CrossBlock, Extents, Nest, Over, Stride, Value};
 
 /// Dimensions of rows that a nest has at most.
 const MOST_ROWS: usize = 4;
@@ -37,14 +37,14 @@ pub(super) struct Memory {
 pub(super) struct Loops {
     /// The kernel.
     pub nest: Nest,
-    /// Sizes; rows are 1 where they are parts that another kernel left.
+    /// Sizes; rows are 1 where they are partials of another kernel.
     pub extents: Extents,
     /// Memory for each operand.
     pub memory: Vec<Memory>,
     /// Numbers.
     pub scalars: Vec<f32>,
-    /// Whether rows are parts that another kernel left.
-    pub is_of_parts: bool,
+    /// Whether rows are partials of another kernel.
+    pub combines_partials: bool,
     /// Extents of the dimensions that columns are made of.
     pub column_extents: Vec<usize>,
     /// Operations, each as often as it is done.
@@ -188,9 +188,9 @@ pub(super) fn lower(body: &Body, words: &[&str]) -> Option<Loops> {
             operands: body.operands.iter().zip(&memory).map(operand_of).collect(),
             values: values(body, &rows, &column),
             stores: body.stores.clone(),
-            parts: match space.is_of_parts() || !has_last {
-                true => Parts::One,
-                false => Parts::Many,
+            cross_block: match space.combines_partials() || !has_last {
+                true => CrossBlock::OneBlock,
+                false => CrossBlock::Partials,
             },
         },
         extents: Extents {
@@ -199,7 +199,7 @@ pub(super) fn lower(body: &Body, words: &[&str]) -> Option<Loops> {
         },
         memory,
         scalars: body.scalars.clone(),
-        is_of_parts: space.is_of_parts(),
+        combines_partials: space.combines_partials(),
         column_extents: space.extents()[space.row_axes()..].to_vec(),
         operations: body.operations,
     })
@@ -219,14 +219,20 @@ fn memory_of(operand: &Operand, rows: &[Run], column: &Run, at: usize) -> Memory
 
 fn operand_of((operand, memory): (&Operand, &Memory)) -> nest::Operand {
     // Whether rows happen to be contiguous depends on sizes.
-    let row = |&step: &usize| if step == 0 { Step::Zero } else { Step::Given };
+    let row = |&step: &usize| {
+        if step == 0 {
+            Stride::Broadcast
+        } else {
+            Stride::Dynamic
+        }
+    };
     nest::Operand {
         dtype: operand.dtype,
         rows: memory.rows.iter().map(row).collect(),
         columns: match memory.columns {
-            0 => Step::Zero,
-            1 => Step::One,
-            _ => Step::Given,
+            0 => Stride::Broadcast,
+            1 => Stride::Unit,
+            _ => Stride::Dynamic,
         },
         is_written: operand.is_written,
     }

@@ -1,17 +1,17 @@
-//! From a graph to a program: which operations share a kernel, and what is kept in memory between kernels.
+//! From a graph to a program: which operations share a kernel, and which values are in memory between kernels.
 //!
 //! Small passes, in this order, over a graph and then over a plan of kernels-to-be:
 //!
 //! 1. `reductions`: reductions over scattered dimensions become several;
-//! 2. `sums_of_one_hot`: the sum of what is a value at one index and zero at all others is the value;
+//! 2. `sums_of_one_hot`: a sum whose terms are zero at all indices but one is its term at that index;
 //! 3. `fold_batch_norm`: scales that depend on parameters alone move into a convolution's weights;
-//! 4. `recompute`: what the backward pass can make again from what it reads anyway is not kept for it;
-//! 5. `layout`: views become steps through memory, or copies where they can't;
+//! 4. `recompute`: the backward pass recomputes values from inputs that it reads anyway, instead of loading them;
+//! 5. `layout`: views become strides, or copies where they can't;
 //! 6. `epilogue`: a factor, a bias and an activation after a product move into its call, on a CPU the last of them alone;
 //! 7. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that it saves;
 //! 8. `duplicate`: cheap values are computed again where that moves fewer bytes;
-//! 9. `total`, on GPUs: one block of a kernel that leaves parts of totals adds them up, instead of another kernel;
-//! 10. `pack`: small kernels that need nothing of each other, such as the updates of all parameters, share a launch.
+//! 9. `total`, on GPUs: a full reduction and the combination of its partials become one single-pass kernel;
+//! 10. `pack`: horizontal fusion of small independent kernels, such as the updates of all parameters, into one launch.
 //!
 //! Then buffers are given to values, and launches and calls made; on a CPU, what follows a product or a
 //! convolution is done panel by panel, while the panel is in the cache. Patterns are found by
@@ -25,6 +25,7 @@ mod body;
 mod cluster;
 mod epilogue;
 mod explain;
+mod horizontal;
 mod kernel;
 mod layout;
 mod library;
@@ -32,14 +33,13 @@ mod lower;
 mod memory;
 mod one_hot;
 mod order;
-mod pack;
 mod panels;
 mod plan;
 mod reduce;
 mod rewrite;
 mod scatter;
+mod single_pass;
 mod space;
-mod total;
 mod waits;
 
 pub use bf16::rounds_factors;
@@ -172,9 +172,9 @@ fn passes(
     see("cluster", &plan);
     cluster::duplicate(&mut plan, &rules);
     see("duplicate", &plan);
-    total::total(&mut plan, &rules, request.target);
+    single_pass::single_pass(&mut plan, &rules, request.target);
     see("total", &plan);
-    pack::pack(&mut plan, &rules, request);
+    horizontal::horizontal(&mut plan, &rules, request);
     see("pack", &plan);
     Ok(plan)
 }

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::plan::{Plan, Side, TaskId};
 
 /// Kernels by launch, in an order in which they can run: what runs in one part of the program together, and there
-/// the ones with the earliest nodes first. The kernels of a pack or of a total share a launch.
+/// the ones with the earliest nodes first. Kernels that are fused horizontally, and the two of a single-pass reduction, share a launch.
 pub(super) fn launches(plan: &Plan) -> Vec<Vec<usize>> {
     let first = |&at: &usize| plan.clusters[at].tasks.first().copied();
-    // A pack comes as late as it would if it were its last kernel alone.
+    // A horizontal group is as late as its last kernel alone would be.
     let key = |launch: &[usize]| (side_of(plan, launch), launch.iter().filter_map(first).max());
-    let totals = plan.totals.iter().map(|total| total.to_vec());
-    let mut all: Vec<Vec<usize>> = plan.packs.iter().cloned().chain(totals).collect();
+    let pairs = plan.single_passes.iter().map(|pair| pair.to_vec());
+    let mut all: Vec<Vec<usize>> = plan.horizontal.iter().cloned().chain(pairs).collect();
     let together: BTreeSet<usize> = all.iter().flatten().copied().collect();
     let alone = plan.kernels().into_iter();
     all.extend(alone.filter(|at| !together.contains(at)).map(|at| vec![at]));
@@ -19,7 +19,7 @@ pub(super) fn launches(plan: &Plan) -> Vec<Vec<usize>> {
     let mut ready = BTreeSet::new();
     for (position, launch) in all.iter().enumerate() {
         let mut before: BTreeSet<usize> = launch.iter().flat_map(|&at| before(plan, at)).collect();
-        // What the second kernel of a total needs of the first one is there.
+        // The second kernel of a single-pass reduction has its partials.
         before.retain(|at| !launch.contains(at));
         if before.is_empty() {
             ready.insert((key(launch), position));

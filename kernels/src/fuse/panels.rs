@@ -13,7 +13,7 @@ use super::order::side;
 use super::plan::{Plan, TaskId};
 use super::{Policy, Request};
 use crate::graph::{NodeId, Op};
-use crate::nest::{Extents, Parts, Value};
+use crate::nest::{CrossBlock, Extents, Value};
 use crate::program::{Conv2d, Library, Matmul, Precision};
 use crate::workload::Target;
 
@@ -21,7 +21,7 @@ use crate::workload::Target;
 pub(super) const PANEL_BYTES: usize = 1 << 20;
 
 /// Rows of a panel, at least: each product of a panel packs the second factor again.
-const LEAST_ROWS: usize = 64;
+const MIN_ROWS: usize = 64;
 
 /// A product, or a convolution, and how its panels go through the kernel that reads it.
 #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ pub(super) fn panels(plan: &Plan, task: TaskId, loops: &Loops) -> Option<Panels>
     let product = plan.tasks[task].node;
     let (call, factors) = library::call(plan, product, Precision::F32)?;
     let is_counted = |value: &Value| matches!(value, Value::Row(_) | Value::Column);
-    let has_last = loops.nest.parts == Parts::Many || loops.is_of_parts;
+    let has_last = loops.nest.cross_block == CrossBlock::Partials || loops.combines_partials;
     let is_looked_up = |memory: &Memory| memory.index_step > 0;
     if has_last || loops.nest.values.iter().any(is_counted) || loops.memory.iter().any(is_looked_up)
     {
@@ -136,7 +136,7 @@ pub(super) fn panels(plan: &Plan, task: TaskId, loops: &Loops) -> Option<Panels>
         Library::Matmul(Matmul {
             batch: 1, m, n, a, ..
         }) => {
-            let rows = (PANEL_BYTES / 4 / n).max(LEAST_ROWS).next_multiple_of(16);
+            let rows = (PANEL_BYTES / 4 / n).max(MIN_ROWS).next_multiple_of(16);
             (m, [n, a.row_step], rows)
         }
         Library::Matmul(_) => return None,

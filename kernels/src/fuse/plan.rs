@@ -1,7 +1,7 @@
 //! Kernels-to-be: clusters of tasks over a graph, before they have loops or memory.
 //!
 //! A *task* yields the value of one node. A reduction over leading dimensions, or over all, is two tasks:
-//! its kernel leaves one part for each block of rows, and another kernel adds them up ([`Kind::Finish`]).
+//! its kernel stores one partial for each block of rows, and another kernel combines them ([`Kind::Combine`]).
 //! Views are no tasks unless they are *kept*: copied, since nothing can read them as they lie.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,10 +13,10 @@ use crate::graph::{Graph, NodeId, Op};
 /// What a task does for its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// Computes it; of a last reduction, its parts.
+    /// Computes it; of a cross-block reduction, its partials.
     Compute,
-    /// Adds up the parts of a last reduction.
-    Finish,
+    /// Combines the partials of a cross-block reduction.
+    Combine,
 }
 
 /// When a task runs.
@@ -101,10 +101,10 @@ pub(super) struct Plan {
     pub clusters: Vec<Cluster>,
     /// For each task, the kernels that compute it, ascending.
     holders: Vec<Vec<usize>>,
-    /// Kernels that leave parts of totals, each with the one that adds them up in the same launch.
-    pub totals: Vec<[usize; 2]>,
-    /// Kernels that share a launch, each in one pack at most, and in none if it is in a total.
-    pub packs: Vec<Vec<usize>>,
+    /// Single-pass reductions: kernels that store partials, each with the one that combines them in the same launch.
+    pub single_passes: Vec<[usize; 2]>,
+    /// Horizontally fused kernels, each in one group at most, and in none if it is in a single-pass reduction.
+    pub horizontal: Vec<Vec<usize>>,
 }
 
 impl Plan {
@@ -123,8 +123,8 @@ impl Plan {
             is_result: vec![],
             clusters: vec![],
             holders: vec![],
-            totals: vec![],
-            packs: vec![],
+            single_passes: vec![],
+            horizontal: vec![],
         };
         plan.keep_results();
         plan.renew();
@@ -161,8 +161,8 @@ impl Plan {
                 });
             };
             push(Kind::Compute);
-            if Class::of(&self.graph, id).is_some_and(Class::is_last) {
-                push(Kind::Finish);
+            if Class::of(&self.graph, id).is_some_and(Class::is_cross_block) {
+                push(Kind::Combine);
             }
             self.value[id.index()] = Some(self.tasks.len() - 1);
         }
@@ -255,15 +255,15 @@ impl Plan {
         self.value[id.index()]
     }
 
-    /// Whether a task leaves parts that another one adds up.
-    pub(super) fn leaves_parts(&self, task: TaskId) -> bool {
+    /// Whether a task stores partials that another one combines.
+    pub(super) fn stores_partials(&self, task: TaskId) -> bool {
         self.value(self.tasks[task].node) != Some(task)
     }
 
     /// Tasks whose values a task reads.
     pub(super) fn sources(&self, task: TaskId) -> BTreeSet<TaskId> {
         let Task { node, kind, .. } = self.tasks[task];
-        if kind == Kind::Finish {
+        if kind == Kind::Combine {
             return [task - 1].into();
         }
         let operands = self.graph.node(node).operands.iter();
@@ -298,7 +298,7 @@ impl Plan {
     }
 
     /// Values of a cluster's tasks that must be in memory, where `own` are the positions of kernels that
-    /// it stands for: results, parts, and what another kernel reads that does not compute it itself.
+    /// it stands for: results, partials, and what another kernel reads that does not compute it itself.
     pub(super) fn outputs(&self, tasks: &Members, own: &[usize]) -> Vec<TaskId> {
         let is_read = |task: TaskId, user: TaskId| {
             let mut readers = self.holders[user].iter().filter(|at| !own.contains(at));
@@ -309,7 +309,7 @@ impl Plan {
         };
         let is_needed = |&task: &TaskId| {
             self.is_result[task]
-                || self.leaves_parts(task)
+                || self.stores_partials(task)
                 || self.users[task].iter().any(|&user| is_read(task, user))
         };
         tasks.iter().copied().filter(is_needed).collect()
@@ -332,14 +332,14 @@ impl Plan {
         readers.filter(|at| !holds(at)).collect()
     }
 
-    /// Whether a task adds up parts.
-    pub(super) fn is_finish(&self, task: TaskId) -> bool {
-        self.tasks[task].kind == Kind::Finish
+    /// Whether a task combines partials.
+    pub(super) fn is_combine(&self, task: TaskId) -> bool {
+        self.tasks[task].kind == Kind::Combine
     }
 
-    /// Whether a launch is of a kernel that leaves parts and the one that adds them up, not of kernels side by side.
-    pub(super) fn is_total(&self, launch: &[usize]) -> bool {
-        self.totals.iter().any(|total| total[..] == *launch)
+    /// Whether a launch is a single-pass reduction, not a horizontal group.
+    pub(super) fn is_single_pass(&self, launch: &[usize]) -> bool {
+        self.single_passes.iter().any(|pair| pair[..] == *launch)
     }
 
     /// Makes kernels `one` and `other` one; `other` is then empty.

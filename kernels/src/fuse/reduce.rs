@@ -45,7 +45,7 @@ impl Class {
     }
 
     /// Whether it needs the work of all blocks.
-    pub(super) fn is_last(self) -> bool {
+    pub(super) fn is_cross_block(self) -> bool {
         matches!(self, Class::Rows | Class::All)
     }
 }

@@ -10,19 +10,19 @@ use crate::graph::{NodeId, Op};
 pub(super) struct Space {
     extents: Vec<usize>,
     rows: usize,
-    /// Whether the only axis of rows goes over parts that another kernel left. Their number is known
+    /// Whether the only axis of rows goes over partials of another kernel. Their number is known
     /// when that kernel is generated; here it is 1.
-    of_parts: bool,
+    of_partials: bool,
     /// Whether rows and columns have a meaning: something is reduced over one of them.
     pub is_fixed: bool,
 }
 
 impl Space {
     /// The loops of a kernel: those of its reductions, or else over the elements of what is largest.
-    /// None if it adds up parts of different shapes.
+    /// None if it combines partials of different shapes.
     pub(super) fn of(plan: &Plan, members: &Members, outputs: &[TaskId]) -> Option<Space> {
         let tasks = members.iter().map(|&task| plan.tasks[task]);
-        let finished = tasks.clone().filter(|task| task.kind == Kind::Finish);
+        let finished = tasks.clone().filter(|task| task.kind == Kind::Combine);
         let shapes = finished.map(|task| plan.graph.node(task.node).shape.as_slice());
         if let Some(shape) = shapes.clone().next() {
             let elements = |shape: &[usize]| shape.iter().product::<usize>();
@@ -39,7 +39,7 @@ impl Space {
         let largest = outputs.iter().map(|&task| {
             let id = plan.tasks[task].node;
             let node = plan.graph.node(id);
-            match (&node.op, plan.leaves_parts(task)) {
+            match (&node.op, plan.stores_partials(task)) {
                 (_, true) => node.operands[0],
                 // A copied reshape goes over its operand's dimensions: see `body`.
                 (Op::Reshape, _) => unreshaped(plan, members, id),
@@ -73,12 +73,12 @@ impl Space {
         })
     }
 
-    fn new(rows: &[usize], columns: &[usize], of_parts: bool) -> Space {
+    fn new(rows: &[usize], columns: &[usize], of_partials: bool) -> Space {
         Space {
             extents: [rows, columns].concat(),
             rows: rows.len(),
-            of_parts,
-            is_fixed: of_parts,
+            of_partials,
+            is_fixed: of_partials,
         }
     }
 
@@ -89,7 +89,7 @@ impl Space {
     /// Makes one axis two, the inner one of `inner` iterations. None if that is not possible.
     pub(super) fn divide(&mut self, axis: Axis, inner: usize) -> Option<()> {
         let extent = *self.extents.get(axis)?;
-        if self.extents.len() >= MOST_AXES || (self.of_parts && axis == 0) {
+        if self.extents.len() >= MOST_AXES || (self.of_partials && axis == 0) {
             return None;
         }
         self.extents[axis] = extent / inner;
@@ -113,9 +113,9 @@ impl Space {
         self.rows
     }
 
-    /// Whether rows are parts that another kernel left.
-    pub(super) fn is_of_parts(&self) -> bool {
-        self.of_parts
+    /// Whether rows are partials of another kernel.
+    pub(super) fn combines_partials(&self) -> bool {
+        self.of_partials
     }
 
     /// Whether an axis is one of rows.
@@ -180,9 +180,9 @@ impl Space {
     }
 
     /// The position of a value with so many elements: one for each iteration, each row, or, where rows
-    /// are parts, each column. None if it has another number.
+    /// are partials, each column. None if it has another number.
     pub(super) fn position_of(&self, elements: usize) -> Option<Coordinate> {
-        let candidates = match self.of_parts {
+        let candidates = match self.of_partials {
             true => vec![self.columns_position()],
             false => vec![self.position(0..self.axes()), self.rows_position()],
         };

@@ -10,7 +10,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Those of a plan without packs.
+    /// Those of a plan without horizontal groups.
     pub(super) fn new(plan: &Plan) -> Self {
         let count = plan.clusters.len();
         let after = vec![vec![false; count]; count];
@@ -22,7 +22,7 @@ impl Waits {
                 add(&mut waits.after[before], &later);
             }
         }
-        plan.totals.iter().for_each(|total| waits.join(total));
+        plan.single_passes.iter().for_each(|pair| waits.join(pair));
         waits
     }
 

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{Binary, Dtype, Launch, Nest, Over, Parts, Reduction, Unary, Value, ValueId};
+use super::{Binary, CrossBlock, Dtype, Launch, Nest, Over, Reduction, Unary, Value, ValueId};
 
 /// Elements of one operand: f64 or whole numbers, both as f64 (exact to 2^53).
 pub(crate) type Elements = Vec<f64>;
@@ -40,7 +40,7 @@ pub(crate) fn run(nest: &Nest, launch: &Launch, rows: Range<usize>, memory: &mut
     let varies = nest.varies();
     let mut written = Vec::new();
     for store in &nest.stores {
-        let is_part = nest.parts == Parts::Many && nest.is_last(store.value);
+        let is_part = nest.cross_block == CrossBlock::Partials && nest.is_cross_block(store.value);
         for (row, column) in interpreter.cells() {
             let to = match (is_part, varies[store.value.0].columns) {
                 (true, false) => 0,

@@ -1,79 +1,74 @@
-//! One generated kernel before it is text: loops over rows and columns, and what is computed in them.
+//! A loop nest: one fused kernel before it is text.
 //!
-//! A [`Nest`] is made by whoever decides what is fused, and read by the emitters of C and CUDA. It says nothing of threads, registers or vectors. It holds no sizes either: extents,
-//! steps and numbers are arguments of a launch, so that one kernel serves all shapes of a canonical
-//! one; what is structure (which operands are broadcast, which are contiguous) is compiled in.
+//! The fusion passes make a [`Nest`]; the emitters of C and CUDA read it. It holds no threads, registers or vectors, and
+//! no sizes: extents, strides and scalars are arguments of a launch, so that one kernel serves all shapes of a canonical
+//! shape. Structure (which operands are broadcast, which are contiguous) is compiled in.
 //!
 //! Iteration space: `row_dims` dimensions of rows, outermost first, then one of columns, the innermost.
-//! A value varies over rows, over columns, over both (a *cell*), or over nothing:
+//! A value varies over rows, over columns, over both (an *element*), or over neither:
 //!
-//! * a load varies over the dimensions in which its operand has a step;
-//! * an elementwise function varies as its operands do, together;
-//! * a reduction over columns varies over rows: one value a row. Anything may use it;
-//! * a reduction over rows, or over both, needs the work of all blocks. Its value is *last*: unless
-//!   [`Nest::parts`] is [`Parts::One`], nothing but a store uses it, and the store writes one *part* for
-//!   each block of rows, which another nest adds up: that of another kernel, or of the launch's last
-//!   block. That keeps results the same from run to run: parts are added in their order, nowhere by atomics.
+//! * a load varies over the dimensions in which its operand has a stride;
+//! * an elementwise function varies over the dimensions of its operands together;
+//! * a reduction over columns varies over rows: one value a row. Any value may use it;
+//! * a reduction over rows, or over both, is a *cross-block* reduction. Unless [`Nest::cross_block`] is
+//!   [`CrossBlock::OneBlock`], only a store may use it: each block of rows stores one *partial*, and another nest combines
+//!   them, as a kernel of its own or in the last block of the same launch. Partials are added in a fixed order, without
+//!   atomics, so that results are the same in every run.
 
 mod validate;
 /// Tests of the program have this file, too.
 #[cfg(test)]
 pub(crate) mod interpret;
 
-use serde::Serialize;
-
 pub use crate::graph::op::{Binary, Reduction, Unary};
 use crate::tensor::Dtype;
 
-/// How far apart neighbours of an operand are along one dimension, in elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Step {
-    /// Broadcast: all the same element.
-    Zero,
-    /// Contiguous.
-    One,
+/// The stride of an operand along one dimension, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stride {
+    /// 0: the same element everywhere.
+    Broadcast,
+    /// 1: contiguous.
+    Unit,
     /// An argument of the launch.
-    Given,
+    Dynamic,
 }
 
 /// Memory that a nest reads or writes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operand {
     /// Type of the elements.
     pub dtype: Dtype,
-    /// Steps along the dimensions of rows, outermost first; as many as [`Nest::row_dims`].
-    pub rows: Vec<Step>,
-    /// Step along columns.
-    pub columns: Step,
+    /// Strides along the dimensions of rows, outermost first; as many as [`Nest::row_dims`].
+    pub rows: Vec<Stride>,
+    /// Stride along columns.
+    pub columns: Stride,
     /// Whether it is written; it is not read then.
     pub is_written: bool,
 }
 
 /// An operand, by position in [`Nest::operands`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperandId(pub usize);
 
 /// A value, by position in [`Nest::values`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub usize);
 
 /// What a reduction goes over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Over {
     /// The columns of a row: one value a row.
     Columns,
-    /// All rows: one value a column. Last.
+    /// All rows: one value a column. Cross-block.
     Rows,
-    /// Everything: one value. Last. Of a value that varies over rows alone, each row counts once.
+    /// Everything: one value. Cross-block. Of a value that varies over rows alone, each row counts once.
     All,
 }
 
 /// One step of a computation. All numbers are f32 but where it says otherwise; sums over many elements
 /// may be kept more exactly.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// An element of an operand; i64 for operands of [`Dtype::I64`].
     Load {
@@ -110,29 +105,27 @@ pub enum Value {
 }
 
 /// A value that is written to memory. A value that does not vary over a dimension in which the operand has a
-/// step is written everywhere; the operand has no step in a dimension over which it was reduced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// stride is written everywhere; the operand has no stride in a dimension over which it was reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store {
-    /// Where. Parts of a reduction over rows are written as (parts, columns), contiguous; those of one over all
-    /// as (parts); the operand's own steps are then ignored.
+    /// Where. Partials of a reduction over rows are written as (partials, columns), contiguous; those of one over all
+    /// as (partials); the operand's own strides are then ignored.
     pub operand: OperandId,
     /// What.
     pub value: ValueId,
 }
 
-/// Into how many parts reductions over rows and over all may be split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Parts {
-    /// As many as suits the device (the emitter says how many): another nest
-    /// adds them up.
-    Many,
-    /// One: values may be computed from the reductions, and what is stored is the result.
-    One,
+/// How reductions over rows and over all are completed across blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CrossBlock {
+    /// Each block of rows stores a partial, and another nest combines them. The emitter says how many there are.
+    Partials,
+    /// One block reduces all rows: values may be computed from the reductions, and the result is stored.
+    OneBlock,
 }
 
 /// One generated kernel.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Nest {
     /// What it is called by people: words of its operations.
     pub name: String,
@@ -144,12 +137,12 @@ pub struct Nest {
     pub values: Vec<Value>,
     /// What is written.
     pub stores: Vec<Store>,
-    /// Into how many parts reductions over rows may be split.
-    pub parts: Parts,
+    /// How reductions over rows and over all are completed.
+    pub cross_block: CrossBlock,
 }
 
 /// Over which dimensions a value varies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Varies {
     /// Over rows.
     pub rows: bool,
@@ -173,36 +166,34 @@ impl Extents {
     }
 }
 
-/// What is known of all launches that a kernel is made for: upper bounds of sizes, those of the canonical shape. A
-/// dimension without one may have any size.
+/// Facts that hold for every launch of a kernel: bounds of the canonical shape, and properties that
+/// [`crate::codegen::known`] finds in a launch. A dimension without a bound may have any size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bounds {
     /// Most columns.
     pub columns: Option<u64>,
-    /// How columns fill what they are moved in, as [`crate::codegen::known`] says of a launch.
-    pub fill: Fill,
-    /// Whether all rows are one, as [`crate::codegen::known`] says of a launch.
-    pub is_one_row: bool,
-    /// Whether rows are so few that blocks which leave parts of a total may have one for each group, as
-    /// [`crate::codegen::known`] says of a launch.
-    pub has_few_rows: bool,
-    /// Whether rows are so many, and so many times what blocks take, that a group may have several side by side, as
-    /// [`crate::codegen::known`] says of a launch.
-    pub has_many_rows: bool,
-    /// Whether each launch is its program's only one: it overlaps no other.
+    /// Alignment of rows.
+    pub alignment: Alignment,
+    /// There is one row.
+    pub is_single_row: bool,
+    /// A full reduction may give each row group one row: its blocks then store no more partials than one block combines.
+    pub partial_per_row_group: bool,
+    /// A warp may take several rows at once: at least 64 rows per SM, and a multiple of the block's rows.
+    pub several_rows_per_warp: bool,
+    /// Each launch is its program's only one: it overlaps no other.
     pub is_only_launch: bool,
 }
 
-/// How a launch's columns fill what a kernel on a GPU moves them in. Each includes those before it.
+/// Alignment of a launch's rows on a GPU. Each includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fill {
-    /// In any way: the kernel looks at its arguments.
+pub enum Alignment {
+    /// Unknown: the kernel checks its arguments.
     #[default]
-    Any,
-    /// All can be moved four at a time.
-    Quads,
-    /// The same, and no lane is left without columns, so that nothing asks for it.
-    Lanes,
+    Unknown,
+    /// Row length, strides and pointers are multiples of four elements: float4 loads and stores.
+    Float4,
+    /// Rows are also whole tiles: no bounds checks.
+    FullTiles,
 }
 
 impl Nest {
@@ -221,8 +212,9 @@ impl Nest {
                     let operand = &self.operands[operand.0];
                     let index = together(index.as_slice());
                     Varies {
-                        rows: index.rows || operand.rows.iter().any(|step| *step != Step::Zero),
-                        columns: index.columns || operand.columns != Step::Zero,
+                        rows: index.rows
+                            || operand.rows.iter().any(|step| *step != Stride::Broadcast),
+                        columns: index.columns || operand.columns != Stride::Broadcast,
                     }
                 }
                 Value::Constant(_) | Value::Scalar(_) => Varies::default(),
@@ -255,17 +247,16 @@ impl Nest {
     }
 }
 
-/// An operand of one launch: where it is, and its steps.
+/// An operand of one launch: where it is, and its strides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
     /// The elements; the first one is that of the first row and column.
     pub view: crate::program::View,
-    /// Steps along the dimensions of rows, in elements, outermost first; as the structure says where it
-    /// says so.
+    /// Strides along the dimensions of rows, in elements, outermost first; those of the structure where it fixes them.
     pub rows: Vec<i64>,
-    /// Step along columns.
+    /// Stride along columns.
     pub columns: i64,
-    /// Step of an index, for operands that are loaded by one.
+    /// Stride of an index, for operands that are loaded by one.
     pub index_step: i64,
 }
 

@@ -1,6 +1,6 @@
 //! What a nest must be for an emitter to make sense of it.
 
-use super::{Nest, Over, Parts, Step, Value, ValueId};
+use super::{CrossBlock, Nest, Over, Stride, Value, ValueId};
 use crate::tensor::Dtype;
 
 impl Nest {
@@ -38,9 +38,10 @@ impl Nest {
                 ));
             }
             let varies = self.varies()[store.value.0];
-            let is_part = self.is_last(store.value) && self.parts == Parts::Many;
-            let rows = operand.rows.iter().any(|step| *step != Step::Zero);
-            let columns = operand.columns != Step::Zero;
+            let is_part =
+                self.is_cross_block(store.value) && self.cross_block == CrossBlock::Partials;
+            let rows = operand.rows.iter().any(|step| *step != Stride::Broadcast);
+            let columns = operand.columns != Stride::Broadcast;
             if !is_part && ((varies.rows && !rows) || (varies.columns && !columns)) {
                 return Err(format!(
                     "value {} varies more than operand {}",
@@ -101,19 +102,22 @@ impl Nest {
     }
 
     /// Whether a value needs the work of all rows: it is a reduction over them, or made from one.
-    pub fn is_last(&self, value: ValueId) -> bool {
+    pub fn is_cross_block(&self, value: ValueId) -> bool {
         match &self.values[value.0] {
-            Value::Reduce { over, of, .. } => *over != Over::Columns || self.is_last(*of),
-            other => other.operands().any(|operand| self.is_last(operand)),
+            Value::Reduce { over, of, .. } => *over != Over::Columns || self.is_cross_block(*of),
+            other => other.operands().any(|operand| self.is_cross_block(operand)),
         }
     }
 
     fn check_last(&self) -> Result<(), String> {
         for (at, value) in self.values.iter().enumerate() {
-            let Some(used) = value.operands().find(|operand| self.is_last(*operand)) else {
+            let Some(used) = value
+                .operands()
+                .find(|operand| self.is_cross_block(*operand))
+            else {
                 continue;
             };
-            if self.parts == Parts::Many {
+            if self.cross_block == CrossBlock::Partials {
                 return Err(format!("value {at} uses a part, value {}", used.0));
             }
             if matches!(value, Value::Reduce { .. }) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sweeper_kernels::check;
 use sweeper_kernels::codegen::{self, Generated};
 use sweeper_kernels::nest::{
-    Bounds, Extents, Fill, Launch, Memory, Nest, Parts, Step as Apart, Value,
+    Alignment, Bounds, CrossBlock, Extents, Launch, Memory, Nest, Stride, Value,
 };
 use sweeper_kernels::program::{Binding, Geometry, Index, Kernel, KernelSource, Role, Step, View};
 use sweeper_kernels::workload::TensorSpec;
@@ -147,19 +147,19 @@ impl Case {
         codegen::known(&self.nest, self.bounds, &launch, target)
     }
 
-    /// How this launch's columns fill what a kernel moves them in.
-    pub(super) fn fill(&self, target: &Target) -> Fill {
-        self.known(target).fill
+    /// How this launch's columns alignment what a kernel moves them in.
+    pub(super) fn alignment(&self, target: &Target) -> Alignment {
+        self.known(target).alignment
     }
 
-    /// With kernels for columns that fill more than this one's have to, as far as this launch's do; the last one knows all
+    /// With kernels for columns that alignment more than this one's have to, as far as this launch's do; the last one knows all
     /// that can be known.
     pub(super) fn filled(&self, target: &Target) -> impl Iterator<Item = Case> {
-        let fills = [Fill::Quads, Fill::Lanes].into_iter();
+        let fills = [Alignment::Float4, Alignment::FullTiles].into_iter();
         let (own, known) = (self.bounds, self.known(target));
         let mut all: Vec<Bounds> = fills
-            .filter(|fill| own.fill < *fill && *fill < known.fill)
-            .map(|fill| Bounds { fill, ..own })
+            .filter(|alignment| own.alignment < *alignment && *alignment < known.alignment)
+            .map(|alignment| Bounds { alignment, ..own })
             .collect();
         if known != own {
             all.push(known);
@@ -188,12 +188,12 @@ impl Case {
 
     /// With kernels whose groups have several rows side by side, as there are for more rows, if these can be launched.
     pub(super) fn abreast(&self, target: &Target) -> Vec<Case> {
-        let fills = [self.bounds.fill, Fill::Lanes].into_iter();
-        let cases = fills.map(|fill| {
+        let fills = [self.bounds.alignment, Alignment::FullTiles].into_iter();
+        let cases = fills.map(|alignment| {
             self.bounded(Bounds {
                 is_only_launch: true,
-                has_many_rows: true,
-                fill,
+                several_rows_per_warp: true,
+                alignment,
                 ..self.bounds
             })
         });
@@ -228,8 +228,9 @@ impl Case {
 
     pub(super) fn is_part(&self, operand: usize) -> bool {
         let mut stores = self.nest.stores.iter();
-        self.nest.parts == Parts::Many
-            && stores.any(|store| store.operand.0 == operand && self.nest.is_last(store.value))
+        self.nest.cross_block == CrossBlock::Partials
+            && stores
+                .any(|store| store.operand.0 == operand && self.nest.is_cross_block(store.value))
     }
 
     fn is_indexed(&self, operand: usize) -> bool {
@@ -248,14 +249,14 @@ impl Case {
         }
         let mut len = 1;
         let mut columns = 0;
-        if structure.columns == Apart::One {
+        if structure.columns == Stride::Unit {
             columns = 1;
             len = self.extents.columns as i64 + self.padding as i64;
         }
         let mut rows = vec![0; structure.rows.len()];
         for dim in (0..rows.len()).rev() {
-            if structure.rows[dim] != Apart::Zero {
-                rows[dim] = if structure.rows[dim] == Apart::One {
+            if structure.rows[dim] != Stride::Broadcast {
+                rows[dim] = if structure.rows[dim] == Stride::Unit {
                     1
                 } else {
                     len
@@ -263,7 +264,7 @@ impl Case {
                 len *= self.extents.rows[dim] as i64;
             }
         }
-        if structure.columns == Apart::Given {
+        if structure.columns == Stride::Dynamic {
             columns = len;
             len *= self.extents.columns as i64;
         }
@@ -300,7 +301,7 @@ impl Case {
     /// The program of one launch, its inputs, and what it yields.
     fn program(&self, target: &Target) -> (Program, Tensors, Vec<TensorSpec>, Launch, usize) {
         let generated = self.generated(target);
-        let parts = generated.parts(&self.extents);
+        let parts = generated.partial_count(&self.extents);
         let mut program = Program::default();
         let (mut inputs, mut specs) = (Tensors::new(), vec![]);
         let launch = self.place(&mut program, "", parts, &mut inputs, &mut specs);
@@ -446,7 +447,7 @@ impl Case {
             };
             let got = self.joined(at, check::elements(got).collect(), parts);
             // Sums over rows and over all have thousands of terms; here many are equal, and roundings add up.
-            let tolerance = if self.nest.is_last(store.value) {
+            let tolerance = if self.nest.is_cross_block(store.value) {
                 2e-5
             } else {
                 4e-6
@@ -514,7 +515,7 @@ impl Pack {
             .iter()
             .map(|case| (&case.nest, case.bounds))
             .collect();
-        Generated::pack(&nests, target).unwrap_or_else(|reason| panic!("{reason}: {self:?}"))
+        Generated::horizontal(&nests, target).unwrap_or_else(|reason| panic!("{reason}: {self:?}"))
     }
 
     /// The source of the kernel.
@@ -529,7 +530,11 @@ impl Pack {
     pub(super) fn check(&self, place: Place) {
         let target = place.target();
         self.check_as_is(place);
-        if self.0.iter().any(|case| case.fill(&target) > Fill::Any) {
+        if self
+            .0
+            .iter()
+            .any(|case| case.alignment(&target) > Alignment::Unknown)
+        {
             let filled = |case: &Case| case.filled(&target).last().unwrap_or_else(|| case.clone());
             Pack(self.0.iter().map(filled).collect()).check_as_is(place);
             let only = |case: &Case| case.only(&target);

@@ -2,16 +2,18 @@
 
 use sweeper_kernels::Dtype;
 use sweeper_kernels::graph::op::{Binary, Reduction, Unary};
-use sweeper_kernels::nest::{Nest, Operand, OperandId, Over, Parts, Step, Store, Value, ValueId};
+use sweeper_kernels::nest::{
+    CrossBlock, Nest, Operand, OperandId, Over, Store, Stride, Value, ValueId,
+};
 
 /// Builds a nest of values in order.
 pub(super) struct Build(pub Nest);
 
 /// Steps of operands with one dimension of rows.
-pub(super) const CELLS: [Step; 2] = [Step::Given, Step::One];
-pub(super) const OF_COLUMNS: [Step; 2] = [Step::Zero, Step::One];
-pub(super) const OF_ROWS: [Step; 2] = [Step::Given, Step::Zero];
-pub(super) const ONE: [Step; 2] = [Step::Zero, Step::Zero];
+pub(super) const CELLS: [Stride; 2] = [Stride::Dynamic, Stride::Unit];
+pub(super) const OF_COLUMNS: [Stride; 2] = [Stride::Broadcast, Stride::Unit];
+pub(super) const OF_ROWS: [Stride; 2] = [Stride::Dynamic, Stride::Broadcast];
+pub(super) const ONE: [Stride; 2] = [Stride::Broadcast, Stride::Broadcast];
 
 impl Build {
     pub(super) fn new(name: &str, row_dims: usize) -> Build {
@@ -21,11 +23,16 @@ impl Build {
             operands: vec![],
             values: vec![],
             stores: vec![],
-            parts: Parts::Many,
+            cross_block: CrossBlock::Partials,
         })
     }
 
-    pub(super) fn operand(&mut self, steps: &[Step], dtype: Dtype, is_written: bool) -> OperandId {
+    pub(super) fn operand(
+        &mut self,
+        steps: &[Stride],
+        dtype: Dtype,
+        is_written: bool,
+    ) -> OperandId {
         let (&columns, rows) = steps.split_last().unwrap();
         let rows = rows.to_vec();
         self.0.operands.push(Operand {
@@ -42,7 +49,7 @@ impl Build {
         ValueId(self.0.values.len() - 1)
     }
 
-    pub(super) fn load(&mut self, steps: &[Step]) -> ValueId {
+    pub(super) fn load(&mut self, steps: &[Stride]) -> ValueId {
         let operand = self.operand(steps, Dtype::F32, false);
         self.add(Value::Load {
             operand,
@@ -50,7 +57,7 @@ impl Build {
         })
     }
 
-    pub(super) fn whole(&mut self, steps: &[Step]) -> ValueId {
+    pub(super) fn whole(&mut self, steps: &[Stride]) -> ValueId {
         let operand = self.operand(steps, Dtype::I64, false);
         self.add(Value::Load {
             operand,
@@ -58,7 +65,7 @@ impl Build {
         })
     }
 
-    pub(super) fn at(&mut self, steps: &[Step], index: ValueId) -> ValueId {
+    pub(super) fn at(&mut self, steps: &[Stride], index: ValueId) -> ValueId {
         let operand = self.operand(steps, Dtype::F32, false);
         self.add(Value::Load {
             operand,
@@ -99,14 +106,14 @@ impl Build {
         (most, self.unary(Unary::Ln, sum))
     }
 
-    pub(super) fn store(&mut self, steps: &[Step], value: ValueId) {
+    pub(super) fn store(&mut self, steps: &[Stride], value: ValueId) {
         let dtype = self.0.dtypes().unwrap()[value.0];
         let operand = self.operand(steps, dtype, true);
         self.0.stores.push(Store { operand, value });
     }
 
     pub(super) fn one(mut self) -> Nest {
-        self.0.parts = Parts::One;
+        self.0.cross_block = CrossBlock::OneBlock;
         self.0
     }
 }
@@ -180,7 +187,7 @@ pub(super) fn softmax() -> Nest {
 /// looked up, computed from its index and stored; columns that are looked up by a number of the row, or by one for each; what
 /// is computed of columns that all rows share.
 pub(super) fn rows_alone() -> Nest {
-    let (given, zero, one) = (Step::Given, Step::Zero, Step::One);
+    let (given, zero, one) = (Stride::Dynamic, Stride::Broadcast, Stride::Unit);
     let mut b = Build::new("rows alone", 2);
     let x = b.load(&[given, given, one]);
     let (shared, number) = (b.load(&[zero, zero, one]), b.load(&[given, zero, zero]));
@@ -372,11 +379,11 @@ pub(super) fn mean_of_all() -> Nest {
 }
 
 /// The sum over rows: in parts, or whole and with something added.
-pub(super) fn column_sum(parts: Parts) -> Nest {
+pub(super) fn column_sum(cross_block: CrossBlock) -> Nest {
     let mut b = Build::new("bias_backward", 1);
     let x = b.load(&CELLS);
     let sum = b.sum(Over::Rows, x);
-    if parts == Parts::Many {
+    if cross_block == CrossBlock::Partials {
         b.store(&OF_COLUMNS, sum);
         return b.0;
     }
@@ -388,7 +395,7 @@ pub(super) fn column_sum(parts: Parts) -> Nest {
 
 /// Masked, transposed, broadcast and looked up by index, over two dimensions of rows.
 pub(super) fn mixed() -> Nest {
-    let (given, zero, one) = (Step::Given, Step::Zero, Step::One);
+    let (given, zero, one) = (Stride::Dynamic, Stride::Broadcast, Stride::Unit);
     let mut b = Build::new("mixed", 2);
     let x = b.load(&[given, given, one]);
     let (outer, inner) = (b.load(&[given, zero, one]), b.load(&[zero, given, zero]));

@@ -2,19 +2,19 @@
 
 use sweeper_kernels::Dtype;
 use sweeper_kernels::graph::op::{Binary, Reduction, Unary};
-use sweeper_kernels::nest::{Nest, Over, Parts, Step, Value, ValueId};
+use sweeper_kernels::nest::{CrossBlock, Nest, Over, Stride, Value, ValueId};
 
 use super::nests::Build;
 
 /// Steps of operands over two dimensions of rows and one of columns.
-const STEPS: [[Step; 3]; 7] = [
-    [Step::Given, Step::Given, Step::One],
-    [Step::Zero, Step::Given, Step::One],
-    [Step::Given, Step::Zero, Step::One],
-    [Step::Zero, Step::Zero, Step::One],
-    [Step::Given, Step::Given, Step::Zero],
-    [Step::Given, Step::One, Step::Given],
-    [Step::Zero, Step::Zero, Step::Zero],
+const STEPS: [[Stride; 3]; 7] = [
+    [Stride::Dynamic, Stride::Dynamic, Stride::Unit],
+    [Stride::Broadcast, Stride::Dynamic, Stride::Unit],
+    [Stride::Dynamic, Stride::Broadcast, Stride::Unit],
+    [Stride::Broadcast, Stride::Broadcast, Stride::Unit],
+    [Stride::Dynamic, Stride::Dynamic, Stride::Broadcast],
+    [Stride::Dynamic, Stride::Unit, Stride::Dynamic],
+    [Stride::Broadcast, Stride::Broadcast, Stride::Broadcast],
 ];
 
 /// A nest that the choices lead to: loads, functions of them, reductions, functions of those.
@@ -71,7 +71,9 @@ pub(super) fn nest(choices: &[u8]) -> Nest {
             let sum = b.sum(Over::All, before);
             b.store(&STEPS[6], sum);
         }
-        2 if !varies.iter().any(|varies| varies.columns && varies.rows) => b.0.parts = Parts::One,
+        2 if !varies.iter().any(|varies| varies.columns && varies.rows) => {
+            b.0.cross_block = CrossBlock::OneBlock
+        }
         _ => {}
     }
     b.0

@@ -6,7 +6,7 @@
 mod passes;
 
 use crate::graph::op::Reduction;
-use crate::nest::{Nest, Parts, Value, ValueId};
+use crate::nest::{CrossBlock, Nest, Value, ValueId};
 
 use super::super::names::Names;
 use super::super::scalar::Dialect;
@@ -32,7 +32,7 @@ pub(in super::super) fn text(
     let mut out = Text::default();
     out.line(format!("// {}.", text::words(nest).join(", ")));
     out.lines(["#include \"cpu.h\"", "#include \"functions.h\"", ""]);
-    let stages = Stages::new(nest, schedule.keep)?;
+    let stages = Stages::new(nest, schedule.residency)?;
     let writer = Writer::new(nest, schedule, parameters, &stages, "");
     writer.all(&mut out, &format!("KERNEL({ENTRY}, args, block)"));
     Ok(out.finish())
@@ -42,14 +42,14 @@ pub(in super::super) fn text(
 ///
 /// # Errors
 /// As [`Stages::new`].
-pub(in super::super) fn member(
+pub(in super::super) fn sub_kernel(
     out: &mut Text,
     nest: &Nest,
     schedule: &Schedule,
     parameters: &[Parameter],
     prefix: &str,
 ) -> Result<(), String> {
-    let stages = Stages::new(nest, schedule.keep)?;
+    let stages = Stages::new(nest, schedule.residency)?;
     let writer = Writer::new(nest, schedule, parameters, &stages, prefix);
     let function = format!("static void {prefix}run(const uint64_t *args, uint32_t block)");
     writer.all(out, &function);
@@ -88,7 +88,7 @@ impl<'a> Writer<'a> {
                 stages,
                 dialect: Dialect::C,
                 of_row: "row.",
-                is_abreast: false,
+                has_row_arrays: false,
             },
             prefix,
         }
@@ -107,8 +107,8 @@ impl Writer<'_> {
     }
 
     fn finishes_columns(&self) -> bool {
-        let mut stores = self.stages.finish.stores.iter();
-        stores.any(|&store| self.names.is_of_columns(store) && !self.names.is_part(store))
+        let mut stores = self.stages.after_rows.stores.iter();
+        stores.any(|&store| self.names.is_of_columns(store) && !self.names.is_partial(store))
     }
 
     fn kernel(&self, out: &mut Text, function: &str) {
@@ -174,7 +174,7 @@ impl Writer<'_> {
                     out.line(format!("row.part_{0} = part_{0};", id.0));
                 }
                 None => {
-                    let part = self.names.part_of(id);
+                    let part = self.names.partials_of(id);
                     out.line(format!(
                         "row.part_{} = {part} + share * columns + first;",
                         id.0
@@ -293,7 +293,7 @@ impl Writer<'_> {
     fn between(&self, out: &mut Text, at: usize) {
         let between = &self.stages.between[at];
         self.values(out, &between.values);
-        for &id in &between.last {
+        for &id in &between.cross_block {
             let (reduction, of) = self.names.reduction(id);
             let (name, value) = (self.names.of(id), self.names.scalar(of));
             out.line(match reduction {
@@ -304,7 +304,7 @@ impl Writer<'_> {
         for &at in &between.stores {
             let store = &self.nest.stores[at];
             let to = self.names.row_offset(store.operand.0);
-            let is_once = self.names.is_one_row(store.operand.0);
+            let is_once = self.names.is_row_invariant(store.operand.0);
             let once = if is_once { " && r == 0" } else { "" };
             out.line(format!(
                 "if (first == 0{once}) *({to}) = {};",
@@ -353,9 +353,9 @@ impl Writer<'_> {
     /// What is done when all rows of the block are.
     fn finish(&self, out: &mut Text) {
         let all = self.stages.over_all(self.nest);
-        if self.nest.parts == Parts::Many {
+        if self.nest.cross_block == CrossBlock::Partials {
             for id in all {
-                let part = self.names.part_of(id);
+                let part = self.names.partials_of(id);
                 out.line(format!("{part}[block] = {};", self.total(id)));
             }
             return;
@@ -363,8 +363,8 @@ impl Writer<'_> {
         for id in all {
             out.line(format!("row.{} = {};", self.names.of(id), self.total(id)));
         }
-        self.values(out, &self.stages.finish.uniform);
-        for &at in &self.stages.finish.stores {
+        self.values(out, &self.stages.after_rows.uniform);
+        for &at in &self.stages.after_rows.stores {
             if !self.names.is_of_columns(at) {
                 let store = &self.nest.stores[at];
                 let to = self.names.operand(store.operand.0);
@@ -374,7 +374,7 @@ impl Writer<'_> {
         if !self.finishes_columns() {
             return;
         }
-        for store in &self.stages.finish.stores {
+        for store in &self.stages.after_rows.stores {
             if self.names.is_of_columns(*store) {
                 let operand = self.nest.stores[*store].operand.0;
                 let first = Steps::of(self.nest, operand).offset("row.first");
@@ -382,7 +382,7 @@ impl Writer<'_> {
                 out.line(format!("row.to_{store} = {name} + {first};"));
             }
         }
-        for &id in &self.stages.finish.columns {
+        for &id in &self.stages.after_rows.columns {
             if let Value::Load { operand, index } = self.nest.values[id.0] {
                 let offset = self.names.operand(operand.0);
                 self.load_pointer(out, id, operand.0, index, offset);

@@ -5,14 +5,14 @@ mod nontemporal;
 mod vectors;
 
 use crate::common::{CPU_H, ELEMENTARY_H, FUNCTIONS_H, NONTEMPORAL_H, VECTOR_H};
-use crate::nest::{Bounds, Extents, Nest, Parts, Step, ValueId};
+use crate::nest::{Bounds, CrossBlock, Extents, Nest, Stride, ValueId};
 use crate::program::{Geometry, SourceFile};
 use crate::tensor::Dtype;
 
 use super::launch::Split;
-use super::stages::{Keep, Stages};
+use super::stages::{Residency, Stages};
 
-pub(super) use kernel::{member, text};
+pub(super) use kernel::{sub_kernel, text};
 
 /// What generated kernels include.
 pub(super) static HEADERS: [SourceFile; 5] =
@@ -42,9 +42,9 @@ pub(super) enum Home {
 /// How a kernel in C shares out its work.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Schedule {
-    keep: Keep,
+    residency: Residency,
     homes: Vec<(ValueId, Home)>,
-    parts: Parts,
+    cross_block: CrossBlock,
     reduces_columns: bool,
     over_rows: bool,
     over_all: bool,
@@ -58,28 +58,28 @@ impl Schedule {
     /// # Errors
     /// A sentence where reductions over rows have no place.
     pub(super) fn new(nest: &Nest, bounds: Bounds) -> Result<Schedule, String> {
-        let keeping = Stages::new(nest, Keep::Functions)?;
+        let keeping = Stages::new(nest, Residency::Results)?;
         let homes = homes(nest, &keeping, bounds);
-        let keep = match homes {
-            Some(_) => Keep::Functions,
-            None => Keep::Nothing,
+        let residency = match homes {
+            Some(_) => Residency::Results,
+            None => Residency::Nothing,
         };
         let over_rows = keeping.over_rows(nest).len() as u64;
         let reduces_columns = keeping.reduces_columns();
         let over_all = !keeping.over_all(nest).is_empty();
-        let sums = if over_rows == 0 || nest.parts == Parts::Many {
+        let sums = if over_rows == 0 || nest.cross_block == CrossBlock::Partials {
             None
         } else if !reduces_columns && !over_all {
             Some(STACK_COLUMNS)
         } else {
             let most = bounds.columns.map(|most| most.next_multiple_of(16));
             let most = most.filter(|most| most * over_rows <= STACK_FLOATS);
-            Some(most.ok_or("sums over rows of so many columns need parts")?)
+            Some(most.ok_or("sums over rows of so many columns need partials")?)
         };
         Ok(Schedule {
-            keep,
+            residency,
             homes: homes.unwrap_or_default(),
-            parts: nest.parts,
+            cross_block: nest.cross_block,
             reduces_columns,
             over_rows: over_rows > 0,
             over_all,
@@ -87,16 +87,11 @@ impl Schedule {
         })
     }
 
-    /// Whether rows are reduced for each column.
-    pub(super) fn has_over_rows(&self) -> bool {
-        self.over_rows
-    }
-
     /// What a block has.
     pub(super) fn split(&self, extents: &Extents) -> Split {
         let (rows, columns) = (extents.row_count().max(1), extents.columns.max(1));
         let has_last = self.over_rows || self.over_all;
-        if has_last && self.parts == Parts::One {
+        if has_last && self.cross_block == CrossBlock::OneBlock {
             let whole = self.reduces_columns || self.over_all;
             return Split {
                 block_rows: rows,
@@ -133,7 +128,7 @@ pub(super) fn geometry(blocks: u64) -> Geometry {
 
 /// Places for all that passes keep, if there are any for all.
 fn homes(nest: &Nest, stages: &Stages, bounds: Bounds) -> Option<Vec<(ValueId, Home)>> {
-    let kept = stages.passes.iter().flat_map(|pass| &pass.kept);
+    let kept = stages.passes.iter().flat_map(|pass| &pass.resident);
     let kept: Vec<ValueId> = kept.copied().collect();
     let on_stack = bounds.columns.map(|most| most.next_multiple_of(16));
     let on_stack = on_stack.filter(|most| most * kept.len() as u64 <= STACK_FLOATS);
@@ -154,7 +149,7 @@ fn homes(nest: &Nest, stages: &Stages, bounds: Bounds) -> Option<Vec<(ValueId, H
 /// Whether a store's operand has contiguous memory for each row.
 fn is_row_memory(nest: &Nest, store: usize) -> bool {
     let operand = &nest.operands[nest.stores[store].operand.0];
-    is_contiguous(nest, store) && operand.rows.iter().all(|step| *step != Step::Zero)
+    is_contiguous(nest, store) && operand.rows.iter().all(|step| *step != Stride::Broadcast)
 }
 
 /// Whether a store alone writes its operand, whose columns are contiguous.
@@ -165,7 +160,7 @@ fn is_contiguous(nest: &Nest, store: usize) -> bool {
         .filter(|(_, other)| other.operand == nest.stores[store].operand)
         .count()
         == 1;
-    is_only && operand.dtype == Dtype::F32 && operand.columns == Step::One
+    is_only && operand.dtype == Dtype::F32 && operand.columns == Stride::Unit
 }
 
 /// Whether a store is done no earlier than the last pass that fetches a value.
@@ -177,6 +172,6 @@ fn is_late(stages: &Stages, store: usize, id: ValueId) -> bool {
     let fetched = stages
         .passes
         .iter()
-        .rposition(|pass| pass.fetched.contains(&id));
+        .rposition(|pass| pass.reused.contains(&id));
     matches!((stored, fetched), (Some(stored), Some(fetched)) if stored >= fetched)
 }

@@ -7,7 +7,7 @@
 //! While such stores are on their way, loads that the processor would have asked for in time come late: texts ask for
 //! them ahead. That pays for large tensors whose rows are not whole lines, too, and are stored as usual.
 
-use crate::nest::{Nest, Operand, Step, Value, ValueId};
+use crate::nest::{Nest, Operand, Stride, Value, ValueId};
 use crate::tensor::Dtype;
 
 use super::super::launch::Parameter;
@@ -75,7 +75,7 @@ impl Nontemporal {
                 let operand = names.nest.stores[*store].operand.0;
                 let dims = 0..names.nest.operands[operand].rows.len();
                 let steps = dims.map(|dim| Parameter::RowStep(operand, dim).name(names.nest));
-                let steps: Vec<String> = match names.is_one_row(operand) {
+                let steps: Vec<String> = match names.is_row_invariant(operand) {
                     true => vec![],
                     false => steps.collect(),
                 };
@@ -101,8 +101,8 @@ impl Nontemporal {
 /// Whether a launch writes each element of a store's operand once: rows have their own, or the first one alone is stored.
 fn is_written_once(nest: &Nest, store: usize) -> bool {
     let rows = &nest.operands[nest.stores[store].operand.0].rows;
-    let all_are = |wanted: Step| rows.iter().all(|step| *step == wanted);
-    is_contiguous(nest, store) && (all_are(Step::Zero) || all_are(Step::Given))
+    let all_are = |wanted: Stride| rows.iter().all(|step| *step == wanted);
+    is_contiguous(nest, store) && (all_are(Stride::Broadcast) || all_are(Stride::Dynamic))
 }
 
 /// Whether a value is loaded from contiguous memory, of which each row has as much for itself as of what is stored.
@@ -117,11 +117,11 @@ fn is_read_once(nest: &Nest, id: ValueId, stores: &[usize]) -> bool {
     let from = &nest.operands[operand.0];
     let varies_like = |to: &Operand| {
         let mut steps = from.rows.iter().zip(&to.rows);
-        steps.all(|(from, to)| *from != Step::Zero || *to == Step::Zero)
+        steps.all(|(from, to)| *from != Stride::Broadcast || *to == Stride::Broadcast)
     };
     let mut stores = stores.iter().map(|store| nest.stores[*store].operand);
     from.dtype == Dtype::F32
-        && from.columns == Step::One
+        && from.columns == Stride::Unit
         && stores.any(|to| varies_like(&nest.operands[to.0]))
 }
 
@@ -129,13 +129,13 @@ fn is_read_once(nest: &Nest, id: ValueId, stores: &[usize]) -> bool {
 mod tests {
     use super::*;
     use crate::graph::op::{Binary, Reduction, Unary};
-    use crate::nest::{Bounds, OperandId, Over, Parts, Store};
+    use crate::nest::{Bounds, CrossBlock, OperandId, Over, Store};
 
-    fn operand(rows: Step, is_written: bool) -> Operand {
+    fn operand(rows: Stride, is_written: bool) -> Operand {
         Operand {
             dtype: Dtype::F32,
             rows: vec![rows],
-            columns: Step::One,
+            columns: Stride::Unit,
             is_written,
         }
     }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     /// A sum of two operands, stored to a third.
-    fn sum(rows: [Step; 3]) -> Nest {
+    fn sum(rows: [Stride; 3]) -> Nest {
         let operands = rows.iter().enumerate();
         Nest {
             name: String::new(),
@@ -163,7 +163,7 @@ mod tests {
                 operand: OperandId(2),
                 value: ValueId(2),
             }],
-            parts: Parts::Many,
+            cross_block: CrossBlock::Partials,
         }
     }
 
@@ -174,7 +174,7 @@ mod tests {
             ..Bounds::default()
         };
         let schedule = Schedule::new(nest, bounds).unwrap();
-        let stages = Stages::new(nest, schedule.keep).unwrap();
+        let stages = Stages::new(nest, schedule.residency).unwrap();
         Nontemporal::new(nest, &schedule, &stages)
     }
 
@@ -186,17 +186,17 @@ mod tests {
 
     #[test]
     fn what_all_rows_share_is_not_asked_for_ahead() {
-        let of_rows = sum([Step::Given, Step::Zero, Step::Given]);
+        let of_rows = sum([Stride::Dynamic, Stride::Broadcast, Stride::Dynamic]);
         assert_eq!(prefetched(&of_rows), [[0]]);
         // A dense tensor is one row.
-        assert_eq!(prefetched(&sum([Step::Zero; 3])), [[0, 1]]);
+        assert_eq!(prefetched(&sum([Stride::Broadcast; 3])), [[0, 1]]);
     }
 
     #[test]
     fn only_columns_that_lie_together_go_past_the_caches() {
-        let mut nest = sum([Step::Given; 3]);
+        let mut nest = sum([Stride::Dynamic; 3]);
         assert!(found(&nest, None).has(0));
-        nest.operands[2].columns = Step::Given;
+        nest.operands[2].columns = Stride::Dynamic;
         let found = found(&nest, None);
         assert!(!found.is_any() && found.end().is_none());
         assert_eq!(prefetched(&nest), [[0; 0]]);
@@ -205,7 +205,7 @@ mod tests {
     /// `e^x / sum`, whose powers are kept on the stack or, in rows of any length, where the result will be.
     #[test]
     fn rows_that_are_read_again_are_stored_in_the_caches() {
-        let mut nest = sum([Step::Given; 3]);
+        let mut nest = sum([Stride::Dynamic; 3]);
         nest.operands.remove(1);
         nest.stores[0].operand = OperandId(1);
         nest.stores[0].value = ValueId(3);

@@ -175,9 +175,9 @@ pub(super) enum Steps {
 impl Steps {
     pub(super) fn of(nest: &Nest, operand: usize) -> Steps {
         match nest.operands[operand].columns {
-            crate::nest::Step::One => Steps::Contiguous,
-            crate::nest::Step::Zero => Steps::Apart("0".to_owned()),
-            crate::nest::Step::Given => {
+            crate::nest::Stride::Unit => Steps::Contiguous,
+            crate::nest::Stride::Broadcast => Steps::Apart("0".to_owned()),
+            crate::nest::Stride::Dynamic => {
                 Steps::Apart(format!("row->{}_column", text::operand(nest, operand)))
             }
         }

@@ -1,16 +1,15 @@
-//! The text of a CUDA kernel.
+//! The text of a CUDA kernel: its head, and what all templates share of its body.
 
-use crate::nest::{Fill, Nest, Parts, Value, ValueId};
+use crate::nest::{Alignment, CrossBlock, Nest, ValueId};
 
 use super::super::names::Names;
 use super::super::scalar::Dialect;
-use super::super::stages::{Pass, Stages};
+use super::super::stages::Stages;
 use super::super::text::{self, Text};
 use super::super::{ENTRY, launch::Parameter};
-use super::Schedule;
-use super::cells::Cells;
-use super::member::declarations;
-use super::rows::Definition;
+use super::row::Definition;
+use super::sub_kernel::declarations;
+use super::{Schedule, Template};
 
 /// The text of the kernel.
 ///
@@ -21,7 +20,7 @@ pub(in super::super) fn text(
     schedule: &Schedule,
     parameters: &[Parameter],
 ) -> Result<String, String> {
-    let stages = Stages::new(nest, schedule.keep)?;
+    let stages = schedule.stages(nest)?;
     let writer = Writer::new(nest, schedule, parameters, &stages, "blockIdx.x");
     let mut out = Text::default();
     out.line(format!("// {}.", text::words(nest).join(", ")));
@@ -33,13 +32,14 @@ pub(in super::super) fn text(
     Ok(out.finish())
 }
 
+/// Writes one nest.
 pub(super) struct Writer<'a> {
     pub(super) nest: &'a Nest,
     pub(super) schedule: &'a Schedule,
     pub(super) parameters: &'a [Parameter],
     pub(super) stages: &'a Stages,
     pub(super) names: Names<'a>,
-    /// The block's position among those of the nest, in text.
+    /// The expression of the block's index among those of the nest.
     pub(super) block: &'static str,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Writer<'a> {
                 stages,
                 dialect: Dialect::Cuda,
                 of_row: "",
-                is_abreast: schedule.rows > 1,
+                has_row_arrays: schedule.rows_per_warp() > 1,
             },
             block,
         }
@@ -69,230 +69,139 @@ impl<'a> Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// Definitions of the tile's constants.
     pub(super) fn constants(&self) -> Vec<String> {
-        let schedule = self.schedule;
-        if schedule.late.is_some() {
-            return self.late_constants();
+        let (schedule, tile) = (self.schedule, &self.schedule.tile);
+        if schedule.deferred().is_some() {
+            return self.deferred_constants();
         }
-        let chunks = match schedule.has_cells {
-            true => format!(", CHUNKS = {}", schedule.chunks),
+        let chunks = match schedule.has_elements {
+            true => format!(", CHUNKS = {}", tile.vectors),
             false => String::new(),
         };
-        let rows = match self.names.is_abreast {
-            true => format!(", ROWS = {}", schedule.rows),
-            false => String::new(),
+        let rows = match schedule.rows_per_warp() {
+            1 => String::new(),
+            rows => format!(", ROWS = {rows}"),
         };
         let mut lines = vec![
             format!(
                 "constexpr int WIDTH = {}, GROUPS = {}{chunks}{rows};",
-                schedule.width, schedule.groups
+                tile.threads_per_row, tile.row_groups
             ),
             "constexpr int THREADS = WIDTH * GROUPS;".to_owned(),
         ];
-        if self.shares_rows() || !self.stages.over_all(self.nest).is_empty() {
+        if self.has_shared_rows() || !self.stages.over_all(self.nest).is_empty() {
             lines.push("constexpr int WARPS = (THREADS + 31) / 32;".to_owned());
         }
-        if schedule.is_looped && schedule.has_cells {
+        if tile.is_looped && schedule.has_elements {
             lines.push("constexpr int SPAN = 4 * WIDTH * CHUNKS;".to_owned());
         }
         lines
-    }
-
-    pub(super) fn has_groups(&self) -> bool {
-        self.schedule.groups > 1
     }
 
     fn kernel(&self, out: &mut Text) {
         let pointee = |operand| self.schedule.pointee(self.nest, operand);
         out.open(format!(
             "KERNEL({ENTRY}, THREADS{})({})",
-            self.schedule.bounds(),
+            self.schedule.min_blocks(),
             declarations(self.nest, self.parameters, &pointee, "").join(", ")
         ));
-        out.lines(self.schedule.waits());
+        out.lines(self.schedule.dependency_wait());
         self.body(out);
         out.close();
     }
 
-    /// What a block does.
+    /// The work of a block.
     pub(super) fn body(&self, out: &mut Text) {
-        if let Some(wide) = self.wide() {
-            out.line(wide);
+        out.lines(self.vectorized());
+        match &self.schedule.template {
+            Template::Pointwise { is_single_row } => self.pointwise(out, *is_single_row),
+            Template::RowReduction { rows_per_warp } => self.row_reduction(out, *rows_per_warp),
+            Template::ColumnReduction => self.column_reduction(out),
+            Template::RowAndColumnReduction(prefetch) => {
+                self.row_and_column_reduction(out, prefetch);
+            }
+            Template::FullReduction(form) => self.full_reduction(out, form),
         }
-        match self.schedule.late {
-            Some(_) => self.share_late(out),
-            None => self.share(out),
-        }
-        out.lines(self.stream());
-        if self.schedule.shared > 0 {
-            out.line("SHARED(shared);");
-        }
-        if self.shares_rows() {
-            out.line(format!(
-                "constexpr int SLOTS = {} * WARPS;",
-                self.schedule.slots(self.stages)
-            ));
-            out.line("int turn = 0;");
-        }
-        self.values(out, &self.stages.uniform);
-        self.sums(out);
-        self.load_shared(out);
-        self.load_ahead(out, "begin", false);
-        self.open_rows(out);
-        for &id in &self.schedule.ahead {
-            let name = self.names.of(id);
-            out.line(format!("{} {name}[CHUNKS][4];", self.names.dtype(id)));
-            out.line(format!("copy_chunks({name}, next_{});", id.0));
-        }
-        for &id in &self.schedule.ahead_of_row {
-            let (dtype, name) = (self.names.dtype(id), self.names.of(id));
-            out.line(format!("const {dtype} {name} = next_{};", id.0));
-        }
-        let is_part = |at: &usize| {
-            let mut stores = self.nest.stores.iter().enumerate();
-            stores.any(|(store, held)| held.operand.0 == *at && self.names.is_part(store))
-        };
-        let operands = 0..self.nest.operands.len();
-        let operands: Vec<usize> = operands.filter(|at| !is_part(at)).collect();
-        if !self.names.is_abreast {
-            self.row_indices(out, &operands, true);
-        }
-        let next = format!("{} + {}", self.first_row(), self.step());
-        self.load_ahead(out, &next, true);
-        self.row(out);
-        out.close();
-        self.finish(out);
     }
 
-    /// What the block has of rows and columns.
-    fn share(&self, out: &mut Text) {
-        let block = self.block;
-        let group = if self.has_groups() {
-            ", group = threadIdx.x / WIDTH"
-        } else {
-            ""
+    /// A block has several row groups.
+    pub(super) fn has_groups(&self) -> bool {
+        self.schedule.tile.row_groups > 1
+    }
+
+    /// Several warps share a row, and reduce it through shared memory.
+    pub(super) fn has_shared_rows(&self) -> bool {
+        self.schedule.tile.threads_per_row > 32
+            && self.stages.reduces_columns()
+            && self.schedule.deferred().is_none()
+    }
+
+    /// The thread's position in its row group, and that of the group in the block.
+    pub(super) fn thread_index(&self, out: &mut Text) {
+        let group = match self.has_groups() {
+            true => ", group = threadIdx.x / WIDTH",
+            false => "",
         };
         out.line(format!("const int lane = threadIdx.x % WIDTH{group};"));
-        if self.names.is_abreast {
-            out.lines([
-                "constexpr int64 first = 0;".to_owned(),
-                self.here("(int)columns"),
-                format!("const int64 begin = (int64){block} * ROWS;"),
-            ]);
-            return;
-        }
-        if self.schedule.has_one_row || self.schedule.takes_turns {
-            out.lines([
-                "constexpr int64 first = 0;".to_owned(),
-                self.here("(int)columns"),
-                format!("const int64 begin = (int64){block} * GROUPS, end = rows;"),
-            ]);
-            if self.schedule.takes_turns {
-                out.line("const int64 step = (int64)gridDim.x * GROUPS;");
-            }
-            if self.schedule.has_over_rows() && self.nest.parts == Parts::Many {
-                out.line(format!("const unsigned share = {block};"));
-            }
-            return;
-        }
-        if self.schedule.is_one_row {
-            out.lines([
-                format!("const int64 first = (int64){block} * (4 * WIDTH * CHUNKS);"),
-                self.here("(int)min(columns - first, (int64)(4 * WIDTH * CHUNKS))"),
-            ]);
-            return;
-        }
+    }
+
+    /// The block has whole rows.
+    pub(super) fn whole_rows(&self, out: &mut Text) {
+        out.line("constexpr int64 first = 0;");
+        out.line(self.tile_extent("(int)columns"));
+    }
+
+    /// The block has as many rows as it has row groups, from `begin` on.
+    pub(super) fn row_per_group(&self, out: &mut Text) {
+        self.whole_rows(out);
+        let block = self.block;
         out.line(format!(
-            "const unsigned piece = {block} % (unsigned)pieces, share = {block} / (unsigned)pieces;"
+            "const int64 begin = (int64){block} * GROUPS, end = rows;"
         ));
-        let (first, here) = match self.schedule.takes_pieces {
-            true => ("(int64)piece * SPAN", "(int)(columns - first)"),
-            false => (
-                "piece * block_columns",
-                "(int)min(columns - first, block_columns)",
-            ),
-        };
+    }
+
+    /// The block has a tile of columns and a range of rows, numbered by columns first.
+    pub(super) fn rectangle(&self, out: &mut Text, first: &str, extent: &str) {
+        let block = self.block;
         out.lines([
+            format!("const unsigned piece = {block} % (unsigned)pieces, share = {block} / (unsigned)pieces;"),
             format!("const int64 first = {first}, begin = share * block_rows;"),
-            self.here(here),
+            self.tile_extent(extent),
             "const int64 end = min(begin + block_rows, rows);".to_owned(),
         ]);
     }
 
-    /// Defines the columns that the block has of a row: all that its lanes can hold, where they do in all launches.
-    pub(super) fn here(&self, columns: &str) -> String {
-        match self.schedule.fill == Fill::Lanes && !self.schedule.is_looped {
+    /// The columns that the block has of a row: a constant where tiles are full in all launches.
+    pub(super) fn tile_extent(&self, columns: &str) -> String {
+        let is_full = self.schedule.hints.alignment == Alignment::FullTiles;
+        match is_full && !self.schedule.tile.is_looped {
             true => "constexpr int here = 4 * WIDTH * CHUNKS;".to_owned(),
             false => format!("const int here = {columns};"),
         }
     }
 
-    /// Opens what is done for each row of a group, or for its only one.
-    fn open_rows(&self, out: &mut Text) {
-        let schedule = self.schedule;
-        if schedule.late.is_some() {
-            self.open_late(out);
-            return;
+    /// Shared memory, and which set of slots reductions of rows use.
+    pub(super) fn shared_memory(&self, out: &mut Text) {
+        if self.schedule.shared_floats > 0 {
+            out.line("SHARED(shared);");
         }
-        if schedule.is_one_row {
-            out.open("");
-            out.line("constexpr int64 r = 0;");
-            return;
-        }
-        if self.names.is_abreast {
-            out.open("");
-            return;
-        }
-        if schedule.is_flat {
-            out.line("#pragma unroll 1");
-        } else if !self.stages.reduces_columns() && !schedule.is_looped && schedule.has_over_rows()
-        {
-            out.line("#pragma unroll 2");
-        }
-        let (first, step) = (self.first_row(), self.step());
-        if schedule.has_one_row {
-            out.line(format!("const int64 {first} = begin;"));
-            out.open(format!("if ({first} < end)"));
-        } else {
-            out.open(format!(
-                "for (int64 {first} = begin; {first} < end; {first} += {step})"
+        if self.has_shared_rows() {
+            out.line(format!(
+                "constexpr int SLOTS = {} * WARPS;",
+                Schedule::slots(self.stages)
             ));
-        }
-        if self.has_groups() {
-            out.line("const bool is_own = base + group < end;");
-            out.line("const int64 r = is_own ? base + group : end - 1;");
+            out.line("int turn = 0;");
         }
     }
 
-    /// The first row that the block's groups have at a time, in text.
-    fn first_row(&self) -> &'static str {
-        match self.has_groups() {
-            true => "base",
-            false => "r",
-        }
-    }
-
-    /// From one row of a group to its next one, in text.
-    fn step(&self) -> &'static str {
-        match (self.schedule.takes_turns, self.has_groups()) {
-            (true, _) => "step",
-            (false, true) => "GROUPS",
-            (false, false) => "1",
-        }
-    }
-
-    /// Whether warps share rows.
-    pub(super) fn shares_rows(&self) -> bool {
-        let is_late = self.schedule.late.is_some();
-        self.schedule.width > 32 && self.stages.reduces_columns() && !is_late
-    }
-
-    /// What reductions over rows and over all begin with.
-    fn sums(&self, out: &mut Text) {
+    /// Accumulators of reductions over rows and over all.
+    pub(super) fn accumulators(&self, out: &mut Text) {
         for id in self.stages.over_rows(self.nest) {
             let (name, identity) = (self.names.of(id), self.names.identity(id));
-            if self.schedule.is_looped {
-                let part = self.names.part_of(id);
+            if self.schedule.tile.is_looped {
+                // A row does not fit in registers: partials are accumulated in memory.
+                let part = self.names.partials_of(id);
                 out.line(format!(
                     "float *part_{} = {part} + share * columns + first;",
                     id.0
@@ -311,9 +220,9 @@ impl Writer<'_> {
         }
     }
 
-    /// Loads what all rows share.
-    fn load_shared(&self, out: &mut Text) {
-        for &id in &self.schedule.shared_loads {
+    /// Loads that are the same in all rows.
+    pub(super) fn hoisted_loads(&self, out: &mut Text) {
+        for &id in &self.schedule.hoisted {
             out.lines(self.pointer(id, false).iter().map(Definition::to_string));
             let name = self.names.of(id);
             out.line(format!("{} {name}[CHUNKS][4];", self.names.dtype(id)));
@@ -321,158 +230,72 @@ impl Writer<'_> {
         }
     }
 
-    /// Loads a group's row of those from `base` on into arrays for the next row, if there is one.
-    fn load_ahead(&self, out: &mut Text, base: &str, is_declared: bool) {
-        let ahead = &self.schedule.ahead;
-        if ahead.is_empty() {
-            return;
+    /// The first row that the block's row groups have at a time.
+    pub(super) fn first_row(&self) -> &'static str {
+        match self.has_groups() {
+            true => "base",
+            false => "r",
         }
-        let of_row = &self.schedule.ahead_of_row;
-        for &id in ahead.iter().filter(|_| !is_declared) {
-            out.line(format!(
-                "{} next_{}[CHUNKS][4];",
-                self.names.dtype(id),
-                id.0
-            ));
-        }
-        for &id in of_row.iter().filter(|_| !is_declared) {
-            out.line(format!("{} next_{};", self.names.dtype(id), id.0));
-        }
-        let group = if self.has_groups() { " + group" } else { "" };
-        let next = format!("min({base}{group}, end - 1)");
-        match is_declared {
-            true => out.open(format!("if (const int64 next = {next}; {base} < end)")),
-            false => out.open(""),
-        }
-        out.line(match is_declared {
-            // Not from an `r` that would be this one.
-            true => "const int64 r = next;".to_owned(),
-            false => format!("const int64 r = {next};"),
-        });
-        let loaded = ahead.iter().chain(of_row);
-        let operands = loaded.filter_map(|id| match self.nest.values[id.0] {
-            Value::Load { operand, .. } => Some(operand.0),
-            _ => None,
-        });
-        self.row_indices(out, &operands.collect::<Vec<_>>(), false);
-        for &id in ahead {
-            out.lines(self.pointer(id, true).iter().map(Definition::to_string));
-            out.line(self.load(id, &format!("next_{}", id.0), "", "here"));
-        }
-        for &id in of_row {
-            let Value::Load { operand, .. } = self.nest.values[id.0] else {
-                continue;
-            };
-            let from = self.names.row_offset(operand.0);
-            out.line(format!("next_{} = *({from});", id.0));
-        }
-        out.close();
     }
 
-    /// Whether a load's array is filled before the row's passes.
+    /// Opens the only row of a row group.
+    pub(super) fn open_only_row(&self, out: &mut Text) {
+        let first = self.first_row();
+        out.line(format!("const int64 {first} = begin;"));
+        out.open(format!("if ({first} < end)"));
+        self.row_of_group(out);
+    }
+
+    /// Opens the loop over the rows of a row group; the next ones are `step` rows on.
+    pub(super) fn open_rows(&self, out: &mut Text, step: &str) {
+        let first = self.first_row();
+        out.open(format!(
+            "for (int64 {first} = begin; {first} < end; {first} += {step})"
+        ));
+        self.row_of_group(out);
+    }
+
+    /// From the rows that a block's groups have to the next ones of the same block.
+    pub(super) fn group_step(&self) -> &'static str {
+        match self.has_groups() {
+            true => "GROUPS",
+            false => "1",
+        }
+    }
+
+    /// Groups past the last row compute it again and drop the result, so that all reach barriers.
+    fn row_of_group(&self, out: &mut Text) {
+        if self.has_groups() {
+            out.line("const bool is_own = base + group < end;");
+            out.line("const int64 r = is_own ? base + group : end - 1;");
+        }
+    }
+
+    /// The indices of the row, for all operands but partials.
+    pub(super) fn indices_of_row(&self, out: &mut Text) {
+        let is_partial = |at: &usize| {
+            let mut stores = self.nest.stores.iter().enumerate();
+            stores.any(|(store, held)| held.operand.0 == *at && self.names.is_partial(store))
+        };
+        let operands = 0..self.nest.operands.len();
+        let operands: Vec<usize> = operands.filter(|at| !is_partial(at)).collect();
+        self.row_indices(out, &operands, true);
+    }
+
+    /// Stores partials, or what is computed from complete reductions.
+    pub(super) fn store_reductions(&self, out: &mut Text) {
+        match self.nest.cross_block {
+            CrossBlock::Partials => self.store_partials(out),
+            CrossBlock::OneBlock => self.store_results(out),
+        }
+    }
+
+    /// A load's array is filled before the row's passes.
     pub(super) fn is_loaded(&self, id: ValueId) -> bool {
-        self.schedule.ahead.contains(&id) || self.schedule.shared_loads.contains(&id)
-    }
-
-    fn row(&self, out: &mut Text) {
-        let stores = self.stages.passes.iter().flat_map(|pass| &pass.stores);
-        let targets: Vec<_> = stores.map(|&store| self.target(store)).collect();
-        self.define(out, &targets);
-        let mut placed: Vec<ValueId> = Vec::new();
-        for at in 0..self.stages.between.len() {
-            match &self.schedule.late {
-                Some(_) if at == 0 => self.values(out, &self.stages.between[0].values),
-                Some(_) => {}
-                None => self.between(out, at),
-            }
-            let Some(pass) = self.stages.passes.get(at) else {
-                continue;
-            };
-            let is_new = |id: &ValueId| {
-                let is_load = matches!(self.nest.values[id.0], Value::Load { .. });
-                is_load && !self.is_loaded(*id) && !placed.contains(id)
-            };
-            let loads: Vec<ValueId> = pass.values.iter().copied().filter(is_new).collect();
-            let pointers = loads.iter().filter_map(|&id| self.pointer(id, true));
-            self.define(out, &pointers.collect::<Vec<_>>());
-            placed.extend(loads);
-            self.pass(out, pass);
-        }
-        if let Some(late) = &self.schedule.late {
-            self.leave(out, late);
-        }
-    }
-
-    fn between(&self, out: &mut Text, at: usize) {
-        let between = &self.stages.between[at];
-        match self.names.is_abreast {
-            true => self.define(out, &self.definitions(&between.values)),
-            false => self.values(out, &between.values),
-        }
-        let own = if self.has_groups() { " && is_own" } else { "" };
-        for &id in &between.last {
-            let (reduction, of) = self.names.reduction(id);
-            let name = self.names.of(id);
-            let sum = Dialect::Cuda.reduced(reduction, &name, &self.names.scalar(of));
-            out.line(format!("if (lane == 0{own}) {name} = {sum};"));
-        }
-        if between.stores.is_empty() {
-            return;
-        }
-        self.open_abreast(out, true);
-        for &at in &between.stores {
-            let store = &self.nest.stores[at];
-            let to = self.names.row_offset(store.operand.0);
-            let once = match self.names.is_one_row(store.operand.0) {
-                true => " && r == 0",
-                false => "",
-            };
-            out.line(format!(
-                "if (lane == 0{own} && first == 0{once}) *({to}) = {};",
-                self.names.scalar(store.value)
-            ));
-        }
-        self.close_abreast(out);
-    }
-
-    fn pass(&self, out: &mut Text, pass: &Pass) {
-        let begin = |&id: &ValueId| Definition {
-            dtype: "float".to_owned(),
-            name: self.names.defined(id),
-            value: self.begins_with(id),
-            uses_row: false,
+        let is_prefetched = match &self.schedule.template {
+            Template::RowAndColumnReduction(prefetch) => prefetch.elements.contains(&id),
+            _ => false,
         };
-        self.define(out, &pass.reductions.iter().map(begin).collect::<Vec<_>>());
-        let reductions = pass.reductions.iter().chain(&pass.last);
-        let cells = Cells {
-            values: &pass.values,
-            kept: &pass.kept,
-            fetched: &pass.fetched,
-            reductions: reductions.copied().collect(),
-            stores: &pass.stores,
-        };
-        for &id in pass.kept.iter().filter(|id| !self.is_loaded(**id)) {
-            self.array(out, id);
-        }
-        self.in_loop(out, &cells);
-        self.reduce(out, &pass.reductions);
-    }
-
-    pub(super) fn in_loop(&self, out: &mut Text, cells: &Cells<'_>) {
-        if self.schedule.is_looped {
-            let step = match self.schedule.takes_pieces {
-                true => "(int)pieces * SPAN",
-                false => "SPAN",
-            };
-            out.open(format!(
-                "for (int offset = 0; offset < here; offset += {step})"
-            ));
-            self.cells(out, cells, " + offset");
-            out.close();
-        } else {
-            out.open("");
-            self.cells(out, cells, "");
-            out.close();
-        }
+        is_prefetched || self.schedule.hoisted.contains(&id)
     }
 }

@@ -1,448 +1,298 @@
-//! CUDA kernels: groups of lanes that share a row, four columns a lane at a time.
+//! CUDA kernels: row groups of threads that share a row, float4 vectors of columns a thread.
 //!
-//! A block has `groups` groups of `width` lanes. A lane holds `chunks` times four columns of a row in
-//! registers, all of the row if its columns are bounded: then everything is loaded once. Otherwise
-//! passes over the row are loops, and load again.
+//! A block has `row_groups` groups of `threads_per_row` threads. A thread holds `vectors` float4 of a row in registers:
+//! the whole row where its length is bounded, so that each element is loaded once. Longer rows are looped over in tiles,
+//! and each pass loads again.
 //!
-//! Where a group has many rows (there are sums over rows), what is the same for all rows is loaded once, and each row is
-//! loaded while the one before it is computed: so the memory has as much to do with few warps that hold much as with many
-//! that hold little. All groups of all blocks take turns then, so that what the whole GPU reads lies together, as blocks do
-//! at the pieces of one long row that is added up. Else a group has one row, and blocks are small; or if rows are many and
-//! short, and launches wait for no other, a warp has several side by side, a block of its own. Where rows are few enough
-//! for that, a group has one row also of those whose reductions become one total: each block leaves a part of it. Of those that
-//! leave nothing else a row has two or three quads a lane in as many warps as that takes, and a block's first warp computes what
-//! is known of its rows when their columns are done.
+//! A kernel is written by one of five templates ([`Template`]), a file each. `choose` decides the template, the tile and
+//! the hints, and holds all tuned constants; `demand` is what it knows of a nest; `grid` deals rows and columns to blocks.
 
-mod cells;
-mod finish;
+mod block_reduce;
+mod choose;
+mod column_reduction;
+mod deferred;
+mod demand;
+mod elements;
+mod full_reduction;
+mod grid;
 mod kernel;
-mod lanes;
-mod late;
-mod member;
-mod rows;
-mod wide;
-mod work;
+mod pointwise;
+mod row;
+mod row_and_column_reduction;
+mod row_reduction;
+mod sub_kernel;
+mod vector;
 
 use crate::common::{CUDA_H, FUNCTIONS_CUH};
-use crate::nest::{Bounds, Extents, Fill, Nest, Parts, Value, ValueId};
-use crate::program::{Geometry, SourceFile};
+use crate::nest::{Alignment, Bounds, CrossBlock, Nest, ValueId};
+use crate::program::SourceFile;
 
-use super::launch::Split;
-use super::stages::{Keep, Stages};
+use super::stages::{Residency, Stages};
 
-pub(super) use finish::how;
+pub(super) use block_reduce::operator;
+pub(super) use choose::{MAX_DEFERRED_PARTIALS, MIN_ROWS_FOR_SEVERAL_PER_WARP};
 pub(super) use kernel::text;
-pub(super) use member::{Pointee, declarations, member};
-pub(super) use wide::fill;
+pub(super) use sub_kernel::{Pointee, declarations, sub_kernel};
+pub(super) use vector::alignment;
 
-use lanes::{Lanes, MOST_CHUNKS, TOTAL_THREADS};
-use late::Late;
-use work::Work;
+use deferred::DeferredEpilogue;
 
 /// What generated kernels include.
 pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
 
-/// Threads of a block, where rows do not need more.
-const THREADS: u32 = 256;
+/// The form of a kernel.
+#[derive(Clone, Debug, PartialEq)]
+enum Template {
+    /// No reductions, long rows: a block computes a tile of a row.
+    Pointwise {
+        /// Every launch has one row.
+        is_single_row: bool,
+    },
+    /// Reductions over columns alone, or short rows without any: a row group has one row, or a warp has several.
+    RowReduction {
+        /// Rows that a warp computes at once, for instruction-level parallelism; 1 for row groups of any size.
+        rows_per_warp: u32,
+    },
+    /// Reductions over rows alone: a block has a tile of columns and a range of rows.
+    ColumnReduction,
+    /// Reductions over columns whose results are used by reductions over rows or over all, or both of these: row groups go
+    /// over whole rows, grid-stride.
+    RowAndColumnReduction(Prefetch),
+    /// Reductions over all.
+    FullReduction(FullReduction),
+}
 
-/// Processors of a large GPU. How many a GPU has does not matter to the number of blocks that leave a part
-/// each: sums must not depend on that.
-const PROCESSORS: u64 = 132;
+/// How the blocks of a full reduction share the work.
+#[derive(Clone, Debug, PartialEq)]
+enum FullReduction {
+    /// A row group has one row, which it also reduces; each block stores one partial.
+    RowPerGroup {
+        /// The epilogue of the rows, where warp 0 computes it for the whole block.
+        deferred: Option<DeferredEpilogue>,
+    },
+    /// A block has a rectangle of rows and columns.
+    Rectangle,
+    /// Blocks go over the column tiles of a long row, grid-stride.
+    ColumnTiles,
+}
 
-/// Blocks that leave a part each, where they go over many rows.
-const PARTS: u64 = 4 * PROCESSORS;
+/// Loads that are made while the row before is computed.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Prefetch {
+    /// Loads of the row's elements.
+    pub elements: Vec<ValueId>,
+    /// Loads of one number a row.
+    pub scalars: Vec<ValueId>,
+}
 
-/// The same at most, where blocks have a row for each group, or a piece of a long one, and wait for no launch before: many
-/// small ones begin and end evenly, and each thread of one block takes a few parts, most of them while others
-/// work. Where all wait, that costs what it gains, and more.
-const MANY_PARTS: u64 = 1 << 14;
+/// The threads of a block, and the columns that they hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tile {
+    /// Threads that share a row: a power of two, up to 1024.
+    pub threads_per_row: u32,
+    /// Row groups of a block: a power of two.
+    pub row_groups: u32,
+    /// float4 vectors of a row that a thread holds.
+    pub vectors: u32,
+    /// Rows may be longer than the tile: passes loop over tiles.
+    pub is_looped: bool,
+}
 
-/// The same at most where the first warp of a block computes what is known late: blocks have half as many rows then.
-pub(super) const MOST_PARTS: u64 = 1 << 15;
+impl Tile {
+    /// Threads of a block.
+    pub(super) fn threads(&self) -> u32 {
+        self.threads_per_row * self.row_groups
+    }
 
-/// Rows that are enough for groups to have several side by side: a large GPU has room for fewer at once, if each has a warp.
-pub(super) const MANY_ROWS: u64 = 64 * PROCESSORS;
+    /// Columns that a row group holds at once.
+    pub(super) fn columns(&self) -> u64 {
+        u64::from(4 * self.threads_per_row * self.vectors)
+    }
 
-/// Registers of a processor, threads of blocks that take a piece of a long row or a row for each group, and registers that a
-/// thread needs beside those for cells. There is room for 2048 threads; with 32 registers each, they wait for memory no better.
-const ALL_REGISTERS: u32 = 65_536;
-const ALL_THREADS: u32 = 2_048;
-const THREADS_AT_ONCE: u32 = 1_536;
-const OTHER_REGISTERS: u32 = 24;
+    /// Warps that share a row; 1 where a warp has one or several rows.
+    fn warps_per_row(&self) -> u32 {
+        self.threads_per_row.div_ceil(32)
+    }
 
-/// The same where a lane counts the columns of many quads.
-const COUNT_REGISTERS: u32 = 8;
+    /// What passes keep in registers for later ones.
+    pub(super) fn residency(&self) -> Residency {
+        if self.is_looped {
+            Residency::Nothing
+        } else {
+            Residency::ResultsAndLoads
+        }
+    }
+}
 
-/// The same of a block that takes a piece of a long row, beside what it loads and as much for what it makes of it; and
-/// for the address and the steps of each operand but two.
-const FLAT_OTHER_REGISTERS: u32 = 16;
-const OPERAND_REGISTERS: u32 = 8;
+/// Choices that hold for any template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hints {
+    /// Alignment of rows, as far as the text depends on it.
+    pub alignment: Alignment,
+    /// Programmatic dependent launch: a launch may start while the one before ends, and waits for its results.
+    pub overlap: bool,
+    /// Loads may be evicted first from the L2 cache: nothing is loaded twice, nor stored.
+    pub evict_first: bool,
+    /// Blocks that an SM is to have registers for; 1 leaves the number of registers to the compiler.
+    pub min_blocks_per_sm: u32,
+}
 
-/// Blocks with many rows, loaded ahead, that a processor is to have room for, at most. The compiler is told for how many
-/// it has registers: left alone, it takes those that other blocks need.
-const MOST_BLOCKS: u32 = 3;
-
-/// Blocks that a processor has room for, however small.
-const MOST_BLOCKS_AT_ONCE: u32 = 32;
-
-/// Rows of a group that leave one part, at least.
-const PART_ROWS: u64 = 4;
-
-/// How a CUDA kernel shares out its work.
+/// How a CUDA kernel computes a nest.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Schedule {
-    /// Lanes of a group: a power of two, up to 1024.
-    pub width: u32,
-    /// Groups of a block: a power of two.
-    pub groups: u32,
-    /// Times that a lane holds four columns.
-    pub chunks: u32,
-    /// Whether a row may have more columns than a group holds at once.
-    pub is_looped: bool,
-    pub keep: Keep,
-    /// Floats of shared memory.
-    pub shared: u32,
-    parts: Parts,
-    reduces_columns: bool,
-    /// Whether rows are so long that a block has a piece of one, and nothing is reduced.
-    is_flat: bool,
-    /// The same, and there is one row in all launches.
-    pub is_one_row: bool,
-    /// Whether a group has one row, or several side by side: nothing is reduced over rows.
-    pub has_one_row: bool,
-    /// Rows that a group has side by side.
-    pub rows: u32,
-    /// Whether a group has one row, of which its block leaves a part of a total.
-    pub has_few_rows: bool,
-    /// The same, and what the first warp of a block computes for all of them when their columns are done.
-    late: Option<Late>,
-    /// Whether groups of all blocks take turns at the rows.
-    pub takes_turns: bool,
-    /// Whether blocks take turns at the pieces of rows that are so long that a block adds up several of them.
-    pub takes_pieces: bool,
-    over_rows: bool,
-    over_all: bool,
-    /// Loads that all rows share, made once.
-    pub shared_loads: Vec<ValueId>,
-    /// Loads of a row that are made while the row before is computed.
-    pub ahead: Vec<ValueId>,
-    /// The same, of one number for the whole row.
-    pub ahead_of_row: Vec<ValueId>,
-    /// Whether anything is computed for each column: rows have pieces and chunks then.
-    pub has_cells: bool,
-    /// Blocks that a processor is to have room for, where registers would allow fewer.
-    pub least_blocks: u32,
-    /// Whether launches may overlap those before: the text waits for them then.
-    overlaps: bool,
-    /// Whether loads may ask not to be kept in the second-level cache: nothing is loaded twice, nor written.
-    pub streams: bool,
-    /// How columns fill what they are moved in, in all launches, as far as text depends on it.
-    pub fill: Fill,
+    template: Template,
+    pub tile: Tile,
+    pub hints: Hints,
+    /// Loads that are the same in all rows, made once before these.
+    pub hoisted: Vec<ValueId>,
+    /// Anything is computed for each element; otherwise only numbers of rows are.
+    pub has_elements: bool,
+    cross_block: CrossBlock,
+    /// Shared memory of a block, in floats.
+    pub shared_floats: u32,
 }
 
 impl Schedule {
-    /// Decides for a valid nest and an architecture such as `sm_90a`.
+    /// Chooses for a valid nest and an architecture such as `sm_90a`.
     ///
     /// # Errors
-    /// A sentence where reductions over rows have no place.
+    /// A sentence where a reduction over rows does not fit one block.
     pub(super) fn new(nest: &Nest, bounds: Bounds, arch: &str) -> Result<Schedule, String> {
-        let work = Work::new(nest, bounds, arch)?;
-        let lanes = Lanes::new(&work)?;
-        let mut schedule = Schedule::of(&work, &lanes);
-        schedule.fill = schedule.taken(bounds.fill);
-        if work.is_whole() && !lanes.is_looped {
-            schedule.shared_loads.clone_from(&work.shared_loads);
-            schedule.ahead.clone_from(&work.ahead);
-        }
-        if !schedule.ahead.is_empty() {
-            schedule.ahead_of_row = work.loads_of_numbers();
-        }
-        schedule.least_blocks = schedule
-            .wanted_registers(&work)
-            .map_or(1, |registers| schedule.blocks_of(registers));
-        schedule.shared = schedule.shared_floats(&work.stages, nest);
-        Ok(schedule)
+        choose::schedule(nest, bounds, arch)
     }
 
-    /// What follows from lanes alone, for blocks that load nothing ahead and ask for no registers.
-    fn of(work: &Work<'_>, lanes: &Lanes) -> Schedule {
-        let has_parts = work.nest.parts == Parts::Many;
-        Schedule {
-            width: lanes.width,
-            groups: (lanes.threads(work) / lanes.width).max(1),
-            chunks: lanes.chunks,
-            is_looped: lanes.is_looped,
-            keep: match lanes.is_looped {
-                true => Keep::Nothing,
-                false => Keep::FunctionsAndLoads,
-            },
-            shared: 0,
-            parts: work.nest.parts,
-            reduces_columns: work.reduces_columns,
-            is_flat: lanes.is_flat,
-            is_one_row: lanes.is_flat && work.has_cells() && work.bounds.is_one_row,
-            has_one_row: lanes.has_one_row,
-            rows: lanes.rows,
-            has_few_rows: work.has_few_rows,
-            late: work.late.clone().filter(|_| !lanes.is_looped),
-            takes_turns: work.is_whole() && work.has_last() && !work.has_few_rows,
-            takes_pieces: lanes.is_looped
-                && lanes.width == TOTAL_THREADS
-                && !work.is_whole()
-                && work.has_cells()
-                && has_parts,
-            has_cells: work.has_cells(),
-            over_rows: work.over_rows > 0,
-            over_all: work.over_all,
-            shared_loads: vec![],
-            ahead: vec![],
-            ahead_of_row: vec![],
-            least_blocks: 1,
-            overlaps: work.overlaps,
-            streams: work.over_all && work.over_rows == 0 && work.writes_no_cells(),
-            fill: Fill::Any,
-        }
-    }
-
-    /// Registers that threads are to do with, so that more blocks have room; none where that does not matter.
-    fn wanted_registers(&self, work: &Work<'_>) -> Option<u32> {
-        let loads = (self.ahead.len() + self.shared_loads.len()) as u32;
-        let (held, other) = if self.is_flat {
-            let operands = (work.nest.operands.len() as u32).saturating_sub(2);
-            let other = FLAT_OTHER_REGISTERS + OPERAND_REGISTERS * operands;
-            (2 * work.loaded(), other)
-        } else if self.takes_pieces {
-            (work.loaded(), OTHER_REGISTERS)
-        } else if self.has_few_rows && !self.is_looped {
-            let counts = self.chunks > MOST_CHUNKS && work.nest.values.contains(&Value::Column);
-            let columns = if counts { COUNT_REGISTERS } else { 0 };
-            (work.cells(), OTHER_REGISTERS + columns)
-        } else if self.rows > 1 {
-            (self.rows * work.live_cells() + loads, OTHER_REGISTERS)
-        } else if loads > 0 && work.has_last() && self.threads() <= THREADS {
-            (work.cells() + work.over_rows + loads, OTHER_REGISTERS)
-        } else {
-            return None;
-        };
-        Some(4 * self.chunks * held + other)
-    }
-
-    /// Whether something is left when all rows are done.
-    fn has_last(&self) -> bool {
-        self.over_rows || self.over_all
-    }
-
-    /// What text depends on of how columns fill what they are moved in. Measured: loops over many rows that move four at a
-    /// time alone are slower, by 3 to 6 %, but where lanes are full, too, faster; kernels of one row a group are up to 4 %
-    /// slower where no lane asks, but not those of a dense tensor (whose launches, if they overlap, have other blocks). Why is
-    /// not known.
-    fn taken(&self, fill: Fill) -> Fill {
-        let is_dense = self.is_one_row && !self.overlaps;
-        match fill {
-            _ if !self.has_cells => Fill::Any,
-            Fill::Quads if self.has_last() => Fill::Any,
-            Fill::Lanes if !self.has_last() && !is_dense && self.rows == 1 => Fill::Quads,
-            fill => fill,
-        }
-    }
-
-    /// Blocks that a processor has room for, if threads have so many registers.
-    fn blocks_of(&self, registers: u32) -> u32 {
-        let blocks = ALL_REGISTERS / self.threads() / registers;
-        let most_threads = match (self.is_flat, self.is_looped) {
-            _ if self.rows > 1 => MOST_BLOCKS_AT_ONCE * self.threads(),
-            (true, _) => THREADS_AT_ONCE,
-            (false, true) => 2 * TOTAL_THREADS,
-            (false, false) if self.late.is_some() => ALL_THREADS,
-            (false, false) if self.has_few_rows => THREADS_AT_ONCE,
-            (false, false) => MOST_BLOCKS * THREADS,
-        };
-        blocks.clamp(1, most_threads / self.threads())
-    }
-
-    /// The same with blocks of so many threads: no fewer than it has, a power of two. Groups that share rows, or
-    /// that go over rows in loops, are not made more.
+    /// The same kernel with blocks of `threads` threads, a power of two and no fewer than it has. Looped rows keep theirs.
     ///
     /// # Errors
     /// As [`Stages::new`].
     pub(super) fn with_threads(mut self, nest: &Nest, threads: u32) -> Result<Schedule, String> {
-        let span = self.span();
-        if self.is_flat {
-            self.width = threads;
-        } else if !self.is_looped && !self.reduces_columns {
-            self.groups = (threads / self.width).max(1);
+        let columns = self.tile.columns();
+        if matches!(self.template, Template::Pointwise { .. }) {
+            self.tile.threads_per_row = threads;
+        } else if !self.tile.is_looped {
+            self.tile.row_groups = (threads / self.tile.threads_per_row).max(1);
         }
-        if self.span() != span {
-            self.fill = self.fill.min(Fill::Quads);
+        if self.tile.columns() != columns {
+            self.hints.alignment = self.hints.alignment.min(Alignment::Float4);
         }
-        self.shared = self.shared_floats(&Stages::new(nest, self.keep)?, nest);
+        self.shared_floats = self.shared_floats_of(&self.stages(nest)?, nest);
         Ok(self)
     }
 
-    /// The same for a block of another kernel, whose parts it adds up: with as many threads as that one has, a
-    /// power of two; it waits for launches if that one does.
+    /// The same kernel as the finalizer block of `producer`: one row group of that one's threads combines its partials.
     ///
     /// # Errors
     /// As [`Stages::new`].
-    pub(super) fn adding_up_parts(
+    pub(super) fn into_finalizer(
         mut self,
         nest: &Nest,
-        of: &Schedule,
+        producer: &Schedule,
     ) -> Result<Schedule, String> {
-        (self.width, self.groups) = (of.threads(), 1);
-        self.overlaps = of.overlaps;
-        (self.streams, self.fill) = (false, Fill::Any);
-        self.shared = self.shared_floats(&Stages::new(nest, self.keep)?, nest);
+        self.tile.threads_per_row = producer.tile.threads();
+        self.tile.row_groups = 1;
+        self.hints.overlap = producer.hints.overlap;
+        self.hints.evict_first = false;
+        self.hints.alignment = Alignment::Unknown;
+        self.shared_floats = self.shared_floats_of(&self.stages(nest)?, nest);
         Ok(self)
     }
 
-    /// What a kernel begins with, if its launches may overlap those before.
-    pub(super) fn waits(&self) -> Option<&'static str> {
-        self.overlaps.then_some("await_launches();")
+    /// The stages of a nest, as this kernel keeps values.
+    ///
+    /// # Errors
+    /// As [`Stages::new`].
+    pub(super) fn stages(&self, nest: &Nest) -> Result<Stages, String> {
+        Stages::new(nest, self.tile.residency())
     }
 
-    /// Whether anybody writes to an operand as long as the kernel runs but the kernel itself, through this operand's pointer:
-    /// what is read by it may be what a launch before writes while the kernel waits.
-    pub(super) fn pointee(&self, nest: &Nest, operand: usize) -> Pointee {
-        match nest.operands[operand].is_written || !self.overlaps {
-            true => Pointee::Restricted,
-            false => Pointee::Unrestricted,
+    /// Rows that a warp computes at once.
+    pub(super) fn rows_per_warp(&self) -> u32 {
+        match self.template {
+            Template::RowReduction { rows_per_warp } => rows_per_warp,
+            _ => 1,
         }
     }
 
-    /// What a kernel's launch bounds are after its threads.
-    pub(super) fn bounds(&self) -> String {
-        match self.least_blocks {
+    /// Every launch has one row, and a block a tile of it.
+    pub(super) fn is_single_row(&self) -> bool {
+        self.template
+            == Template::Pointwise {
+                is_single_row: true,
+            }
+    }
+
+    /// A full reduction with one row a row group.
+    pub(super) fn has_partial_per_row_group(&self) -> bool {
+        matches!(
+            self.template,
+            Template::FullReduction(FullReduction::RowPerGroup { .. })
+        )
+    }
+
+    /// The deferred epilogue of rows.
+    fn deferred(&self) -> Option<&DeferredEpilogue> {
+        match &self.template {
+            Template::FullReduction(FullReduction::RowPerGroup { deferred }) => deferred.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Reductions over rows or over all are completed across blocks.
+    fn is_cross_block(&self) -> bool {
+        matches!(
+            self.template,
+            Template::ColumnReduction
+                | Template::RowAndColumnReduction(_)
+                | Template::FullReduction(_)
+        )
+    }
+
+    /// The first statement of a kernel whose launches may overlap the one before.
+    pub(super) fn dependency_wait(&self) -> Option<&'static str> {
+        self.hints.overlap.then_some("await_launches();")
+    }
+
+    /// How the pointer to an operand is declared. Memory that an overlapping launch may still write is not `__restrict__`:
+    /// the compiler would be free to load it before the kernel waits.
+    pub(super) fn pointee(&self, nest: &Nest, operand: usize) -> Pointee {
+        if nest.operands[operand].is_written || !self.hints.overlap {
+            Pointee::Restricted
+        } else {
+            Pointee::Unrestricted
+        }
+    }
+
+    /// The launch bounds after the number of threads.
+    pub(super) fn min_blocks(&self) -> String {
+        match self.hints.min_blocks_per_sm {
             1 => String::new(),
             blocks => format!(", {blocks}"),
         }
     }
 
-    /// Whether rows are reduced for each column.
-    pub(super) fn has_over_rows(&self) -> bool {
-        self.over_rows
-    }
-
-    /// Threads of a block.
-    pub(super) fn threads(&self) -> u32 {
-        self.width * self.groups
-    }
-
-    /// Warps that share a row, or have several.
-    fn row_warps(&self) -> u32 {
-        self.width.div_ceil(32)
-    }
-
-    /// Columns that a group holds at once.
-    pub(super) fn span(&self) -> u64 {
-        u64::from(4 * self.width * self.chunks)
-    }
-
-    /// Reductions of one pass that warps share, at most.
-    pub(super) fn slots(&self, stages: &Stages) -> u32 {
+    /// Reductions of one pass that warps exchange through shared memory, at most.
+    pub(super) fn slots(stages: &Stages) -> u32 {
         let counts = stages.passes.iter().map(|pass| pass.reductions.len());
         counts.max().unwrap_or(0) as u32
     }
 
-    fn shared_floats(&self, stages: &Stages, nest: &Nest) -> u32 {
-        if let Some(late) = &self.late {
-            return late.shared_floats(self.groups, self.row_warps());
+    fn shared_floats_of(&self, stages: &Stages, nest: &Nest) -> u32 {
+        let tile = &self.tile;
+        if let Some(deferred) = self.deferred() {
+            return deferred.shared_floats(tile.row_groups, tile.warps_per_row());
         }
-        let warps = self.threads().div_ceil(32);
-        let rows = if self.width > 32 {
-            2 * warps * self.slots(stages)
-        } else {
-            0
+        let warps = tile.threads().div_ceil(32);
+        // Two sets: a reduction may start while slow warps still read the one before.
+        let within_rows = match tile.threads_per_row > 32 {
+            true => 2 * warps * Schedule::slots(stages),
+            false => 0,
         };
-        let all = stages.over_all(nest).len() as u32 * warps;
-        let groups = if self.over_rows && !self.is_looped && self.groups > 1 {
-            self.groups / 2 * self.span() as u32
-        } else {
-            0
+        let full = stages.over_all(nest).len() as u32 * warps;
+        let has_column_sums = !stages.over_rows(nest).is_empty();
+        let row_groups = match has_column_sums && !tile.is_looped && tile.row_groups > 1 {
+            true => tile.row_groups / 2 * tile.columns() as u32,
+            false => 0,
         };
-        rows.max(all).max(groups)
-    }
-
-    /// Whether blocks that leave a part each are many and small: each has one row for a group, or one piece of a long row.
-    pub(super) fn has_many_parts(&self) -> bool {
-        self.has_few_rows || (self.takes_pieces && !self.overlaps)
-    }
-
-    /// Whether blocks that leave a part each may be as many as so many rows take, if each group has one.
-    pub(super) fn takes(&self, rows: u64) -> bool {
-        let most = match self.late {
-            Some(_) => MOST_PARTS,
-            None => MANY_PARTS,
-        };
-        rows.div_ceil(self.groups.into()) <= most
-    }
-
-    /// Whether so many rows are as many as whole blocks take at a time.
-    pub(super) fn is_filled_by(&self, rows: u64) -> bool {
-        rows.is_multiple_of(self.block_rows())
-    }
-
-    /// Rows that a block's groups have at a time.
-    fn block_rows(&self) -> u64 {
-        u64::from(self.groups) * u64::from(self.rows)
-    }
-
-    /// What a block has.
-    pub(super) fn split(&self, extents: &Extents) -> Split {
-        let (rows, columns) = (extents.row_count().max(1), extents.columns.max(1));
-        let (span, groups) = (self.span(), self.block_rows());
-        let whole = self.reduces_columns || (self.over_rows && self.over_all);
-        let (block_rows, block_columns) = if self.has_last() && self.parts == Parts::One {
-            (
-                rows,
-                if whole || self.over_all {
-                    columns
-                } else {
-                    span
-                },
-            )
-        } else if !self.has_last() {
-            (groups, if self.has_one_row { columns } else { span })
-        } else if self.has_few_rows {
-            (groups, columns)
-        } else if whole {
-            // All that there is room for at once: another one would be alone on the GPU in the end.
-            let parts = match self.ahead.is_empty() {
-                true => PARTS,
-                false => PROCESSORS * u64::from(self.least_blocks),
-            };
-            let block_rows = rows.div_ceil(parts);
-            (block_rows.max(PART_ROWS * groups), columns)
-        } else if self.over_rows {
-            let blocks = (2 * PARTS).div_ceil(columns.div_ceil(span));
-            (rows.div_ceil(blocks).max(PART_ROWS * groups), span)
-        } else {
-            let parts = match (self.takes_pieces, self.overlaps) {
-                (true, false) => MANY_PARTS,
-                (true, true) => PROCESSORS * u64::from(self.least_blocks),
-                (false, _) => PARTS,
-            };
-            let block_rows = rows.div_ceil(parts).max(groups);
-            let row_blocks = rows.div_ceil(block_rows);
-            let pieces = (parts / row_blocks).max(1);
-            (block_rows, columns.div_ceil(pieces).next_multiple_of(span))
-        };
-        Split {
-            block_rows: match self.takes_turns {
-                true => block_rows,
-                false => block_rows.next_multiple_of(groups),
-            },
-            block_columns,
-        }
-    }
-
-    /// The geometry of a launch of so many blocks.
-    pub(super) fn geometry(&self, blocks: u64) -> Geometry {
-        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-        Geometry {
-            shared_bytes: 4 * self.shared,
-            overlaps: self.overlaps,
-            ..Geometry::linear(blocks, self.threads())
-        }
+        within_rows.max(full).max(row_groups)
     }
 }

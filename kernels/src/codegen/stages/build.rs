@@ -1,17 +1,17 @@
 //! Puts each value of a nest into the pass in which it is computed.
 
-use super::{Between, Finish, Keep, Pass, Stages, is_expensive};
-use crate::nest::{Nest, Over, Parts, Step, Value, ValueId, Varies};
+use super::{AfterRows, Between, Pass, Residency, Stages, is_expensive};
+use crate::nest::{CrossBlock, Nest, Over, Stride, Value, ValueId, Varies};
 
 /// Orders the work of a valid nest.
 ///
 /// # Errors
 /// A sentence about a value that no kernel can compute.
-pub(super) fn stages(nest: &Nest, keep: Keep) -> Result<Stages, String> {
+pub(super) fn stages(nest: &Nest, residency: Residency) -> Result<Stages, String> {
     let dtypes = nest.dtypes()?;
     let builder = Builder {
         nest,
-        keep,
+        residency,
         varies: nest.varies(),
         levels: levels(nest),
         needed: needed(nest),
@@ -21,11 +21,11 @@ pub(super) fn stages(nest: &Nest, keep: Keep) -> Result<Stages, String> {
         dtypes,
         uniform: builder.needed_where(|builder, id| {
             let varies = builder.varies[id.0];
-            !varies.rows && !varies.columns && !nest.is_last(id)
+            !varies.rows && !varies.columns && !nest.is_cross_block(id)
         }),
         passes: builder.passes(between.len() - 1),
         between,
-        finish: builder.finish()?,
+        after_rows: builder.after_rows()?,
         varies: builder.varies,
     })
 }
@@ -65,7 +65,7 @@ fn needed(nest: &Nest) -> Vec<bool> {
 
 struct Builder<'a> {
     nest: &'a Nest,
-    keep: Keep,
+    residency: Residency,
     varies: Vec<Varies>,
     levels: Vec<usize>,
     needed: Vec<bool>,
@@ -78,7 +78,7 @@ enum StorePlace {
     Pass(usize),
     /// For each row, when values of that level are known.
     Row(usize),
-    Finish,
+    AfterRows,
 }
 
 impl Builder<'_> {
@@ -92,9 +92,9 @@ impl Builder<'_> {
         let store = &self.nest.stores[store];
         let operand = &self.nest.operands[store.operand.0];
         let level = self.levels[store.value.0];
-        if self.nest.is_last(store.value) {
-            StorePlace::Finish
-        } else if self.varies[store.value.0].columns || operand.columns != Step::Zero {
+        if self.nest.is_cross_block(store.value) {
+            StorePlace::AfterRows
+        } else if self.varies[store.value.0].columns || operand.columns != Stride::Broadcast {
             StorePlace::Pass(level)
         } else {
             StorePlace::Row(level)
@@ -129,7 +129,7 @@ impl Builder<'_> {
     fn between(&self) -> Vec<Between> {
         let stores = (0..self.nest.stores.len()).filter_map(|store| match self.place(store) {
             StorePlace::Pass(level) => Some(level + 1),
-            StorePlace::Row(_) | StorePlace::Finish => None,
+            StorePlace::Row(_) | StorePlace::AfterRows => None,
         });
         let reductions = (0..self.nest.values.len())
             .filter(|&level| self.reductions(level) != (vec![], vec![]))
@@ -141,9 +141,9 @@ impl Builder<'_> {
                 varies.rows
                     && !varies.columns
                     && builder.levels[id.0] == level
-                    && !builder.nest.is_last(id)
+                    && !builder.nest.is_cross_block(id)
             }),
-            last: self.needed_where(|builder, id| match builder.nest.values[id.0] {
+            cross_block: self.needed_where(|builder, id| match builder.nest.values[id.0] {
                 Value::Reduce {
                     over: Over::All,
                     of,
@@ -169,29 +169,27 @@ impl Builder<'_> {
             for root in self.elements(&passes[level]) {
                 walk.visit(root);
             }
-            let Walk {
-                values, fetched, ..
-            } = walk;
+            let Walk { values, reused, .. } = walk;
             for id in &values {
                 computed[id.0].get_or_insert(level);
             }
-            for &id in &fetched {
+            for &id in &reused {
                 let first = computed[id.0].unwrap_or(level);
-                if !passes[first].kept.contains(&id) {
-                    passes[first].kept.push(id);
+                if !passes[first].resident.contains(&id) {
+                    passes[first].resident.push(id);
                 }
             }
             passes[level].values = values;
-            passes[level].fetched = fetched;
+            passes[level].reused = reused;
         }
         passes
     }
 
     fn roots(&self, level: usize) -> Pass {
-        let (reductions, last) = self.reductions(level);
+        let (reductions, cross_block) = self.reductions(level);
         Pass {
             reductions,
-            last,
+            cross_block,
             stores: self.stores(StorePlace::Pass(level)),
             ..Pass::default()
         }
@@ -199,7 +197,7 @@ impl Builder<'_> {
 
     /// The values that a pass is there for.
     fn elements(&self, pass: &Pass) -> Vec<ValueId> {
-        let reduced = pass.reductions.iter().chain(&pass.last);
+        let reduced = pass.reductions.iter().chain(&pass.cross_block);
         let reduced = reduced.filter_map(|id| match self.nest.values[id.0] {
             Value::Reduce { of, .. } => Some(of),
             _ => None,
@@ -210,7 +208,7 @@ impl Builder<'_> {
 
     /// Loads of all passes, where they are kept.
     fn early_loads(&self, passes: &[Pass]) -> Vec<ValueId> {
-        if self.keep != Keep::FunctionsAndLoads {
+        if self.residency != Residency::ResultsAndLoads {
             return vec![];
         }
         let computed = vec![None; self.nest.values.len()];
@@ -224,12 +222,12 @@ impl Builder<'_> {
         walk.values.into_iter().filter(is_load).collect()
     }
 
-    fn is_kept(&self, id: ValueId) -> bool {
+    fn is_resident(&self, id: ValueId) -> bool {
         let value = &self.nest.values[id.0];
-        match self.keep {
-            Keep::Nothing => false,
-            Keep::Functions => is_expensive(value),
-            Keep::FunctionsAndLoads => is_expensive(value) || self.is_load_of_rows(id),
+        match self.residency {
+            Residency::Nothing => false,
+            Residency::Results => is_expensive(value),
+            Residency::ResultsAndLoads => is_expensive(value) || self.is_load_of_rows(id),
         }
     }
 
@@ -239,21 +237,21 @@ impl Builder<'_> {
         matches!(self.nest.values[id.0], Value::Load { .. }) && self.varies[id.0].rows
     }
 
-    fn finish(&self) -> Result<Finish, String> {
+    fn after_rows(&self) -> Result<AfterRows, String> {
         let reductions = self.needed_where(|builder, id| match builder.nest.values[id.0] {
             Value::Reduce { over, .. } => over != Over::Columns,
             _ => false,
         });
-        let stores = self.stores(StorePlace::Finish);
-        let mut finish = Finish {
+        let stores = self.stores(StorePlace::AfterRows);
+        let mut after_rows = AfterRows {
             stores,
-            ..Finish::default()
+            ..AfterRows::default()
         };
         let mut seen = vec![false; self.nest.values.len()];
-        for &store in &finish.stores {
+        for &store in &after_rows.stores {
             seen[self.nest.stores[store].value.0] = true;
         }
-        // Backwards: what last values are made from, but for the reductions themselves.
+        // Backwards: operands of values after rows, but not those of the reductions themselves.
         for at in (0..seen.len()).rev() {
             let value = &self.nest.values[at];
             if !seen[at] || matches!(value, Value::Reduce { .. }) {
@@ -270,22 +268,22 @@ impl Builder<'_> {
             let id = ValueId(at);
             let is_reduction = reductions.contains(&id);
             if self.varies[at].columns && !is_reduction {
-                finish.columns.push(id);
-            } else if !is_reduction && self.nest.is_last(id) {
-                finish.uniform.push(id);
+                after_rows.columns.push(id);
+            } else if !is_reduction && self.nest.is_cross_block(id) {
+                after_rows.uniform.push(id);
             }
         }
-        finish.reductions = reductions;
-        self.check_stores(&finish)?;
-        Ok(finish)
+        after_rows.reductions = reductions;
+        self.check_stores(&after_rows)?;
+        Ok(after_rows)
     }
 
-    fn check_stores(&self, finish: &Finish) -> Result<(), String> {
-        if self.nest.parts == Parts::One {
-            for &store in &finish.stores {
+    fn check_stores(&self, after_rows: &AfterRows) -> Result<(), String> {
+        if self.nest.cross_block == CrossBlock::OneBlock {
+            for &store in &after_rows.stores {
                 let operand = self.nest.stores[store].operand;
                 let steps = &self.nest.operands[operand.0].rows;
-                if steps.iter().any(|step| *step != Step::Zero) {
+                if steps.iter().any(|step| *step != Stride::Broadcast) {
                     return Err(format!(
                         "operand {} has rows, and is written when all rows are done",
                         operand.0
@@ -294,11 +292,14 @@ impl Builder<'_> {
             }
             return Ok(());
         }
-        for id in &finish.reductions {
-            let stores = finish.stores.iter();
+        for id in &after_rows.reductions {
+            let stores = after_rows.stores.iter();
             let stored = stores.filter(|&&store| self.nest.stores[store].value == *id);
             if stored.count() != 1 {
-                return Err(format!("parts of value {} are stored more than once", id.0));
+                return Err(format!(
+                    "partials of value {} are stored more than once",
+                    id.0
+                ));
             }
         }
         Ok(())
@@ -311,7 +312,7 @@ struct Walk<'a> {
     computed: &'a [Option<usize>],
     seen: Vec<bool>,
     values: Vec<ValueId>,
-    fetched: Vec<ValueId>,
+    reused: Vec<ValueId>,
 }
 
 impl<'a> Walk<'a> {
@@ -322,7 +323,7 @@ impl<'a> Walk<'a> {
             computed,
             seen: vec![false; computed.len()],
             values: vec![],
-            fetched: vec![],
+            reused: vec![],
         }
     }
 
@@ -331,8 +332,8 @@ impl<'a> Walk<'a> {
             return;
         }
         self.seen[id.0] = true;
-        if self.computed[id.0].is_some() && self.builder.is_kept(id) {
-            self.fetched.push(id);
+        if self.computed[id.0].is_some() && self.builder.is_resident(id) {
+            self.reused.push(id);
             return;
         }
         for operand in self.builder.nest.values[id.0].operands() {

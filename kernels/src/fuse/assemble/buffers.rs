@@ -20,8 +20,8 @@ impl Assembly<'_> {
                 let node = self.plan.graph.node(id);
                 Some((Need::Of(memory.source), node.elements(), node.dtype))
             }
-            Source::Parts(id) => {
-                let len = self.parts.get(&id)? * self.plan.graph.node(id).elements();
+            Source::Partials(id) => {
+                let len = self.partial_counts.get(&id)? * self.plan.graph.node(id).elements();
                 Some((Need::Of(memory.source), len, Dtype::F32))
             }
         };
@@ -150,7 +150,7 @@ impl Assembly<'_> {
     fn name(&self, need: Need) -> String {
         match need {
             Need::Of(Source::Node(id)) => format!("{id} {}", self.plan.graph.node(id).op.name()),
-            Need::Of(Source::Parts(id)) => format!("parts of {id}"),
+            Need::Of(Source::Partials(id)) => format!("parts of {id}"),
             Need::Rounded(id) => format!("{id} {} in bf16", self.plan.graph.node(id).op.name()),
             Need::Zeros => "zeros".to_owned(),
             Need::Scratch(position) => format!("scratch of step {position}"),

@@ -11,8 +11,8 @@ use super::lower::Loops;
 use super::order::{launches, side_of};
 use super::panels::{self, Panels};
 use super::plan::{Members, Plan, Side, TaskId};
-use super::{Request, library, total};
-use crate::codegen::{self, Generated, Shared};
+use super::{Request, library, single_pass};
+use crate::codegen::{self, Generated, Partials};
 use crate::graph::{NodeId, Op};
 use crate::nest::{Bounds, Nest};
 use crate::program::{Activation, BufferId, KernelId, Library, Precision, Program, Step};
@@ -20,7 +20,7 @@ use crate::workload::{Phase, Refusal, Target};
 
 /// A kernel of the plan, made.
 enum Made {
-    /// One kernel, or those of a pack or of a total.
+    /// One kernel, of one nest or of several.
     Loops(Vec<Loops>, Generated, KernelId),
     /// After each panel of a product.
     Panels(Box<Loops>, Generated, KernelId, Box<Panels>),
@@ -61,7 +61,7 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
         request,
         program: Program::default(),
         kernels: vec![],
-        parts: BTreeMap::new(),
+        partial_counts: BTreeMap::new(),
         places: BTreeMap::new(),
         rounded: BTreeSet::new(),
     };
@@ -93,8 +93,8 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
 struct Held {
     /// Its nests, without names.
     nests: Vec<(Nest, Bounds)>,
-    /// What the second one takes from the first, if a block of the first one does it.
-    shared: Vec<Shared>,
+    /// The partials of a single-pass reduction.
+    partials: Vec<Partials>,
     generated: Generated,
     kernel: KernelId,
 }
@@ -104,8 +104,8 @@ struct Assembly<'a> {
     request: &'a Request<'a>,
     program: Program,
     kernels: Vec<Held>,
-    /// Of each last reduction that is left in memory of the program, the number of parts.
-    parts: BTreeMap<NodeId, usize>,
+    /// The number of partials of each cross-block reduction that are in memory of the program.
+    partial_counts: BTreeMap<NodeId, usize>,
     places: BTreeMap<Need, Place>,
     /// Nodes whose copy in bf16 a step has made.
     rounded: BTreeSet<NodeId>,
@@ -153,49 +153,50 @@ impl Assembly<'_> {
         }
         let loops = launch.iter().map(|&at| self.loops(at));
         let mut loops = loops.collect::<Result<Vec<Loops>, _>>()?;
-        let is_total = self.plan.is_total(launch);
-        match (is_total, loops.last_mut()) {
+        let is_single_pass = self.plan.is_single_pass(launch);
+        match (is_single_pass, loops.last_mut()) {
             (true, Some(last)) => {
-                let across = total::lay_across(last);
-                *last = across.ok_or_else(|| self.refusal(launch, "there is no nest"))?;
+                let row = single_pass::in_one_row(last);
+                *last = row.ok_or_else(|| self.refusal(launch, "there is no nest"))?;
             }
-            _ => together(&mut loops),
+            _ => sort_nests(&mut loops),
         }
-        let nests = self.bounded(&loops, is_total, is_only);
-        let shared = match &loops[..] {
-            [first, last] if is_total => total::shared(first, last),
+        let nests = self.bounded(&loops, is_single_pass, is_only);
+        let partials = match &loops[..] {
+            [first, last] if is_single_pass => single_pass::partials(first, last),
             _ => vec![],
         };
         let (generated, kernel) = self
-            .generated(&nests, &shared)
+            .generated(&nests, &partials)
             .map_err(|reason| self.refusal(launch, &reason))?;
-        // Parts of a total are memory of its kernel.
-        for loops in loops.iter().filter(|_| !is_total) {
+        // Partials of a single-pass reduction are memory of its kernel.
+        for loops in loops.iter().filter(|_| !is_single_pass) {
             for memory in loops.memory.iter().filter(|memory| memory.is_written) {
-                if let Source::Parts(node) = memory.source {
-                    self.parts.insert(node, generated.parts(&loops.extents));
+                if let Source::Partials(node) = memory.source {
+                    self.partial_counts
+                        .insert(node, generated.partial_count(&loops.extents));
                 }
             }
         }
         Ok(Made::Loops(loops, generated, kernel))
     }
 
-    /// The nests of a kernel, with what is known of all its launches.
+    /// The nests of a kernel, with the bounds of all its launches.
     fn bounded<'l>(
         &self,
         loops: &'l [Loops],
-        is_total: bool,
+        is_single_pass: bool,
         is_only_launch: bool,
     ) -> Vec<(&'l Nest, Bounds)> {
-        let adds_up = |at: usize| is_total && at + 1 == loops.len();
+        let is_finalizer = |at: usize| is_single_pass && at + 1 == loops.len();
         let nests = loops.iter().enumerate().map(|(at, loops)| {
             let bounds = Bounds {
                 columns: self.bound(loops),
                 is_only_launch,
                 ..Bounds::default()
             };
-            if adds_up(at) {
-                // How many parts a block adds up is not known yet.
+            if is_finalizer(at) {
+                // The number of partials is not known yet.
                 return (&loops.nest, bounds);
             }
             let launch = steps::placeless(loops);
@@ -203,40 +204,40 @@ impl Assembly<'_> {
             (&loops.nest, known)
         });
         let mut nests: Vec<(&Nest, Bounds)> = nests.collect();
-        if !is_total {
-            // Kernels of a pack that are alike share their text, whatever their sizes.
-            let least = nests.iter().map(|(_, bounds)| bounds.fill).min();
-            let is_one_row = nests.iter().all(|(_, bounds)| bounds.is_one_row);
+        if !is_single_pass {
+            // Equal nests share their text, whatever their sizes.
+            let least = nests.iter().map(|(_, bounds)| bounds.alignment).min();
+            let is_single_row = nests.iter().all(|(_, bounds)| bounds.is_single_row);
             for (_, bounds) in &mut nests {
-                bounds.fill = least.unwrap_or_default();
-                bounds.is_one_row = is_one_row;
+                bounds.alignment = least.unwrap_or_default();
+                bounds.is_single_row = is_single_row;
             }
         }
         nests
     }
 
-    /// The loops of a generated kernel. Those that add up parts come after those that leave them.
+    /// The loops of a generated kernel. Those that combine partials come after those that store them.
     fn loops(&self, at: usize) -> Result<Loops, Refusal> {
         let cluster = &self.plan.clusters[at];
         let outputs = self.plan.outputs(&cluster.tasks, &[at]);
         let loops = self.plan.loops(&cluster.members(), &outputs);
         let mut loops = loops.ok_or_else(|| self.refusal(&[at], "there is no nest"))?;
-        if loops.is_of_parts {
-            loops.extents.rows[0] = self.parts_of(&loops);
+        if loops.combines_partials {
+            loops.extents.rows[0] = self.partial_count_of(&loops);
         }
         Ok(loops)
     }
 
-    /// How many parts there are of each sum that a kernel adds up; 1 as long as nobody knows.
-    fn parts_of(&self, loops: &Loops) -> u64 {
-        let mut parts = loops
+    /// The number of partials of each reduction that a kernel combines; 1 where it is not known yet.
+    fn partial_count_of(&self, loops: &Loops) -> u64 {
+        let mut counts = loops
             .memory
             .iter()
             .filter_map(|memory| match memory.source {
-                Source::Parts(node) => self.parts.get(&node),
+                Source::Partials(node) => self.partial_counts.get(&node),
                 Source::Node(_) => None,
             });
-        parts.next().copied().unwrap_or(1) as u64
+        counts.next().copied().unwrap_or(1) as u64
     }
 
     fn refusal(&self, launch: &[usize], reason: &str) -> Refusal {
@@ -267,25 +268,25 @@ impl Assembly<'_> {
     fn generated(
         &mut self,
         nests: &[(&Nest, Bounds)],
-        shared: &[Shared],
+        partials: &[Partials],
     ) -> Result<(Generated, KernelId), String> {
         let nameless = nests.iter().map(|&(nest, bounds)| (nameless(nest), bounds));
         let nameless: Vec<(Nest, Bounds)> = nameless.collect();
         let mut kernels = self.kernels.iter();
-        let held = kernels.find(|held| held.nests == nameless && held.shared == shared);
+        let held = kernels.find(|held| held.nests == nameless && held.partials == partials);
         if let Some(held) = held {
             return Ok((held.generated.clone(), held.kernel));
         }
         let generated = match nests {
-            &[first, last] if !shared.is_empty() => {
-                Generated::total([first, last], shared, self.request.target)?
+            &[first, last] if !partials.is_empty() => {
+                Generated::single_pass([first, last], partials, self.request.target)?
             }
-            nests => Generated::pack(nests, self.request.target)?,
+            nests => Generated::horizontal(nests, self.request.target)?,
         };
         let kernel = self.program.kernel(generated.kernel());
         self.kernels.push(Held {
             nests: nameless,
-            shared: shared.to_vec(),
+            partials: partials.to_vec(),
             generated: generated.clone(),
             kernel,
         });
@@ -332,7 +333,7 @@ impl Assembly<'_> {
             }
         }
         lies.extend(bias);
-        // The last of what the call does is what it yields.
+        // The call yields its last operation.
         let yields = tasks
             .last()
             .map_or(node, |&task| self.plan.tasks[task].node);
@@ -348,7 +349,7 @@ impl Assembly<'_> {
     }
 }
 
-/// What a nest is, whatever it is called.
+/// A nest without its name.
 fn nameless(nest: &Nest) -> Nest {
     Nest {
         name: String::new(),
@@ -356,13 +357,13 @@ fn nameless(nest: &Nest) -> Nest {
     }
 }
 
-/// Puts the kernels of a pack in an order: those that add something up first, since few blocks do so and take longest,
-/// and equal nests next to each other.
-fn together(pack: &mut [Loops]) {
-    let nests: Vec<Nest> = pack.iter().map(|loops| nameless(&loops.nest)).collect();
-    pack.sort_by_cached_key(|loops| {
+/// Orders the nests of a kernel: those that combine partials first, since their blocks are few and take longest, and equal
+/// nests next to each other.
+fn sort_nests(all: &mut [Loops]) {
+    let nests: Vec<Nest> = all.iter().map(|loops| nameless(&loops.nest)).collect();
+    all.sort_by_cached_key(|loops| {
         let own = nameless(&loops.nest);
         let first = nests.iter().position(|nest| *nest == own);
-        (!loops.is_of_parts, first)
+        (!loops.combines_partials, first)
     });
 }

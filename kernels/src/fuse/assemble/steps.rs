@@ -189,9 +189,9 @@ impl Assembly<'_> {
     fn operand(&self, loops: &Loops, memory: &Memory) -> View {
         let need = Need::Of(memory.source);
         match memory.source {
-            Source::Parts(id) if self.parts.contains_key(&id) => self.view_of(need),
+            Source::Partials(id) if self.partial_counts.contains_key(&id) => self.view_of(need),
             // Memory of the kernel itself.
-            Source::Parts(_) => View::new(BufferId(0), Index::fixed(0), 0),
+            Source::Partials(_) => View::new(BufferId(0), Index::fixed(0), 0),
             Source::Node(_) => {
                 let (span, touched) = (memory.span(&loops.extents), memory.touched(&loops.extents));
                 let view = self.view(need, memory.start, span);

@@ -22,8 +22,8 @@ use crate::tensor::Dtype;
 pub(super) enum Source {
     /// The elements of a node, dense.
     Node(NodeId),
-    /// The parts of a last reduction, one after the other.
-    Parts(NodeId),
+    /// The partials of a cross-block reduction, one after the other.
+    Partials(NodeId),
 }
 
 /// Memory and how it is stepped through.
@@ -184,13 +184,13 @@ impl<'a> Builder<'a> {
     /// Computes and stores the value of a task.
     fn output(&mut self, task: TaskId) -> Result<(), Misfit> {
         let node = self.plan.tasks[task].node;
-        if self.plan.leaves_parts(task) {
-            let (value, columns) = self.parts(node)?;
-            // Two nodes that are the same sum: a nest leaves the parts of one once.
+        if self.plan.stores_partials(task) {
+            let (value, columns) = self.partials(node)?;
+            // Two nodes that are the same reduction: a nest stores its partials once.
             if self.body.stores.iter().any(|store| store.value == value) {
                 return Err(Misfit::Impossible);
             }
-            self.store(Source::Parts(node), value, columns, Dtype::F32);
+            self.store(Source::Partials(node), value, columns, Dtype::F32);
             return Ok(());
         }
         // A copied reshape has its operand's elements in their order: it need not be a view.

@@ -1,4 +1,4 @@
-//! Reductions: over columns, in parts over rows or over all, and from their parts.
+//! Reductions: over columns, over rows or over all as partials, and from partials.
 
 use super::super::access::{self, Axis, Coordinate, Misfit, Place};
 use super::{Builder, Found, Operand, Source};
@@ -14,8 +14,8 @@ impl Builder<'_> {
             return Err(Misfit::Impossible);
         };
         let space = self.body.space.clone();
-        // Parts are the only rows of a kernel that adds them up, and what they come to is a last value.
-        if space.is_of_parts() {
+        // Partials are the only rows of a kernel that combines them, and the result is cross-block.
+        if space.combines_partials() {
             return Err(Misfit::Impossible);
         }
         let kept = place
@@ -76,8 +76,8 @@ impl Builder<'_> {
         }
     }
 
-    /// A reduction over rows or over all, in parts: its value, and where a part's elements lie.
-    pub(super) fn parts(&mut self, id: NodeId) -> Result<(ValueId, Coordinate), Misfit> {
+    /// A reduction over rows or over all as partials: its value, and the coordinates of a partial's elements.
+    pub(super) fn partials(&mut self, id: NodeId) -> Result<(ValueId, Coordinate), Misfit> {
         let node = self.plan.graph.node(id);
         let Op::Reduce { reduction, dims } = &node.op else {
             return Err(Misfit::Impossible);
@@ -85,7 +85,7 @@ impl Builder<'_> {
         let x = node.operands[0];
         let shape = &self.plan.graph.node(x).shape;
         let space = self.body.space.clone();
-        if space.is_of_parts() {
+        if space.combines_partials() {
             return Err(Misfit::Impossible);
         }
         if dims.len() == shape.len() {
@@ -143,7 +143,7 @@ impl Builder<'_> {
         Ok(self.push(value, 0))
     }
 
-    /// A last reduction, from its parts.
+    /// A cross-block reduction, from its partials.
     pub(super) fn finished(&mut self, id: NodeId, place: &Place) -> Found {
         let node = self.plan.graph.node(id);
         let Op::Reduce { reduction, .. } = &node.op else {
@@ -156,12 +156,12 @@ impl Builder<'_> {
             steps.filter(|&(axis, _)| self.extents[axis] > 1).collect()
         };
         let at = access::position(place, &node.shape);
-        if !space.is_of_parts() || at.start != 0 || is_long(&at) != is_long(&columns) {
+        if !space.combines_partials() || at.start != 0 || is_long(&at) != is_long(&columns) {
             return Err(Misfit::Impossible);
         }
         let len = space.columns();
         let operand = Operand {
-            source: Source::Parts(id),
+            source: Source::Partials(id),
             dtype: Dtype::F32,
             at: columns.plus(&Coordinate::axis(0, len)),
             index_step: 0,

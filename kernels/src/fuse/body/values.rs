@@ -20,7 +20,7 @@ impl Builder<'_> {
             (Op::Constant(number), _) => self.number(*number),
             (_, Some(task)) if self.members.contains(&task) => match self.plan.tasks[task].kind {
                 Kind::Compute => self.computed(id, place)?,
-                Kind::Finish => self.finished(id, place)?,
+                Kind::Combine => self.finished(id, place)?,
             },
             (op, None) if op.is_view() => self.view(id, place)?,
             _ => self.load(Source::Node(id), id, place)?,

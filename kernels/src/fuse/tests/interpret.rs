@@ -10,7 +10,7 @@ use super::super::order::launches;
 use super::super::plan::{Origin, Plan};
 use crate::check;
 use crate::graph::{Graph, NodeId, Op, evaluate};
-use crate::nest::{self, Launch, Parts, interpret};
+use crate::nest::{self, CrossBlock, Launch, interpret};
 use crate::program::{Activation, BufferId, Index, Library, Matmul, Precision, Role, View};
 use crate::tensor::{Data, Dtype, Tensor, Tensors};
 
@@ -32,7 +32,7 @@ pub(super) fn interpret(plan: &Plan, inputs: &Tensors) -> BTreeMap<String, Vec<f
     assert_eq!(launched.iter().flatten().count(), plan.kernels().len());
     for launch in launched {
         let written = match launch[..] {
-            [first, last] if plan.is_total(&launch) => total(plan, [first, last], &memories),
+            [first, last] if plan.is_single_pass(&launch) => total(plan, [first, last], &memories),
             // Kernels of a pack see nothing of each other.
             _ => launch
                 .iter()
@@ -58,7 +58,7 @@ pub(super) fn interpret(plan: &Plan, inputs: &Tensors) -> BTreeMap<String, Vec<f
 fn total(plan: &Plan, [first, last]: [usize; 2], memories: &Memories) -> Memories {
     let mut written = kernel(plan, first, memories);
     let parts = written.iter();
-    let parts = parts.filter(|(source, _)| matches!(source, Source::Parts(_)));
+    let parts = parts.filter(|(source, _)| matches!(source, Source::Partials(_)));
     let mut seen = memories.clone();
     seen.extend(parts.map(|(source, values)| (*source, values.clone())));
     written.extend(kernel(plan, last, &seen));
@@ -105,16 +105,16 @@ fn run(plan: &Plan, loops: &Loops, memories: &Memories) -> Memories {
         .memory
         .iter()
         .map(|memory| match memory.source {
-            Source::Node(id) | Source::Parts(id) if memory.is_written => {
+            Source::Node(id) | Source::Partials(id) if memory.is_written => {
                 vec![f64::NAN; elements(id)]
             }
             source => memories[&source].clone(),
         })
         .collect();
     let rows = launch.extents.row_count() as usize;
-    let parts = match loops.nest.parts {
-        Parts::Many => PARTS.min(rows),
-        Parts::One => 1,
+    let parts = match loops.nest.cross_block {
+        CrossBlock::Partials => PARTS.min(rows),
+        CrossBlock::OneBlock => 1,
     };
     let piece = rows.div_ceil(parts);
     let mut written = Memories::new();
@@ -122,7 +122,7 @@ fn run(plan: &Plan, loops: &Loops, memories: &Memories) -> Memories {
         let block = first..rows.min(first + piece);
         interpret::run(&loops.nest, &launch, block, &mut own);
         for (memory, values) in loops.memory.iter().zip(&own) {
-            if let (true, Source::Parts(_)) = (memory.is_written, memory.source) {
+            if let (true, Source::Partials(_)) = (memory.is_written, memory.source) {
                 let parts = written.entry(memory.source).or_default();
                 parts.extend(values);
             }
@@ -139,12 +139,12 @@ fn run(plan: &Plan, loops: &Loops, memories: &Memories) -> Memories {
 /// A launch of a generated kernel; buffers are those of its operands, by position.
 fn launch(plan: &Plan, loops: &Loops, memories: &Memories) -> Launch {
     let mut extents = loops.extents.clone();
-    if loops.is_of_parts {
+    if loops.combines_partials {
         let mut of_parts = loops
             .memory
             .iter()
             .filter_map(|memory| match memory.source {
-                Source::Parts(id) => {
+                Source::Partials(id) => {
                     Some(memories[&memory.source].len() / plan.graph.node(id).elements())
                 }
                 Source::Node(_) => None,

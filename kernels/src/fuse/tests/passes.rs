@@ -294,9 +294,11 @@ fn what_is_waited_for_is_packed_with_nothing_later() {
         let tasks = plan.clusters[*at].tasks.iter();
         tasks.map(|&task| plan.tasks[task].node).collect::<Vec<_>>()
     };
-    let packs = plan.packs.iter();
-    let packs: Vec<Vec<_>> = packs.map(|pack| pack.iter().map(nodes).collect()).collect();
-    assert_eq!(packs, [[[first], [other]]]);
+    let groups = plan.horizontal.iter();
+    let groups: Vec<Vec<_>> = groups
+        .map(|group| group.iter().map(nodes).collect())
+        .collect();
+    assert_eq!(groups, [[[first], [other]]]);
     let inputs = super::random::inputs(&graph, 1);
     super::check(&graph, &inputs, &plan, "packs");
 }
@@ -321,7 +323,7 @@ fn what_no_cache_holds_is_not_kept_waiting() {
             ..request(&graph, None, Phase::Forward)
         };
         let plan = passes(&request, &mut |_, _| ()).unwrap();
-        plan.packs.iter().map(Vec::len).collect::<Vec<_>>()
+        plan.horizontal.iter().map(Vec::len).collect::<Vec<_>>()
     };
     assert_eq!(packs(&cuda()), [2, 2]);
     assert_eq!(packs(&Target::Cpu), [0; 0]);
@@ -335,7 +337,10 @@ fn totals(graph: &Graph, backward: Option<NodeId>, phase: Phase) -> Vec<[Vec<Nod
         let tasks = plan.clusters[at].tasks.iter();
         tasks.map(|&task| plan.tasks[task].node).collect()
     };
-    plan.totals.iter().map(|total| total.map(nodes)).collect()
+    plan.single_passes
+        .iter()
+        .map(|total| total.map(nodes))
+        .collect()
 }
 
 #[test]
@@ -428,5 +433,5 @@ fn packs_do_not_wait_for_totals_that_wait_for_them() {
         [[vec![sine, sum], vec![sum, both]]]
     );
     let plan = plan_on(&cuda(), &graph, None, Phase::Forward, Policy::Compiled);
-    assert_eq!(plan.packs, [[0; 0]; 0]);
+    assert_eq!(plan.horizontal, [[0; 0]; 0]);
 }

@@ -7,7 +7,7 @@ use crate::codegen::scalar::Dialect;
 use crate::codegen::stages::Pass;
 use crate::codegen::text::Text;
 use crate::graph::op::Reduction;
-use crate::nest::{Over, Parts, Value, ValueId};
+use crate::nest::{CrossBlock, Over, Value, ValueId};
 use crate::tensor::Dtype;
 
 impl Writer<'_> {
@@ -23,12 +23,12 @@ impl Writer<'_> {
             .iter()
             .flat_map(|between| &between.values);
         let all = self.stages.uniform.iter().chain(between);
-        let all = all.chain(&self.stages.finish.uniform);
+        let all = all.chain(&self.stages.after_rows.uniform);
         let mut all: Vec<ValueId> = all
             .copied()
             .filter(|id| !matches!(self.nest.values[id.0], Value::Constant(_)))
             .collect();
-        if self.nest.parts == Parts::One {
+        if self.nest.cross_block == CrossBlock::OneBlock {
             all.extend(self.stages.over_all(self.nest));
         }
         all
@@ -37,7 +37,7 @@ impl Writer<'_> {
     /// Loads that vary over columns.
     fn column_loads(&self) -> Vec<ValueId> {
         let passes = self.stages.passes.iter().flat_map(|pass| &pass.values);
-        let all = passes.chain(&self.stages.finish.columns);
+        let all = passes.chain(&self.stages.after_rows.columns);
         let mut loads: Vec<ValueId> = all
             .copied()
             .filter(|id| matches!(self.nest.values[id.0], Value::Load { .. }))
@@ -50,9 +50,9 @@ impl Writer<'_> {
     /// Stores of each column.
     fn column_stores(&self) -> impl Iterator<Item = usize> {
         let passes = self.stages.passes.iter().flat_map(|pass| &pass.stores);
-        let finish = self.stages.finish.stores.iter();
-        let finish =
-            finish.filter(|&&store| self.names.is_of_columns(store) && !self.names.is_part(store));
+        let finish = self.stages.after_rows.stores.iter();
+        let finish = finish
+            .filter(|&&store| self.names.is_of_columns(store) && !self.names.is_partial(store));
         passes.chain(finish).copied()
     }
 
@@ -91,7 +91,10 @@ impl Writer<'_> {
 
     /// Accumulators of a pass that are in registers: of columns, then of all.
     pub(super) fn accumulators(&self, pass: &Pass) -> Vec<ValueId> {
-        let last = pass.last.iter().filter(|id| self.is_over(**id, Over::All));
+        let last = pass
+            .cross_block
+            .iter()
+            .filter(|id| self.is_over(**id, Over::All));
         pass.reductions.iter().chain(last).copied().collect()
     }
 
@@ -108,7 +111,7 @@ impl Writer<'_> {
             self.prefix
         ));
         out.lines(self.nontemporal.prefetches(at));
-        for id in &pass.fetched {
+        for id in &pass.reused {
             let name = self.names.of(*id);
             out.line(format!(
                 "const vf {name} = v_load_first(row->kept_{} + c, count);",
@@ -117,7 +120,7 @@ impl Writer<'_> {
         }
         for id in &pass.values {
             out.lines(self.vectors.define(*id));
-            if pass.kept.contains(id) {
+            if pass.resident.contains(id) {
                 let name = self.names.of(*id);
                 out.line(format!(
                     "v_store_first(row->kept_{} + c, {name}, count);",
@@ -135,7 +138,11 @@ impl Writer<'_> {
                 Reduction::Max => format!("*{name} = v_max({term}, *{name});"),
             });
         }
-        for id in pass.last.iter().filter(|id| self.is_over(**id, Over::Rows)) {
+        for id in pass
+            .cross_block
+            .iter()
+            .filter(|id| self.is_over(**id, Over::Rows))
+        {
             let (reduction, of) = self.names.reduction(*id);
             let old = format!("v_load_first(row->part_{} + c, count)", id.0);
             let term = self.vectors.lanes(of);
@@ -175,8 +182,8 @@ impl Writer<'_> {
                 steps.column()
             ),
         };
-        let is_once = self.names.is_one_row(store.operand.0);
-        out.line(match is_once && !self.nest.is_last(store.value) {
+        let is_once = self.names.is_row_invariant(store.operand.0);
+        out.line(match is_once && !self.nest.is_cross_block(store.value) {
             true => format!("if (row->index == 0) {line}"),
             false => line,
         });
@@ -194,10 +201,10 @@ impl Writer<'_> {
         for id in self.stages.over_rows(self.nest) {
             out.lines(self.vectors.define(id));
         }
-        for id in &self.stages.finish.columns {
+        for id in &self.stages.after_rows.columns {
             out.lines(self.vectors.define(*id));
         }
-        for &store in &self.stages.finish.stores {
+        for &store in &self.stages.after_rows.stores {
             if self.names.is_of_columns(store) {
                 self.store(out, store);
             }

@@ -1,23 +1,23 @@
-//! Loops over the columns that a lane has, in CUDA.
+//! Loops over the elements that a thread has of a tile.
 
-use crate::nest::{Fill, Over, Step, Value, ValueId};
+use crate::nest::{Alignment, Over, Stride, Value, ValueId};
 use crate::tensor::Dtype;
 
 use super::super::scalar::{self, Dialect};
 use super::super::text::Text;
 use super::kernel::Writer;
-use super::wide::is_gather;
+use super::vector::is_gather;
 
-/// What is done for each column of a lane.
+/// What is computed for each element.
 #[derive(Default)]
-pub(super) struct Cells<'a> {
+pub(super) struct Elements<'a> {
     /// Values to compute, in order.
     pub values: &'a [ValueId],
-    /// Values that later passes fetch.
-    pub kept: &'a [ValueId],
-    /// Values that are in arrays already.
-    pub fetched: &'a [ValueId],
-    /// Reductions to add to.
+    /// Values that stay in registers for later passes.
+    pub resident: &'a [ValueId],
+    /// Values that earlier passes left in registers.
+    pub reused: &'a [ValueId],
+    /// Reductions to accumulate.
     pub reductions: Vec<ValueId>,
     pub stores: &'a [usize],
 }
@@ -31,62 +31,62 @@ impl Writer<'_> {
         matches!(self.nest.values[id.0], Value::Load { .. }) && !self.is_gather(id)
     }
 
-    /// The step of an operand's columns, in text.
-    fn column_step(&self, operand: usize) -> String {
+    /// The stride of an operand's columns.
+    fn column_stride(&self, operand: usize) -> String {
         match self.nest.operands[operand].columns {
-            Step::Zero => "0".to_owned(),
-            Step::One => "1".to_owned(),
-            Step::Given => format!("{}_column", self.names.operand(operand)),
+            Stride::Broadcast => "0".to_owned(),
+            Stride::Unit => "1".to_owned(),
+            Stride::Dynamic => format!("{}_column", self.names.operand(operand)),
         }
     }
 
-    /// Writes the loads, then one loop for the rest. `at` is added to columns: empty, or ` + offset`.
-    pub(super) fn cells(&self, out: &mut Text, cells: &Cells<'_>, at: &str) {
-        let here = match (at.is_empty(), self.schedule.fill) {
+    /// Writes the loads, then one loop over elements for the rest. `at` is added to columns: empty, or ` + offset`.
+    pub(super) fn elements(&self, out: &mut Text, elements: &Elements<'_>, at: &str) {
+        let here = match (at.is_empty(), self.schedule.hints.alignment) {
             (true, _) => "here",
-            (false, Fill::Lanes) => "SPAN",
+            (false, Alignment::FullTiles) => "SPAN",
             (false, _) => "here - offset",
         };
-        for &id in cells.values {
-            let is_own = self.is_early_load(id) && !cells.kept.contains(&id);
+        for &id in elements.values {
+            let is_own = self.is_early_load(id) && !elements.resident.contains(&id);
             if is_own && !self.is_loaded(id) {
                 self.array(out, id);
             }
         }
-        self.loads(out, cells, at, here);
-        let is_alone = cells.reductions.is_empty() && cells.stores.is_empty();
-        if is_alone && cells.kept.iter().all(|id| self.is_early_load(*id)) {
+        self.loads(out, elements, at, here);
+        let is_alone = elements.reductions.is_empty() && elements.stores.is_empty();
+        if is_alone && elements.resident.iter().all(|id| self.is_early_load(*id)) {
             return;
         }
-        self.open_abreast(out, false);
+        self.open_rows_of_warp(out, false);
         out.line("#pragma unroll");
         out.open("for (int k = 0; k < CHUNKS; k++)");
-        for &store in cells.stores {
+        for &store in elements.stores {
             let dtype = self.names.dtype(self.nest.stores[store].value);
             out.line(format!("{dtype} chunk_{store}[4];"));
         }
         out.line("#pragma unroll");
         out.open("for (int j = 0; j < 4; j++)");
-        let uses_column = cells
+        let uses_column = elements
             .values
             .iter()
             .any(|id| matches!(self.nest.values[id.0], Value::Column) || self.is_gather(*id));
-        if uses_column || !cells.reductions.is_empty() {
+        if uses_column || !elements.reductions.is_empty() {
             out.line("const int c = 4 * (lane + WIDTH * k) + j;");
         }
-        self.each(out, cells, at, here);
+        self.element(out, elements, at, here);
         out.close();
-        for &store in cells.stores {
-            self.store_chunk(out, store, at, here);
+        for &store in elements.stores {
+            self.store_vector(out, store, at, here);
         }
         out.close();
-        self.close_abreast(out);
+        self.close_rows_of_warp(out);
     }
 
-    /// Declares what a lane has of a value.
+    /// Declares the array of a value's elements.
     pub(super) fn array(&self, out: &mut Text, id: ValueId) {
         let dtype = self.names.dtype(id);
-        let rows = match self.names.is_abreast {
+        let rows = match self.names.has_row_arrays {
             true => "[ROWS]",
             false => "",
         };
@@ -94,8 +94,8 @@ impl Writer<'_> {
         out.line(format!("{dtype} {name}{rows}[CHUNKS][4];"));
     }
 
-    fn loads(&self, out: &mut Text, cells: &Cells<'_>, at: &str, here: &str) {
-        let loads = cells.values.iter();
+    fn loads(&self, out: &mut Text, elements: &Elements<'_>, at: &str, here: &str) {
+        let loads = elements.values.iter();
         let loads = loads.filter(|id| self.is_early_load(**id) && !self.is_loaded(**id));
         let lines: Vec<String> = loads
             .map(|&id| self.load(id, &self.names.of(id), at, here))
@@ -103,24 +103,24 @@ impl Writer<'_> {
         if lines.is_empty() {
             return;
         }
-        self.open_abreast(out, false);
+        self.open_rows_of_warp(out, false);
         out.lines(lines);
-        self.close_abreast(out);
+        self.close_rows_of_warp(out);
     }
 
-    /// Loads a lane's columns of an operand into the array `name`.
+    /// Loads a thread's elements of an operand into the array `name`.
     pub(super) fn load(&self, id: ValueId, name: &str, at: &str, here: &str) -> String {
         let Value::Load { operand, .. } = self.nest.values[id.0] else {
             return String::new();
         };
-        let step = self.column_step(operand.0);
+        let step = self.column_stride(operand.0);
         let (from, offset) = (self.names.pointer(id), self.offset(at, &step));
         if step == "1" && self.stages.dtypes[id.0] == Dtype::F32 {
-            let how = match self.schedule.streams {
+            let policy = match self.schedule.hints.evict_first {
                 true => ", stream",
                 false => "",
             };
-            format!("load_chunks<WIDTH>({name}, {from}{offset}, lane, {here}, is_wide{how});")
+            format!("load_chunks<WIDTH>({name}, {from}{offset}, lane, {here}, is_wide{policy});")
         } else {
             format!("load_steps<WIDTH>({name}, {from}{offset}, {step}, lane, {here});")
         }
@@ -135,10 +135,10 @@ impl Writer<'_> {
     }
 
     /// The name of a value inside the loop.
-    fn cell_name(&self, cells: &Cells<'_>, id: ValueId) -> String {
+    fn element_name(&self, elements: &Elements<'_>, id: ValueId) -> String {
         let name = self.names.scalar(id);
-        let is_own =
-            cells.values.contains(&id) && (self.is_early_load(id) || cells.kept.contains(&id));
+        let is_own = elements.values.contains(&id)
+            && (self.is_early_load(id) || elements.resident.contains(&id));
         let is_sum = matches!(
             self.nest.values[id.0],
             Value::Reduce {
@@ -146,16 +146,16 @@ impl Writer<'_> {
                 ..
             }
         );
-        match is_own || is_sum || cells.fetched.contains(&id) {
+        match is_own || is_sum || elements.reused.contains(&id) {
             true => format!("{name}[k][j]"),
             false => name,
         }
     }
 
-    /// What is computed for one column.
-    fn each(&self, out: &mut Text, cells: &Cells<'_>, at: &str, here: &str) {
-        let name = |id: ValueId| self.cell_name(cells, id);
-        for &id in cells.values {
+    /// Computes one element.
+    fn element(&self, out: &mut Text, elements: &Elements<'_>, at: &str, here: &str) {
+        let name = |id: ValueId| self.element_name(elements, id);
+        for &id in elements.values {
             let is_constant = matches!(self.nest.values[id.0], Value::Constant(_));
             if self.is_early_load(id) || is_constant {
                 continue;
@@ -163,7 +163,7 @@ impl Writer<'_> {
             let expression = match &self.nest.values[id.0] {
                 Value::Column => format!("first{at} + c"),
                 Value::Load { operand, index } => {
-                    let step = self.column_step(operand.0);
+                    let step = self.column_stride(operand.0);
                     let index = index.map_or(String::new(), name);
                     let own = self.names.operand(operand.0);
                     let column = match step.as_str() {
@@ -175,7 +175,7 @@ impl Writer<'_> {
                 }
                 _ => scalar::expression(self.nest, Dialect::Cuda, id, name),
             };
-            out.line(match cells.kept.contains(&id) {
+            out.line(match elements.resident.contains(&id) {
                 true => format!("{} = {expression};", name(id)),
                 false => format!(
                     "const {} {} = {expression};",
@@ -184,16 +184,23 @@ impl Writer<'_> {
                 ),
             });
         }
-        for &id in &cells.reductions {
-            self.accumulate(out, cells, id, at, here);
+        for &id in &elements.reductions {
+            self.accumulate(out, elements, id, at, here);
         }
-        for &store in cells.stores {
+        for &store in elements.stores {
             let value = name(self.nest.stores[store].value);
             out.line(format!("chunk_{store}[j] = {value};"));
         }
     }
 
-    fn accumulate(&self, out: &mut Text, cells: &Cells<'_>, id: ValueId, at: &str, here: &str) {
+    fn accumulate(
+        &self,
+        out: &mut Text,
+        elements: &Elements<'_>,
+        id: ValueId,
+        at: &str,
+        here: &str,
+    ) {
         let Value::Reduce {
             reduction,
             over,
@@ -202,7 +209,7 @@ impl Writer<'_> {
         else {
             return;
         };
-        let (total, term) = (self.names.of(id), self.cell_name(cells, of));
+        let (total, term) = (self.names.of(id), self.element_name(elements, of));
         let reduced = |to: &str| Dialect::Cuda.reduced(reduction, to, &term);
         let own = if over == Over::Columns || !self.has_groups() {
             ""
@@ -210,7 +217,7 @@ impl Writer<'_> {
             "is_own && "
         };
         out.line(match over {
-            Over::Rows if self.schedule.is_looped => {
+            Over::Rows if self.schedule.tile.is_looped => {
                 let to = format!("part_{}[c{at}]", id.0);
                 let old = format!(
                     "(r == begin ? {} : {to})",
@@ -226,19 +233,19 @@ impl Writer<'_> {
         });
     }
 
-    /// Writes a chunk that a store has made.
-    fn store_chunk(&self, out: &mut Text, at: usize, offset: &str, here: &str) {
+    /// Stores a float4.
+    fn store_vector(&self, out: &mut Text, at: usize, offset: &str, here: &str) {
         let store = &self.nest.stores[at];
-        let is_last = self.nest.is_last(store.value);
-        let is_once = self.names.is_one_row(store.operand.0) && !is_last;
+        let is_result = self.nest.is_cross_block(store.value);
+        let is_once = self.names.is_row_invariant(store.operand.0) && !is_result;
         let to = self.names.target(at);
-        let guard = match (is_once, self.has_groups() && !is_last) {
+        let guard = match (is_once, self.has_groups() && !is_result) {
             (true, true) => format!("is_own && r == 0 ? {here} : 0"),
             (true, false) => format!("r == 0 ? {here} : 0"),
             (false, true) => format!("is_own ? {here} : 0"),
             (false, false) => here.to_owned(),
         };
-        let step = self.column_step(store.operand.0);
+        let step = self.column_stride(store.operand.0);
         let offset = self.offset(offset, &step);
         out.line(
             if step == "1" && self.stages.dtypes[store.value.0] == Dtype::F32 {

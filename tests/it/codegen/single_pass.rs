@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use sweeper_kernels::check;
-use sweeper_kernels::codegen::{Generated, Shared};
+use sweeper_kernels::codegen::{Generated, Partials};
 use sweeper_kernels::graph::op::{Binary, Reduction, Unary};
-use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Over, Step as Apart, Value};
+use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Over, Stride, Value};
 use sweeper_kernels::program::{
     Binding, BufferId, Index, Kernel, KernelId, KernelSource, Role, Step, View,
 };
@@ -161,7 +161,7 @@ fn of_launches(tensor: &Tensor) -> Data {
     }
 }
 
-/// Has a launch read memory that is filled for each iteration with what that has for inputs. The steps that fill it.
+/// Has a launch read memory that is filled for each iteration with what that has for inputs. The steps that alignment it.
 fn copies(program: &mut Program, launch: &mut Launch, inputs: &mut Tensors) -> Vec<Step> {
     let mut copies = vec![];
     for memory in &mut launch.operands {
@@ -188,22 +188,23 @@ impl Total {
             (&self.first.nest, self.first.bounds),
             (&self.last, Bounds::default()),
         ];
-        Generated::total(nests, &self.shared(), target).unwrap_or_else(|reason| panic!("{reason}"))
+        Generated::single_pass(nests, &self.partials(), target)
+            .unwrap_or_else(|reason| panic!("{reason}"))
     }
 
-    /// Parts are added up in the order in which they are stored.
-    fn shared(&self) -> Vec<Shared> {
+    /// Partials are combined in the order in which they are stored.
+    fn partials(&self) -> Vec<Partials> {
         let nest = &self.first.nest;
-        let stored = nest.stores.iter();
-        let left = stored.filter(|store| nest.is_last(store.value));
+        let stores = nest.stores.iter();
+        let stores = stores.filter(|store| nest.is_cross_block(store.value));
         let operands = self.last.operands.iter().enumerate();
-        let added_up = operands.filter(|(_, operand)| !operand.is_written);
-        let pairs = left.zip(added_up);
-        let shared = pairs.map(|(store, (added_up, _))| Shared {
-            left: store.operand.0,
-            added_up,
+        let loaded = operands.filter(|(_, operand)| !operand.is_written);
+        let pairs = stores.zip(loaded);
+        let partials = pairs.map(|(store, (loaded, _))| Partials {
+            stored: store.operand.0,
+            loaded,
         });
-        shared.collect()
+        partials.collect()
     }
 
     fn source(&self, target: &Target) -> KernelSource {
@@ -217,7 +218,7 @@ impl Total {
     /// sees them.
     fn made(&self) -> Made {
         let generated = self.generated(&Place::Shim(Mode::Fast).target());
-        assert_eq!(generated.parts(&self.first.extents), 1);
+        assert_eq!(generated.partial_count(&self.first.extents), 1);
         let mut program = Program::default();
         let (mut inputs, mut specs) = (Tensors::new(), vec![]);
         let mut first = self
@@ -260,7 +261,7 @@ impl Total {
     ) -> Launch {
         let nest = &self.first.nest;
         let stores = nest.stores.iter();
-        let stored = stores.filter(|store| nest.is_last(store.value));
+        let stored = stores.filter(|store| nest.is_cross_block(store.value));
         let mut left = stored.map(|store| first.operands[store.operand.0].view.clone());
         let operands = self.last.operands.iter().enumerate();
         let operands = operands.map(|(at, operand)| {
@@ -284,7 +285,7 @@ impl Total {
             Memory {
                 view,
                 rows: vec![0],
-                columns: i64::from(operand.columns == Apart::One),
+                columns: i64::from(operand.columns == Stride::Unit),
                 index_step: 0,
             }
         });
@@ -302,8 +303,8 @@ impl Total {
     fn check(&self, mode: Mode) {
         let made = self.made();
         let mut outputs = shim::run(&made.program, &made.inputs, &made.specs, mode);
-        for shared in self.shared() {
-            outputs.remove(&*self.first.name(shared.left)).unwrap();
+        for pair in self.partials() {
+            outputs.remove(&*self.first.name(pair.stored)).unwrap();
         }
         let text = &made.program.compiled().next().unwrap().files[0].text;
         let [first, last] = &made.launches;
@@ -314,8 +315,8 @@ impl Total {
         // As if it were of one part.
         let meant = self.first.meaning("", first, 1, &made.last_inputs);
         let mut expected = vec![vec![f64::NAN]; last.operands.len()];
-        for shared in self.shared() {
-            expected[shared.added_up] = vec![meant[shared.left][0]];
+        for pair in self.partials() {
+            expected[pair.loaded] = vec![meant[pair.stored][0]];
         }
         interpret::run(&self.last, last, 0..1, &mut expected);
         for (memory, expected) in last.operands.iter().zip(&expected) {
@@ -481,8 +482,8 @@ fn parts_are_reduced_as_they_were_left_or_refused() {
             (&total.last, Bounds::default()),
         ];
         assert_eq!(
-            Generated::total(nests, &total.shared(), &cuda).unwrap_err(),
-            "a total of parts that are not reduced as they were left"
+            Generated::single_pass(nests, &total.partials(), &cuda).unwrap_err(),
+            "partials that are not combined as they were reduced"
         );
     }
 }
@@ -491,24 +492,24 @@ fn parts_are_reduced_as_they_were_left_or_refused() {
 fn what_is_no_total_is_refused() {
     let bounds = Bounds::default();
     let refused = |first: &Nest, last: &Nest, target: &Target| {
-        Generated::total([(first, bounds), (last, bounds)], &[], target).unwrap_err()
+        Generated::single_pass([(first, bounds), (last, bounds)], &[], target).unwrap_err()
     };
     let cuda = Place::Shim(Mode::Fast).target();
     let rows = nests::layernorm_backward();
     assert_eq!(
         refused(&rows, &mean(), &cuda),
-        "mean does not add up totals of layernorm_backward"
+        "mean does not combine partials of layernorm_backward"
     );
     assert_eq!(
         refused(&nests::squared_error(), &nests::sgd(), &cuda),
-        "sgd does not add up totals of mse"
+        "sgd does not combine partials of mse"
     );
     assert_eq!(
         refused(&nests::squared_error(), &mean(), &cuda),
-        "a total of parts that nobody leaves"
+        "a single-pass reduction of partials that are not stored"
     );
     assert_eq!(
         refused(&nests::squared_error(), &mean(), &Target::Cpu),
-        "only blocks of GPUs know which of them is last"
+        "single-pass reductions need a CUDA schedule"
     );
 }

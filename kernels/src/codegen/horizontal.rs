@@ -1,35 +1,31 @@
-//! One kernel of several nests side by side: which block does what of which.
+//! Horizontal fusion: one kernel of several independent nests.
 //!
-//! Blocks are dealt out in the order of the nests: those before `end_0` are the first one's, those from there on to
+//! Blocks are dealt out in the order of the nests: those before `end_0` are the first one's, those from there to
 //! before `end_1` the second one's, and so on. All ends but the last are arguments of a launch, before those of the
-//! nests. So a text depends on what the nests are, not on their sizes. Nests with the same text stand in it once. On a GPU what
-//! they are given is chosen first, and one copy of the text runs with it: a copy each would be long to compile and
-//! to fetch.
+//! nests, so that a text does not depend on sizes. Nests with the same text share it. On a GPU a block selects the arguments
+//! of its nest first, and all run one copy of the text: a copy each would take long to compile and to fetch.
 
 use super::text::{self, Text};
-use super::{ENTRY, Member, Schedule, c, cuda};
+use super::{ENTRY, Schedule, SubKernel, c, cuda};
 use crate::workload::Target;
 
-/// Gives all members on a GPU blocks of the same number of threads: as many as the one with most has.
+/// Gives all sub-kernels on a GPU blocks of the same number of threads: the most that one of them has.
 ///
 /// # Errors
 /// A sentence where that is not possible.
-pub(super) fn same_threads(members: &mut [Member]) -> Result<(), String> {
-    let threads = |member: &Member| match &member.schedule {
+pub(super) fn equalize_threads(sub_kernels: &mut [SubKernel]) -> Result<(), String> {
+    let threads = |it: &SubKernel| match &it.schedule {
         Schedule::C(_) => 1,
-        Schedule::Cuda(schedule) => schedule.threads(),
+        Schedule::Cuda(schedule) => schedule.tile.threads(),
     };
-    let most = members.iter().map(threads).max().unwrap_or(1);
-    for member in &mut *members {
-        if let Schedule::Cuda(schedule) = &member.schedule {
-            member.schedule = Schedule::Cuda(schedule.clone().with_threads(&member.nest, most)?);
+    let most = sub_kernels.iter().map(threads).max().unwrap_or(1);
+    for it in &mut *sub_kernels {
+        if let Schedule::Cuda(schedule) = &it.schedule {
+            it.schedule = Schedule::Cuda(schedule.clone().with_threads(&it.nest, most)?);
         }
     }
-    match members.iter().find(|member| threads(member) != most) {
-        Some(member) => Err(format!(
-            "{} has no blocks of {most} threads",
-            member.nest.name
-        )),
+    match sub_kernels.iter().find(|it| threads(it) != most) {
+        Some(it) => Err(format!("{} has no blocks of {most} threads", it.nest.name)),
         None => Ok(()),
     }
 }
@@ -38,41 +34,41 @@ pub(super) fn same_threads(members: &mut [Member]) -> Result<(), String> {
 ///
 /// # Errors
 /// A sentence about what can't be generated.
-pub(super) fn text(members: &[Member], target: &Target) -> Result<String, String> {
-    let first_alike = |(at, own): (usize, &Member)| {
-        let mut before = members[..at].iter();
+pub(super) fn text(sub_kernels: &[SubKernel], target: &Target) -> Result<String, String> {
+    let first_alike = |(at, own): (usize, &SubKernel)| {
+        let mut before = sub_kernels[..at].iter();
         before
             .position(|other| other.has_text_of(own))
             .unwrap_or(at)
     };
-    let pack = Pack {
-        members,
-        texts: members.iter().enumerate().map(first_alike).collect(),
+    let fused = Fused {
+        sub_kernels,
+        texts: sub_kernels.iter().enumerate().map(first_alike).collect(),
     };
     let mut out = Text::default();
-    let count = members.len();
+    let count = sub_kernels.len();
     out.line(format!("// {count} kernels side by side."));
     match target {
-        Target::Cpu => pack.c(&mut out)?,
-        Target::Cuda { .. } => pack.cuda(&mut out)?,
+        Target::Cpu => fused.c(&mut out)?,
+        Target::Cuda { .. } => fused.cuda(&mut out)?,
     }
     Ok(out.finish())
 }
 
-struct Pack<'a> {
-    members: &'a [Member],
-    /// For each member, the first one with its text.
+struct Fused<'a> {
+    sub_kernels: &'a [SubKernel],
+    /// For each sub-kernel, the first one with its text.
     texts: Vec<usize>,
 }
 
-impl Pack<'_> {
-    /// Positions of members whose text no member before has.
+impl Fused<'_> {
+    /// Positions of sub-kernels whose text no earlier one has.
     fn distinct(&self) -> impl Iterator<Item = usize> {
         let all = self.texts.iter().enumerate();
         all.filter(|(at, text)| at == *text).map(|(at, _)| at)
     }
 
-    /// Members next to each other with the same text.
+    /// Sub-kernels next to each other with the same text.
     fn runs(&self) -> Vec<std::ops::Range<usize>> {
         let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
         for (at, text) in self.texts.iter().enumerate() {
@@ -85,38 +81,38 @@ impl Pack<'_> {
     }
 
     fn heading(&self, at: usize) -> String {
-        format!("// {}.", text::words(&self.members[at].nest).join(", "))
+        format!("// {}.", text::words(&self.sub_kernels[at].nest).join(", "))
     }
 
     fn c(&self, out: &mut Text) -> Result<(), String> {
         out.lines(["#include \"cpu.h\"", "#include \"functions.h\""]);
         for at in self.distinct() {
-            let Member {
+            let SubKernel {
                 nest,
                 parameters,
                 schedule: Schedule::C(schedule),
                 ..
-            } = &self.members[at]
+            } = &self.sub_kernels[at]
             else {
                 continue;
             };
             out.lines(["".to_owned(), self.heading(at)]);
-            c::member(out, nest, schedule, parameters, &format!("m{at}_"))?;
+            c::sub_kernel(out, nest, schedule, parameters, &format!("m{at}_"))?;
         }
         out.line("");
         out.open(format!("KERNEL({ENTRY}, args, block)"));
-        let mut first = self.members.len() - 1;
-        for (at, member) in self.members.iter().enumerate() {
+        let mut first = self.sub_kernels.len() - 1;
+        for (at, sub_kernel) in self.sub_kernels.iter().enumerate() {
             let from = match at {
                 0 => "block".to_owned(),
                 at => format!("block - (uint32_t)ARG_INT(args, {})", at - 1),
             };
             let run = format!("m{}_run(args + {first}, {from});", self.texts[at]);
-            out.line(match at + 1 == self.members.len() {
+            out.line(match at + 1 == self.sub_kernels.len() {
                 true => run,
                 false => format!("if (block < ARG_INT(args, {at})) {{ {run} return; }}"),
             });
-            first += member.parameters.len();
+            first += sub_kernel.parameters.len();
         }
         out.close();
         Ok(())
@@ -125,12 +121,12 @@ impl Pack<'_> {
     fn cuda(&self, out: &mut Text) -> Result<(), String> {
         out.line("#include \"functions.cuh\"");
         for at in self.distinct() {
-            let Member {
+            let SubKernel {
                 nest,
                 parameters,
                 schedule: Schedule::Cuda(schedule),
                 ..
-            } = &self.members[at]
+            } = &self.sub_kernels[at]
             else {
                 continue;
             };
@@ -143,7 +139,7 @@ impl Pack<'_> {
                 fields.join("; ")
             ));
             let pointee = |operand| schedule.pointee(nest, operand);
-            cuda::member(out, nest, schedule, parameters, &pointee)?;
+            cuda::sub_kernel(out, nest, schedule, parameters, &pointee)?;
             out.close_with(";");
         }
         out.line("");
@@ -152,28 +148,28 @@ impl Pack<'_> {
     }
 
     fn cuda_kernel(&self, out: &mut Text) {
-        let mut declared: Vec<String> = (0..self.members.len() - 1)
+        let mut declared: Vec<String> = (0..self.sub_kernels.len() - 1)
             .map(|at| format!("int64 end_{at}"))
             .collect();
-        for (at, member) in self.members.iter().enumerate() {
-            let (nest, prefix) = (&member.nest, format!("m{at}_"));
-            let Schedule::Cuda(schedule) = &member.schedule else {
+        for (at, sub_kernel) in self.sub_kernels.iter().enumerate() {
+            let (nest, prefix) = (&sub_kernel.nest, format!("m{at}_"));
+            let Schedule::Cuda(schedule) = &sub_kernel.schedule else {
                 continue;
             };
             let pointee = |operand| schedule.pointee(nest, operand);
-            let own = cuda::declarations(nest, &member.parameters, &pointee, &prefix);
+            let own = cuda::declarations(nest, &sub_kernel.parameters, &pointee, &prefix);
             declared.extend(own);
         }
         out.open(format!(
             "KERNEL({ENTRY}, m0::THREADS)({})",
             declared.join(", ")
         ));
-        if let Schedule::Cuda(first) = &self.members[0].schedule {
-            out.lines(first.waits());
+        if let Schedule::Cuda(first) = &self.sub_kernels[0].schedule {
+            out.lines(first.dependency_wait());
         }
         out.line("const int64 block = blockIdx.x;");
         for run in self.runs() {
-            let is_last = run.end == self.members.len();
+            let is_last = run.end == self.sub_kernels.len();
             match is_last {
                 true => out.open(""),
                 false => out.open(format!("if (block < end_{})", run.end - 1)),
@@ -187,13 +183,13 @@ impl Pack<'_> {
         out.close();
     }
 
-    /// Blocks of members with the same text.
+    /// Blocks of sub-kernels with the same text.
     fn cuda_run(&self, out: &mut Text, run: std::ops::Range<usize>) {
         let text = self.texts[run.start];
         let names = |at: usize| -> Vec<String> {
-            let Member {
+            let SubKernel {
                 nest, parameters, ..
-            } = &self.members[at];
+            } = &self.sub_kernels[at];
             parameters.iter().map(|it| it.name(nest)).collect()
         };
         let given = |at: usize| -> String {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sweeper_kernels::Target;
 use sweeper_kernels::codegen::Generated;
-use sweeper_kernels::nest::{Bounds, Parts};
+use sweeper_kernels::nest::{Bounds, CrossBlock};
 
 use super::harness::{ARCHS, Case, Pack, Place, report, waits};
 use super::nests;
@@ -16,14 +16,14 @@ use crate::support::golden;
 fn mixed() -> Pack {
     let sgd = |rows, columns| Case::new(nests::sgd(), &[rows], columns).unbounded();
     Pack(vec![
-        Case::new(nests::column_sum(Parts::One), &[7], 10).unbounded(),
-        Case::new(nests::column_sum(Parts::One), &[1], 1).unbounded(),
+        Case::new(nests::column_sum(CrossBlock::OneBlock), &[7], 10).unbounded(),
+        Case::new(nests::column_sum(CrossBlock::OneBlock), &[1], 1).unbounded(),
         sgd(16, 24),
         sgd(1, 1),
         sgd(300, 1025).padded(3),
         Case::new(nests::gelu_of_bias(), &[5], 33),
         sgd(2, 4097),
-        Case::new(nests::column_sum(Parts::One), &[200], 70).unbounded(),
+        Case::new(nests::column_sum(CrossBlock::OneBlock), &[200], 70).unbounded(),
     ])
 }
 
@@ -106,6 +106,6 @@ fn what_needs_all_of_a_block_is_in_no_pack() {
     let (softmax, sgd) = (nests::softmax(), nests::sgd());
     let bounds = Bounds::default();
     let nests = [(&sgd, bounds), (&softmax, bounds)];
-    let refused = Generated::pack(&nests, &Target::Cpu).unwrap_err();
-    assert_eq!(refused, "softmax shares blocks with no other kernel");
+    let refused = Generated::horizontal(&nests, &Target::Cpu).unwrap_err();
+    assert_eq!(refused, "softmax can not be fused horizontally");
 }
