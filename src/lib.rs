@@ -5,6 +5,7 @@
 pub mod files;
 pub mod identity;
 pub mod status;
+pub mod row;
 pub mod manifest;
 pub mod grid;
 pub mod plan;

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::outcome::{FirstRuns, Flag};
 use crate::device::clocks::{ClockSummary, Clocks};
 use crate::device::{Device, DeviceError, Prepared, Sample};
 use crate::manifest::settings::{Stopping, Warmup};
+use crate::row::outcome::{FirstRuns, Flag};
 use crate::stats::{Summary, is_steady};
 
 /// A sample should last this many ticks of the clock, so that a tick is 0.1 % of it.

@@ -1,9 +1,7 @@
 //! What is written down: the journal first, and every other file made from it.
 
-pub mod row;
 pub mod journal;
 pub mod tables;
-pub mod columns;
 pub mod exports;
 pub mod environment;
 pub mod folder;

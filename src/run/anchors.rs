@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::execute::outcome::{Outcome, Status};
 use crate::identity::PointId;
+use crate::row::outcome::{Outcome, Status};
 use crate::stats::Summary;
 
 /// The number of an anchor's block among the blocks that a worker is given.
@@ -131,8 +131,8 @@ fn median_ns(outcome: &Outcome) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::outcome::Measurement;
     use crate::identity::Digest;
+    use crate::row::outcome::Measurement;
 
     fn outcome(median_ns: f64) -> Outcome {
         Outcome::measured(Measurement {

@@ -26,7 +26,7 @@ use crate::record::environment::{Environment, RunIdentity, surroundings};
 use crate::record::exports::{self, About};
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::journal::{Contents, Standing};
-use crate::record::row::Row;
+use crate::row::Row;
 
 pub mod devices;
 pub mod anchors;

@@ -8,13 +8,13 @@ use super::tables::{self, Tally};
 use super::usage::RunUsage;
 use super::{Ended, Event, RunError, remembered, standings};
 use crate::compile::CompileError;
-use crate::execute::outcome::{Cause, Outcome, Status};
 use crate::identity::{PointId, RunId};
 use crate::plan::Planned;
 use crate::record::exports::{About, CALIBRATION_PROFILE};
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::journal::Contents;
-use crate::record::row::Row;
+use crate::row::Row;
+use crate::row::outcome::{Cause, Outcome, Status};
 
 /// The file that says how the devices' time was used.
 const USAGE: &str = "usage.json";

@@ -16,10 +16,10 @@ use sha2::{Digest, Sha256};
 use crate::compile::digests::keep;
 use crate::device::DeviceIdentity;
 use crate::device::ceilings::{COPY, CeilingSource, Ceilings};
-use crate::execute::outcome::{Checked, Status};
 use crate::files;
 use crate::identity::{CacheState, RunId};
-use crate::record::row::Row;
+use crate::row::Row;
+use crate::row::outcome::{Checked, Status};
 
 /// Version of the probes: a new one makes them be measured again.
 const VERSION: u32 = 1;

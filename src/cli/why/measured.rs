@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use crate::cli::place;
 use crate::cli::target::Target;
-use crate::execute::outcome::Status;
 use crate::identity::RunId;
 use crate::manifest::difference::{self, Change};
 use crate::plan::{Plan, Planned};
 use crate::record::environment::RunIdentity;
 use crate::record::find;
 use crate::record::folder::Recorded;
+use crate::row::outcome::Status;
 use crate::run;
 
 /// What is recorded of a point.

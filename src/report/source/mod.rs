@@ -2,7 +2,6 @@
 //! thing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::device::DeviceIdentity;
@@ -18,23 +17,16 @@ pub mod folders;
 mod guide;
 mod records;
 mod run;
-mod table;
 
-pub use super::entry::{Entry, Kernel, Memory, Program, TensorError, Times};
-
-use table::Table;
+use crate::row::entry::Entry;
+use crate::row::lines::{Table, TableError};
 
 /// Why something can't be reported on.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// Reading failed.
-    #[error("{path}: {error}", path = path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
+    /// A CSV file can't be read.
+    #[error(transparent)]
+    Table(#[from] TableError),
     /// There is no such file, folder or run.
     #[error("{0}")]
     Unknown(String),
@@ -63,35 +55,11 @@ pub enum SourceError {
         /// All that are missing.
         missing: Vec<String>,
     },
-    /// A line of a CSV file is not whole.
-    #[error("{path}:{line}: {reason}", path = path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A field of a CSV file is not what it should be.
-    #[error("{path}:{line}: column `{column}`: `{found}` is not {expected}", path = path.display())]
-    Field {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: u64,
-        /// The column's name.
-        column: String,
-        /// What is there.
-        found: String,
-        /// What should be.
-        expected: String,
-    },
     /// A file is from a newer program.
     #[error(
         "{path}: version {found} of `records.csv`, this program knows {known}; use a newer sweeper",
         path = path.display(),
-        known = crate::record::tables::SCHEMA
+        known = crate::row::schema::SCHEMA
     )]
     Newer {
         /// The file.

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::device::DeviceKind;
-use crate::execute::outcome::{Measurement, Outcome};
 use crate::identity::Digest as Identity;
-use crate::record::row::test_row;
+use crate::row::outcome::{Measurement, Outcome};
+use crate::row::test_row;
 
 fn device() -> DeviceIdentity {
     DeviceIdentity {

@@ -1,6 +1,7 @@
 //! What became of one point.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sweeper_kernels::check::Check;
@@ -91,9 +92,9 @@ impl Flag {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelUse {
     /// Name of the entry point or builtin.
-    pub name: String,
+    pub name: Arc<str>,
     /// Kernel key in full; absent for builtins.
-    pub key: Option<String>,
+    pub key: Option<Arc<str>>,
 }
 
 /// A program's first iterations, each timed by itself: what a loop that has just begun pays.
@@ -141,7 +142,7 @@ impl Starting {
 
     /// Those in processes of their own. Where one has fewer first iterations, the others are taken to last
     /// `iteration_ns`.
-    fn of(starts: &[FreshStart], iteration_ns: f64) -> Option<Self> {
+    pub(super) fn of(starts: &[FreshStart], iteration_ns: f64) -> Option<Self> {
         let iterations = starts.iter().map(|start| start.first_runs.count).max()?;
         let time_ns = |start: &FreshStart| {
             let further = f64::from(iterations - start.first_runs.count);
@@ -156,14 +157,6 @@ impl Starting {
             median_ns: summary.median,
             interval_ns: (starts.len() > 1).then_some(interval),
         })
-    }
-}
-
-impl Measurement {
-    /// What starting the program takes, where it was started in processes of its own.
-    pub fn fresh_starting(&self) -> Option<Starting> {
-        let iteration_ns = Summary::of(&self.samples_ns)?.median;
-        Starting::of(&self.fresh_starts, iteration_ns)
     }
 }
 

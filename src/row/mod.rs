@@ -1,12 +1,20 @@
-//! One row: a point and what became of it, as the journal keeps it.
+//! One row: a point and what became of it, as the journal keeps it; and the columns of `records.csv`.
+//!
+//! [`Row`] is a journal's, [`entry::Entry`] the same row as tables have it. [`schema`] says which columns
+//! there are.
+
+pub mod entry;
+pub mod lines;
+pub mod outcome;
+pub mod schema;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use sweeper_kernels::{Dtype, Phase, Value};
 
+use self::outcome::{Outcome, Starting};
 use crate::device::DeviceKind;
-use crate::execute::outcome::Outcome;
 use crate::identity::{PointId, ProblemId};
 use crate::stats::Summary;
 
@@ -79,6 +87,15 @@ impl Row {
     /// Statistics of the samples, in nanoseconds; only rows that are right have them.
     pub fn summary(&self) -> Option<Summary> {
         Summary::of(&self.outcome.measurement.as_ref()?.samples_ns)
+    }
+
+    /// What starting the program takes, where it was started in processes of its own.
+    pub fn fresh_starting(&self) -> Option<Starting> {
+        let starts = &self.outcome.measurement.as_ref()?.fresh_starts;
+        if starts.is_empty() {
+            return None;
+        }
+        Starting::of(starts, self.summary()?.median)
     }
 
     /// A parameter, axis or derived value by name.
