@@ -30,7 +30,7 @@ pub(super) const WORK: &[Column] = &[
         name: "library_launches",
         kind: Kind::Int,
         unit: "",
-        meaning: "of the launches, calls of a vendor's or another library; the others are kernels of ours",
+        meaning: "launches that are calls of a vendor's or another library; the others are kernels of ours",
         source: PROGRAM,
         group: Some(Group::Program),
         access: Access::Measurement(
@@ -145,7 +145,7 @@ pub(super) const COMPILING: &[Column] = &[
         name: "kernel_hits",
         kind: Kind::Int,
         unit: "",
-        meaning: "of these kernels, how many the cache had",
+        meaning: "kernels that had to be compiled and that the cache had",
         source: CACHE,
         group: Some(Group::Program),
         access: Access::Entry(
@@ -157,7 +157,7 @@ pub(super) const COMPILING: &[Column] = &[
         name: "compile_ns",
         kind: Kind::Int,
         unit: "ns",
-        meaning: "sum of the compile times of these kernels, whenever they were compiled: more than anybody \
+        meaning: "compile times of the program's kernels, whenever they were compiled, added up: more than anybody \
                   waited, where some were compiled side by side",
         source: CACHE,
         group: Some(Group::Program),
@@ -170,7 +170,7 @@ pub(super) const COMPILING: &[Column] = &[
         name: "compile_wall_ns",
         kind: Kind::Int,
         unit: "ns",
-        meaning: "time in which at least one of these kernels was being compiled (empty where there are \
+        meaning: "time in which at least one of the program's kernels was being compiled (empty where there are \
                   none)",
         source: CACHE,
         group: Some(Group::Program),
@@ -183,7 +183,7 @@ pub(super) const COMPILING: &[Column] = &[
         name: "cache_read_ns",
         kind: Kind::Int,
         unit: "ns",
-        meaning: "sum of the times to read these kernels from the cache (empty where one is in none)",
+        meaning: "times to read the program's kernels from the cache, added up (empty where one is in none)",
         source: CACHE,
         group: Some(Group::Program),
         access: Access::Entry(
@@ -205,8 +205,8 @@ pub(super) const COMPILING: &[Column] = &[
         name: "same_program_as",
         kind: Kind::Text,
         unit: "",
-        meaning: "backend before it in the block whose program is the same, launch by launch; empty where \
-                  none is",
+        meaning: "backend, earlier in the block, that has the same program, launch by launch (empty where none \
+                  has)",
         source: PROGRAM,
         group: Some(Group::Program),
         access: Access::Measurement(

@@ -126,7 +126,7 @@ pub(super) const STARTING: &[Column] = &[
         name: "first_runs_ns",
         kind: Kind::Float,
         unit: "ns",
-        meaning: "time of these first iterations together",
+        meaning: "time of the first iterations together",
         source: SAMPLING,
         group: Some(Group::Program),
         access: Access::Measurement(|found| float(found.first_runs?.elapsed_ns), read_first_runs),
@@ -148,8 +148,8 @@ pub(super) const STARTING: &[Column] = &[
         name: "fresh_starts",
         kind: Kind::Int,
         unit: "",
-        meaning: "processes of its own in which the program was started, as `measure.fresh_starts` asks; \
-                  empty where there were none",
+        meaning: "fresh starts of the program, each in a process of its own, as `measure.fresh_starts` asks \
+                  (empty where there were none)",
         source: STARTS,
         group: Some(Group::Program),
         access: Access::Entry(|entry| int(entry.fresh_starting?.processes), with_another),
@@ -158,7 +158,7 @@ pub(super) const STARTING: &[Column] = &[
         name: "start_runs",
         kind: Kind::Int,
         unit: "",
-        meaning: "first iterations in such a start",
+        meaning: "first iterations in a fresh start",
         source: STARTS,
         group: Some(Group::Program),
         access: Access::Entry(|entry| int(entry.fresh_starting?.iterations), with_another),
@@ -167,7 +167,7 @@ pub(super) const STARTING: &[Column] = &[
         name: "start_ns",
         kind: Kind::Float,
         unit: "ns",
-        meaning: "median time of such a start: making the program ready, and its first iterations",
+        meaning: "median time of a fresh start: making the program ready, and its first iterations",
         source: STARTS,
         group: Some(Group::Program),
         access: Access::Entry(
