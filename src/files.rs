@@ -83,6 +83,19 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
+/// Writes a file beside a cache's own, as a whole.
+///
+/// # Errors
+/// Those of the file system; if the folder is no cache, which would refuse a folder with files in it.
+pub fn write_beside_cache(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::metadata(folder.join("CACHEDIR.TAG"))?;
+    let file = tempfile::NamedTempFile::new_in(folder)?;
+    fs::write(file.path(), bytes)?;
+    file.persist(path)?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;

@@ -4,6 +4,7 @@
 
 pub mod files;
 pub mod identity;
+pub mod hardware;
 pub mod status;
 pub mod row;
 pub mod manifest;

@@ -119,7 +119,7 @@ fn refuse(
     let here = RunIdentity::new(
         manifest.hash(),
         devices,
-        &engine::toolchain_for(kind, &toolchain),
+        engine::toolchain_for(kind, &toolchain).identity(kind),
     );
     let differences = here.differences(&recorded.environment.identity);
     for difference in &differences {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::device::ceilings::Ceilings;
+use crate::hardware::ceilings::Ceilings;
 use crate::quantity;
 use crate::record::environment::Environment;
 use crate::report::source::Source;

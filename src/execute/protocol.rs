@@ -8,8 +8,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sweeper_kernels::{Dtype, Phase, Value};
 
-use crate::device::ceilings::Ceilings;
-use crate::device::{Artifact, DeviceIdentity, DeviceKind, Script};
+use crate::device::{Artifact, Script};
+use crate::hardware::ceilings::Ceilings;
+use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::CacheState;
 use crate::manifest::settings::{Order, Stopping, Warmup};
 use crate::row::outcome::{Outcome, Status};

@@ -19,7 +19,8 @@ use crate::device::cuda::Cuda;
 use crate::device::null::Null;
 use crate::device::nvtx::Ranges;
 use crate::device::watched::Watched;
-use crate::device::{Artifact, Device, DeviceError, DeviceKind, ceilings};
+use crate::device::{Artifact, Device, DeviceError, ceilings};
+use crate::hardware::DeviceKind;
 use crate::row::outcome::{FreshStart, Outcome};
 
 /// What the thread that has the device is told by the one that reads.

@@ -4,6 +4,7 @@ pub mod journal;
 pub mod tables;
 pub mod exports;
 pub mod environment;
+pub mod usage;
 pub mod folder;
 pub mod find;
 pub mod history;

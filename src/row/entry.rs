@@ -9,7 +9,7 @@ use sweeper_kernels::{Dtype, Phase, Value};
 
 use super::outcome::{Measurement, Starting, Status};
 use super::{CompileUse, Row};
-use crate::device::DeviceKind;
+use crate::hardware::DeviceKind;
 use crate::identity::{PointId, ProblemId};
 use crate::stats::Summary;
 
@@ -300,7 +300,7 @@ impl Entry {
         }
     }
 
-    /// In what its operations are computed, as in [`Ceilings::flops_per_s`](crate::device::ceilings::Ceilings):
+    /// In what its operations are computed, as in [`Ceilings::flops_per_s`](crate::hardware::ceilings::Ceilings):
     /// the parameter `precision` of a workload that has one, else the type of its elements, if the file says.
     pub fn arithmetic(&self) -> Option<&str> {
         let precision = self.parameters.get("precision").and_then(Value::as_text);

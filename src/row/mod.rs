@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sweeper_kernels::{Dtype, Phase, Value};
 
 use self::outcome::{Outcome, Starting};
-use crate::device::DeviceKind;
+use crate::hardware::DeviceKind;
 use crate::identity::{PointId, ProblemId};
 use crate::stats::Summary;
 

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use sweeper_kernels::check::Check;
 use sweeper_kernels::program::{Role, Totals};
 
-use crate::device::DeviceMemory;
-use crate::device::clocks::ClockSummary;
+use crate::hardware::DeviceMemory;
+use crate::hardware::clocks::ClockSummary;
 use crate::stats::Summary;
 
 pub use crate::status::Status;

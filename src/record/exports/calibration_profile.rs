@@ -10,9 +10,9 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 
 use super::About;
-use crate::device::peaks::{self, Peaks};
 use crate::fusion::subject::Subject;
 use crate::fusion::{CONTROL, FUSED, UNFUSED};
+use crate::hardware::peaks::{self, Peaks};
 use crate::quantity;
 use crate::row::Row;
 use crate::row::outcome::{Measurement, Status};

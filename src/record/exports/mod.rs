@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-use crate::device::DeviceIdentity;
+use crate::hardware::DeviceIdentity;
 use crate::identity::RunId;
 use crate::manifest::Manifest;
 use crate::manifest::settings::{Hardware, Order};

@@ -294,7 +294,7 @@ fn finite(value: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::DeviceMemory;
+    use crate::hardware::DeviceMemory;
     use crate::row::outcome::{Measurement, Outcome};
     use crate::row::test_row;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::held::Held;
 use super::{Drawn, Slice, describe};
-use crate::device::ceilings::Ceilings;
+use crate::hardware::ceilings::Ceilings;
 use crate::quantity::scaled;
 use crate::report::chart::{Axis, Chart, Lines, Point, Rule, Scale, Series};
 use crate::row::entry::Entry;

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use crate::device::DeviceIdentity;
 use crate::files;
+use crate::hardware::DeviceIdentity;
 use crate::manifest::settings::{Order, Word};
 use crate::record::environment::Environment;
 use crate::record::find;
 use crate::record::folder::{FolderError, Recorded};
 use crate::record::journal::Contents;
-use crate::run::usage::RunUsage;
+use crate::record::usage::RunUsage;
 
 pub mod folders;
 mod guide;

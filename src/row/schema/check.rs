@@ -1,7 +1,7 @@
 //! Columns of how outputs were judged, how the device was doing, and what else to know.
 
 use super::{Access, Column, Field, Group, Kind, float, int, put, with_another, word};
-use crate::device::clocks::ClockSummary;
+use crate::hardware::clocks::ClockSummary;
 use crate::row::entry::{Entry, WorstOutput};
 use crate::row::lines::{TableError, parse_word};
 use crate::row::outcome::{Checked, Flag, Measurement};

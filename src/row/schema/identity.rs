@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sweeper_kernels::{Dtype, Value};
 
 use super::{Access, Column, Field, Group, Kind, SCHEMA, float, int, put, word};
-use crate::device::DeviceKind;
+use crate::hardware::DeviceKind;
 use crate::row::entry::Entry;
 use crate::row::lines::TableError;
 

@@ -1,7 +1,7 @@
 //! Ceilings rise, never fall, and say since when.
 
 use super::*;
-use crate::device::DeviceKind;
+use crate::hardware::DeviceKind;
 use crate::identity::Digest as Identity;
 use crate::row::outcome::{Measurement, Outcome};
 use crate::row::test_row;

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::*;
-use crate::device::{DeviceIdentity, DeviceKind};
+use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::{Digest, PointId, ProblemId};
 use crate::manifest::settings::Hardware;
 use crate::record::exports::about;
