@@ -1,6 +1,9 @@
 //! Columns of how outputs were judged, how the device was doing, and what else to know.
 
-use super::{Access, Column, Field, Group, Kind, float, int, put, with_another, word};
+use super::Field;
+use super::column::{
+    Column, Group, count, digest, float, int, number, put, text, with_another, word,
+};
 use crate::hardware::clocks::ClockSummary;
 use crate::row::entry::{Entry, WorstOutput};
 use crate::row::lines::{TableError, parse_word};
@@ -11,117 +14,88 @@ const NVML: &str = "NVML";
 
 /// The judgement, the device's clocks, and flags.
 pub(super) const CHECK: &[Column] = &[
-    Column {
-        name: "checked",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "how outputs were compared with the oracle's: `full`, `reduced` or `none`",
-        source: ORACLE,
-        group: Some(Group::Result),
-        access: Access::Measurement(
-            |found| word(found.checked.name()),
-            |found, field| {
-                put(
-                    &mut found.checked,
-                    field.word::<Checked>("`full`, `reduced` or `none`"),
-                )
-            },
-        ),
-    },
-    Column {
-        name: "worst_tensor",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "the output with the greatest error in units of its tolerance",
-        source: ORACLE,
-        group: Some(Group::Program),
-        access: Access::Entry(|entry| word(&entry.worst.as_ref()?.tensor), read_worst),
-    },
-    Column {
-        name: "worst_error",
-        kind: Kind::Float,
-        unit: "",
-        meaning: "distance of that output from the oracle's, in the metric of the tensor",
-        source: ORACLE,
-        group: Some(Group::Program),
-        access: Access::Entry(|entry| float(entry.worst.as_ref()?.error), with_another),
-    },
-    Column {
-        name: "worst_tolerance",
-        kind: Kind::Float,
-        unit: "",
-        meaning: "distance up to which that output is right",
-        source: "workload",
-        group: Some(Group::Program),
-        access: Access::Entry(|entry| float(entry.worst.as_ref()?.tolerance), with_another),
-    },
-    Column {
-        name: "output_digest",
-        kind: Kind::Digest,
-        unit: "",
-        meaning: "SHA-256 of the outputs, 64 hex digits",
-        source: "outputs",
-        group: Some(Group::Identity),
-        access: Access::Measurement(
-            |found| word(found.output_digest.as_deref()?),
-            |found, field| {
-                let digest = field.text();
-                found.output_digest = (!digest.is_empty()).then(|| digest.to_owned());
-                Ok(())
-            },
-        ),
-    },
-    Column {
-        name: "sm_mhz",
-        kind: Kind::Int,
-        unit: "MHz",
-        meaning: "median clock of the multiprocessors",
-        source: NVML,
-        group: Some(Group::Program),
-        access: Access::Measurement(|found| int(found.clocks.as_ref()?.sm_mhz), read_clocks),
-    },
-    Column {
-        name: "temperature_c",
-        kind: Kind::Int,
-        unit: "degrees C",
-        meaning: "greatest temperature",
-        source: NVML,
-        group: Some(Group::Program),
-        access: Access::Measurement(
+    text(
+        "checked",
+        "how outputs were compared with the oracle's: `full`, `reduced` or `none`",
+        ORACLE,
+    )
+    .group(Group::Result)
+    .of_measurement(
+        |found| word(found.checked.name()),
+        |found, field| {
+            put(
+                &mut found.checked,
+                field.word::<Checked>("`full`, `reduced` or `none`"),
+            )
+        },
+    ),
+    text(
+        "worst_tensor",
+        "the output with the greatest error in units of its tolerance",
+        ORACLE,
+    )
+    .group(Group::Program)
+    .of_entry(|entry| word(&entry.worst.as_ref()?.tensor), read_worst),
+    number(
+        "worst_error",
+        "distance of that output from the oracle's, in the metric of the tensor",
+        ORACLE,
+    )
+    .group(Group::Program)
+    .of_entry(|entry| float(entry.worst.as_ref()?.error), with_another),
+    number(
+        "worst_tolerance",
+        "distance up to which that output is right",
+        "workload",
+    )
+    .group(Group::Program)
+    .of_entry(|entry| float(entry.worst.as_ref()?.tolerance), with_another),
+    digest(
+        "output_digest",
+        "SHA-256 of the outputs, 64 hex digits",
+        "outputs",
+    )
+    .group(Group::Identity)
+    .of_measurement(
+        |found| word(found.output_digest.as_deref()?),
+        |found, field| {
+            let digest = field.text();
+            found.output_digest = (!digest.is_empty()).then(|| digest.to_owned());
+            Ok(())
+        },
+    ),
+    count("sm_mhz", "median clock of the multiprocessors", NVML)
+        .unit("MHz")
+        .group(Group::Program)
+        .of_measurement(|found| int(found.clocks.as_ref()?.sm_mhz), read_clocks),
+    count("temperature_c", "greatest temperature", NVML)
+        .unit("degrees C")
+        .group(Group::Program)
+        .of_measurement(
             |found| int(found.clocks.as_ref()?.temperature_c),
             with_another,
         ),
-    },
-    Column {
-        name: "power_w",
-        kind: Kind::Float,
-        unit: "W",
-        meaning: "median power",
-        source: NVML,
-        group: Some(Group::Program),
-        access: Access::Measurement(|found| float(found.clocks.as_ref()?.power_w), with_another),
-    },
-    Column {
-        name: "throttled_by",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "reasons for which the device held its clocks back, in words with spaces between",
-        source: NVML,
-        group: Some(Group::Program),
-        access: Access::Measurement(
-            |found| word(&found.clocks.as_ref()?.throttled_by.join(" ")),
-            with_another,
-        ),
-    },
-    Column {
-        name: "flags",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "remarks on the row (docs/codes.md), in words with spaces between",
-        source: "run",
-        group: Some(Group::Result),
-        access: Access::Measurement(|found| word(&flags(found)), read_flags),
-    },
+    number("power_w", "median power", NVML)
+        .unit("W")
+        .group(Group::Program)
+        .of_measurement(|found| float(found.clocks.as_ref()?.power_w), with_another),
+    text(
+        "throttled_by",
+        "reasons for which the device held its clocks back, in words with spaces between",
+        NVML,
+    )
+    .group(Group::Program)
+    .of_measurement(
+        |found| word(&found.clocks.as_ref()?.throttled_by.join(" ")),
+        with_another,
+    ),
+    text(
+        "flags",
+        "remarks on the row (docs/codes.md), in words with spaces between",
+        "run",
+    )
+    .group(Group::Result)
+    .of_measurement(|found| word(&flags(found)), read_flags),
 ];
 
 fn read_worst(entry: &mut Entry, field: &mut Field<'_>) -> Result<(), TableError> {

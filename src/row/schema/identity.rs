@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use sweeper_kernels::{Dtype, Value};
 
-use super::{Access, Column, Field, Group, Kind, SCHEMA, float, int, put, word};
+use super::column::{Column, Group, count, digest, float, int, number, put, text, word};
+use super::{Field, SCHEMA};
 use crate::hardware::DeviceKind;
 use crate::row::entry::Entry;
 use crate::row::lines::TableError;
@@ -15,72 +16,39 @@ const MANIFEST: &str = "manifest";
 
 /// What was measured.
 pub(super) const IDENTITY: &[Column] = &[
-    Column {
-        name: "point",
-        kind: Kind::Digest,
-        unit: "",
-        meaning: "identity of the row: SHA-256 of problem, backend, phase, canonical shape and conditions, \
+    digest(
+        "point",
+        "identity of the row: SHA-256 of problem, backend, phase, canonical shape and conditions, \
                   64 hex digits",
-        source: PLAN,
-        group: Some(Group::Identity),
-        access: Access::Written(|entry| word(&entry.point?.0.hex())),
-    },
-    Column {
-        name: "problem",
-        kind: Kind::Digest,
-        unit: "",
-        meaning: "identity of workload, parameters, type and inputs, 64 hex digits",
-        source: PLAN,
-        group: Some(Group::Identity),
-        access: Access::Written(|entry| word(&entry.problem?.0.hex())),
-    },
-    Column {
-        name: "case",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "name of the case in the manifest",
-        source: MANIFEST,
-        group: Some(Group::Axis),
-        access: Access::Entry(
+        PLAN,
+    )
+    .group(Group::Identity)
+    .written(|entry| word(&entry.point?.0.hex())),
+    digest(
+        "problem",
+        "identity of workload, parameters, type and inputs, 64 hex digits",
+        PLAN,
+    )
+    .group(Group::Identity)
+    .written(|entry| word(&entry.problem?.0.hex())),
+    text("case", "name of the case in the manifest", MANIFEST)
+        .group(Group::Axis)
+        .of_entry(
             |entry| shared(&entry.case),
             |entry, field| put(&mut entry.case, Ok(field.shared())),
         ),
-    },
-    Column {
-        name: "workload",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "name of the computation",
-        source: MANIFEST,
-        group: Some(Group::Axis),
-        access: Access::Written(|entry| shared(&entry.workload)),
-    },
-    Column {
-        name: "backend",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "name of the implementation",
-        source: MANIFEST,
-        group: Some(Group::Axis),
-        access: Access::Written(|entry| shared(&entry.backend)),
-    },
-    Column {
-        name: "phase",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "`forward`, `backward` or `both`",
-        source: MANIFEST,
-        group: Some(Group::Axis),
-        access: Access::Written(|entry| word(entry.phase.name())),
-    },
-    Column {
-        name: "dtype",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "type of the elements, such as `f32`",
-        source: MANIFEST,
-        group: Some(Group::Axis),
-        access: Access::Entry(
+    text("workload", "name of the computation", MANIFEST)
+        .group(Group::Axis)
+        .written(|entry| shared(&entry.workload)),
+    text("backend", "name of the implementation", MANIFEST)
+        .group(Group::Axis)
+        .written(|entry| shared(&entry.backend)),
+    text("phase", "`forward`, `backward` or `both`", MANIFEST)
+        .group(Group::Axis)
+        .written(|entry| word(entry.phase.name())),
+    text("dtype", "type of the elements, such as `f32`", MANIFEST)
+        .group(Group::Axis)
+        .of_entry(
             |entry| word(entry.dtype?.name()),
             |entry, field| {
                 put(
@@ -89,135 +57,91 @@ pub(super) const IDENTITY: &[Column] = &[
                 )
             },
         ),
-    },
 ];
 
 /// How it was measured.
 pub(super) const CONDITIONS: &[Column] = &[
-    Column {
-        name: "canonical",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "bounds that kernels were compiled for, as `K<=8 T<=128`; empty where there are none",
-        source: PLAN,
-        group: Some(Group::Program),
-        access: Access::Entry(|entry| word(&bounds(entry)), read_bounds),
-    },
-    Column {
-        name: "device",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "`cpu`, `cuda` or `null`",
-        source: "device",
-        group: None,
-        access: Access::Entry(
-            |entry| word(entry.device?.name()),
-            |entry, field| {
-                put(
-                    &mut entry.device,
-                    field.word::<DeviceKind>("`cpu`, `cuda` or `null`"),
-                )
-            },
-        ),
-    },
-    Column {
-        name: "device_name",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "product, and the unit of a GPU",
-        source: "device",
-        group: Some(Group::Axis),
-        access: Access::Entry(
+    text(
+        "canonical",
+        "bounds that kernels were compiled for, as `K<=8 T<=128`; empty where there are none",
+        PLAN,
+    )
+    .group(Group::Program)
+    .of_entry(|entry| word(&bounds(entry)), read_bounds),
+    text("device", "`cpu`, `cuda` or `null`", "device").of_entry(
+        |entry| word(entry.device?.name()),
+        |entry, field| {
+            put(
+                &mut entry.device,
+                field.word::<DeviceKind>("`cpu`, `cuda` or `null`"),
+            )
+        },
+    ),
+    text("device_name", "product, and the unit of a GPU", "device")
+        .group(Group::Axis)
+        .of_entry(
             |entry| shared(entry.device_name.as_ref()?),
             |entry, field| put(&mut entry.device_name, Ok(field.shared())),
         ),
-    },
-    Column {
-        name: "l2",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "second-level cache before a sample: `cold`, `clean` or `hot`",
-        source: MANIFEST,
-        group: Some(Group::Axis),
-        access: Access::Entry(
-            |entry| shared(entry.l2.as_ref()?),
-            |entry, field| put(&mut entry.l2, Ok(field.shared())),
-        ),
-    },
-    Column {
-        name: "mode",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "way of launching: `launch` by launch, or as one `graph`",
-        source: MANIFEST,
-        group: Some(Group::Axis),
-        access: Access::Entry(
-            |entry| shared(entry.mode.as_ref()?),
-            |entry, field| put(&mut entry.mode, Ok(field.shared())),
-        ),
-    },
-    Column {
-        name: "threads",
-        kind: Kind::Int,
-        unit: "",
-        meaning: "CPU threads of the measured program",
-        source: MANIFEST,
-        group: Some(Group::Axis),
-        access: Access::Entry(
+    text(
+        "l2",
+        "second-level cache before a sample: `cold`, `clean` or `hot`",
+        MANIFEST,
+    )
+    .group(Group::Axis)
+    .of_entry(
+        |entry| shared(entry.l2.as_ref()?),
+        |entry, field| put(&mut entry.l2, Ok(field.shared())),
+    ),
+    text(
+        "mode",
+        "way of launching: `launch` by launch, or as one `graph`",
+        MANIFEST,
+    )
+    .group(Group::Axis)
+    .of_entry(
+        |entry| shared(entry.mode.as_ref()?),
+        |entry, field| put(&mut entry.mode, Ok(field.shared())),
+    ),
+    count("threads", "CPU threads of the measured program", MANIFEST)
+        .group(Group::Axis)
+        .of_entry(
             |entry| int(entry.threads?),
             |entry, field| put(&mut entry.threads, field.count::<u32>()),
         ),
-    },
 ];
 
 /// What became of it.
 pub(super) const OUTCOME: &[Column] = &[
-    Column {
-        name: "status",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "`ok`, or one word for why there is no result (docs/codes.md)",
-        source: "run",
-        group: Some(Group::Result),
-        access: Access::Written(|entry| word(entry.status.name())),
-    },
-    Column {
-        name: "reason",
-        kind: Kind::Text,
-        unit: "",
-        meaning: "why the status is not `ok`",
-        source: "run",
-        group: Some(Group::Result),
-        access: Access::Entry(
+    text(
+        "status",
+        "`ok`, or one word for why there is no result (docs/codes.md)",
+        "run",
+    )
+    .group(Group::Result)
+    .written(|entry| word(entry.status.name())),
+    text("reason", "why the status is not `ok`", "run")
+        .group(Group::Result)
+        .of_entry(
             |entry| shared(entry.reason.as_ref()?),
             |entry, field| put(&mut entry.reason, Ok(field.shared())),
         ),
-    },
 ];
 
 /// When the row was made, and by which version.
 pub(super) const ORIGIN: &[Column] = &[
-    Column {
-        name: "unix_time_s",
-        kind: Kind::Float,
-        unit: "s",
-        meaning: "time at which the row was made, since 1970 (0 on the null device)",
-        source: "clock",
-        group: Some(Group::Identity),
-        access: Access::Entry(
-            |entry| float(entry.unix_time_s?),
-            |entry, field| put(&mut entry.unix_time_s, field.amount()),
-        ),
-    },
-    Column {
-        name: "schema",
-        kind: Kind::Int,
-        unit: "",
-        meaning: "version of this format",
-        source: "program",
-        group: None,
-        access: Access::Written(|_| int(SCHEMA)),
-    },
+    number(
+        "unix_time_s",
+        "time at which the row was made, since 1970 (0 on the null device)",
+        "clock",
+    )
+    .unit("s")
+    .group(Group::Identity)
+    .of_entry(
+        |entry| float(entry.unix_time_s?),
+        |entry, field| put(&mut entry.unix_time_s, field.amount()),
+    ),
+    count("schema", "version of this format", "program").written(|_| int(SCHEMA)),
 ];
 
 fn shared(word: &Arc<str>) -> Option<Value> {

@@ -2,49 +2,45 @@
 
 use sweeper_kernels::program::Role;
 
-use super::Access;
-use super::{Column, Group, Kind, int, put};
+use super::column::{Column, Group, count, int, put};
 
 /// Memory at its peak.
 pub(super) const PEAKS: &[Column] = &[
-    Column {
-        name: "peak_allocated_bytes",
-        kind: Kind::Int,
-        unit: "bytes",
-        meaning: "the most memory that was allocated for the program at one time",
-        source: "device",
-        group: Some(Group::Memory),
-        access: Access::Entry(
-            |entry| int(entry.memory.peak_allocated?),
-            |entry, field| put(&mut entry.memory.peak_allocated, field.count::<u64>()),
-        ),
-    },
-    Column {
-        name: "peak_reserved_bytes",
-        kind: Kind::Int,
-        unit: "bytes",
-        meaning: "the most memory that the worker (on a GPU: the pool) held",
-        source: "device",
-        group: Some(Group::Memory),
-        access: Access::Entry(
-            |entry| int(entry.memory.peak_reserved?),
-            |entry, field| put(&mut entry.memory.peak_reserved, field.count::<u64>()),
-        ),
-    },
+    count(
+        "peak_allocated_bytes",
+        "the most memory that was allocated for the program at one time",
+        "device",
+    )
+    .unit("bytes")
+    .group(Group::Memory)
+    .of_entry(
+        |entry| int(entry.memory.peak_allocated?),
+        |entry, field| put(&mut entry.memory.peak_allocated, field.count::<u64>()),
+    ),
+    count(
+        "peak_reserved_bytes",
+        "the most memory that the worker (on a GPU: the pool) held",
+        "device",
+    )
+    .unit("bytes")
+    .group(Group::Memory)
+    .of_entry(
+        |entry| int(entry.memory.peak_reserved?),
+        |entry, field| put(&mut entry.memory.peak_reserved, field.count::<u64>()),
+    ),
 ];
 
 /// The column of a role, by the role's word.
 macro_rules! of_role {
     ($role:ident, $word:literal) => {
-        Column {
-            name: concat!("memory_", $word, "_bytes"),
-            kind: Kind::Int,
-            unit: "bytes",
-            meaning: concat!("the program's buffers of the role `", $word, "`"),
-            source: "program, before it runs",
-            group: Some(Group::Memory),
-            access: Access::Memory(Role::$role),
-        }
+        count(
+            concat!("memory_", $word, "_bytes"),
+            concat!("the program's buffers of the role `", $word, "`"),
+            "program, before it runs",
+        )
+        .unit("bytes")
+        .group(Group::Memory)
+        .of_role(Role::$role)
     };
 }
 

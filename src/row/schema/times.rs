@@ -1,6 +1,7 @@
 //! Columns of times: statistics of the samples, how they were taken, and what starting takes.
 
-use super::{Access, Column, Field, Group, Kind, float, int, put, with_another};
+use super::Field;
+use super::column::{Column, Group, count, float, int, number, put, with_another};
 use crate::row::entry::Entry;
 use crate::row::lines::TableError;
 use crate::row::outcome::{FirstRuns, Measurement, Starting};
@@ -12,47 +13,31 @@ const STARTS: &str = "starts in processes of their own";
 /// A statistic that a file may lack.
 macro_rules! statistic {
     ($name:literal, $unit:literal, $field:ident, $meaning:literal) => {
-        Column {
-            name: $name,
-            kind: Kind::Float,
-            unit: $unit,
-            meaning: $meaning,
-            source: SAMPLES,
-            group: Some(Group::Statistic),
-            access: Access::Times(
+        number($name, $meaning, SAMPLES)
+            .unit($unit)
+            .group(Group::Statistic)
+            .of_times(
                 |times| times.$field.and_then(float),
                 |times, field| put(&mut times.$field, field.amount()),
-            ),
-        }
+            )
     };
 }
 
 /// Statistics of the samples.
 pub(super) const STATISTICS: &[Column] = &[
-    Column {
-        name: "n",
-        kind: Kind::Int,
-        unit: "",
-        meaning: "number of samples",
-        source: SAMPLES,
-        group: Some(Group::Statistic),
-        access: Access::Times(
+    count("n", "number of samples", SAMPLES)
+        .group(Group::Statistic)
+        .of_times(
             |times| int(times.n?),
             |times, field| put(&mut times.n, field.count::<u32>()),
         ),
-    },
-    Column {
-        name: "median_ns",
-        kind: Kind::Float,
-        unit: "ns",
-        meaning: "median time of one iteration",
-        source: SAMPLES,
-        group: Some(Group::Result),
-        access: Access::Times(
+    number("median_ns", "median time of one iteration", SAMPLES)
+        .unit("ns")
+        .group(Group::Result)
+        .of_times(
             |times| float(times.median),
             |times, field| put(&mut times.median, field.amount()),
         ),
-    },
     statistic!(
         "median_low_ns",
         "ns",
@@ -89,116 +74,93 @@ pub(super) const STATISTICS: &[Column] = &[
 
 /// How samples were taken, and what starting takes.
 pub(super) const STARTING: &[Column] = &[
-    Column {
-        name: "iterations",
-        kind: Kind::Int,
-        unit: "",
-        meaning: "iterations in one sample",
-        source: SAMPLING,
-        group: Some(Group::Program),
-        access: Access::Measurement(
+    count("iterations", "iterations in one sample", SAMPLING)
+        .group(Group::Program)
+        .of_measurement(
             |found| int(found.iterations),
             |found, field| put(&mut found.iterations, field.count::<u32>()),
         ),
-    },
-    Column {
-        name: "warmup_samples",
-        kind: Kind::Int,
-        unit: "",
-        meaning: "samples before the first that counts",
-        source: SAMPLING,
-        group: Some(Group::Program),
-        access: Access::Measurement(
-            |found| int(found.warmup_samples),
-            |found, field| put(&mut found.warmup_samples, field.count::<u32>()),
-        ),
-    },
-    Column {
-        name: "first_runs",
-        kind: Kind::Int,
-        unit: "",
-        meaning: "first iterations, each timed by itself",
-        source: SAMPLING,
-        group: Some(Group::Program),
-        access: Access::Measurement(|found| int(found.first_runs?.count), with_another),
-    },
-    Column {
-        name: "first_runs_ns",
-        kind: Kind::Float,
-        unit: "ns",
-        meaning: "time of the first iterations together",
-        source: SAMPLING,
-        group: Some(Group::Program),
-        access: Access::Measurement(|found| float(found.first_runs?.elapsed_ns), read_first_runs),
-    },
-    Column {
-        name: "prepare_ns",
-        kind: Kind::Int,
-        unit: "ns",
-        meaning: "time to make the program ready from compiled kernels, as the first of its process (empty \
+    count(
+        "warmup_samples",
+        "samples before the first that counts",
+        SAMPLING,
+    )
+    .group(Group::Program)
+    .of_measurement(
+        |found| int(found.warmup_samples),
+        |found, field| put(&mut found.warmup_samples, field.count::<u32>()),
+    ),
+    count(
+        "first_runs",
+        "first iterations, each timed by itself",
+        SAMPLING,
+    )
+    .group(Group::Program)
+    .of_measurement(|found| int(found.first_runs?.count), with_another),
+    number(
+        "first_runs_ns",
+        "time of the first iterations together",
+        SAMPLING,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_measurement(|found| float(found.first_runs?.elapsed_ns), read_first_runs),
+    count(
+        "prepare_ns",
+        "time to make the program ready from compiled kernels, as the first of its process (empty \
                   on the null device)",
-        source: "device",
-        group: Some(Group::Program),
-        access: Access::Measurement(
-            |found| int(found.prepare_ns?),
-            |found, field| put(&mut found.prepare_ns, field.count::<u64>()),
-        ),
-    },
-    Column {
-        name: "fresh_starts",
-        kind: Kind::Int,
-        unit: "",
-        meaning: "fresh starts of the program, each in a process of its own, as `measure.fresh_starts` asks \
+        "device",
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_measurement(
+        |found| int(found.prepare_ns?),
+        |found, field| put(&mut found.prepare_ns, field.count::<u64>()),
+    ),
+    count(
+        "fresh_starts",
+        "fresh starts of the program, each in a process of its own, as `measure.fresh_starts` asks \
                   (empty where there were none)",
-        source: STARTS,
-        group: Some(Group::Program),
-        access: Access::Entry(|entry| int(entry.fresh_starting?.processes), with_another),
-    },
-    Column {
-        name: "start_runs",
-        kind: Kind::Int,
-        unit: "",
-        meaning: "first iterations in a fresh start",
-        source: STARTS,
-        group: Some(Group::Program),
-        access: Access::Entry(|entry| int(entry.fresh_starting?.iterations), with_another),
-    },
-    Column {
-        name: "start_ns",
-        kind: Kind::Float,
-        unit: "ns",
-        meaning: "median time of a fresh start: making the program ready, and its first iterations",
-        source: STARTS,
-        group: Some(Group::Program),
-        access: Access::Entry(
-            |entry| float(entry.fresh_starting?.median_ns),
-            read_fresh_starting,
-        ),
-    },
-    Column {
-        name: "start_low_ns",
-        kind: Kind::Float,
-        unit: "ns",
-        meaning: "lower end of the interval of `start_ns` (empty of one start)",
-        source: STARTS,
-        group: Some(Group::Program),
-        access: Access::Entry(
-            |entry| float(entry.fresh_starting?.interval_ns?.0),
-            with_another,
-        ),
-    },
-    Column {
-        name: "start_high_ns",
-        kind: Kind::Float,
-        unit: "ns",
-        meaning: "upper end of the interval of `start_ns` (empty of one start)",
-        source: STARTS,
-        group: Some(Group::Program),
-        access: Access::Entry(
-            |entry| float(entry.fresh_starting?.interval_ns?.1),
-            with_another,
-        ),
-    },
+        STARTS,
+    )
+    .group(Group::Program)
+    .of_entry(|entry| int(entry.fresh_starting?.processes), with_another),
+    count("start_runs", "first iterations in a fresh start", STARTS)
+        .group(Group::Program)
+        .of_entry(|entry| int(entry.fresh_starting?.iterations), with_another),
+    number(
+        "start_ns",
+        "median time of a fresh start: making the program ready, and its first iterations",
+        STARTS,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_entry(
+        |entry| float(entry.fresh_starting?.median_ns),
+        read_fresh_starting,
+    ),
+    number(
+        "start_low_ns",
+        "lower end of the interval of `start_ns` (empty of one start)",
+        STARTS,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_entry(
+        |entry| float(entry.fresh_starting?.interval_ns?.0),
+        with_another,
+    ),
+    number(
+        "start_high_ns",
+        "upper end of the interval of `start_ns` (empty of one start)",
+        STARTS,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_entry(
+        |entry| float(entry.fresh_starting?.interval_ns?.1),
+        with_another,
+    ),
 ];
 
 fn read_first_runs(found: &mut Measurement, field: &mut Field<'_>) -> Result<(), TableError> {
