@@ -1,5 +1,5 @@
-//! Regular files, and nothing else: no pipe is waited for, no device is read without end, and what is written is
-//! there as a whole or not at all.
+//! Regular files, and nothing else: no pipe is waited for, no device is read without end, and what
+//! is written is there as a whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -48,8 +48,8 @@ impl Ceilings {
 
     /// The least time of an iteration that does such work, if data lies in memory: nanoseconds.
     ///
-    /// `arithmetic` is the kind of its operations, a key of `flops_per_s`. None where operations are counted
-    /// whose rate is not known.
+    /// `arithmetic` is the kind of its operations, a key of `flops_per_s`. None where operations
+    /// are counted whose rate is not known.
     pub fn roofline_ns(&self, arithmetic: &str, flops: f64, bytes: f64) -> Option<f64> {
         let arithmetic_s = match self.flops_per_s.get(arithmetic) {
             _ if flops == 0.0 => 0.0,
@@ -63,8 +63,8 @@ impl Ceilings {
         Some(arithmetic_s.max(memory_s) * 1e9)
     }
 
-    /// True if a time is more than a tenth below what is possible, even if the cache holds as much of
-    /// the data as it can.
+    /// True if a time is more than a tenth below what is possible, even if the cache holds as much
+    /// of the data as it can.
     pub fn are_surpassed(&self, arithmetic: &str, flops: f64, bytes: f64, time_ns: f64) -> bool {
         let certain_bytes = (bytes - self.cache_bytes as f64).max(0.0);
         let least_ns = self.roofline_ns(arithmetic, flops, certain_bytes);

@@ -1,4 +1,5 @@
-//! Devices as data: their kind, identity, memory, clocks and ceilings, without any way to run something.
+//! Devices as data: their kind, identity, memory, clocks and ceilings, without any way to run
+//! something.
 //!
 //! [`crate::device`] measures them; rows and reports hold them.
 

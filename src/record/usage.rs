@@ -59,8 +59,8 @@ pub struct RunUsage {
 }
 
 impl RunUsage {
-    /// How far an anchor point was from its first measurement at most: 0.02 is 2 %. None where none was
-    /// measured again.
+    /// How far an anchor point was from its first measurement at most: 0.02 is 2 %. None where none
+    /// was measured again.
     pub fn drift(&self) -> Option<f64> {
         let ratios = self.anchors.iter().map(|reading| reading.ratio);
         ratios.map(|ratio| (ratio - 1.0).abs()).reduce(f64::max)

@@ -13,8 +13,8 @@ use crate::hardware::DeviceKind;
 use crate::identity::{PointId, ProblemId};
 use crate::stats::Summary;
 
-/// Statistics of the samples of one row, in nanoseconds of one iteration. What a file does not say is
-/// `None`: guide 000's files have the median and the quartiles only.
+/// Statistics of the samples of one row, in nanoseconds of one iteration. What a file does not say
+/// is `None`: guide 000's files have the median and the quartiles only.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
     /// Number of samples.
@@ -143,9 +143,9 @@ pub struct Entry {
     pub samples_ns: Vec<f64>,
     /// Memory.
     pub memory: Memory,
-    /// What was measured, of rows of our own files that got so far. Its samples, starts, check and memory
-    /// are empty: `samples_ns`, `fresh_starting`, `worst` and `memory` stand for them, because files may
-    /// have these alone.
+    /// The measurement of rows of our own files that got so far, without its samples, fresh starts,
+    /// check and memory: files may have these alone or summed up, so that `samples_ns`,
+    /// `fresh_starting`, `worst` and `memory` hold them.
     pub measurement: Option<Box<Measurement>>,
     /// What starting the program takes, where it was started in processes of its own.
     pub fresh_starting: Option<Starting>,
@@ -300,8 +300,9 @@ impl Entry {
         }
     }
 
-    /// In what its operations are computed, as in [`Ceilings::flops_per_s`](crate::hardware::ceilings::Ceilings):
-    /// the parameter `precision` of a workload that has one, else the type of its elements, if the file says.
+    /// In what its operations are computed, as in
+    /// [`Ceilings::flops_per_s`](crate::hardware::ceilings::Ceilings): the parameter `precision` of
+    /// a workload that has one, else the type of its elements, if the file says.
     pub fn arithmetic(&self) -> Option<&str> {
         let precision = self.parameters.get("precision").and_then(Value::as_text);
         precision.or_else(|| Some(self.dtype?.name()))

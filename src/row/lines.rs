@@ -176,8 +176,8 @@ impl Table {
     }
 }
 
-/// Gives axes that are called like a column of every `records.csv` the names that they have since: files
-/// of before have such a name twice, axes first.
+/// Gives axes that are called like a column of every `records.csv` the names that they have since:
+/// files of before have such a name twice, axes first.
 fn rename_axes(header: &mut [String]) {
     let Some(end) = header.iter().position(|name| name == "canonical") else {
         return;

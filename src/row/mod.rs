@@ -1,7 +1,8 @@
-//! One row: a point and what became of it, as the journal keeps it; and the columns of `records.csv`.
+//! One row: a point and what became of it, as the journal keeps it; and the columns of
+//! `records.csv`.
 //!
-//! [`Row`] is a journal's, [`entry::Entry`] the same row as tables have it. [`schema`] says which columns
-//! there are.
+//! [`Row`] is a journal's, [`entry::Entry`] the same row as tables have it. [`schema`] says which
+//! columns there are.
 
 pub mod entry;
 pub mod lines;
@@ -27,11 +28,12 @@ pub struct CompileUse {
     pub hits: u32,
     /// How long compiling each of them took, whenever that was, added up; in nanoseconds.
     pub compile_ns: u64,
-    /// For how long at least one of them was being compiled, in nanoseconds; absent where there are none, and
-    /// in rows of versions that did not know.
+    /// For how long at least one of them was being compiled, in nanoseconds; absent where there are
+    /// none, and in rows of versions that did not know.
     #[serde(default)]
     pub wall_ns: Option<u64>,
-    /// How long reading all of them from the cache takes, in nanoseconds; absent where one is in none.
+    /// How long reading all of them from the cache takes, in nanoseconds; absent where one is in
+    /// none.
     #[serde(default)]
     pub read_ns: Option<u64>,
 }
@@ -103,8 +105,8 @@ impl Row {
         self.parameters.get(name).or_else(|| self.values.get(name))
     }
 
-    /// In what its operations are computed: the parameter `precision` of a workload that has one, else the
-    /// type of its elements.
+    /// In what its operations are computed: the parameter `precision` of a workload that has one,
+    /// else the type of its elements.
     pub fn arithmetic(&self) -> &str {
         let precision = self.parameters.get("precision").and_then(Value::as_text);
         precision.unwrap_or_else(|| self.dtype.name())

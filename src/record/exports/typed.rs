@@ -44,8 +44,8 @@ pub(super) fn typed_columns(rows: &[Row]) -> Vec<TypedColumn<'_>> {
         .collect()
 }
 
-/// The narrowest kind that all values have by their texts, and the values as that kind: manifests may
-/// write the same number as a word, and readers of the CSV file can't tell them apart either.
+/// The narrowest kind that all values have by their texts, and the values as that kind: manifests
+/// may write the same number as a word, and readers of the CSV file can't tell them apart either.
 fn of_one_kind(values: Vec<Option<Value>>) -> (Kind, Vec<Option<Value>>) {
     let texts: Vec<Option<String>> = values
         .iter()

@@ -60,8 +60,8 @@ impl Column {
     }
 }
 
-/// All columns of some sources, one below the other; a column that no row fills is left out, but for
-/// those that the page can't do without.
+/// All columns of some sources, one below the other; a column that no row fills is left out, but
+/// for those that the page can't do without.
 pub(super) fn columns(sources: &[Source]) -> Vec<Column> {
     let entries: Vec<&Entry> = sources.iter().flat_map(|source| &source.entries).collect();
     let mut columns = Vec::new();

@@ -25,8 +25,8 @@ pub(super) const REQUIRED: [&str; 9] = [
 /// A gigabyte in these files is 2^30 bytes.
 const GB: f64 = (1u64 << 30) as f64;
 
-/// The file's rows, and what to know about them. A parameter that the format has no column for is in
-/// the names of the folders that exports are in: `potentials=decomposed`.
+/// The file's rows, and what to know about them. A parameter that the format has no column for is
+/// in the names of the folders that exports are in: `potentials=decomposed`.
 ///
 /// # Errors
 /// Those of lines and fields.

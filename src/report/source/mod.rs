@@ -113,7 +113,8 @@ pub struct Source {
     pub kind: Kind,
     /// The version of the rows' format; none for files that are not ours.
     pub schema: Option<u32>,
-    /// Where and with what the run was made: runs, and files with an `environment.json` beside them.
+    /// Where and with what the run was made: runs, and files with an `environment.json` beside
+    /// them.
     pub environment: Option<Environment>,
     /// How devices were used, with their ceilings, where the run wrote that down.
     pub usage: Option<RunUsage>,
@@ -126,8 +127,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// The models of its devices, `NVIDIA H200`: which of several alike it was is the environment's to say.
-    /// Nothing where neither that nor rows name one.
+    /// The models of its devices, `NVIDIA H200`: which of several alike it was is the environment's
+    /// to say. Nothing where neither that nor rows name one.
     pub fn machine(&self) -> String {
         let names: BTreeSet<&str> = match &self.environment {
             Some(environment) => {
@@ -143,8 +144,8 @@ impl Source {
         names.into_iter().collect::<Vec<_>>().join(", ")
     }
 
-    /// True if the backends of a problem were sampled in turns, so that samples at the same place are of the
-    /// same round: unless the manifest says otherwise.
+    /// True if the backends of a problem were sampled in turns, so that samples at the same place
+    /// are of the same round: unless the manifest says otherwise.
     pub fn is_in_turns(&self) -> bool {
         let order = || {
             let manifest: toml::Table = self.manifest.as_deref()?.parse().ok()?;
@@ -154,7 +155,8 @@ impl Source {
     }
 }
 
-/// Opens what `names` name: a run's folder, the first digits of a run's id under `dir`, or a CSV file.
+/// Opens what `names` name: a run's folder, the first digits of a run's id under `dir`, or a CSV
+/// file.
 ///
 /// # Errors
 /// Of the first that can't be read; or if their rows are of different versions.
@@ -168,7 +170,8 @@ pub fn open_all(names: &[String], dir: &Path) -> Result<Vec<Source>, SourceError
     Ok(sources)
 }
 
-/// Opens what `name` names: a run's folder, the first digits of a run's id under `dir`, or a CSV file.
+/// Opens what `name` names: a run's folder, the first digits of a run's id under `dir`, or a CSV
+/// file.
 ///
 /// # Errors
 /// A [`SourceError`].
@@ -220,7 +223,8 @@ fn from_run(path: &Path) -> Result<Source, SourceError> {
         path: journal,
         reason,
     })?;
-    // As in the tables: declared skips, then the plan's order, so that nothing depends on what was done first.
+    // As in the tables: declared skips, then the plan's order, so that nothing depends on what was
+    // done first.
     let order = recorded.plan_order();
     entries.sort_by_key(|entry| entry.point.and_then(|point| order.get(&point)));
     let mut warnings = Vec::new();

@@ -27,8 +27,8 @@ pub(super) const REQUIRED: [&str; 9] = [
     "median_ns",
 ];
 
-/// The version of the file's format: its column `schema`. Files from before there was one are version
-/// 1 if rows say in which state the cache was, and 0 if they do not.
+/// The version of the file's format: its column `schema`. Files from before there was one are
+/// version 1 if rows say in which state the cache was, and 0 if they do not.
 ///
 /// # Errors
 /// If it is a version that this program does not know, or lines differ.
@@ -119,7 +119,7 @@ fn entry(line: &Line<'_>, named: &[(&str, &str)], words: &mut Words) -> Result<E
     Ok(entry)
 }
 
-/// What the line has in the columns of every file. A median says that there are statistics, a number of
+/// Reads the columns that every file has. A median says that there are statistics, a number of
 /// iterations that there is a measurement.
 fn add_columns(entry: &mut Entry, line: &Line<'_>, words: &mut Words) -> Result<(), TableError> {
     entry.times = line.amount("median_ns")?.map(|median| Times {
@@ -144,8 +144,8 @@ fn digest(line: &Line<'_>, column: &str) -> Result<Digest, TableError> {
     parsed.map_err(|_| line.refuse(column, "an identity of 64 hex digits"))
 }
 
-/// Parameters and other values from `named`, names and their columns; of which kind a parameter is, its
-/// workload says.
+/// Parameters and other values from `named`, names and their columns; of which kind a parameter is,
+/// its workload says.
 fn add_values(
     entry: &mut Entry,
     line: &Line<'_>,

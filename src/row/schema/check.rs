@@ -58,11 +58,7 @@ pub(super) const CHECK: &[Column] = &[
     .group(Group::Identity)
     .of_measurement(
         |found| word(found.output_digest.as_deref()?),
-        |found, field| {
-            let digest = field.text();
-            found.output_digest = (!digest.is_empty()).then(|| digest.to_owned());
-            Ok(())
-        },
+        |found, field| put(&mut found.output_digest, Ok(field.owned())),
     ),
     count("sm_mhz", "median clock of the multiprocessors", NVML)
         .unit("MHz")

@@ -125,7 +125,8 @@ impl Column {
         }
     }
 
-    /// Reads a field into a row. Statistics and measurements are read of rows that have some already.
+    /// Reads a field into a row. Statistics and measurements are read of rows that have some
+    /// already.
     ///
     /// # Errors
     /// If the field is not what it should be.

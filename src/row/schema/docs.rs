@@ -3,8 +3,9 @@
 use super::{AFTER_NAMED, BEFORE_NAMED, Column};
 
 /// The line of the columns that differ from run to run.
-const NAMED: &str = "| *parameters, axes, derived values* | as they are | | each under its own name, after `axis_` \
-     where another column is called like that (`axis_n`); parameters first, by name | manifest |";
+const NAMED: &str = "| *parameters, axes, derived values* | as they are | | \
+         each under its own name, after `axis_` where another column is called like that (`axis_n`); parameters first, \
+         by name | manifest |";
 
 /// The columns as a table in Markdown.
 pub fn markdown() -> String {

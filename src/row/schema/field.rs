@@ -33,6 +33,12 @@ impl Field<'_> {
         self.line.text(self.column)
     }
 
+    /// The text, or none where it is empty.
+    pub(super) fn owned(&self) -> Option<String> {
+        let text = self.text();
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
     /// The text as a word that rows share, or none where it is empty.
     pub(super) fn shared(&mut self) -> Option<Arc<str>> {
         self.words.some(self.line.text(self.column))

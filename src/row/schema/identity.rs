@@ -18,8 +18,8 @@ const MANIFEST: &str = "manifest";
 pub(super) const IDENTITY: &[Column] = &[
     digest(
         "point",
-        "identity of the row: SHA-256 of problem, backend, phase, canonical shape and conditions, \
-                  64 hex digits",
+        "identity of the row: SHA-256 of problem, backend, phase, canonical shape and \
+         conditions, 64 hex digits",
         PLAN,
     )
     .group(Group::Identity)

@@ -1,8 +1,8 @@
 //! The columns of `records.csv`: one [`Column`] for each, in the order of the file.
 //!
-//! All that writes, reads, shows or documents columns follows from this table: `records.csv`, the typed
-//! exports, the reader of reports, their page, and `docs/records.md`. A new column is a field of the row
-//! and an entry here.
+//! All that writes, reads, shows or documents columns follows from this table: `records.csv`, the
+//! typed exports, the reader of reports, their page, and `docs/records.md`. A new column is a field
+//! of the row and an entry here.
 
 mod check;
 mod column;
@@ -19,11 +19,12 @@ pub use self::column::{Column, Group, Kind};
 pub use self::docs::markdown;
 pub(crate) use self::field::Field;
 
-/// Version of the format of `records.csv`; its column `schema` in every line. It grows when a column
-/// goes or changes its meaning, not when one is added.
+/// Version of the format of `records.csv`; its column `schema` in every line. It grows when a
+/// column goes or changes its meaning, not when one is added.
 pub const SCHEMA: u32 = 1;
 
-/// Before the name of a parameter, axis or derived value that is called like a column of every file.
+/// Before the name of a parameter, axis or derived value that is called like a column of every
+/// file.
 const AXIS_PREFIX: &str = "axis_";
 
 /// The columns before those of parameters, axes and derived values.
@@ -48,8 +49,8 @@ pub fn after_named() -> impl Iterator<Item = &'static Column> {
     AFTER_NAMED.into_iter().flatten()
 }
 
-/// All columns, in the order of the file; parameters, axes and derived values stand among them, under
-/// their own names.
+/// All columns, in the order of the file; parameters, axes and derived values stand among them,
+/// under their own names.
 pub fn columns() -> impl Iterator<Item = &'static Column> {
     BEFORE_NAMED.iter().chain(after_named())
 }
@@ -60,8 +61,8 @@ fn is_fixed(name: &str) -> bool {
     columns().any(|column| column.name == name)
 }
 
-/// The column of a parameter, axis or derived value: its name, after `axis_` where a column that every
-/// `records.csv` has is called like that (`n` of a product, and the number of samples).
+/// The column of a parameter, axis or derived value: its name, after `axis_` where a column that
+/// every `records.csv` has is called like that (`n` of a product, and the number of samples).
 pub fn axis_column(name: &str) -> Cow<'_, str> {
     match is_fixed(name) {
         true => Cow::Owned(format!("{AXIS_PREFIX}{name}")),

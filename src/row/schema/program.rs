@@ -26,7 +26,8 @@ pub(super) const WORK: &[Column] = &[
     ),
     count(
         "library_launches",
-        "launches that are calls of a vendor's or another library; the others are kernels of ours",
+        "launches that are calls of a vendor's or another library; the others are kernels of \
+         ours",
         PROGRAM,
     )
     .group(Group::Program)
@@ -105,42 +106,75 @@ pub(super) const WORK: &[Column] = &[
 /// The kernels of the program, and what compiling them took.
 pub(super) const COMPILING: &[Column] = &[
     count("kernels", "kernels that had to be compiled", "plan")
-.group(Group::Program)
-.of_entry(|entry| int(compiling(entry)?.kernels),
-            |entry, field| put(&mut entry.compile.kernels, field.count::<u32>())),
-    count("kernel_hits", "kernels that had to be compiled and that the cache had", CACHE)
-.group(Group::Program)
-.of_entry(|entry| int(compiling(entry)?.hits),
-            |entry, field| put(&mut entry.compile.hits, field.count::<u32>())),
-    count("compile_ns", "compile times of the program's kernels, whenever they were compiled, added up: more than anybody \
-                  waited, where some were compiled side by side", CACHE)
-.unit("ns")
-.group(Group::Program)
-.of_entry(|entry| int(compiling(entry)?.compile_ns),
-            |entry, field| put(&mut entry.compile.compile_ns, field.count::<u64>())),
-    count("compile_wall_ns", "time in which at least one of the program's kernels was being compiled (empty where there are \
-                  none)", CACHE)
-.unit("ns")
-.group(Group::Program)
-.of_entry(|entry| int(compiling(entry)?.wall_ns?),
-            |entry, field| put(&mut entry.compile.wall_ns, field.count::<u64>())),
-    count("cache_read_ns", "times to read the program's kernels from the cache, added up (empty where one is in none)", CACHE)
-.unit("ns")
-.group(Group::Program)
-.of_entry(|entry| int(compiling(entry)?.read_ns?),
-            |entry, field| put(&mut entry.compile.read_ns, field.count::<u64>())),
-    text("kernel_keys", "first digits of the keys of compiled kernels, in the order of the program; `sweeper cache \
-                  show` finds them", CACHE)
-.written(|entry| word(&kernel_keys(entry.measurement.as_ref()?))),
-    text("same_program_as", "backend, earlier in the block, that has the same program, launch by launch (empty where none \
-                  has)", PROGRAM)
-.group(Group::Program)
-.of_measurement(|found| word(found.same_program_as.as_deref()?),
-            |found, field| {
-                let backend = field.text();
-                found.same_program_as = (!backend.is_empty()).then(|| backend.to_owned());
-                Ok(())
-            }),
+        .group(Group::Program)
+        .of_entry(
+            |entry| int(compiling(entry)?.kernels),
+            |entry, field| put(&mut entry.compile.kernels, field.count::<u32>()),
+        ),
+    count(
+        "kernel_hits",
+        "kernels that had to be compiled and that the cache had",
+        CACHE,
+    )
+    .group(Group::Program)
+    .of_entry(
+        |entry| int(compiling(entry)?.hits),
+        |entry, field| put(&mut entry.compile.hits, field.count::<u32>()),
+    ),
+    count(
+        "compile_ns",
+        "compile times of the program's kernels, whenever they were compiled, added up: more \
+         than anybody waited, where some were compiled side by side",
+        CACHE,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_entry(
+        |entry| int(compiling(entry)?.compile_ns),
+        |entry, field| put(&mut entry.compile.compile_ns, field.count::<u64>()),
+    ),
+    count(
+        "compile_wall_ns",
+        "time in which at least one of the program's kernels was being compiled (empty where \
+         there are none)",
+        CACHE,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_entry(
+        |entry| int(compiling(entry)?.wall_ns?),
+        |entry, field| put(&mut entry.compile.wall_ns, field.count::<u64>()),
+    ),
+    count(
+        "cache_read_ns",
+        "times to read the program's kernels from the cache, added up (empty where one is in \
+         none)",
+        CACHE,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_entry(
+        |entry| int(compiling(entry)?.read_ns?),
+        |entry, field| put(&mut entry.compile.read_ns, field.count::<u64>()),
+    ),
+    text(
+        "kernel_keys",
+        "first digits of the keys of compiled kernels, in the order of the program; `sweeper \
+         cache show` finds them",
+        CACHE,
+    )
+    .written(|entry| word(&kernel_keys(entry.measurement.as_ref()?))),
+    text(
+        "same_program_as",
+        "backend, earlier in the block, that has the same program, launch by launch (empty \
+         where none has)",
+        PROGRAM,
+    )
+    .group(Group::Program)
+    .of_measurement(
+        |found| word(found.same_program_as.as_deref()?),
+        |found, field| put(&mut found.same_program_as, Ok(field.owned())),
+    ),
 ];
 
 /// What the kernel cache did, of rows that were measured.

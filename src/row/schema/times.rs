@@ -107,8 +107,8 @@ pub(super) const STARTING: &[Column] = &[
     .of_measurement(|found| float(found.first_runs?.elapsed_ns), read_first_runs),
     count(
         "prepare_ns",
-        "time to make the program ready from compiled kernels, as the first of its process (empty \
-                  on the null device)",
+        "time to make the program ready from compiled kernels, as the first of its process \
+         (empty on the null device)",
         "device",
     )
     .unit("ns")
@@ -119,8 +119,8 @@ pub(super) const STARTING: &[Column] = &[
     ),
     count(
         "fresh_starts",
-        "fresh starts of the program, each in a process of its own, as `measure.fresh_starts` asks \
-                  (empty where there were none)",
+        "fresh starts of the program, each in a process of its own, as \
+         `measure.fresh_starts` asks (empty where there were none)",
         STARTS,
     )
     .group(Group::Program)
