@@ -226,13 +226,13 @@ impl Entry {
             ..Entry::new(workload, backend, row.phase, row.outcome.status)
         };
         if let Some(measurement) = row.outcome.measurement {
-            entry.hold(measurement, words);
+            entry.add_measurement(measurement, words);
         }
         entry
     }
 
-    /// Takes a measurement, in parts.
-    fn hold(&mut self, mut measurement: Box<Measurement>, words: &mut Words) {
+    /// Adds a measurement; lists of it become their summaries.
+    fn add_measurement(&mut self, mut measurement: Box<Measurement>, words: &mut Words) {
         measurement.fresh_starts.clear();
         self.samples_ns = mem::take(&mut measurement.samples_ns);
         let device_memory = mem::take(&mut measurement.device_memory);

@@ -264,7 +264,7 @@ pub(super) fn put<V, T: From<V>>(
     Ok(())
 }
 
-/// Of columns that another one's function reads too.
+/// Reads nothing: the field is read together with that of another column.
 pub(super) fn with_another<T>(_: &mut T, _: &mut Field<'_>) -> Result<(), TableError> {
     Ok(())
 }
