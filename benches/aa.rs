@@ -18,8 +18,8 @@ use sweeper::compare::verdict::{Correction, Rule, Verdict};
 use sweeper::compare::{Comparison, Settings, compare};
 use sweeper::execute::supervisor::WorkerCommand;
 use sweeper::manifest::Sources;
-use sweeper::report::entry::Entry;
 use sweeper::report::source::{self, Source};
+use sweeper::row::entry::Entry;
 use sweeper::run::repeats::{AA, Repeats};
 use sweeper_kernels::Value;
 

@@ -5,8 +5,8 @@
 
 use std::time::Instant;
 
-use sweeper::device::DeviceKind;
 use sweeper::grid::Grid;
+use sweeper::hardware::DeviceKind;
 use sweeper::manifest::{Manifest, Overrides, Sources, registry};
 use sweeper::plan::{Outline, Plan, PlanDevice};
 use sweeper_kernels::Target;

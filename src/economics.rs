@@ -4,9 +4,9 @@
 //! A loop costs what starting it costs, its first iterations included, and the median for each further
 //! iteration. METHODOLOGY.md has the rules, guide 003 the question.
 
-use crate::execute::outcome::{Checked, Starting};
 use crate::interval::LogInterval;
-use crate::record::row::CompileUse;
+use crate::row::CompileUse;
+use crate::row::outcome::{Checked, Starting};
 
 /// A crossing at more iterations than this is none: no loop is so long, and f64 counts no further.
 const MOST_ITERATIONS: f64 = 1e15;

@@ -1,5 +1,5 @@
-//! Regular files, and nothing else: no pipe is waited for, no device is read without end, and what is written is
-//! there as a whole or not at all.
+//! Regular files, and nothing else: no pipe is waited for, no device is read without end, and what
+//! is written is there as a whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -81,6 +81,19 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         // What could not be written takes no room.
         let _ = fs::remove_file(&temporary);
     })
+}
+
+/// Writes a file beside a cache's own, as a whole.
+///
+/// # Errors
+/// Those of the file system; if the folder is no cache, which would refuse a folder with files in it.
+pub fn write_beside_cache(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::metadata(folder.join("CACHEDIR.TAG"))?;
+    let file = tempfile::NamedTempFile::new_in(folder)?;
+    fs::write(file.path(), bytes)?;
+    file.persist(path)?;
+    Ok(())
 }
 
 #[cfg(test)]

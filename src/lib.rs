@@ -4,7 +4,9 @@
 
 pub mod files;
 pub mod identity;
+pub mod hardware;
 pub mod status;
+pub mod row;
 pub mod manifest;
 pub mod grid;
 pub mod plan;

@@ -13,7 +13,7 @@ use super::screen::Screen;
 use super::{compare, place, signals, worker};
 use crate::compare::aa::{Assessment, Trials, assess};
 use crate::compare::spread::Remembered;
-use crate::device::DeviceKind;
+use crate::hardware::DeviceKind;
 use crate::manifest::Sources;
 use crate::manifest::render::{Colour, render};
 use crate::quantity;

@@ -13,7 +13,7 @@ use super::{place, signals};
 use crate::compile::CompileError;
 use crate::compile::bound;
 use crate::compile::kernels::{Kernels, Origin, resources_in_words};
-use crate::device::DeviceKind;
+use crate::hardware::DeviceKind;
 use crate::manifest::Manifest;
 use crate::plan::Plan;
 use crate::run::compiling::{self, WarningKind};

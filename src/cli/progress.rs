@@ -10,15 +10,15 @@ use serde_json::json;
 
 use super::screen::Screen;
 use crate::compile::kernels::Origin;
-use crate::device::DeviceKind;
-use crate::device::ceilings::COPY;
-use crate::execute::outcome::Status;
 use crate::execute::protocol::Stage;
+use crate::hardware::DeviceKind;
+use crate::hardware::ceilings::COPY;
 use crate::quantity;
 use crate::record::history;
+use crate::record::usage::DeviceUsage;
+use crate::row::outcome::Status;
 use crate::run::remembered::Raised;
 use crate::run::tables::Tally;
-use crate::run::usage::DeviceUsage;
 use crate::run::{Ended, Event, LeftOut, Progress};
 
 /// A line in a log at most this often.
@@ -194,13 +194,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    fn row(
-        &self,
-        row: &crate::record::row::Row,
-        label: &str,
-        done: usize,
-        remaining: Option<Duration>,
-    ) {
+    fn row(&self, row: &crate::row::Row, label: &str, done: usize, remaining: Option<Duration>) {
         self.bar.set_position(done as u64);
         let left = remaining.map(left);
         let beside = left.as_ref().map(|left| format!("{left}  "));

@@ -8,13 +8,13 @@ use serde_json::json;
 use super::exit::Exit;
 use super::screen::Screen;
 use super::{place, run, runs, settings, worker};
-use crate::execute::outcome::Status;
 use crate::identity::PointId;
 use crate::manifest::{OverrideOrigin, Overrides};
 use crate::record::environment::RunIdentity;
 use crate::record::find;
 use crate::record::folder::Recorded;
-use crate::record::row::Row;
+use crate::row::Row;
+use crate::row::outcome::Status;
 use crate::run::retry::Retry;
 use crate::run::{self as engine, Request};
 
@@ -119,7 +119,7 @@ fn refuse(
     let here = RunIdentity::new(
         manifest.hash(),
         devices,
-        &engine::toolchain_for(kind, &toolchain),
+        engine::toolchain_for(kind, &toolchain).identity(kind),
     );
     let differences = here.differences(&recorded.environment.identity);
     for difference in &differences {

@@ -10,9 +10,9 @@ use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::target::Target;
 use super::{place, plan, report, signals, worker};
-use crate::execute::outcome::Status;
 use crate::manifest::Manifest;
 use crate::record::exports::BENCHMARK_RESULTS;
+use crate::row::outcome::Status;
 use crate::run::retry::Retry;
 use crate::run::{self, Ended, Request};
 

@@ -9,11 +9,11 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::screen::Screen;
-use crate::execute::outcome::Status;
 use crate::quantity;
 use crate::record::find::{self, DEPTH, Found};
 use crate::record::folder::Recorded;
-use crate::record::row::Row;
+use crate::row::Row;
+use crate::row::outcome::Status;
 
 /// Where runs are.
 #[derive(Args)]

@@ -6,7 +6,7 @@ use sweeper_kernels::Target as Instructions;
 use super::exit::Exit;
 use super::screen::Screen;
 use crate::device::cuda::identity;
-use crate::device::{DeviceIdentity, DeviceKind};
+use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::manifest::Manifest;
 use crate::plan::PlanDevice;
 use crate::run;

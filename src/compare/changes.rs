@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::device::ceilings::Ceilings;
+use crate::hardware::ceilings::Ceilings;
 use crate::quantity;
 use crate::record::environment::Environment;
 use crate::report::source::Source;
+use crate::row::outcome::Flag;
 
 /// A field in which two sides differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -96,12 +97,8 @@ fn fields(sources: &[Source]) -> Fields {
             add(4, "median clock", format!("{} MHz", (mhz + 25) / 50 * 50));
         }
         let throttled = source.entries.iter().filter(|entry| {
-            let program = entry.program.as_deref();
-            program.is_some_and(|program| {
-                program
-                    .flags
-                    .contains(&crate::execute::outcome::Flag::Throttled)
-            })
+            let found = entry.measurement.as_deref();
+            found.is_some_and(|found| found.flags.contains(&Flag::Throttled))
         });
         let throttled = throttled.count();
         add(4, "throttled rows", throttled.to_string());
@@ -150,7 +147,7 @@ fn median_clock_mhz(source: &Source) -> Option<u32> {
     let clocks = source
         .entries
         .iter()
-        .filter_map(|entry| Some(entry.program.as_ref()?.clocks.as_ref()?.sm_mhz));
+        .filter_map(|entry| Some(entry.measurement.as_ref()?.clocks.as_ref()?.sm_mhz));
     let mut clocks: Vec<u32> = clocks.collect();
     clocks.sort_unstable();
     clocks.get(clocks.len() / 2).copied()

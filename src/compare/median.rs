@@ -3,7 +3,7 @@
 //! Ratios are compared as differences of logarithms: A against B and B against A then differ in sign
 //! alone.
 
-use crate::report::entry::Times;
+use crate::row::entry::Times;
 use crate::stats::memory::memory;
 use crate::stats::student::normal_critical;
 

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::report::entry::Entry;
 use crate::report::source::Source;
+use crate::row::entry::Entry;
 use crate::status::Status;
 
 pub mod verdict;
@@ -292,7 +292,7 @@ fn all_axes(entry: &Entry) -> BTreeMap<String, String> {
     let named = entry.parameters.keys().chain(entry.values.keys());
     let names = named
         .map(|name| &**name)
-        .chain(crate::report::entry::DIMENSIONS);
+        .chain(crate::row::entry::DIMENSIONS);
     names
         .filter(|name| *name != "device_name")
         .filter_map(|name| Some((name.to_owned(), entry.axis(name)?.to_string())))
@@ -304,7 +304,7 @@ fn digests(rows: &Rows<'_>) -> Digests {
         let entries = rows.sides[side].iter().flatten();
         entries
             .filter(|entry| entry.is_ok())
-            .filter_map(|entry| entry.program.as_ref()?.output_digest.as_deref())
+            .filter_map(|entry| entry.measurement.as_ref()?.output_digest.as_deref())
             .collect()
     };
     let [a, b] = [of(0), of(1)];

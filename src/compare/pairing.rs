@@ -7,8 +7,8 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::estimate::Design;
-use crate::report::entry::Entry;
 use crate::report::source::Source;
+use crate::row::entry::Entry;
 
 /// What all rows have, and which always tells them apart.
 const ALWAYS: [&str; 4] = ["workload", "backend", "phase", "dtype"];

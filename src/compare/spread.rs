@@ -11,9 +11,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::estimate::CONFIDENCE;
-use crate::compile::digests::keep;
-use crate::device::{DeviceIdentity, DeviceKind};
 use crate::files;
+use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::stats::student;
 
 /// Version of the files.
@@ -242,7 +241,7 @@ impl Remembered {
     pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
         let path = path(folder, &self.device, self.threads)
             .ok_or_else(|| io::Error::other("the device has no text"))?;
-        keep(&path, &serde_json::to_vec_pretty(self)?)?;
+        files::write_beside_cache(&path, &serde_json::to_vec_pretty(self)?)?;
         Ok(path)
     }
 }
@@ -257,6 +256,8 @@ fn path(folder: &Path, device: &DeviceIdentity, threads: u32) -> Option<PathBuf>
 mod tests {
     use super::super::testing::Random;
     use std::fs;
+
+    use std::collections::BTreeMap;
 
     use super::*;
 
@@ -306,7 +307,12 @@ mod tests {
     fn it_is_remembered_by_device_and_threads() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("CACHEDIR.TAG"), "").unwrap();
-        let device = crate::device::cpu::identity::host();
+        let device = DeviceIdentity {
+            kind: DeviceKind::Cpu,
+            name: "a processor".to_owned(),
+            unit: String::new(),
+            details: BTreeMap::new(),
+        };
         let spread = Spread::measured(&[vec![0.5; 40]]).unwrap();
         let kept = Remembered::new(device.clone(), 1, 40, [10.0, 12.0], spread);
         let path = kept.write(folder.path()).unwrap();

@@ -2,8 +2,8 @@
 
 use sweeper_kernels::Phase;
 
-use crate::report::entry::{Entry, Times};
 use crate::report::source::{Kind, Source};
+use crate::row::entry::{Entry, Times};
 use crate::status::Status;
 
 /// A generator (SplitMix64 of Steele, Lea and Flood, 2014).

@@ -92,11 +92,11 @@ fn pairs_that_are_too_few_for_so_many_points_say_so() {
 #[test]
 fn statuses_and_outputs_are_compared_too() {
     let digest = |source: &mut Source, row: usize, digest: &str| {
-        let program = crate::report::entry::Program {
+        let measurement = crate::row::outcome::Measurement {
             output_digest: Some(digest.into()),
             ..Default::default()
         };
-        source.entries[row].program = Some(Box::new(program));
+        source.entries[row].measurement = Some(Box::new(measurement));
     };
     let mut a = source(&[
         ("fused", 8, 100.0),

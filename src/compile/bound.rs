@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::digests::keep;
+use crate::files;
 
 /// Beside the cache's own files.
 const FILE: &str = "bound_bytes";
@@ -12,7 +12,7 @@ const FILE: &str = "bound_bytes";
 /// Remembers the bound that a sweep has. That it can't is no trouble: nothing but `sweeper cache` reads it.
 pub fn remember(folder: &Path, bytes: u64) {
     if remembered(folder) != Some(bytes) {
-        let _ = keep(&folder.join(FILE), format!("{bytes}\n").as_bytes());
+        let _ = files::write_beside_cache(&folder.join(FILE), format!("{bytes}\n").as_bytes());
     }
 }
 

@@ -96,21 +96,8 @@ impl Digests {
             return;
         };
         // A folder that can't be written to is the cache's to complain about.
-        let _ = keep(memo, &bytes);
+        let _ = files::write_beside_cache(memo, &bytes);
     }
-}
-
-/// Writes a file beside a cache's own, as a whole.
-///
-/// # Errors
-/// Those of the file system; if the folder is no cache, which would refuse a folder with files in it.
-pub fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::metadata(folder.join("CACHEDIR.TAG"))?;
-    let file = tempfile::NamedTempFile::new_in(folder)?;
-    fs::write(file.path(), bytes)?;
-    file.persist(path)?;
-    Ok(())
 }
 
 /// The digest of the digests of a file's pieces: they are read at once, by all processors.

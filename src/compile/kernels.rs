@@ -14,7 +14,8 @@ use super::elf;
 use super::nvrtc;
 use super::toolchain::Toolchain;
 use super::{Bounds, CompileError};
-use crate::device::{Artifact, DeviceIdentity};
+use crate::device::Artifact;
+use crate::hardware::DeviceIdentity;
 
 /// Version of the fields below; a new one makes every kernel new.
 const KEY_SCHEMA: &str = "sweeper kernel 2";

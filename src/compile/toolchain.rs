@@ -11,7 +11,7 @@ use super::NEVER;
 use super::cc::Cc;
 use super::digests::Digests;
 use super::nvrtc::Nvrtc;
-use crate::device::DeviceKind;
+use crate::hardware::DeviceKind;
 
 /// The compilers that this machine has. Each is looked for when it is first asked for: that runs
 /// programs, or reads a hundred megabytes.

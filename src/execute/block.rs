@@ -6,13 +6,13 @@
 
 use super::answers::Answers;
 use super::groundwork::Groundwork;
-use super::outcome::{Outcome, Status};
 use super::protocol::{Block, Stage};
 use super::rounds;
 use super::sampling::Sampler;
 use super::setting::{Admitted, Artifacts, NoSetting, Setting, failed};
 use crate::device::{Device, DeviceError};
 use crate::manifest::settings::Order;
+use crate::row::outcome::{Outcome, Status};
 
 /// What the measurer says while it works.
 pub trait Listener {

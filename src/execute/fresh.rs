@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::block::Listener;
-use super::outcome::{FreshStart, Outcome, Status};
 use super::protocol::{Block, BlockPoint, DeviceRequest, Settings, Stage};
 use super::setting::Artifacts;
 use super::supervisor::{Observer, Supervisor, Task, WorkerCommand};
 use crate::manifest::settings::{Stopping, Warmup};
+use crate::row::outcome::{FreshStart, Outcome, Status};
 
 /// The main process loses its patience sooner, and ends this worker with all that it started.
 const LIMIT: Duration = Duration::from_secs(3600);

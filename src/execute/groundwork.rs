@@ -6,12 +6,12 @@ use sweeper_kernels::workload::{ORACLE_OPERATIONS_PER_SECOND, TensorSpec};
 use sweeper_kernels::{Parameters, Phase, Problem, registry};
 
 use super::answers::Answers;
-use super::outcome::{Cause, Outcome, Status};
 use super::protocol::Block;
 use super::setting::failed;
 use super::tensors::{self, InputError};
 use super::verify::{Asked, OracleLimits, Posed};
 use crate::device::{DeviceError, memory};
+use crate::row::outcome::{Cause, Outcome, Status};
 
 /// A block's problem, ready to be measured.
 pub struct Groundwork {

@@ -9,7 +9,6 @@ pub mod block;
 mod fresh;
 pub mod groundwork;
 pub mod on_device;
-pub mod outcome;
 pub mod protocol;
 pub mod rounds;
 pub mod sampling;

@@ -9,11 +9,11 @@ use sweeper_kernels::{Phase, Tensors};
 use super::answers::Answers;
 use super::block::Listener;
 use super::groundwork::covering_phase;
-use super::outcome::{Outcome, Status};
 use super::protocol::{Block, Stage};
 use super::setting::{Artifacts, NoSetting, failed};
 use super::verify::Posed;
 use crate::device::{Artifact, Device, DeviceError, Job};
+use crate::row::outcome::{Outcome, Status};
 
 /// How far the two oracles may lie apart, as a relative L2 error. Both compute in f64, in different orders; what an answer's
 /// rounding comes to, which is beside some answers, is a difference of nearly equal numbers and as much less exact.

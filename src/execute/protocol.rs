@@ -8,11 +8,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sweeper_kernels::{Dtype, Phase, Value};
 
-use super::outcome::{Outcome, Status};
-use crate::device::ceilings::Ceilings;
-use crate::device::{Artifact, DeviceIdentity, DeviceKind, Script};
+use crate::device::{Artifact, Script};
+use crate::hardware::ceilings::Ceilings;
+use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::CacheState;
 use crate::manifest::settings::{Order, Stopping, Warmup};
+use crate::row::outcome::{Outcome, Status};
 
 /// A frame longer than this is a sign of a broken pipe, not of a large sweep.
 const MAX_FRAME_BYTES: u32 = 1 << 30;

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::outcome::{FirstRuns, Flag};
-use crate::device::clocks::{ClockSummary, Clocks};
 use crate::device::{Device, DeviceError, Prepared, Sample};
+use crate::hardware::clocks::{ClockSummary, Clocks};
 use crate::manifest::settings::{Stopping, Warmup};
+use crate::row::outcome::{FirstRuns, Flag};
 use crate::stats::{Summary, is_steady};
 
 /// A sample should last this many ticks of the clock, so that a tick is 0.1 % of it.
@@ -249,7 +249,8 @@ mod tests {
 
     use super::*;
     use crate::device::null::Null;
-    use crate::device::{DeviceIdentity, DeviceMemory, Job, Script};
+    use crate::device::{Job, Script};
+    use crate::hardware::{DeviceIdentity, DeviceMemory};
     use sweeper_kernels::workload::TensorSpec;
     use sweeper_kernels::{Program, Target, Tensors};
 

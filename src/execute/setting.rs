@@ -11,12 +11,12 @@ use super::answers::Answers;
 use super::block::Listener;
 use super::groundwork::{Beside, Groundwork};
 use super::on_device::OnDevice;
-use super::outcome::{Cause, Checked, Flag, KernelUse, Measurement, Outcome, Status};
 use super::protocol::{Block, BlockPoint, Stage};
 use super::sampling::Sampler;
 use super::tensors;
 use super::verify::{Posed, Verdict};
 use crate::device::{Artifact, Device, DeviceError, Job, Prepared, memory};
+use crate::row::outcome::{Cause, Checked, Flag, KernelUse, Measurement, Outcome, Status};
 
 /// Kernels by key.
 pub type Artifacts = HashMap<String, Artifact>;
@@ -221,8 +221,9 @@ impl<'a> Setting<'a> {
         let kernels = program.kernels.iter().zip(program.source_positions());
         let kernels = kernels
             .map(|(kernel, position)| KernelUse {
-                name: kernel.name().to_owned(),
-                key: position.and_then(|position| point.kernels.get(position).cloned()),
+                name: kernel.name().into(),
+                key: position
+                    .and_then(|position| Some(point.kernels.get(position)?.as_str().into())),
             })
             .collect();
         Measurement {

@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGTERM};
 
-use super::outcome::{Cause, Outcome, Status};
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
-use crate::device::ceilings::Ceilings;
-use crate::device::{Artifact, DeviceIdentity, memory};
+use crate::device::{Artifact, memory};
+use crate::hardware::DeviceIdentity;
+use crate::hardware::ceilings::Ceilings;
+use crate::row::outcome::{Cause, Outcome, Status};
 
 /// How a worker is started.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use sweeper_kernels::workload::ORACLE_OPERATIONS_PER_SECOND;
 use sweeper_kernels::{Phase, Problem, Tensors};
 
 use super::answers::Answers;
-use super::outcome::Checked;
+use crate::row::outcome::Checked;
 
 /// A problem with inputs, and the right answer where the oracle was asked.
 pub struct Posed {

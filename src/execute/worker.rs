@@ -13,14 +13,15 @@ use super::answers::Answers;
 use super::block::{self, Listener};
 use super::fresh;
 use super::groundwork::Groundwork;
-use super::outcome::{FreshStart, Outcome};
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
 use crate::device::cpu::Cpu;
 use crate::device::cuda::Cuda;
 use crate::device::null::Null;
 use crate::device::nvtx::Ranges;
 use crate::device::watched::Watched;
-use crate::device::{Artifact, Device, DeviceError, DeviceKind, ceilings};
+use crate::device::{Artifact, Device, DeviceError, ceilings};
+use crate::hardware::DeviceKind;
+use crate::row::outcome::{FreshStart, Outcome};
 
 /// What the thread that has the device is told by the one that reads.
 enum Order {

@@ -64,7 +64,7 @@ pub struct DeviceSettings {
 }
 
 /// What is said of a device on paper, for calibration profiles; what is not given may be known
-/// ([`crate::device::peaks`]).
+/// ([`crate::hardware::peaks`]).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hardware {
     /// What to call it.

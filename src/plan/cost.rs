@@ -5,7 +5,7 @@ use sweeper_kernels::program::Totals;
 use sweeper_kernels::workload::ORACLE_OPERATIONS_PER_SECOND;
 
 use super::{Plan, Planned};
-use crate::device::DeviceKind;
+use crate::hardware::DeviceKind;
 use crate::manifest::settings::Stopping;
 
 /// What a device's time goes into.

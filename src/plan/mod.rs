@@ -12,8 +12,8 @@ use sweeper_kernels::program::KernelSource;
 use sweeper_kernels::workload::{DeviceOracle, ORACLE_OPERATIONS_PER_SECOND};
 use sweeper_kernels::{CanonicalShape, Phase, Problem, Refusal, Target, registry};
 
-use crate::device::DeviceKind;
 use crate::grid::{Grid, Point};
+use crate::hardware::DeviceKind;
 use crate::identity::{CacheState, Conditions, PointId, ProblemId, point_id};
 use crate::manifest::Manifest;
 use crate::manifest::settings::{L2, Launching, Word};

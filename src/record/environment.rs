@@ -5,8 +5,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use crate::compile::toolchain::Toolchain;
-use crate::device::{DeviceIdentity, DeviceKind};
+use crate::hardware::DeviceIdentity;
 use crate::identity::{Digest, ManifestHash, RunId, run_id};
 
 /// What identifies a run, spelt out. Two runs with equal fields have one id.
@@ -27,19 +26,11 @@ pub struct RunIdentity {
 }
 
 impl RunIdentity {
-    /// The identity of a run with this program.
-    pub fn new(
-        manifest: ManifestHash,
-        devices: Vec<DeviceIdentity>,
-        toolchain: &Toolchain,
-    ) -> Self {
+    /// The identity of a run with this program; `toolchain` is the identity of its compilers.
+    pub fn new(manifest: ManifestHash, devices: Vec<DeviceIdentity>, toolchain: String) -> Self {
         let own = |text: &str| text.parse().unwrap_or(Digest::from_bytes([0; 32]));
         let engine = own(env!("SWEEPER_ENGINE_DIGEST"));
         let kernels = own(env!("SWEEPER_KERNELS_DIGEST"));
-        let kind = devices
-            .first()
-            .map_or(DeviceKind::Null, |device| device.kind);
-        let toolchain = toolchain.identity(kind);
         let hardware: Vec<String> = devices.iter().map(device_text).collect();
         let run = run_id(
             manifest,

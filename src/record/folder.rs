@@ -11,11 +11,11 @@ use super::environment::Environment;
 use super::exports::{self, About};
 use super::find;
 use super::journal::{Contents, Journal, JournalError};
-use super::row::Row;
 use super::stamp::{self, Stamp};
 use super::tables;
 use crate::files;
 use crate::identity::{PointId, RunId};
+use crate::row::Row;
 
 /// Why a run's folder can't be used.
 #[derive(Debug, thiserror::Error)]

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::row::Row;
-use crate::execute::outcome::{Cause, Status, is_failure};
 use crate::files;
 use crate::identity::{PointId, RunId};
+use crate::row::Row;
+use crate::row::outcome::{Cause, Status, is_failure};
 
 /// Version of the lines' format.
 pub const VERSION: u32 = 1;
@@ -379,9 +379,9 @@ fn is_sealed(line: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::outcome::{Outcome, Status};
     use crate::identity::Digest;
-    use crate::record::row::test_row;
+    use crate::row::outcome::{Outcome, Status};
+    use crate::row::test_row;
 
     fn run(byte: u8) -> RunId {
         RunId(Digest::from_bytes([byte; 32]))

@@ -1,11 +1,10 @@
 //! What is written down: the journal first, and every other file made from it.
 
-pub mod row;
 pub mod journal;
 pub mod tables;
-pub mod columns;
 pub mod exports;
 pub mod environment;
+pub mod usage;
 pub mod folder;
 pub mod find;
 pub mod history;

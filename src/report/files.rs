@@ -10,7 +10,6 @@ use sweeper_kernels::registry;
 use sweeper_kernels::workload::BackendInfo;
 
 use super::chart::{self, Chart};
-use super::entry::Entry;
 use super::frame::{Frame, MACHINE};
 use super::index;
 use super::page::{self, verdicts::Shown};
@@ -19,6 +18,7 @@ use super::source::Source;
 use super::table::{self, Layout, Table, render};
 use crate::files;
 use crate::manifest::settings::{ITERATIONS, PlotFormat};
+use crate::row::entry::Entry;
 
 /// So many sections are reported on; more are a mistake in the choice of axes.
 const MOST_SECTIONS: usize = 64;

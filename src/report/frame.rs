@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use sweeper_kernels::Value;
 
-use super::entry::{DIMENSIONS, Entry};
 use super::source::Source;
+use crate::row::entry::{DIMENSIONS, Entry};
 
 /// The dimension of sources.
 pub const MACHINE: &str = "machine";
@@ -344,8 +344,9 @@ pub(crate) mod tests {
     use sweeper_kernels::{Phase, Value};
 
     use super::*;
-    use crate::report::entry::{Program, Times};
     use crate::report::source::Kind;
+    use crate::row::entry::Times;
+    use crate::row::outcome::Measurement;
     use crate::stats::Summary;
     use crate::status::Status;
 
@@ -362,7 +363,7 @@ pub(crate) mod tests {
             .map(|round| time_ns * (1.0 + 0.001 * f64::from(round % 3)))
             .collect();
         entry.times = Summary::of(&entry.samples_ns).map(Times::from);
-        entry.program = Some(Box::<Program>::default());
+        entry.measurement = Some(Box::<Measurement>::default());
         entry
     }
 

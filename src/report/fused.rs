@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::entry::{DIMENSIONS, Entry};
 use super::frame::{Frame, MACHINE};
 use super::table::means::LogInterval;
 use crate::fusion::subject::Subject;
 use crate::fusion::{Basis, CONTROL, FUSED, Judged, Ratio, UNFUSED, is_same_program};
+use crate::row::entry::{DIMENSIONS, Entry};
 
 /// Dimensions that the pattern's name says, or that are held apart anyway.
 const NAMED: [&str; 3] = ["backend", "workload", "case"];
@@ -59,7 +59,7 @@ impl<'f> Pair<'f> {
             .collect();
         let entry = |backend: &str| backends.get(backend).map(|&row| frame.entries[row]);
         let (unfused, fused, control) = (entry(UNFUSED)?, entry(FUSED)?, entry(CONTROL));
-        let said = |entry: &'f Entry| entry.program.as_ref()?.same_program_as.as_deref();
+        let said = |entry: &'f Entry| entry.measurement.as_ref()?.same_program_as.as_deref();
         let is_same = is_same_program(said(unfused), said(fused));
         let row = backends[UNFUSED];
         let judged = match frame.is_in_turns(row) {

@@ -1,9 +1,9 @@
 //! Rows as bodies of loops: which are to be compared, and what each loop pays.
 
-use super::entry::Entry;
 use super::frame::Frame;
 use crate::economics::{Priced, Steady};
-use crate::execute::outcome::Starting;
+use crate::row::entry::Entry;
+use crate::row::outcome::Starting;
 
 /// The baseline where nobody chose one: what an eager framework does.
 const EAGER: &str = "eager";
@@ -45,14 +45,14 @@ pub(super) fn problems(frame: &Frame<'_>, rows: &[usize], baseline: &str) -> Vec
 
 /// What a row says of its program as the body of a loop, if it says everything.
 fn priced(entry: &Entry) -> Option<Priced> {
-    let program = entry.program.as_ref()?;
+    let found = entry.measurement.as_ref()?;
     let times = entry.times.filter(|_| entry.is_ok())?;
     let steady = Steady {
         median_ns: times.median,
         interval_ns: times.interval().filter(|_| times.n != Some(1)),
     };
-    let once = program.prepare_ns.zip(program.first_runs);
+    let once = found.prepare_ns.zip(found.first_runs);
     let once = once.and_then(|(prepare_ns, first_runs)| Starting::once(prepare_ns, first_runs));
-    let starting = program.fresh_starting.or(once);
-    Priced::new(&entry.compile, starting, steady, program.checked)
+    let starting = entry.fresh_starting.or(once);
+    Priced::new(&entry.compile, starting, steady, found.checked)
 }

@@ -2,7 +2,6 @@
 //!
 //! Architecture invariant: this module reads files alone, never memory of a run.
 
-pub mod entry;
 pub mod source;
 pub mod frame;
 pub mod table;

@@ -3,10 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
-use crate::execute::outcome::{Outcome, Status};
 use crate::identity::PointId;
+use crate::record::usage::AnchorReading;
+use crate::row::outcome::{Outcome, Status};
 use crate::stats::Summary;
 
 /// The number of an anchor's block among the blocks that a worker is given.
@@ -15,21 +14,6 @@ pub(super) const ANCHOR: usize = usize::MAX;
 /// A point is an anchor only if all of its samples took less than this: measuring it again is to cost
 /// little of an interval.
 const LONGEST_NS: f64 = 1e9;
-
-/// An anchor point that was measured again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AnchorReading {
-    /// The device, by position among the run's.
-    pub device: usize,
-    /// The point.
-    pub point: PointId,
-    /// When, from the first measurement on, in seconds.
-    pub after_s: f64,
-    /// The median, in nanoseconds.
-    pub median_ns: f64,
-    /// The median in units of the first one.
-    pub ratio: f64,
-}
 
 /// Where an anchor is in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,8 +115,8 @@ fn median_ns(outcome: &Outcome) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::outcome::Measurement;
     use crate::identity::Digest;
+    use crate::row::outcome::Measurement;
 
     fn outcome(median_ns: f64) -> Outcome {
         Outcome::measured(Measurement {

@@ -8,9 +8,11 @@ use sweeper_kernels::program::KernelSource;
 use super::remembered::Remembered;
 use super::rows::now_unix_s;
 use crate::compile::kernels::Kernels;
-use crate::device::ceilings::{Ceilings, probes_of};
-use crate::device::{Artifact, DeviceIdentity, DeviceKind};
+use crate::device::Artifact;
+use crate::device::ceilings::probes_of;
 use crate::execute::supervisor::Supervisor;
+use crate::hardware::ceilings::Ceilings;
+use crate::hardware::{DeviceIdentity, DeviceKind};
 
 /// The ceilings of devices of one kind.
 pub struct Calibrator<'a> {

@@ -2,7 +2,7 @@
 //!
 //! [`devices`] says on what, [`calibration`] and [`remembered`] how fast that can be; [`compiling`] opens the cache,
 //! [`schedule`] deals out blocks, [`rows`] turns outcomes into rows, [`pruning`] learns from failures,
-//! [`usage`] says how busy devices were, [`repeats`] does all of it again and again; this file is the
+//! [`repeats`] does all of it again and again; this file is the
 //! order of events.
 
 use std::collections::{HashMap, HashSet};
@@ -16,9 +16,9 @@ use serde::Serialize;
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels};
 use crate::compile::toolchain::Toolchain;
-use crate::device::{DeviceIdentity, DeviceKind};
 use crate::execute::protocol::{AnswerCache, Stage};
 use crate::execute::supervisor::{Supervisor, Usage, WorkerCommand, WorkerError};
+use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::plan::{Outline, Plan};
@@ -26,7 +26,7 @@ use crate::record::environment::{Environment, RunIdentity, surroundings};
 use crate::record::exports::{self, About};
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::journal::{Contents, Standing};
-use crate::record::row::Row;
+use crate::row::Row;
 
 pub mod devices;
 pub mod anchors;
@@ -37,7 +37,6 @@ pub mod compiling;
 pub mod schedule;
 pub mod pruning;
 pub mod rows;
-pub mod usage;
 pub mod repeats;
 mod blocks;
 mod workers;
@@ -52,6 +51,7 @@ pub use devices::{
     toolchain_for,
 };
 
+use crate::record::usage::RunUsage;
 use anchors::Anchors;
 use calibration::Calibrator;
 use pruning::Pruner;
@@ -60,7 +60,6 @@ use retry::Retry;
 use rows::{Measured, RowMaker};
 use session::Session;
 use tables::Tally;
-use usage::RunUsage;
 
 /// What a run is asked for, beside its manifest.
 pub struct Request {
@@ -259,7 +258,7 @@ pub fn run(
         .collect();
     let kind = devices[0].kind;
     let outline = Outline::new(manifest, plan_device.clone());
-    let identity = RunIdentity::new(manifest.hash(), devices.clone(), &toolchain);
+    let identity = RunIdentity::new(manifest.hash(), devices.clone(), toolchain.identity(kind));
     // A compiler that did not come to say what it is would make this another run.
     if stop.load(Ordering::Relaxed) {
         return Err(RunError::Stopped);

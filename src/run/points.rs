@@ -5,16 +5,17 @@ use sweeper_kernels::Refusal;
 
 use super::session::Session;
 use super::tables::{self, Tally};
-use super::usage::RunUsage;
 use super::{Ended, Event, RunError, remembered, standings};
 use crate::compile::CompileError;
-use crate::execute::outcome::{Cause, Outcome, Status};
+use crate::hardware::DeviceKind;
 use crate::identity::{PointId, RunId};
 use crate::plan::Planned;
 use crate::record::exports::{About, CALIBRATION_PROFILE};
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::journal::Contents;
-use crate::record::row::Row;
+use crate::record::usage::{DeviceUsage, RunUsage};
+use crate::row::Row;
+use crate::row::outcome::{Cause, Outcome, Status};
 
 /// The file that says how the devices' time was used.
 const USAGE: &str = "usage.json";
@@ -157,12 +158,29 @@ impl Session<'_> {
 
     /// How the devices' time was used so far.
     fn usage(&mut self) -> RunUsage {
+        // On the null device no time passes.
+        let is_null = self.plan.device.kind == DeviceKind::Null;
+        let seconds = |time: Duration| match is_null {
+            true => 0.0,
+            false => (time.as_secs_f64() * 1e6).round() / 1e6,
+        };
         let devices = self.devices.iter().zip(&self.usage).enumerate();
-        let devices: Vec<_> = devices
-            .map(|(worker, (device, usage))| (device, *usage, self.maker.ceilings(worker)))
-            .collect();
+        let devices = devices.map(|(worker, (device, usage))| DeviceUsage {
+            kind: device.kind,
+            name: device.name.clone(),
+            unit: device.unit.clone(),
+            blocks: usage.blocks,
+            at_work_s: seconds(usage.at_work),
+            running_s: seconds(usage.running),
+            ceilings: self.maker.ceilings(worker).cloned(),
+        });
         let anchors = self.anchors.take_readings();
-        RunUsage::new(self.wall, self.compiled, &devices, anchors)
+        RunUsage::new(
+            seconds(self.wall),
+            self.compiled,
+            devices.collect(),
+            anchors,
+        )
     }
 
     /// Writes the tables and adds up.

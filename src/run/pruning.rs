@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use sweeper_kernels::Value;
 
-use crate::execute::outcome::Status;
 use crate::identity::PointId;
 use crate::manifest::settings::Prune;
-use crate::record::row::Row;
+use crate::row::Row;
+use crate::row::outcome::Status;
 
 /// Where a point lies: what must be equal, and the sizes that are compared.
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
@@ -104,8 +104,8 @@ impl Pruner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::outcome::Outcome;
-    use crate::record::row::test_row;
+    use crate::row::outcome::Outcome;
+    use crate::row::test_row;
 
     fn row(number: u8, t: i64, c: i64, status: Status) -> Row {
         let mut row = test_row(number, Outcome::without_measurement(status, ""));

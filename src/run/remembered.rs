@@ -13,13 +13,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::compile::digests::keep;
-use crate::device::DeviceIdentity;
-use crate::device::ceilings::{COPY, CeilingSource, Ceilings};
-use crate::execute::outcome::{Checked, Status};
 use crate::files;
+use crate::hardware::DeviceIdentity;
+use crate::hardware::ceilings::{COPY, CeilingSource, Ceilings};
 use crate::identity::{CacheState, RunId};
-use crate::record::row::Row;
+use crate::row::Row;
+use crate::row::outcome::{Checked, Status};
 
 /// Version of the probes: a new one makes them be measured again.
 const VERSION: u32 = 1;
@@ -116,7 +115,7 @@ impl Remembered {
     pub(super) fn keep(&self, folder: &Path) -> io::Result<()> {
         let path = path(folder, &self.device, self.threads);
         let path = path.ok_or_else(|| io::Error::other("a device that can't be written down"))?;
-        keep(&path, &serde_json::to_vec_pretty(self)?)
+        files::write_beside_cache(&path, &serde_json::to_vec_pretty(self)?)
     }
 
     /// The better of what probes and calibrations measured, and which it is.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::execute::outcome::{Cause, Status};
 use crate::record::journal::Standing;
+use crate::row::outcome::{Cause, Status};
 
 /// Stands for all points without a result.
 const FAILED: &str = "failed";
@@ -55,8 +55,8 @@ impl Retry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::outcome::Outcome;
-    use crate::record::row::test_row;
+    use crate::row::outcome::Outcome;
+    use crate::row::test_row;
 
     fn standing(status: Status, cause: Option<Cause>) -> Standing {
         let point = test_row(1, Outcome::without_measurement(status, "")).point;

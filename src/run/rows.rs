@@ -8,14 +8,15 @@ use sweeper_kernels::Value;
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Origin};
 use crate::compile::wall::wall_ns;
-use crate::device::ceilings::Ceilings;
-use crate::device::{DeviceIdentity, DeviceKind, Script};
-use crate::execute::outcome::{Flag, Outcome, Status};
+use crate::device::Script;
 use crate::grid::{Grid, Point};
+use crate::hardware::ceilings::Ceilings;
+use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::{InputSource, PointId, ProblemId, point_id, problem_id};
 use crate::manifest::settings::{Launching, Word};
 use crate::plan::{Plan, Planned, conditions, modes};
-use crate::record::row::{CompileUse, Row};
+use crate::row::outcome::{Flag, Outcome, Status};
+use crate::row::{CompileUse, Row};
 
 /// A device that rows are measured on.
 pub struct Measured {

@@ -21,14 +21,14 @@ use super::{Event, Progress, Request, RunError, compiling};
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels};
 use crate::compile::toolchain::Toolchain;
-use crate::device::{DeviceIdentity, DeviceKind};
-use crate::execute::outcome::Outcome;
 use crate::execute::supervisor::{Supervisor, Task, Usage, WorkerError};
+use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::PointId;
 use crate::manifest::Manifest;
 use crate::plan::{Plan, PlannedBlock};
 use crate::record::folder::FolderError;
 use crate::record::journal::{Contents, Journal};
+use crate::row::outcome::Outcome;
 
 /// How often the main thread looks whether it should stop.
 const TICK: Duration = Duration::from_millis(50);

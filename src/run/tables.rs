@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::RunError;
-use crate::execute::outcome::Status;
 use crate::identity::PointId;
 use crate::record::exports::About;
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::journal::{Contents, Standing};
-use crate::record::row::Row;
+use crate::row::Row;
+use crate::row::outcome::Status;
 
 /// How many points a run's journal has of each status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

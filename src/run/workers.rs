@@ -10,9 +10,9 @@ use sweeper_kernels::program::KernelSource;
 
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels};
-use crate::execute::outcome::Outcome;
 use crate::execute::protocol::Stage;
 use crate::execute::supervisor::{Observer, Supervisor, Task, Usage, WorkerError};
+use crate::row::outcome::Outcome;
 
 /// A task, and its block's number among those that are left.
 pub(super) type Numbered = (usize, Task);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use sweeper::cli::exit::Exit;
-use sweeper::execute::outcome::Flag;
 use sweeper::manifest::settings::Word;
+use sweeper::row::outcome::Flag;
 use sweeper::status::Status;
 
 use super::place::{Place, code, text};

@@ -191,7 +191,7 @@ fn columns_are_documented() {
     let document = fs::read_to_string(&path).unwrap();
     let start = document.find(MARKS[0]).unwrap() + MARKS[0].len();
     let end = document.find(MARKS[1]).unwrap();
-    let table = sweeper::record::columns::markdown();
+    let table = sweeper::row::schema::markdown();
     let whole = format!("{}{table}{}", &document[..start], &document[end..]);
     crate::support::golden(&path, &whole).unwrap();
 }

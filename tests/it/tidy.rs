@@ -140,6 +140,36 @@ fn layers_do_not_know_what_they_must_not() {
     );
 }
 
+/// Rows are data: what writes or reads them knows nothing of how they were measured.
+#[test]
+fn rows_and_reports_do_not_know_how_rows_are_measured() {
+    let readers = [
+        "src/hardware",
+        "src/row",
+        "src/economics.rs",
+        "src/record",
+        "src/report",
+        "src/compare",
+    ];
+    let measuring = ["execute", "device", "compile", "run"].map(|name| format!("crate::{name}::"));
+    let is_code = |line: &str| !line.trim_start().starts_with("//");
+    let found = breaches(&files(&readers, "rs"), |_, line| {
+        is_code(line)
+            && measuring
+                .iter()
+                .any(|module| line.contains(module.as_str()))
+    });
+    assert!(found.is_empty(), "{found:#?}");
+    let low = files(&["src/hardware", "src/row", "src/economics.rs"], "rs");
+    let found = breaches(&low, |_, line| {
+        is_code(line)
+            && ["crate::record", "crate::report"]
+                .iter()
+                .any(|above| line.contains(above))
+    });
+    assert!(found.is_empty(), "rows are below files: {found:#?}");
+}
+
 #[test]
 fn every_manifest_says_what_it_answers() {
     for (path, text) in files(&["manifests"], "toml") {

@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use crate::cli::place;
 use crate::cli::target::Target;
-use crate::execute::outcome::Status;
 use crate::identity::RunId;
 use crate::manifest::difference::{self, Change};
 use crate::plan::{Plan, Planned};
 use crate::record::environment::RunIdentity;
 use crate::record::find;
 use crate::record::folder::Recorded;
+use crate::row::outcome::Status;
 use crate::run;
 
 /// What is recorded of a point.
@@ -31,10 +31,11 @@ pub(super) fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Before {
     let manifest = plan.manifest();
     let (dir, _) = place::cache_dir(Some(manifest));
     let toolchain = place::toolchain(dir.exists().then_some(dir.as_path()));
+    let kind = plan.device.kind;
     let identity = RunIdentity::new(
         manifest.hash(),
         target.devices.clone(),
-        &run::toolchain_for(plan.device.kind, &toolchain),
+        run::toolchain_for(kind, &toolchain).identity(kind),
     );
     let found = find::list(&manifest.output.dir).unwrap_or_default().runs;
     let runs = found.into_iter().filter_map(|found| found.run.ok());

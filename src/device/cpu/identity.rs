@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sha2::{Digest, Sha256};
 
-use crate::device::{DeviceIdentity, DeviceKind};
+use crate::hardware::{DeviceIdentity, DeviceKind};
 
 /// The identity of the host's processors: model and instruction set.
 pub fn host() -> DeviceIdentity {

@@ -8,7 +8,7 @@ use cudarc::driver::{result, sys};
 use sys::CUdevice_attribute as Attribute;
 
 use super::driver::{self, During, Fault};
-use crate::device::{DeviceIdentity, DeviceKind};
+use crate::hardware::{DeviceIdentity, DeviceKind};
 
 /// All devices that this process may use, by number.
 ///

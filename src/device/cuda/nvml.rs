@@ -8,7 +8,7 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::error::NvmlError;
 
-use crate::device::clocks::Clocks;
+use crate::hardware::clocks::Clocks;
 
 /// The name that drivers install; the one without a number comes with developers' packages.
 const LIBRARY: &str = "libnvidia-ml.so.1";

@@ -10,12 +10,12 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 
 use super::About;
-use crate::device::peaks::{self, Peaks};
-use crate::execute::outcome::{Measurement, Status};
 use crate::fusion::subject::Subject;
 use crate::fusion::{CONTROL, FUSED, UNFUSED};
+use crate::hardware::peaks::{self, Peaks};
 use crate::quantity;
-use crate::record::row::Row;
+use crate::row::Row;
+use crate::row::outcome::{Measurement, Status};
 
 mod fused;
 mod operation;

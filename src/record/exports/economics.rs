@@ -7,9 +7,9 @@ use serde::Serialize;
 use sweeper_kernels::Value;
 
 use crate::economics::{Comparison, Crossing, Loop, Priced, Start, Steady, is_same_program};
-use crate::execute::outcome::{Starting, Status};
 use crate::interval::LogInterval;
-use crate::record::row::Row;
+use crate::row::Row;
+use crate::row::outcome::{Starting, Status};
 
 /// One side of a comparison, by the lines of the guide's table.
 #[derive(Debug, Serialize)]
@@ -108,7 +108,7 @@ fn priced(row: &Row) -> Option<Priced> {
     };
     let once = found.prepare_ns.zip(found.first_runs);
     let once = once.and_then(|(prepare_ns, first_runs)| Starting::once(prepare_ns, first_runs));
-    let starting = found.fresh_starting().or(once);
+    let starting = row.fresh_starting().or(once);
     Priced::new(&row.compile, starting, steady, found.checked)
 }
 
@@ -178,9 +178,9 @@ fn side(row: &Row, held: &Loop, iterations: u64) -> Side {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::outcome::{Checked, FirstRuns, FreshStart, Measurement, Outcome};
     use crate::record::exports::json;
-    use crate::record::row::{CompileUse, test_row};
+    use crate::row::outcome::{Checked, FirstRuns, FreshStart, Measurement, Outcome};
+    use crate::row::{CompileUse, test_row};
 
     fn row(backend: &str, median_ns: f64, compile_ns: u64) -> Row {
         let measurement = Measurement {

@@ -4,24 +4,29 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value as Json};
+use sweeper_kernels::Value;
 
-use super::super::columns::Kind;
-use super::super::row::Row;
-use super::typed::TypedTable;
+use super::typed::typed_columns;
+use crate::row::Row;
 
 /// Writes `records.json`, one object a line.
 ///
 /// # Errors
 /// Those of the stream.
 pub fn write_records(rows: &[Row], mut out: impl Write) -> io::Result<()> {
-    let table = TypedTable::of(rows)?;
+    let columns = typed_columns(rows);
     out.write_all(b"[")?;
-    for (number, line) in table.lines.iter().enumerate() {
+    for number in 0..rows.len() {
         out.write_all(if number == 0 { b"\n" } else { b",\n" })?;
-        let fields = table.columns.iter().zip(line);
-        let object: Map<String, Value> = fields
-            .map(|((name, kind), field)| (name.clone(), value(*kind, field)))
+        let object: Map<String, Json> = columns
+            .iter()
+            .map(|column| {
+                (
+                    column.name.to_string(),
+                    json(column.values[number].as_ref()),
+                )
+            })
             .collect();
         serde_json::to_writer(&mut out, &object)?;
     }
@@ -43,22 +48,22 @@ pub fn write_objects(objects: &[impl Serialize], mut out: impl Write) -> io::Res
     out.flush()
 }
 
-/// A field as JSON; numbers that JSON lacks, such as an infinite error, are null.
-fn value(kind: Kind, field: &str) -> Value {
-    match kind {
-        _ if field.is_empty() => Value::Null,
-        Kind::Text => Value::from(field),
-        Kind::Int => field.parse::<i64>().map_or(Value::Null, Value::from),
-        Kind::Float => field.parse::<f64>().map_or(Value::Null, Value::from),
-        Kind::Bool => Value::from(field == "true"),
+/// A value as JSON; numbers that JSON lacks, such as an infinite error, are null.
+fn json(value: Option<&Value>) -> Json {
+    match value {
+        None => Json::Null,
+        Some(Value::Text(text)) => Json::from(&**text),
+        Some(Value::Int(number)) => Json::from(*number),
+        Some(Value::Float(number)) => Json::from(*number),
+        Some(Value::Bool(truth)) => Json::from(*truth),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::outcome::{Measurement, Outcome, Status};
-    use crate::record::row::test_row;
+    use crate::row::outcome::{Measurement, Outcome, Status};
+    use crate::row::test_row;
 
     #[test]
     fn numbers_are_numbers_and_what_is_missing_is_null() {
@@ -72,17 +77,17 @@ mod tests {
         ];
         let mut bytes = Vec::new();
         write_records(&rows, &mut bytes).unwrap();
-        let records: Value = serde_json::from_slice(&bytes).unwrap();
+        let records: Json = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(records[0]["median_ns"], 2.0);
         assert_eq!(records[0]["T"], 128);
-        assert_eq!(records[1]["median_ns"], Value::Null);
+        assert_eq!(records[1]["median_ns"], Json::Null);
         assert_eq!(records[1]["reason"], "a \"word\"");
         assert_eq!(records.as_array().unwrap().len(), 2);
         let mut none = Vec::new();
         write_records(&[], &mut none).unwrap();
         assert_eq!(
-            serde_json::from_slice::<Value>(&none).unwrap(),
-            Value::Array(Vec::new())
+            serde_json::from_slice::<Json>(&none).unwrap(),
+            Json::Array(Vec::new())
         );
     }
 }

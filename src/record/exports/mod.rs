@@ -9,11 +9,11 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-use super::row::Row;
-use crate::device::DeviceIdentity;
+use crate::hardware::DeviceIdentity;
 use crate::identity::RunId;
 use crate::manifest::Manifest;
 use crate::manifest::settings::{Hardware, Order};
+use crate::row::Row;
 
 pub mod semicrf;
 pub mod operations;
@@ -233,8 +233,8 @@ fn about(hardware: &Hardware) -> About<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::outcome::{Outcome, Status};
-    use crate::record::row::test_row;
+    use crate::row::outcome::{Outcome, Status};
+    use crate::row::test_row;
 
     #[test]
     fn a_parameter_without_a_column_becomes_a_folder() {

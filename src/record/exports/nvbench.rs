@@ -12,8 +12,8 @@ use std::path::Path;
 use serde_json::{Value as Json, json};
 use sweeper_kernels::Value;
 
-use super::super::row::Row;
-use crate::execute::outcome::Status;
+use crate::row::Row;
+use crate::row::outcome::Status;
 use crate::stats::Summary;
 
 /// The file, and the folder of its samples, named as NVBench does.
@@ -70,7 +70,7 @@ pub fn write(rows: &[Row], folder: &Path) -> io::Result<()> {
     out.flush()
 }
 
-fn measured(row: &Row) -> Option<&crate::execute::outcome::Measurement> {
+fn measured(row: &Row) -> Option<&crate::row::outcome::Measurement> {
     let is_ok = row.outcome.status == Status::Ok;
     let found = row.outcome.measurement.as_deref().filter(|_| is_ok)?;
     (!found.samples_ns.is_empty()).then_some(found)
@@ -267,8 +267,8 @@ fn summary_of(tag: &str, name: &str, hint: &str, value: &Json) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::outcome::{Measurement, Outcome};
-    use crate::record::row::test_row;
+    use crate::row::outcome::{Measurement, Outcome};
+    use crate::row::test_row;
 
     #[test]
     fn states_have_times_in_seconds_and_samples_beside() {

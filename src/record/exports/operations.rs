@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use crate::execute::outcome::{Checked, Status};
-use crate::record::row::Row;
+use crate::row::Row;
+use crate::row::outcome::{Checked, Status};
 
 /// What the file has a field for; the form of GELU is part of the operation's name.
 pub const COLUMNS: [&str; 4] = ["batch", "sequence", "dimension", "form"];
@@ -82,10 +82,10 @@ pub fn result(row: &Row) -> Option<Measured> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::outcome::{Measurement, Outcome};
     use crate::manifest::settings::Hardware;
     use crate::record::exports::{about, json, write};
-    use crate::record::row::test_row;
+    use crate::row::outcome::{Measurement, Outcome};
+    use crate::row::test_row;
     use sweeper_kernels::{Phase, Value};
 
     fn row(workload: &str, phase: Phase, checked: Checked) -> Row {

@@ -10,22 +10,22 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
+use sweeper_kernels::Value;
 
-use super::super::columns::Kind;
-use super::super::row::Row;
-use super::typed::TypedTable;
+use super::typed::{TypedColumn, typed_columns};
+use crate::row::Row;
+use crate::row::schema::Kind;
 
 /// Writes `records.parquet`: one group of rows, every column optional.
 ///
 /// # Errors
 /// Those of the stream.
 pub fn write_records(rows: &[Row], out: impl Write + Send) -> io::Result<()> {
-    let table = TypedTable::of(rows)?;
-    write_table(&table, out).map_err(io::Error::other)
+    write_table(&typed_columns(rows), out).map_err(io::Error::other)
 }
 
-fn write_table(table: &TypedTable, out: impl Write + Send) -> Result<(), ParquetError> {
-    let fields = table.columns.iter().map(|(name, kind)| field(name, *kind));
+fn write_table(columns: &[TypedColumn<'_>], out: impl Write + Send) -> Result<(), ParquetError> {
+    let fields = columns.iter().map(|held| field(&held.name, held.kind));
     let fields = fields.map(|field| field.map(Arc::new));
     let schema = Type::group_type_builder("records")
         .with_fields(fields.collect::<Result<_, _>>()?)
@@ -35,29 +35,57 @@ fn write_table(table: &TypedTable, out: impl Write + Send) -> Result<(), Parquet
         .build();
     let mut writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
     let mut group = writer.next_row_group()?;
-    let mut index = 0;
-    while let Some(mut column) = group.next_column()? {
-        let fields: Vec<&str> = table.lines.iter().map(|line| &line[index]).collect();
-        let writing = &mut column;
-        match table.columns[index].1 {
-            Kind::Text => write_column::<ByteArrayType>(writing, &fields, |field| {
-                (!field.is_empty()).then(|| ByteArray::from(field))
-            }),
-            Kind::Int => write_parsed::<Int64Type>(writing, &fields),
-            Kind::Float => write_parsed::<DoubleType>(writing, &fields),
-            Kind::Bool => write_parsed::<BoolType>(writing, &fields),
-        }?;
+    for held in columns {
+        let Some(mut column) = group.next_column()? else {
+            break;
+        };
+        write_column(&mut column, held)?;
         column.close()?;
-        index += 1;
     }
     group.close()?;
     writer.close()?;
     Ok(())
 }
 
+fn write_column(
+    column: &mut SerializedColumnWriter<'_>,
+    held: &TypedColumn<'_>,
+) -> Result<(), ParquetError> {
+    let values = &held.values;
+    match held.kind {
+        Kind::Text | Kind::Digest => write_values::<ByteArrayType>(column, values, |value| {
+            value.as_text().map(ByteArray::from)
+        }),
+        Kind::Int => write_values::<Int64Type>(column, values, Value::as_int),
+        Kind::Float => write_values::<DoubleType>(column, values, |value| match value {
+            Value::Float(number) => Some(*number),
+            _ => None,
+        }),
+        Kind::Bool => write_values::<BoolType>(column, values, |value| match value {
+            Value::Bool(truth) => Some(*truth),
+            _ => None,
+        }),
+    }
+}
+
+/// Writes the values that are there; a level of zero says that one is missing.
+fn write_values<T: DataType>(
+    column: &mut SerializedColumnWriter<'_>,
+    values: &[Option<Value>],
+    of: impl Fn(&Value) -> Option<T::T>,
+) -> Result<(), ParquetError> {
+    let all: Vec<Option<T::T>> = values.iter().map(|value| of(value.as_ref()?)).collect();
+    let levels: Vec<i16> = all.iter().map(|value| i16::from(value.is_some())).collect();
+    let values: Vec<T::T> = all.into_iter().flatten().collect();
+    column
+        .typed::<T>()
+        .write_batch(&values, Some(&levels), None)?;
+    Ok(())
+}
+
 fn field(name: &str, kind: Kind) -> Result<Type, ParquetError> {
     let (physical, logical) = match kind {
-        Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        Kind::Text | Kind::Digest => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
         Kind::Int => (Physical::INT64, None),
         Kind::Float => (Physical::DOUBLE, None),
         Kind::Bool => (Physical::BOOLEAN, None),
@@ -68,40 +96,14 @@ fn field(name: &str, kind: Kind) -> Result<Type, ParquetError> {
         .build()
 }
 
-/// Writes the numbers or truths that are there.
-fn write_parsed<T: DataType>(
-    column: &mut SerializedColumnWriter<'_>,
-    fields: &[&str],
-) -> Result<(), ParquetError>
-where
-    T::T: std::str::FromStr,
-{
-    write_column::<T>(column, fields, |field| field.parse().ok())
-}
-
-/// Writes the values that are there; a level of zero says that one is missing.
-fn write_column<T: DataType>(
-    column: &mut SerializedColumnWriter<'_>,
-    fields: &[&str],
-    value: impl Fn(&str) -> Option<T::T>,
-) -> Result<(), ParquetError> {
-    let all: Vec<Option<T::T>> = fields.iter().map(|field| value(field)).collect();
-    let levels: Vec<i16> = all.iter().map(|value| i16::from(value.is_some())).collect();
-    let values: Vec<T::T> = all.into_iter().flatten().collect();
-    column
-        .typed::<T>()
-        .write_batch(&values, Some(&levels), None)?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::Field;
 
     use super::*;
-    use crate::execute::outcome::{Measurement, Outcome, Status};
-    use crate::record::row::test_row;
+    use crate::row::outcome::{Measurement, Outcome, Status};
+    use crate::row::test_row;
 
     #[test]
     fn what_was_written_can_be_read() {

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sweeper_kernels::program::Role;
 
-use crate::execute::outcome::Status;
-use crate::record::row::Row;
+use crate::row::Row;
+use crate::row::outcome::Status;
 
 /// The parameters that the files have columns for.
 pub const COLUMNS: [&str; 6] = ["T", "K", "C", "B", "semiring", "phase"];
@@ -294,9 +294,9 @@ fn finite(value: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::DeviceMemory;
-    use crate::execute::outcome::{Measurement, Outcome};
-    use crate::record::row::test_row;
+    use crate::hardware::DeviceMemory;
+    use crate::row::outcome::{Measurement, Outcome};
+    use crate::row::test_row;
 
     fn rows() -> Vec<Row> {
         let measurement = Measurement {

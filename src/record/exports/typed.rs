@@ -1,52 +1,83 @@
 //! Rows as columns of one kind each, for formats that have kinds.
 
-use std::io;
+use std::borrow::Cow;
 
-use super::super::columns::{Kind, kind_of};
-use super::super::row::Row;
-use super::super::tables;
+use sweeper_kernels::Value;
 
-/// The columns of `records.csv` with their kinds, and its lines.
-pub(super) struct TypedTable {
-    /// Names and kinds, in the order of the file.
-    pub(super) columns: Vec<(String, Kind)>,
-    /// Fields; an empty one is missing.
-    pub(super) lines: Vec<csv::StringRecord>,
+use super::super::tables::{self, FileColumn};
+use crate::row::Row;
+use crate::row::entry::{Entry, Words};
+use crate::row::schema::Kind;
+
+/// A column of `records.csv`, with values of its kind.
+pub(super) struct TypedColumn<'r> {
+    /// Its name.
+    pub(super) name: Cow<'r, str>,
+    /// The kind of all its values.
+    #[cfg_attr(
+        not(feature = "parquet"),
+        expect(dead_code, reason = "JSON has the kind of each value")
+    )]
+    pub(super) kind: Kind,
+    /// One value a row; none where the field is empty.
+    pub(super) values: Vec<Option<Value>>,
 }
 
-impl TypedTable {
-    /// The table of these rows.
-    ///
-    /// # Errors
-    /// None that happen: it is made in memory.
-    pub(super) fn of(rows: &[Row]) -> io::Result<Self> {
-        let mut bytes = Vec::new();
-        tables::write_records(rows, &mut bytes)?;
-        let mut reader = csv::Reader::from_reader(bytes.as_slice());
-        let header = reader.headers()?.clone();
-        let lines: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>()?;
-        let columns = header.iter().enumerate().map(|(index, name)| {
-            let fields = lines.iter().map(|line| &line[index]);
-            let kind = kind_of(name).unwrap_or_else(|| kind_of_fields(fields));
-            (name.to_owned(), kind)
-        });
-        Ok(TypedTable {
-            columns: columns.collect(),
-            lines,
+/// The columns of these rows, in the order of the file.
+pub(super) fn typed_columns(rows: &[Row]) -> Vec<TypedColumn<'_>> {
+    let mut words = Words::default();
+    let entries: Vec<Entry> = rows.iter().map(|row| Entry::of(row, &mut words)).collect();
+    let columns = tables::columns(rows).into_iter();
+    columns
+        .map(|column| {
+            let values = entries.iter().map(|entry| column.value(entry)).collect();
+            let (kind, values) = match column {
+                FileColumn::Fixed(column) => (column.kind, values),
+                FileColumn::Named(_) => of_one_kind(values),
+            };
+            TypedColumn {
+                name: column.name(),
+                kind,
+                values,
+            }
         })
-    }
+        .collect()
 }
 
-/// The narrowest kind that all fields that are there have.
-fn kind_of_fields<'f>(fields: impl Iterator<Item = &'f str> + Clone) -> Kind {
-    let mut present = fields.filter(|field| !field.is_empty());
-    let all = |is: fn(&str) -> bool| present.clone().all(is);
-    match () {
-        () if present.clone().next().is_none() => Kind::Text,
-        () if all(|field| field.parse::<i64>().is_ok()) => Kind::Int,
-        () if all(|field| field.parse::<f64>().is_ok_and(f64::is_finite)) => Kind::Float,
-        () if present.all(|field| matches!(field, "true" | "false")) => Kind::Bool,
-        () => Kind::Text,
+/// The narrowest kind that all values have by their texts, and the values as that kind: manifests
+/// may write the same number as a word, and readers of the CSV file can't tell them apart either.
+fn of_one_kind(values: Vec<Option<Value>>) -> (Kind, Vec<Option<Value>>) {
+    let texts: Vec<Option<String>> = values
+        .iter()
+        .map(|value| {
+            value
+                .as_ref()
+                .map(Value::to_string)
+                .filter(|text| !text.is_empty())
+        })
+        .collect();
+    let present = || texts.iter().flatten();
+    let kinds = [Kind::Int, Kind::Float, Kind::Bool];
+    let mut fitting = kinds
+        .into_iter()
+        .filter(|&kind| present().all(|text| parse(kind, text).is_some()));
+    let kind = match present().next() {
+        Some(_) => fitting.next().unwrap_or(Kind::Text),
+        None => Kind::Text,
+    };
+    let values = texts.iter().map(|text| parse(kind, text.as_deref()?));
+    (kind, values.collect())
+}
+
+fn parse(kind: Kind, text: &str) -> Option<Value> {
+    match kind {
+        Kind::Text | Kind::Digest => Some(Value::from(text)),
+        Kind::Int => text.parse().ok().map(Value::Int),
+        Kind::Float => {
+            let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+            number.map(Value::Float)
+        }
+        Kind::Bool => text.parse().ok().map(Value::Bool),
     }
 }
 
@@ -55,13 +86,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_follow_from_the_fields() {
-        let of = |fields: &[&'static str]| kind_of_fields(fields.iter().copied());
-        assert_eq!(of(&["1", "", "-3"]), Kind::Int);
-        assert_eq!(of(&["1", "2.5"]), Kind::Float);
-        assert_eq!(of(&["true", "false"]), Kind::Bool);
-        assert_eq!(of(&["1", "log"]), Kind::Text);
-        assert_eq!(of(&["", ""]), Kind::Text);
-        assert_eq!(of(&["inf"]), Kind::Text);
+    fn kinds_follow_from_the_values() {
+        let of = |values: &[Option<Value>]| of_one_kind(values.to_vec());
+        let (int, float, text) = (Value::Int, Value::Float, |text: &str| {
+            Some(Value::from(text))
+        });
+        assert_eq!(of(&[Some(int(1)), None, Some(int(-3))]).0, Kind::Int);
+        let numbers = of(&[Some(int(1)), Some(float(2.5))]);
+        assert_eq!(
+            numbers,
+            (Kind::Float, vec![Some(float(1.0)), Some(float(2.5))])
+        );
+        assert_eq!(
+            of(&[text("1"), text("8")]),
+            (Kind::Int, vec![Some(int(1)), Some(int(8))])
+        );
+        assert_eq!(of(&[Some(Value::Bool(true)), text("false")]).0, Kind::Bool);
+        assert_eq!(
+            of(&[Some(int(1)), text("log")]),
+            (Kind::Text, vec![text("1"), text("log")])
+        );
+        assert_eq!(of(&[text(""), None]), (Kind::Text, vec![None, None]));
+        assert_eq!(of(&[text("inf")]).0, Kind::Text);
     }
 }

@@ -16,7 +16,8 @@ use flate2::write::DeflateEncoder;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::columns::{Cells, Column, DIGEST_BYTES, Group};
+use super::columns::{Cells, Column, DIGEST_BYTES};
+use crate::row::schema::Group;
 
 /// Codes are used for numbers of which no more differ than this part of the rows.
 const FEW: usize = 4;
@@ -223,7 +224,7 @@ mod tests {
             name: "x".to_owned(),
             group,
             is_derived: false,
-            about: "",
+            about: String::new(),
             cells,
         }
     }

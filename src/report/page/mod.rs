@@ -122,12 +122,9 @@ fn describe(source: &Source) -> Value {
 /// The kernels that rows launched, each with its key and the number of rows.
 fn kernels(source: &Source) -> Vec<Value> {
     let mut counts: BTreeMap<(&str, Option<&str>), usize> = BTreeMap::new();
-    for program in source
-        .entries
-        .iter()
-        .filter_map(|entry| entry.program.as_ref())
-    {
-        let own: BTreeSet<(&str, Option<&str>)> = program
+    let entries = source.entries.iter();
+    for measured in entries.filter_map(|entry| entry.measurement.as_ref()) {
+        let own: BTreeSet<(&str, Option<&str>)> = measured
             .kernels
             .iter()
             .map(|kernel| (kernel.name.as_ref(), kernel.key.as_deref()))

@@ -7,9 +7,9 @@ use super::over::{axis_label, fixed};
 use super::pairs::{NO_BASELINE, baseline_pairs, peak, shared_no_point};
 use super::{Drawn, Slice, describe};
 use crate::report::chart::{Chart, Heat, HeatCell, Panel};
-use crate::report::entry::Entry;
 use crate::report::frame::number_of;
 use crate::report::table::means::LogInterval;
+use crate::row::entry::Entry;
 
 /// A row's amount, of which ratios are made.
 type Measure = fn(&Entry) -> Option<LogInterval>;

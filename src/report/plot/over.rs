@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::held::{Held, hold};
 use super::{Drawn, Slice, describe};
 use crate::report::chart::{Axis, Chart, Lines, Point, Rule, Scale, Series};
-use crate::report::entry::Entry;
 use crate::report::frame::number_of;
 use crate::report::table::means::LogInterval;
+use crate::row::entry::Entry;
 
 /// A value of a line at a place.
 pub(super) struct Value {
@@ -112,7 +112,7 @@ pub(super) fn throughput(slice: &Slice<'_>) -> Option<Drawn> {
     let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let amount = |entry: &Entry| match slice.request.layout.is_guides {
         true => Some((entry.int("B").unwrap_or(1) * entry.int("T")?) as f64),
-        false => Some(entry.program.as_ref()?.compulsory_bytes),
+        false => Some(entry.measurement.as_ref()?.compulsory_bytes),
     };
     let measure = |entry: &Entry| {
         let amount = amount(entry).filter(|&amount| amount > 0.0)?;

@@ -4,9 +4,9 @@ use super::held::{Held, hold};
 use super::over::{About, Failure, Value, axis_label, fixed, lines};
 use super::{Drawn, Slice};
 use crate::report::chart::{Chart, Rule};
-use crate::report::entry::Entry;
 use crate::report::frame::{MACHINE, number_of};
 use crate::report::table::means::LogInterval;
+use crate::row::entry::Entry;
 
 /// Time of the backward pass over that of the forward pass.
 pub(super) fn backward_forward_ratio(slice: &Slice<'_>) -> Option<Drawn> {

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use super::held::Held;
 use super::{Drawn, Slice, describe};
-use crate::device::ceilings::Ceilings;
+use crate::hardware::ceilings::Ceilings;
 use crate::quantity::scaled;
 use crate::report::chart::{Axis, Chart, Lines, Point, Rule, Scale, Series};
+use crate::row::entry::Entry;
 
 /// Points closer than this part of a factor of e are one on paper.
 const GRAIN: f64 = 60.0;
@@ -99,10 +100,10 @@ pub(super) fn roofline(slice: &Slice<'_>) -> Option<Drawn> {
 }
 
 /// Intensity and rate of a row.
-fn place(entry: &crate::report::entry::Entry) -> Option<(f64, f64)> {
-    let program = entry.program.as_ref()?;
+fn place(entry: &Entry) -> Option<(f64, f64)> {
+    let found = entry.measurement.as_ref()?;
     let rate = entry.flops_per_s()?;
-    let intensity = program.flops / program.compulsory_bytes;
+    let intensity = found.flops / found.compulsory_bytes;
     let is_shown = |value: f64| value.is_finite() && value > 0.0;
     (is_shown(intensity) && is_shown(rate)).then_some((intensity, rate))
 }

@@ -24,8 +24,8 @@ pub fn is_run(path: &Path) -> bool {
     OF_RUNS.iter().any(|file| path.join(file).is_file())
 }
 
-/// All runs below a folder, each once, by path. Of a run's own folders only its further attempts are
-/// runs: its exports say again what its journal says.
+/// All runs below a folder, each once, by path. Of a run's own folders only its further attempts
+/// are runs: its exports say again what its journal says.
 ///
 /// # Errors
 /// Of a folder that can't be read.

@@ -5,10 +5,9 @@ use std::path::Path;
 use sweeper_kernels::program::Role;
 use sweeper_kernels::{Phase, Value};
 
-use super::super::entry::{Entry, Memory, Times, Words};
-use super::SourceError;
-use super::table::{Line, Table, parse_word};
-use crate::execute::outcome::Status;
+use crate::row::entry::{Entry, Memory, Times, Words};
+use crate::row::lines::{Line, Table, TableError, parse_word};
+use crate::row::outcome::Status;
 
 /// Columns without which nothing can be made of the file.
 pub(super) const REQUIRED: [&str; 9] = [
@@ -26,15 +25,12 @@ pub(super) const REQUIRED: [&str; 9] = [
 /// A gigabyte in these files is 2^30 bytes.
 const GB: f64 = (1u64 << 30) as f64;
 
-/// The file's rows, and what to know about them. A parameter that the format has no column for is in
-/// the names of the folders that exports are in: `potentials=decomposed`.
+/// The file's rows, and what to know about them. A parameter that the format has no column for is
+/// in the names of the folders that exports are in: `potentials=decomposed`.
 ///
 /// # Errors
 /// Those of lines and fields.
-pub(super) fn entries(
-    table: &Table,
-    path: &Path,
-) -> Result<(Vec<Entry>, Vec<String>), SourceError> {
+pub(super) fn entries(table: &Table, path: &Path) -> Result<(Vec<Entry>, Vec<String>), TableError> {
     let mut words = Words::default();
     let mut entries = Vec::new();
     let mut zeros = 0;
@@ -69,7 +65,7 @@ fn folders_parameters(path: &Path) -> Vec<(&str, &str)> {
     names.collect()
 }
 
-fn entry(line: &Line<'_>, words: &mut Words) -> Result<(Entry, bool), SourceError> {
+fn entry(line: &Line<'_>, words: &mut Words) -> Result<(Entry, bool), TableError> {
     let (status, reason) = status(line)?;
     let phase: Option<Phase> = line.word("phase", "`forward`, `backward` or `both`")?;
     let phase = phase.ok_or_else(|| line.refuse("phase", "`forward`, `backward` or `both`"))?;
@@ -113,7 +109,7 @@ fn semiring(word: &str) -> String {
 }
 
 /// The status in our words. Our own files begin a failure's message with the exact one.
-fn status<'l>(line: &'l Line<'_>) -> Result<(Status, &'l str), SourceError> {
+fn status<'l>(line: &'l Line<'_>) -> Result<(Status, &'l str), TableError> {
     let message = line.text("error_msg");
     let coarse = match line.text("status") {
         "success" => return Ok((Status::Ok, "")),
@@ -135,7 +131,7 @@ fn status<'l>(line: &'l Line<'_>) -> Result<(Status, &'l str), SourceError> {
     Ok(exact.unwrap_or((coarse, message)))
 }
 
-fn times(line: &Line<'_>) -> Result<Option<Times>, SourceError> {
+fn times(line: &Line<'_>) -> Result<Option<Times>, TableError> {
     let ns = |column| line.amount(column).map(|ms| ms.map(|ms| ms * 1e6));
     let Some(median) = ns("time_ms_median")? else {
         return Ok(None);
@@ -148,13 +144,12 @@ fn times(line: &Line<'_>) -> Result<Option<Times>, SourceError> {
     }))
 }
 
-fn memory(line: &Line<'_>) -> Result<Memory, SourceError> {
+fn memory(line: &Line<'_>) -> Result<Memory, TableError> {
     let bytes = |column| {
         let found = line.amount(column)?;
-        Ok::<_, SourceError>(found.map(|gb| (gb * GB).round() as u64))
+        Ok::<_, TableError>(found.map(|gb| (gb * GB).round() as u64))
     };
     let mut memory = Memory {
-        autograd: bytes("memory_autograd_gb")?,
         peak_allocated: bytes("peak_allocated_gb")?,
         peak_reserved: bytes("peak_reserved_gb")?,
         ..Memory::default()

@@ -2,39 +2,31 @@
 //! thing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::device::DeviceIdentity;
 use crate::files;
+use crate::hardware::DeviceIdentity;
 use crate::manifest::settings::{Order, Word};
 use crate::record::environment::Environment;
 use crate::record::find;
 use crate::record::folder::{FolderError, Recorded};
 use crate::record::journal::Contents;
-use crate::run::usage::RunUsage;
+use crate::record::usage::RunUsage;
 
 pub mod folders;
 mod guide;
 mod records;
 mod run;
-mod table;
 
-pub use super::entry::{Entry, Kernel, Memory, Program, TensorError, Times};
-
-use table::Table;
+use crate::row::entry::Entry;
+use crate::row::lines::{Table, TableError};
 
 /// Why something can't be reported on.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// Reading failed.
-    #[error("{path}: {error}", path = path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
+    /// A CSV file can't be read.
+    #[error(transparent)]
+    Table(#[from] TableError),
     /// There is no such file, folder or run.
     #[error("{0}")]
     Unknown(String),
@@ -63,35 +55,11 @@ pub enum SourceError {
         /// All that are missing.
         missing: Vec<String>,
     },
-    /// A line of a CSV file is not whole.
-    #[error("{path}:{line}: {reason}", path = path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A field of a CSV file is not what it should be.
-    #[error("{path}:{line}: column `{column}`: `{found}` is not {expected}", path = path.display())]
-    Field {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: u64,
-        /// The column's name.
-        column: String,
-        /// What is there.
-        found: String,
-        /// What should be.
-        expected: String,
-    },
     /// A file is from a newer program.
     #[error(
         "{path}: version {found} of `records.csv`, this program knows {known}; use a newer sweeper",
         path = path.display(),
-        known = crate::record::tables::SCHEMA
+        known = crate::row::schema::SCHEMA
     )]
     Newer {
         /// The file.
@@ -145,7 +113,8 @@ pub struct Source {
     pub kind: Kind,
     /// The version of the rows' format; none for files that are not ours.
     pub schema: Option<u32>,
-    /// Where and with what the run was made: runs, and files with an `environment.json` beside them.
+    /// Where and with what the run was made: runs, and files with an `environment.json` beside
+    /// them.
     pub environment: Option<Environment>,
     /// How devices were used, with their ceilings, where the run wrote that down.
     pub usage: Option<RunUsage>,
@@ -158,8 +127,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// The models of its devices, `NVIDIA H200`: which of several alike it was is the environment's to say.
-    /// Nothing where neither that nor rows name one.
+    /// The models of its devices, `NVIDIA H200`: which of several alike it was is the environment's
+    /// to say. Nothing where neither that nor rows name one.
     pub fn machine(&self) -> String {
         let names: BTreeSet<&str> = match &self.environment {
             Some(environment) => {
@@ -175,8 +144,8 @@ impl Source {
         names.into_iter().collect::<Vec<_>>().join(", ")
     }
 
-    /// True if the backends of a problem were sampled in turns, so that samples at the same place are of the
-    /// same round: unless the manifest says otherwise.
+    /// True if the backends of a problem were sampled in turns, so that samples at the same place
+    /// are of the same round: unless the manifest says otherwise.
     pub fn is_in_turns(&self) -> bool {
         let order = || {
             let manifest: toml::Table = self.manifest.as_deref()?.parse().ok()?;
@@ -186,7 +155,8 @@ impl Source {
     }
 }
 
-/// Opens what `names` name: a run's folder, the first digits of a run's id under `dir`, or a CSV file.
+/// Opens what `names` name: a run's folder, the first digits of a run's id under `dir`, or a CSV
+/// file.
 ///
 /// # Errors
 /// Of the first that can't be read; or if their rows are of different versions.
@@ -200,7 +170,8 @@ pub fn open_all(names: &[String], dir: &Path) -> Result<Vec<Source>, SourceError
     Ok(sources)
 }
 
-/// Opens what `name` names: a run's folder, the first digits of a run's id under `dir`, or a CSV file.
+/// Opens what `name` names: a run's folder, the first digits of a run's id under `dir`, or a CSV
+/// file.
 ///
 /// # Errors
 /// A [`SourceError`].
@@ -252,7 +223,8 @@ fn from_run(path: &Path) -> Result<Source, SourceError> {
         path: journal,
         reason,
     })?;
-    // As in the tables: declared skips, then the plan's order, so that nothing depends on what was done first.
+    // As in the tables: declared skips, then the plan's order, so that nothing depends on what was
+    // done first.
     let order = recorded.plan_order();
     entries.sort_by_key(|entry| entry.point.and_then(|point| order.get(&point)));
     let mut warnings = Vec::new();

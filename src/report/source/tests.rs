@@ -6,10 +6,10 @@ use sweeper_kernels::program::Role;
 use sweeper_kernels::{Phase, Value};
 
 use super::*;
-use crate::execute::outcome::{Measurement, Outcome, Status};
 use crate::record::journal::Journal;
-use crate::record::row::{Row, test_row};
 use crate::record::tables;
+use crate::row::outcome::{Measurement, Outcome, Status};
+use crate::row::{Row, test_row};
 
 const GUIDE: &str = "T,K,C,B,KC,backend,semiring,phase,time_ms_median,time_ms_iqr_low,\
     time_ms_iqr_high,time_per_position_ms,peak_allocated_gb,peak_reserved_gb,status,error_msg,\
@@ -73,7 +73,7 @@ fn a_guides_file_has_what_it_has() {
     assert_eq!((fine.int("T"), fine.int("KC")), (Some(128), Some(12)));
     assert_eq!(fine.text("semiring"), Some("log"));
     assert_eq!(fine.memory.peak_allocated, Some(1 << 30));
-    assert_eq!(fine.memory.autograd, Some(1 << 28));
+    assert_eq!(fine.memory.by_role[&Role::Potentials], 1 << 29);
     assert_eq!((oom.status, oom.phase), (Status::Oom, Phase::Both));
     assert_eq!(oom.reason.as_deref(), Some("CUDA out of memory"));
     assert_eq!(oom.times, None);
@@ -97,7 +97,6 @@ fn a_journal_and_its_table_say_the_same() {
     from_table[0].samples_ns = vec![5e6, 1e6, 4e6, 2e6, 3e6];
     assert_eq!(from_journal, from_table);
     assert_eq!(from_journal[0].efficiency(), Some(0.5));
-    assert_eq!(from_journal[0].memory.autograd, Some(120));
     assert!(from_journal[0].values.contains_key("share"));
     assert!(from_journal[0].parameters.contains_key("semiring"));
 }
@@ -265,7 +264,7 @@ fn a_parameter_may_be_called_like_a_column() {
         assert_eq!(entry.int("n"), Some(7));
         assert_eq!(entry.times.unwrap().n, Some(5));
         assert_eq!(entry.int("flops"), Some(8));
-        assert_eq!(entry.program.as_ref().unwrap().flops, 1e6);
+        assert_eq!(entry.measurement.as_ref().unwrap().flops, 1e6);
     };
     assert!(text.contains(",axis_n,") && text.contains(",axis_flops,"));
     is_right(&text);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::means::LogInterval;
 use super::{Cell, Request, Table, Unit, pivot, size};
-use crate::execute::outcome::Checked;
-use crate::report::entry::Entry;
+use crate::row::entry::Entry;
+use crate::row::outcome::Checked;
 
 /// A gigabyte in tables is 2^30 bytes.
 const GB: f64 = (1u64 << 30) as f64;
@@ -56,7 +56,7 @@ fn of_shape(request: &Request<'_>, alone: &pivot::Shapes<'_>, held: &Held<'_>) -
     let times = times(request, held);
     let line = |(&name, &row): (&&str, &usize)| {
         let entry = frame.entries[row];
-        let program = entry.program.as_ref();
+        let measured = entry.measurement.as_ref();
         let sizes = request.layout.sizes.iter();
         let mut line = vec![Cell::word(entry.phase.name())];
         line.extend(sizes.map(|name| size(frame, row, name)));
@@ -69,9 +69,9 @@ fn of_shape(request: &Request<'_>, alone: &pivot::Shapes<'_>, held: &Held<'_>) -
             number(entry.bytes_per_s().filter(|&rate| rate > 0.0)),
             number(entry.efficiency()),
             number(entry.memory.peak_allocated.map(|bytes| bytes as f64 / GB)),
-            count(program.map(|program| program.launches)),
-            count(program.map(|program| program.calls)),
-            program.map_or(Cell::Empty, |program| Cell::word(program.checked.name())),
+            count(measured.map(|found| found.totals.launches)),
+            count(measured.map(|found| found.totals.calls)),
+            measured.map_or(Cell::Empty, |found| Cell::word(found.checked.name())),
             fastest(&times, name),
         ]);
         line
@@ -182,8 +182,8 @@ fn times<'q>(request: &Request<'_>, held: &Held<'q>) -> BTreeMap<&'q str, LogInt
 }
 
 fn is_checked(entry: &Entry) -> bool {
-    let program = entry.program.as_ref();
-    program.is_some_and(|program| program.checked != Checked::None)
+    let measured = entry.measurement.as_ref();
+    measured.is_some_and(|found| found.checked != Checked::None)
 }
 
 /// Whether a backend is the fastest of those that were checked, and whether the intervals bear it out.

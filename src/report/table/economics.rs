@@ -7,9 +7,9 @@ use super::{Cell, Request, Table, Unit};
 use crate::economics::{
     BreakEven, Comparison, Crossing, Kernels, Loop, Priced, Start, is_same_program,
 };
-use crate::report::entry::DIMENSIONS;
 use crate::report::frame::{Frame, MACHINE};
 use crate::report::loops::{Problem, baseline_of, problems};
+use crate::row::entry::DIMENSIONS;
 
 /// Name of the table.
 pub const NAME: &str = "economics";
@@ -186,8 +186,8 @@ fn loop_cells(held: &Loop, iterations: u64) -> [Cell; 3] {
 /// A row's backend, and the one before it that had its program.
 fn program_of<'f>(frame: &'f Frame<'_>, row: usize) -> (&'f str, Option<&'f str>) {
     let entry = &frame.entries[row];
-    let same = entry.program.as_ref();
-    let same = same.and_then(|program| program.same_program_as.as_deref());
+    let same = entry.measurement.as_ref();
+    let same = same.and_then(|found| found.same_program_as.as_deref());
     (&entry.backend, same)
 }
 

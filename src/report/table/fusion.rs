@@ -3,9 +3,9 @@
 use super::means::LogInterval;
 use super::{Cell, Request, Table, Unit};
 use crate::fusion::{BOUNDS, Basis, Judged, MARGIN, Ratio, Verdict, reduction};
-use crate::report::entry::Entry;
 use crate::report::frame::Frame;
 use crate::report::fused::{Pair, conditions, pairs};
+use crate::row::entry::Entry;
 
 /// What is to know of a verdict without a control beside it.
 const NO_CONTROL: &str = "no control: what this machine takes for a difference is not known";
@@ -93,8 +93,8 @@ impl Pair<'_> {
 }
 
 fn moved_bytes(entry: &Entry) -> Option<u64> {
-    let program = entry.program.as_ref()?;
-    Some(program.read_bytes + program.written_bytes)
+    let totals = entry.measurement.as_ref()?.totals;
+    Some(totals.read_bytes + totals.written_bytes)
 }
 
 fn cell(ratio: Option<&Ratio>) -> Cell {

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::{Cell, Layout, Request, Table, Unit, size};
-use crate::report::entry::Entry;
 use crate::report::frame::{Key, number_of};
+use crate::row::entry::Entry;
 
 /// A gigabyte in these files is 2^30 bytes.
 const GB: f64 = (1u64 << 30) as f64;

@@ -1,7 +1,7 @@
 //! Means over shapes and their intervals.
 
 use super::Cell;
-use crate::report::entry::Entry;
+use crate::row::entry::Entry;
 
 pub use crate::interval::LogInterval;
 

@@ -1,10 +1,10 @@
 //! Ceilings rise, never fall, and say since when.
 
 use super::*;
-use crate::device::DeviceKind;
-use crate::execute::outcome::{Measurement, Outcome};
+use crate::hardware::DeviceKind;
 use crate::identity::Digest as Identity;
-use crate::record::row::test_row;
+use crate::row::outcome::{Measurement, Outcome};
+use crate::row::test_row;
 
 fn device() -> DeviceIdentity {
     DeviceIdentity {

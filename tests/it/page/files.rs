@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sweeper::execute::outcome::Status;
 use sweeper::report::files::{Options, write_page};
-use sweeper::report::source::{Entry, Kind, Source, Times};
+use sweeper::report::source::{Kind, Source};
+use sweeper::row::entry::{Entry, Times};
+use sweeper::row::outcome::Status;
 use sweeper_kernels::{Phase, Value};
 
 use super::assert_content;

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{Group, key, measurement, subject};
-use crate::execute::outcome::{KernelUse, Measurement};
 use crate::fusion::{Basis, CONTROL, FUSED, Judged, Ratio, UNFUSED, is_same_program, reduction};
-use crate::record::row::Row;
+use crate::row::Row;
+use crate::row::outcome::{KernelUse, Measurement};
 
 /// Digits at the end of a generated kernel's name.
 const DIGITS: usize = 8;
@@ -109,7 +109,7 @@ fn operators(pattern: &str, unfused: &Measurement) -> Vec<String> {
 /// Kernels and library calls, without the digits that tell kernels of one name apart.
 fn kernels(found: &Measurement) -> Vec<String> {
     let plain = |kernel: &KernelUse| {
-        let name = kernel.name.as_str();
+        let name = &*kernel.name;
         let name = name.strip_prefix("library.").unwrap_or(name);
         match name.rsplit_once('_') {
             Some((start, end)) if is_digest(end) => start.to_owned(),

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{Group, Measured, Paper, key, measurement, part, subject};
-use crate::execute::outcome::Measurement;
 use crate::fusion::CONTROL;
-use crate::record::row::Row;
+use crate::row::Row;
+use crate::row::outcome::Measurement;
 
 /// An operation that was measured.
 pub(super) struct Operation<'r> {

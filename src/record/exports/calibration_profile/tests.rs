@@ -7,12 +7,12 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::*;
-use crate::device::{DeviceIdentity, DeviceKind};
-use crate::execute::outcome::{Checked, KernelUse, Outcome};
+use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::{Digest, PointId, ProblemId};
 use crate::manifest::settings::Hardware;
 use crate::record::exports::about;
-use crate::record::row::test_row;
+use crate::row::outcome::{Checked, KernelUse, Outcome};
+use crate::row::test_row;
 
 /// A row of 8 samples about `time_ns`; rows of equal `problem` differ in their backends alone.
 fn row(
@@ -30,11 +30,11 @@ fn row(
         checked: Checked::Full,
         kernels: vec![
             KernelUse {
-                name: "erf_mul_add_d904aa6d".to_owned(),
+                name: "erf_mul_add_d904aa6d".into(),
                 key: None,
             },
             KernelUse {
-                name: "library.matmul".to_owned(),
+                name: "library.matmul".into(),
                 key: None,
             },
         ],

@@ -3,11 +3,12 @@
 use sweeper_kernels::Phase;
 
 use super::*;
-use crate::report::entry::{Entry, Program};
 use crate::report::frame::Frame;
 use crate::report::frame::tests::{linear, source};
 use crate::report::source::Source;
 use crate::report::table::Layout;
+use crate::row::entry::Entry;
+use crate::row::outcome::Measurement;
 use crate::status::Status;
 
 fn rows(pattern: &str, m: i64, times_ns: [f64; 3]) -> Vec<Entry> {
@@ -52,11 +53,11 @@ fn patterns_are_groups_of_sizes_with_their_verdicts() {
     entries.extend(rows("bias", 256, [1000.0, 500.0, 1500.0]));
     entries.extend(rows("bias_gelu", 64, [1000.0, 1000.0, 1000.0]));
     let last = entries.len() - 2;
-    let program = Program {
+    let measurement = Measurement {
         same_program_as: Some("eager".into()),
-        ..Program::default()
+        ..Measurement::default()
     };
-    entries[last].program = Some(Box::new(program));
+    entries[last].measurement = Some(Box::new(measurement));
     let mut lost = linear("compiled", "bias_relu", 64, 1.0);
     (lost.status, lost.times) = (Status::Oom, None);
     entries.push(lost);

@@ -1,22 +1,25 @@
 //! The table of rows whose times and intervals are known.
 
-use std::sync::Arc;
+use sweeper_kernels::program::Totals;
 
 use super::*;
-use crate::report::entry::Program;
 use crate::report::frame::tests::{linear, source};
 use crate::report::source::Source;
 use crate::report::table::{Layout, render};
+use crate::row::outcome::Measurement;
 
 /// A row of `linear` whose program reads and writes so many bytes.
 fn entry(backend: &str, pattern: &str, m: i64, time_ns: f64, bytes: u64) -> Entry {
     let mut entry = linear(backend, pattern, m, time_ns);
     entry.memory.peak_allocated = Some(bytes);
-    entry.program = Some(Box::new(Program {
-        read_bytes: bytes,
-        written_bytes: bytes,
+    entry.measurement = Some(Box::new(Measurement {
+        totals: Totals {
+            read_bytes: bytes,
+            written_bytes: bytes,
+            ..Totals::default()
+        },
         flops: 2e6,
-        ..Program::default()
+        ..Measurement::default()
     }));
     entry
 }
@@ -37,8 +40,8 @@ fn sources() -> Vec<Source> {
         entry("compiled", "bias_relu", 128, 1000.0, 50),
         entry("primitive", "bias_relu", 128, 9000.0, 900),
     ];
-    let same = sources[0].entries[7].program.as_mut().unwrap();
-    same.same_program_as = Some(Arc::from("eager"));
+    let same = sources[0].entries[7].measurement.as_mut().unwrap();
+    same.same_program_as = Some("eager".to_owned());
     // A file that kept no samples.
     for row in [8, 9] {
         sources[0].entries[row].samples_ns.clear();

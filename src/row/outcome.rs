@@ -1,13 +1,14 @@
 //! What became of one point.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sweeper_kernels::check::Check;
 use sweeper_kernels::program::{Role, Totals};
 
-use crate::device::DeviceMemory;
-use crate::device::clocks::ClockSummary;
+use crate::hardware::DeviceMemory;
+use crate::hardware::clocks::ClockSummary;
 use crate::stats::Summary;
 
 pub use crate::status::Status;
@@ -91,9 +92,9 @@ impl Flag {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelUse {
     /// Name of the entry point or builtin.
-    pub name: String,
+    pub name: Arc<str>,
     /// Kernel key in full; absent for builtins.
-    pub key: Option<String>,
+    pub key: Option<Arc<str>>,
 }
 
 /// A program's first iterations, each timed by itself: what a loop that has just begun pays.
@@ -117,8 +118,8 @@ pub struct FreshStart {
 /// What starting a program takes: making it ready, and its first iterations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Starting {
-    /// How often it was seen: in so many processes of its own, or 0 for once, in a process that had run
-    /// other programs before.
+    /// How often it was seen: in so many processes of its own, or 0 for once, in a process that had
+    /// run other programs before.
     pub processes: u32,
     /// First iterations in it.
     pub iterations: u32,
@@ -139,9 +140,9 @@ impl Starting {
         })
     }
 
-    /// Those in processes of their own. Where one has fewer first iterations, the others are taken to last
-    /// `iteration_ns`.
-    fn of(starts: &[FreshStart], iteration_ns: f64) -> Option<Self> {
+    /// Those in processes of their own. Where one has fewer first iterations, the others are taken
+    /// to last `iteration_ns`.
+    pub(super) fn of(starts: &[FreshStart], iteration_ns: f64) -> Option<Self> {
         let iterations = starts.iter().map(|start| start.first_runs.count).max()?;
         let time_ns = |start: &FreshStart| {
             let further = f64::from(iterations - start.first_runs.count);
@@ -159,14 +160,6 @@ impl Starting {
     }
 }
 
-impl Measurement {
-    /// What starting the program takes, where it was started in processes of its own.
-    pub fn fresh_starting(&self) -> Option<Starting> {
-        let iteration_ns = Summary::of(&self.samples_ns)?.median;
-        Starting::of(&self.fresh_starts, iteration_ns)
-    }
-}
-
 /// All that was measured of a point. Times are nanoseconds of one iteration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
@@ -176,8 +169,8 @@ pub struct Measurement {
     pub iterations: u32,
     /// Samples before the first that counts.
     pub warmup_samples: u32,
-    /// How long it took to make the program ready from its compiled kernels, as if it were the first of
-    /// its process, in nanoseconds; absent where no time passes.
+    /// How long it took to make the program ready from its compiled kernels, as if it were the
+    /// first of its process, in nanoseconds; absent where no time passes.
     #[serde(default)]
     pub prepare_ns: Option<u64>,
     /// Its first iterations; absent in rows from before they were recorded.
@@ -194,7 +187,8 @@ pub struct Measurement {
     pub totals: Totals,
     /// Kernels, in the order of the program.
     pub kernels: Vec<KernelUse>,
-    /// The backend before it in the block whose program is the same: measured twice, it is one program.
+    /// The backend before it in the block whose program is the same: measured twice, it is one
+    /// program.
     #[serde(default)]
     pub same_program_as: Option<String>,
     /// How thoroughly outputs were judged.
@@ -218,8 +212,8 @@ pub struct Measurement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Trouble of the moment around the point: a full disk, a compiler or worker that was killed from
-    /// outside, a missing compiler. The next run tries the point again.
+    /// Trouble of the moment around the point: a full disk, a compiler or worker that was killed
+    /// from outside, a missing compiler. The next run tries the point again.
     Surroundings,
     /// The device can't have the backend at all. That is no failure of the run.
     Device,
@@ -274,8 +268,8 @@ impl Outcome {
     }
 }
 
-/// True where a point without a result is a failure of the run: it was neither left out by declaration
-/// nor is it a backend that the device can't have.
+/// True where a point without a result is a failure of the run: it was neither left out by
+/// declaration nor is it a backend that the device can't have.
 pub fn is_failure(status: Status, cause: Option<Cause>) -> bool {
     !status.is_fine() && cause != Some(Cause::Device)
 }

@@ -1,6 +1,7 @@
 //! A CSV file as lines of named fields, with errors that say where and what was expected.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use csv::{ReaderBuilder, StringRecord};
@@ -8,11 +9,55 @@ use serde::de::IntoDeserializer;
 use serde::de::value::{Error as Refused, StrDeserializer};
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::SourceError;
-use crate::record::tables;
+use super::schema;
+
+/// Why a CSV file can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// Reading failed.
+    #[error("{path}: {error}", path = path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Its header is not the header of a table.
+    #[error("{path}: {reason}", path = path.display())]
+    Header {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A line is not whole.
+    #[error("{path}:{line}: {reason}", path = path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A field is not what it should be.
+    #[error("{path}:{line}: column `{column}`: `{found}` is not {expected}", path = path.display())]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// The column's name.
+        column: String,
+        /// What is there.
+        found: String,
+        /// What should be.
+        expected: String,
+    },
+}
 
 /// A file that was read.
-pub(super) struct Table {
+pub(crate) struct Table {
     path: PathBuf,
     columns: BTreeMap<String, usize>,
     header: Vec<String>,
@@ -24,15 +69,15 @@ impl Table {
     ///
     /// # Errors
     /// If it can't be read, is empty, or names a column twice.
-    pub(super) fn read(path: &Path) -> Result<Self, SourceError> {
-        let mut bytes = std::fs::read(path).map_err(|error| SourceError::Io {
+    pub(crate) fn read(path: &Path) -> Result<Self, TableError> {
+        let mut bytes = std::fs::read(path).map_err(|error| TableError::Io {
             path: path.to_owned(),
             error,
         })?;
         if bytes.starts_with(b"\xef\xbb\xbf") {
             bytes.drain(..3);
         }
-        let foreign = |reason: String| SourceError::Foreign {
+        let foreign = |reason: String| TableError::Header {
             path: path.to_owned(),
             reason,
         };
@@ -66,23 +111,23 @@ impl Table {
     }
 
     /// The names of all columns, in order.
-    pub(super) fn header(&self) -> &[String] {
+    pub(crate) fn header(&self) -> &[String] {
         &self.header
     }
 
     /// True if there is a column of this name.
-    pub(super) fn has(&self, column: &str) -> bool {
+    pub(crate) fn has(&self, column: &str) -> bool {
         self.columns.contains_key(column)
     }
 
     /// Those of `columns` that are not there.
-    pub(super) fn missing(&self, columns: &[&str]) -> Vec<String> {
+    pub(crate) fn missing(&self, columns: &[&str]) -> Vec<String> {
         let missing = columns.iter().filter(|column| !self.has(column));
         missing.map(|column| (*column).to_owned()).collect()
     }
 
     /// True if the last line has no end, as after a copy that broke off.
-    pub(super) fn is_open_ended(&self) -> bool {
+    pub(crate) fn is_open_ended(&self) -> bool {
         self.bytes.last().is_some_and(|&byte| byte != b'\n')
     }
 
@@ -90,10 +135,10 @@ impl Table {
     ///
     /// # Errors
     /// Of `each`; or if a line has too few or too many fields, or is not UTF-8.
-    pub(super) fn each(
+    pub(crate) fn each(
         &self,
-        mut each: impl FnMut(&Line<'_>) -> Result<(), SourceError>,
-    ) -> Result<(), SourceError> {
+        mut each: impl FnMut(&Line<'_>) -> Result<(), TableError>,
+    ) -> Result<(), TableError> {
         let mut reader = ReaderBuilder::new()
             .flexible(true)
             .from_reader(self.bytes.as_slice());
@@ -122,8 +167,8 @@ impl Table {
         }
     }
 
-    fn at(&self, line: u64, reason: &str) -> SourceError {
-        SourceError::Line {
+    fn at(&self, line: u64, reason: &str) -> TableError {
+        TableError::Line {
             path: self.path.clone(),
             line,
             reason: reason.to_owned(),
@@ -131,8 +176,8 @@ impl Table {
     }
 }
 
-/// Gives axes that are called like a column of every `records.csv` the names that they have since: files
-/// of before have such a name twice, axes first.
+/// Gives axes that are called like a column of every `records.csv` the names that they have since:
+/// files of before have such a name twice, axes first.
 fn rename_axes(header: &mut [String]) {
     let Some(end) = header.iter().position(|name| name == "canonical") else {
         return;
@@ -141,22 +186,22 @@ fn rename_axes(header: &mut [String]) {
         let (own, later) = header.split_at_mut(place + 1);
         let name = &mut own[place];
         if later.contains(name) {
-            *name = tables::axis_column(name).into_owned();
+            *name = schema::axis_column(name).into_owned();
         }
     }
 }
 
 /// One line.
-pub(super) struct Line<'t> {
+pub(crate) struct Line<'t> {
     table: &'t Table,
     record: &'t StringRecord,
     /// Its number in the file, from 1.
-    pub(super) number: u64,
+    pub(crate) number: u64,
 }
 
 impl Line<'_> {
     /// The text of a field; empty where there is no such column.
-    pub(super) fn text(&self, column: &str) -> &str {
+    pub(crate) fn text(&self, column: &str) -> &str {
         let index = self.table.columns.get(column);
         index
             .and_then(|&index| self.record.get(index))
@@ -164,8 +209,8 @@ impl Line<'_> {
     }
 
     /// An error about a field.
-    pub(super) fn refuse(&self, column: &str, expected: &str) -> SourceError {
-        SourceError::Field {
+    pub(crate) fn refuse(&self, column: &str, expected: &str) -> TableError {
+        TableError::Field {
             path: self.table.path.clone(),
             line: self.number,
             column: column.to_owned(),
@@ -175,7 +220,7 @@ impl Line<'_> {
     }
 
     /// A real number, or none where the field is empty or `nan`.
-    pub(super) fn number(&self, column: &str) -> Result<Option<f64>, SourceError> {
+    pub(crate) fn number(&self, column: &str) -> Result<Option<f64>, TableError> {
         let text = self.text(column);
         if text.is_empty() {
             return Ok(None);
@@ -188,7 +233,7 @@ impl Line<'_> {
     }
 
     /// A finite number that is not negative, or none where the field is empty or `nan`.
-    pub(super) fn amount(&self, column: &str) -> Result<Option<f64>, SourceError> {
+    pub(crate) fn amount(&self, column: &str) -> Result<Option<f64>, TableError> {
         match self.number(column)? {
             Some(value) if !(value.is_finite() && value >= 0.0) => {
                 Err(self.refuse(column, "a number that is finite and not negative"))
@@ -198,10 +243,10 @@ impl Line<'_> {
     }
 
     /// A whole number, or none where the field is empty.
-    pub(super) fn count<N: std::str::FromStr>(
+    pub(crate) fn count<N: std::str::FromStr>(
         &self,
         column: &str,
-    ) -> Result<Option<N>, SourceError> {
+    ) -> Result<Option<N>, TableError> {
         let text = self.text(column);
         if text.is_empty() {
             return Ok(None);
@@ -211,11 +256,11 @@ impl Line<'_> {
     }
 
     /// What is written with words, or none where the field is empty.
-    pub(super) fn word<W: DeserializeOwned>(
+    pub(crate) fn word<W: DeserializeOwned>(
         &self,
         column: &str,
         expected: &str,
-    ) -> Result<Option<W>, SourceError> {
+    ) -> Result<Option<W>, TableError> {
         let text = self.text(column);
         if text.is_empty() {
             return Ok(None);
@@ -226,7 +271,7 @@ impl Line<'_> {
 }
 
 /// The value that files spell as this word.
-pub(super) fn parse_word<'w, W: Deserialize<'w>>(word: &'w str) -> Option<W> {
+pub(crate) fn parse_word<'w, W: Deserialize<'w>>(word: &'w str) -> Option<W> {
     let text: StrDeserializer<'w, Refused> = word.into_deserializer();
     W::deserialize(text).ok()
 }

@@ -1,13 +1,25 @@
 //! How the devices' time was used, for the end of a run and its folder.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
-use super::anchors::AnchorReading;
-use crate::device::ceilings::Ceilings;
-use crate::device::{DeviceIdentity, DeviceKind};
-use crate::execute::supervisor::Usage;
+use crate::hardware::DeviceKind;
+use crate::hardware::ceilings::Ceilings;
+use crate::identity::PointId;
+
+/// An anchor point that was measured again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AnchorReading {
+    /// The device, by position among the run's.
+    pub device: usize,
+    /// The point.
+    pub point: PointId,
+    /// When, from the first measurement on, in seconds.
+    pub after_s: f64,
+    /// The median, in nanoseconds.
+    pub median_ns: f64,
+    /// The median in units of the first one.
+    pub ratio: f64,
+}
 
 /// How one device's time was used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,40 +59,20 @@ pub struct RunUsage {
 }
 
 impl RunUsage {
-    /// How far an anchor point was from its first measurement at most: 0.02 is 2 %. None where none was
-    /// measured again.
+    /// How far an anchor point was from its first measurement at most: 0.02 is 2 %. None where none
+    /// was measured again.
     pub fn drift(&self) -> Option<f64> {
         let ratios = self.anchors.iter().map(|reading| reading.ratio);
         ratios.map(|ratio| (ratio - 1.0).abs()).reduce(f64::max)
     }
 
-    /// Adds up; on the null device no time passes.
+    /// Adds up what devices did in `wall_s` seconds.
     pub fn new(
-        wall: Duration,
+        wall_s: f64,
         compiled: usize,
-        devices: &[(&DeviceIdentity, Usage, Option<&Ceilings>)],
+        devices: Vec<DeviceUsage>,
         anchors: Vec<AnchorReading>,
     ) -> Self {
-        let is_null = devices
-            .iter()
-            .any(|(device, ..)| device.kind == DeviceKind::Null);
-        let seconds = |time: Duration| {
-            let rounded = (time.as_secs_f64() * 1e6).round() / 1e6;
-            if is_null { 0.0 } else { rounded }
-        };
-        let devices: Vec<DeviceUsage> = devices
-            .iter()
-            .map(|(device, usage, ceilings)| DeviceUsage {
-                kind: device.kind,
-                name: device.name.clone(),
-                unit: device.unit.clone(),
-                blocks: usage.blocks,
-                at_work_s: seconds(usage.at_work),
-                running_s: seconds(usage.running),
-                ceilings: ceilings.cloned(),
-            })
-            .collect();
-        let wall_s = seconds(wall);
         let all_s = wall_s * devices.len() as f64;
         let part = |of: fn(&DeviceUsage) -> f64| match all_s {
             all_s if all_s > 0.0 => devices.iter().map(of).sum::<f64>() / all_s,

@@ -15,8 +15,8 @@ pub struct Clocks {
     pub reasons: u64,
 }
 
-/// NVML's bits that mean trouble, and words for them. Others mean that the device has nothing to do,
-/// or that somebody set its clocks.
+/// NVML's bits that mean trouble, and words for them. Others mean that the device has nothing to
+/// do, or that somebody set its clocks.
 const REASONS: [(u64, &str); 5] = [
     (0x04, "power_cap"),
     (0x08, "hardware_slowdown"),

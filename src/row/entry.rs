@@ -1,21 +1,20 @@
-//! One row as reports need it, wherever it was read from.
+//! One row as `records.csv` has it, and as reports need it, wherever it was read from.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::Arc;
 
-use sweeper_kernels::check::Metric;
 use sweeper_kernels::program::Role;
 use sweeper_kernels::{Dtype, Phase, Value};
 
-use crate::device::DeviceKind;
-use crate::device::clocks::ClockSummary;
-use crate::execute::outcome::{Checked, FirstRuns, Flag, Starting, Status};
+use super::outcome::{Measurement, Starting, Status};
+use super::{CompileUse, Row};
+use crate::hardware::DeviceKind;
 use crate::identity::{PointId, ProblemId};
-use crate::record::row::CompileUse;
 use crate::stats::Summary;
 
-/// Statistics of the samples of one row, in nanoseconds of one iteration. What a file does not say is
-/// `None`: guide 000's files have the median and the quartiles only.
+/// Statistics of the samples of one row, in nanoseconds of one iteration. What a file does not say
+/// is `None`: guide 000's files have the median and the quartiles only.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
     /// Number of samples.
@@ -79,77 +78,15 @@ impl From<Summary> for Times {
     }
 }
 
-/// How far one output was from the oracle's.
+/// The output that was furthest from right, in units of its tolerance.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TensorError {
+pub struct WorstOutput {
     /// Name of the tensor.
     pub tensor: Arc<str>,
-    /// How the error is measured, where the file says so.
-    pub metric: Option<Metric>,
     /// The distance; infinite where a value was NaN, missing or never written.
     pub error: f64,
     /// The greatest distance that is right.
     pub tolerance: f64,
-}
-
-/// A kernel that the program launched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kernel {
-    /// Name of the entry point or builtin.
-    pub name: Arc<str>,
-    /// Kernel key in full; absent for builtins.
-    pub key: Option<Arc<str>>,
-}
-
-/// What the program did, and how it was measured; only of rows of our own files that got so far.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Program {
-    /// How often the timed steps ran in a sample.
-    pub iterations: u32,
-    /// Samples before the first that counts.
-    pub warmup_samples: u32,
-    /// The first iterations, where the file says.
-    pub first_runs: Option<FirstRuns>,
-    /// How long it took to make the program ready from compiled kernels, in nanoseconds, where the file
-    /// says.
-    pub prepare_ns: Option<u64>,
-    /// What starting the program takes, where it was started in processes of its own.
-    pub fresh_starting: Option<Starting>,
-    /// Kernels launched in an iteration, copies and fills included.
-    pub launches: u64,
-    /// Of these, calls of libraries.
-    pub calls: u64,
-    /// Bytes that an iteration reads, of elements that are touched.
-    pub read_bytes: u64,
-    /// Bytes that an iteration writes.
-    pub written_bytes: u64,
-    /// Useful floating-point operations of an iteration.
-    pub flops: f64,
-    /// The least bytes that an iteration must move.
-    pub compulsory_bytes: f64,
-    /// The backend before it in the block whose program is the same.
-    pub same_program_as: Option<Arc<str>>,
-    /// Kernels in the order of the program; empty where the file is a `records.csv`.
-    pub kernels: Vec<Kernel>,
-    /// How thoroughly outputs were judged.
-    pub checked: Checked,
-    /// The judgement of each output; the worst one alone where the file is a `records.csv`.
-    pub errors: Vec<TensorError>,
-    /// SHA-256 of the outputs, in full.
-    pub output_digest: Option<Arc<str>>,
-    /// How the device was doing.
-    pub clocks: Option<ClockSummary>,
-    /// What else to know.
-    pub flags: Vec<Flag>,
-}
-
-impl Program {
-    /// The output that was furthest from right, in units of its tolerance.
-    pub fn worst(&self) -> Option<&TensorError> {
-        self.errors
-            .iter()
-            .max_by(|a, b| (a.error / a.tolerance).total_cmp(&(b.error / b.tolerance)))
-    }
 }
 
 /// Memory of a row, in bytes. What a file does not say is absent.
@@ -157,15 +94,13 @@ impl Program {
 pub struct Memory {
     /// The program's buffers by what they are for.
     pub by_role: BTreeMap<Role, u64>,
-    /// Gradients and what the forward pass kept for them, together.
-    pub autograd: Option<u64>,
     /// The most that was allocated for the program at one time.
     pub peak_allocated: Option<u64>,
     /// The most that the process or pool held from the system.
     pub peak_reserved: Option<u64>,
 }
 
-/// A row: a point and what became of it.
+/// A row as `records.csv` has it, and as reports need it: a point and what became of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Identity of the point, where the file has one.
@@ -208,8 +143,14 @@ pub struct Entry {
     pub samples_ns: Vec<f64>,
     /// Memory.
     pub memory: Memory,
-    /// What the program did.
-    pub program: Option<Box<Program>>,
+    /// The measurement of rows of our own files that got so far, without its samples, fresh starts,
+    /// check and memory: files may have these alone or summed up, so that `samples_ns`,
+    /// `fresh_starting`, `worst` and `memory` hold them.
+    pub measurement: Option<Box<Measurement>>,
+    /// What starting the program takes, where it was started in processes of its own.
+    pub fresh_starting: Option<Starting>,
+    /// The output that was furthest from right.
+    pub worst: Option<WorstOutput>,
     /// What the kernel cache did.
     pub compile: CompileUse,
     /// The least time that the device's ceilings allow, in nanoseconds.
@@ -242,11 +183,75 @@ impl Entry {
             times: None,
             samples_ns: Vec::new(),
             memory: Memory::default(),
-            program: None,
+            measurement: None,
+            fresh_starting: None,
+            worst: None,
             compile: CompileUse::default(),
             roofline_ns: None,
             unix_time_s: None,
         }
+    }
+
+    /// The row that a journal has as `row`.
+    pub fn of(row: &Row, words: &mut Words) -> Self {
+        Entry::from_row(row.clone(), row.summary().map(Times::from), words)
+    }
+
+    /// The row that a journal has as `row`; `times` are the statistics of its samples.
+    pub fn from_row(row: Row, times: Option<Times>, words: &mut Words) -> Self {
+        let fresh_starting = row.fresh_starting();
+        let (case, workload) = (words.get(&row.case), words.get(&row.workload));
+        let backend = words.get(&row.backend);
+        let mut entry = Entry {
+            point: Some(row.point),
+            problem: Some(row.problem),
+            case,
+            parameters: words.values(&row.parameters),
+            values: words.values(&row.values),
+            dtype: Some(row.dtype),
+            canonical: (row.canonical.iter())
+                .map(|(name, &bound)| (words.get(name), bound))
+                .collect(),
+            device: Some(row.device),
+            device_name: words.some(&row.device_name),
+            l2: words.some(&row.l2),
+            mode: words.some(&row.mode),
+            threads: Some(row.threads),
+            reason: (row.outcome.reason.as_deref()).and_then(|text| words.some(text)),
+            times,
+            fresh_starting,
+            compile: row.compile,
+            roofline_ns: row.roofline_ns,
+            unix_time_s: Some(row.unix_time_s),
+            ..Entry::new(workload, backend, row.phase, row.outcome.status)
+        };
+        if let Some(measurement) = row.outcome.measurement {
+            entry.add_measurement(measurement, words);
+        }
+        entry
+    }
+
+    /// Adds a measurement; lists of it become their summaries.
+    fn add_measurement(&mut self, mut measurement: Box<Measurement>, words: &mut Words) {
+        measurement.fresh_starts.clear();
+        self.samples_ns = mem::take(&mut measurement.samples_ns);
+        let device_memory = mem::take(&mut measurement.device_memory);
+        self.memory = Memory {
+            by_role: mem::take(&mut measurement.memory_bytes),
+            peak_allocated: Some(device_memory.peak_allocated_bytes),
+            peak_reserved: Some(device_memory.peak_reserved_bytes),
+        };
+        let check = measurement.check.take().unwrap_or_default();
+        self.worst = check.worst().map(|worst| WorstOutput {
+            tensor: words.get(&worst.tensor),
+            error: worst.error,
+            tolerance: worst.tolerance,
+        });
+        for kernel in &mut measurement.kernels {
+            kernel.name = words.get(&kernel.name);
+            kernel.key = kernel.key.as_deref().map(|key| words.get(key));
+        }
+        self.measurement = Some(measurement);
     }
 
     /// True if it was measured and is right.
@@ -295,8 +300,9 @@ impl Entry {
         }
     }
 
-    /// In what its operations are computed, as in [`Ceilings::flops_per_s`](crate::device::ceilings::Ceilings):
-    /// the parameter `precision` of a workload that has one, else the type of its elements, if the file says.
+    /// In what its operations are computed, as in
+    /// [`Ceilings::flops_per_s`](crate::hardware::ceilings::Ceilings): the parameter `precision` of
+    /// a workload that has one, else the type of its elements, if the file says.
     pub fn arithmetic(&self) -> Option<&str> {
         let precision = self.parameters.get("precision").and_then(Value::as_text);
         precision.or_else(|| Some(self.dtype?.name()))
@@ -309,12 +315,12 @@ impl Entry {
 
     /// Useful floating-point operations a second.
     pub fn flops_per_s(&self) -> Option<f64> {
-        Some(self.program.as_ref()?.flops / self.median_ns()? * 1e9)
+        Some(self.measurement.as_ref()?.flops / self.median_ns()? * 1e9)
     }
 
     /// Compulsory bytes a second.
     pub fn bytes_per_s(&self) -> Option<f64> {
-        Some(self.program.as_ref()?.compulsory_bytes / self.median_ns()? * 1e9)
+        Some(self.measurement.as_ref()?.compulsory_bytes / self.median_ns()? * 1e9)
     }
 }
 
@@ -334,11 +340,11 @@ pub const DIMENSIONS: [&str; 10] = [
 
 /// Keeps one copy of each word: rows repeat theirs thousands of times.
 #[derive(Debug, Default)]
-pub(super) struct Words(BTreeSet<Arc<str>>);
+pub struct Words(BTreeSet<Arc<str>>);
 
 impl Words {
     /// The one copy.
-    pub(super) fn get(&mut self, word: &str) -> Arc<str> {
+    pub fn get(&mut self, word: &str) -> Arc<str> {
         if let Some(held) = self.0.get(word) {
             return Arc::clone(held);
         }
@@ -348,12 +354,20 @@ impl Words {
     }
 
     /// The one copy, unless the word is empty.
-    pub(super) fn some(&mut self, word: &str) -> Option<Arc<str>> {
+    pub fn some(&mut self, word: &str) -> Option<Arc<str>> {
         (!word.is_empty()).then(|| self.get(word))
     }
 
+    /// Named values whose words are the one copy.
+    fn values(&mut self, values: &BTreeMap<String, Value>) -> BTreeMap<Arc<str>, Value> {
+        let named = values.iter();
+        named
+            .map(|(name, value)| (self.get(name), self.value(value)))
+            .collect()
+    }
+
     /// A value whose text is the one copy.
-    pub(super) fn value(&mut self, value: &Value) -> Value {
+    fn value(&mut self, value: &Value) -> Value {
         match value {
             Value::Text(text) => Value::Text(self.get(text)),
             other => other.clone(),

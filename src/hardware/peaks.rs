@@ -1,7 +1,9 @@
-//! What makers say of well-known devices: theoretical rates by product name, from their data sheets.
+//! What makers say of well-known devices: theoretical rates by product name, from their data
+//! sheets.
 //!
-//! Rates of tensor cores are without sparsity, which the sheets of NVIDIA's H100 and H200 double. Devices
-//! that are not listed have no peaks here: none is guessed from clocks and numbers of cores.
+//! Rates of tensor cores are without sparsity, which the sheets of NVIDIA's H100 and H200 double.
+//! Devices that are not listed have no peaks here: none is guessed from clocks and numbers of
+//! cores.
 
 /// Theoretical rates of one product, in 10^9 a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +49,8 @@ const fn a100(name: &'static str, bandwidth_gbps: f64) -> Peaks {
     }
 }
 
-/// The rate of tf32 is the sheet's, with sparsity: half of it without, and as much for bf16 without.
+/// The rate of tf32 is the sheet's, with sparsity: half of it without, and as much for bf16
+/// without.
 const fn hopper(
     name: &'static str,
     source: &'static str,

@@ -1,12 +1,21 @@
-//! One row: a point and what became of it, as the journal keeps it.
+//! One row: a point and what became of it, as the journal keeps it; and the columns of
+//! `records.csv`.
+//!
+//! [`Row`] is a journal's, [`entry::Entry`] the same row as tables have it. [`schema`] says which
+//! columns there are.
+
+pub mod entry;
+pub mod lines;
+pub mod outcome;
+pub mod schema;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use sweeper_kernels::{Dtype, Phase, Value};
 
-use crate::device::DeviceKind;
-use crate::execute::outcome::Outcome;
+use self::outcome::{Outcome, Starting};
+use crate::hardware::DeviceKind;
 use crate::identity::{PointId, ProblemId};
 use crate::stats::Summary;
 
@@ -19,11 +28,12 @@ pub struct CompileUse {
     pub hits: u32,
     /// How long compiling each of them took, whenever that was, added up; in nanoseconds.
     pub compile_ns: u64,
-    /// For how long at least one of them was being compiled, in nanoseconds; absent where there are none, and
-    /// in rows of versions that did not know.
+    /// For how long at least one of them was being compiled, in nanoseconds; absent where there are
+    /// none, and in rows of versions that did not know.
     #[serde(default)]
     pub wall_ns: Option<u64>,
-    /// How long reading all of them from the cache takes, in nanoseconds; absent where one is in none.
+    /// How long reading all of them from the cache takes, in nanoseconds; absent where one is in
+    /// none.
     #[serde(default)]
     pub read_ns: Option<u64>,
 }
@@ -81,13 +91,22 @@ impl Row {
         Summary::of(&self.outcome.measurement.as_ref()?.samples_ns)
     }
 
+    /// What starting the program takes, where it was started in processes of its own.
+    pub fn fresh_starting(&self) -> Option<Starting> {
+        let starts = &self.outcome.measurement.as_ref()?.fresh_starts;
+        if starts.is_empty() {
+            return None;
+        }
+        Starting::of(starts, self.summary()?.median)
+    }
+
     /// A parameter, axis or derived value by name.
     pub fn value(&self, name: &str) -> Option<&Value> {
         self.parameters.get(name).or_else(|| self.values.get(name))
     }
 
-    /// In what its operations are computed: the parameter `precision` of a workload that has one, else the
-    /// type of its elements.
+    /// In what its operations are computed: the parameter `precision` of a workload that has one,
+    /// else the type of its elements.
     pub fn arithmetic(&self) -> &str {
         let precision = self.parameters.get("precision").and_then(Value::as_text);
         precision.unwrap_or_else(|| self.dtype.name())

@@ -1,0 +1,193 @@
+//! Columns of times: statistics of the samples, how they were taken, and what starting takes.
+
+use super::Field;
+use super::column::{Column, Group, count, float, int, number, put, with_another};
+use crate::row::entry::Entry;
+use crate::row::lines::TableError;
+use crate::row::outcome::{FirstRuns, Measurement, Starting};
+
+const SAMPLES: &str = "samples";
+const SAMPLING: &str = "sampling";
+const STARTS: &str = "starts in processes of their own";
+
+/// A statistic that a file may lack.
+macro_rules! statistic {
+    ($name:literal, $unit:literal, $field:ident, $meaning:literal) => {
+        number($name, $meaning, SAMPLES)
+            .unit($unit)
+            .group(Group::Statistic)
+            .of_times(
+                |times| times.$field.and_then(float),
+                |times, field| put(&mut times.$field, field.amount()),
+            )
+    };
+}
+
+/// Statistics of the samples.
+pub(super) const STATISTICS: &[Column] = &[
+    count("n", "number of samples", SAMPLES)
+        .group(Group::Statistic)
+        .of_times(
+            |times| int(times.n?),
+            |times, field| put(&mut times.n, field.count::<u32>()),
+        ),
+    number("median_ns", "median time of one iteration", SAMPLES)
+        .unit("ns")
+        .group(Group::Result)
+        .of_times(
+            |times| float(times.median),
+            |times, field| put(&mut times.median, field.amount()),
+        ),
+    statistic!(
+        "median_low_ns",
+        "ns",
+        ci_low,
+        "lower end of the median's 95 % interval, from order statistics"
+    ),
+    statistic!(
+        "median_high_ns",
+        "ns",
+        ci_high,
+        "upper end of the median's 95 % interval, from order statistics"
+    ),
+    statistic!(
+        "median_coverage",
+        "",
+        coverage,
+        "probability that the interval covers the median: under 0.95 of fewer than six samples"
+    ),
+    statistic!("mean_ns", "ns", mean, "arithmetic mean"),
+    statistic!("std_ns", "ns", std, "standard deviation, with n - 1"),
+    statistic!("min_ns", "ns", min, "least sample"),
+    statistic!("p5_ns", "ns", p5, "5 % quantile (type 7)"),
+    statistic!("q1_ns", "ns", q1, "25 % quantile"),
+    statistic!("q3_ns", "ns", q3, "75 % quantile"),
+    statistic!("p95_ns", "ns", p95, "95 % quantile"),
+    statistic!("max_ns", "ns", max, "greatest sample"),
+    statistic!(
+        "mad_ns",
+        "ns",
+        mad,
+        "median absolute deviation from the median, not scaled"
+    ),
+];
+
+/// How samples were taken, and what starting takes.
+pub(super) const STARTING: &[Column] = &[
+    count("iterations", "iterations in one sample", SAMPLING)
+        .group(Group::Program)
+        .of_measurement(
+            |found| int(found.iterations),
+            |found, field| put(&mut found.iterations, field.count::<u32>()),
+        ),
+    count(
+        "warmup_samples",
+        "samples before the first that counts",
+        SAMPLING,
+    )
+    .group(Group::Program)
+    .of_measurement(
+        |found| int(found.warmup_samples),
+        |found, field| put(&mut found.warmup_samples, field.count::<u32>()),
+    ),
+    count(
+        "first_runs",
+        "first iterations, each timed by itself",
+        SAMPLING,
+    )
+    .group(Group::Program)
+    .of_measurement(|found| int(found.first_runs?.count), with_another),
+    number(
+        "first_runs_ns",
+        "time of the first iterations together",
+        SAMPLING,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_measurement(|found| float(found.first_runs?.elapsed_ns), read_first_runs),
+    count(
+        "prepare_ns",
+        "time to make the program ready from compiled kernels, as the first of its process \
+         (empty on the null device)",
+        "device",
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_measurement(
+        |found| int(found.prepare_ns?),
+        |found, field| put(&mut found.prepare_ns, field.count::<u64>()),
+    ),
+    count(
+        "fresh_starts",
+        "fresh starts of the program, each in a process of its own, as \
+         `measure.fresh_starts` asks (empty where there were none)",
+        STARTS,
+    )
+    .group(Group::Program)
+    .of_entry(|entry| int(entry.fresh_starting?.processes), with_another),
+    count("start_runs", "first iterations in a fresh start", STARTS)
+        .group(Group::Program)
+        .of_entry(|entry| int(entry.fresh_starting?.iterations), with_another),
+    number(
+        "start_ns",
+        "median time of a fresh start: making the program ready, and its first iterations",
+        STARTS,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_entry(
+        |entry| float(entry.fresh_starting?.median_ns),
+        read_fresh_starting,
+    ),
+    number(
+        "start_low_ns",
+        "lower end of the interval of `start_ns` (empty of one start)",
+        STARTS,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_entry(
+        |entry| float(entry.fresh_starting?.interval_ns?.0),
+        with_another,
+    ),
+    number(
+        "start_high_ns",
+        "upper end of the interval of `start_ns` (empty of one start)",
+        STARTS,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_entry(
+        |entry| float(entry.fresh_starting?.interval_ns?.1),
+        with_another,
+    ),
+];
+
+fn read_first_runs(found: &mut Measurement, field: &mut Field<'_>) -> Result<(), TableError> {
+    let count = field.sibling("first_runs").count()?;
+    let first_runs = count.zip(field.amount()?);
+    found.first_runs = first_runs.map(|(count, elapsed_ns)| FirstRuns { count, elapsed_ns });
+    Ok(())
+}
+
+fn read_fresh_starting(entry: &mut Entry, field: &mut Field<'_>) -> Result<(), TableError> {
+    if entry.measurement.is_none() {
+        return Ok(());
+    }
+    let processes = field.sibling("fresh_starts").count()?;
+    let iterations = field.sibling("start_runs").count()?;
+    let median_ns = field.amount()?;
+    let low_ns = field.sibling("start_low_ns").amount()?;
+    let high_ns = field.sibling("start_high_ns").amount()?;
+    if let (Some(processes @ 1..), Some(iterations), Some(median_ns)) =
+        (processes, iterations, median_ns)
+    {
+        entry.fresh_starting = Some(Starting {
+            processes,
+            iterations,
+            median_ns,
+            interval_ns: low_ns.zip(high_ns),
+        });
+    }
+    Ok(())
+}
