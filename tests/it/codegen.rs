@@ -259,7 +259,7 @@ fn rows_side_by_side_are_what_nests_mean() {
             let rows: Vec<u64> = [8, 3][..nest.row_dims].to_vec();
             let case = Case::new(nest.clone(), &rows, columns);
             for case in [case.clone(), case.padded(4)] {
-                for case in case.abreast(&place.target()) {
+                for case in case.several_rows(&place.target()) {
                     kernels += 1;
                     case.check_as_is(place);
                 }
@@ -294,7 +294,7 @@ fn kernels_for_rows_side_by_side_are_for_nothing_else() {
         let waiting = case.filled(&target).last().unwrap();
         assert!(!waiting.bounds.several_rows_per_warp);
         let text = &only.source(&target).files[0].text;
-        let rows = at_once.map(|rows| format!(", ROWS = {rows};"));
+        let rows = at_once.map(|rows| format!(", ROWS_PER_WARP = {rows};"));
         assert!(rows.is_none_or(|rows| text.contains(&rows)), "{text}");
         assert_eq!(text.contains("ROWS"), at_once.is_some(), "{text}");
     }
@@ -328,9 +328,9 @@ fn kernels_for_columns_that_fill_their_lanes_are_for_nothing_else() {
         assert_eq!(case.alignment(&Target::Cpu), Alignment::Unknown);
         let filled = case.filled(&target).last();
         let text = &filled.as_ref().unwrap_or(&case).source(&target).files[0].text;
-        let is_wide = text.contains("constexpr bool is_wide = true;");
-        assert_eq!(is_wide, alignment >= Alignment::Float4, "{text}");
-        let is_full = text.contains("constexpr int here = ");
+        let is_vectorized = text.contains("constexpr bool is_vectorized = true;");
+        assert_eq!(is_vectorized, alignment >= Alignment::Float4, "{text}");
+        let is_full = text.contains("constexpr int extent = ");
         assert_eq!(is_full, alignment == Alignment::FullTiles, "{text}");
     }
     // A dense tensor of rows of 6 is one row of 60.

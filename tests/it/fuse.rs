@@ -206,7 +206,7 @@ fn random_graphs_with_totals_are_right_in_cuda() {
 fn totals(program: &Program) -> usize {
     let kernels = program.kernels.iter();
     kernels
-        .filter(|kernel| kernel.name().starts_with("whole_"))
+        .filter(|kernel| kernel.name().starts_with("single_pass_"))
         .count()
 }
 

@@ -1,7 +1,7 @@
-//! Sums of `e^(x - max x)` over the columns of a row, where nothing but the sum becomes of the exponentials. Each is at most
-//! 1, and one of them is: what is small among them need not be exact beyond that. And of parts of a row they can be
-//! computed by each part's own maximum, and joined: `sum e^(x - max) = sum of parts' sums e^(their max - max)`, as in
-//! Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
+//! Finds `sum(exp(x - max x))` over columns whose exponentials have no other use (log-sum-exp). All terms are at most 1 and
+//! one of them is 1, so that small ones need no relative accuracy: such sums use a faster exp. Partial sums of a row may be
+//! relative to their own maxima, and are merged by `sum = sum of partial sums e^(their max - max)` (online softmax: Milakov and
+//! Gimelshein, "Online normalizer calculation for softmax", 2018).
 
 use crate::graph::op::{Binary, Reduction, Unary};
 use crate::nest::{Nest, Over, Value, ValueId};

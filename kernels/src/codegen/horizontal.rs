@@ -47,7 +47,7 @@ pub(super) fn text(sub_kernels: &[SubKernel], target: &Target) -> Result<String,
     };
     let mut out = Text::default();
     let count = sub_kernels.len();
-    out.line(format!("// {count} kernels side by side."));
+    out.line(format!("// Horizontal fusion of {count} kernels."));
     match target {
         Target::Cpu => fused.c(&mut out)?,
         Target::Cuda { .. } => fused.cuda(&mut out)?,
@@ -132,10 +132,10 @@ impl Fused<'_> {
             };
             out.lines(["".to_owned(), self.heading(at)]);
             out.open(format!("struct m{at}"));
-            out.line("// What one of several kernels with this text is given, after the block at which it begins.");
+            out.line("// Arguments of one of the kernels with this text, after the block at which it starts.");
             let fields = cuda::declarations(nest, parameters, &|_| cuda::Pointee::Unrestricted, "");
             out.line(format!(
-                "struct Given {{ int64 start; {}; }};",
+                "struct Arguments {{ int64 start; {}; }};",
                 fields.join("; ")
             ));
             let pointee = |operand| schedule.pointee(nest, operand);
@@ -201,9 +201,9 @@ impl Fused<'_> {
             let all: Vec<String> = std::iter::once(start).chain(own).collect();
             all.join(", ")
         };
-        out.line(format!("m{text}::Given given;"));
+        out.line(format!("m{text}::Arguments arguments;"));
         for at in run.clone() {
-            let assign = format!("given = {{{}}};", given(at));
+            let assign = format!("arguments = {{{}}};", given(at));
             let otherwise = if at > run.start { "else " } else { "" };
             out.line(match at + 1 == run.end {
                 true => format!("{otherwise}{assign}"),
@@ -211,9 +211,9 @@ impl Fused<'_> {
             });
         }
         let fields = names(run.start).into_iter();
-        let fields: Vec<String> = fields.map(|name| format!("given.{name}")).collect();
+        let fields: Vec<String> = fields.map(|name| format!("arguments.{name}")).collect();
         out.line(format!(
-            "m{text}::run((unsigned)(block - given.start), {});",
+            "m{text}::run((unsigned)(block - arguments.start), {});",
             fields.join(", ")
         ));
     }

@@ -58,7 +58,7 @@ impl Parameter {
             Parameter::RowExtent(dim) => format!("rows_{dim}"),
             Parameter::BlockRows => "block_rows".to_owned(),
             Parameter::BlockColumns => "block_columns".to_owned(),
-            Parameter::ColumnBlocks => "pieces".to_owned(),
+            Parameter::ColumnBlocks => "column_blocks".to_owned(),
             Parameter::Pointer(operand) => text::operand(nest, operand),
             Parameter::RowStep(operand, dim) => {
                 format!("{}_row_{dim}", text::operand(nest, operand))

@@ -103,7 +103,7 @@ impl Generated {
             sub_kernels.push(SubKernel::new(nest, *bounds, target)?);
         }
         horizontal::equalize_threads(&mut sub_kernels)?;
-        let name = format!("pack_{}_{}", sub_kernels.len(), words(&sub_kernels));
+        let name = format!("horizontal_{}_{}", sub_kernels.len(), words(&sub_kernels));
         let text = horizontal::text(&sub_kernels, target)?;
         Ok(Generated {
             source: source(&name, &text, target),
@@ -132,7 +132,7 @@ impl Generated {
             sub_kernels.push(SubKernel::new(nest, bounds, target)?);
         }
         single_pass::connect(&mut sub_kernels, partials)?;
-        let name = format!("whole_{}", words(&sub_kernels));
+        let name = format!("single_pass_{}", words(&sub_kernels));
         Ok(Generated {
             source: source(&name, &single_pass::text(&sub_kernels)?, target),
             sub_kernels,

@@ -1,4 +1,4 @@
-//! What a nest's values and operands are called in generated text, and where they lie: the same in both
+//! Names of a nest's values and operands in generated text, and their addresses: the same in both
 //! languages, but for a few words.
 
 use crate::graph::op::Reduction;
@@ -15,7 +15,7 @@ pub(super) struct Names<'a> {
     pub(super) nest: &'a Nest,
     pub(super) stages: &'a Stages,
     pub(super) dialect: Dialect,
-    /// What stands before the name of a number of the row: `row.`, or nothing.
+    /// Prefix of names of a row's numbers: `row.`, or nothing.
     pub(super) of_row: &'static str,
     /// Values of rows are arrays with an element for each row that a warp has at once; `i` is the row.
     pub(super) has_row_arrays: bool,
@@ -33,13 +33,13 @@ impl Names<'_> {
         self.of_rows(self.defined(id), has_one_a_row)
     }
 
-    /// The name of the pointer to what a lane loads of a value.
+    /// The name of the pointer to the elements of a load.
     pub(super) fn pointer(&self, load: ValueId) -> String {
         let is_of_row = self.stages.is_of_row(self.nest, load);
         self.of_rows(format!("at_{}", load.0), is_of_row)
     }
 
-    /// The name of the pointer to where a lane stores, by position in [`Nest::stores`].
+    /// The name of the pointer to the elements of a store, by position in [`Nest::stores`].
     pub(super) fn target(&self, store: usize) -> String {
         self.of_rows(format!("to_{store}"), true)
     }
@@ -82,7 +82,7 @@ impl Names<'_> {
         }
     }
 
-    /// How a value reduces, and what; of others that it is a sum of itself.
+    /// The reduction of a value and its operand; of others, a sum of the value itself.
     pub(super) fn reduction(&self, id: ValueId) -> (Reduction, ValueId) {
         match self.nest.values[id.0] {
             Value::Reduce { reduction, of, .. } => (reduction, of),
@@ -90,7 +90,7 @@ impl Names<'_> {
         }
     }
 
-    /// What a reduction begins with.
+    /// The initial value of a reduction.
     pub(super) fn identity(&self, id: ValueId) -> String {
         self.dialect.identity(self.reduction(id).0)
     }
@@ -134,7 +134,7 @@ impl Names<'_> {
         name + &terms
     }
 
-    /// What an index that is one number adds to where an operand's row begins.
+    /// The offset that an index which is one number adds to the start of an operand's row.
     pub(super) fn index(&self, operand: usize, index: Option<ValueId>) -> String {
         index.map_or(String::new(), |index| {
             let (value, name) = (self.scalar(index), self.operand(operand));

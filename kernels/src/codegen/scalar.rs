@@ -65,12 +65,12 @@ impl Dialect {
         }
     }
 
-    /// What a reduction of nothing is.
+    /// The identity of a reduction.
     pub(super) fn identity(self, reduction: Reduction) -> String {
         match (reduction, self) {
             (Reduction::Sum, _) => "0.0f".to_owned(),
             (Reduction::Max, Dialect::C) => "-__builtin_inff()".to_owned(),
-            (Reduction::Max, Dialect::Cuda) => "Max::none()".to_owned(),
+            (Reduction::Max, Dialect::Cuda) => "Max::identity()".to_owned(),
         }
     }
 }
@@ -92,8 +92,8 @@ pub(super) fn comparison(binary: Binary) -> &'static str {
     }
 }
 
-/// The expression of a value from the names of what it uses. Loads, reductions and arguments of the
-/// launch have none: where they come from is known to whoever asks.
+/// The expression of a value from the names of its operands. Loads, reductions and arguments of the
+/// launch have no expression: the caller names them.
 pub(super) fn expression(
     nest: &Nest,
     dialect: Dialect,

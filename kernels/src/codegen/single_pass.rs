@@ -17,7 +17,7 @@ use crate::nest::{Nest, Stride, Value, ValueId};
 const NAMES: [&str; 2] = ["first", "last"];
 
 /// The memory of partials, and the array of those that the finalizer's threads have taken.
-const MEMORIES: [&str; 2] = ["left", "taken"];
+const MEMORIES: [&str; 2] = ["partials", "combined"];
 
 /// Gives the second nest as many threads as the first one, and both the memory of partials.
 ///
@@ -108,17 +108,17 @@ pub(super) fn text(sub_kernels: &[SubKernel]) -> Result<String, String> {
         return Err("a single-pass reduction has two nests".to_owned());
     };
     let mut out = Text::default();
-    out.line("// What one block makes of the parts that all leave.");
+    out.line("// Single-pass reduction: the finalizer block combines the partials of all blocks.");
     out.line("#include \"functions.cuh\"");
     let mut declared = Vec::new();
     for (sub_kernel, name) in sub_kernels.iter().zip(NAMES) {
         declared.extend(structure(&mut out, sub_kernel, name)?);
     }
-    out.lines(["", "// Of each total, what blocks have left."]);
+    out.lines(["", "// Partials of each reduction, one a block."]);
     let [stored, taken] = MEMORIES;
     for at in 0..first.internal.len() {
         let max = cuda::MAX_DEFERRED_PARTIALS;
-        out.line(format!("static __device__ Part {stored}_{at}[{max}];"));
+        out.line(format!("static __device__ Partial {stored}_{at}[{max}];"));
     }
     out.line("");
     let schedule = cuda_schedule(first)?;
@@ -134,7 +134,7 @@ pub(super) fn text(sub_kernels: &[SubKernel]) -> Result<String, String> {
         let operator = operator.ok_or("partials that are not reduced")?;
         out.line(format!("SHARED_ARRAY({taken}_{at}, last::THREADS);"));
         out.line(format!(
-            "{taken}_{at}[threadIdx.x] = take_parts<{operator}, last::THREADS>({stored}_{at}, {blocks});"
+            "{taken}_{at}[threadIdx.x] = combine_partials<{operator}, last::THREADS>({stored}_{at}, {blocks});"
         ));
     }
     out.line("__syncthreads();");
@@ -168,9 +168,9 @@ fn structure(out: &mut Text, sub_kernel: &SubKernel, name: &str) -> Result<Vec<S
 fn run_first(out: &mut Text, sub_kernels: &[SubKernel]) -> &'static str {
     let run = |block| run(&sub_kernels[0], 0, block);
     if has_finalizer_block(sub_kernels) {
-        out.line("const unsigned blocks = gridDim.x - 1, collector = blocks / 8 * 7;");
-        let run = run("blockIdx.x - (blockIdx.x > collector)");
-        out.line(format!("if (blockIdx.x != collector) {{ {run} return; }}"));
+        out.line("const unsigned blocks = gridDim.x - 1, finalizer = blocks / 8 * 7;");
+        let run = run("blockIdx.x - (blockIdx.x > finalizer)");
+        out.line(format!("if (blockIdx.x != finalizer) {{ {run} return; }}"));
         return "blocks";
     }
     out.line(run("blockIdx.x"));

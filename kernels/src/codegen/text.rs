@@ -63,7 +63,7 @@ pub(super) fn literal(number: f64, bits: &str) -> String {
     }
 }
 
-/// The word of a value in names: what it does.
+/// The word of a value in names: its operation.
 fn word(value: &Value) -> &'static str {
     match value {
         Value::Load { .. } => "x",

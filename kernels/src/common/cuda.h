@@ -52,17 +52,18 @@ DEVICE float rsqrt_fast(float x) {
     return y;
 }
 
-// Lets the next launch begin to start, and waits until those before are done and their memory is seen: for kernels
-// whose launches overlap, before they touch anything. What those wrote must not be read by `const __restrict__`: it says
-// that nobody writes there as long as the kernel runs, and so the compiler may load before the wait.
-DEVICE void await_launches() {
+// Programmatic dependent launch: lets the next launch start, and waits until the launches before are complete and their
+// memory is visible. Kernels whose launches overlap call it before any access. They must not read results of other launches
+// through `const __restrict__` pointers: these promise that nobody writes while the kernel runs, and the compiler may load
+// before the wait.
+DEVICE void grid_dependency_wait() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Words by which blocks of a launch tell each other numbers: whole, and seen some time after they were written.
+// Words that blocks of a launch exchange: 64-bit accesses are not torn, and become visible to other blocks eventually.
 DEVICE void store_word(unsigned long long *to, unsigned long long word) {
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
 }
@@ -74,23 +75,23 @@ DEVICE unsigned long long load_word(const unsigned long long *from) {
 
 template <class T> DEVICE unsigned long long address_of(const T *x) { return (unsigned long long)x; }
 
-// Which lines of the second-level cache leave it before others.
-struct Leaving {
+// An L2 cache eviction policy.
+struct EvictionPolicy {
     unsigned long long policy;
 };
-// Those that are loaded so, or no others than usual.
-DEVICE Leaving leaving(bool is_first) {
-    Leaving first, usual;
+// Evict first, or the default.
+DEVICE EvictionPolicy eviction_policy(bool is_first) {
+    EvictionPolicy first, usual;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first.policy));
     asm("createpolicy.fractional.L2::evict_unchanged.b64 %0, 1.0;" : "=l"(usual.policy));
     return is_first ? first : usual;
 }
-// Volatile, as it must not come before a wait for those who write there.
-DEVICE float4 load_4(const float *from, Leaving leaving) {
+// Volatile: it must not move before a wait for the launch that writes there.
+DEVICE float4 load_float4(const float *from, EvictionPolicy eviction) {
     float4 x;
     asm volatile("ld.global.L2::cache_hint.v4.f32 {%0, %1, %2, %3}, [%4], %5;"
                  : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                 : "l"(from), "l"(leaving.policy));
+                 : "l"(from), "l"(eviction.policy));
     return x;
 }
 
@@ -109,7 +110,7 @@ DEVICE int warp_max(int x) { return __reduce_max_sync(0xffffffffu, x); }
 DEVICE bool warp_any(bool x) { return __any_sync(0xffffffffu, x); }
 
 // A barrier of `threads` threads of the block; barrier 0 is __syncthreads.
-DEVICE void sync_some(int barrier, int threads) {
+DEVICE void named_barrier_sync(int barrier, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 

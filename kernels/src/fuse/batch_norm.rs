@@ -14,11 +14,11 @@ use crate::program::Role;
 /// A convolution and what follows it.
 struct Fold {
     conv: NodeId,
-    /// What is done to each channel in turn, with what, and whether the channel is the first operand.
+    /// Operations on each channel in order: the operation, its other operand, and whether the channel is the first one.
     steps: Vec<(Binary, NodeId, bool)>,
 }
 
-/// Folds what can be folded.
+/// Folds batch norms into weights.
 pub(super) fn fold_batch_norm(whole: &Whole) -> Whole {
     let folds = folds(&whole.graph);
     let old = &whole.graph;
@@ -80,7 +80,7 @@ fn of_parameters(graph: &Graph) -> Vec<bool> {
     found
 }
 
-/// What `user` does to each channel of `x`, if that is all that it does.
+/// The operation of `user` on each channel of `x`, if it has no other.
 fn step(
     graph: &Graph,
     of_parameters: &[bool],

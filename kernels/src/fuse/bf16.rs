@@ -44,7 +44,7 @@ pub(super) fn kernel() -> Kernel {
     })
 }
 
-/// Whether a kernel does nothing but copy factors in the precision of their product.
+/// Whether a kernel only copies factors in the precision of their product.
 pub fn rounds_factors(held: &Kernel) -> bool {
     *held == kernel()
 }

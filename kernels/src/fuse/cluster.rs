@@ -1,4 +1,4 @@
-//! The passes that decide what shares a kernel: `cluster` merges kernels, `duplicate` computes cheap values
+//! The passes that decide which operations share a kernel: `cluster` merges kernels, `duplicate` computes cheap values
 //! again instead of reading them.
 //!
 //! Greedy, the most saved first, in an order that depends on nothing but the graph. A merge is possible
@@ -24,10 +24,10 @@ const MOST_VALUES: usize = 96;
 /// they move a byte.
 const OPERATIONS_PER_BYTE: i64 = 8;
 
-/// What may be merged, and what it is worth.
+/// Which merges are allowed, and their worth.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// What may share a kernel.
+    /// Which operations may share a kernel.
     pub policy: Policy,
     /// What is timed: forward and backward may share a kernel in one span only.
     pub phase: Phase,
@@ -65,7 +65,7 @@ impl Rules {
             }
     }
 
-    /// Whether what two kernels compute may be computed in one launch.
+    /// Whether two kernels may share a launch.
     pub(super) fn may_share(&self, plan: &Plan, one: &Members, other: &Members) -> bool {
         let side = |tasks: &Members| -> BTreeSet<Side> {
             tasks.iter().map(|&task| plan.tasks[task].side).collect()
@@ -86,7 +86,7 @@ impl Rules {
         }
     }
 
-    /// What a change of costs is worth, in bytes.
+    /// The worth of a change of costs, in bytes.
     fn gain(&self, before: &[Cost], after: &[Cost], launches: i64) -> i64 {
         let bytes = |costs: &[Cost]| costs.iter().map(|cost| cost.bytes as i64).sum::<i64>();
         let operations =
@@ -192,7 +192,7 @@ fn readers_of_inputs(plan: &Plan, task: TaskId) -> BTreeSet<usize> {
     others.filter_map(|&other| plan.home(other)).collect()
 }
 
-/// What merging a pair gains, if it is possible and gains something.
+/// The gain of merging a pair, if it is possible and there is one.
 fn merged_gain(
     plan: &Plan,
     rules: &Rules,
@@ -323,7 +323,7 @@ fn duplicated(
     is_better.then_some(changed)
 }
 
-/// A value and what it is computed from in its kernel, if all of that is elementwise.
+/// A value and the values that it is computed from in its kernel, if all are elementwise.
 fn elementwise_before(plan: &Plan, task: TaskId, home: usize) -> Option<Members> {
     let mut before = Members::new();
     let mut open = vec![task];

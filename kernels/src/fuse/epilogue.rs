@@ -19,21 +19,21 @@ use crate::program::{Activation, Scale};
 use crate::tensor::Dtype;
 use crate::workload::Target;
 
-/// What a call does after its product.
+/// The epilogue of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Epilogue {
-    /// By what the product is multiplied.
+    /// The factor of the product.
     pub scale: Scale,
-    /// What is added to each column or channel.
+    /// The addend of each column or channel.
     pub bias: Option<Lies>,
-    /// What is done then.
+    /// The activation.
     pub activation: Activation,
 }
 
 /// Operations that an activation has at most.
 const MOST_OPERATIONS: usize = 16;
 
-/// Moves into calls what they can do.
+/// Moves epilogues into calls.
 pub(super) fn epilogue(plan: &mut Plan, rules: &Rules, target: &Target) {
     for call in 0..plan.tasks.len() {
         let op = &plan.graph.node(plan.tasks[call].node).op;
@@ -127,7 +127,7 @@ fn scale(plan: &Plan, call: TaskId, of: TaskId, task: TaskId) -> Option<Scale> {
     factor.is_finite().then_some(Scale::new(factor))
 }
 
-/// What a task adds to each column or channel of a call's value.
+/// The addend of each column or channel that a task adds to a call's value.
 fn bias(plan: &Plan, call: TaskId, of: TaskId, added: TaskId) -> Option<Lies> {
     let product = plan.tasks[of].node;
     let node = plan.graph.node(plan.tasks[added].node);
@@ -261,7 +261,7 @@ fn at_point(plan: &Plan, region: &Members, of: TaskId, out: TaskId, x: f64) -> O
     values.get(&out).copied()
 }
 
-/// What a call's kernel does beside the call.
+/// The epilogue of a call's kernel.
 pub(super) fn of_cluster(plan: &Plan, tasks: &Members, call: TaskId) -> Epilogue {
     let mut others = tasks
         .iter()

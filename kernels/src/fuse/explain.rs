@@ -26,8 +26,8 @@ pub(super) fn stage(name: &'static str, plan: &Plan) -> Stage {
             [line] => text += &format!("{what} {line}"),
             lines => {
                 let together = match plan.is_single_pass(&launch) {
-                    true => "total, one block adding up its parts".to_owned(),
-                    false => format!("pack of {}", lines.len()),
+                    true => "single-pass reduction".to_owned(),
+                    false => format!("{} kernels in one launch", lines.len()),
                 };
                 text += &format!("{what} {together}, {moved} bytes\n");
                 let lines = lines.iter().flat_map(|kernel| kernel.lines());
@@ -75,7 +75,7 @@ fn kernel(plan: &Plan, at: usize) -> (String, u64) {
 fn loops_name(loops: &Loops) -> String {
     let rows: Vec<String> = loops.extents.rows.iter().map(u64::to_string).collect();
     match loops.combines_partials {
-        true => format!("kernel [parts x {}]", loops.extents.columns),
+        true => format!("kernel [partials x {}]", loops.extents.columns),
         false => format!("kernel [{} x {}]", rows.join(", "), loops.extents.columns),
     }
 }
@@ -84,7 +84,7 @@ fn node(plan: &Plan, task: TaskId) -> String {
     let Task { node, kind, .. } = plan.tasks[task];
     let name = plan.graph.node(node).op.name();
     match kind {
-        Kind::Combine => format!("{node} parts of {name}"),
+        Kind::Combine => format!("{node} combine partials of {name}"),
         Kind::Compute if plan.graph.node(node).op.is_view() => format!("{node} copy of {name}"),
         Kind::Compute => format!("{node} {name}"),
     }
@@ -110,7 +110,7 @@ fn of_loops(plan: &Plan, loops: &Loops) -> String {
 
 fn source(plan: &Plan, source: Source) -> String {
     match source {
-        Source::Partials(id) => format!("parts of {id}{:?}", plan.graph.node(id).shape),
+        Source::Partials(id) => format!("partials of {id}{:?}", plan.graph.node(id).shape),
         Source::Node(id) => {
             let node = plan.graph.node(id);
             match &node.op {

@@ -1,4 +1,4 @@
-//! What a cluster costs as a kernel, and the kernel itself.
+//! The cost of a cluster as a kernel, and the kernel itself.
 
 use super::body::body;
 use super::epilogue;
@@ -33,7 +33,7 @@ impl Plan {
             let task = self.tasks[task];
             let op = &self.graph.node(task.node).op;
             match (op, task.kind) {
-                (_, Kind::Combine) => "finish",
+                (_, Kind::Combine) => "combine",
                 (op, _) if op.is_view() => "copy",
                 (op, _) => op.name(),
             }
@@ -41,7 +41,7 @@ impl Plan {
         members.iter().map(word).collect()
     }
 
-    /// What a cluster would cost; none if it is not one kernel.
+    /// The cost of a cluster; none if it is not one kernel.
     pub(super) fn cost(&self, members: &Members, tasks: &Members, own: &[usize]) -> Option<Cost> {
         let outputs = self.outputs(tasks, own);
         if outputs.is_empty() {
@@ -60,7 +60,7 @@ impl Plan {
         })
     }
 
-    /// Operands once, and the result; what is added to each column.
+    /// Operands once, the result, and the bias.
     fn call_cost(&self, call: TaskId, tasks: &Members) -> Cost {
         let node = self.graph.node(self.tasks[call].node);
         let bytes = |node: &Node| (node.elements() * node.dtype.size_bytes()) as u64;

@@ -1,4 +1,4 @@
-//! The pass that finds out which views must be copied: nothing can read them as they lie.
+//! The pass that finds views that must be copied, as no kernel can read them by strides.
 
 use std::collections::BTreeSet;
 

@@ -16,7 +16,7 @@ const MOST_WORDS: usize = 6;
 /// Memory of one operand of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Memory {
-    /// What memory.
+    /// The memory.
     pub source: Source,
     /// First element.
     pub start: usize,
@@ -251,7 +251,7 @@ fn values(body: &Body, rows: &[Run], column: &Run) -> Vec<Value> {
     body.values.iter().map(place).collect()
 }
 
-/// What people call the kernel: its operations, each once.
+/// The kernel's name for people: its operations, each once.
 fn name(words: &[&str]) -> String {
     let mut distinct: Vec<&str> = Vec::new();
     for word in words {

@@ -10,8 +10,8 @@
 //! 6. `epilogue`: a factor, a bias and an activation after a product move into its call, on a CPU the last of them alone;
 //! 7. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that it saves;
 //! 8. `duplicate`: cheap values are computed again where that moves fewer bytes;
-//! 9. `total`, on GPUs: a full reduction and the combination of its partials become one single-pass kernel;
-//! 10. `pack`: horizontal fusion of small independent kernels, such as the updates of all parameters, into one launch.
+//! 9. `single_pass`, on GPUs: a full reduction and the combination of its partials become one single-pass kernel;
+//! 10. `horizontal`: horizontal fusion of small independent kernels, such as the updates of all parameters, into one launch.
 //!
 //! Then buffers are given to values, and launches and calls made; on a CPU, what follows a product or a
 //! convolution is done panel by panel, while the panel is in the cache. Patterns are found by
@@ -52,7 +52,7 @@ use cluster::Rules;
 use plan::Plan;
 use rewrite::Whole;
 
-/// What may share a kernel.
+/// Which operations may share a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Policy {
     /// Nothing: each operation is a kernel, constants aside.
@@ -67,7 +67,7 @@ pub enum Policy {
 /// An extent that is not listed may be any.
 pub type Bounded = (usize, u64);
 
-/// What a program is wanted of.
+/// A graph and the program that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The computation.
@@ -76,13 +76,13 @@ pub struct Request<'a> {
     pub backward: Option<NodeId>,
     /// What is timed. Results of other phases are not computed, or are scratch memory.
     pub phase: Phase,
-    /// What may share a kernel.
+    /// Which operations may share a kernel.
     pub policy: Policy,
-    /// What it runs on.
+    /// The target.
     pub target: &'a Target,
     /// Bounds of extents.
     pub canonical: &'a [Bounded],
-    /// In what products are computed.
+    /// Precision of products.
     pub precision: Precision,
 }
 
@@ -120,7 +120,7 @@ pub struct Explained {
     pub passes: Vec<Stage>,
 }
 
-/// What [`program`] does, pass by pass.
+/// The passes of [`program`], one by one.
 ///
 /// # Errors
 /// As [`program`].
@@ -173,9 +173,9 @@ fn passes(
     cluster::duplicate(&mut plan, &rules);
     see("duplicate", &plan);
     single_pass::single_pass(&mut plan, &rules, request.target);
-    see("total", &plan);
+    see("single_pass", &plan);
     horizontal::horizontal(&mut plan, &rules, request);
-    see("pack", &plan);
+    see("horizontal", &plan);
     Ok(plan)
 }
 

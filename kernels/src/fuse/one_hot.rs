@@ -1,4 +1,4 @@
-//! The pass `sums_of_one_hot`: the sum of what is a value at one index and zero at all others is that value.
+//! The pass `sums_of_one_hot`: a sum whose terms are zero at all indices but one is its term at that index.
 //!
 //! The gradient of a choice by index (of a loss: the right class) is such a tensor, and a softmax before the choice asks
 //! for its sum. Found by structure: a sum over one dimension of a selection between something that does not vary along
@@ -8,7 +8,7 @@
 use super::rewrite::{Whole, rewritten};
 use crate::graph::{Binary, Graph, Node, NodeId, Op, Reduction};
 
-/// Makes no sums of what has one element that counts.
+/// Replaces sums that have one nonzero term.
 pub(super) fn sums_of_one_hot(whole: &Whole) -> Whole {
     let old = &whole.graph;
     rewritten(whole, |graph, id, node| {
@@ -18,7 +18,7 @@ pub(super) fn sums_of_one_hot(whole: &Whole) -> Whole {
     })
 }
 
-/// Of what a sum adds up, the only one that is not zero, if that is how its operand is made.
+/// The only nonzero term of a sum, if its operand is such a selection.
 fn value_of_one_hot(graph: &Graph, sum: &Node) -> Option<NodeId> {
     let Op::Reduce { reduction, dims } = &sum.op else {
         return None;
@@ -43,7 +43,7 @@ fn value_of_one_hot(graph: &Graph, sum: &Node) -> Option<NodeId> {
     (is_one_hot && is_zero).then_some(value)
 }
 
-/// What was broadcast along a dimension, if that is all that makes a tensor as long as it is there.
+/// The operand of a broadcast along a dimension, if a tensor has its extent there by it alone.
 fn before_broadcast(graph: &Graph, id: NodeId, dim: usize) -> Option<NodeId> {
     let node = graph.node(id);
     if node.op != Op::Broadcast {

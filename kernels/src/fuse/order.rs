@@ -62,7 +62,7 @@ pub(super) fn read(plan: &Plan, at: usize) -> BTreeSet<TaskId> {
     sources.filter(|task| !members.contains(task)).collect()
 }
 
-/// Kernels that make what a kernel reads.
+/// Kernels whose results a kernel reads.
 pub(super) fn before(plan: &Plan, at: usize) -> BTreeSet<usize> {
     let homes = read(plan, at)
         .into_iter()

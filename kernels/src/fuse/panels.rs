@@ -1,4 +1,4 @@
-//! On a CPU: what follows a product or a convolution is done panel by panel, while the panel is in the cache.
+//! On a CPU: operations after a product or a convolution run panel by panel, while the panel is in the cache.
 //!
 //! The host's library adds nothing to them. A kernel that reads a product row by row, and is its only
 //! reader, runs after each panel of rows of the product; the product as a whole is never in memory. A
@@ -55,7 +55,7 @@ impl Panels {
         extents
     }
 
-    /// Elements from what one row of the product meets to what the next one does.
+    /// The stride of a memory from one row of the product to the next, in elements.
     pub(super) fn row_step(&self, memory: &Memory) -> usize {
         match (memory.source == Source::Node(self.product), self.is_flat) {
             (true, _) => 0,

@@ -10,7 +10,7 @@ use super::reduce::Class;
 use super::rewrite::Whole;
 use crate::graph::{Graph, NodeId, Op};
 
-/// What a task does for its node.
+/// The work of a task for its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// Computes it; of a cross-block reduction, its partials.
@@ -50,9 +50,9 @@ pub(super) type Members = BTreeSet<TaskId>;
 /// A kernel-to-be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cluster {
-    /// What it computes.
+    /// Its tasks.
     pub tasks: Members,
-    /// What it computes for itself although another kernel does, too.
+    /// Tasks that it recomputes although another kernel computes them, too.
     pub copies: Members,
 }
 
@@ -74,10 +74,10 @@ pub(super) enum Origin {
     Number(f64),
 }
 
-/// A graph and what of it is computed, in which kernels.
+/// A graph, and the kernels of its tasks.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// What is computed.
+    /// The graph.
     pub graph: Graph,
     /// First node of the backward pass.
     pub boundary: Option<NodeId>,
@@ -87,7 +87,7 @@ pub(super) struct Plan {
     pub kept: BTreeSet<NodeId>,
     /// Nodes that depend on parameters alone and are computed once.
     pub setup: BTreeSet<NodeId>,
-    /// All tasks, operands before what uses them.
+    /// All tasks, operands first.
     pub tasks: Vec<Task>,
     /// For each node, the task after which its value is in memory.
     value: Vec<Option<TaskId>>,
@@ -365,7 +365,7 @@ impl Plan {
         }
     }
 
-    /// Drops kernels whose values nobody reads any more.
+    /// Drops kernels without readers.
     pub(super) fn drop_unread(&mut self) {
         while let Some(at) = (0..self.clusters.len()).find(|&at| {
             let tasks = &self.clusters[at].tasks;

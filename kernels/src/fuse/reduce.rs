@@ -1,4 +1,4 @@
-//! What a reduction is to a kernel: over its columns, its rows, or everything.
+//! Classes of reductions: over a kernel's columns, its rows, or everything.
 
 use crate::graph::{Graph, NodeId, Op};
 
@@ -44,7 +44,7 @@ impl Class {
         }
     }
 
-    /// Whether it needs the work of all blocks.
+    /// Whether it is a cross-block reduction.
     pub(super) fn is_cross_block(self) -> bool {
         matches!(self, Class::Rows | Class::All)
     }

@@ -8,7 +8,7 @@ use crate::graph::{Graph, Node, NodeId, Op};
 /// A graph and the first node of its backward pass.
 #[derive(Clone, Debug)]
 pub(super) struct Whole {
-    /// What is computed.
+    /// The graph.
     pub graph: Graph,
     /// First node of the backward pass.
     pub boundary: Option<NodeId>,
@@ -136,7 +136,7 @@ fn copied(
     copy
 }
 
-/// What the backward pass reads of the forward pass.
+/// Values of the forward pass that the backward pass reads.
 struct Recompute<'a> {
     graph: &'a Graph,
     boundary: NodeId,
@@ -251,7 +251,7 @@ impl<'a> Recompute<'a> {
     }
 }
 
-/// A value of so many times fewer elements is small: keeping it costs next to nothing.
+/// A value with so many times fewer elements is small, and is kept.
 const SMALL: usize = 8;
 
 /// So many times the elements of a value may be read to make it again: writing and reading it costs two.

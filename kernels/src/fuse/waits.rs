@@ -36,7 +36,7 @@ impl Waits {
         self.is_after(one, other) || self.is_after(other, one)
     }
 
-    /// Makes some kernels run together: what comes after one of them comes after all.
+    /// Makes some kernels share a launch: all that runs after one of them runs after all.
     pub(super) fn join(&mut self, kernels: &[usize]) {
         let mut later = vec![false; self.after.len()];
         kernels

@@ -55,7 +55,7 @@ pub struct OperandId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub usize);
 
-/// What a reduction goes over.
+/// The domain of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Over {
     /// The columns of a row: one value a row.
@@ -97,9 +97,9 @@ pub enum Value {
     Reduce {
         /// How.
         reduction: Reduction,
-        /// Over what.
+        /// Its domain.
         over: Over,
-        /// Of which value.
+        /// Its operand.
         of: ValueId,
     },
 }
@@ -111,7 +111,7 @@ pub struct Store {
     /// Where. Partials of a reduction over rows are written as (partials, columns), contiguous; those of one over all
     /// as (partials); the operand's own strides are then ignored.
     pub operand: OperandId,
-    /// What.
+    /// The value.
     pub value: ValueId,
 }
 
@@ -127,15 +127,15 @@ pub enum CrossBlock {
 /// One generated kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nest {
-    /// What it is called by people: words of its operations.
+    /// Its name for people: words of its operations.
     pub name: String,
     /// How many dimensions of rows there are, at least 1.
     pub row_dims: usize,
     /// Memory.
     pub operands: Vec<Operand>,
-    /// What is computed, in an order in which it can be.
+    /// Values, operands first.
     pub values: Vec<Value>,
-    /// What is written.
+    /// Stores.
     pub stores: Vec<Store>,
     /// How reductions over rows and over all are completed.
     pub cross_block: CrossBlock,

@@ -1,10 +1,10 @@
-//! What a nest must be for an emitter to make sense of it.
+//! Checks that emitters rely on.
 
 use super::{CrossBlock, Nest, Over, Stride, Value, ValueId};
 use crate::tensor::Dtype;
 
 impl Nest {
-    /// Checks what the emitters rely on.
+    /// Checks that the nest is well-formed.
     ///
     /// # Errors
     /// A sentence that names the value, operand or store.

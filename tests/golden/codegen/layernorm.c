@@ -2,9 +2,9 @@
 #include "cpu.h"
 #include "functions.h"
 
-// What a row's columns have in common.
+// Values of a row.
 typedef struct {
-    int64_t index, first;
+    int64_t index, first_column;
     float scalar_3;
     float scalar_4;
     float sum_5;
@@ -44,12 +44,12 @@ INLINE void pass_2(const Row *row, int64_t c, int64_t count) {
     v_store_past(row->to_0 + c, add_15, count, row->nontemporal);
 }
 
-KERNEL(row_sum_rsqrt_mul_411f15f0, args, block) {
+KERNEL(row_sum_rsqrt_mul_7c8059f3, args, block) {
     const int64_t columns = ARG_INT(args, 0);
     const int64_t rows = ARG_INT(args, 1);
     const int64_t block_rows = ARG_INT(args, 2);
     const int64_t block_columns = ARG_INT(args, 3);
-    const int64_t pieces = ARG_INT(args, 4);
+    const int64_t column_blocks = ARG_INT(args, 4);
     const float *in0 = ARG_READ(args, 5, float);
     const int64_t in0_row_0 = ARG_INT(args, 6);
     const float *in1 = ARG_READ(args, 7, float);
@@ -62,50 +62,50 @@ KERNEL(row_sum_rsqrt_mul_411f15f0, args, block) {
     const int64_t out5_row_0 = ARG_INT(args, 14);
     const float number_0 = ARG_FLOAT(args, 15);
     const float number_1 = ARG_FLOAT(args, 16);
-    const int64_t piece = block % pieces, share = block / pieces;
-    const int64_t first = piece * block_columns, begin = share * block_rows;
-    const int64_t here = columns - first < block_columns ? columns - first : block_columns;
+    const int64_t column_block = block % column_blocks, row_block = block / column_blocks;
+    const int64_t first_column = column_block * block_columns, begin = row_block * block_rows;
+    const int64_t extent = columns - first_column < block_columns ? columns - first_column : block_columns;
     const int64_t end = rows - begin < block_rows ? rows : begin + block_rows;
-    Row row = {.first = first};
+    Row row = {.first_column = first_column};
     row.large = is_large(rows * columns);
-    row.nontemporal = row.large && is_lines(out3 + first, rows > 1 ? out3_row_0 : 0);
+    row.nontemporal = row.large && is_lines(out3 + first_column, rows > 1 ? out3_row_0 : 0);
     row.scalar_3 = number_0;
     row.scalar_4 = number_1;
     for (int64_t r = begin; r < end; r++) {
         const int64_t row_0 = r;
         row.index = r;
-        row.to_0 = out3 + row_0 * out3_row_0 + row.first;
-        row.at_0 = in0 + row_0 * in0_row_0 + row.first;
+        row.to_0 = out3 + row_0 * out3_row_0 + row.first_column;
+        row.at_0 = in0 + row_0 * in0_row_0 + row.first_column;
         vf sum_5[4] = {v_all(0.0f), v_all(0.0f), v_all(0.0f), v_all(0.0f)};
         {
             int64_t c = 0;
-            for (; c + 4 * LANES <= here; c += 4 * LANES)
+            for (; c + 4 * LANES <= extent; c += 4 * LANES)
                 for (int i = 0; i < 4; i++) pass_0(&row, c + i * LANES, LANES, &sum_5[i]);
-            for (; c + LANES <= here; c += LANES) pass_0(&row, c, LANES, &sum_5[0]);
-            if (c < here) pass_0(&row, c, here - c, &sum_5[0]);
+            for (; c + LANES <= extent; c += LANES) pass_0(&row, c, LANES, &sum_5[0]);
+            if (c < extent) pass_0(&row, c, extent - c, &sum_5[0]);
         }
         row.sum_5 = v_sum_wide((sum_5[0] + sum_5[1]) + (sum_5[2] + sum_5[3]));
         row.mul_6 = row.sum_5 * row.scalar_3;
-        if (first == 0) *(out4 + row_0 * out4_row_0) = row.mul_6;
+        if (first_column == 0) *(out4 + row_0 * out4_row_0) = row.mul_6;
         vf sum_9[4] = {v_all(0.0f), v_all(0.0f), v_all(0.0f), v_all(0.0f)};
         {
             int64_t c = 0;
-            for (; c + 4 * LANES <= here; c += 4 * LANES)
+            for (; c + 4 * LANES <= extent; c += 4 * LANES)
                 for (int i = 0; i < 4; i++) pass_1(&row, c + i * LANES, LANES, &sum_9[i]);
-            for (; c + LANES <= here; c += LANES) pass_1(&row, c, LANES, &sum_9[0]);
-            if (c < here) pass_1(&row, c, here - c, &sum_9[0]);
+            for (; c + LANES <= extent; c += LANES) pass_1(&row, c, LANES, &sum_9[0]);
+            if (c < extent) pass_1(&row, c, extent - c, &sum_9[0]);
         }
         row.sum_9 = v_sum_wide((sum_9[0] + sum_9[1]) + (sum_9[2] + sum_9[3]));
         row.mul_10 = row.sum_9 * row.scalar_3;
         row.add_11 = row.mul_10 + row.scalar_4;
         row.rsqrt_12 = s_rsqrt(row.add_11);
-        if (first == 0) *(out5 + row_0 * out5_row_0) = row.rsqrt_12;
-        row.at_1 = in1 + row.first;
-        row.at_2 = in2 + row.first;
+        if (first_column == 0) *(out5 + row_0 * out5_row_0) = row.rsqrt_12;
+        row.at_1 = in1 + row.first_column;
+        row.at_2 = in2 + row.first_column;
         {
             int64_t c = 0;
-            for (; c + LANES <= here; c += LANES) pass_2(&row, c, LANES);
-            if (c < here) pass_2(&row, c, here - c);
+            for (; c + LANES <= extent; c += LANES) pass_2(&row, c, LANES);
+            if (c < extent) pass_2(&row, c, extent - c);
         }
     }
     if (row.nontemporal) v_fence();

@@ -2,9 +2,9 @@
 #include "cpu.h"
 #include "functions.h"
 
-// What a row's columns have in common.
+// Values of a row.
 typedef struct {
-    int64_t index, first;
+    int64_t index, first_column;
     float scalar_5;
     float x_3;
     float x_4;
@@ -16,8 +16,8 @@ typedef struct {
     const float *at_1;
     const float *at_2;
     float *to_0;
-    float *part_19;
-    float *part_20;
+    float *partials_19;
+    float *partials_20;
     int large, nontemporal;
 } Row;
 
@@ -34,8 +34,8 @@ INLINE void pass_0(const Row *row, int64_t c, int64_t count, vf *sum_10, vf *sum
     const vf mul_18 = x_1 * mul_7;
     *sum_10 += v_first_of(mul_8, count, 0.0f);
     *sum_11 += v_first_of(mul_9, count, 0.0f);
-    v_store_first(row->part_19 + c, v_load_first(row->part_19 + c, count) + mul_18, count);
-    v_store_first(row->part_20 + c, v_load_first(row->part_20 + c, count) + x_1, count);
+    v_store_first(row->partials_19 + c, v_load_first(row->partials_19 + c, count) + mul_18, count);
+    v_store_first(row->partials_20 + c, v_load_first(row->partials_20 + c, count) + x_1, count);
 }
 
 INLINE void pass_1(const Row *row, int64_t c, int64_t count) {
@@ -52,12 +52,12 @@ INLINE void pass_1(const Row *row, int64_t c, int64_t count) {
     v_store_past(row->to_0 + c, mul_17, count, row->nontemporal);
 }
 
-KERNEL(row_sum_column_sum_sub_8be92e52, args, block) {
+KERNEL(row_sum_column_sum_sub_a8615c8c, args, block) {
     const int64_t columns = ARG_INT(args, 0);
     const int64_t rows = ARG_INT(args, 1);
     const int64_t block_rows = ARG_INT(args, 2);
     const int64_t block_columns = ARG_INT(args, 3);
-    const int64_t pieces = ARG_INT(args, 4);
+    const int64_t column_blocks = ARG_INT(args, 4);
     const float *in0 = ARG_READ(args, 5, float);
     const int64_t in0_row_0 = ARG_INT(args, 6);
     const float *in1 = ARG_READ(args, 7, float);
@@ -72,35 +72,35 @@ KERNEL(row_sum_column_sum_sub_8be92e52, args, block) {
     float *out6 = ARG_WRITE(args, 16, float);
     float *out7 = ARG_WRITE(args, 17, float);
     const float number_0 = ARG_FLOAT(args, 18);
-    const int64_t piece = block % pieces, share = block / pieces;
-    const int64_t first = piece * block_columns, begin = share * block_rows;
-    const int64_t here = columns - first < block_columns ? columns - first : block_columns;
+    const int64_t column_block = block % column_blocks, row_block = block / column_blocks;
+    const int64_t first_column = column_block * block_columns, begin = row_block * block_rows;
+    const int64_t extent = columns - first_column < block_columns ? columns - first_column : block_columns;
     const int64_t end = rows - begin < block_rows ? rows : begin + block_rows;
-    Row row = {.first = first};
+    Row row = {.first_column = first_column};
     row.large = is_large(rows * columns);
-    row.nontemporal = row.large && is_lines(out5 + first, rows > 1 ? out5_row_0 : 0);
+    row.nontemporal = row.large && is_lines(out5 + first_column, rows > 1 ? out5_row_0 : 0);
     row.scalar_5 = number_0;
-    row.part_19 = out6 + share * columns + first;
-    for (int64_t c = 0; c < here; c++) row.part_19[c] = 0.0f;
-    row.part_20 = out7 + share * columns + first;
-    for (int64_t c = 0; c < here; c++) row.part_20[c] = 0.0f;
+    row.partials_19 = out6 + row_block * columns + first_column;
+    for (int64_t c = 0; c < extent; c++) row.partials_19[c] = 0.0f;
+    row.partials_20 = out7 + row_block * columns + first_column;
+    for (int64_t c = 0; c < extent; c++) row.partials_20[c] = 0.0f;
     for (int64_t r = begin; r < end; r++) {
         const int64_t row_0 = r;
         row.index = r;
-        row.to_0 = out5 + row_0 * out5_row_0 + row.first;
+        row.to_0 = out5 + row_0 * out5_row_0 + row.first_column;
         row.x_3 = *(in3 + row_0 * in3_row_0);
         row.x_4 = *(in4 + row_0 * in4_row_0);
-        row.at_1 = in1 + row_0 * in1_row_0 + row.first;
-        row.at_2 = in2 + row.first;
-        row.at_0 = in0 + row_0 * in0_row_0 + row.first;
+        row.at_1 = in1 + row_0 * in1_row_0 + row.first_column;
+        row.at_2 = in2 + row.first_column;
+        row.at_0 = in0 + row_0 * in0_row_0 + row.first_column;
         vf sum_10[4] = {v_all(0.0f), v_all(0.0f), v_all(0.0f), v_all(0.0f)};
         vf sum_11[4] = {v_all(0.0f), v_all(0.0f), v_all(0.0f), v_all(0.0f)};
         {
             int64_t c = 0;
-            for (; c + 4 * LANES <= here; c += 4 * LANES)
+            for (; c + 4 * LANES <= extent; c += 4 * LANES)
                 for (int i = 0; i < 4; i++) pass_0(&row, c + i * LANES, LANES, &sum_10[i], &sum_11[i]);
-            for (; c + LANES <= here; c += LANES) pass_0(&row, c, LANES, &sum_10[0], &sum_11[0]);
-            if (c < here) pass_0(&row, c, here - c, &sum_10[0], &sum_11[0]);
+            for (; c + LANES <= extent; c += LANES) pass_0(&row, c, LANES, &sum_10[0], &sum_11[0]);
+            if (c < extent) pass_0(&row, c, extent - c, &sum_10[0], &sum_11[0]);
         }
         row.sum_10 = v_sum_wide((sum_10[0] + sum_10[1]) + (sum_10[2] + sum_10[3]));
         row.sum_11 = v_sum_wide((sum_11[0] + sum_11[1]) + (sum_11[2] + sum_11[3]));
@@ -108,8 +108,8 @@ KERNEL(row_sum_column_sum_sub_8be92e52, args, block) {
         row.mul_13 = row.sum_11 * row.scalar_5;
         {
             int64_t c = 0;
-            for (; c + LANES <= here; c += LANES) pass_1(&row, c, LANES);
-            if (c < here) pass_1(&row, c, here - c);
+            for (; c + LANES <= extent; c += LANES) pass_1(&row, c, LANES);
+            if (c < extent) pass_1(&row, c, extent - c);
         }
     }
     if (row.nontemporal) v_fence();

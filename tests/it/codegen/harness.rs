@@ -98,8 +98,8 @@ pub(super) fn waits(source: &KernelSource) -> bool {
     let text = &source.files[0].text;
     let (_, kernel) = text.split_once("KERNEL(").unwrap();
     let (declared, body) = kernel.split_once(") {").unwrap();
-    let waits = body.trim_start().starts_with("await_launches();\n");
-    let awaits = text.matches("await_launches").count();
+    let waits = body.trim_start().starts_with("grid_dependency_wait();\n");
+    let awaits = text.matches("grid_dependency_wait").count();
     assert_eq!(awaits, usize::from(waits), "{text}");
     let constant = declared.split(", ").filter(|one| one.contains("const "));
     let is_restricted = |one: &str| one.contains("__restrict__");
@@ -181,13 +181,13 @@ impl Case {
         let mut all = vec![self.clone()];
         all.extend(self.filled(target));
         all.push(self.only(target));
-        all.extend(self.abreast(target));
+        all.extend(self.several_rows(target));
         all.dedup_by_key(|case| case.source(target).files[0].text.clone());
         all
     }
 
     /// With kernels whose groups have several rows side by side, as there are for more rows, if these can be launched.
-    pub(super) fn abreast(&self, target: &Target) -> Vec<Case> {
+    pub(super) fn several_rows(&self, target: &Target) -> Vec<Case> {
         let fills = [self.bounds.alignment, Alignment::FullTiles].into_iter();
         let cases = fills.map(|alignment| {
             self.bounded(Bounds {
@@ -206,8 +206,12 @@ impl Case {
             let launch = case.place(&mut program, "", 1, &mut Tensors::new(), &mut vec![]);
             generated.launch(kernel, &launch).is_ok()
         };
-        let is_abreast = |case: &Case| case.source(target).files[0].text.contains("ROWS = ");
-        let cases = cases.filter(|case| can_be_launched(case) && is_abreast(case));
+        let has_several_rows = |case: &Case| {
+            case.source(target).files[0]
+                .text
+                .contains("ROWS_PER_WARP = ")
+        };
+        let cases = cases.filter(|case| can_be_launched(case) && has_several_rows(case));
         cases.collect()
     }
 

@@ -75,7 +75,7 @@ fn texts_of_packs_depend_on_structure_alone() {
 fn packs_wait_for_the_launches_before_them_once() {
     let source = mixed().source(&Place::Shim(Mode::Fast).target());
     let text = &source.files[0].text;
-    assert_eq!(text.matches("await_launches").count(), 1);
+    assert_eq!(text.matches("grid_dependency_wait").count(), 1);
     assert!(waits(&source), "{text}");
 }
 
@@ -95,7 +95,7 @@ fn packs_compile_for_old_and_new_gpus() {
 fn people_can_read_packs() {
     let pack = Pack(mixed().0[1..5].to_vec());
     for (target, extension) in [(Target::Cpu, "c"), (Place::Shim(Mode::Fast).target(), "cu")] {
-        let file = format!("tests/golden/codegen/pack.{extension}");
+        let file = format!("tests/golden/codegen/horizontal.{extension}");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
         golden(&path, &pack.source(&target).files[0].text).unwrap();
     }

@@ -443,9 +443,9 @@ fn totals_compile_for_old_and_new_gpus() {
 fn people_can_read_totals() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/codegen");
     for (at, file) in [
-        (8, "total.cu"),
-        (17, "total_of_rows.cu"),
-        (22, "total_of_late_rows.cu"),
+        (8, "single_pass.cu"),
+        (17, "single_pass_of_rows.cu"),
+        (22, "single_pass_deferred.cu"),
     ] {
         let source = totals()[at].source(&Place::Shim(Mode::Fast).target());
         golden(&folder.join(file), &source.files[0].text).unwrap();

@@ -101,7 +101,7 @@ static inline unsigned long long load_word(const unsigned long long *from) {
     if (*from == 0) shim::wait_for_others();
     return *from;
 }
-static inline void sync_some(int barrier, int threads) { shim::wait(barrier, threads); }
+static inline void named_barrier_sync(int barrier, int threads) { shim::wait(barrier, threads); }
 
 template <class T> T __shfl_xor_sync(unsigned, T x, int lanes) {
     uint64_t cell = 0;
@@ -126,10 +126,10 @@ static inline int __float_as_int(float x) {
     return bits;
 }
 static inline float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? 0.0f : x; }
-struct Leaving {};
-static inline Leaving leaving(bool) { return {}; }
-static inline float4 load_4(const float *from, Leaving) { return *(const float4 *)from; }
-static inline void await_launches() {}
+struct EvictionPolicy {};
+static inline EvictionPolicy eviction_policy(bool) { return {}; }
+static inline float4 load_float4(const float *from, EvictionPolicy) { return *(const float4 *)from; }
+static inline void grid_dependency_wait() {}
 static inline float exp2_fast(float x) { return flushed(::exp2f(x)); }
 static inline float log2_fast(float x) { return ::log2f(flushed(x)); }
 static inline float divide(float a, float b) { return a / b; }

@@ -115,12 +115,15 @@ impl Writer<'_> {
         out.open(function);
         self.arguments(out);
         out.lines([
-            "const int64_t piece = block % pieces, share = block / pieces;",
-            "const int64_t first = piece * block_columns, begin = share * block_rows;",
-            "const int64_t here = columns - first < block_columns ? columns - first : block_columns;",
+            "const int64_t column_block = block % column_blocks, row_block = block / column_blocks;",
+            "const int64_t first_column = column_block * block_columns, begin = row_block * block_rows;",
+            "const int64_t extent = columns - first_column < block_columns ? columns - first_column : block_columns;",
             "const int64_t end = rows - begin < block_rows ? rows : begin + block_rows;",
         ]);
-        out.line(format!("{}Row row = {{.first = first}};", self.prefix));
+        out.line(format!(
+            "{}Row row = {{.first_column = first_column}};",
+            self.prefix
+        ));
         out.lines(self.nontemporal.of_launch(&self.names));
         for parameter in self.parameters {
             if let Parameter::ColumnStep(_) | Parameter::IndexStep(_) = parameter {
@@ -171,18 +174,18 @@ impl Writer<'_> {
             match self.schedule.sums {
                 Some(floats) => {
                     out.line(format!("float part_{}[{floats}];", id.0));
-                    out.line(format!("row.part_{0} = part_{0};", id.0));
+                    out.line(format!("row.partials_{0} = part_{0};", id.0));
                 }
                 None => {
                     let part = self.names.partials_of(id);
                     out.line(format!(
-                        "row.part_{} = {part} + share * columns + first;",
+                        "row.partials_{} = {part} + row_block * columns + first_column;",
                         id.0
                     ));
                 }
             }
             out.line(format!(
-                "for (int64_t c = 0; c < here; c++) row.part_{}[c] = {identity};",
+                "for (int64_t c = 0; c < extent; c++) row.partials_{}[c] = {identity};",
                 id.0
             ));
         }
@@ -266,7 +269,7 @@ impl Writer<'_> {
 
     fn store_pointer(&self, out: &mut Text, at: usize) {
         let operand = self.nest.stores[at].operand.0;
-        let first = Steps::of(self.nest, operand).offset("row.first");
+        let first = Steps::of(self.nest, operand).offset("row.first_column");
         let first = first.replace("row->", "row.");
         out.line(format!(
             "row.to_{at} = {} + {first};",
@@ -282,7 +285,7 @@ impl Writer<'_> {
         index: Option<ValueId>,
         offset: String,
     ) {
-        let first = Steps::of(self.nest, operand).offset("row.first");
+        let first = Steps::of(self.nest, operand).offset("row.first_column");
         let first = first.replace("row->", "row.");
         let index = index.filter(|index| !self.stages.varies[index.0].columns);
         let index = self.names.index(operand, index);
@@ -307,7 +310,7 @@ impl Writer<'_> {
             let is_once = self.names.is_row_invariant(store.operand.0);
             let once = if is_once { " && r == 0" } else { "" };
             out.line(format!(
-                "if (first == 0{once}) *({to}) = {};",
+                "if (first_column == 0{once}) *({to}) = {};",
                 self.names.scalar(store.value)
             ));
         }
@@ -332,7 +335,7 @@ impl Writer<'_> {
         out.line("int64_t c = 0;");
         if !accumulators.is_empty() {
             out.line(format!(
-                "for (; c + {CHAINS} * LANES <= here; c += {CHAINS} * LANES)"
+                "for (; c + {CHAINS} * LANES <= extent; c += {CHAINS} * LANES)"
             ));
             out.line(format!(
                 "    for (int i = 0; i < {CHAINS}; i++) {prefix}pass_{at}(&row, c + i * LANES, LANES{});",
@@ -340,17 +343,17 @@ impl Writer<'_> {
             ));
         }
         out.line(format!(
-            "for (; c + LANES <= here; c += LANES) {prefix}pass_{at}(&row, c, LANES{});",
+            "for (; c + LANES <= extent; c += LANES) {prefix}pass_{at}(&row, c, LANES{});",
             chain("0")
         ));
         out.line(format!(
-            "if (c < here) {prefix}pass_{at}(&row, c, here - c{});",
+            "if (c < extent) {prefix}pass_{at}(&row, c, extent - c{});",
             chain("0")
         ));
         out.close();
     }
 
-    /// What is done when all rows of the block are.
+    /// Work after all rows of the block.
     fn finish(&self, out: &mut Text) {
         let all = self.stages.over_all(self.nest);
         if self.nest.cross_block == CrossBlock::Partials {
@@ -377,7 +380,7 @@ impl Writer<'_> {
         for store in &self.stages.after_rows.stores {
             if self.names.is_of_columns(*store) {
                 let operand = self.nest.stores[*store].operand.0;
-                let first = Steps::of(self.nest, operand).offset("row.first");
+                let first = Steps::of(self.nest, operand).offset("row.first_column");
                 let (name, first) = (self.names.operand(operand), first.replace("row->", "row."));
                 out.line(format!("row.to_{store} = {name} + {first};"));
             }
@@ -391,12 +394,12 @@ impl Writer<'_> {
         let finish = format!("{}finish", self.prefix);
         out.line("int64_t c = 0;");
         out.line(format!(
-            "for (; c + LANES <= here; c += LANES) {finish}(&row, c, LANES);"
+            "for (; c + LANES <= extent; c += LANES) {finish}(&row, c, LANES);"
         ));
-        out.line(format!("if (c < here) {finish}(&row, c, here - c);"));
+        out.line(format!("if (c < extent) {finish}(&row, c, extent - c);"));
     }
 
-    /// A reduction over everything, from what the rows of the block left.
+    /// A reduction over everything, from the block's rows.
     fn total(&self, id: ValueId) -> String {
         let (_, of) = self.names.reduction(id);
         match self.stages.varies[of.0].columns {

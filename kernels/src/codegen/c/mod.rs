@@ -14,7 +14,7 @@ use super::stages::{Residency, Stages};
 
 pub(super) use kernel::{sub_kernel, text};
 
-/// What generated kernels include.
+/// Headers of generated kernels.
 pub(super) static HEADERS: [SourceFile; 5] =
     [CPU_H, FUNCTIONS_H, ELEMENTARY_H, NONTEMPORAL_H, VECTOR_H];
 
@@ -24,7 +24,7 @@ const BLOCK_CELLS: u64 = 1 << 16;
 /// Most columns of a block whose reductions over rows lie on the stack.
 const STACK_COLUMNS: u64 = 1024;
 
-/// Most parts of reductions over rows.
+/// Partials of reductions over rows, at most.
 const MOST_PARTS: u64 = 256;
 
 /// Most floats of a row that are kept on the stack, all values together.
@@ -48,7 +48,7 @@ pub(super) struct Schedule {
     reduces_columns: bool,
     over_rows: bool,
     over_all: bool,
-    /// Floats of an array that holds what rows add up to, where that is not the memory of parts.
+    /// Floats of the array that accumulates column sums, where they are not accumulated in the memory of partials.
     sums: Option<u64>,
 }
 
@@ -87,7 +87,7 @@ impl Schedule {
         })
     }
 
-    /// What a block has.
+    /// The rows and columns of a block.
     pub(super) fn split(&self, extents: &Extents) -> Split {
         let (rows, columns) = (extents.row_count().max(1), extents.columns.max(1));
         let has_last = self.over_rows || self.over_all;

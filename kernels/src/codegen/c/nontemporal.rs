@@ -1,4 +1,4 @@
-//! What of a kernel in C may go past the caches: stores that nobody reads soon, and the loads beside them.
+//! Non-temporal stores of kernels in C, and prefetches for the loads beside them.
 //!
 //! An ordinary store reads the line that it overwrites. One that is not temporal, of a whole line, does not, and leaves
 //! in the caches what was there; whoever reads the tensor next finds it in memory alone. So it pays where the tensor is
@@ -19,7 +19,7 @@ use super::{Home, Schedule, is_contiguous};
 pub(super) struct Nontemporal {
     /// Positions of stores. Each launch writes each of their elements once, along contiguous columns.
     stores: Vec<usize>,
-    /// For each pass, loads to ask for ahead: of what no pass before and no other row needs.
+    /// For each pass, loads to prefetch: of memory that no earlier pass and no other row reads.
     prefetched: Vec<Vec<ValueId>>,
 }
 
@@ -83,7 +83,10 @@ impl Nontemporal {
                     [] => "0".to_owned(),
                     steps => format!("rows > 1 ? {} : 0", steps.join(" | ")),
                 };
-                format!(" && is_lines({} + first, {step})", names.operand(operand))
+                format!(
+                    " && is_lines({} + first_column, {step})",
+                    names.operand(operand)
+                )
             })
             .collect();
         vec![
@@ -167,7 +170,7 @@ mod tests {
         }
     }
 
-    /// What is found, for rows of so many columns at most.
+    /// Stores and loads that are found, for rows of at most so many columns.
     fn found(nest: &Nest, columns: Option<u64>) -> Nontemporal {
         let bounds = Bounds {
             columns,

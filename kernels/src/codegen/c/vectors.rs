@@ -75,7 +75,7 @@ impl Vectors<'_> {
         }
         // Columns against one number: in lanes of 32 bits.
         let is_column = |id: &ValueId| matches!(self.nest.values[id.0], Value::Column);
-        let lane = |id: &ValueId| format!("lane_of({}, row->first + c)", self.name(*id));
+        let lane = |id: &ValueId| format!("lane_of({}, row->first_column + c)", self.name(*id));
         if is_column(a) && !self.varies(*b) {
             return Some(format!("v_iota() {operator} {}", lane(b)));
         }
@@ -97,7 +97,7 @@ impl Vectors<'_> {
     fn expression(&self, id: ValueId) -> String {
         match &self.nest.values[id.0] {
             Value::Load { .. } => self.load(id),
-            Value::Column => "l_from(row->first + c)".to_owned(),
+            Value::Column => "l_from(row->first_column + c)".to_owned(),
             Value::Unary(crate::graph::op::Unary::Neg, x) => format!("-{}", self.name(*x)),
             Value::Unary(unary, x) => format!("v_{}({})", c_name(*unary), self.lanes(*x)),
             Value::Binary(binary, a, b) => match binary {
@@ -120,7 +120,7 @@ impl Vectors<'_> {
             // rows are read from where they were added up.
             Value::Constant(_) | Value::Scalar(_) | Value::Row(_) => self.lanes(id),
             Value::Reduce { .. } => {
-                format!("v_load_first(row->part_{} + c, count)", id.0)
+                format!("v_load_first(row->partials_{} + c, count)", id.0)
             }
         }
     }

@@ -24,20 +24,20 @@ impl Writer<'_> {
             let how = operator(reduction);
             let is_deferred = self.schedule.deferred().is_some();
             out.line(match (self.names.has_row_arrays, reduction) {
-                (true, _) => format!("reduce_lanes<{how}, WIDTH>({name});"),
+                (true, _) => format!("reduce_lanes<{how}, ROW_THREADS>({name});"),
                 (_, Reduction::Max) if is_deferred => {
-                    format!("{name} = greatest_of_lanes<WIDTH>({name});")
+                    format!("{name} = max_of_lanes<ROW_THREADS>({name});")
                 }
-                _ => format!("{name} = reduce_lanes<{how}, WIDTH>({name});"),
+                _ => format!("{name} = reduce_lanes<{how}, ROW_THREADS>({name});"),
             });
         }
         if !self.has_shared_rows() || ids.is_empty() {
             return;
         }
         out.open("");
-        out.line("float *cells = shared + turn;");
-        out.line("turn ^= SLOTS;");
-        self.exchange(out, ids, "WIDTH");
+        out.line("float *slots = shared + set;");
+        out.line("set ^= SLOTS;");
+        self.exchange(out, ids, "ROW_THREADS");
         out.close();
     }
 
@@ -46,21 +46,21 @@ impl Writer<'_> {
         for (at, &id) in ids.iter().enumerate() {
             let name = self.names.of(id);
             out.line(format!(
-                "if (threadIdx.x % 32 == 0) cells[{at} * WARPS + threadIdx.x / 32] = {name};"
+                "if (threadIdx.x % 32 == 0) slots[{at} * WARPS + threadIdx.x / 32] = {name};"
             ));
         }
         // Row groups wait at a named barrier each. A block of a row reduction does not: named barriers would be reserved for
         // it, 16 to an SM, and fewer blocks fit.
         let is_row_reduction = matches!(self.schedule.template, Template::RowReduction { .. });
-        let has_own_barrier = width == "WIDTH" && self.has_groups() && !is_row_reduction;
+        let has_own_barrier = width == "ROW_THREADS" && self.has_groups() && !is_row_reduction;
         out.line(match has_own_barrier {
-            true => "sync_some(1 + group, WIDTH);",
+            true => "named_barrier_sync(1 + group, ROW_THREADS);",
             false => "__syncthreads();",
         });
         for (at, &id) in ids.iter().enumerate() {
             let (name, how) = (self.names.of(id), operator(self.names.reduction(id).0));
             out.line(format!(
-                "{name} = reduce_warps<{how}, {width}>(cells + {at} * WARPS);"
+                "{name} = reduce_warps<{how}, {width}>(slots + {at} * WARPS);"
             ));
         }
     }
@@ -73,7 +73,7 @@ impl Writer<'_> {
         for id in self.stages.over_rows(self.nest) {
             let (name, how) = (self.names.of(id), operator(self.names.reduction(id).0));
             out.line(format!(
-                "reduce_groups<{how}, WIDTH, GROUPS, CHUNKS>({name}, shared, lane, group);"
+                "reduce_groups<{how}, ROW_THREADS, ROW_GROUPS, VECTORS>({name}, shared, lane, group);"
             ));
         }
     }
@@ -93,7 +93,7 @@ impl Writer<'_> {
             // Shared memory may still be read.
             out.line("__syncthreads();");
         }
-        out.line("float *cells = shared;");
+        out.line("float *slots = shared;");
         self.exchange(out, &over_all, "THREADS");
     }
 
@@ -114,11 +114,11 @@ impl Writer<'_> {
             out.line("if (group > 0) return;");
         }
         out.line("#pragma unroll");
-        out.open("for (int k = 0; k < CHUNKS; k++)");
+        out.open("for (int k = 0; k < VECTORS; k++)");
         for id in over_rows {
             let (part, name) = (self.names.partials_of(id), self.names.of(id));
             out.line(format!(
-                "store_steps<WIDTH>({part} + share * columns + first, 1, {name}[k], lane, k, here);"
+                "store_strided<ROW_THREADS>({part} + row_block * columns + first_column, 1, {name}[k], lane, k, extent);"
             ));
         }
         out.close();

@@ -8,8 +8,8 @@ impl Writer<'_> {
         self.thread_index(out);
         self.rectangle(
             out,
-            "piece * block_columns",
-            "(int)min(columns - first, block_columns)",
+            "column_block * block_columns",
+            "(int)min(columns - first_column, block_columns)",
         );
         self.shared_memory(out);
         self.values(out, &self.stages.uniform);

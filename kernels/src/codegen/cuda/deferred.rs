@@ -126,16 +126,17 @@ fn reductions(nest: &Nest, stages: &Stages) -> (Vec<Exponentials>, Vec<ValueId>)
 }
 
 impl Writer<'_> {
-    /// `WIDTH` threads are a warp, or a part of one; several warps share a row.
+    /// `ROW_THREADS` threads are a warp, or a part of one; several warps share a row.
     pub(super) fn deferred_constants(&self) -> Vec<String> {
         let tile = &self.schedule.tile;
         let (warps, groups, chunks) = (tile.warps_per_row(), tile.row_groups, tile.vectors);
         let width = tile.threads_per_row / warps;
         vec![
             format!(
-                "constexpr int WIDTH = {width}, ROW_WARPS = {warps}, GROUPS = {groups}, CHUNKS = {chunks};"
+                "constexpr int ROW_THREADS = {width}, ROW_WARPS = {warps}, ROW_GROUPS = {groups}, VECTORS = {chunks};"
             ),
-            "constexpr int LEFT = ROW_WARPS * GROUPS, THREADS = WIDTH * LEFT;".to_owned(),
+            "constexpr int PARTIALS = ROW_WARPS * ROW_GROUPS, THREADS = ROW_THREADS * PARTIALS;"
+                .to_owned(),
         ]
     }
 
@@ -149,7 +150,7 @@ impl Writer<'_> {
         self.hoisted_loads(out);
         out.open("if (begin < end)");
         // Warps past the last row compute it again, and nobody reads their partials.
-        out.line("const int64 r = min(begin + threadIdx.x / WIDTH / ROW_WARPS, end - 1);");
+        out.line("const int64 r = min(begin + threadIdx.x / ROW_THREADS / ROW_WARPS, end - 1);");
         self.indices_of_row(out);
         self.row(out);
         self.store_row_partials(out, deferred);
@@ -162,14 +163,14 @@ impl Writer<'_> {
     /// count: rows are counted in 32 bits.
     fn warp_tile(&self, out: &mut Text) {
         let block = self.block;
-        out.line("const int lane = threadIdx.x % WIDTH;");
+        out.line("const int lane = threadIdx.x % ROW_THREADS;");
         out.line(match self.schedule.tile.warps_per_row() {
-            1 => "constexpr int64 first = 0;",
-            _ => "const int64 first = threadIdx.x / WIDTH % ROW_WARPS * (4 * WIDTH * CHUNKS);",
+            1 => "constexpr int64 first_column = 0;",
+            _ => "const int64 first_column = threadIdx.x / ROW_THREADS % ROW_WARPS * (4 * ROW_THREADS * VECTORS);",
         });
-        out.line(self.tile_extent("(int)(columns - first)"));
+        out.line(self.tile_extent("(int)(columns - first_column)"));
         out.line(format!(
-            "const unsigned begin = {block} * GROUPS, end = (unsigned)rows;"
+            "const unsigned begin = {block} * ROW_GROUPS, end = (unsigned)rows;"
         ));
     }
 
@@ -180,7 +181,7 @@ impl Writer<'_> {
         let mut exponentials = deferred.flat_map(|deferred| &deferred.exponentials);
         let shares_row = self.schedule.tile.threads_per_row > 32;
         if shares_row && exponentials.any(|both| both.max == id) {
-            "LEAST".to_owned()
+            "LOWEST".to_owned()
         } else {
             self.names.identity(id)
         }
@@ -189,10 +190,13 @@ impl Writer<'_> {
     /// Stores the partial reductions of a warp.
     fn store_row_partials(&self, out: &mut Text, deferred: &DeferredEpilogue) {
         out.open("if (lane == 0)");
-        out.line("float *left = shared + threadIdx.x / WIDTH;");
+        out.line("float *partials = shared + threadIdx.x / ROW_THREADS;");
         let partials = deferred.partials();
         for (at, &id) in partials.iter().chain(&deferred.row_inputs).enumerate() {
-            out.line(format!("left[{at} * LEFT] = {};", self.names.of(id)));
+            out.line(format!(
+                "partials[{at} * PARTIALS] = {};",
+                self.names.of(id)
+            ));
         }
         out.close();
     }
@@ -201,8 +205,8 @@ impl Writer<'_> {
     fn finish_rows(&self, out: &mut Text, deferred: &DeferredEpilogue) {
         out.line("__syncthreads();");
         out.line("if (threadIdx.x >= 32) return;");
-        out.open("for (int of = threadIdx.x; of < GROUPS && begin + of < end; of += 32)");
-        out.line("const float *left = shared + of * ROW_WARPS;");
+        out.open("for (int row = threadIdx.x; row < ROW_GROUPS && begin + row < end; row += 32)");
+        out.line("const float *partials = shared + row * ROW_WARPS;");
         self.load_row_partials(out, deferred);
         self.values(out, &deferred.values);
         for &id in &deferred.totals {
@@ -225,7 +229,7 @@ impl Writer<'_> {
             let (max, sum) = (self.names.of(both.max), self.names.of(both.sum));
             out.line(format!("float {max}, {sum};"));
             out.line(format!(
-                "join_exponentials<ROW_WARPS>({max}, {sum}, left + {at} * LEFT, left + {} * LEFT);",
+                "merge_exp_sums<ROW_WARPS>({max}, {sum}, partials + {at} * PARTIALS, partials + {} * PARTIALS);",
                 at + 1
             ));
             at += 2;
@@ -233,13 +237,13 @@ impl Writer<'_> {
         for &id in &deferred.reductions {
             let (name, how) = (self.names.of(id), operator(self.names.reduction(id).0));
             out.line(format!(
-                "const float {name} = reduce_left<{how}, ROW_WARPS>(left + {at} * LEFT);"
+                "const float {name} = reduce_partials<{how}, ROW_WARPS>(partials + {at} * PARTIALS);"
             ));
             at += 1;
         }
         for &id in &deferred.row_inputs {
             let name = self.names.of(id);
-            out.line(format!("const float {name} = left[{at} * LEFT];"));
+            out.line(format!("const float {name} = partials[{at} * PARTIALS];"));
             at += 1;
         }
     }

@@ -8,7 +8,7 @@ use super::super::text::Text;
 use super::kernel::Writer;
 use super::vector::is_gather;
 
-/// What is computed for each element.
+/// The work for each element.
 #[derive(Default)]
 pub(super) struct Elements<'a> {
     /// Values to compute, in order.
@@ -42,10 +42,10 @@ impl Writer<'_> {
 
     /// Writes the loads, then one loop over elements for the rest. `at` is added to columns: empty, or ` + offset`.
     pub(super) fn elements(&self, out: &mut Text, elements: &Elements<'_>, at: &str) {
-        let here = match (at.is_empty(), self.schedule.hints.alignment) {
-            (true, _) => "here",
-            (false, Alignment::FullTiles) => "SPAN",
-            (false, _) => "here - offset",
+        let extent = match (at.is_empty(), self.schedule.hints.alignment) {
+            (true, _) => "extent",
+            (false, Alignment::FullTiles) => "TILE",
+            (false, _) => "extent - offset",
         };
         for &id in elements.values {
             let is_own = self.is_early_load(id) && !elements.resident.contains(&id);
@@ -53,17 +53,17 @@ impl Writer<'_> {
                 self.array(out, id);
             }
         }
-        self.loads(out, elements, at, here);
+        self.loads(out, elements, at, extent);
         let is_alone = elements.reductions.is_empty() && elements.stores.is_empty();
         if is_alone && elements.resident.iter().all(|id| self.is_early_load(*id)) {
             return;
         }
         self.open_rows_of_warp(out, false);
         out.line("#pragma unroll");
-        out.open("for (int k = 0; k < CHUNKS; k++)");
+        out.open("for (int k = 0; k < VECTORS; k++)");
         for &store in elements.stores {
             let dtype = self.names.dtype(self.nest.stores[store].value);
-            out.line(format!("{dtype} chunk_{store}[4];"));
+            out.line(format!("{dtype} vector_{store}[4];"));
         }
         out.line("#pragma unroll");
         out.open("for (int j = 0; j < 4; j++)");
@@ -72,12 +72,12 @@ impl Writer<'_> {
             .iter()
             .any(|id| matches!(self.nest.values[id.0], Value::Column) || self.is_gather(*id));
         if uses_column || !elements.reductions.is_empty() {
-            out.line("const int c = 4 * (lane + WIDTH * k) + j;");
+            out.line("const int c = 4 * (lane + ROW_THREADS * k) + j;");
         }
-        self.element(out, elements, at, here);
+        self.element(out, elements, at, extent);
         out.close();
         for &store in elements.stores {
-            self.store_vector(out, store, at, here);
+            self.store_vector(out, store, at, extent);
         }
         out.close();
         self.close_rows_of_warp(out);
@@ -87,18 +87,18 @@ impl Writer<'_> {
     pub(super) fn array(&self, out: &mut Text, id: ValueId) {
         let dtype = self.names.dtype(id);
         let rows = match self.names.has_row_arrays {
-            true => "[ROWS]",
+            true => "[ROWS_PER_WARP]",
             false => "",
         };
         let name = self.names.defined(id);
-        out.line(format!("{dtype} {name}{rows}[CHUNKS][4];"));
+        out.line(format!("{dtype} {name}{rows}[VECTORS][4];"));
     }
 
-    fn loads(&self, out: &mut Text, elements: &Elements<'_>, at: &str, here: &str) {
+    fn loads(&self, out: &mut Text, elements: &Elements<'_>, at: &str, extent: &str) {
         let loads = elements.values.iter();
         let loads = loads.filter(|id| self.is_early_load(**id) && !self.is_loaded(**id));
         let lines: Vec<String> = loads
-            .map(|&id| self.load(id, &self.names.of(id), at, here))
+            .map(|&id| self.load(id, &self.names.of(id), at, extent))
             .collect();
         if lines.is_empty() {
             return;
@@ -109,7 +109,7 @@ impl Writer<'_> {
     }
 
     /// Loads a thread's elements of an operand into the array `name`.
-    pub(super) fn load(&self, id: ValueId, name: &str, at: &str, here: &str) -> String {
+    pub(super) fn load(&self, id: ValueId, name: &str, at: &str, extent: &str) -> String {
         let Value::Load { operand, .. } = self.nest.values[id.0] else {
             return String::new();
         };
@@ -117,12 +117,14 @@ impl Writer<'_> {
         let (from, offset) = (self.names.pointer(id), self.offset(at, &step));
         if step == "1" && self.stages.dtypes[id.0] == Dtype::F32 {
             let policy = match self.schedule.hints.evict_first {
-                true => ", stream",
+                true => ", policy",
                 false => "",
             };
-            format!("load_chunks<WIDTH>({name}, {from}{offset}, lane, {here}, is_wide{policy});")
+            format!(
+                "load_vectors<ROW_THREADS>({name}, {from}{offset}, lane, {extent}, is_vectorized{policy});"
+            )
         } else {
-            format!("load_steps<WIDTH>({name}, {from}{offset}, {step}, lane, {here});")
+            format!("load_strided<ROW_THREADS>({name}, {from}{offset}, {step}, lane, {extent});")
         }
     }
 
@@ -153,7 +155,7 @@ impl Writer<'_> {
     }
 
     /// Computes one element.
-    fn element(&self, out: &mut Text, elements: &Elements<'_>, at: &str, here: &str) {
+    fn element(&self, out: &mut Text, elements: &Elements<'_>, at: &str, extent: &str) {
         let name = |id: ValueId| self.element_name(elements, id);
         for &id in elements.values {
             let is_constant = matches!(self.nest.values[id.0], Value::Constant(_));
@@ -161,7 +163,7 @@ impl Writer<'_> {
                 continue;
             }
             let expression = match &self.nest.values[id.0] {
-                Value::Column => format!("first{at} + c"),
+                Value::Column => format!("first_column{at} + c"),
                 Value::Load { operand, index } => {
                     let step = self.column_stride(operand.0);
                     let index = index.map_or(String::new(), name);
@@ -171,7 +173,7 @@ impl Writer<'_> {
                         step => format!(" + (c{at}) * {step}"),
                     };
                     let from = self.names.pointer(id);
-                    format!("c < {here} ? {from}[{index} * {own}_index{column}] : 0")
+                    format!("c < {extent} ? {from}[{index} * {own}_index{column}] : 0")
                 }
                 _ => scalar::expression(self.nest, Dialect::Cuda, id, name),
             };
@@ -185,11 +187,11 @@ impl Writer<'_> {
             });
         }
         for &id in &elements.reductions {
-            self.accumulate(out, elements, id, at, here);
+            self.accumulate(out, elements, id, at, extent);
         }
         for &store in elements.stores {
             let value = name(self.nest.stores[store].value);
-            out.line(format!("chunk_{store}[j] = {value};"));
+            out.line(format!("vector_{store}[j] = {value};"));
         }
     }
 
@@ -199,7 +201,7 @@ impl Writer<'_> {
         elements: &Elements<'_>,
         id: ValueId,
         at: &str,
-        here: &str,
+        extent: &str,
     ) {
         let Value::Reduce {
             reduction,
@@ -214,44 +216,44 @@ impl Writer<'_> {
         let own = if over == Over::Columns || !self.has_groups() {
             ""
         } else {
-            "is_own && "
+            "is_in_range && "
         };
         out.line(match over {
             Over::Rows if self.schedule.tile.is_looped => {
-                let to = format!("part_{}[c{at}]", id.0);
+                let to = format!("partials_{}[c{at}]", id.0);
                 let old = format!(
                     "(r == begin ? {} : {to})",
                     Dialect::Cuda.identity(reduction)
                 );
-                format!("if (c < {here}) {to} = {};", reduced(&old))
+                format!("if (c < {extent}) {to} = {};", reduced(&old))
             }
             Over::Rows => {
                 let to = format!("{total}[k][j]");
-                format!("if ({own}c < {here}) {to} = {};", reduced(&to))
+                format!("if ({own}c < {extent}) {to} = {};", reduced(&to))
             }
-            _ => format!("if ({own}c < {here}) {total} = {};", reduced(&total)),
+            _ => format!("if ({own}c < {extent}) {total} = {};", reduced(&total)),
         });
     }
 
     /// Stores a float4.
-    fn store_vector(&self, out: &mut Text, at: usize, offset: &str, here: &str) {
+    fn store_vector(&self, out: &mut Text, at: usize, offset: &str, extent: &str) {
         let store = &self.nest.stores[at];
         let is_result = self.nest.is_cross_block(store.value);
         let is_once = self.names.is_row_invariant(store.operand.0) && !is_result;
         let to = self.names.target(at);
         let guard = match (is_once, self.has_groups() && !is_result) {
-            (true, true) => format!("is_own && r == 0 ? {here} : 0"),
-            (true, false) => format!("r == 0 ? {here} : 0"),
-            (false, true) => format!("is_own ? {here} : 0"),
-            (false, false) => here.to_owned(),
+            (true, true) => format!("is_in_range && r == 0 ? {extent} : 0"),
+            (true, false) => format!("r == 0 ? {extent} : 0"),
+            (false, true) => format!("is_in_range ? {extent} : 0"),
+            (false, false) => extent.to_owned(),
         };
         let step = self.column_stride(store.operand.0);
         let offset = self.offset(offset, &step);
         out.line(
             if step == "1" && self.stages.dtypes[store.value.0] == Dtype::F32 {
-                format!("store_chunk<WIDTH>({to}{offset}, chunk_{at}, lane, k, {guard}, is_wide);")
+                format!("store_vector<ROW_THREADS>({to}{offset}, vector_{at}, lane, k, {guard}, is_vectorized);")
             } else {
-                format!("store_steps<WIDTH>({to}{offset}, {step}, chunk_{at}, lane, k, {guard});")
+                format!("store_strided<ROW_THREADS>({to}{offset}, {step}, vector_{at}, lane, k, {guard});")
             },
         );
     }

@@ -19,11 +19,15 @@ impl Writer<'_> {
             FullReduction::RowPerGroup { .. } => self.row_per_group(out),
             FullReduction::Rectangle => self.rectangle(
                 out,
-                "piece * block_columns",
-                "(int)min(columns - first, block_columns)",
+                "column_block * block_columns",
+                "(int)min(columns - first_column, block_columns)",
             ),
             FullReduction::ColumnTiles => {
-                self.rectangle(out, "(int64)piece * SPAN", "(int)(columns - first)");
+                self.rectangle(
+                    out,
+                    "(int64)column_block * TILE",
+                    "(int)(columns - first_column)",
+                );
             }
         }
         out.lines(self.eviction_policy());

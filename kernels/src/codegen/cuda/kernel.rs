@@ -76,25 +76,25 @@ impl Writer<'_> {
             return self.deferred_constants();
         }
         let chunks = match schedule.has_elements {
-            true => format!(", CHUNKS = {}", tile.vectors),
+            true => format!(", VECTORS = {}", tile.vectors),
             false => String::new(),
         };
         let rows = match schedule.rows_per_warp() {
             1 => String::new(),
-            rows => format!(", ROWS = {rows}"),
+            rows => format!(", ROWS_PER_WARP = {rows}"),
         };
         let mut lines = vec![
             format!(
-                "constexpr int WIDTH = {}, GROUPS = {}{chunks}{rows};",
+                "constexpr int ROW_THREADS = {}, ROW_GROUPS = {}{chunks}{rows};",
                 tile.threads_per_row, tile.row_groups
             ),
-            "constexpr int THREADS = WIDTH * GROUPS;".to_owned(),
+            "constexpr int THREADS = ROW_THREADS * ROW_GROUPS;".to_owned(),
         ];
         if self.has_shared_rows() || !self.stages.over_all(self.nest).is_empty() {
             lines.push("constexpr int WARPS = (THREADS + 31) / 32;".to_owned());
         }
         if tile.is_looped && schedule.has_elements {
-            lines.push("constexpr int SPAN = 4 * WIDTH * CHUNKS;".to_owned());
+            lines.push("constexpr int TILE = 4 * ROW_THREADS * VECTORS;".to_owned());
         }
         lines
     }
@@ -140,15 +140,17 @@ impl Writer<'_> {
     /// The thread's position in its row group, and that of the group in the block.
     pub(super) fn thread_index(&self, out: &mut Text) {
         let group = match self.has_groups() {
-            true => ", group = threadIdx.x / WIDTH",
+            true => ", group = threadIdx.x / ROW_THREADS",
             false => "",
         };
-        out.line(format!("const int lane = threadIdx.x % WIDTH{group};"));
+        out.line(format!(
+            "const int lane = threadIdx.x % ROW_THREADS{group};"
+        ));
     }
 
     /// The block has whole rows.
     pub(super) fn whole_rows(&self, out: &mut Text) {
-        out.line("constexpr int64 first = 0;");
+        out.line("constexpr int64 first_column = 0;");
         out.line(self.tile_extent("(int)columns"));
     }
 
@@ -157,7 +159,7 @@ impl Writer<'_> {
         self.whole_rows(out);
         let block = self.block;
         out.line(format!(
-            "const int64 begin = (int64){block} * GROUPS, end = rows;"
+            "const int64 begin = (int64){block} * ROW_GROUPS, end = rows;"
         ));
     }
 
@@ -165,8 +167,8 @@ impl Writer<'_> {
     pub(super) fn rectangle(&self, out: &mut Text, first: &str, extent: &str) {
         let block = self.block;
         out.lines([
-            format!("const unsigned piece = {block} % (unsigned)pieces, share = {block} / (unsigned)pieces;"),
-            format!("const int64 first = {first}, begin = share * block_rows;"),
+            format!("const unsigned column_block = {block} % (unsigned)column_blocks, row_block = {block} / (unsigned)column_blocks;"),
+            format!("const int64 first_column = {first}, begin = row_block * block_rows;"),
             self.tile_extent(extent),
             "const int64 end = min(begin + block_rows, rows);".to_owned(),
         ]);
@@ -176,8 +178,8 @@ impl Writer<'_> {
     pub(super) fn tile_extent(&self, columns: &str) -> String {
         let is_full = self.schedule.hints.alignment == Alignment::FullTiles;
         match is_full && !self.schedule.tile.is_looped {
-            true => "constexpr int here = 4 * WIDTH * CHUNKS;".to_owned(),
-            false => format!("const int here = {columns};"),
+            true => "constexpr int extent = 4 * ROW_THREADS * VECTORS;".to_owned(),
+            false => format!("const int extent = {columns};"),
         }
     }
 
@@ -191,7 +193,7 @@ impl Writer<'_> {
                 "constexpr int SLOTS = {} * WARPS;",
                 Schedule::slots(self.stages)
             ));
-            out.line("int turn = 0;");
+            out.line("int set = 0;");
         }
     }
 
@@ -203,15 +205,15 @@ impl Writer<'_> {
                 // A row does not fit in registers: partials are accumulated in memory.
                 let part = self.names.partials_of(id);
                 out.line(format!(
-                    "float *part_{} = {part} + share * columns + first;",
+                    "float *partials_{} = {part} + row_block * columns + first_column;",
                     id.0
                 ));
                 continue;
             }
-            out.line(format!("float {name}[CHUNKS][4];"));
+            out.line(format!("float {name}[VECTORS][4];"));
             out.line("#pragma unroll");
             out.line(format!(
-                "for (int i = 0; i < 4 * CHUNKS; i++) {name}[i / 4][i % 4] = {identity};"
+                "for (int i = 0; i < 4 * VECTORS; i++) {name}[i / 4][i % 4] = {identity};"
             ));
         }
         for id in self.stages.over_all(self.nest) {
@@ -225,8 +227,8 @@ impl Writer<'_> {
         for &id in &self.schedule.hoisted {
             out.lines(self.pointer(id, false).iter().map(Definition::to_string));
             let name = self.names.of(id);
-            out.line(format!("{} {name}[CHUNKS][4];", self.names.dtype(id)));
-            out.line(self.load(id, &name, "", "here"));
+            out.line(format!("{} {name}[VECTORS][4];", self.names.dtype(id)));
+            out.line(self.load(id, &name, "", "extent"));
         }
     }
 
@@ -258,7 +260,7 @@ impl Writer<'_> {
     /// From the rows that a block's groups have to the next ones of the same block.
     pub(super) fn group_step(&self) -> &'static str {
         match self.has_groups() {
-            true => "GROUPS",
+            true => "ROW_GROUPS",
             false => "1",
         }
     }
@@ -266,8 +268,8 @@ impl Writer<'_> {
     /// Groups past the last row compute it again and drop the result, so that all reach barriers.
     fn row_of_group(&self, out: &mut Text) {
         if self.has_groups() {
-            out.line("const bool is_own = base + group < end;");
-            out.line("const int64 r = is_own ? base + group : end - 1;");
+            out.line("const bool is_in_range = base + group < end;");
+            out.line("const int64 r = is_in_range ? base + group : end - 1;");
         }
     }
 
@@ -282,7 +284,7 @@ impl Writer<'_> {
         self.row_indices(out, &operands, true);
     }
 
-    /// Stores partials, or what is computed from complete reductions.
+    /// Stores partials, or values of complete reductions.
     pub(super) fn store_reductions(&self, out: &mut Text) {
         match self.nest.cross_block {
             CrossBlock::Partials => self.store_partials(out),

@@ -37,7 +37,7 @@ pub(super) use vector::alignment;
 
 use deferred::DeferredEpilogue;
 
-/// What generated kernels include.
+/// Headers of generated kernels.
 pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
 
 /// The form of a kernel.
@@ -249,7 +249,7 @@ impl Schedule {
 
     /// The first statement of a kernel whose launches may overlap the one before.
     pub(super) fn dependency_wait(&self) -> Option<&'static str> {
-        self.hints.overlap.then_some("await_launches();")
+        self.hints.overlap.then_some("grid_dependency_wait();")
     }
 
     /// How the pointer to an operand is declared. Memory that an overlapping launch may still write is not `__restrict__`:

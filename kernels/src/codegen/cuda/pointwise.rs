@@ -9,14 +9,16 @@ impl Writer<'_> {
         if is_single_row {
             let block = self.block;
             out.line(format!(
-                "const int64 first = (int64){block} * (4 * WIDTH * CHUNKS);"
+                "const int64 first_column = (int64){block} * (4 * ROW_THREADS * VECTORS);"
             ));
-            out.line(self.tile_extent("(int)min(columns - first, (int64)(4 * WIDTH * CHUNKS))"));
+            out.line(self.tile_extent(
+                "(int)min(columns - first_column, (int64)(4 * ROW_THREADS * VECTORS))",
+            ));
         } else {
             self.rectangle(
                 out,
-                "piece * block_columns",
-                "(int)min(columns - first, block_columns)",
+                "column_block * block_columns",
+                "(int)min(columns - first_column, block_columns)",
             );
         }
         self.values(out, &self.stages.uniform);

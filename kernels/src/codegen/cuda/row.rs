@@ -72,7 +72,11 @@ impl Writer<'_> {
             true => self.define(out, &self.definitions(&between.values)),
             false => self.values(out, &between.values),
         }
-        let own = if self.has_groups() { " && is_own" } else { "" };
+        let own = if self.has_groups() {
+            " && is_in_range"
+        } else {
+            ""
+        };
         for &id in &between.cross_block {
             let (reduction, of) = self.names.reduction(id);
             let name = self.names.of(id);
@@ -91,7 +95,7 @@ impl Writer<'_> {
                 false => "",
             };
             out.line(format!(
-                "if (lane == 0{own} && first == 0{once}) *({to}) = {};",
+                "if (lane == 0{own} && first_column == 0{once}) *({to}) = {};",
                 self.names.scalar(store.value)
             ));
         }
@@ -129,10 +133,10 @@ impl Writer<'_> {
         let (begin, at) = if self.schedule.tile.is_looped {
             let form = &self.schedule.template;
             let step = match form == &Template::FullReduction(FullReduction::ColumnTiles) {
-                true => "(int)pieces * SPAN",
-                false => "SPAN",
+                true => "(int)column_blocks * TILE",
+                false => "TILE",
             };
-            let line = format!("for (int offset = 0; offset < here; offset += {step})");
+            let line = format!("for (int offset = 0; offset < extent; offset += {step})");
             (line, " + offset")
         } else {
             (String::new(), "")
@@ -152,7 +156,7 @@ impl Writer<'_> {
             return;
         }
         let arrays = definitions.iter();
-        out.lines(arrays.map(|definition| definition.declaration("[ROWS]") + ";"));
+        out.lines(arrays.map(|definition| definition.declaration("[ROWS_PER_WARP]") + ";"));
         let uses_row = definitions.iter().any(|definition| definition.uses_row);
         self.open_rows_of_warp(out, uses_row);
         for Definition { name, value, .. } in definitions {
@@ -167,7 +171,7 @@ impl Writer<'_> {
             return;
         }
         out.line("#pragma unroll");
-        out.open("for (int i = 0; i < ROWS; i++)");
+        out.open("for (int i = 0; i < ROWS_PER_WARP; i++)");
         if uses_row {
             out.line("const int64 r = begin + i;");
             let operands: Vec<usize> = (0..self.nest.operands.len()).collect();
@@ -245,8 +249,8 @@ impl Writer<'_> {
     fn first_of(&self, operand: usize) -> String {
         match self.nest.operands[operand].columns {
             Stride::Broadcast => String::new(),
-            Stride::Unit => " + first".to_owned(),
-            Stride::Dynamic => format!(" + first * {}_column", self.names.operand(operand)),
+            Stride::Unit => " + first_column".to_owned(),
+            Stride::Dynamic => format!(" + first_column * {}_column", self.names.operand(operand)),
         }
     }
 

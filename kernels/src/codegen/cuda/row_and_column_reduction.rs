@@ -14,9 +14,9 @@ impl Writer<'_> {
         let has_column_sums = !self.stages.over_rows(self.nest).is_empty();
         self.thread_index(out);
         self.row_per_group(out);
-        out.line("const int64 step = (int64)gridDim.x * GROUPS;");
+        out.line("const int64 step = (int64)gridDim.x * ROW_GROUPS;");
         if has_column_sums && self.nest.cross_block == CrossBlock::Partials {
-            out.line(format!("const unsigned share = {};", self.block));
+            out.line(format!("const unsigned row_block = {};", self.block));
         }
         out.lines(self.eviction_policy());
         self.shared_memory(out);
@@ -45,7 +45,7 @@ impl Writer<'_> {
         }
         for &id in &prefetch.elements {
             let dtype = self.names.dtype(id);
-            out.line(format!("{dtype} next_{}[CHUNKS][4];", id.0));
+            out.line(format!("{dtype} next_{}[VECTORS][4];", id.0));
         }
         for &id in &prefetch.scalars {
             out.line(format!("{} next_{};", self.names.dtype(id), id.0));
@@ -86,7 +86,7 @@ impl Writer<'_> {
         self.row_indices(out, &operands.collect::<Vec<_>>(), false);
         for &id in &prefetch.elements {
             out.lines(self.pointer(id, true).iter().map(Definition::to_string));
-            out.line(self.load(id, &format!("next_{}", id.0), "", "here"));
+            out.line(self.load(id, &format!("next_{}", id.0), "", "extent"));
         }
         for &id in &prefetch.scalars {
             let Value::Load { operand, .. } = self.nest.values[id.0] else {
@@ -101,8 +101,8 @@ impl Writer<'_> {
     fn take_prefetched(&self, out: &mut Text, prefetch: &Prefetch) {
         for &id in &prefetch.elements {
             let name = self.names.of(id);
-            out.line(format!("{} {name}[CHUNKS][4];", self.names.dtype(id)));
-            out.line(format!("copy_chunks({name}, next_{});", id.0));
+            out.line(format!("{} {name}[VECTORS][4];", self.names.dtype(id)));
+            out.line(format!("copy_vectors({name}, next_{});", id.0));
         }
         for &id in &prefetch.scalars {
             let (dtype, name) = (self.names.dtype(id), self.names.of(id));

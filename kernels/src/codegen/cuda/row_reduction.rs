@@ -8,7 +8,10 @@ impl Writer<'_> {
         self.thread_index(out);
         if rows_per_warp > 1 {
             self.whole_rows(out);
-            out.line(format!("const int64 begin = (int64){} * ROWS;", self.block));
+            out.line(format!(
+                "const int64 begin = (int64){} * ROWS_PER_WARP;",
+                self.block
+            ));
         } else {
             self.row_per_group(out);
         }

@@ -60,7 +60,7 @@ pub(in super::super) fn declarations(
                 let restrict = match pointee(operand) {
                     Pointee::Restricted => "__restrict__ ",
                     Pointee::Unrestricted => "",
-                    Pointee::Partials => return format!("Part *{name}"),
+                    Pointee::Partials => return format!("Partial *{name}"),
                 };
                 let operand = &nest.operands[operand];
                 let constant = if operand.is_written { "" } else { "const " };

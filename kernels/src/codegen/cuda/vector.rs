@@ -62,14 +62,14 @@ pub(super) fn is_gather(varies: &[Varies], value: &Value) -> bool {
 }
 
 impl Writer<'_> {
-    /// The definition of `is_wide`, where there are vectors.
+    /// The definition of `is_vectorized`, where there are vectors.
     pub(super) fn vectorized(&self) -> Option<String> {
         let is_vector = |operand: usize| is_vector(self.nest, &self.stages.varies, operand);
         if !(0..self.nest.operands.len()).any(is_vector) {
             return None;
         }
         if self.schedule.hints.alignment > Alignment::Unknown {
-            return Some("constexpr bool is_wide = true;".to_owned());
+            return Some("constexpr bool is_vectorized = true;".to_owned());
         }
         let mut conditions = vec!["columns % 4 == 0".to_owned()];
         for parameter in self.parameters {
@@ -89,7 +89,10 @@ impl Writer<'_> {
                 _ => {}
             }
         }
-        Some(format!("const bool is_wide = {};", conditions.join(" && ")))
+        Some(format!(
+            "const bool is_vectorized = {};",
+            conditions.join(" && ")
+        ))
     }
 
     /// The definition of `stream`, the L2 eviction policy of loads, where there is one.
@@ -100,10 +103,10 @@ impl Writer<'_> {
         let read = (0..self.nest.operands.len()).filter(is_read).count();
         let policy = match self.schedule.deferred() {
             // Measured to be faster for all sizes of such launches.
-            Some(_) => "leaving(true)".to_owned(),
-            None => format!("leaving_of_stream({read} * rows * columns)"),
+            Some(_) => "eviction_policy(true)".to_owned(),
+            None => format!("policy_of_stream({read} * rows * columns)"),
         };
         (self.schedule.hints.evict_first && read > 0)
-            .then(|| format!("const Leaving stream = {policy};"))
+            .then(|| format!("const EvictionPolicy policy = {policy};"))
     }
 }

@@ -231,8 +231,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether a value is a load that is another one in each row. What all rows share is in caches:
-    /// keeping it would cost registers for nothing.
+    /// Whether a value is a load that differs from row to row. Row-invariant loads hit caches: keeping
+    /// them in registers would gain nothing.
     fn is_load_of_rows(&self, id: ValueId) -> bool {
         matches!(self.nest.values[id.0], Value::Load { .. }) && self.varies[id.0].rows
     }
@@ -306,7 +306,7 @@ impl Builder<'_> {
     }
 }
 
-/// Collects what must be computed for some values.
+/// Collects the values that must be computed for some others.
 struct Walk<'a> {
     builder: &'a Builder<'a>,
     computed: &'a [Option<usize>],

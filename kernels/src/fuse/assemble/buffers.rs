@@ -150,7 +150,7 @@ impl Assembly<'_> {
     fn name(&self, need: Need) -> String {
         match need {
             Need::Of(Source::Node(id)) => format!("{id} {}", self.plan.graph.node(id).op.name()),
-            Need::Of(Source::Partials(id)) => format!("parts of {id}"),
+            Need::Of(Source::Partials(id)) => format!("partials of {id}"),
             Need::Rounded(id) => format!("{id} {} in bf16", self.plan.graph.node(id).op.name()),
             Need::Zeros => "zeros".to_owned(),
             Need::Scratch(position) => format!("scratch of step {position}"),

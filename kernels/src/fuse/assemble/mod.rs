@@ -26,7 +26,7 @@ enum Made {
     Panels(Box<Loops>, Generated, KernelId, Box<Panels>),
     /// Nothing: it is done with its only reader.
     Elsewhere,
-    /// A call, its operands, how many zeros are its bias, and what it yields.
+    /// A call, its operands, the number of zeros of its bias, and the node that it yields.
     Call(Library, Vec<library::Lies>, usize, NodeId),
     Scatter(NodeId, Vec<library::Lies>),
 }
@@ -37,7 +37,7 @@ enum Need {
     Of(Source),
     /// A copy of a node's memory in bf16.
     Rounded(NodeId),
-    /// Zeros, as many as any call adds.
+    /// Zeros, as many as the largest call adds.
     Zeros,
     /// Scratch of the call at this position.
     Scratch(usize),
@@ -54,7 +54,7 @@ struct Place {
 /// The program of a plan.
 ///
 /// # Errors
-/// What the target can't do.
+/// The reason why the target can't run it.
 pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Refusal> {
     let mut assembly = Assembly {
         plan,
@@ -77,7 +77,7 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
             false => assembly.program.steps.extend(steps),
         }
     }
-    // There is nothing of the program that it could overlap, and such a launch begins half a microsecond later.
+    // The first launch has none of the program before it to overlap, and would start half a microsecond later.
     for steps in [&mut assembly.program.prologue, &mut assembly.program.steps] {
         if let Some(Step::Launch { geometry, .. }) = steps.first_mut() {
             geometry.overlaps = false;

@@ -16,7 +16,7 @@ fn from(row: &Index, step: usize, start: i64) -> Index {
 }
 
 impl Assembly<'_> {
-    /// What a kernel of the plan does.
+    /// The steps of a kernel of the plan.
     ///
     /// # Errors
     /// A sentence where sizes are beyond what can be launched.

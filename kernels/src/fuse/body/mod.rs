@@ -1,4 +1,4 @@
-//! What one kernel computes, over axes that are not yet rows and columns of a nest.
+//! The body of a kernel, over axes that are not yet rows and columns of a nest.
 //!
 //! Starting from the places of its outputs, values are found by walking from users to operands: what
 //! the kernel computes itself becomes a value, what it does not is loaded from the memory of a node,
@@ -29,7 +29,7 @@ pub(super) enum Source {
 /// Memory and how it is stepped through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Operand {
-    /// What memory.
+    /// The memory.
     pub source: Source,
     /// Type of the elements.
     pub dtype: Dtype,
@@ -43,7 +43,7 @@ pub(super) struct Operand {
     pub is_written: bool,
 }
 
-/// What a kernel computes.
+/// The body of a kernel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Body {
     /// The loops.
@@ -52,7 +52,7 @@ pub(super) struct Body {
     pub operands: Vec<Operand>,
     /// Values; [`Value::Row`] holds an axis.
     pub values: Vec<Value>,
-    /// What is written.
+    /// Stores.
     pub stores: Vec<Store>,
     /// Numbers that are arguments.
     pub scalars: Vec<f32>,
@@ -65,7 +65,7 @@ pub(super) struct Body {
 /// An index that is counted in f32 is exact below this.
 const EXACT: usize = 1 << 24;
 
-/// What a transcendental function costs in additions, about.
+/// The cost of a transcendental function in additions, about.
 const FUNCTION_COST: u64 = 16;
 
 /// Numbers that are part of a kernel's structure; others are arguments, since sizes are among them.

@@ -80,7 +80,7 @@ struct Chain {
 
 DEVICE void sync_chain() {
     if (CHAIN == 32) __syncwarp();
-    else sync_some(1, CHAIN);
+    else named_barrier_sync(1, CHAIN);
 }
 
 DEVICE int chain_max(const Board &board, int label, int x) {

@@ -122,7 +122,7 @@ template <bool PORTS, bool PUSHES> DEVICE void help(const Sequence &s, Work &w, 
         if (IS_STAGED) {
             if (chunk > 0) {
                 if (PORTS) copies_wait<CHUNKS - 2>();
-                sync_some(2, blockDim.x - CHAIN);
+                named_barrier_sync(2, blockDim.x - CHAIN);
             }
             edges = stage.chunks + stage.taken % CHUNKS * stage.durations * stage.pitch;
             stage.taken += !is_before;

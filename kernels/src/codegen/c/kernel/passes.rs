@@ -56,11 +56,11 @@ impl Writer<'_> {
         passes.chain(finish).copied()
     }
 
-    /// The type of what a row's columns have in common.
+    /// The type of the values that a row's columns share.
     pub(super) fn row_type(&self, out: &mut Text) {
-        out.line("// What a row's columns have in common.");
+        out.line("// Values of a row.");
         out.open("typedef struct");
-        out.line("int64_t index, first;");
+        out.line("int64_t index, first_column;");
         for parameter in self.parameters {
             if let Parameter::ColumnStep(_) | Parameter::IndexStep(_) = parameter {
                 out.line(format!("int64_t {};", parameter.name(self.nest)));
@@ -80,7 +80,7 @@ impl Writer<'_> {
             out.line(format!("float *kept_{};", id.0));
         }
         for id in self.stages.over_rows(self.nest) {
-            out.line(format!("float *part_{};", id.0));
+            out.line(format!("float *partials_{};", id.0));
         }
         if self.nontemporal.is_any() {
             out.line("int large, nontemporal;");
@@ -144,14 +144,14 @@ impl Writer<'_> {
             .filter(|id| self.is_over(**id, Over::Rows))
         {
             let (reduction, of) = self.names.reduction(*id);
-            let old = format!("v_load_first(row->part_{} + c, count)", id.0);
+            let old = format!("v_load_first(row->partials_{} + c, count)", id.0);
             let term = self.vectors.lanes(of);
             let new = match reduction {
                 Reduction::Sum => format!("{old} + {term}"),
                 Reduction::Max => format!("v_max({term}, {old})"),
             };
             out.line(format!(
-                "v_store_first(row->part_{} + c, {new}, count);",
+                "v_store_first(row->partials_{} + c, {new}, count);",
                 id.0
             ));
         }
@@ -189,7 +189,7 @@ impl Writer<'_> {
         });
     }
 
-    /// What is computed for each column when all rows are done.
+    /// Computes each column after all rows.
     pub(super) fn finish_columns(&self, out: &mut Text) {
         if !self.finishes_columns() {
             return;
