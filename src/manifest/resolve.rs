@@ -8,14 +8,13 @@ use super::build::{self, Places, Shared, Usage};
 use super::case::Case;
 use super::diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use super::null::WireNull;
-use super::provenance::Provenance;
 use super::section::{Context, Section};
 use super::settings::DeviceUse;
 use super::sources::Sources;
-use super::tree::{self, Node, Raw, Table};
+use super::tree::{self, Node, Raw};
 use super::wire::{self, WireCase, WireScope};
 use super::{
-    Manifest, Overrides, SCHEMA, check, chosen, decode, merge, overrides, relate, suggest,
+    Manifest, Overrides, SCHEMA, check, chosen, decode, merge, overrides, relate, setting, suggest,
 };
 
 pub(super) fn resolve(
@@ -105,67 +104,26 @@ fn read(
     root: &Node,
     registry: &[&'static WorkloadInfo],
 ) -> Option<(Manifest, Vec<Places>)> {
-    let empty = Table::default();
     let mut section = cx.section(root, "")?;
-    schema(cx, &mut section);
-    let stem = default_name(cx);
-    let name = section.or(cx, "name", stem, name);
-    let about = section.or(cx, "about", String::new(), Context::text);
-    let tags = section.or(cx, "tags", Vec::new(), tags);
-    let seed = section.or(cx, "seed", 42, |cx, node, key| {
-        cx.integer(node, key, 0, i64::MAX).map(|seed| seed as u64)
-    });
-    let chosen = section.take(cx, "cases");
-    let chosen = chosen
-        .and_then(|node| cx.words(node, "cases"))
-        .unwrap_or_default();
+    schema(cx, &section);
+    let mut manifest = Manifest::with_defaults(default_name(cx));
+    let given = decode::settings(cx, &mut section, &mut manifest);
     let (scope, wires) = cases_as_written(cx, &mut section);
-    let mut plan_section = decode::open(cx, &mut section, "plan", &empty);
-    let plan = decode::plan(cx, &mut plan_section);
-    let device = decode::read(cx, &mut section, "device", decode::device);
-    let cache = decode::read(cx, &mut section, "cache", decode::cache);
-    let measure = decode::read(cx, &mut section, "measure", decode::measure);
-    let mut limits_section = decode::open(cx, &mut section, "limits", &empty);
-    let mut limits = decode::limits(cx, &mut limits_section);
-    let output = decode::read(cx, &mut section, "output", decode::output);
-    let mut report_section = decode::open(cx, &mut section, "report", &empty);
-    let null = null(cx, &mut section);
-    section.finish(cx, &["extends"]);
+    section.finish(cx, &[]);
 
-    let buckets = plan.buckets.iter();
+    let script = manifest.null.as_ref();
+    let script = script.and_then(|null| WireNull::new(cx, &given, null));
+    let buckets = manifest.plan.buckets.iter();
     let mentioned: Vec<String> = buckets.map(|(name, _)| name.to_string()).collect();
-    let (cases, places) = cases(cx, &scope, &wires, registry, null.as_ref(), &mentioned);
-    let (cases, places) = chosen::choose(cx, &chosen, (cases, places));
-    relate::buckets(cx, &plan_section, &cases);
-    relate::published(cx, &plan_section, plan.canonical, &cases);
-    relate::prune(cx, &mut limits_section, &mut limits, &cases);
-    let report = relate::report(cx, &mut report_section, &cases);
-    if device.use_ == DeviceUse::Null && null.is_none() {
+    let (cases, places) = cases(cx, &scope, &wires, registry, script.as_ref(), &mentioned);
+    let chosen = given.get("cases").and_then(|node| cx.words(node, "cases"));
+    let (cases, places) = chosen::choose(cx, &chosen.unwrap_or_default(), (cases, places));
+    manifest.cases = cases;
+    relate::settings(cx, &given, &mut manifest);
+    if manifest.device.use_ == DeviceUse::Null && script.is_none() {
         no_script(cx, &section);
     }
-    let manifest = Manifest {
-        name,
-        about,
-        tags,
-        seed,
-        cases,
-        plan,
-        device,
-        cache,
-        measure,
-        limits,
-        output,
-        report,
-        null: null.as_ref().map(WireNull::plain),
-        provenance: Provenance::default(),
-        warnings: Diagnostics::default(),
-    };
     Some((manifest, places))
-}
-
-fn tags(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<String>> {
-    let words = cx.words(node, key)?;
-    Some(words.into_iter().map(|tag| tag.value).collect())
 }
 
 fn no_script(cx: &mut Context<'_>, root: &Section<'_>) {
@@ -175,8 +133,8 @@ fn no_script(cx: &mut Context<'_>, root: &Section<'_>) {
     cx.report(Code::NullScript, at, message);
 }
 
-fn schema(cx: &mut Context<'_>, section: &mut Section<'_>) {
-    let Some(node) = section.take(cx, "schema") else {
+fn schema(cx: &mut Context<'_>, section: &Section<'_>) {
+    let Some(entry) = section.table.get("schema") else {
         cx.report(
             Code::Schema,
             section.at,
@@ -185,9 +143,13 @@ fn schema(cx: &mut Context<'_>, section: &mut Section<'_>) {
         .help(format!("write `schema = {SCHEMA}` at the top"));
         return;
     };
-    if !matches!(node.raw, Raw::Int(SCHEMA)) {
-        cx.report(Code::Schema, node.at, "unknown version of the format")
-            .label(format!("this build reads version {SCHEMA}"));
+    if !matches!(entry.value.raw, Raw::Int(SCHEMA)) {
+        cx.report(
+            Code::Schema,
+            entry.value.at,
+            "unknown version of the format",
+        )
+        .label(format!("this build reads version {SCHEMA}"));
     }
 }
 
@@ -195,27 +157,14 @@ fn schema(cx: &mut Context<'_>, section: &mut Section<'_>) {
 fn default_name(cx: &Context<'_>) -> String {
     let path = cx.texts.0.first().map_or("", |text| &text.name);
     let stem = std::path::Path::new(path).file_stem().unwrap_or_default();
-    let plain = |c: char| if is_name_character(c) { c } else { '_' };
+    let plain = |c: char| {
+        if setting::is_name_character(c) {
+            c
+        } else {
+            '_'
+        }
+    };
     stem.to_string_lossy().chars().map(plain).collect()
-}
-
-fn is_name_character(c: char) -> bool {
-    matches!(c, '_' | '-' | '.') || c.is_alphanumeric()
-}
-
-fn name(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<String> {
-    let name = cx.text(node, key)?;
-    if !name.is_empty() && !name.starts_with('.') && name.chars().all(is_name_character) {
-        return Some(name);
-    }
-    cx.report(
-        Code::Name,
-        node.at,
-        format!("`{name}` can't be the name of a sweep"),
-    )
-    .label("letters, digits, `_`, `-` and `.`")
-    .help("folders are named by it");
-    None
 }
 
 fn cases_as_written(cx: &mut Context<'_>, section: &mut Section<'_>) -> (WireScope, Vec<WireCase>) {
@@ -243,12 +192,6 @@ fn cases_as_written(cx: &mut Context<'_>, section: &mut Section<'_>) -> (WireSco
             .help("add `[case.NAME]` with `workload = \"...\"`");
     }
     (scope, wires)
-}
-
-fn null(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<WireNull> {
-    let node = section.take(cx, "null")?;
-    let mut inner = cx.section(node, "null")?;
-    WireNull::read(cx, &mut inner)
 }
 
 /// All cases, each after those it needs.

@@ -317,20 +317,6 @@ impl<'n> Section<'n> {
         found
     }
 
-    /// Reads `key` with `read`, or has a default.
-    pub(super) fn or<'c, T>(
-        &mut self,
-        cx: &mut Context<'c>,
-        key: &'static str,
-        default: T,
-        read: impl FnOnce(&mut Context<'c>, &Node, &str) -> Option<T>,
-    ) -> T {
-        let Some(node) = self.take(cx, key) else {
-            return default;
-        };
-        read(cx, node, key).unwrap_or(default)
-    }
-
     /// Keys that were asked for.
     pub(super) fn asked(&self) -> Vec<&'static str> {
         self.asked.iter().copied().collect()

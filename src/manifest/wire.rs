@@ -9,6 +9,7 @@ use super::merge::RULES;
 use super::section::{Context, Section, Spanned};
 use super::text::At;
 use super::tree::{Entry, Node, Raw};
+use crate::status::Status;
 
 /// The text of an expression, with the key it stands under.
 #[derive(Clone, Debug)]
@@ -236,6 +237,27 @@ pub(super) fn expression(cx: &mut Context<'_>, node: &Node, key: &str) -> Option
         text,
         at: node.at,
     })
+}
+
+/// The outcomes of the scripted test device.
+pub(super) fn outcomes(cx: &mut Context<'_>, node: &Node) -> Vec<(WireText, Status)> {
+    let Raw::Array(items) = &node.raw else {
+        cx.wrong_type(node, "outcomes", "a list of tables");
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for item in items {
+        let Some(mut section) = cx.section(item, "outcomes") else {
+            continue;
+        };
+        let when = section.need(cx, "when");
+        let when = when.and_then(|node| expression(cx, node, "when"));
+        let status = section.need(cx, "status");
+        let status = status.and_then(|node| cx.word::<Status>(node, "status"));
+        section.finish(cx, &[]);
+        found.extend(when.zip(status));
+    }
+    found
 }
 
 fn condition(

@@ -7,7 +7,7 @@ use sweeper::manifest::{Manifest, Overrides, Sources, registry};
 use sweeper::plan::canonical::Canonical;
 use sweeper::plan::published::Sampling;
 
-use crate::support::{resolve, semicrf, toml_files};
+use crate::support::{golden, resolve, semicrf, toml_files};
 
 /// Resolves with the workloads of this build.
 fn read(path: &Path, overrides: &Overrides) -> Manifest {
@@ -56,6 +56,26 @@ fn what_is_resolved_resolves_to_the_same() {
             assert_eq!(again.hash(), manifest.hash());
         }
     }
+}
+
+/// Runs are resumed by their id, which a manifest's hash is part of: another hash makes every run
+/// that was begun with it another run.
+#[test]
+fn identities_and_points_of_curated_manifests_stay() {
+    let mut lines = String::new();
+    for path in toml_files("manifests") {
+        let manifest = read(&path, &Overrides::new());
+        let grid = Grid::new(&manifest);
+        lines += &format!(
+            "{:<24} {} {:>6} points {:>5} problems\n",
+            manifest.name,
+            manifest.hash(),
+            grid.points().len(),
+            grid.problems().len(),
+        );
+    }
+    golden(Path::new("tests/golden/manifests.txt"), &lines)
+        .unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
