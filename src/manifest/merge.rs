@@ -1,7 +1,7 @@
 //! Laying one manifest over another that it extends.
 //!
 //! Sections merge key by key; an axis, a list or a value is replaced as a whole; lists of rules
-//! (`zip`, `table`, `restrict`, `require`, `exclude`, `include`) grow, the base's first.
+//! (`zip`, `exclude`, `include`) grow, the base's first.
 
 use super::setting::{ADAPTIVE, PUBLISHED, sections};
 use super::text::At;
@@ -19,7 +19,7 @@ const SECTIONS: &[&[&str]] = &[
 ];
 
 /// Lists of rules, at the top and in a case.
-pub(super) const RULES: &[&str] = &["zip", "table", "restrict", "require", "exclude", "include"];
+pub(super) const RULES: &[&str] = &["zip", "exclude", "include"];
 
 /// Lays `over` on `base`.
 pub(super) fn overlay(base: &mut Table, over: Table) {

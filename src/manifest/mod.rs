@@ -32,19 +32,21 @@ mod decode;
 mod wire;
 mod axis;
 mod forms;
+mod removed;
 mod null;
 mod build;
 mod dimensions;
-mod applicable;
+mod uses;
+mod ties;
 pub(crate) mod rules;
 mod relate;
 mod check;
 mod chosen;
 mod resolve;
-mod retie;
 mod hash;
 mod print;
 mod schema;
+mod reference;
 mod starter;
 
 use sweeper_kernels::workload::WorkloadInfo;
@@ -55,6 +57,7 @@ pub(crate) use dimensions::fitted;
 pub use null::NullDevice;
 pub use overrides::{OverrideOrigin, Overrides};
 pub use provenance::{Origin, Provenance};
+pub use reference::reference;
 pub use schema::schema;
 pub use settings::{
     CacheSettings, Canonical, DeviceSettings, Limits, Measure, Output, PlanSettings, Report,

@@ -139,17 +139,19 @@ impl Printer<'_> {
             }
         }
         for dimension in case.dimensions.iter().filter(|each| !plain(each)) {
-            self.section(&format!("[[{path}.table]]"));
+            self.section(&format!("[[{path}.zip]]"));
             let names: Vec<&str> = dimension
                 .columns
                 .iter()
                 .map(|column| &*case.variables[*column].name)
                 .collect();
             let origin = format!("{path}.grid.{}", names[0]);
-            self.key_from(&origin, "cols", &list(names.iter().map(|name| text(name))));
-            let rows = dimension.rows[..dimension.swept].iter();
-            let rows = list(rows.map(|row| list(row.iter().map(value))));
-            self.key_from(&origin, "rows", &rows);
+            let rows = &dimension.rows[..dimension.swept];
+            let axes = names.iter().enumerate().map(|(column, name)| {
+                let values = list(rows.iter().map(|row| value(&row[column])));
+                format!("{} = {values}", bare(name))
+            });
+            self.key_from(&origin, "axes", &inline(axes));
             if let Some(conditional) = &dimension.when {
                 self.key_from(&origin, "when", &text(conditional.condition.text()));
                 let cells = names.iter().zip(&conditional.otherwise);
@@ -160,25 +162,10 @@ impl Printer<'_> {
     }
 
     fn rules(&mut self, case: &Case, path: &str) {
-        for restrict in &case.restrict {
-            self.section(&format!("[[{path}.restrict]]"));
-            let name = &case.variables[restrict.variable].name;
-            let keep = format!(
-                "{} = {}",
-                bare(name),
-                list(restrict.values.iter().map(value))
-            );
-            self.plain("keep", &inline([keep].into_iter()));
-            if let Some(when) = &restrict.when {
-                self.plain("when", &text(when.text()));
-            }
-        }
-        let require = case.require.iter().map(|rule| ("require", "that", rule));
-        let exclude = case.exclude.iter().map(|rule| ("exclude", "when", rule));
-        for (list, key, rule) in require.chain(exclude) {
-            self.section(&format!("[[{path}.{list}]]"));
+        for rule in &case.exclude {
+            self.section(&format!("[[{path}.exclude]]"));
             let origin = format!("{path}.rule.{}", rule.when.text());
-            self.key_from(&origin, key, &text(rule.when.text()));
+            self.key_from(&origin, "when", &text(rule.when.text()));
             self.key_from(&origin, "reason", &text(&rule.reason));
         }
         for extra in &case.include {
@@ -264,7 +251,8 @@ fn inline(entries: impl Iterator<Item = String>) -> String {
     format!("{{ {} }}", entries.join(", "))
 }
 
-fn value(value: &Value) -> String {
+/// A value of an axis as TOML.
+pub(super) fn value(value: &Value) -> String {
     match value {
         Value::Text(word) => text(word),
         Value::Float(number) => float(*number),

@@ -1,18 +1,18 @@
 //! The pipeline from sources to a manifest.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use sweeper_kernels::workload::WorkloadInfo;
 
-use super::build::{self, Places, Shared, Usage};
+use super::build::{self, Places, Shared};
 use super::case::Case;
 use super::diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use super::null::WireNull;
-use super::section::{Context, Section};
+use super::section::{Context, Section, Spanned};
 use super::settings::DeviceUse;
 use super::sources::Sources;
 use super::tree::{self, Node, Raw};
-use super::wire::{self, WireCase, WireScope};
+use super::wire::{self, Owner, WireCase, WireScope};
 use super::{
     Manifest, Overrides, SCHEMA, check, chosen, decode, merge, overrides, relate, setting, suggest,
 };
@@ -168,30 +168,40 @@ fn default_name(cx: &Context<'_>) -> String {
 }
 
 fn cases_as_written(cx: &mut Context<'_>, section: &mut Section<'_>) -> (WireScope, Vec<WireCase>) {
-    let mut named = BTreeMap::new();
-    // Axes first: everything else can refer to them.
-    if let Some(grid) = section
-        .table
-        .get("grid")
-        .and_then(|entry| entry.value.table())
-    {
-        for entry in &grid.entries {
-            let mut quiet = Context::new(cx.sources, cx.texts.clone());
-            if let Some(axis) = super::axis::axis(&mut quiet, entry, &BTreeMap::new()) {
-                named.insert(entry.key.clone(), axis);
-            }
-        }
-    }
-    let scope = wire::scope(cx, section, &named);
     let wires = match section.take(cx, "case") {
-        Some(node) => wire::cases(cx, node, &named),
+        Some(node) => wire::cases(cx, node),
         None => Vec::new(),
     };
+    let are_several = wires.len() > 1;
+    let scope = wire::scope(cx, section, Owner::Cases { are_several });
     if wires.is_empty() && cx.diagnostics.errors() == 0 {
         cx.report(Code::NoCases, section.at, "the manifest has no cases")
             .help("add `[case.NAME]` with `workload = \"...\"`");
     }
+    known_cases(cx, &scope, &wires);
     (scope, wires)
+}
+
+/// Reports cases that shared rules name and the manifest does not have.
+fn known_cases(cx: &mut Context<'_>, scope: &WireScope, wires: &[WireCase]) {
+    let workloads = wires.iter().filter_map(|wire| wire.workload.as_ref());
+    let known: Vec<&str> = wires
+        .iter()
+        .map(|wire| &wire.name)
+        .chain(workloads)
+        .map(|name| name.value.as_str())
+        .collect();
+    let names = scope.cases().flat_map(|cases| cases.0.iter().flatten());
+    for name in names.filter(|name| !known.contains(&name.value.as_str())) {
+        unknown_case(cx, name, wires);
+    }
+}
+
+fn unknown_case(cx: &mut Context<'_>, name: &Spanned<String>, wires: &[WireCase]) {
+    let known: Vec<&str> = wires.iter().map(|wire| &*wire.name.value).collect();
+    let message = format!("unknown case `{}`", name.value);
+    cx.report(Code::UnknownCase, name.at, message)
+        .help(suggest::among(&name.value, "cases", &known));
 }
 
 /// All cases, each after those it needs.
@@ -214,84 +224,32 @@ fn cases(
         null,
         mentioned,
     };
-    let mut usage = Usage::default();
+    let mut used_axes = BTreeSet::new();
     let known = wires.iter().zip(&workloads);
     let known = known.filter_map(|(wire, info)| Some((wire, (*info)?)));
     let (cases, places): (Vec<Case>, Vec<Places>) = known
-        .map(|(wire, info)| build::case(cx, wire, info, &shared, &mut usage))
+        .map(|(wire, info)| build::case(cx, wire, info, &shared, &mut used_axes))
         .unzip();
     if cx.diagnostics.errors() > 0 {
         return (cases, places);
     }
-    unused(cx, scope, wires, &workloads, &usage);
+    unused(cx, scope, &workloads, &used_axes);
     in_order(cx, cases, places, wires)
 }
 
-/// Warns of shared things that no case has a use for.
+/// Warns of shared axes that no case has a use for.
 fn unused(
     cx: &mut Context<'_>,
     scope: &WireScope,
-    wires: &[WireCase],
     workloads: &[Option<&'static WorkloadInfo>],
-    usage: &Usage,
+    used_axes: &BTreeSet<String>,
 ) {
     let Some(info) = workloads.iter().flatten().next() else {
         return;
     };
-    let own = wires.iter().flat_map(|wire| &wire.scope.axes);
-    let referred: Vec<&String> = own.filter_map(|axis| axis.refers_to.as_ref()).collect();
     for axis in &scope.axes {
-        let name = &axis.name.value;
-        if !usage.axes.contains(name) && !referred.contains(&name) {
-            super::dimensions::unused(cx, name, axis.name.at, info);
-        }
-    }
-    for column in scope.ties.iter().filter_map(|tie| tie.columns.first()) {
-        if !usage.axes.contains(&column.value) {
-            super::dimensions::unused(cx, &column.value, column.at, info);
-        }
-    }
-    for text in build::texts_of(scope) {
-        let is_rule = matches!(text.key.as_str(), "when" | "that");
-        let of_axis = scope
-            .axes
-            .iter()
-            .any(|axis| axis.when.as_ref().is_some_and(|w| w.at == text.at))
-            || scope
-                .ties
-                .iter()
-                .any(|tie| tie.when.as_ref().is_some_and(|w| w.at == text.at));
-        if is_rule && !of_axis && !usage.expressions.contains(&text.at) {
-            cx.report(Code::NeverFires, text.at, "this rule belongs to no case")
-                .label("no single case has all these names");
-        }
-    }
-    for (name, text) in &scope.derive {
-        if !usage.expressions.contains(&text.at) {
-            let message = format!("no case can compute `{}`", name.value);
-            cx.report(Code::UnusedDerived, name.at, message)
-                .label("no single case has all these names");
-        }
-    }
-    for include in &scope.include {
-        if usage.includes.contains(&include.at) {
-            continue;
-        }
-        let message = "the extra point belongs to no case";
-        let known: Vec<&str> = wires.iter().map(|wire| wire.name.value.as_str()).collect();
-        match &include.case {
-            Some(case) => {
-                cx.report(
-                    Code::UnknownCase,
-                    case.at,
-                    format!("unknown case `{}`", case.value),
-                )
-                .help(suggest::among(&case.value, "cases", &known));
-            }
-            None => {
-                cx.report(Code::Include, include.at, message)
-                    .label("no case has all these axes");
-            }
+        if !used_axes.contains(&axis.name.value) {
+            super::dimensions::unused(cx, &axis.name, info, "");
         }
     }
 }

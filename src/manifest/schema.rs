@@ -6,7 +6,9 @@ use serde_json::{Map, Value, json};
 use sweeper_kernels::Phase;
 use sweeper_kernels::workload::{ParameterKind, WorkloadInfo};
 
-use super::setting::json::{described, expression, list, object, one_of, scalar, string, whole};
+use super::setting::json::{
+    described, expression, list, named, object, one_of, scalar, string, whole,
+};
 use super::setting::{Setting, sections};
 
 /// The JSON Schema of manifests for these workloads.
@@ -44,42 +46,34 @@ fn top() -> Value {
         let needed: Vec<&str> = needed.map(Setting::key).collect();
         top[name] = object(Value::Object(properties), &needed);
     }
-    merged([top, shared()])
+    let cases = "cases that it is for, by name or workload; all by default";
+    merged([
+        top,
+        scope(&json!({ "cases": described(list(string()), cases) })),
+    ])
 }
 
-/// What may be shared by all cases, or belong to one.
-fn shared() -> Value {
-    let tie = |properties: Value, required: &[&str]| {
-        let more = json!({
-            "when": expression(),
-            "else": { "type": "object", "additionalProperties": scalar() },
-        });
-        tables(object(merged([properties, more]), required))
+/// What belongs to a case, or is shared by cases; `more` is what each shared rule has besides.
+fn scope(more: &Value) -> Value {
+    let rule = |properties: Value, required: &[&str]| {
+        list(object(merged([properties, more.clone()]), required))
     };
-    let reason = described(string(), "why, for people");
+    let values = named(scalar());
     json!({
         "grid": described(axes(), "axes, multiplied"),
-        "derive": { "type": "object", "additionalProperties": expression() },
-        "zip": tie(json!({ "axes": axes() }), &["axes"]),
-        "table": tie(
-            json!({ "cols": list(string()), "rows": { "type": "array", "items": list(scalar()) } }),
-            &["cols", "rows"],
+        "derive": described(named(expression()), "named expressions"),
+        "zip": rule(
+            json!({ "axes": axes(), "when": expression(), "else": values.clone() }),
+            &["axes"],
         ),
-        "restrict": tables(object(
-            json!({ "keep": { "type": "object", "additionalProperties": list(scalar()) }, "when": expression() }),
-            &["keep"],
-        )),
-        "require": tables(object(json!({ "that": expression(), "reason": reason }), &["that"])),
-        "exclude": tables(object(json!({ "when": expression(), "reason": reason }), &["when"])),
-        "include": tables(object(
-            json!({
-                "case": string(),
-                "point": { "type": "object", "additionalProperties": scalar() },
-                "backends": list(string()),
-                "phases": list(string()),
-            }),
+        "exclude": rule(
+            json!({ "when": expression(), "reason": described(string(), "why, for people") }),
+            &["when"],
+        ),
+        "include": rule(
+            json!({ "point": values, "backends": list(string()), "phases": list(string()) }),
             &["point"],
-        )),
+        ),
     })
 }
 
@@ -99,9 +93,8 @@ fn form() -> Value {
     object(
         json!({
             "values": { "anyOf": [scalar(), list(scalar())] },
-            "pow2": ends, "mid": whole(0),
-            "geom": ends, "factor": { "type": "number" },
-            "range": ends, "through": ends, "step": { "type": "number" },
+            "pow2": ends,
+            "range": ends, "step": { "type": "number" },
             "linspace": ends, "logspace": ends, "num": whole(2),
             "csv": string(), "col": string(),
             "when": expression(),
@@ -139,7 +132,10 @@ fn case(registry: &[&'static WorkloadInfo]) -> Value {
         "needs": described(list(string()), "cases that must have finished first"),
     });
     // `workload` may come from the manifest that is extended.
-    object(merged([Value::Object(parameters), own, shared()]), &[])
+    object(
+        merged([Value::Object(parameters), own, scope(&json!({}))]),
+        &[],
+    )
 }
 
 fn unique<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
@@ -150,16 +146,11 @@ fn unique<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 fn axes() -> Value {
-    json!({ "type": "object", "additionalProperties": axis() })
+    named(axis())
 }
 
 fn axis() -> Value {
     json!({ "$ref": "#/$defs/axis" })
-}
-
-/// A list of tables, or a single one.
-fn tables(table: Value) -> Value {
-    list(table)
 }
 
 fn merged<const N: usize>(objects: [Value; N]) -> Value {

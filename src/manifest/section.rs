@@ -273,6 +273,8 @@ pub(super) struct Section<'n> {
     pub(super) at: At,
     pub(super) path: String,
     asked: BTreeSet<&'static str>,
+    /// Keys that are dealt with, and are no suggestions for others.
+    removed: BTreeSet<&'static str>,
 }
 
 impl<'n> Section<'n> {
@@ -282,6 +284,7 @@ impl<'n> Section<'n> {
             at,
             path: path.to_owned(),
             asked: BTreeSet::new(),
+            removed: BTreeSet::new(),
         }
     }
 
@@ -301,6 +304,12 @@ impl<'n> Section<'n> {
         cx.provenance
             .note(&cx.texts, self.path_of(key), entry.value.at);
         Some(&entry.value)
+    }
+
+    /// The entry of a key that was removed from the format.
+    pub(super) fn take_removed(&mut self, key: &'static str) -> Option<&'n Entry> {
+        self.removed.insert(key);
+        self.table.get(key)
     }
 
     /// The value of `key`, which must be there.
@@ -324,9 +333,9 @@ impl<'n> Section<'n> {
 
     /// Entries that were not asked for.
     pub(super) fn rest(&self) -> impl Iterator<Item = &'n Entry> {
-        let asked = self.asked();
+        let known: Vec<&str> = self.asked.union(&self.removed).copied().collect();
         let entries = self.table.entries.iter();
-        entries.filter(move |entry| !asked.contains(&entry.key.as_str()))
+        entries.filter(move |entry| !known.contains(&entry.key.as_str()))
     }
 
     /// Reports keys that nobody asked for; `also` are keys that would have been fine here.
