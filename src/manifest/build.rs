@@ -1,5 +1,5 @@
-//! From a case as it was written to a [`Case`]: workload and variants looked up, shared things taken
-//! over, everything checked against what the workload is.
+//! From a case as it was written to a [`Case`]: workload and variants looked up, shared things
+//! taken over, everything checked against what the workload is.
 
 use std::collections::BTreeSet;
 

@@ -17,7 +17,8 @@ pub struct Change {
     pub to: Option<String>,
 }
 
-/// The keys in which two resolved manifests differ. What is no part of a manifest's identity is left out.
+/// The keys in which two resolved manifests differ. What is no part of a manifest's identity is
+/// left out.
 pub fn changes(from: &str, to: &str) -> Vec<Change> {
     let [from, to] = [from, to].map(keys);
     let mut names: Vec<&String> = from.keys().chain(to.keys()).collect();

@@ -1,8 +1,8 @@
 //! The identity of a manifest: the canonical form of the keys that change what rows mean.
 //!
 //! Hashed: cases with their grids, zips, derived values and rules, the script of the test
-//! device, and the settings whose entry says so. Not hashed: names, reasons, `needs`, every order (of
-//! keys, values, cases, rules), and all other settings, which are stored with the run.
+//! device, and the settings whose entry says so. Not hashed: names, reasons, `needs`, every order
+//! (of keys, values, cases, rules), and all other settings, which are stored with the run.
 
 use super::Manifest;
 use super::case::{Case, Dimension, Include, NullScript};

@@ -104,7 +104,8 @@ fn snippet(out: &mut String, place: &Place, label: &str, tint: &str, paint: Pain
     out.push_str(&lines);
 }
 
-/// The line with tabs as spaces, cut around the place if it is long, and the column in what is left.
+/// The line with tabs as spaces, cut around the place if it is long, and the column in what is
+/// left.
 fn window(place: &Place) -> (String, usize) {
     let printable = |c: char| if c.is_control() { ' ' } else { c };
     let length = place.text.chars().count();

@@ -291,7 +291,8 @@ fn in_order(
     sorted.into_iter().map(|(_, pair)| pair).unzip()
 }
 
-/// The positions of cases, each after those it needs, the first that can be next; and those that wait for each other.
+/// The positions of cases, each after those it needs, the first that can be next; and those that
+/// wait for each other.
 fn order(cases: &[Case]) -> (Vec<usize>, Vec<usize>) {
     let mut waits_for: Vec<usize> = cases.iter().map(|case| case.needs.len()).collect();
     let mut wanted_by: Vec<Vec<usize>> = vec![Vec::new(); cases.len()];

@@ -162,8 +162,8 @@ pub struct Measure {
     pub fresh_starts: u32,
     /// State of the second-level cache at the start of a sample.
     pub l2: L2,
-    /// How a GPU is told what to do: each point is measured in each of these ways, of which there is
-    /// one at least.
+    /// How a GPU is told what to do: each point is measured in each of these ways, of which there
+    /// is one at least.
     pub modes: Vec<Launching>,
     /// Check outputs against the oracle.
     pub verify: bool,
@@ -247,8 +247,8 @@ pub struct Limits {
     pub compile_timeout: Duration,
     /// Longest stay in one point.
     pub point_timeout: Duration,
-    /// Longest evaluation of the oracle for one problem; where it would take longer, the kernels are
-    /// checked on a reduced problem.
+    /// Longest evaluation of the oracle for one problem; where it would take longer, the kernels
+    /// are checked on a reduced problem.
     pub oracle_time: Duration,
     /// How long it takes until a device's anchor point is measured again, to see drift.
     pub anchor_interval: Duration,
@@ -311,8 +311,8 @@ pub const EXPORTS: &[&str] = &[
     "nvbench",
 ];
 
-/// Files of the guides that no workload of this version has the rows for: they are no [`EXPORTS`], and who
-/// asks for one is told so.
+/// Files of the guides that no workload of this version has the rows for: they are no [`EXPORTS`],
+/// and who asks for one is told so.
 pub const NOT_EXPORTED: &[&str] = &[
     "compiled_attention_benchmark",
     "compiled_transformer_benchmark",

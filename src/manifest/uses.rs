@@ -1,5 +1,5 @@
-//! What the expressions of a case use: derived values in the order in which they can be computed, and
-//! names of axes.
+//! What the expressions of a case use: derived values in the order in which they can be computed,
+//! and names of axes.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Every key of a manifest's settings, in the order in which `sweeper check --resolved` prints them.
+//! Every key of a manifest's settings, in the order in which `sweeper check --resolved` prints
+//! them.
 
 use super::json;
 use super::kinds::{
@@ -87,7 +88,8 @@ impl Setting {
 
 /// A field of a variant: it has a value while the manifest has that variant, and is set then alone.
 macro_rules! of_variant {
-    ($kind:ident { $($bound:ident: $value:expr),* } $variant:path, $($place:ident).+, $field:ident) => {
+    ($kind:ident { $($bound:ident: $value:expr),* }
+        of $($place:ident).+, $variant:path, $field:ident) => {
         &$kind {
             $($bound: $value,)*
             get: |manifest| match manifest.$($place).+ {
@@ -105,7 +107,7 @@ macro_rules! of_variant {
 
 /// A field that always has a value.
 macro_rules! field {
-    ($kind:ident { $($bound:ident: $value:expr),* } $($place:ident).+) => {
+    ($kind:ident { $($bound:ident: $value:expr),* } of $($place:ident).+) => {
         &$kind {
             $($bound: $value,)*
             get: |manifest| Some(manifest.$($place).+.clone()),
@@ -116,7 +118,7 @@ macro_rules! field {
 
 /// A field that may have no value.
 macro_rules! optional {
-    ($kind:ident { $($bound:ident: $value:expr),* } $($place:ident).+) => {
+    ($kind:ident { $($bound:ident: $value:expr),* } of $($place:ident).+) => {
         &$kind {
             $($bound: $value,)*
             get: |manifest| manifest.$($place).+.clone(),
@@ -148,7 +150,7 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
     setting(
         "about",
         "the question that the sweep answers",
-        field!(Text {} about),
+        field!(Text {} of about),
     ),
     setting(
         "tags",
@@ -170,7 +172,7 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
     setting(
         "seed",
         "inputs derive from it, per problem and tensor",
-        field!(Integer { from: 0, to: MAX_INTEGER } seed),
+        field!(Integer { from: 0, to: MAX_INTEGER } of seed),
     )
     .hashed("seed"),
     setting(
@@ -201,21 +203,26 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
     setting(
         "plan.max_canonical_shapes",
         "canonical shapes to sample",
-        of_variant!(Integer { from: 1, to: u32::MAX } Canonical::Published, plan.canonical, max_canonical_shapes),
+        of_variant!(
+            Integer { from: 1, to: u32::MAX }
+            of plan.canonical, Canonical::Published, max_canonical_shapes
+        ),
     )
     .hashed("max_canonical_shapes")
     .flag(&["--max-canonical-shapes"]),
     setting(
         "plan.samples_per_shape",
         "configurations of each canonical shape",
-        of_variant!(Integer { from: 1, to: u32::MAX } Canonical::Published, plan.canonical, samples_per_shape),
+        of_variant!(
+            Integer { from: 1, to: u32::MAX } of plan.canonical, Canonical::Published, samples_per_shape
+        ),
     )
     .hashed("samples_per_shape")
     .flag(&["--samples-per-shape"]),
     setting(
         "plan.order",
         "order of the measurements of one problem",
-        field!(OneOf {} plan.order),
+        field!(OneOf {} of plan.order),
     ),
     setting(
         "device.use",
@@ -231,25 +238,25 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
     setting(
         "device.hardware",
         "what calibration profiles call the device",
-        optional!(Text {} device.hardware.name),
+        optional!(Text {} of device.hardware.name),
     )
     .flag(&["--hardware"]),
     setting(
         "device.peak_gflops",
         "theoretical f32 operations a second, in 10^9",
-        optional!(Number {} device.hardware.peak_gflops),
+        optional!(Number {} of device.hardware.peak_gflops),
     )
     .flag(&["--peak-gflops"]),
     setting(
         "device.peak_bandwidth",
         "theoretical bytes of memory a second, in 10^9",
-        optional!(Number {} device.hardware.peak_bandwidth_gbps),
+        optional!(Number {} of device.hardware.peak_bandwidth_gbps),
     )
     .flag(&["--peak-bandwidth"]),
     setting(
         "cache.dir",
         "folder of the kernel cache",
-        optional!(Path {} cache.dir),
+        optional!(Path {} of cache.dir),
     )
     .flag(&["--cache-dir", "--compile-cache-dir"]),
     setting(
@@ -264,7 +271,7 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
     setting(
         "cache.upstream",
         "shared caches that are only read",
-        field!(Paths {} cache.upstream),
+        field!(Paths {} of cache.upstream),
     )
     .flag(&["--cache-upstream"]),
     setting(
@@ -315,19 +322,25 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
     setting(
         "measure.max_samples",
         "never more samples of a point",
-        of_variant!(Integer { from: 1, to: u32::MAX } Stopping::Adaptive, measure.stopping, max_samples),
+        of_variant!(
+            Integer { from: 1, to: u32::MAX } of measure.stopping, Stopping::Adaptive, max_samples
+        ),
     )
     .hashed("max_samples"),
     setting(
         "measure.max_rel_ci",
         "stop at this relative width of the median's 95 % interval",
-        of_variant!(Number {} Stopping::Adaptive, measure.stopping, max_rel_ci),
+        of_variant!(
+            Number {} of measure.stopping, Stopping::Adaptive, max_rel_ci
+        ),
     )
     .hashed("max_rel_ci"),
     setting(
         "measure.max_seconds",
         "stop after this time in a point",
-        of_variant!(Seconds {} Stopping::Adaptive, measure.stopping, max_time),
+        of_variant!(
+            Seconds {} of measure.stopping, Stopping::Adaptive, max_time
+        ),
     )
     .hashed("max_ns"),
     setting(
@@ -352,19 +365,19 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
     setting(
         "measure.l2",
         "state of the second-level cache before a sample; auto: cold on a GPU, hot on a CPU",
-        field!(OneOf {} measure.l2),
+        field!(OneOf {} of measure.l2),
     )
     .hashed("l2"),
     setting(
         "measure.mode",
         "how a GPU is told what to do, in one way or several",
-        field!(SeveralOf {} measure.modes),
+        field!(SeveralOf {} of measure.modes),
     )
     .hashed("modes"),
     setting(
         "measure.verify",
         "check outputs against the oracle",
-        field!(Boolean {} measure.verify),
+        field!(Boolean {} of measure.verify),
     )
     .hashed("verify"),
     setting(
@@ -391,32 +404,32 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
     setting(
         "limits.compile_timeout_s",
         "longest compilation of one kernel, in seconds",
-        field!(Seconds {} limits.compile_timeout),
+        field!(Seconds {} of limits.compile_timeout),
     ),
     setting(
         "limits.point_timeout_s",
         "longest stay in one point, in seconds",
-        field!(Seconds {} limits.point_timeout),
+        field!(Seconds {} of limits.point_timeout),
     ),
     setting(
         "limits.oracle_s",
         "where the f64 oracle would take longer, a smaller problem is checked, in seconds",
-        field!(Seconds {} limits.oracle_time),
+        field!(Seconds {} of limits.oracle_time),
     ),
     setting(
         "limits.anchor_s",
         "how often a device's first point is measured again, to see drift, in seconds",
-        field!(Seconds {} limits.anchor_interval),
+        field!(Seconds {} of limits.anchor_interval),
     ),
     setting(
         "limits.max_points",
         "measure no more points than this, the first ones in order",
-        optional!(Integer { from: 1, to: MAX_INTEGER } limits.max_points),
+        optional!(Integer { from: 1, to: MAX_INTEGER } of limits.max_points),
     ),
     setting(
         "output.dir",
         "folder of results",
-        field!(Path {} output.dir),
+        field!(Path {} of output.dir),
     )
     .flag(&["--output-dir"]),
     setting(
@@ -435,14 +448,14 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
     setting(
         "report.iterations",
         "iterations of the loop that economics is about",
-        field!(Integer { from: 1, to: u32::MAX } report.iterations),
+        field!(Integer { from: 1, to: u32::MAX } of report.iterations),
     )
     .flag(&["--iterations"]),
     setting("report.plots", "which plots are made", &PlotNames),
     setting(
         "report.format",
         "file formats of plots",
-        field!(SeveralOf {} report.formats),
+        field!(SeveralOf {} of report.formats),
     ),
     setting(
         "null.time_ns",
