@@ -61,7 +61,7 @@ codes! {
     UnknownCase = "E0111", "A case that the manifest does not have.";
     UnknownChoice = "E0112", "A word that a parameter can't be.";
     NotExported = "E0113", "A guide's file that no workload of this version feeds.";
-    Removed = "E0114", "A key that the format had once; the help says what to write instead.";
+    Removed = "E0114", "A key that was removed from the format.";
 
     OutOfBounds = "E0201", "A setting is outside its bounds.";
     ParameterBounds = "E0202", "A value is outside the bounds of the parameter.";

@@ -102,7 +102,7 @@ fn rules(encoder: &mut Encoder, case: &Case) {
     let included = case.include.iter().map(|each| include(case, each));
     encoder
         .set("derive", derived.collect())
-        // Two kinds of rules that were: ids of runs without them stay what they were.
+        // Rules that were removed from the format: ids of older runs stay valid.
         .set("restrict", Vec::new())
         .set("require", Vec::new())
         .set("exclude", excluded.collect())

@@ -1,5 +1,5 @@
-//! Keys that the format had once: each is an error that says what to write instead, with the values
-//! that were written.
+//! Keys that were removed from the format: each is an error with its replacement, which has the
+//! user's own values.
 
 use sweeper_kernels::Value;
 
@@ -8,20 +8,20 @@ use super::section::{Context, Section};
 use super::text::At;
 use super::tree::{Entry, Node, Raw};
 
-/// Lists of rules that were.
+/// Removed lists of rules.
 pub(super) const RULES: &[&str] = &["require", "restrict", "table"];
 
-/// Keys of axes that were, with the options that belonged to them.
+/// Removed forms of axes, with their options.
 const OF_AXES: &[(&str, &[&str])] = &[
     ("geom", &["factor"]),
     ("through", &["step"]),
     ("mid", &["pow2"]),
 ];
 
-/// Values that a line of help spells out.
+/// The longest list of values that is spelt out.
 const MAX_SPELT: usize = 16;
 
-/// Reports a rule of `section` in one of the lists that were.
+/// Reports a rule of `section` in one of the removed lists.
 pub(super) fn rule(cx: &mut Context<'_>, key: &str, section: &Section<'_>, node: &Node) {
     let (list, instead) = match key {
         "require" => ("exclude", of_require(node)),
@@ -44,14 +44,14 @@ pub(super) fn rule(cx: &mut Context<'_>, key: &str, section: &Section<'_>, node:
     );
 }
 
-/// Reports a case of an extra point, which was `case` and is one of `cases`.
+/// Reports the key `case` of an extra point: `cases` took its place.
 pub(super) fn case_of_include(cx: &mut Context<'_>, entry: &Entry) {
     let name = cx.texts.slice(entry.value.at);
     let help = format!("write `cases = [{name}]`");
     report(cx, "case", entry.key_at, help);
 }
 
-/// Reports the form of an axis, if it is one that was.
+/// Reports a removed form of an axis; false where there is none.
 pub(super) fn form(cx: &mut Context<'_>, section: &mut Section<'_>) -> bool {
     let held = OF_AXES
         .iter()
@@ -72,7 +72,7 @@ pub(super) fn form(cx: &mut Context<'_>, section: &mut Section<'_>) -> bool {
     true
 }
 
-/// Reports an axis whose value is `"@NAME"`.
+/// Reports `"@NAME"`, which was the values of another axis.
 pub(super) fn reference(cx: &mut Context<'_>, at: At, name: &str) {
     let message = "references to axes were removed from the format";
     cx.report(Code::Removed, at, message)

@@ -6,7 +6,7 @@ use super::print;
 use super::section::{Context, Spanned};
 use super::wire::{WireCase, WireCases, WireTie};
 
-/// Values of an axis that a line of help spells out.
+/// The longest list of values that a line of help spells out.
 const MAX_SPELT: usize = 16;
 
 /// A plain axis as a tie of one column.
@@ -43,10 +43,10 @@ impl WireTie {
     }
 }
 
-/// Whether a shared zip is part of a case, whose own plain axes are `own`.
+/// Whether a shared zip holds in a case, whose own plain axes are `own`.
 ///
-/// A zip of the case that has all of its axes takes its place. Anything less would leave the others
-/// without partners, and is reported.
+/// A zip of the case with all axes of the shared one takes its place. A case that gives only some of
+/// them, or does not tie them, is reported: the other axes would be left alone.
 pub(super) fn stands(
     cx: &mut Context<'_>,
     shared: &WireTie,
