@@ -1,8 +1,6 @@
 //! Keys that were removed from the format: each is an error with its replacement, which has the
 //! user's own values.
 
-use sweeper_kernels::Value;
-
 use super::diagnostics::Code;
 use super::section::{Context, Section};
 use super::text::At;
@@ -11,12 +9,8 @@ use super::tree::{Entry, Node, Raw};
 /// Removed lists of rules.
 pub(super) const RULES: &[&str] = &["require", "restrict", "table"];
 
-/// Removed forms of axes, with their options.
-const OF_AXES: &[(&str, &[&str])] = &[
-    ("geom", &["factor"]),
-    ("through", &["step"]),
-    ("mid", &["pow2"]),
-];
+/// Removed keys of axes, each with the key that belongs to it.
+const OF_AXES: &[(&str, &str)] = &[("geom", "factor"), ("through", "step"), ("mid", "pow2")];
 
 /// The longest list of values that is spelt out.
 const MAX_SPELT: usize = 16;
@@ -55,18 +49,13 @@ pub(super) fn case_of_include(cx: &mut Context<'_>, entry: &Entry) {
 pub(super) fn form(cx: &mut Context<'_>, section: &mut Section<'_>) -> bool {
     let held = OF_AXES
         .iter()
-        .find_map(|(key, options)| Some((key, options, section.table.get(key)?.key_at)));
-    let Some((key, options, at)) = held else {
+        .find_map(|(key, option)| Some((key, option, section.table.get(key)?.key_at)));
+    let Some((key, option, at)) = held else {
         return false;
     };
-    for key in options.iter().chain([key]) {
-        section.take_removed(key);
-    }
-    let help = match *key {
-        "geom" => of_geom(section),
-        "through" => of_through(section),
-        _ => of_mid(section),
-    };
+    section.take_removed(key);
+    section.take_removed(option);
+    let help = instead(section, key, option);
     let help = help.unwrap_or_else(|| "write the values as a list".to_owned());
     report(cx, key, at, help);
     true
@@ -145,104 +134,73 @@ fn columns(cx: &Context<'_>, node: &Node) -> Option<String> {
     Some(axes.collect::<Option<Vec<_>>>()?.join(", "))
 }
 
-/// Two numbers of a table, and a third one.
-fn three(section: &Section<'_>, ends: &str, option: &str) -> Option<(Value, Value, Option<Value>)> {
-    let number = |node: &Node| match node.raw {
-        Raw::Int(value) => Some(Value::Int(value)),
-        Raw::Float(value) => Some(Value::Float(value)),
+/// The numbers of a key, and whether all are integers.
+fn numbers(section: &Section<'_>, key: &str) -> Option<(Vec<f64>, bool)> {
+    let node = &section.table.get(key)?.value;
+    let items = match &node.raw {
+        Raw::Array(items) => items.as_slice(),
+        _ => std::slice::from_ref(node),
+    };
+    let values = items.iter().map(|item| match item.raw {
+        Raw::Int(value) => Some(value as f64),
+        Raw::Float(value) => Some(value),
         _ => None,
-    };
-    let Raw::Array(ends) = &section.table.get(ends)?.value.raw else {
-        return None;
-    };
-    let [first, last] = ends.as_slice() else {
-        return None;
-    };
-    let option = section.table.get(option).map(|entry| number(&entry.value));
-    let option = match option {
-        Some(option) => Some(option?),
-        None => None,
-    };
-    Some((number(first)?, number(last)?, option))
-}
-
-fn float(value: &Value) -> f64 {
-    match value {
-        Value::Int(value) => *value as f64,
-        Value::Float(value) => *value,
-        _ => f64::NAN,
-    }
-}
-
-fn of_geom(section: &Section<'_>) -> Option<String> {
-    let (first, last, factor) = three(section, "geom", "factor")?;
-    let (from, to, factor) = (float(&first), float(&last), float(&factor?));
-    if factor <= 1.0 || from <= 0.0 || to < from {
-        return None;
-    }
-    let count = ((to / from).ln() / factor.ln() + 1e-9).floor() as usize + 1;
-    if count > MAX_SPELT {
-        return None;
-    }
-    let is_whole = matches!(first, Value::Int(_)) && factor.fract() == 0.0;
-    let values = (0..count).map(|power| {
-        let value = from * factor.powi(power as i32);
-        match is_whole {
-            true => format!("{value:.0}"),
-            false => format!("{value:?}"),
-        }
     });
-    Some(spelt(values))
+    let are_whole = items.iter().all(|item| matches!(item.raw, Raw::Int(_)));
+    Some((values.collect::<Option<_>>()?, are_whole))
 }
 
-fn of_through(section: &Section<'_>) -> Option<String> {
-    let (first, last, step) = three(section, "through", "step")?;
-    let step = step.unwrap_or(Value::Int(1));
-    if let (Value::Int(first), Value::Int(last), Value::Int(step)) = (&first, &last, &step) {
-        let count = last.checked_sub(*first)?.checked_div(*step)?;
-        let end = count
-            .checked_add(1)?
-            .checked_mul(*step)?
-            .checked_add(*first)?;
-        let step = match step {
-            1 => String::new(),
-            step => format!(", step = {step}"),
-        };
-        return Some(format!(
-            "write `{{ range = [{first}, {end}]{step} }}`, which leaves its end out"
-        ));
-    }
-    let count = ((float(&last) - float(&first)) / float(&step) + 1e-9).floor();
-    if !(1.0..1e6).contains(&count) {
-        return None;
-    }
-    let end = match (float(&first) + float(&step) * count - float(&last)).abs() < 1e-9 {
-        true => float(&last),
-        false => float(&first) + float(&step) * count,
+/// What an axis with a removed form is written as; none where the form itself is wrong.
+fn instead(section: &Section<'_>, key: &str, option: &str) -> Option<String> {
+    let (ends, option) = match key {
+        "mid" => (option, key),
+        _ => (key, option),
     };
-    let num = count as usize + 1;
-    Some(format!(
-        "write `{{ linspace = [{first}, {end:?}], num = {num} }}`"
-    ))
-}
-
-fn of_mid(section: &Section<'_>) -> Option<String> {
-    let (first, last, mid) = three(section, "pow2", "mid")?;
-    let (Value::Int(first), Value::Int(last), Some(Value::Int(mid))) = (first, last, mid) else {
-        return None;
+    let ([first, last], are_whole) = match numbers(section, ends)? {
+        (ends, are_whole) => (<[f64; 2]>::try_from(ends).ok()?, are_whole),
     };
-    if first < 1 || !(0..MAX_SPELT as i64).contains(&mid) {
-        return None;
-    }
-    let mut values = Vec::new();
-    let mut power = first;
-    while power < last && values.len() <= MAX_SPELT {
-        values.extend((0..=mid).map(|between| power + power * between / (mid + 1)));
-        power = power.checked_mul(2)?;
-    }
-    values.push(power);
-    let is_short = values.len() <= MAX_SPELT;
-    is_short.then(|| spelt(values.iter().map(i64::to_string)))
+    let (by, is_whole) = match numbers(section, option) {
+        Some((by, is_whole)) => (*by.first()?, is_whole),
+        None => (1.0, true),
+    };
+    let number = |value: f64| match are_whole && is_whole {
+        true => format!("{value:.0}"),
+        false => format!("{value:?}"),
+    };
+    let most = last * (1.0 + 1e-9);
+    let values: Vec<f64> = match key {
+        "through" => {
+            let beyond = if are_whole && is_whole {
+                by.signum()
+            } else {
+                by / 2.0
+            };
+            let (first, end, by) = (number(first), number(last + beyond), number(by));
+            return Some(format!(
+                "write `{{ range = [{first}, {end}], step = {by} }}`"
+            ));
+        }
+        "geom" if first > 0.0 && by > 1.0 => {
+            let powers = std::iter::successors(Some(first), |value| Some(value * by));
+            powers
+                .take_while(|value| *value <= most)
+                .take(MAX_SPELT + 1)
+                .collect()
+        }
+        "mid" if first > 0.0 && (0.0..MAX_SPELT as f64).contains(&by) => {
+            let powers = std::iter::successors(Some(first), |value| Some(value * 2.0));
+            let parts = by as u32 + 1;
+            let between = powers.take_while(|power| *power <= most).flat_map(|power| {
+                (0..parts).map(move |part| power + power * f64::from(part) / f64::from(parts))
+            });
+            between
+                .take_while(|value| *value <= most)
+                .take(MAX_SPELT + 1)
+                .collect()
+        }
+        _ => return None,
+    };
+    (values.len() <= MAX_SPELT).then(|| spelt(values.into_iter().map(number)))
 }
 
 fn spelt(values: impl Iterator<Item = String>) -> String {

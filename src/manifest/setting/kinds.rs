@@ -53,191 +53,92 @@ impl<T: Copy + Into<u64> + TryFrom<u64> + Sync> Kind for Integer<T> {
     }
 }
 
-/// A number over zero.
-pub(super) struct Number {
-    pub(super) get: Get<f64>,
-    pub(super) set: Set<f64>,
-}
-
-impl Kind for Number {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        if let Some(value) = cx.positive(node, key) {
-            (self.set)(manifest, value);
+/// A kind of which all settings have the same bounds.
+macro_rules! plain {
+    ($($(#[$about:meta])* $name:ident($type:ty): $read:expr, $data:expr, $schema:expr;)*) => { $(
+        $(#[$about])*
+        pub(super) struct $name {
+            pub(super) get: Get<$type>,
+            pub(super) set: Set<$type>,
         }
-    }
 
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        (self.get)(manifest).map(Data::Float)
-    }
-
-    fn schema(&self) -> Json {
-        json::positive()
-    }
-}
-
-/// A time over zero, in seconds.
-pub(super) struct Seconds {
-    pub(super) get: Get<Duration>,
-    pub(super) set: Set<Duration>,
-}
-
-impl Kind for Seconds {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        if let Some(seconds) = cx.positive(node, key) {
-            (self.set)(manifest, Duration::from_secs_f64(seconds.min(MAX_SECONDS)));
-        }
-    }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        (self.get)(manifest).map(Data::Time)
-    }
-
-    fn schema(&self) -> Json {
-        json::positive()
-    }
-}
-
-/// A number from 0 to less than 1.
-pub(super) struct Fraction {
-    pub(super) get: Get<f64>,
-    pub(super) set: Set<f64>,
-}
-
-impl Kind for Fraction {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        match cx.number(node, key) {
-            Some(value) if (0.0..1.0).contains(&value) => (self.set)(manifest, value),
-            Some(_) => {
-                let message = format!("`{key}` is out of bounds");
-                cx.report(Code::OutOfBounds, node.at, message)
-                    .label("from 0 to less than 1");
+        impl Kind for $name {
+            fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
+                let read: fn(&mut Context<'_>, &Node, &str) -> Option<$type> = $read;
+                if let Some(value) = read(cx, node, key) {
+                    (self.set)(manifest, value);
+                }
             }
-            None => {}
+
+            fn get(&self, manifest: &Manifest) -> Option<Data> {
+                let data: fn($type) -> Data = $data;
+                (self.get)(manifest).map(data)
+            }
+
+            fn schema(&self) -> Json {
+                $schema
+            }
         }
-    }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        (self.get)(manifest).map(Data::Float)
-    }
-
-    fn schema(&self) -> Json {
-        json!({ "type": "number", "minimum": 0, "exclusiveMaximum": 1 })
-    }
+    )* };
 }
 
-/// True or false.
-pub(super) struct Boolean {
-    pub(super) get: Get<bool>,
-    pub(super) set: Set<bool>,
+plain! {
+    /// A number over zero.
+    Number(f64): |cx, node, key| cx.positive(node, key), Data::Float, json::positive();
+
+    /// A time over zero, in seconds.
+    Seconds(Duration): seconds, Data::Time, json::positive();
+
+    /// A number from 0 to less than 1.
+    Fraction(f64): fraction, Data::Float,
+        json!({ "type": "number", "minimum": 0, "exclusiveMaximum": 1 });
+
+    /// True or false.
+    Boolean(bool): |cx, node, key| cx.boolean(node, key), Data::Bool, json!({ "type": "boolean" });
+
+    /// A string.
+    Text(String): |cx, node, key| cx.text(node, key), Data::text, json::string();
+
+    /// Strings, at least one.
+    Texts(Vec<String>): texts, Data::texts, json::list(json::string());
+
+    /// A path, in which environment variables are expanded.
+    Path(PathBuf): |cx, node, key| cx.path(node, key),
+        |path| Data::text(path.to_string_lossy()), json::string();
+
+    /// Paths, perhaps none.
+    Paths(Vec<PathBuf>): paths,
+        |paths| Data::texts(paths.iter().map(|path| path.to_string_lossy())),
+        json::list(json::string());
 }
 
-impl Kind for Boolean {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        if let Some(value) = cx.boolean(node, key) {
-            (self.set)(manifest, value);
-        }
-    }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        (self.get)(manifest).map(Data::Bool)
-    }
-
-    fn schema(&self) -> Json {
-        json!({ "type": "boolean" })
-    }
+fn seconds(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Duration> {
+    let seconds = cx.positive(node, key)?;
+    Some(Duration::from_secs_f64(seconds.min(MAX_SECONDS)))
 }
 
-/// A string.
-pub(super) struct Text {
-    pub(super) get: Get<String>,
-    pub(super) set: Set<String>,
+fn fraction(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<f64> {
+    let value = cx.number(node, key)?;
+    if (0.0..1.0).contains(&value) {
+        return Some(value);
+    }
+    let message = format!("`{key}` is out of bounds");
+    cx.report(Code::OutOfBounds, node.at, message)
+        .label("from 0 to less than 1");
+    None
 }
 
-impl Kind for Text {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        if let Some(text) = cx.text(node, key) {
-            (self.set)(manifest, text);
-        }
-    }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        (self.get)(manifest).map(Data::text)
-    }
-
-    fn schema(&self) -> Json {
-        json::string()
-    }
+fn texts(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<String>> {
+    let words = cx.words(node, key)?.into_iter();
+    Some(words.map(|word| word.value).collect())
 }
 
-/// Strings, at least one.
-pub(super) struct Texts {
-    pub(super) get: Get<Vec<String>>,
-    pub(super) set: Set<Vec<String>>,
-}
-
-impl Kind for Texts {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        if let Some(words) = cx.words(node, key) {
-            let texts = words.into_iter().map(|word| word.value);
-            (self.set)(manifest, texts.collect());
-        }
-    }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        (self.get)(manifest).map(Data::texts)
-    }
-
-    fn schema(&self) -> Json {
-        json::list(json::string())
-    }
-}
-
-/// A path, in which environment variables are expanded.
-pub(super) struct Path {
-    pub(super) get: Get<PathBuf>,
-    pub(super) set: Set<PathBuf>,
-}
-
-impl Kind for Path {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        if let Some(path) = cx.path(node, key) {
-            (self.set)(manifest, path);
-        }
-    }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        (self.get)(manifest).map(|path| Data::text(path.to_string_lossy()))
-    }
-
-    fn schema(&self) -> Json {
-        json::string()
-    }
-}
-
-/// Paths, perhaps none.
-pub(super) struct Paths {
-    pub(super) get: Get<Vec<PathBuf>>,
-    pub(super) set: Set<Vec<PathBuf>>,
-}
-
-impl Kind for Paths {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        let items = match &node.raw {
-            Raw::Array(items) => items.as_slice(),
-            _ => std::slice::from_ref(node),
-        };
-        let paths = items.iter().filter_map(|item| cx.path(item, key)).collect();
-        (self.set)(manifest, paths);
-    }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        let paths = (self.get)(manifest)?;
-        Some(Data::texts(paths.iter().map(|path| path.to_string_lossy())))
-    }
-
-    fn schema(&self) -> Json {
-        json::list(json::string())
-    }
+fn paths(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<PathBuf>> {
+    let items = match &node.raw {
+        Raw::Array(items) => items.as_slice(),
+        _ => std::slice::from_ref(node),
+    };
+    Some(items.iter().filter_map(|item| cx.path(item, key)).collect())
 }
 
 /// One of the words of `W`.
