@@ -156,9 +156,8 @@ fn instead(section: &Section<'_>, key: &str, option: &str) -> Option<String> {
         "mid" => (option, key),
         _ => (key, option),
     };
-    let ([first, last], are_whole) = match numbers(section, ends)? {
-        (ends, are_whole) => (<[f64; 2]>::try_from(ends).ok()?, are_whole),
-    };
+    let (ends, are_whole) = numbers(section, ends)?;
+    let [first, last] = <[f64; 2]>::try_from(ends).ok()?;
     let (by, is_whole) = match numbers(section, option) {
         Some((by, is_whole)) => (*by.first()?, is_whole),
         None => (1.0, true),
