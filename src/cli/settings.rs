@@ -73,7 +73,7 @@ impl FromArgMatches for Settings {
             .cloned()
             .collect();
         let mut flags = Vec::new();
-        for known in FLAGS {
+        for known in FLAGS.iter() {
             let id = name(known.flags[0]);
             if known.value.is_some() {
                 if matches.get_flag(id) {

@@ -12,10 +12,6 @@ pub enum Fate {
     Point(usize),
     /// It is the problem of `points()[n]`, measured in the same way: one of the two is enough.
     Merged(usize),
-    /// Rule `n` of its case's `restrict` leaves it out.
-    Restricted(usize),
-    /// Rule `n` of its case's `require` does not hold.
-    Unsatisfied(usize),
     /// Rule `n` of its case's `exclude` holds.
     Excluded(usize),
     /// An expression has no value for it.
@@ -42,8 +38,6 @@ impl Grid<'_> {
                             number => Fate::Merged(number),
                         }
                     }
-                    Verdict::Restricted(rule) => Fate::Restricted(*rule),
-                    Verdict::Unsatisfied(rule) => Fate::Unsatisfied(*rule),
                     Verdict::Excluded(rule) => Fate::Excluded(*rule),
                     Verdict::Failed(_, error) => Fate::Undefined(error.to_string()),
                 };

@@ -10,16 +10,12 @@ use crate::manifest::Case;
 pub struct Counts {
     /// What is multiplied.
     pub factors: Vec<Factor>,
-    /// Their product: grid x zip x table x backends x phases.
+    /// Their product: grid x zip x backends x phases.
     pub combinations: u64,
     /// Combinations that exist, with conditional axes.
     pub existing: u64,
     /// Skipped because a condition of an axis or a derived value has no value.
     pub undefined: u64,
-    /// Left out by `restrict`, or skipped because one has no value.
-    pub restricted: u64,
-    /// Skipped by `require`.
-    pub unsatisfied: u64,
     /// Skipped by `exclude`.
     pub excluded: u64,
     /// Added by `include`.
@@ -86,37 +82,23 @@ impl Counts {
         match verdict {
             Verdict::Kept => {}
             Verdict::Failed(Part::When(_) | Part::Derived(_), _) => self.undefined += 1,
-            Verdict::Restricted(_) | Verdict::Failed(Part::Restrict(_), _) => self.restricted += 1,
-            Verdict::Unsatisfied(_) | Verdict::Failed(Part::Require(_), _) => {
-                self.unsatisfied += 1;
-            }
             Verdict::Excluded(_) | Verdict::Failed(Part::Exclude(_), _) => self.excluded += 1,
         }
     }
 
     /// Points that are left.
     pub fn points(&self) -> u64 {
-        self.existing + self.included
-            - self.undefined
-            - self.restricted
-            - self.unsatisfied
-            - self.excluded
-            - self.merged
+        self.existing + self.included - self.undefined - self.excluded - self.merged
     }
 
     /// The steps in order, each with what is left after it.
     pub fn steps(&self) -> Vec<(&'static str, u64)> {
         let mut left = self.existing;
         let mut steps = vec![
-            ("grid x zip x table x variants", self.combinations),
+            ("grid x zip x variants", self.combinations),
             ("conditional axes", left),
         ];
-        for (step, lost) in [
-            ("derive", self.undefined),
-            ("restrict", self.restricted),
-            ("require", self.unsatisfied),
-            ("exclude", self.excluded),
-        ] {
+        for (step, lost) in [("derive", self.undefined), ("exclude", self.excluded)] {
             left -= lost;
             steps.push((step, left));
         }

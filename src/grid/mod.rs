@@ -1,8 +1,8 @@
 //! The grid: from a manifest to its points, in a fixed order.
 //!
-//! Order of meaning: grid x zip x table, conditional axes, derive, restrict, require, exclude,
-//! include; then points that are the same problem measured the same way are merged. What follows
-//! (canonical shapes, sampling, budget) is the plan's.
+//! Order of meaning: grid x zip, conditional axes, derive, exclude, include; then points that are the
+//! same problem measured the same way are merged. What follows (canonical shapes, sampling, budget)
+//! is the plan's.
 //!
 //! Architecture invariant: a grid does no I/O and cannot fail; what could go wrong was reported when
 //! the manifest was resolved.
@@ -307,8 +307,7 @@ pub(crate) fn answer(script: &NullScript, slots: &[Operand<'_>]) -> Result<NullA
 /// Why a combination is a declared skip.
 fn reason(case: &Case, verdict: &Verdict) -> Option<Arc<str>> {
     match verdict {
-        Verdict::Kept | Verdict::Restricted(_) => None,
-        Verdict::Unsatisfied(rule) => Some(case.require[*rule].reason.clone()),
+        Verdict::Kept => None,
         Verdict::Excluded(rule) => Some(case.exclude[*rule].reason.clone()),
         Verdict::Failed(_, error) => Some(error.to_string().into()),
     }

@@ -16,10 +16,6 @@ use crate::manifest::rules::VARIANTS;
 pub(crate) enum Verdict {
     /// It is a point.
     Kept,
-    /// Rule `n` of `restrict` leaves it out.
-    Restricted(usize),
-    /// Rule `n` of `require` does not hold.
-    Unsatisfied(usize),
     /// Rule `n` of `exclude` holds.
     Excluded(usize),
     /// An expression has no value.
@@ -41,8 +37,6 @@ pub(crate) enum Extra {
 pub(crate) enum Part {
     When(usize),
     Derived(usize),
-    Restrict(usize),
-    Require(usize),
     Exclude(usize),
 }
 
@@ -268,30 +262,8 @@ impl<'m, 'l> Walker<'m, 'l> {
         Ok(())
     }
 
-    /// Applies the rules: restrict, require, exclude.
+    /// Applies the rules.
     fn judge(&self) -> Verdict {
-        for (index, rule) in self.case.restrict.iter().enumerate() {
-            let held = self.slots[VARIANTS + rule.variable];
-            if rule.values.iter().any(|value| Operand::from(value) == held) {
-                continue;
-            }
-            match rule
-                .when
-                .as_ref()
-                .map_or(Ok(true), |when| when.holds(&self.slots))
-            {
-                Ok(true) => return Verdict::Restricted(index),
-                Ok(false) => {}
-                Err(error) => return Verdict::Failed(Part::Restrict(index), error),
-            }
-        }
-        for (index, rule) in self.case.require.iter().enumerate() {
-            match rule.when.holds(&self.slots) {
-                Ok(true) => {}
-                Ok(false) => return Verdict::Unsatisfied(index),
-                Err(error) => return Verdict::Failed(Part::Require(index), error),
-            }
-        }
         for (index, rule) in self.case.exclude.iter().enumerate() {
             match rule.when.holds(&self.slots) {
                 Ok(true) => return Verdict::Excluded(index),

@@ -1,6 +1,4 @@
-//! Axes as they are written: a value, a list, one of the forms, a zip, a table of rows.
-
-use std::collections::BTreeMap;
+//! Axes as they are written: a value, a list, one of the forms, a zip.
 
 use sweeper_kernels::Value;
 
@@ -9,8 +7,8 @@ use super::forms;
 use super::section::{Context, Section, Spanned};
 use super::text::At;
 use super::tree::{Entry, Node, Raw};
-use super::wire::{self, WireText, WireTie};
-use super::{article, suggest, tree};
+use super::wire::{self, WireCases, WireText, WireTie};
+use super::{article, removed};
 
 /// No axis has more values than this.
 pub(super) const MAX_VALUES: usize = 1_000_000;
@@ -22,29 +20,19 @@ pub(super) struct WireAxis {
     pub(super) values: Vec<Spanned<Value>>,
     pub(super) when: Option<WireText>,
     pub(super) otherwise: Option<Spanned<Value>>,
-    /// The shared axis that its values are those of.
-    pub(super) refers_to: Option<String>,
     pub(super) at: At,
 }
 
-/// Reads an axis; `shared` are those that `"@name"` can refer to.
-pub(super) fn axis(
-    cx: &mut Context<'_>,
-    entry: &Entry,
-    shared: &BTreeMap<String, WireAxis>,
-) -> Option<WireAxis> {
-    let axis = read(cx, entry, shared);
+/// Reads an axis.
+pub(super) fn axis(cx: &mut Context<'_>, entry: &Entry) -> Option<WireAxis> {
+    let axis = read(cx, entry);
     if axis.is_none() {
         cx.broken.insert(entry.key.clone());
     }
     axis
 }
 
-fn read(
-    cx: &mut Context<'_>,
-    entry: &Entry,
-    shared: &BTreeMap<String, WireAxis>,
-) -> Option<WireAxis> {
+fn read(cx: &mut Context<'_>, entry: &Entry) -> Option<WireAxis> {
     if !wire::name(cx, entry) {
         return None;
     }
@@ -57,11 +45,10 @@ fn read(
         values: Vec::new(),
         when: None,
         otherwise: None,
-        refers_to: None,
         at: node.at,
     };
     let Some(table) = node.table() else {
-        (axis.values, axis.refers_to) = plain(cx, node, &entry.key, shared)?;
+        axis.values = values(cx, node, &entry.key)?;
         return checked(cx, axis);
     };
     let mut section = Section::new(table, node.at, &entry.key);
@@ -71,21 +58,22 @@ fn read(
     axis.otherwise = section
         .take(cx, "else")
         .and_then(|node| scalar(cx, node, "else"));
-    let found = form(cx, &mut section, &entry.key, shared);
+    let found = form(cx, &mut section, &entry.key);
     section.finish(cx, &[]);
-    (axis.values, axis.refers_to) = found?;
+    axis.values = found?;
     checked(cx, axis)
 }
-
-type Values = (Vec<Spanned<Value>>, Option<String>);
 
 /// Reads the one form that a table of an axis has.
 fn form(
     cx: &mut Context<'_>,
     section: &mut Section<'_>,
     name: &str,
-    shared: &BTreeMap<String, WireAxis>,
-) -> Option<Values> {
+) -> Option<Vec<Spanned<Value>>> {
+    if removed::form(cx, section) {
+        take_options(cx, section);
+        return None;
+    }
     let mut given = Vec::new();
     for key in forms::FORMS.iter().copied() {
         if let Some(node) = section.take(cx, key) {
@@ -115,9 +103,9 @@ fn form(
         }
     };
     match form {
-        "values" => plain(cx, node, name, shared),
-        "csv" => Some((forms::csv(cx, section, node)?, None)),
-        _ => Some((forms::numbers(cx, section, form, node)?, None)),
+        "values" => values(cx, node, name),
+        "csv" => forms::csv(cx, section, node),
+        _ => forms::numbers(cx, section, form, node),
     }
 }
 
@@ -128,39 +116,12 @@ fn take_options(cx: &mut Context<'_>, section: &mut Section<'_>) {
     }
 }
 
-/// A list, a single value, or `"@name"`.
-fn plain(
-    cx: &mut Context<'_>,
-    node: &Node,
-    name: &str,
-    shared: &BTreeMap<String, WireAxis>,
-) -> Option<Values> {
-    let Some(reference) = node.text().and_then(|text| text.strip_prefix('@')) else {
-        return Some((values(cx, node, name)?, None));
-    };
-    match shared.get(reference) {
-        Some(axis) => {
-            let at = node.at;
-            let values = axis.values.iter();
-            let values = values.map(|held| Spanned {
-                value: held.value.clone(),
-                at,
-            });
-            Some((values.collect(), Some(reference.to_owned())))
-        }
-        None => {
-            let known: Vec<&str> = shared.keys().map(String::as_str).collect();
-            let message = format!("unknown axis `{reference}` in `{name}`");
-            cx.report(Code::UnknownAxis, node.at, message)
-                .label("no shared axis that is written above")
-                .help(suggest::among(reference, "shared axes", &known));
-            None
-        }
-    }
-}
-
 /// A list of values or a single one.
-pub(super) fn values(cx: &mut Context<'_>, node: &Node, name: &str) -> Option<Vec<Spanned<Value>>> {
+fn values(cx: &mut Context<'_>, node: &Node, name: &str) -> Option<Vec<Spanned<Value>>> {
+    if let Some(other) = node.text().and_then(|text| text.strip_prefix('@')) {
+        removed::reference(cx, node.at, other);
+        return None;
+    }
     let items = match &node.raw {
         Raw::Array(items) => items.as_slice(),
         _ => std::slice::from_ref(node),
@@ -237,7 +198,7 @@ fn unify(cx: &mut Context<'_>, name: &str, column: &mut [&mut Spanned<Value>]) -
 pub(super) fn zip(
     cx: &mut Context<'_>,
     section: &mut Section<'_>,
-    shared: &BTreeMap<String, WireAxis>,
+    cases: WireCases,
 ) -> Option<WireTie> {
     let when = section
         .take(cx, "when")
@@ -246,11 +207,11 @@ pub(super) fn zip(
     let node = section.need(cx, "axes")?;
     let inner = cx.section(node, "axes")?;
     let names = inner.table.entries.iter().map(|entry| entry.key.clone());
-    let tie = zipped(cx, node, &inner, when, otherwise, shared);
+    let tie = zipped(cx, node, &inner, when, otherwise);
     if tie.is_none() {
         cx.broken.extend(names);
     }
-    tie
+    tie.map(|tie| WireTie { cases, ..tie })
 }
 
 fn zipped(
@@ -259,13 +220,9 @@ fn zipped(
     inner: &Section<'_>,
     when: Option<WireText>,
     otherwise: Option<&Node>,
-    shared: &BTreeMap<String, WireAxis>,
 ) -> Option<WireTie> {
     let entries = &inner.table.entries;
-    let axes: Vec<_> = entries
-        .iter()
-        .filter_map(|entry| tied(cx, entry, shared))
-        .collect();
+    let axes: Vec<_> = entries.iter().filter_map(|entry| tied(cx, entry)).collect();
     if axes.len() < entries.len() {
         return None;
     }
@@ -298,6 +255,7 @@ fn zipped(
         None => None,
     };
     Some(WireTie {
+        cases: WireCases::default(),
         columns,
         rows,
         when,
@@ -307,11 +265,7 @@ fn zipped(
 }
 
 /// An axis of a zip: any form, but no condition of its own, and values may repeat.
-fn tied(
-    cx: &mut Context<'_>,
-    entry: &Entry,
-    shared: &BTreeMap<String, WireAxis>,
-) -> Option<WireAxis> {
+fn tied(cx: &mut Context<'_>, entry: &Entry) -> Option<WireAxis> {
     if let Raw::Array(_) = entry.value.raw {
         if !wire::name(cx, entry) {
             return None;
@@ -327,11 +281,10 @@ fn tied(
             values: found,
             when: None,
             otherwise: None,
-            refers_to: None,
             at: entry.value.at,
         });
     }
-    let axis = axis(cx, entry, shared)?;
+    let axis = axis(cx, entry)?;
     if let Some(when) = &axis.when {
         cx.report(
             Code::Conflict,
@@ -359,87 +312,4 @@ fn tied_otherwise(
         found.push(scalar(cx, &entry.value, &entry.key)?);
     }
     Some(found)
-}
-
-/// Reads `[[table]]`: rows of values under names.
-pub(super) fn table(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<WireTie> {
-    let when = section
-        .take(cx, "when")
-        .and_then(|node| wire::expression(cx, node, "when"));
-    let otherwise = section.take(cx, "else");
-    let cols = section.need(cx, "cols");
-    let node = section.need(cx, "rows")?;
-    let cols = cols?;
-    let columns = cx.words(cols, "cols")?;
-    let tie = tabled(cx, node, columns.clone(), when, otherwise);
-    if tie.is_none() {
-        cx.broken
-            .extend(columns.into_iter().map(|column| column.value));
-    }
-    tie
-}
-
-fn tabled(
-    cx: &mut Context<'_>,
-    node: &Node,
-    columns: Vec<Spanned<String>>,
-    when: Option<WireText>,
-    otherwise: Option<&Node>,
-) -> Option<WireTie> {
-    for column in &columns {
-        let entry = Entry {
-            key: column.value.clone(),
-            key_at: column.at,
-            value: tree::Node {
-                at: column.at,
-                raw: Raw::Date,
-            },
-        };
-        if !wire::name(cx, &entry) {
-            return None;
-        }
-    }
-    let Raw::Array(items) = &node.raw else {
-        cx.wrong_type(node, "rows", "a list of rows");
-        return None;
-    };
-    if items.is_empty() {
-        cx.report(Code::EmptyAxis, node.at, "the table has no rows")
-            .label("needs at least one");
-        return None;
-    }
-    let mut rows: Vec<Vec<Spanned<Value>>> = Vec::new();
-    for item in items {
-        let cells = row(cx, item, columns.len())?;
-        rows.push(cells);
-    }
-    for (index, column) in columns.iter().enumerate() {
-        let mut cells: Vec<_> = rows.iter_mut().map(|row| &mut row[index]).collect();
-        unify(cx, &column.value, &mut cells)?;
-    }
-    let otherwise = match otherwise {
-        Some(node) => Some(tied_otherwise(cx, node, &columns)?),
-        None => None,
-    };
-    Some(WireTie {
-        columns,
-        rows,
-        when,
-        otherwise,
-        at: node.at,
-    })
-}
-
-fn row(cx: &mut Context<'_>, node: &Node, columns: usize) -> Option<Vec<Spanned<Value>>> {
-    let Raw::Array(cells) = &node.raw else {
-        cx.wrong_type(node, "rows", "a list of rows");
-        return None;
-    };
-    if cells.len() != columns {
-        let message = format!("a row has {} cells for {columns} columns", cells.len());
-        cx.report(Code::RaggedTable, node.at, message)
-            .label(format!("needs {columns} cells"));
-        return None;
-    }
-    cells.iter().map(|cell| scalar(cx, cell, "rows")).collect()
 }

@@ -1,12 +1,11 @@
-//! From a case as it was written to a [`Case`]: workload and variants looked up, shared things taken
-//! over, everything checked against what the workload is.
+//! From a case as it was written to a [`Case`]: workload and variants looked up, shared things
+//! taken over, everything checked against what the workload is.
 
 use std::collections::BTreeSet;
 
 use sweeper_kernels::workload::WorkloadInfo;
 use sweeper_kernels::{Dtype, Phase};
 
-use super::applicable::Applicable;
 use super::case::{Case, InputFile, KnownBackend, KnownWorkload};
 use super::diagnostics::Code;
 use super::dimensions::{self, Columns};
@@ -14,6 +13,7 @@ use super::rules;
 use super::section::{Context, Spanned, unknown_key};
 use super::suggest;
 use super::text::At;
+use super::uses::Uses;
 use super::wire::{WireCase, WireScope, WireText};
 use super::{axis, null};
 
@@ -28,14 +28,6 @@ pub(super) struct Shared<'a> {
     pub(super) mentioned: &'a [String],
 }
 
-/// Which of the shared things were of use to some case.
-#[derive(Debug, Default)]
-pub(super) struct Usage {
-    pub(super) axes: BTreeSet<String>,
-    pub(super) expressions: BTreeSet<At>,
-    pub(super) includes: BTreeSet<At>,
-}
-
 /// Where the parts of a case were written.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
@@ -43,14 +35,31 @@ pub(super) struct Places {
     pub(super) rows: Vec<Vec<At>>,
     pub(super) when: Vec<Option<WireText>>,
     pub(super) derived: Vec<WireText>,
-    pub(super) restrict: Vec<(At, Option<WireText>)>,
-    pub(super) require: Vec<WireText>,
     pub(super) exclude: Vec<WireText>,
     pub(super) include: Vec<At>,
     pub(super) outcomes: Vec<At>,
 }
 
 impl Shared<'_> {
+    /// The conditions of a case: its own, and the shared ones that are for it.
+    pub(super) fn texts<'s>(&'s self, wire: &'s WireCase) -> impl Iterator<Item = &'s WireText> {
+        let scopes = [self.scope, &wire.scope];
+        let rules = scopes.into_iter().flat_map(|scope| &scope.exclude);
+        let rules = rules.filter(|rule| rule.cases.have(wire));
+        let axes = scopes.into_iter().flat_map(|scope| &scope.axes);
+        let ties = scopes.into_iter().flat_map(|scope| &scope.ties);
+        let ties = ties.filter(|tie| tie.cases.have(wire));
+        rules
+            .map(|rule| &rule.when)
+            .chain(axes.filter_map(|axis| axis.when.as_ref()))
+            .chain(ties.filter_map(|tie| tie.when.as_ref()))
+    }
+
+    /// Whether there are several cases, so that something shared can be for some of them.
+    pub(super) fn is_several(&self) -> bool {
+        self.cases.len() > 1
+    }
+
     /// True if `name` belongs to the workload of another case, so that this one has no use for it.
     pub(super) fn is_foreign(&self, name: &str, info: &WorkloadInfo) -> bool {
         info.parameter(name).is_none()
@@ -90,7 +99,7 @@ pub(super) fn case(
     wire: &WireCase,
     info: &'static WorkloadInfo,
     shared: &Shared<'_>,
-    usage: &mut Usage,
+    used_axes: &mut BTreeSet<String>,
 ) -> (Case, Places) {
     let backends = backends(cx, wire, info);
     let phases = phases(cx, wire.phases.as_deref(), info);
@@ -99,16 +108,14 @@ pub(super) fn case(
     let needs = needs(cx, wire, shared);
     let own = own_axes(cx, wire, info);
     note_origins(cx, wire, shared);
-    let expressions = Applicable::new(cx, wire, info, shared);
-    let columns = Columns::collect(cx, wire, own, info, shared, &expressions, usage);
-    let built = dimensions::build(cx, wire, info, columns, &expressions);
+    let uses = Uses::new(cx, wire, shared);
+    let columns = Columns::collect(cx, wire, &own, info, shared, &uses, used_axes);
+    let built = dimensions::build(cx, wire, info, columns, &uses);
     let mut places = Places {
         name: wire.name.at,
         rows: built.rows,
         when: built.when,
         derived: Vec::new(),
-        restrict: Vec::new(),
-        require: Vec::new(),
         exclude: Vec::new(),
         include: Vec::new(),
         outcomes: Vec::new(),
@@ -124,15 +131,12 @@ pub(super) fn case(
         variables: built.variables,
         dimensions: built.dimensions,
         derived: Vec::new(),
-        restrict: Vec::new(),
-        require: Vec::new(),
         exclude: Vec::new(),
         include: Vec::new(),
         parameters: built.parameters,
         null: None,
     };
-    let notes = (usage, &mut places);
-    rules::complete(cx, &mut case, wire, &expressions, shared, notes);
+    rules::complete(cx, &mut case, wire, &uses, shared, &mut places);
     (case, places)
 }
 
@@ -262,7 +266,6 @@ fn own_axes(
     let path = format!("case.{}", wire.name.value);
     let mut known = wire.known.clone();
     known.extend(info.parameters.iter().map(|parameter| parameter.name));
-    let shared_axes = Default::default();
     let mut found = Vec::new();
     for entry in &wire.others {
         if info.parameter(&entry.key).is_none() {
@@ -274,7 +277,7 @@ fn own_axes(
             format!("{path}.grid.{}", entry.key),
             entry.value.at,
         );
-        found.extend(axis::axis(cx, entry, &shared_axes));
+        found.extend(axis::axis(cx, entry));
     }
     found
 }
@@ -300,25 +303,8 @@ fn note_origins(cx: &mut Context<'_>, wire: &WireCase, shared: &Shared<'_>) {
                 note(format!("grid.{}", column.value), tie.at);
             }
         }
-        let rules = scope.require.iter().chain(&scope.exclude);
-        for rule in rules {
+        for rule in &scope.exclude {
             note(format!("rule.{}", rule.when.text), rule.when.at);
         }
     }
-}
-
-/// The texts of all expressions of a scope.
-pub(super) fn texts_of(scope: &WireScope) -> impl Iterator<Item = &WireText> {
-    let rules = scope
-        .require
-        .iter()
-        .chain(&scope.exclude)
-        .map(|rule| &rule.when);
-    let axes = scope.axes.iter().filter_map(|axis| axis.when.as_ref());
-    let ties = scope.ties.iter().filter_map(|tie| tie.when.as_ref());
-    let restrict = scope
-        .restrict
-        .iter()
-        .filter_map(|restrict| restrict.when.as_ref());
-    rules.chain(axes).chain(ties).chain(restrict)
 }

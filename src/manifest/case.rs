@@ -2,7 +2,7 @@
 //!
 //! A case is self-contained: shared axes, rules and derived values were resolved into it. Its axes
 //! are held as *dimensions*, which are multiplied; a dimension has one column (a plain axis) or
-//! several that walk together (a zip, a table of rows).
+//! several that walk together (a zip).
 
 use std::fmt;
 use std::ops::Deref;
@@ -39,10 +39,6 @@ pub struct Case {
     pub dimensions: Vec<Dimension>,
     /// Named expressions, each after those that it uses.
     pub derived: Vec<Derived>,
-    /// Narrowed axes: points outside are not in the sweep at all.
-    pub restrict: Vec<Restrict>,
-    /// Conditions that a point must satisfy, else it is skipped.
-    pub require: Vec<Rule>,
     /// Conditions under which a point is skipped.
     pub exclude: Vec<Rule>,
     /// Extra points, not subject to the rules above.
@@ -121,17 +117,6 @@ pub struct Rule {
     pub when: Expression,
     /// Why, for people; part of no identity.
     pub reason: Arc<str>,
-}
-
-/// An axis narrowed to some of its values.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Restrict {
-    /// Where the restriction holds; everywhere if absent.
-    pub when: Option<Expression>,
-    /// Index into `Case::variables`.
-    pub variable: usize,
-    /// Values that stay.
-    pub values: Vec<Value>,
 }
 
 /// An extra point, for some variants.

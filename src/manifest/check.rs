@@ -76,11 +76,8 @@ struct Tally {
 
 impl<'m> Survey<'m> {
     fn new(manifest: &Manifest, case: &'m Case, places: &'m Places) -> Self {
-        let mut fired = BTreeMap::new();
-        let rules = (0..case.restrict.len()).map(Part::Restrict);
-        let rules = rules.chain((0..case.require.len()).map(Part::Require));
-        let rules = rules.chain((0..case.exclude.len()).map(Part::Exclude));
-        fired.extend(rules.map(|part| (part, false)));
+        let rules = (0..case.exclude.len()).map(Part::Exclude);
+        let fired = rules.map(|part| (part, false)).collect();
         Survey {
             case,
             places,
@@ -132,17 +129,6 @@ impl<'m> Survey<'m> {
         for (part, fired) in self.fired.iter_mut().filter(|(_, fired)| !**fired) {
             *fired = match *part {
                 Part::Exclude(index) => case.exclude[index].when.holds(slots) == Ok(true),
-                Part::Require(index) => case.require[index].when.holds(slots) == Ok(false),
-                Part::Restrict(index) => {
-                    let rule = &case.restrict[index];
-                    let held = slots[VARIANTS + rule.variable];
-                    let listed = rule.values.iter().any(|value| Operand::from(value) == held);
-                    let when = rule
-                        .when
-                        .as_ref()
-                        .map_or(Ok(true), |when| when.holds(slots));
-                    !listed && when == Ok(true)
-                }
                 Part::When(_) | Part::Derived(_) => true,
             };
         }
@@ -235,12 +221,8 @@ impl<'m> Survey<'m> {
         }
         let rules = self.fired.iter().filter(|_| self.failures.is_empty());
         for (part, fired) in rules {
-            let at = match part {
-                Part::Restrict(index) => Some(self.places.restrict[*index].0),
-                other => self.places.text(*other).map(|text| text.at),
-            };
-            if let Some(at) = at {
-                *tally.rules.entry(at).or_default() |= *fired;
+            if let Some(text) = self.places.text(*part) {
+                *tally.rules.entry(text.at).or_default() |= *fired;
             }
         }
         for (index, rows) in self.reached.iter().enumerate() {
@@ -269,8 +251,6 @@ impl Places {
         match part {
             Part::When(index) => self.when.get(index)?.as_ref(),
             Part::Derived(index) => self.derived.get(index),
-            Part::Restrict(index) => self.restrict.get(index)?.1.as_ref(),
-            Part::Require(index) => self.require.get(index),
             Part::Exclude(index) => self.exclude.get(index),
         }
     }
@@ -281,7 +261,7 @@ impl Tally {
         for (at, fired) in self.rules {
             if !fired {
                 cx.report(Code::NeverFires, at, "this rule never leaves anything out")
-                    .label("true of no combination, or of all");
+                    .label("true of no combination");
             }
         }
         for (at, fired) in self.outcomes {

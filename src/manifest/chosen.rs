@@ -1,4 +1,5 @@
-//! The cases that are run, where not all are: `cases = ["gelu"]`, `--case gelu`, guide 001's `--operations GELU`.
+//! The cases that are run, where not all are: `cases = ["gelu"]`, `--case gelu`, guide 001's
+//! `--operations GELU`.
 
 use super::build::Places;
 use super::case::Case;
@@ -6,8 +7,8 @@ use super::diagnostics::Code;
 use super::section::{Context, Spanned};
 use super::suggest;
 
-/// Leaves the cases that are named. The others were read and checked like them: what is wrong with one is an
-/// error whichever are run.
+/// Leaves the cases that are named. The others were read and checked like them: what is wrong with
+/// one is an error whichever are run.
 pub(super) fn choose(
     cx: &mut Context<'_>,
     named: &[Spanned<String>],
@@ -44,7 +45,8 @@ pub(super) fn choose(
         .unzip()
 }
 
-/// True if a word is the name of a case, or of its workload, as a guide may spell it: `CrossEntropy`.
+/// True if a word is the name of a case, or of its workload, as a guide may spell it:
+/// `CrossEntropy`.
 fn is_named(case: &Case, word: &str) -> bool {
     let bare = |name: &str| {
         let letters = name

@@ -61,6 +61,7 @@ codes! {
     UnknownCase = "E0111", "A case that the manifest does not have.";
     UnknownChoice = "E0112", "A word that a parameter can't be.";
     NotExported = "E0113", "A guide's file that no workload of this version feeds.";
+    Removed = "E0114", "A key that was removed from the format.";
 
     OutOfBounds = "E0201", "A setting is outside its bounds.";
     ParameterBounds = "E0202", "A value is outside the bounds of the parameter.";
@@ -69,7 +70,6 @@ codes! {
     Duplicate = "E0205", "Something is listed twice.";
     AxisForm = "E0206", "An axis is written in a form that does not exist or has no end.";
     UnequalZip = "E0207", "Tied axes have different lengths.";
-    RaggedTable = "E0208", "A row of a table has another number of cells than there are columns.";
     AxisTwice = "E0209", "An axis is defined twice.";
     MissingParameter = "E0210", "A parameter without a default has no axis.";
     Buckets = "E0211", "Buckets are not ascending positive integers.";
@@ -98,7 +98,6 @@ codes! {
     UnusedAxis = "W0503", "An axis that the workload does not use.";
     FloatEquality = "W0504", "A float is compared with `==`.";
     Merged = "W0505", "Points that are the same are measured once.";
-    UnusedDerived = "W0506", "A derived value that nothing uses and no case can compute.";
     NetworkCache = "W0507", "The kernel cache is on a network file system.";
     NoBaseline = "W0508", "The baseline of ratios is not measured.";
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use toml::Value;
 
+use super::setting::{self, Identity};
+
 /// A key in which two manifests differ.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Change {
@@ -15,7 +17,8 @@ pub struct Change {
     pub to: Option<String>,
 }
 
-/// The keys in which two resolved manifests differ. What is no part of a manifest's identity is left out.
+/// The keys in which two resolved manifests differ. What is no part of a manifest's identity is
+/// left out.
 pub fn changes(from: &str, to: &str) -> Vec<Change> {
     let [from, to] = [from, to].map(keys);
     let mut names: Vec<&String> = from.keys().chain(to.keys()).collect();
@@ -33,10 +36,13 @@ pub fn changes(from: &str, to: &str) -> Vec<Change> {
         .collect()
 }
 
-/// Sections and keys that are no part of a manifest's identity (see [`super::hash`]).
-const NO_IDENTITY: [&str; 10] = [
-    "schema", "name", "about", "tags", "cache", "device", "output", "report", "limits", "extends",
-];
+/// Whether the key at `path` of a resolved manifest is part of its identity.
+fn is_hashed(path: &str) -> bool {
+    match setting::find(path) {
+        Some(setting) => setting.identity != Identity::NotHashed,
+        None => !path.ends_with(".needs"),
+    }
+}
 
 fn keys(text: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
@@ -44,12 +50,9 @@ fn keys(text: &str) -> BTreeMap<String, String> {
         return found;
     };
     for (key, value) in root {
-        if !NO_IDENTITY.contains(&key.as_str()) {
-            add(key, &value, &mut found);
-        }
+        add(key, &value, &mut found);
     }
-    found.remove("plan.order");
-    found.retain(|path, _| !path.ends_with(".needs"));
+    found.retain(|path, _| is_hashed(path));
     found
 }
 

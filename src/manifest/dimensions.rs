@@ -7,18 +7,18 @@ use std::sync::Arc;
 use sweeper_kernels::Value;
 use sweeper_kernels::workload::{ParameterInfo, ParameterKind, WorkloadInfo};
 
-use super::applicable::Applicable;
 use super::axis::WireAxis;
-use super::build::{Shared, Usage};
+use super::build::Shared;
 use super::case::{Conditional, Dimension, ParameterSource, Variable};
 use super::diagnostics::Code;
 use super::expression::{Kind, Scope};
-use super::retie;
 use super::rules;
 use super::section::{Context, Spanned};
 use super::suggest;
 use super::text::At;
-use super::wire::{WireCase, WireText, WireTie};
+use super::ties::{stands, tie_of};
+use super::uses::Uses;
+use super::wire::{NAME_CASES, WireCase, WireText, WireTie};
 
 /// The ties of a case, plain axes being ties of one column.
 pub(super) struct Columns {
@@ -26,81 +26,74 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Collects what a case walks over: plain axes first, then zips and tables.
+    /// Collects what a case walks over: plain axes first, then zips.
     pub(super) fn collect(
         cx: &mut Context<'_>,
         wire: &WireCase,
-        own_keys: Vec<WireAxis>,
+        own_keys: &[WireAxis],
         info: &'static WorkloadInfo,
         shared: &Shared<'_>,
-        expressions: &Applicable,
-        usage: &mut Usage,
+        uses: &Uses,
+        used_axes: &mut BTreeSet<String>,
     ) -> Self {
-        let own: Vec<&WireAxis> = wire.scope.axes.iter().chain(&own_keys).collect();
-        let mut ties = Vec::new();
-        // Names that are dealt with: what ties them takes the place of a plain axis.
-        let mut taken: Vec<String> = Vec::new();
-        let columns = |ties: &[WireTie]| -> Vec<String> {
-            let columns = ties.iter().flat_map(|tie| &tie.columns);
-            columns.map(|column| column.value.clone()).collect()
+        let own: Vec<&WireAxis> = wire.scope.axes.iter().chain(own_keys).collect();
+        let mut columns = Columns { ties: Vec::new() };
+        let is_tied = |name: &str| {
+            let mut zips = wire.scope.ties.iter();
+            zips.any(|zip| zip.column(name).is_some())
         };
-        let concerns = |tie: &WireTie| {
-            let mut names = tie.columns.iter().map(|column| &column.value);
-            names.any(|name| expressions.wants(name, info) && !shared.is_foreign(name, info))
-        };
-        let tied: Vec<WireTie> = shared
-            .scope
-            .ties
-            .iter()
-            .filter(|tie| concerns(tie))
-            .cloned()
-            .collect();
-        let (shared_columns, own_columns) = (columns(&tied), columns(&wire.scope.ties));
         for axis in &shared.scope.axes {
             let name = &axis.name.value;
-            if own_columns.contains(name) && expressions.wants(name, info) {
-                usage.axes.insert(name.clone());
+            let replacing = own.iter().find(|own| own.name.value == *name);
+            let is_wanted = uses.want(name, info) && !shared.is_foreign(name, info);
+            if !is_wanted && replacing.is_none() {
                 continue;
             }
-            let mut overriding = own.iter().filter(|own| own.name.value == *name);
-            if let Some(axis) = overriding.next() {
-                usage.axes.insert(name.clone());
-                taken.push(name.clone());
-                ties.push(tie_of(axis));
-            } else if expressions.wants(name, info) && !shared.is_foreign(name, info) {
-                usage.axes.insert(name.clone());
-                ties.push(tie_of(axis));
+            used_axes.insert(name.clone());
+            if !is_tied(name) {
+                columns.ties.push(tie_of(replacing.unwrap_or(&axis)));
             }
         }
         for axis in &own {
             let name = &axis.name.value;
-            let is_of_tie = shared_columns.contains(name) && !own_columns.contains(name);
-            if taken.contains(name) || is_of_tie {
+            let mut theirs = shared.scope.axes.iter();
+            if theirs.any(|axis| axis.name.value == *name) && !is_tied(name) {
                 continue;
             }
-            if expressions.wants(name, info) {
-                ties.push(tie_of(axis));
-            } else {
-                unused(cx, name, axis.name.at, info);
+            match uses.want(name, info) {
+                true => columns.ties.push(tie_of(axis)),
+                false => unused(cx, &axis.name, info, ""),
             }
         }
-        for (tie, is_own) in all_ties(wire, shared) {
-            if concerns(tie) {
-                usage
-                    .axes
-                    .extend(tie.columns.iter().map(|column| column.value.clone()));
-                if is_own {
-                    ties.push(tie.clone());
-                } else {
-                    ties.extend(retie::retied(cx, tie, wire, &own));
-                }
-            } else if is_own {
-                unused(cx, &tie.columns[0].value, tie.columns[0].at, info);
-            }
-        }
-        let mut columns = Columns { ties };
+        let theirs = shared.scope.ties.iter();
+        let theirs = theirs.filter(|tie| tie.cases.have(wire) && stands(cx, tie, wire, &own));
+        let theirs: Vec<&WireTie> = theirs.collect();
+        let help = if shared.is_several() { NAME_CASES } else { "" };
+        columns.add_zips(cx, &theirs, info, uses, help);
+        let own: Vec<&WireTie> = wire.scope.ties.iter().collect();
+        columns.add_zips(cx, &own, info, uses, "");
+        let names = columns.ties.iter().flat_map(|tie| &tie.columns);
+        used_axes.extend(names.map(|name| name.value.clone()));
         columns.refuse_twice(cx);
         columns
+    }
+
+    /// Adds zips of which the case has a use for some axis.
+    fn add_zips(
+        &mut self,
+        cx: &mut Context<'_>,
+        zips: &[&WireTie],
+        info: &WorkloadInfo,
+        uses: &Uses,
+        help: &str,
+    ) {
+        for zip in zips {
+            let mut names = zip.columns.iter().map(|column| &column.value);
+            match names.any(|name| uses.want(name, info)) {
+                true => self.ties.push((*zip).clone()),
+                false => unused(cx, &zip.columns[0], info, help),
+            }
+        }
     }
 
     /// Reports names that are defined twice; the first definition stays.
@@ -125,44 +118,21 @@ impl Columns {
     }
 }
 
-fn all_ties<'a>(
-    wire: &'a WireCase,
-    shared: &'a Shared<'_>,
-) -> impl Iterator<Item = (&'a WireTie, bool)> {
-    let theirs = shared.scope.ties.iter().map(|tie| (tie, false));
-    theirs.chain(wire.scope.ties.iter().map(|tie| (tie, true)))
-}
-
-pub(super) fn unused(cx: &mut Context<'_>, name: &str, at: At, info: &WorkloadInfo) {
-    let known: Vec<&str> = info
-        .parameters
-        .iter()
-        .map(|parameter| parameter.name)
-        .collect();
-    cx.report(
-        Code::UnusedAxis,
-        at,
-        format!("nothing uses the axis `{name}`"),
-    )
-    .label(format!(
-        "no parameter of `{}`, and in no expression",
-        info.name
-    ))
-    .help(suggest::among(name, "parameters", &known));
-}
-
-fn tie_of(axis: &WireAxis) -> WireTie {
-    WireTie {
-        columns: vec![axis.name.clone()],
-        rows: axis
-            .values
-            .iter()
-            .map(|value| vec![value.clone()])
-            .collect(),
-        when: axis.when.clone(),
-        otherwise: axis.otherwise.clone().map(|value| vec![value]),
-        at: axis.at,
-    }
+/// Warns of an axis that nothing uses.
+pub(super) fn unused(
+    cx: &mut Context<'_>,
+    name: &Spanned<String>,
+    info: &WorkloadInfo,
+    help: &str,
+) {
+    let parameters = info.parameters.iter();
+    let known: Vec<&str> = parameters.map(|parameter| parameter.name).collect();
+    let message = format!("nothing uses the axis `{}`", name.value);
+    let label = format!("no parameter of `{}`, and in no expression", info.name);
+    cx.report(Code::UnusedAxis, name.at, message)
+        .label(label)
+        .help(suggest::among(&name.value, "parameters", &known))
+        .help(help);
 }
 
 /// What the axes of a case became.
@@ -182,7 +152,7 @@ pub(super) fn build(
     wire: &WireCase,
     info: &'static WorkloadInfo,
     columns: Columns,
-    expressions: &Applicable,
+    uses: &Uses,
 ) -> Built {
     let mut built = Built {
         variables: Vec::new(),
@@ -210,7 +180,7 @@ pub(super) fn build(
             .map(|column| column.value.as_str().into());
         built.push(names, rows, true);
     }
-    sources(cx, wire, info, expressions, &mut built);
+    sources(cx, wire, info, uses, &mut built);
     for (index, otherwise) in otherwise.into_iter().enumerate() {
         if let Some(when) = built.when[index].clone() {
             built.dimensions[index].when = conditional(cx, info, &built, index, &when, otherwise);
@@ -434,7 +404,7 @@ fn sources(
     cx: &mut Context<'_>,
     wire: &WireCase,
     info: &'static WorkloadInfo,
-    expressions: &Applicable,
+    uses: &Uses,
     built: &mut Built,
 ) {
     for parameter in info.parameters {
@@ -444,7 +414,7 @@ fn sources(
             built.parameters.push(ParameterSource::Variable(index));
             continue;
         }
-        if let Some(index) = expressions.derived_index(parameter.name) {
+        if let Some(index) = uses.derived_index(parameter.name) {
             built.parameters.push(ParameterSource::Derived(index));
             continue;
         }

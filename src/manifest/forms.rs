@@ -11,12 +11,10 @@ use super::suggest;
 use super::tree::{Node, Raw};
 
 /// The keys of which an axis has one.
-pub(super) const FORMS: &[&str] = &[
-    "values", "pow2", "geom", "range", "through", "linspace", "logspace", "csv",
-];
+pub(super) const FORMS: &[&str] = &["values", "pow2", "range", "linspace", "logspace", "csv"];
 
 /// The keys that belong to a form.
-pub(super) const OPTIONS: &[&str] = &["mid", "factor", "step", "num", "col"];
+pub(super) const OPTIONS: &[&str] = &["step", "num", "col"];
 
 /// A number that was written.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,19 +41,11 @@ pub(super) fn numbers(
 ) -> Option<Vec<Spanned<Value>>> {
     let (first, last) = ends(cx, node, form)?;
     let made = match form {
-        "pow2" => {
-            let mid = section.take(cx, "mid");
-            let mid = mid.map_or(Some(0), |node| cx.integer(node, "mid", 0, 1024))?;
-            pow2(first, last, mid)
-        }
-        "geom" => {
-            let factor = section.need(cx, "factor")?;
-            geom(first, last, number(cx, factor, "factor")?)
-        }
-        "range" | "through" => {
+        "pow2" => pow2(first, last),
+        "range" => {
             let step = section.take(cx, "step");
             let step = step.map_or(Some(Number::Int(1)), |node| number(cx, node, "step"))?;
-            steps(first, last, step, form == "through")
+            steps(first, last, step)
         }
         _ => {
             let num = section.need(cx, "num")?;
@@ -111,8 +101,8 @@ fn too_many<T>() -> Result<T, String> {
     Err(format!("over {MAX_VALUES} values"))
 }
 
-/// Powers of two with both ends, and `mid` evenly spaced values between each two.
-fn pow2(first: Number, last: Number, mid: i64) -> Made {
+/// Powers of two with both ends.
+fn pow2(first: Number, last: Number) -> Made {
     let (Number::Int(first), Number::Int(last)) = (first, last) else {
         return Err("the ends must be integers".to_owned());
     };
@@ -124,64 +114,20 @@ fn pow2(first: Number, last: Number, mid: i64) -> Made {
     if first > last {
         return Err("the first end must not be more than the last".to_owned());
     }
-    let mut values = vec![Value::Int(first)];
-    let mut power = first;
-    while power < last {
-        for between in 1..=mid {
-            if (i128::from(power) * i128::from(between)) % i128::from(mid + 1) != 0 {
-                return Err(format!(
-                    "{mid} values between {power} and {} are not whole",
-                    2 * power
-                ));
-            }
-            let part = i128::from(power) * i128::from(between) / i128::from(mid + 1);
-            values.push(Value::Int(power + part as i64));
-        }
-        power *= 2;
-        values.push(Value::Int(power));
-    }
-    Ok(values)
+    let powers = std::iter::successors(Some(first), |power| power.checked_mul(2));
+    Ok(powers
+        .take_while(|power| *power <= last)
+        .map(Value::Int)
+        .collect())
 }
 
-/// The first end times powers of `factor`, up to the last end.
-fn geom(first: Number, last: Number, factor: Number) -> Made {
-    if factor.float() <= 1.0 || first.float() <= 0.0 {
-        return Err("the first end must be over 0 and the factor over 1".to_owned());
-    }
-    let mut values = Vec::new();
-    if let (Number::Int(first), Number::Int(last), Number::Int(factor)) = (first, last, factor) {
-        let mut value = Some(first);
-        while let Some(held) = value.filter(|held| *held <= last) {
-            values.push(Value::Int(held));
-            value = held.checked_mul(factor);
-        }
-        return Ok(values);
-    }
-    for power in 0.. {
-        let value = first.float() * factor.float().powi(power);
-        if value > last.float() * (1.0 + 1e-9) {
-            break;
-        }
-        if values.len() == MAX_VALUES {
-            return too_many();
-        }
-        values.push(Value::Float(value));
-    }
-    Ok(values)
-}
-
-/// From the first end in steps, with the last end or without it.
-fn steps(first: Number, last: Number, step: Number, inclusive: bool) -> Made {
+/// From the first end in steps, without the last end.
+fn steps(first: Number, last: Number, step: Number) -> Made {
     let (from, to, by) = (first.float(), last.float(), step.float());
     if by == 0.0 || (to - from) * by < 0.0 {
         return Err(format!("steps of {by} never get from {from} to {to}"));
     }
-    let exact = (to - from) / by;
-    let count = if inclusive {
-        (exact + 1e-9).floor() + 1.0
-    } else {
-        (exact - 1e-9).ceil()
-    };
+    let count = ((to - from) / by - 1e-9).ceil();
     if count > MAX_VALUES as f64 {
         return too_many();
     }

@@ -1,79 +1,75 @@
 //! The identity of a manifest: the canonical form of the keys that change what rows mean.
 //!
-//! Hashed: grid, zips, tables, derived values, cases, restrict / require / exclude / include, buckets,
-//! canonical, sampling, seed, measure, the script of the test device. Not hashed: names, `about`,
-//! tags, reasons, `needs`, every order (of keys, values, cases, rules), and the sections `[cache]`,
-//! `[device]`, `[output]`, `[report]`, `[limits]` and `plan.order`, which are stored with the run.
+//! Hashed: cases with their grids, zips, derived values and rules, the script of the test
+//! device, and the settings whose entry says so. Not hashed: names, reasons, `needs`, every order
+//! (of keys, values, cases, rules), and all other settings, which are stored with the run.
 
 use super::Manifest;
-use super::case::{Case, Dimension, Include, NullScript, Restrict};
+use super::case::{Case, Dimension, Include, NullScript};
 use super::expression::Expression;
-use super::settings::{Canonical, Stopping, Warmup, Word};
+use super::setting::{Data, Identity, sections};
+use super::settings::Word;
 use crate::identity::{Digest, Encoder, ManifestHash};
 
 use sweeper_kernels::Value;
 
 pub(super) fn hash(manifest: &Manifest) -> ManifestHash {
     let mut encoder = Encoder::new("manifest");
-    encoder.unsigned("seed", manifest.seed);
-    encoder.set("cases", manifest.cases.iter().map(case).collect());
-    encoder.list("buckets", manifest.plan.buckets.len());
-    for (name, list) in &manifest.plan.buckets {
-        encoder.list(name, list.len());
-        list.iter().for_each(|bucket| {
-            encoder.unsigned("bucket", *bucket);
-        });
-    }
-    match manifest.plan.canonical {
-        Canonical::Dominating => encoder.text("canonical", "dominating"),
-        Canonical::Published {
-            max_canonical_shapes,
-            samples_per_shape,
-        } => encoder
-            .text("canonical", "published")
-            .unsigned("max_canonical_shapes", max_canonical_shapes.into())
-            .unsigned("samples_per_shape", samples_per_shape.into()),
-    };
-    measure(&mut encoder, manifest);
-    if let Some(null) = &manifest.null {
-        encoder.value("noise", &Value::Float(null.noise));
+    for (section, settings) in sections() {
+        for setting in settings {
+            if let Identity::Hashed(tag) = setting.identity
+                && let Some(data) = setting.kind.get(manifest)
+            {
+                value(&mut encoder, tag, &data);
+            }
+        }
+        // The cases stand at the top, too.
+        if section.is_empty() {
+            encoder.set("cases", manifest.cases.iter().map(case).collect());
+        }
     }
     ManifestHash(encoder.finish())
 }
 
-fn measure(encoder: &mut Encoder, manifest: &Manifest) {
-    let measure = &manifest.measure;
-    match measure.stopping {
-        Stopping::Repeats(repeats) => encoder.unsigned("repeats", repeats.into()),
-        Stopping::Adaptive {
-            min_samples,
-            max_samples,
-            max_rel_ci,
-            max_time,
-        } => encoder
-            .unsigned("min_samples", min_samples.into())
-            .unsigned("max_samples", max_samples.into())
-            .value("max_rel_ci", &Value::Float(max_rel_ci))
-            .unsigned(
-                "max_ns",
-                u64::try_from(max_time.as_nanos()).unwrap_or(u64::MAX),
-            ),
+fn value(encoder: &mut Encoder, tag: &str, data: &Data) {
+    match data {
+        Data::Bool(value) => encoder.value(tag, &Value::Bool(*value)),
+        Data::Integer(value) => encoder.unsigned(tag, *value),
+        Data::Float(value) => encoder.value(tag, &Value::Float(*value)),
+        Data::Time(time) => {
+            let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            encoder.unsigned(tag, nanoseconds)
+        }
+        Data::Text(text) => encoder.text(tag, text),
+        Data::List(items) => encoder.set(tag, items.iter().map(item).collect()),
+        Data::Inline(entries) => {
+            encoder.list(tag, entries.len());
+            for (name, data) in entries {
+                value(encoder, name, data);
+            }
+            encoder
+        }
+        Data::Named(lists) => {
+            encoder.list(tag, lists.len());
+            for (name, list) in lists {
+                encoder.list(name, list.len());
+                for bucket in list {
+                    encoder.unsigned("bucket", *bucket);
+                }
+            }
+            encoder
+        }
     };
-    match measure.warmup {
-        Warmup::Auto => encoder.text("warmup", "auto"),
-        Warmup::Runs(runs) => encoder.unsigned("warmup", runs.into()),
-    };
-    // Manifests without them are the runs that they were.
-    if measure.fresh_starts > 0 {
-        encoder.unsigned("fresh_starts", measure.fresh_starts.into());
+}
+
+/// An item of a list.
+fn item(data: &Data) -> Digest {
+    if let Data::Text(text) = data {
+        return word(text);
     }
-    encoder
-        .text("l2", measure.l2.word())
-        .set(
-            "modes",
-            measure.modes.iter().map(|mode| word(mode.word())).collect(),
-        )
-        .value("verify", &Value::Bool(measure.verify));
+    let mut encoder = Encoder::new("item");
+    value(&mut encoder, "is", data);
+    encoder.finish()
 }
 
 fn case(case: &Case) -> Digest {
@@ -102,14 +98,13 @@ fn rules(encoder: &mut Encoder, case: &Case) {
         .derived
         .iter()
         .map(|each| named(&each.name, &each.expression));
-    let restricted = case.restrict.iter().map(|each| restrict(case, each));
-    let required = case.require.iter().map(|rule| word(rule.when.canonical()));
     let excluded = case.exclude.iter().map(|rule| word(rule.when.canonical()));
     let included = case.include.iter().map(|each| include(case, each));
     encoder
         .set("derive", derived.collect())
-        .set("restrict", restricted.collect())
-        .set("require", required.collect())
+        // Rules that were removed from the format: ids of older runs stay valid.
+        .set("restrict", Vec::new())
+        .set("require", Vec::new())
         .set("exclude", excluded.collect())
         .set("include", included.collect());
 }
@@ -167,22 +162,6 @@ fn row(case: &Case, dimension: &Dimension, values: &[Value]) -> Digest {
         encoder.finish()
     });
     Encoder::new("row").set("cells", cells.collect()).finish()
-}
-
-fn restrict(case: &Case, restrict: &Restrict) -> Digest {
-    let values = restrict.values.iter().map(|value| {
-        let mut encoder = Encoder::new("value");
-        encoder.value("is", value);
-        encoder.finish()
-    });
-    let mut encoder = Encoder::new("restrict");
-    encoder
-        .text("axis", &case.variables[restrict.variable].name)
-        .set("values", values.collect());
-    if let Some(when) = &restrict.when {
-        encoder.text("when", when.canonical());
-    }
-    encoder.finish()
 }
 
 fn include(case: &Case, include: &Include) -> Digest {

@@ -1,12 +1,13 @@
 //! Laying one manifest over another that it extends.
 //!
 //! Sections merge key by key; an axis, a list or a value is replaced as a whole; lists of rules
-//! (`zip`, `table`, `restrict`, `require`, `exclude`, `include`) grow, the base's first.
+//! (`zip`, `exclude`, `include`) grow, the base's first.
 
+use super::setting::{ADAPTIVE, PUBLISHED, sections};
 use super::text::At;
 use super::tree::{Node, Raw, Table};
 
-/// Tables whose keys are merged one by one. `*` is any name.
+/// Tables whose keys are merged one by one, besides the sections of settings. `*` is any name.
 const SECTIONS: &[&[&str]] = &[
     &["grid"],
     &["derive"],
@@ -14,30 +15,11 @@ const SECTIONS: &[&[&str]] = &[
     &["case", "*"],
     &["case", "*", "grid"],
     &["case", "*", "derive"],
-    &["plan"],
     &["plan", "buckets"],
-    &["device"],
-    &["cache"],
-    &["measure"],
-    &["limits"],
-    &["output"],
-    &["report"],
-    &["null"],
 ];
 
 /// Lists of rules, at the top and in a case.
-pub(super) const RULES: &[&str] = &["zip", "table", "restrict", "require", "exclude", "include"];
-
-/// Keys of which only one can be there: setting one displaces those of the other groups.
-const EXCLUSIVE: &[&[&[&str]]] = &[
-    &[
-        &["repeats"],
-        &["min_samples", "max_samples", "max_rel_ci", "max_seconds"],
-    ],
-    &[&["prune"], &["skip_adjacent_oom"]],
-];
-
-const PUBLISHED: &[&str] = &["max_canonical_shapes", "samples_per_shape"];
+pub(super) const RULES: &[&str] = &["zip", "exclude", "include"];
 
 /// Lays `over` on `base`.
 pub(super) fn overlay(base: &mut Table, over: Table) {
@@ -79,16 +61,16 @@ pub(super) fn displace(
     text: Option<&str>,
     earlier: impl Fn(At) -> bool,
 ) {
-    let mut losers: Vec<&str> = Vec::new();
-    for groups in EXCLUSIVE {
-        if groups.iter().any(|group| group.contains(&key)) {
-            let others = groups.iter().filter(|group| !group.contains(&key));
-            losers.extend(others.flat_map(|group| group.iter()));
-        }
-    }
-    if key == "canonical" && text != Some("published") {
-        losers.extend(PUBLISHED);
-    }
+    let key_of = |path: &&'static str| path.rsplit_once('.').map_or(*path, |(_, key)| key);
+    let adaptive = || ADAPTIVE.iter().map(key_of);
+    let losers: Vec<&str> = match key {
+        "repeats" => adaptive().collect(),
+        "prune" => vec!["skip_adjacent_oom"],
+        "skip_adjacent_oom" => vec!["prune"],
+        "canonical" if text != Some("published") => PUBLISHED.iter().map(key_of).collect(),
+        _ if adaptive().any(|held| held == key) => vec!["repeats"],
+        _ => Vec::new(),
+    };
     for loser in losers {
         if table
             .get(loser)
@@ -100,6 +82,12 @@ pub(super) fn displace(
 }
 
 fn is_section(path: &[String]) -> bool {
+    let of_settings = |name: &String| sections().any(|(section, _)| section == name);
+    if let [name] = path
+        && of_settings(name)
+    {
+        return true;
+    }
     SECTIONS.iter().any(|section| {
         section.len() == path.len()
             && section

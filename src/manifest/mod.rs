@@ -1,14 +1,15 @@
 //! The manifest: what a sweep is, as data.
 //!
-//! [`Sources`] reads files at the edge; [`Manifest::resolve`] is pure. It lays settings from outside
-//! over the text, reads it, checks everything against the workloads that there are, and reports all
-//! that is wrong at once. What comes out is plain typed data that cannot be wrong.
+//! [`Sources`] reads files at the edge; [`Manifest::resolve`] is pure. It lays settings from
+//! outside over the text, reads it, checks everything against the workloads that there are, and
+//! reports all that is wrong at once. What comes out is plain typed data that cannot be wrong.
 //!
-//! Reading order: [`settings`] and [`case`] are what comes out. On the way there: `text`, `tree` (TOML
-//! with places), `merge` and [`overrides`], `section` (typed access), `decode` (settings), `wire`,
-//! `axis` and `forms` (cases as written), `build`, `dimensions` and `rules` (cases as meant), `check`
-//! (what can be judged on all points only). [`expression`] is the language of conditions;
-//! [`diagnostics`], [`codes`] and [`render`] are how errors look.
+//! Reading order: [`settings`] and [`case`] are what comes out; `setting` is the table of all keys
+//! of settings. On the way there: `text`, `tree` (TOML with places), `merge` and [`overrides`],
+//! `section` (typed access), `decode` (settings), `wire`, `axis` and `forms` (cases as written),
+//! `build`, `dimensions` and `rules` (cases as meant), `check` (what can be judged on all points
+//! only). [`expression`] is the language of conditions; [`diagnostics`], [`codes`] and [`render`]
+//! are how errors look.
 
 pub mod settings;
 pub mod case;
@@ -26,23 +27,26 @@ mod merge;
 mod variables;
 mod suggest;
 mod section;
+mod setting;
 mod decode;
 mod wire;
 mod axis;
 mod forms;
+mod removed;
 mod null;
 mod build;
 mod dimensions;
-mod applicable;
+mod uses;
+mod ties;
 pub(crate) mod rules;
 mod relate;
 mod check;
 mod chosen;
 mod resolve;
-mod retie;
 mod hash;
 mod print;
 mod schema;
+mod reference;
 mod starter;
 
 use sweeper_kernels::workload::WorkloadInfo;
@@ -53,6 +57,7 @@ pub(crate) use dimensions::fitted;
 pub use null::NullDevice;
 pub use overrides::{OverrideOrigin, Overrides};
 pub use provenance::{Origin, Provenance};
+pub use reference::reference;
 pub use schema::schema;
 pub use settings::{
     CacheSettings, Canonical, DeviceSettings, Limits, Measure, Output, PlanSettings, Report,
@@ -99,6 +104,32 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// A manifest with the default of each setting, and without cases.
+    fn with_defaults(name: String) -> Self {
+        Manifest {
+            name,
+            about: String::new(),
+            tags: Vec::new(),
+            seed: 42,
+            cases: Vec::new(),
+            plan: PlanSettings::default(),
+            device: DeviceSettings::default(),
+            cache: CacheSettings::default(),
+            measure: Measure::default(),
+            limits: Limits::default(),
+            output: Output::default(),
+            report: Report::default(),
+            null: None,
+            provenance: Provenance::default(),
+            warnings: Diagnostics::default(),
+        }
+    }
+
+    /// The script of the test device, which is there as soon as one of its keys is set.
+    fn null_mut(&mut self) -> &mut NullDevice {
+        self.null.get_or_insert_default()
+    }
+
     /// Turns sources into a manifest.
     ///
     /// # Errors

@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use super::diagnostics::Code;
-use super::section::{Context, Section};
-use super::tree::Raw;
+use super::decode::Given;
+use super::section::Context;
 use super::wire::{self, WireText};
 use crate::status::Status;
 
-/// `[null]` as it was written.
+/// `[null]` with the places of its expressions.
 #[derive(Clone, Debug)]
 pub(super) struct WireNull {
     pub(super) time_ns: WireText,
     pub(super) memory_bytes: Option<WireText>,
     pub(super) noise: f64,
-    pub(super) units: u32,
     pub(super) outcomes: Vec<(WireText, Status)>,
 }
 
@@ -33,49 +31,33 @@ pub struct NullDevice {
     pub outcomes: Vec<(Arc<str>, Status)>,
 }
 
-impl WireNull {
-    /// Reads the section.
-    pub(super) fn read(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<Self> {
-        let time_ns = section.need(cx, "time_ns");
-        let time_ns = time_ns.and_then(|node| wire::expression(cx, node, "time_ns"));
-        let memory = section.take(cx, "memory_bytes");
-        let memory_bytes = memory.and_then(|node| wire::expression(cx, node, "memory_bytes"));
-        let noise = section.or(cx, "noise", 0.0, |cx, node, key| {
-            let noise = cx.number(node, key)?;
-            if (0.0..1.0).contains(&noise) {
-                return Some(noise);
-            }
-            cx.report(Code::OutOfBounds, node.at, "`noise` is out of bounds")
-                .label("from 0 to less than 1");
-            None
-        });
-        let units = section.or(cx, "units", 1, |cx, node, key| {
-            u32::try_from(cx.integer(node, key, 1, 64)?).ok()
-        });
-        let mut outcomes = Vec::new();
-        match section.take(cx, "outcomes").map(|node| (&node.raw, node)) {
-            Some((Raw::Array(items), _)) => {
-                for item in items {
-                    let Some(mut inner) = cx.section(item, "outcomes") else {
-                        continue;
-                    };
-                    let when = inner.need(cx, "when");
-                    let when = when.and_then(|node| wire::expression(cx, node, "when"));
-                    let status = inner.need(cx, "status");
-                    let status = status.and_then(|node| cx.word::<Status>(node, "status"));
-                    inner.finish(cx, &[]);
-                    outcomes.extend(when.zip(status));
-                }
-            }
-            Some((_, node)) => cx.wrong_type(node, "outcomes", "a list of tables"),
-            None => {}
+impl Default for NullDevice {
+    fn default() -> Self {
+        NullDevice {
+            time_ns: "".into(),
+            memory_bytes: None,
+            noise: 0.0,
+            units: 1,
+            outcomes: Vec::new(),
         }
-        section.finish(cx, &[]);
+    }
+}
+
+impl WireNull {
+    /// The script of the settings that were read, where it can be used.
+    pub(super) fn new(cx: &mut Context<'_>, given: &Given<'_>, null: &NullDevice) -> Option<Self> {
+        let mut text = |path: &str, key| {
+            let node = given.get(path)?;
+            wire::expression(cx, node, key)
+        };
+        let time_ns = text("null.time_ns", "time_ns");
+        let memory_bytes = text("null.memory_bytes", "memory_bytes");
+        let outcomes = given.get("null.outcomes");
+        let outcomes = outcomes.map_or_else(Vec::new, |node| wire::outcomes(cx, node));
         Some(WireNull {
             time_ns: time_ns?,
             memory_bytes,
-            noise,
-            units,
+            noise: null.noise,
             outcomes,
         })
     }
@@ -86,21 +68,5 @@ impl WireNull {
         std::iter::once(&self.time_ns)
             .chain(&self.memory_bytes)
             .chain(outcomes)
-    }
-
-    /// The plain twin.
-    pub(super) fn plain(&self) -> NullDevice {
-        let text = |wire: &WireText| Arc::from(wire.text.as_str());
-        NullDevice {
-            time_ns: text(&self.time_ns),
-            memory_bytes: self.memory_bytes.as_ref().map(text),
-            noise: self.noise,
-            units: self.units,
-            outcomes: self
-                .outcomes
-                .iter()
-                .map(|(when, status)| (text(when), *status))
-                .collect(),
-        }
     }
 }

@@ -5,9 +5,11 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use super::diagnostics::{Code, Diagnostic, Diagnostics};
 use super::merge;
+use super::setting::SETTINGS;
 use super::text::{At, Text, Texts};
 use super::tree::{self, Entry, Node, Raw, Table};
 
@@ -109,161 +111,74 @@ pub struct FlagInfo {
     pub about: &'static str,
 }
 
-const fn flag(
-    flags: &'static [&'static str],
-    path: &'static str,
-    value: Option<&'static str>,
-    about: &'static str,
-) -> FlagInfo {
+/// Flags that set what is no setting: axes of the grid, and keys of every case.
+const OF_CASES: &[FlagInfo] = &[
+    axis(&["--T"], "grid.T", "sequence lengths"),
+    axis(&["--K"], "grid.K", "maximum segment lengths"),
+    axis(&["--C"], "grid.C", "numbers of labels"),
+    axis(&["--B"], "grid.B", "batch sizes"),
+    axis(
+        &["--batch", "--batch-sizes"],
+        "grid.batch",
+        "batch sizes of operations",
+    ),
+    axis(
+        &["--sequence", "--sequence-lengths"],
+        "grid.sequence",
+        "sequence lengths of operations",
+    ),
+    axis(
+        &["--dimension", "--tensor-dimensions"],
+        "grid.dimension",
+        "dimensions of operations",
+    ),
+    axis(
+        &["--semirings"],
+        "grid.semiring",
+        "semirings: Log, Max, Entropy",
+    ),
+    axis(
+        &["--phases"],
+        "case.*.phases",
+        "phases: forward, backward, both",
+    ),
+    axis(&["--backends"], "case.*.backends", "backends"),
+    FlagInfo {
+        flags: &["--use-compile"],
+        path: "case.*.backends",
+        value: Some("fused_checkpointing->fused"),
+        about: "use the fused backend instead of the checkpointing one",
+    },
+    FlagInfo {
+        flags: &["--no-use-compile"],
+        path: "case.*.backends",
+        value: Some("fused->fused_checkpointing"),
+        about: "use the checkpointing backend instead of the fused one",
+    },
+];
+
+const fn axis(flags: &'static [&'static str], path: &'static str, about: &'static str) -> FlagInfo {
     FlagInfo {
         flags,
         path,
-        value,
+        value: None,
         about,
     }
 }
 
 /// The flags of the guides and the keys they set.
-pub const FLAGS: &[FlagInfo] = &[
-    flag(
-        &["--device"],
-        "device.use",
-        None,
-        "where to run: auto, cpu, cuda:0, cuda:all",
-    ),
-    flag(
-        &["--hardware"],
-        "device.hardware",
-        None,
-        "what calibration profiles call the device",
-    ),
-    flag(
-        &["--peak-gflops"],
-        "device.peak_gflops",
-        None,
-        "theoretical f32 operations a second, in 10^9",
-    ),
-    flag(
-        &["--peak-bandwidth"],
-        "device.peak_bandwidth",
-        None,
-        "theoretical bytes of memory a second, in 10^9",
-    ),
-    flag(
-        &["--case", "--operations"],
-        "cases",
-        None,
-        "run these cases alone, by name or by workload",
-    ),
-    flag(&["--T"], "grid.T", None, "sequence lengths"),
-    flag(&["--K"], "grid.K", None, "maximum segment lengths"),
-    flag(&["--C"], "grid.C", None, "numbers of labels"),
-    flag(&["--B"], "grid.B", None, "batch sizes"),
-    flag(
-        &["--batch", "--batch-sizes"],
-        "grid.batch",
-        None,
-        "batch sizes of operations",
-    ),
-    flag(
-        &["--sequence", "--sequence-lengths"],
-        "grid.sequence",
-        None,
-        "sequence lengths of operations",
-    ),
-    flag(
-        &["--dimension", "--tensor-dimensions"],
-        "grid.dimension",
-        None,
-        "dimensions of operations",
-    ),
-    flag(
-        &["--semirings"],
-        "grid.semiring",
-        None,
-        "semirings: Log, Max, Entropy",
-    ),
-    flag(
-        &["--phases"],
-        "case.*.phases",
-        None,
-        "phases: forward, backward, both",
-    ),
-    flag(&["--backends"], "case.*.backends", None, "backends"),
-    flag(
-        &["--compile-friendly"],
-        "plan.canonical",
-        Some("published"),
-        "sample configurations by canonical shape, as published",
-    ),
-    flag(
-        &["--max-canonical-shapes"],
-        "plan.max_canonical_shapes",
-        None,
-        "canonical shapes to sample",
-    ),
-    flag(
-        &["--samples-per-shape"],
-        "plan.samples_per_shape",
-        None,
-        "configurations of each canonical shape",
-    ),
-    flag(
-        &["--cache-dir", "--compile-cache-dir"],
-        "cache.dir",
-        None,
-        "folder of the kernel cache",
-    ),
-    flag(
-        &["--cache-size-gb", "--compile-cache-size-gb"],
-        "cache.size_gb",
-        None,
-        "size of the kernel cache in units of 2^30 bytes",
-    ),
-    flag(
-        &["--cache-upstream"],
-        "cache.upstream",
-        None,
-        "shared caches that are only read",
-    ),
-    flag(
-        &["--compile-threads"],
-        "cache.compile_threads",
-        None,
-        "threads that compile",
-    ),
-    flag(&["--output-dir"], "output.dir", None, "folder of results"),
-    flag(
-        &["--repeats"],
-        "measure.repeats",
-        None,
-        "samples of each point",
-    ),
-    flag(
-        &["--iterations"],
-        "report.iterations",
-        None,
-        "iterations of the loop that economics is about",
-    ),
-    flag(
-        &["--warmup", "--num-warmup"],
-        "measure.warmup",
-        None,
-        "runs before the first sample of a point, or auto",
-    ),
-    flag(
-        &["--use-compile"],
-        "case.*.backends",
-        Some("fused_checkpointing->fused"),
-        "use the fused backend instead of the checkpointing one",
-    ),
-    flag(
-        &["--no-use-compile"],
-        "case.*.backends",
-        Some("fused->fused_checkpointing"),
-        "use the checkpointing backend instead of the fused one",
-    ),
-];
+pub static FLAGS: LazyLock<Vec<FlagInfo>> = LazyLock::new(|| {
+    let of_settings = SETTINGS.iter().filter_map(|setting| {
+        let flag = setting.flag.as_ref()?;
+        Some(FlagInfo {
+            flags: flag.names,
+            path: setting.path,
+            value: flag.preset.map(|(value, _)| value),
+            about: flag.preset.map_or(setting.about, |(_, about)| about),
+        })
+    });
+    OF_CASES.iter().copied().chain(of_settings).collect()
+});
 
 impl fmt::Display for Override {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,7 +11,7 @@ use sweeper_kernels::Value;
 use super::Manifest;
 use super::case::{Case, Dimension, Include};
 use super::provenance::Origin;
-use super::settings::{Canonical, DeviceUse, GB, Plots, Stopping, Threads, Warmup, Word};
+use super::setting::{Data, Setting, sections};
 
 /// Columns that comments are aligned to.
 const COMMENT_COLUMN: usize = 56;
@@ -21,16 +21,14 @@ pub(super) fn toml(manifest: &Manifest, comments: bool) -> String {
         out: String::new(),
         comments: comments.then_some(manifest),
     };
-    printer.head(manifest);
-    for case in &manifest.cases {
-        printer.case(manifest, case);
+    for (name, settings) in sections() {
+        printer.settings(manifest, name, settings);
+        if name.is_empty() {
+            for case in &manifest.cases {
+                printer.case(manifest, case);
+            }
+        }
     }
-    printer.plan(manifest);
-    printer.device_and_cache(manifest);
-    printer.measure(manifest);
-    printer.limits(manifest);
-    printer.output(manifest);
-    printer.null(manifest);
     printer.out
 }
 
@@ -72,14 +70,31 @@ impl Printer<'_> {
         let _ = writeln!(self.out, "{line}{} # {origin}", " ".repeat(pad));
     }
 
-    fn head(&mut self, manifest: &Manifest) {
-        self.key("", "schema", &super::SCHEMA.to_string());
-        self.key("", "name", &text(&manifest.name));
-        self.key("", "about", &text(&manifest.about));
-        if !manifest.tags.is_empty() {
-            self.key("", "tags", &list(manifest.tags.iter().map(|tag| text(tag))));
+    /// A section of settings; one without a value is left out.
+    fn settings(&mut self, manifest: &Manifest, name: &str, settings: &[Setting]) {
+        let held: Vec<(&Setting, Data)> = settings
+            .iter()
+            .filter_map(|setting| Some((setting, setting.kind.get(manifest)?)))
+            .collect();
+        if !name.is_empty() && !held.is_empty() {
+            self.section(&format!("[{name}]"));
         }
-        self.key("", "seed", &manifest.seed.to_string());
+        for (setting, data) in &held {
+            if !matches!(data, Data::Named(_)) {
+                self.key(name, setting.key(), &value_of(data));
+            }
+        }
+        for (setting, data) in &held {
+            if let Data::Named(lists) = data
+                && !lists.is_empty()
+            {
+                self.section(&format!("[{}]", setting.path));
+                for (name, integers) in lists {
+                    let integers = list(integers.iter().map(u64::to_string));
+                    self.key(setting.path, name, &integers);
+                }
+            }
+        }
     }
 
     fn case(&mut self, manifest: &Manifest, case: &Case) {
@@ -124,17 +139,19 @@ impl Printer<'_> {
             }
         }
         for dimension in case.dimensions.iter().filter(|each| !plain(each)) {
-            self.section(&format!("[[{path}.table]]"));
+            self.section(&format!("[[{path}.zip]]"));
             let names: Vec<&str> = dimension
                 .columns
                 .iter()
                 .map(|column| &*case.variables[*column].name)
                 .collect();
             let origin = format!("{path}.grid.{}", names[0]);
-            self.key_from(&origin, "cols", &list(names.iter().map(|name| text(name))));
-            let rows = dimension.rows[..dimension.swept].iter();
-            let rows = list(rows.map(|row| list(row.iter().map(value))));
-            self.key_from(&origin, "rows", &rows);
+            let rows = &dimension.rows[..dimension.swept];
+            let axes = names.iter().enumerate().map(|(column, name)| {
+                let values = list(rows.iter().map(|row| value(&row[column])));
+                format!("{} = {values}", bare(name))
+            });
+            self.key_from(&origin, "axes", &inline(axes));
             if let Some(conditional) = &dimension.when {
                 self.key_from(&origin, "when", &text(conditional.condition.text()));
                 let cells = names.iter().zip(&conditional.otherwise);
@@ -145,25 +162,10 @@ impl Printer<'_> {
     }
 
     fn rules(&mut self, case: &Case, path: &str) {
-        for restrict in &case.restrict {
-            self.section(&format!("[[{path}.restrict]]"));
-            let name = &case.variables[restrict.variable].name;
-            let keep = format!(
-                "{} = {}",
-                bare(name),
-                list(restrict.values.iter().map(value))
-            );
-            self.plain("keep", &inline([keep].into_iter()));
-            if let Some(when) = &restrict.when {
-                self.plain("when", &text(when.text()));
-            }
-        }
-        let require = case.require.iter().map(|rule| ("require", "that", rule));
-        let exclude = case.exclude.iter().map(|rule| ("exclude", "when", rule));
-        for (list, key, rule) in require.chain(exclude) {
-            self.section(&format!("[[{path}.{list}]]"));
+        for rule in &case.exclude {
+            self.section(&format!("[[{path}.exclude]]"));
             let origin = format!("{path}.rule.{}", rule.when.text());
-            self.key_from(&origin, key, &text(rule.when.text()));
+            self.key_from(&origin, "when", &text(rule.when.text()));
             self.key_from(&origin, "reason", &text(&rule.reason));
         }
         for extra in &case.include {
@@ -199,184 +201,28 @@ impl Printer<'_> {
     fn plain(&mut self, key: &str, value: &str) {
         self.out.push_str(&format!("{} = {value}\n", bare(key)));
     }
+}
 
-    fn plan(&mut self, manifest: &Manifest) {
-        let plan = &manifest.plan;
-        self.section("[plan]");
-        match plan.canonical {
-            Canonical::Dominating => self.key("plan", "canonical", "\"dominating\""),
-            Canonical::Published {
-                max_canonical_shapes,
-                samples_per_shape,
-            } => {
-                self.key("plan", "canonical", "\"published\"");
-                self.key(
-                    "plan",
-                    "max_canonical_shapes",
-                    &max_canonical_shapes.to_string(),
-                );
-                self.key("plan", "samples_per_shape", &samples_per_shape.to_string());
-            }
+/// The value of a setting as TOML.
+pub(super) fn value_of(data: &Data) -> String {
+    match data {
+        Data::Bool(value) => value.to_string(),
+        Data::Integer(value) => value.to_string(),
+        Data::Float(value) => float(*value),
+        Data::Time(time) => float(time.as_secs_f64()),
+        Data::Text(value) => text(value),
+        Data::List(items) => list(items.iter().map(value_of)),
+        Data::Inline(entries) => {
+            let entries = entries.iter();
+            inline(entries.map(|(key, data)| format!("{key} = {}", value_of(data))))
         }
-        self.key("plan", "order", &text(plan.order.word()));
-        if plan.buckets.is_empty() {
-            return;
+        Data::Named(lists) => {
+            let lists = lists.iter().map(|(name, integers)| {
+                let integers = list(integers.iter().map(u64::to_string));
+                format!("{} = {integers}", bare(name))
+            });
+            inline(lists)
         }
-        self.section("[plan.buckets]");
-        for (name, buckets) in &plan.buckets {
-            let buckets = list(buckets.iter().map(u64::to_string));
-            self.key("plan.buckets", name, &buckets);
-        }
-    }
-
-    fn device_and_cache(&mut self, manifest: &Manifest) {
-        self.section("[device]");
-        let device = match &manifest.device.use_ {
-            DeviceUse::Auto => text("auto"),
-            DeviceUse::Cpu => text("cpu"),
-            DeviceUse::Null => text("null"),
-            DeviceUse::AllCuda => text("cuda:all"),
-            DeviceUse::Cuda(list_of) => {
-                list(list_of.iter().map(|index| text(&format!("cuda:{index}"))))
-            }
-        };
-        self.key("device", "use", &device);
-        self.key("device", "threads", &manifest.device.threads.to_string());
-        let hardware = &manifest.device.hardware;
-        if let Some(name) = &hardware.name {
-            self.key("device", "hardware", &text(name));
-        }
-        for (name, peak) in [
-            ("peak_gflops", hardware.peak_gflops),
-            ("peak_bandwidth", hardware.peak_bandwidth_gbps),
-        ] {
-            if let Some(peak) = peak {
-                self.key("device", name, &float(peak));
-            }
-        }
-        let cache = &manifest.cache;
-        self.section("[cache]");
-        if let Some(dir) = &cache.dir {
-            self.key("cache", "dir", &path_text(dir));
-        }
-        self.key("cache", "size_gb", &float(cache.size_bytes as f64 / GB));
-        let upstream = cache.upstream.iter().map(|path| path_text(path));
-        self.key("cache", "upstream", &list(upstream));
-        let threads = match cache.compile_threads {
-            Threads::All => text("all"),
-            Threads::Count(count) => count.to_string(),
-        };
-        self.key("cache", "compile_threads", &threads);
-    }
-
-    fn measure(&mut self, manifest: &Manifest) {
-        let measure = &manifest.measure;
-        self.section("[measure]");
-        match measure.stopping {
-            Stopping::Repeats(repeats) => self.key("measure", "repeats", &repeats.to_string()),
-            Stopping::Adaptive {
-                min_samples,
-                max_samples,
-                max_rel_ci,
-                max_time,
-            } => {
-                self.key("measure", "min_samples", &min_samples.to_string());
-                self.key("measure", "max_samples", &max_samples.to_string());
-                self.key("measure", "max_rel_ci", &float(max_rel_ci));
-                self.key("measure", "max_seconds", &float(max_time.as_secs_f64()));
-            }
-        }
-        let warmup = match measure.warmup {
-            Warmup::Auto => text("auto"),
-            Warmup::Runs(runs) => runs.to_string(),
-        };
-        self.key("measure", "warmup", &warmup);
-        if measure.fresh_starts > 0 {
-            let count = measure.fresh_starts.to_string();
-            self.key("measure", "fresh_starts", &count);
-        }
-        self.key("measure", "l2", &text(measure.l2.word()));
-        let modes = measure.modes.iter().map(|mode| text(mode.word()));
-        self.key("measure", "mode", &list(modes));
-        self.key("measure", "verify", &measure.verify.to_string());
-    }
-
-    fn limits(&mut self, manifest: &Manifest) {
-        let limits = &manifest.limits;
-        self.section("[limits]");
-        if let Some(bytes) = limits.max_memory_bytes {
-            self.key("limits", "max_memory_gb", &float(bytes as f64 / GB));
-        }
-        if let Some(prune) = &limits.prune {
-            let on = list(prune.on.iter().map(|status| text(status.word())));
-            let along = list(prune.along.iter().map(|name| text(name)));
-            let rule = inline([format!("on = {on}"), format!("along = {along}")].into_iter());
-            let given = ["limits.prune", "limits.skip_adjacent_oom"];
-            let origin = given.into_iter().find(|path| manifest.provenance.has(path));
-            self.key_from(origin.unwrap_or("limits.prune"), "prune", &rule);
-        }
-        self.key(
-            "limits",
-            "compile_timeout_s",
-            &float(limits.compile_timeout.as_secs_f64()),
-        );
-        self.key(
-            "limits",
-            "point_timeout_s",
-            &float(limits.point_timeout.as_secs_f64()),
-        );
-        self.key(
-            "limits",
-            "oracle_s",
-            &float(limits.oracle_time.as_secs_f64()),
-        );
-        self.key(
-            "limits",
-            "anchor_s",
-            &float(limits.anchor_interval.as_secs_f64()),
-        );
-        if let Some(points) = limits.max_points {
-            self.key("limits", "max_points", &points.to_string());
-        }
-    }
-
-    fn output(&mut self, manifest: &Manifest) {
-        self.section("[output]");
-        self.key("output", "dir", &path_text(&manifest.output.dir));
-        let exports = manifest.output.exports.iter().map(|name| text(name));
-        self.key("output", "exports", &list(exports));
-        let report = &manifest.report;
-        self.section("[report]");
-        if let Some(baseline) = report.baseline {
-            self.key("report", "baseline", &text(baseline));
-        }
-        self.key("report", "iterations", &report.iterations.to_string());
-        let plots = match &report.plots {
-            Plots::All => text("all"),
-            Plots::Names(names) => list(names.iter().map(|name| text(name))),
-        };
-        self.key("report", "plots", &plots);
-        let formats = report.formats.iter().map(|format| text(format.word()));
-        self.key("report", "format", &list(formats));
-    }
-
-    fn null(&mut self, manifest: &Manifest) {
-        let Some(null) = &manifest.null else { return };
-        self.section("[null]");
-        self.key("null", "time_ns", &text(&null.time_ns));
-        if let Some(memory) = &null.memory_bytes {
-            self.key("null", "memory_bytes", &text(memory));
-        }
-        self.key("null", "noise", &float(null.noise));
-        self.key("null", "units", &null.units.to_string());
-        let outcomes = null.outcomes.iter().map(|(when, status)| {
-            let cells = [
-                format!("when = {}", text(when)),
-                format!("status = {}", text(status.word())),
-            ];
-            inline(cells.into_iter())
-        });
-        self.key("null", "outcomes", &list(outcomes));
     }
 }
 
@@ -405,7 +251,8 @@ fn inline(entries: impl Iterator<Item = String>) -> String {
     format!("{{ {} }}", entries.join(", "))
 }
 
-fn value(value: &Value) -> String {
+/// A value of an axis as TOML.
+pub(super) fn value(value: &Value) -> String {
     match value {
         Value::Text(word) => text(word),
         Value::Float(number) => float(*number),

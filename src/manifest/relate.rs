@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use sweeper_kernels::Value;
 
+use super::Manifest;
 use super::case::Case;
-use super::decode;
+use super::decode::Given;
 use super::diagnostics::Code;
 use super::dimensions::kind_of;
 use super::expression::Kind;
-use super::section::{Context, Section};
-use super::settings::{Canonical, ITERATIONS, Limits, Prune, Report};
+use super::section::Context;
+use super::settings::{Canonical, Limits, Prune};
 use super::suggest;
 use super::text::At;
+use super::tree::Node;
 use crate::status::Status;
 
 /// The kind of a name in a case: of an axis or of a derived value.
@@ -37,16 +39,30 @@ fn all_names(cases: &[Case]) -> Vec<&str> {
     names
 }
 
+/// Checks and completes the settings that refer to the cases of `manifest`.
+pub(super) fn settings(cx: &mut Context<'_>, given: &Given<'_>, manifest: &mut Manifest) {
+    let cases = std::mem::take(&mut manifest.cases);
+    if let Some(node) = given.get("plan.buckets") {
+        buckets(cx, node, &cases);
+    }
+    if let (Canonical::Published { .. }, Some(node)) =
+        (manifest.plan.canonical, given.get("plan.canonical"))
+    {
+        published(cx, node, &cases);
+    }
+    prune(cx, given, &mut manifest.limits, &cases);
+    if let Some(node) = given.get("report.baseline") {
+        manifest.report.baseline = baseline(cx, node, &cases);
+    }
+    manifest.cases = cases;
+}
+
 /// Buckets must be of integers that some case has.
-pub(super) fn buckets(cx: &mut Context<'_>, plan: &Section<'_>, cases: &[Case]) {
-    let buckets = plan
-        .table
-        .get("buckets")
-        .and_then(|entry| entry.value.table());
+fn buckets(cx: &mut Context<'_>, node: &Node, cases: &[Case]) {
     if cases.is_empty() {
         return;
     }
-    for entry in buckets.into_iter().flat_map(|table| &table.entries) {
+    for entry in node.table().into_iter().flat_map(|table| &table.entries) {
         let kinds: Vec<Kind> = cases
             .iter()
             .filter_map(|case| kind_in(case, &entry.key))
@@ -71,76 +87,52 @@ fn unknown_axis(cx: &mut Context<'_>, at: At, name: &str, key: &str, cases: &[Ca
     .help(suggest::among(name, "in scope", &known));
 }
 
-pub(super) fn published(
-    cx: &mut Context<'_>,
-    plan: &Section<'_>,
-    canonical: Canonical,
-    cases: &[Case],
-) {
-    let (Canonical::Published { .. }, Some(entry)) = (canonical, plan.table.get("canonical"))
-    else {
-        return;
-    };
+fn published(cx: &mut Context<'_>, node: &Node, cases: &[Case]) {
     for case in cases {
         let missing = ["T", "K", "C"]
             .into_iter()
             .find(|name| kind_in(case, name) != Some(Kind::Int));
         if let Some(missing) = missing {
             let message = format!("the published sampling needs an integer axis `{missing}`");
-            cx.report(Code::PublishedNeeds, entry.value.at, message)
+            cx.report(Code::PublishedNeeds, node.at, message)
                 .label(format!("case `{}` has none", case.name));
         }
     }
 }
 
-/// Reads what prunes.
-pub(super) fn prune(
-    cx: &mut Context<'_>,
-    section: &mut Section<'_>,
-    limits: &mut Limits,
-    cases: &[Case],
-) {
-    let rule = section.take(cx, "prune");
-    let short = section.take(cx, "skip_adjacent_oom");
+/// Checks along what points are pruned, and makes a rule of the short form.
+fn prune(cx: &mut Context<'_>, given: &Given<'_>, limits: &mut Limits, cases: &[Case]) {
+    let rule = given.get("limits.prune");
     if let Some(node) = rule {
-        limits.prune = cx.section(node, "limits.prune").and_then(|mut inner| {
-            let on = inner
-                .need(cx, "on")
-                .and_then(|node| cx.word_list::<Status>(node, "on"));
-            let along = inner.need(cx, "along");
-            let along = along.and_then(|node| cx.words(node, "along"));
-            inner.finish(cx, &[]);
-            let along = along?;
-            for name in &along {
-                let ordered = |case: &Case| {
-                    matches!(kind_in(case, &name.value), Some(Kind::Int | Kind::Float))
-                };
-                if !cases.is_empty() && !cases.iter().any(ordered) {
-                    unknown_axis(cx, name.at, &name.value, "along", cases);
-                }
-            }
-            let along = along
-                .iter()
-                .map(|name| name.value.as_str().into())
-                .collect();
-            Some(Prune { on: on?, along })
-        });
+        along(cx, node, cases);
     }
-    if let Some(node) = short {
-        let wanted = cx.boolean(node, "skip_adjacent_oom").unwrap_or(false);
-        if let Some(rule) = rule {
-            let before = cx.name_of(rule.at);
-            cx.report(
-                Code::Conflict,
-                node.at,
-                "`skip_adjacent_oom` is short for a `prune`",
-            )
+    let Some(short) = given.get("limits.skip_adjacent_oom") else {
+        return;
+    };
+    let wanted = cx.boolean(short, "skip_adjacent_oom").unwrap_or(false);
+    if let Some(rule) = rule {
+        let before = cx.name_of(rule.at);
+        let message = "`skip_adjacent_oom` is short for a `prune`";
+        cx.report(Code::Conflict, short.at, message)
             .label(format!("`prune` is set at {before}"));
-        } else if wanted {
-            limits.prune = adjacent(cases);
+    } else if wanted {
+        limits.prune = adjacent(cases);
+        let path = "limits.prune".to_owned();
+        cx.provenance.note(&cx.texts, path, short.at);
+    }
+}
+
+/// Points are pruned along axes that have an order.
+fn along(cx: &mut Context<'_>, rule: &Node, cases: &[Case]) {
+    let along = rule.table().and_then(|table| table.get("along"));
+    let words = along.and_then(|entry| cx.words(&entry.value, "along"));
+    for name in words.into_iter().flatten() {
+        let is_ordered =
+            |case: &Case| matches!(kind_in(case, &name.value), Some(Kind::Int | Kind::Float));
+        if !cases.is_empty() && !cases.iter().any(is_ordered) {
+            unknown_axis(cx, name.at, &name.value, "along", cases);
         }
     }
-    section.finish(cx, &[]);
 }
 
 /// Out of memory, along every integer axis.
@@ -161,38 +153,28 @@ fn adjacent(cases: &[Case]) -> Option<Prune> {
     })
 }
 
-pub(super) fn report(cx: &mut Context<'_>, section: &mut Section<'_>, cases: &[Case]) -> Report {
-    let (plots, formats) = decode::report(cx, section);
-    let baseline = section.take(cx, "baseline").and_then(|node| {
-        let word = cx.text(node, "baseline")?;
-        let backends = || cases.iter().flat_map(|case| case.backends.iter());
-        let spelt = |name: &str, aliases: &[&str]| name == word || aliases.contains(&&*word);
-        let found = backends().find(|backend| spelt(backend.name, backend.aliases));
-        if found.is_none() && !cases.is_empty() {
-            let mut known: Vec<&str> = backends().map(|backend| backend.name).collect();
-            known.sort_unstable();
-            known.dedup();
-            let message = format!("the baseline `{word}` is not measured");
-            // One that was left out, from the command line perhaps, is no slip of the pen.
-            let exists = cases
-                .iter()
-                .any(|case| case.workload.0.backend(&word).is_some());
-            let code = match exists {
-                true => Code::NoBaseline,
-                false => Code::UnknownBackend,
-            };
-            cx.report(code, node.at, message)
-                .label("no backend of any case")
-                .help(suggest::among(&word, "backends", &known));
-        }
-        found.map(|backend| backend.0.name)
-    });
-    let iterations = section.or(cx, "iterations", ITERATIONS, Context::count);
-    section.finish(cx, &[]);
-    Report {
-        baseline,
-        iterations,
-        plots,
-        formats,
+/// The backend that ratios are relative to.
+fn baseline(cx: &mut Context<'_>, node: &Node, cases: &[Case]) -> Option<&'static str> {
+    let word = cx.text(node, "baseline")?;
+    let backends = || cases.iter().flat_map(|case| case.backends.iter());
+    let spelt = |name: &str, aliases: &[&str]| name == word || aliases.contains(&&*word);
+    let found = backends().find(|backend| spelt(backend.name, backend.aliases));
+    if found.is_none() && !cases.is_empty() {
+        let mut known: Vec<&str> = backends().map(|backend| backend.name).collect();
+        known.sort_unstable();
+        known.dedup();
+        let message = format!("the baseline `{word}` is not measured");
+        // One that was left out, from the command line perhaps, is no slip of the pen.
+        let exists = cases
+            .iter()
+            .any(|case| case.workload.0.backend(&word).is_some());
+        let code = match exists {
+            true => Code::NoBaseline,
+            false => Code::UnknownBackend,
+        };
+        cx.report(code, node.at, message)
+            .label("no backend of any case")
+            .help(suggest::among(&word, "backends", &known));
     }
+    found.map(|backend| backend.0.name)
 }

@@ -6,10 +6,13 @@
 //!    |
 //! 61 |   when  = "layot == 'tn' and dtype == 'f32'"
 //!    |            ^^^^^ not an axis, derived value or variable of this case
+//!    |
 //!    = help: did you mean `layout`?   in scope: backend dtype m layout n k KC
 //! ```
 
-use std::fmt::Write;
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::diagnostics::{Diagnostic, Diagnostics, Place, Severity};
 
@@ -55,94 +58,110 @@ pub fn render(diagnostics: &Diagnostics, colour: Colour) -> String {
 
 /// One diagnostic, ending with a line break.
 pub fn one(diagnostic: &Diagnostic, colour: Colour) -> String {
-    let paint = Paint(colour);
-    let (word, tint) = match diagnostic.code.severity() {
-        Severity::Error => ("error", RED),
-        Severity::Warning => ("warning", YELLOW),
+    let level = match diagnostic.code.severity() {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
     };
-    let title = paint.with(tint, &format!("{word}[{}]", diagnostic.code.id()));
-    let message = paint.with(BOLD, &format!(": {}", diagnostic.message));
-    let mut out = format!("{title}{message}\n");
-    let mut gutter = 1;
+    let title = level.primary_title(&diagnostic.message);
+    let mut report = Group::with_title(title.id(diagnostic.code.id()));
     if let Some(place) = &diagnostic.place {
-        gutter = place.line.to_string().len();
-        snippet(&mut out, place, &diagnostic.label, tint, paint);
+        let label = Some(&*diagnostic.label).filter(|label| !label.is_empty());
+        let mark = AnnotationKind::Primary.span(marked(place)).label(label);
+        let snippet = Snippet::source(&place.text).line_start(place.line);
+        report = report.element(snippet.path(&place.name).annotation(mark));
     }
-    let margin = " ".repeat(gutter + 1);
-    for help in &diagnostic.help {
-        let mark = paint.with(BLUE, "=");
-        out.push_str(&format!("{margin}{mark} help: {help}\n"));
-    }
-    out
-}
-
-fn snippet(out: &mut String, place: &Place, label: &str, tint: &str, paint: Paint) {
-    let number = place.line.to_string();
-    let margin = " ".repeat(number.len());
-    let arrow = paint.with(BLUE, "-->");
-    let bar = paint.with(BLUE, "|");
-    let number = paint.with(BLUE, &number);
-    let (text, column) = window(place);
-    let width = place
-        .width
-        .min(text.chars().count().max(column) + 1 - column)
-        .max(1);
-    let underline = paint.with(tint, &format!("{} {label}", "^".repeat(width)));
-    let location = if place.is_file {
-        format!("{}:{}:{}", place.name, place.line, place.column)
-    } else {
-        place.name.clone()
+    let help = diagnostic.help.iter().map(|line| Level::HELP.message(line));
+    let renderer = match colour {
+        Colour::Always => Renderer::styled(),
+        Colour::Never => Renderer::plain(),
     };
-    let indent = " ".repeat(column - 1);
-    let mut lines = String::new();
-    // Writing to a string can't fail.
-    let _ = write!(
-        lines,
-        "{margin}{arrow} {location}\n{margin} {bar}\n{number} {bar} {text}\n{margin} {bar} {indent}{}\n",
-        underline.trim_end(),
-    );
-    out.push_str(&lines);
-}
-
-/// The line with tabs as spaces, cut around the place if it is long, and the column in what is left.
-fn window(place: &Place) -> (String, usize) {
-    let printable = |c: char| if c.is_control() { ' ' } else { c };
-    let length = place.text.chars().count();
-    if length <= MAX_LINE {
-        return (place.text.chars().map(printable).collect(), place.column);
+    let text = renderer
+        .term_width(MAX_LINE)
+        .render(&[report.elements(help)]);
+    match &diagnostic.place {
+        Some(place) if !place.is_file => without_numbers(&text, place) + "\n",
+        _ => text + "\n",
     }
-    let start = place
-        .column
-        .saturating_sub(MAX_LINE / 4)
-        .min(length - MAX_LINE / 2);
-    let cut: String = place
-        .text
-        .chars()
-        .map(printable)
-        .skip(start)
-        .take(MAX_LINE)
-        .collect();
-    let (before, shift) = if start > 0 { ("...", 3) } else { ("", 0) };
-    let after = if start + MAX_LINE < length { "..." } else { "" };
-    (
-        format!("{before}{cut}{after}"),
-        place.column - start + shift,
-    )
 }
 
-const RED: &str = "1;31";
-const YELLOW: &str = "1;33";
-const BLUE: &str = "1;34";
-const BOLD: &str = "1";
+/// The text of a diagnostic without line and column of its place: a flag has none.
+fn without_numbers(text: &str, place: &Place) -> String {
+    let Place {
+        name, line, column, ..
+    } = place;
+    text.replacen(&format!("{name}:{line}:{column}"), name, 1)
+}
 
-#[derive(Clone, Copy)]
-struct Paint(Colour);
+/// The bytes of a place's line that the caret underlines.
+fn marked(place: &Place) -> Range<usize> {
+    let ends = place.text.char_indices().map(|(byte, _)| byte);
+    let ends: Vec<usize> = ends.chain([place.text.len()]).collect();
+    let byte = |character: usize| ends[character.min(ends.len() - 1)];
+    let first = place.column - 1;
+    byte(first)..byte(first + place.width)
+}
 
-impl Paint {
-    fn with(self, tint: &str, text: &str) -> String {
-        match self.0 {
-            Colour::Always => format!("\u{1b}[{tint}m{text}\u{1b}[0m"),
-            Colour::Never => text.to_owned(),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::diagnostics::Code;
+
+    fn place(text: &str, column: usize, width: usize) -> Place {
+        Place {
+            source: 0,
+            name: "m.toml".to_owned(),
+            is_file: true,
+            line: 7,
+            column,
+            width,
+            text: text.to_owned(),
         }
+    }
+
+    fn shown(place: Place, colour: Colour) -> String {
+        let diagnostic = Diagnostic::new(Code::WrongType, "wrong").at(place);
+        one(&diagnostic.label("here").help("mend it"), colour)
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_the_place() {
+        let text = format!("T = [{}x{}]", "1, ".repeat(200), ", 2".repeat(200));
+        let shown = shown(place(&text, 606, 1), Colour::Never);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[1].ends_with("m.toml:7:606"), "{shown}");
+        assert!(
+            lines[3].contains("...") && lines[3].contains("x"),
+            "{shown}"
+        );
+        assert!(lines[3].chars().count() <= MAX_LINE + 10, "{shown}");
+        assert_eq!(lines[3].find('x'), lines[4].find('^'), "{shown}");
+    }
+
+    #[test]
+    fn carets_are_below_characters_and_control_characters_do_nothing() {
+        let shown = shown(place("é\u{1b} = 1", 6, 1), Colour::Never);
+        assert!(!shown.contains('\u{1b}'), "{shown}");
+        let column = |line: &str, mark: char| line.chars().position(|held| held == mark);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(column(lines[3], '1'), column(lines[4], '^'), "{shown}");
+        // A place beyond the line's end is at its end.
+        assert_eq!(marked(&place("ab", 9, 3)), 2..2);
+    }
+
+    #[test]
+    fn colours_change_nothing_else() {
+        let plain = shown(place("T = 1", 5, 1), Colour::Never);
+        let coloured = shown(place("T = 1", 5, 1), Colour::Always);
+        assert!(coloured.contains("\u{1b}["), "{coloured}");
+        let mut stripped = String::new();
+        for (index, part) in coloured.split("\u{1b}[").enumerate() {
+            let text = if index == 0 {
+                part
+            } else {
+                part.split_once('m').unwrap().1
+            };
+            stripped += text;
+        }
+        assert_eq!(stripped, plain);
     }
 }

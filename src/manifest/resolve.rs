@@ -1,21 +1,20 @@
 //! The pipeline from sources to a manifest.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use sweeper_kernels::workload::WorkloadInfo;
 
-use super::build::{self, Places, Shared, Usage};
+use super::build::{self, Places, Shared};
 use super::case::Case;
 use super::diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use super::null::WireNull;
-use super::provenance::Provenance;
-use super::section::{Context, Section};
+use super::section::{Context, Section, Spanned};
 use super::settings::DeviceUse;
 use super::sources::Sources;
-use super::tree::{self, Node, Raw, Table};
-use super::wire::{self, WireCase, WireScope};
+use super::tree::{self, Node, Raw};
+use super::wire::{self, Owner, WireCase, WireScope};
 use super::{
-    Manifest, Overrides, SCHEMA, check, chosen, decode, merge, overrides, relate, suggest,
+    Manifest, Overrides, SCHEMA, check, chosen, decode, merge, overrides, relate, setting, suggest,
 };
 
 pub(super) fn resolve(
@@ -105,67 +104,26 @@ fn read(
     root: &Node,
     registry: &[&'static WorkloadInfo],
 ) -> Option<(Manifest, Vec<Places>)> {
-    let empty = Table::default();
     let mut section = cx.section(root, "")?;
-    schema(cx, &mut section);
-    let stem = default_name(cx);
-    let name = section.or(cx, "name", stem, name);
-    let about = section.or(cx, "about", String::new(), Context::text);
-    let tags = section.or(cx, "tags", Vec::new(), tags);
-    let seed = section.or(cx, "seed", 42, |cx, node, key| {
-        cx.integer(node, key, 0, i64::MAX).map(|seed| seed as u64)
-    });
-    let chosen = section.take(cx, "cases");
-    let chosen = chosen
-        .and_then(|node| cx.words(node, "cases"))
-        .unwrap_or_default();
+    schema(cx, &section);
+    let mut manifest = Manifest::with_defaults(default_name(cx));
+    let given = decode::settings(cx, &mut section, &mut manifest);
     let (scope, wires) = cases_as_written(cx, &mut section);
-    let mut plan_section = decode::open(cx, &mut section, "plan", &empty);
-    let plan = decode::plan(cx, &mut plan_section);
-    let device = decode::read(cx, &mut section, "device", decode::device);
-    let cache = decode::read(cx, &mut section, "cache", decode::cache);
-    let measure = decode::read(cx, &mut section, "measure", decode::measure);
-    let mut limits_section = decode::open(cx, &mut section, "limits", &empty);
-    let mut limits = decode::limits(cx, &mut limits_section);
-    let output = decode::read(cx, &mut section, "output", decode::output);
-    let mut report_section = decode::open(cx, &mut section, "report", &empty);
-    let null = null(cx, &mut section);
-    section.finish(cx, &["extends"]);
+    section.finish(cx, &[]);
 
-    let buckets = plan.buckets.iter();
+    let script = manifest.null.as_ref();
+    let script = script.and_then(|null| WireNull::new(cx, &given, null));
+    let buckets = manifest.plan.buckets.iter();
     let mentioned: Vec<String> = buckets.map(|(name, _)| name.to_string()).collect();
-    let (cases, places) = cases(cx, &scope, &wires, registry, null.as_ref(), &mentioned);
-    let (cases, places) = chosen::choose(cx, &chosen, (cases, places));
-    relate::buckets(cx, &plan_section, &cases);
-    relate::published(cx, &plan_section, plan.canonical, &cases);
-    relate::prune(cx, &mut limits_section, &mut limits, &cases);
-    let report = relate::report(cx, &mut report_section, &cases);
-    if device.use_ == DeviceUse::Null && null.is_none() {
+    let (cases, places) = cases(cx, &scope, &wires, registry, script.as_ref(), &mentioned);
+    let chosen = given.get("cases").and_then(|node| cx.words(node, "cases"));
+    let (cases, places) = chosen::choose(cx, &chosen.unwrap_or_default(), (cases, places));
+    manifest.cases = cases;
+    relate::settings(cx, &given, &mut manifest);
+    if manifest.device.use_ == DeviceUse::Null && script.is_none() {
         no_script(cx, &section);
     }
-    let manifest = Manifest {
-        name,
-        about,
-        tags,
-        seed,
-        cases,
-        plan,
-        device,
-        cache,
-        measure,
-        limits,
-        output,
-        report,
-        null: null.as_ref().map(WireNull::plain),
-        provenance: Provenance::default(),
-        warnings: Diagnostics::default(),
-    };
     Some((manifest, places))
-}
-
-fn tags(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<String>> {
-    let words = cx.words(node, key)?;
-    Some(words.into_iter().map(|tag| tag.value).collect())
 }
 
 fn no_script(cx: &mut Context<'_>, root: &Section<'_>) {
@@ -175,8 +133,8 @@ fn no_script(cx: &mut Context<'_>, root: &Section<'_>) {
     cx.report(Code::NullScript, at, message);
 }
 
-fn schema(cx: &mut Context<'_>, section: &mut Section<'_>) {
-    let Some(node) = section.take(cx, "schema") else {
+fn schema(cx: &mut Context<'_>, section: &Section<'_>) {
+    let Some(entry) = section.table.get("schema") else {
         cx.report(
             Code::Schema,
             section.at,
@@ -185,9 +143,13 @@ fn schema(cx: &mut Context<'_>, section: &mut Section<'_>) {
         .help(format!("write `schema = {SCHEMA}` at the top"));
         return;
     };
-    if !matches!(node.raw, Raw::Int(SCHEMA)) {
-        cx.report(Code::Schema, node.at, "unknown version of the format")
-            .label(format!("this build reads version {SCHEMA}"));
+    if !matches!(entry.value.raw, Raw::Int(SCHEMA)) {
+        cx.report(
+            Code::Schema,
+            entry.value.at,
+            "unknown version of the format",
+        )
+        .label(format!("this build reads version {SCHEMA}"));
     }
 }
 
@@ -195,60 +157,51 @@ fn schema(cx: &mut Context<'_>, section: &mut Section<'_>) {
 fn default_name(cx: &Context<'_>) -> String {
     let path = cx.texts.0.first().map_or("", |text| &text.name);
     let stem = std::path::Path::new(path).file_stem().unwrap_or_default();
-    let plain = |c: char| if is_name_character(c) { c } else { '_' };
+    let plain = |c: char| {
+        if setting::is_name_character(c) {
+            c
+        } else {
+            '_'
+        }
+    };
     stem.to_string_lossy().chars().map(plain).collect()
 }
 
-fn is_name_character(c: char) -> bool {
-    matches!(c, '_' | '-' | '.') || c.is_alphanumeric()
-}
-
-fn name(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<String> {
-    let name = cx.text(node, key)?;
-    if !name.is_empty() && !name.starts_with('.') && name.chars().all(is_name_character) {
-        return Some(name);
-    }
-    cx.report(
-        Code::Name,
-        node.at,
-        format!("`{name}` can't be the name of a sweep"),
-    )
-    .label("letters, digits, `_`, `-` and `.`")
-    .help("folders are named by it");
-    None
-}
-
 fn cases_as_written(cx: &mut Context<'_>, section: &mut Section<'_>) -> (WireScope, Vec<WireCase>) {
-    let mut named = BTreeMap::new();
-    // Axes first: everything else can refer to them.
-    if let Some(grid) = section
-        .table
-        .get("grid")
-        .and_then(|entry| entry.value.table())
-    {
-        for entry in &grid.entries {
-            let mut quiet = Context::new(cx.sources, cx.texts.clone());
-            if let Some(axis) = super::axis::axis(&mut quiet, entry, &BTreeMap::new()) {
-                named.insert(entry.key.clone(), axis);
-            }
-        }
-    }
-    let scope = wire::scope(cx, section, &named);
     let wires = match section.take(cx, "case") {
-        Some(node) => wire::cases(cx, node, &named),
+        Some(node) => wire::cases(cx, node),
         None => Vec::new(),
     };
+    let are_several = wires.len() > 1;
+    let scope = wire::scope(cx, section, Owner::Cases { are_several });
     if wires.is_empty() && cx.diagnostics.errors() == 0 {
         cx.report(Code::NoCases, section.at, "the manifest has no cases")
             .help("add `[case.NAME]` with `workload = \"...\"`");
     }
+    known_cases(cx, &scope, &wires);
     (scope, wires)
 }
 
-fn null(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<WireNull> {
-    let node = section.take(cx, "null")?;
-    let mut inner = cx.section(node, "null")?;
-    WireNull::read(cx, &mut inner)
+/// Reports cases that shared rules name and the manifest does not have.
+fn known_cases(cx: &mut Context<'_>, scope: &WireScope, wires: &[WireCase]) {
+    let workloads = wires.iter().filter_map(|wire| wire.workload.as_ref());
+    let known: Vec<&str> = wires
+        .iter()
+        .map(|wire| &wire.name)
+        .chain(workloads)
+        .map(|name| name.value.as_str())
+        .collect();
+    let names = scope.cases().flat_map(|cases| cases.0.iter().flatten());
+    for name in names.filter(|name| !known.contains(&name.value.as_str())) {
+        unknown_case(cx, name, wires);
+    }
+}
+
+fn unknown_case(cx: &mut Context<'_>, name: &Spanned<String>, wires: &[WireCase]) {
+    let known: Vec<&str> = wires.iter().map(|wire| &*wire.name.value).collect();
+    let message = format!("unknown case `{}`", name.value);
+    cx.report(Code::UnknownCase, name.at, message)
+        .help(suggest::among(&name.value, "cases", &known));
 }
 
 /// All cases, each after those it needs.
@@ -271,84 +224,32 @@ fn cases(
         null,
         mentioned,
     };
-    let mut usage = Usage::default();
+    let mut used_axes = BTreeSet::new();
     let known = wires.iter().zip(&workloads);
     let known = known.filter_map(|(wire, info)| Some((wire, (*info)?)));
     let (cases, places): (Vec<Case>, Vec<Places>) = known
-        .map(|(wire, info)| build::case(cx, wire, info, &shared, &mut usage))
+        .map(|(wire, info)| build::case(cx, wire, info, &shared, &mut used_axes))
         .unzip();
     if cx.diagnostics.errors() > 0 {
         return (cases, places);
     }
-    unused(cx, scope, wires, &workloads, &usage);
+    unused(cx, scope, &workloads, &used_axes);
     in_order(cx, cases, places, wires)
 }
 
-/// Warns of shared things that no case has a use for.
+/// Warns of shared axes that no case has a use for.
 fn unused(
     cx: &mut Context<'_>,
     scope: &WireScope,
-    wires: &[WireCase],
     workloads: &[Option<&'static WorkloadInfo>],
-    usage: &Usage,
+    used_axes: &BTreeSet<String>,
 ) {
     let Some(info) = workloads.iter().flatten().next() else {
         return;
     };
-    let own = wires.iter().flat_map(|wire| &wire.scope.axes);
-    let referred: Vec<&String> = own.filter_map(|axis| axis.refers_to.as_ref()).collect();
     for axis in &scope.axes {
-        let name = &axis.name.value;
-        if !usage.axes.contains(name) && !referred.contains(&name) {
-            super::dimensions::unused(cx, name, axis.name.at, info);
-        }
-    }
-    for column in scope.ties.iter().filter_map(|tie| tie.columns.first()) {
-        if !usage.axes.contains(&column.value) {
-            super::dimensions::unused(cx, &column.value, column.at, info);
-        }
-    }
-    for text in build::texts_of(scope) {
-        let is_rule = matches!(text.key.as_str(), "when" | "that");
-        let of_axis = scope
-            .axes
-            .iter()
-            .any(|axis| axis.when.as_ref().is_some_and(|w| w.at == text.at))
-            || scope
-                .ties
-                .iter()
-                .any(|tie| tie.when.as_ref().is_some_and(|w| w.at == text.at));
-        if is_rule && !of_axis && !usage.expressions.contains(&text.at) {
-            cx.report(Code::NeverFires, text.at, "this rule belongs to no case")
-                .label("no single case has all these names");
-        }
-    }
-    for (name, text) in &scope.derive {
-        if !usage.expressions.contains(&text.at) {
-            let message = format!("no case can compute `{}`", name.value);
-            cx.report(Code::UnusedDerived, name.at, message)
-                .label("no single case has all these names");
-        }
-    }
-    for include in &scope.include {
-        if usage.includes.contains(&include.at) {
-            continue;
-        }
-        let message = "the extra point belongs to no case";
-        let known: Vec<&str> = wires.iter().map(|wire| wire.name.value.as_str()).collect();
-        match &include.case {
-            Some(case) => {
-                cx.report(
-                    Code::UnknownCase,
-                    case.at,
-                    format!("unknown case `{}`", case.value),
-                )
-                .help(suggest::among(&case.value, "cases", &known));
-            }
-            None => {
-                cx.report(Code::Include, include.at, message)
-                    .label("no case has all these axes");
-            }
+        if !used_axes.contains(&axis.name.value) {
+            super::dimensions::unused(cx, &axis.name, info, "");
         }
     }
 }
@@ -390,7 +291,8 @@ fn in_order(
     sorted.into_iter().map(|(_, pair)| pair).unzip()
 }
 
-/// The positions of cases, each after those it needs, the first that can be next; and those that wait for each other.
+/// The positions of cases, each after those it needs, the first that can be next; and those that
+/// wait for each other.
 fn order(cases: &[Case]) -> (Vec<usize>, Vec<usize>) {
     let mut waits_for: Vec<usize> = cases.iter().map(|case| case.needs.len()).collect();
     let mut wanted_by: Vec<Vec<usize>> = vec![Vec::new(); cases.len()];

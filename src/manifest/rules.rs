@@ -5,15 +5,15 @@ use std::sync::Arc;
 use sweeper_kernels::Value;
 use sweeper_kernels::workload::{ParameterKind, WorkloadInfo};
 
-use super::applicable::Applicable;
-use super::build::{self, Places, Shared, Usage};
-use super::case::{Case, Derived, Dimension, Include, NullScript, Restrict, Rule, Variable};
+use super::build::{self, Places, Shared};
+use super::case::{Case, Derived, Dimension, Include, NullScript, Rule, Variable};
 use super::diagnostics::Code;
 use super::dimensions::{fit, kind_of, names};
 use super::expression::{Expression, Fault, FaultKind, Kind, Known, Scope, Tree};
 use super::section::{Context, Spanned};
 use super::suggest;
-use super::wire::{WireCase, WireInclude, WireRestrict, WireRule, WireScope, WireText};
+use super::uses::Uses;
+use super::wire::{NAME_CASES, WireCase, WireInclude, WireRule, WireText};
 
 /// Slots before the variables: backend, phase, dtype, workload.
 pub(crate) const VARIANTS: usize = 4;
@@ -69,7 +69,7 @@ pub(super) fn scope(
 
 /// Parses and checks an expression; what is wrong is reported at its place in the string.
 pub(super) fn compile(cx: &mut Context<'_>, wire: &WireText, scope: &Scope) -> Option<Expression> {
-    let WireText { key, text, at } = wire;
+    let WireText { key, text, at, .. } = wire;
     let tree = match Tree::parse(text) {
         Ok(tree) => tree,
         Err(error) => {
@@ -117,9 +117,17 @@ fn report(cx: &mut Context<'_>, wire: &WireText, fault: Fault, scope: &Scope) {
         FaultKind::UnknownName(name) => {
             let known = names(scope);
             let message = format!("unknown axis `{name}` in `{}`", wire.key);
-            cx.report(Code::UnknownName, place, message)
-                .label("not an axis, derived value or variable of this case")
-                .help(suggest::among(&name, "in scope", &known));
+            let report = cx.report(Code::UnknownName, place, message);
+            match wire.for_all {
+                // Said once, not for each case that has no such name.
+                Some(help) => report
+                    .label("not an axis, derived value or variable of every case")
+                    .help(suggest::did_you_mean(&name, known))
+                    .help(help),
+                None => report
+                    .label("not an axis, derived value or variable of this case")
+                    .help(suggest::among(&name, "in scope", &known)),
+            };
         }
         FaultKind::UnknownWord { word, name, known } => {
             let code = match name.as_str() {
@@ -165,90 +173,47 @@ pub(super) fn complete(
     cx: &mut Context<'_>,
     case: &mut Case,
     wire: &WireCase,
-    applicable: &Applicable,
+    uses: &Uses,
     shared: &Shared<'_>,
-    (usage, places): (&mut Usage, &mut Places),
+    places: &mut Places,
 ) {
-    let info = case.workload.0;
-    let mut scope = scope(info, &case.variables, &case.dimensions);
-    derive(cx, case, applicable, &mut scope, usage, places);
-    let mut apply = |text: &WireText| {
-        let applies = applicable.applies(text, info, shared);
-        if applies {
-            usage.expressions.insert(text.at);
-        }
-        applies
-    };
+    let mut scope = scope(case.workload.0, &case.variables, &case.dimensions);
+    derive(cx, case, uses, &mut scope, places);
     let scopes = [shared.scope, &wire.scope];
-    for rule in scopes.iter().flat_map(|scope| &scope.require) {
-        if apply(&rule.when) {
-            let rule_of = rule_of(cx, rule, &scope, "required");
-            case.require.extend(rule_of);
-            places.require.push(rule.when.clone());
-        }
+    let rules = scopes.iter().flat_map(|scope| &scope.exclude);
+    for rule in rules.filter(|rule| rule.cases.have(wire)) {
+        case.exclude.extend(rule_of(cx, rule, &scope));
+        places.exclude.push(rule.when.clone());
     }
-    for rule in scopes.iter().flat_map(|scope| &scope.exclude) {
-        if apply(&rule.when) {
-            let rule_of = rule_of(cx, rule, &scope, "excluded");
-            case.exclude.extend(rule_of);
-            places.exclude.push(rule.when.clone());
-        }
+    // The case's own come last.
+    let points = scopes.iter().flat_map(|scope| &scope.include);
+    for point in points.filter(|point| point.cases.have(wire)) {
+        let is_for_all = point.cases.0.is_none() && shared.is_several();
+        let is_shared = shared.scope.include.iter().any(|held| held.at == point.at);
+        let help = if is_for_all && is_shared {
+            NAME_CASES
+        } else {
+            ""
+        };
+        let extra = include(cx, case, point, help);
+        case.include.extend(extra);
+        places.include.push(point.at);
     }
-    for (scope_of, is_own) in scopes.iter().zip([false, true]) {
-        for wire in &scope_of.restrict {
-            let when_applies = wire.when.as_ref().is_none_or(&mut apply);
-            let foreign = !is_own && shared.is_foreign(&wire.axis.value, info);
-            if when_applies && !foreign {
-                let path = format!("case.{}.restrict.{}", case.name, case.restrict.len());
-                cx.provenance.note(&cx.texts, path, wire.axis.at);
-                restrict(cx, case, wire, &scope);
-                places.restrict.push((wire.axis.at, wire.when.clone()));
-            }
-        }
-    }
-    includes(cx, case, &scopes, (usage, places));
     if let Some(null) = shared.null {
         case.null = script(cx, null, &scope);
-        places
-            .outcomes
-            .extend(null.outcomes.iter().map(|(when, _)| when.at));
-    }
-}
-
-/// Extra points: those of the case, shared ones that name it, and shared ones whose axes it has.
-fn includes(
-    cx: &mut Context<'_>,
-    case: &mut Case,
-    scopes: &[&WireScope; 2],
-    (usage, places): (&mut Usage, &mut Places),
-) {
-    for (scope, is_own) in scopes.iter().zip([false, true]) {
-        for wire in &scope.include {
-            let has_all = || {
-                let mut names = wire.values.iter().map(|(name, _)| &name.value);
-                names.all(|name| case.variable(name).is_some())
-            };
-            let named = wire.case.as_ref().map(|case| case.value.as_str());
-            if is_own || named.map_or_else(has_all, |name| name == &*case.name) {
-                usage.includes.insert(wire.at);
-                let extra = include(cx, case, wire);
-                case.include.extend(extra);
-                places.include.push(wire.at);
-            }
-        }
+        let outcomes = null.outcomes.iter().map(|(when, _)| when.at);
+        places.outcomes.extend(outcomes);
     }
 }
 
 fn derive(
     cx: &mut Context<'_>,
     case: &mut Case,
-    applicable: &Applicable,
+    uses: &Uses,
     scope: &mut Scope,
-    usage: &mut Usage,
     places: &mut Places,
 ) {
-    for (name, text) in &applicable.derived {
-        usage.expressions.insert(text.at);
+    for (name, text) in &uses.derived {
         places.derived.push(text.clone());
         if case
             .variable(&name.value)
@@ -273,44 +238,22 @@ fn derive(
     }
 }
 
-fn rule_of(cx: &mut Context<'_>, wire: &WireRule, scope: &Scope, verb: &str) -> Option<Rule> {
+fn rule_of(cx: &mut Context<'_>, wire: &WireRule, scope: &Scope) -> Option<Rule> {
     let when = condition(cx, &wire.when, scope)?;
     let reason = match &wire.reason {
         Some(reason) => reason.as_str().into(),
-        None => format!("{verb}: {}", wire.when.text).into(),
+        None => format!("excluded: {}", wire.when.text).into(),
     };
     Some(Rule { when, reason })
 }
 
-fn restrict(cx: &mut Context<'_>, case: &mut Case, wire: &WireRestrict, scope: &Scope) {
-    let Some(variable) = variable(cx, case, &wire.axis, "keep") else {
-        return;
-    };
-    let parameter = case.workload.parameter(&case.variables[variable].name);
-    let values: Vec<Value> = wire
-        .values
-        .iter()
-        .filter_map(|cell| match parameter {
-            Some(parameter) => fit(cx, cell, parameter),
-            None => Some(cell.value.clone()),
-        })
-        .collect();
-    let when = match &wire.when {
-        Some(when) => match condition(cx, when, scope) {
-            Some(when) => Some(when),
-            None => return,
-        },
-        None => None,
-    };
-    case.restrict.push(Restrict {
-        when,
-        variable,
-        values,
-    });
-}
-
 /// The variable that a key names.
-fn variable(cx: &mut Context<'_>, case: &Case, name: &Spanned<String>, key: &str) -> Option<usize> {
+fn variable(
+    cx: &mut Context<'_>,
+    case: &Case,
+    name: &Spanned<String>,
+    help: &str,
+) -> Option<usize> {
     let found = case.variable(&name.value);
     if found.is_none() {
         let known: Vec<&str> = case
@@ -318,20 +261,26 @@ fn variable(cx: &mut Context<'_>, case: &Case, name: &Spanned<String>, key: &str
             .iter()
             .map(|variable| &*variable.name)
             .collect();
-        let message = format!("unknown axis `{}` in `{key}`", name.value);
+        let message = format!("unknown axis `{}` in `point`", name.value);
         cx.report(Code::UnknownAxis, name.at, message)
             .label("not an axis of this case")
-            .help(suggest::among(&name.value, "axes", &known));
+            .help(suggest::among(&name.value, "axes", &known))
+            .help(help);
     }
     found
 }
 
 /// An extra point. Values that no axis has become rows that are not walked.
-fn include(cx: &mut Context<'_>, case: &mut Case, wire: &WireInclude) -> Option<Include> {
+fn include(
+    cx: &mut Context<'_>,
+    case: &mut Case,
+    wire: &WireInclude,
+    help: &str,
+) -> Option<Include> {
     let info = case.workload.0;
     let mut given: Vec<(usize, Value)> = Vec::new();
     for (name, cell) in &wire.values {
-        let index = variable(cx, case, name, "point")?;
+        let index = variable(cx, case, name, help)?;
         let value = match (info.parameter(&name.value), &cell.value) {
             (Some(parameter), _) => fit(cx, cell, parameter)?,
             (None, Value::Int(value))

@@ -273,6 +273,8 @@ pub(super) struct Section<'n> {
     pub(super) at: At,
     pub(super) path: String,
     asked: BTreeSet<&'static str>,
+    /// Keys that are dealt with, and are no suggestions for others.
+    removed: BTreeSet<&'static str>,
 }
 
 impl<'n> Section<'n> {
@@ -282,6 +284,7 @@ impl<'n> Section<'n> {
             at,
             path: path.to_owned(),
             asked: BTreeSet::new(),
+            removed: BTreeSet::new(),
         }
     }
 
@@ -303,6 +306,12 @@ impl<'n> Section<'n> {
         Some(&entry.value)
     }
 
+    /// The entry of a key that was removed from the format.
+    pub(super) fn take_removed(&mut self, key: &'static str) -> Option<&'n Entry> {
+        self.removed.insert(key);
+        self.table.get(key)
+    }
+
     /// The value of `key`, which must be there.
     pub(super) fn need(&mut self, cx: &mut Context<'_>, key: &'static str) -> Option<&'n Node> {
         let found = self.take(cx, key);
@@ -317,20 +326,6 @@ impl<'n> Section<'n> {
         found
     }
 
-    /// Reads `key` with `read`, or has a default.
-    pub(super) fn or<'c, T>(
-        &mut self,
-        cx: &mut Context<'c>,
-        key: &'static str,
-        default: T,
-        read: impl FnOnce(&mut Context<'c>, &Node, &str) -> Option<T>,
-    ) -> T {
-        let Some(node) = self.take(cx, key) else {
-            return default;
-        };
-        read(cx, node, key).unwrap_or(default)
-    }
-
     /// Keys that were asked for.
     pub(super) fn asked(&self) -> Vec<&'static str> {
         self.asked.iter().copied().collect()
@@ -338,9 +333,9 @@ impl<'n> Section<'n> {
 
     /// Entries that were not asked for.
     pub(super) fn rest(&self) -> impl Iterator<Item = &'n Entry> {
-        let asked = self.asked();
+        let known: Vec<&str> = self.asked.union(&self.removed).copied().collect();
         let entries = self.table.entries.iter();
-        entries.filter(move |entry| !asked.contains(&entry.key.as_str()))
+        entries.filter(move |entry| !known.contains(&entry.key.as_str()))
     }
 
     /// Reports keys that nobody asked for; `also` are keys that would have been fine here.

@@ -27,6 +27,16 @@ pub struct PlanSettings {
     pub order: Order,
 }
 
+impl Default for PlanSettings {
+    fn default() -> Self {
+        PlanSettings {
+            buckets: Vec::new(),
+            canonical: Canonical::Dominating,
+            order: Order::Interleaved,
+        }
+    }
+}
+
 /// Which points of the grid are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canonical {
@@ -39,6 +49,14 @@ pub enum Canonical {
         /// At most so many points of each.
         samples_per_shape: u32,
     },
+}
+
+impl Canonical {
+    /// The published sampling, as large as it was published.
+    pub const PUBLISHED: Canonical = Canonical::Published {
+        max_canonical_shapes: 8,
+        samples_per_shape: 2,
+    };
 }
 
 /// Order of the measurements within a problem's block.
@@ -61,6 +79,16 @@ pub struct DeviceSettings {
     pub threads: u32,
     /// What its maker says of it.
     pub hardware: Hardware,
+}
+
+impl Default for DeviceSettings {
+    fn default() -> Self {
+        DeviceSettings {
+            use_: DeviceUse::Auto,
+            threads: 1,
+            hardware: Hardware::default(),
+        }
+    }
 }
 
 /// What is said of a device on paper, for calibration profiles; what is not given may be known
@@ -103,6 +131,17 @@ pub struct CacheSettings {
     pub compile_threads: Threads,
 }
 
+impl Default for CacheSettings {
+    fn default() -> Self {
+        CacheSettings {
+            dir: None,
+            size_bytes: (DEFAULT_CACHE_GB * GB) as u64,
+            upstream: Vec::new(),
+            compile_threads: Threads::All,
+        }
+    }
+}
+
 /// A number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
@@ -123,11 +162,29 @@ pub struct Measure {
     pub fresh_starts: u32,
     /// State of the second-level cache at the start of a sample.
     pub l2: L2,
-    /// How a GPU is told what to do: each point is measured in each of these ways, of which there is
-    /// one at least.
+    /// How a GPU is told what to do: each point is measured in each of these ways, of which there
+    /// is one at least.
     pub modes: Vec<Launching>,
     /// Check outputs against the oracle.
     pub verify: bool,
+}
+
+impl Default for Measure {
+    fn default() -> Self {
+        Measure {
+            stopping: Stopping::Adaptive {
+                min_samples: 10,
+                max_samples: 1000,
+                max_rel_ci: 0.01,
+                max_time: Duration::from_secs(10),
+            },
+            warmup: Warmup::Auto,
+            fresh_starts: 0,
+            l2: L2::Auto,
+            modes: vec![Launching::Launch],
+            verify: true,
+        }
+    }
 }
 
 /// When a point has enough samples.
@@ -190,13 +247,27 @@ pub struct Limits {
     pub compile_timeout: Duration,
     /// Longest stay in one point.
     pub point_timeout: Duration,
-    /// Longest evaluation of the oracle for one problem; where it would take longer, the kernels are
-    /// checked on a reduced problem.
+    /// Longest evaluation of the oracle for one problem; where it would take longer, the kernels
+    /// are checked on a reduced problem.
     pub oracle_time: Duration,
     /// How long it takes until a device's anchor point is measured again, to see drift.
     pub anchor_interval: Duration,
     /// Measure no more points than this, the first ones in order.
     pub max_points: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            max_memory_bytes: None,
+            prune: None,
+            compile_timeout: Duration::from_secs(120),
+            point_timeout: Duration::from_secs(300),
+            oracle_time: Duration::from_secs(30),
+            anchor_interval: Duration::from_secs(60),
+            max_points: None,
+        }
+    }
 }
 
 /// Skips points that are at least as large as a failed one.
@@ -217,6 +288,15 @@ pub struct Output {
     pub exports: Vec<&'static str>,
 }
 
+impl Default for Output {
+    fn default() -> Self {
+        Output {
+            dir: "results".into(),
+            exports: Vec::new(),
+        }
+    }
+}
+
 /// Other file formats, by the names that `output.exports` takes: the guides' first, then those that
 /// other programs read.
 pub const EXPORTS: &[&str] = &[
@@ -231,8 +311,8 @@ pub const EXPORTS: &[&str] = &[
     "nvbench",
 ];
 
-/// Files of the guides that no workload of this version has the rows for: they are no [`EXPORTS`], and who
-/// asks for one is told so.
+/// Files of the guides that no workload of this version has the rows for: they are no [`EXPORTS`],
+/// and who asks for one is told so.
 pub const NOT_EXPORTED: &[&str] = &[
     "compiled_attention_benchmark",
     "compiled_transformer_benchmark",
@@ -252,6 +332,17 @@ pub struct Report {
     pub plots: Plots,
     /// File formats of plots, at least one.
     pub formats: Vec<PlotFormat>,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Report {
+            baseline: None,
+            iterations: ITERATIONS,
+            plots: Plots::All,
+            formats: vec![PlotFormat::Pdf],
+        }
+    }
 }
 
 /// Which plots a report has.
@@ -316,6 +407,13 @@ impl Word for Order {
         ("interleaved", Order::Interleaved),
         ("sequential", Order::Sequential),
         ("random", Order::Random),
+    ];
+}
+
+impl Word for Canonical {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("dominating", Canonical::Dominating),
+        ("published", Canonical::PUBLISHED),
     ];
 }
 

@@ -1,14 +1,14 @@
 //! The manifest as it was written: the spanned twins of [`Case`](super::case::Case) and its parts,
 //! read without knowing any workload.
 
-use std::collections::BTreeMap;
-
 use super::axis::{self, WireAxis};
 use super::diagnostics::Code;
 use super::merge::RULES;
+use super::removed;
 use super::section::{Context, Section, Spanned};
 use super::text::At;
 use super::tree::{Entry, Node, Raw};
+use crate::status::Status;
 
 /// The text of an expression, with the key it stands under.
 #[derive(Clone, Debug)]
@@ -16,6 +16,23 @@ pub(super) struct WireText {
     pub(super) key: String,
     pub(super) text: String,
     pub(super) at: At,
+    /// How to say which of several cases it is for, if it is for all of them.
+    pub(super) for_all: Option<&'static str>,
+}
+
+/// The cases that something shared is for, by name or workload; all where none are named.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WireCases(pub(super) Option<Vec<Spanned<String>>>);
+
+impl WireCases {
+    /// Whether a case is among them.
+    pub(super) fn have(&self, case: &WireCase) -> bool {
+        let workload = case.workload.as_ref().map(|workload| &workload.value);
+        self.0.as_ref().is_none_or(|names| {
+            let mut names = names.iter().map(|name| &name.value);
+            names.any(|name| *name == case.name.value || Some(name) == workload)
+        })
+    }
 }
 
 /// Things that can be shared by all cases, or belong to one.
@@ -24,15 +41,14 @@ pub(super) struct WireScope {
     pub(super) axes: Vec<WireAxis>,
     pub(super) ties: Vec<WireTie>,
     pub(super) derive: Vec<(Spanned<String>, WireText)>,
-    pub(super) restrict: Vec<WireRestrict>,
-    pub(super) require: Vec<WireRule>,
     pub(super) exclude: Vec<WireRule>,
     pub(super) include: Vec<WireInclude>,
 }
 
-/// Axes that walk together: a zip or a table.
+/// Axes that walk together: a zip.
 #[derive(Clone, Debug)]
 pub(super) struct WireTie {
+    pub(super) cases: WireCases,
     pub(super) columns: Vec<Spanned<String>>,
     pub(super) rows: Vec<Vec<Spanned<sweeper_kernels::Value>>>,
     pub(super) when: Option<WireText>,
@@ -43,22 +59,15 @@ pub(super) struct WireTie {
 /// A condition with a reason.
 #[derive(Clone, Debug)]
 pub(super) struct WireRule {
+    pub(super) cases: WireCases,
     pub(super) when: WireText,
     pub(super) reason: Option<String>,
-}
-
-/// A narrowed axis.
-#[derive(Clone, Debug)]
-pub(super) struct WireRestrict {
-    pub(super) when: Option<WireText>,
-    pub(super) axis: Spanned<String>,
-    pub(super) values: Vec<Spanned<sweeper_kernels::Value>>,
 }
 
 /// An extra point.
 #[derive(Clone, Debug)]
 pub(super) struct WireInclude {
-    pub(super) case: Option<Spanned<String>>,
+    pub(super) cases: WireCases,
     pub(super) values: Vec<(Spanned<String>, Spanned<sweeper_kernels::Value>)>,
     pub(super) backends: Option<Vec<Spanned<String>>>,
     pub(super) phases: Option<Vec<Spanned<String>>>,
@@ -83,15 +92,31 @@ pub(super) struct WireCase {
     pub(super) known: Vec<&'static str>,
 }
 
+/// Whose axes and rules are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// All cases, which are several or not.
+    Cases {
+        are_several: bool,
+    },
+    Case,
+}
+
+impl WireScope {
+    /// The cases that each of the rules is for.
+    pub(super) fn cases(&self) -> impl Iterator<Item = &WireCases> {
+        let ties = self.ties.iter().map(|tie| &tie.cases);
+        let exclude = self.exclude.iter().map(|rule| &rule.cases);
+        let include = self.include.iter().map(|include| &include.cases);
+        ties.chain(exclude).chain(include)
+    }
+}
+
 /// Reads what may be shared, at the top or in a case.
-pub(super) fn scope(
-    cx: &mut Context<'_>,
-    section: &mut Section<'_>,
-    shared: &BTreeMap<String, WireAxis>,
-) -> WireScope {
+pub(super) fn scope(cx: &mut Context<'_>, section: &mut Section<'_>, owner: Owner) -> WireScope {
     let mut scope = WireScope::default();
     if let Some(node) = section.take(cx, "grid") {
-        scope.axes = axes(cx, node, &section.path_of("grid"), shared);
+        scope.axes = axes(cx, node, &section.path_of("grid"));
     }
     if let Some(node) = section.take(cx, "derive") {
         scope.derive = derive(cx, node, &section.path_of("derive"));
@@ -101,29 +126,48 @@ pub(super) fn scope(
             continue;
         };
         for item in tables(cx, node, key) {
-            rule(cx, &mut scope, item, key, shared);
+            rule(cx, &mut scope, item, key, owner);
+        }
+    }
+    for key in removed::RULES.iter().copied() {
+        let Some(entry) = section.take_removed(key) else {
+            continue;
+        };
+        for item in tables(cx, &entry.value, key) {
+            removed::rule(cx, key, section, item);
+        }
+    }
+    if owner == (Owner::Cases { are_several: true }) {
+        for (_, text) in &mut scope.derive {
+            text.for_all = Some("write it in the cases that it is for: `[case.NAME.derive]`");
+        }
+        for rule in &mut scope.exclude {
+            if rule.cases.0.is_none() {
+                rule.when.for_all = Some(NAME_CASES);
+            }
         }
     }
     scope
 }
 
-fn rule(
-    cx: &mut Context<'_>,
-    scope: &mut WireScope,
-    node: &Node,
-    key: &'static str,
-    shared: &BTreeMap<String, WireAxis>,
-) {
+/// What helps where something shared does not fit one of the cases.
+pub(super) const NAME_CASES: &str = "name the cases that it is for: `cases = [\"NAME\"]`";
+
+fn rule(cx: &mut Context<'_>, scope: &mut WireScope, node: &Node, key: &'static str, owner: Owner) {
     let Some(mut section) = cx.section(node, key) else {
         return;
     };
+    let cases = match owner {
+        Owner::Case => WireCases::default(),
+        Owner::Cases { .. } => {
+            let named = section.take(cx, "cases");
+            WireCases(named.and_then(|node| cx.words(node, "cases")))
+        }
+    };
     match key {
-        "zip" => scope.ties.extend(axis::zip(cx, &mut section, shared)),
-        "table" => scope.ties.extend(axis::table(cx, &mut section)),
-        "restrict" => restrict(cx, &mut section, &mut scope.restrict),
-        "require" => scope.require.extend(condition(cx, &mut section, "that")),
-        "exclude" => scope.exclude.extend(condition(cx, &mut section, "when")),
-        _ => scope.include.extend(include(cx, &mut section)),
+        "zip" => scope.ties.extend(axis::zip(cx, &mut section, cases)),
+        "exclude" => scope.exclude.extend(exclude(cx, &mut section, cases)),
+        _ => scope.include.extend(include(cx, &mut section, cases)),
     }
     section.finish(cx, &[]);
 }
@@ -140,21 +184,16 @@ fn tables<'n>(cx: &mut Context<'_>, node: &'n Node, key: &str) -> &'n [Node] {
     }
 }
 
-fn axes(
-    cx: &mut Context<'_>,
-    node: &Node,
-    path: &str,
-    shared: &BTreeMap<String, WireAxis>,
-) -> Vec<WireAxis> {
+fn axes(cx: &mut Context<'_>, node: &Node, path: &str) -> Vec<WireAxis> {
     let Some(section) = cx.section(node, path) else {
         return Vec::new();
     };
     let entries = section.table.entries.iter();
     entries
         .filter_map(|entry| {
-            cx.provenance
-                .note(&cx.texts, section.path_of(&entry.key), entry.value.at);
-            axis::axis(cx, entry, shared)
+            let path = section.path_of(&entry.key);
+            cx.provenance.note(&cx.texts, path, entry.value.at);
+            axis::axis(cx, entry)
         })
         .collect()
 }
@@ -235,51 +274,52 @@ pub(super) fn expression(cx: &mut Context<'_>, node: &Node, key: &str) -> Option
         key: key.to_owned(),
         text,
         at: node.at,
+        for_all: None,
     })
 }
 
-fn condition(
-    cx: &mut Context<'_>,
-    section: &mut Section<'_>,
-    key: &'static str,
-) -> Option<WireRule> {
+/// The outcomes of the scripted test device.
+pub(super) fn outcomes(cx: &mut Context<'_>, node: &Node) -> Vec<(WireText, Status)> {
+    let Raw::Array(items) = &node.raw else {
+        cx.wrong_type(node, "outcomes", "a list of tables");
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for item in items {
+        let Some(mut section) = cx.section(item, "outcomes") else {
+            continue;
+        };
+        let when = section.need(cx, "when");
+        let when = when.and_then(|node| expression(cx, node, "when"));
+        let status = section.need(cx, "status");
+        let status = status.and_then(|node| cx.word::<Status>(node, "status"));
+        section.finish(cx, &[]);
+        found.extend(when.zip(status));
+    }
+    found
+}
+
+fn exclude(cx: &mut Context<'_>, section: &mut Section<'_>, cases: WireCases) -> Option<WireRule> {
     let reason = section
         .take(cx, "reason")
         .and_then(|node| cx.text(node, "reason"));
-    let node = section.need(cx, key)?;
-    let when = expression(cx, node, key)?;
-    Some(WireRule { when, reason })
+    let node = section.need(cx, "when")?;
+    let when = expression(cx, node, "when")?;
+    Some(WireRule {
+        cases,
+        when,
+        reason,
+    })
 }
 
-fn restrict(cx: &mut Context<'_>, section: &mut Section<'_>, found: &mut Vec<WireRestrict>) {
-    let when = section
-        .take(cx, "when")
-        .and_then(|node| expression(cx, node, "when"));
-    let Some(node) = section.need(cx, "keep") else {
-        return;
-    };
-    let Some(keep) = cx.section(node, "keep") else {
-        return;
-    };
-    for entry in &keep.table.entries {
-        let Some(values) = axis::values(cx, &entry.value, &entry.key) else {
-            continue;
-        };
-        found.push(WireRestrict {
-            when: when.clone(),
-            axis: Spanned {
-                value: entry.key.clone(),
-                at: entry.key_at,
-            },
-            values,
-        });
+fn include(
+    cx: &mut Context<'_>,
+    section: &mut Section<'_>,
+    cases: WireCases,
+) -> Option<WireInclude> {
+    if let Some(entry) = section.take_removed("case") {
+        removed::case_of_include(cx, entry);
     }
-}
-
-fn include(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<WireInclude> {
-    let case = section
-        .take(cx, "case")
-        .and_then(|node| spanned_text(cx, node, "case"));
     let backends = section
         .take(cx, "backends")
         .and_then(|node| cx.words(node, "backends"));
@@ -298,7 +338,7 @@ fn include(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<WireInclud
         values.push((name, value));
     }
     Some(WireInclude {
-        case,
+        cases,
         values,
         backends,
         phases,
@@ -316,25 +356,15 @@ pub(super) fn spanned_text(
 }
 
 /// Reads `[case.*]`.
-pub(super) fn cases(
-    cx: &mut Context<'_>,
-    node: &Node,
-    shared: &BTreeMap<String, WireAxis>,
-) -> Vec<WireCase> {
+pub(super) fn cases(cx: &mut Context<'_>, node: &Node) -> Vec<WireCase> {
     let Some(section) = cx.section(node, "case") else {
         return Vec::new();
     };
     let entries = section.table.entries.iter();
-    entries
-        .filter_map(|entry| case(cx, entry, shared))
-        .collect()
+    entries.filter_map(|entry| case(cx, entry)).collect()
 }
 
-fn case(
-    cx: &mut Context<'_>,
-    entry: &Entry,
-    shared: &BTreeMap<String, WireAxis>,
-) -> Option<WireCase> {
+fn case(cx: &mut Context<'_>, entry: &Entry) -> Option<WireCase> {
     let plain = |c: char| matches!(c, '_' | '-') || c.is_ascii_alphanumeric();
     if entry.key.is_empty() || !entry.key.chars().all(plain) {
         let message = format!("`{}` can't be the name of a case", entry.key);
@@ -344,7 +374,7 @@ fn case(
     }
     let path = format!("case.{}", entry.key);
     let mut section = cx.section(&entry.value, &path)?;
-    let scope = scope(cx, &mut section, shared);
+    let scope = scope(cx, &mut section, Owner::Case);
     let workload = section.need(cx, "workload");
     let workload = workload.and_then(|node| spanned_text(cx, node, "workload"));
     let backends = section

@@ -58,7 +58,7 @@ fn left_out(plan: &Plan<'_>, point: Point, fate: &Fate) -> LeftOut {
         reason,
         origin,
     };
-    let of_rule = |by, verb: &str, rule: &Rule| {
+    let excluded = |rule: &Rule| {
         let text = rule.when.text();
         let origin = written(plan, &format!("case.{}.rule.{text}", case.name));
         let place = in_brackets(origin.as_deref());
@@ -67,7 +67,8 @@ fn left_out(plan: &Plan<'_>, point: Point, fate: &Fate) -> LeftOut {
             true => String::new(),
             false => format!(": {}", rule.reason),
         };
-        with(by, format!("{verb} `{text}`{place}{reason}"), origin)
+        let reason = format!("skipped by `exclude` `{text}`{place}{reason}");
+        with("exclude", reason, origin)
     };
     match fate {
         Fate::Point(index) if plan.selection.is_sampled_out(*index) => {
@@ -86,24 +87,7 @@ fn left_out(plan: &Plan<'_>, point: Point, fate: &Fate) -> LeftOut {
                 format!("merged: it is the problem of `{first}`, measured in the same way");
             with("merge", reason, None)
         }
-        Fate::Restricted(rule) => {
-            let restrict = &case.restrict[*rule];
-            let origin = written(plan, &format!("case.{}.restrict.{rule}", case.name));
-            let place = in_brackets(origin.as_deref());
-            let values: Vec<String> = restrict.values.iter().map(ToString::to_string).collect();
-            let name = &case.variables[restrict.variable].name;
-            let when = restrict.when.as_ref();
-            let when = when.map_or(String::new(), |when| format!(" where `{}`", when.text()));
-            let values = values.join(", ");
-            let reason = format!("`restrict` keeps {name} = {values} alone{when}{place}");
-            with("restrict", reason, origin)
-        }
-        Fate::Unsatisfied(rule) => of_rule(
-            "require",
-            "skipped, since it does not meet `require`",
-            &case.require[*rule],
-        ),
-        Fate::Excluded(rule) => of_rule("exclude", "skipped by `exclude`", &case.exclude[*rule]),
+        Fate::Excluded(rule) => excluded(&case.exclude[*rule]),
         Fate::Undefined(error) => with("derive", format!("skipped: {error}"), None),
     }
 }

@@ -1,8 +1,9 @@
 //! The expression language of conditions and derived values.
 //!
-//! Integers, floats, strings and booleans; `+ - * / // % **` (`/` always gives a float, `//` and `%`
-//! round towards minus infinity), comparisons, `and or not in`, and the functions `min`, `max`,
-//! `ceil_div` and `next_pow2`. Expressions are typed before they run, do no I/O and allocate nothing.
+//! Integers, floats, strings and booleans; `+ - * / // % **` (`/` always gives a float, `//` and
+//! `%` round towards minus infinity), comparisons, `and or not in`, and the functions `min`, `max`,
+//! `ceil_div` and `next_pow2`. Expressions are typed before they run, do no I/O and allocate
+//! nothing.
 //!
 //! `text -> lexer -> parser -> [Tree] -> check (names become slots) -> [Expression] -> evaluate`
 

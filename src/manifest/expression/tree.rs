@@ -10,7 +10,8 @@ pub struct Tree {
     pub(super) root: Node<String>,
 }
 
-/// A node and where it stands in the text. Names are strings first, and slots once they are resolved.
+/// A node and where it stands in the text. Names are strings first, and slots once they are
+/// resolved.
 #[derive(Clone, Debug)]
 pub(super) struct Node<N> {
     pub(super) span: Span,

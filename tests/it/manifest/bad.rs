@@ -47,7 +47,7 @@ fn every_expectation_has_a_manifest() {
 fn warnings_are_no_errors_unless_denied() {
     let path = "tests/manifests/bad/deny_never_fires.toml".as_ref();
     let manifest = resolve(path, &Overrides::new()).unwrap();
-    assert_eq!(manifest.warnings().iter().len(), 3);
+    assert_eq!(manifest.warnings().iter().len(), 2);
     assert_eq!(manifest.warnings().errors(), 0);
 }
 

@@ -1,0 +1,504 @@
+//! Every key of a manifest's settings, in the order in which `sweeper check --resolved` prints
+//! them.
+
+use super::json;
+use super::kinds::{
+    Boolean, Fraction, Integer, Number, OneOf, Path, Paths, Seconds, SeveralOf, Text, Texts,
+};
+use super::special::{
+    Buckets, CompileThreads, DeviceThreads, Devices, Elsewhere, Exports, Expression, Name,
+    Outcomes, PlotNames, PruneRule, WarmupRuns,
+};
+use super::{Data, Flag, Identity, Kind, Setting};
+use crate::manifest::SCHEMA;
+use crate::manifest::settings::{Canonical, GB, Stopping};
+
+/// More processes a point than anybody waits for.
+const MAX_FRESH_STARTS: u32 = 1000;
+
+/// The largest integer that TOML can hold.
+const MAX_INTEGER: u64 = i64::MAX as u64;
+
+/// Keys of the rule that stops when a median is known well enough; `measure.repeats` excludes them.
+pub(in crate::manifest) const ADAPTIVE: &[&str] = &[
+    "measure.min_samples",
+    "measure.max_samples",
+    "measure.max_rel_ci",
+    "measure.max_seconds",
+];
+
+/// Keys that mean something with `plan.canonical = "published"` alone.
+pub(in crate::manifest) const PUBLISHED: &[&str] =
+    &["plan.max_canonical_shapes", "plan.samples_per_shape"];
+
+const fn setting(path: &'static str, about: &'static str, kind: &'static dyn Kind) -> Setting {
+    Setting {
+        path,
+        about,
+        kind,
+        identity: Identity::NotHashed,
+        flag: None,
+        is_needed: false,
+    }
+}
+
+impl Setting {
+    const fn hashed(self, tag: &'static str) -> Self {
+        Setting {
+            identity: Identity::Hashed(tag),
+            ..self
+        }
+    }
+
+    const fn hashed_in_cases(self) -> Self {
+        Setting {
+            identity: Identity::HashedInCases,
+            ..self
+        }
+    }
+
+    const fn needed(self) -> Self {
+        Setting {
+            is_needed: true,
+            ..self
+        }
+    }
+
+    /// Adds a flag that takes a value.
+    const fn flag(self, names: &'static [&'static str]) -> Self {
+        let flag = Some(Flag {
+            names,
+            preset: None,
+        });
+        Setting { flag, ..self }
+    }
+
+    /// Adds a flag that sets `value`, and what that does.
+    const fn preset(
+        self,
+        names: &'static [&'static str],
+        value: &'static str,
+        about: &'static str,
+    ) -> Self {
+        let preset = Some((value, about));
+        let flag = Some(Flag { names, preset });
+        Setting { flag, ..self }
+    }
+}
+
+/// A field of a variant: it has a value while the manifest has that variant, and is set then alone.
+macro_rules! of_variant {
+    ($kind:ident { $($bound:ident: $value:expr),* }
+        of $($place:ident).+, $variant:path, $field:ident) => {
+        &$kind {
+            $($bound: $value,)*
+            get: |manifest| match manifest.$($place).+ {
+                $variant { $field, .. } => Some($field),
+                _ => None,
+            },
+            set: |manifest, value| {
+                if let $variant { $field, .. } = &mut manifest.$($place).+ {
+                    *$field = value;
+                }
+            },
+        }
+    };
+}
+
+/// A field that always has a value.
+macro_rules! field {
+    ($kind:ident { $($bound:ident: $value:expr),* } of $($place:ident).+) => {
+        &$kind {
+            $($bound: $value,)*
+            get: |manifest| Some(manifest.$($place).+.clone()),
+            set: |manifest, value| manifest.$($place).+ = value,
+        }
+    };
+}
+
+/// A field that may have no value.
+macro_rules! optional {
+    ($kind:ident { $($bound:ident: $value:expr),* } of $($place:ident).+) => {
+        &$kind {
+            $($bound: $value,)*
+            get: |manifest| manifest.$($place).+.clone(),
+            set: |manifest, value| manifest.$($place).+ = Some(value),
+        }
+    };
+}
+
+/// The settings, section by section.
+pub(in crate::manifest) static SETTINGS: &[Setting] = &[
+    setting(
+        "schema",
+        "version of the format",
+        &Elsewhere {
+            get: |_| Some(Data::Integer(SCHEMA as u64)),
+            schema: || serde_json::json!({ "const": SCHEMA }),
+        },
+    )
+    .needed(),
+    setting(
+        "extends",
+        "manifest that this one is laid over, relative to this one",
+        &Elsewhere {
+            get: |_| None,
+            schema: json::string,
+        },
+    ),
+    setting("name", "names the folders of runs", &Name),
+    setting(
+        "about",
+        "the question that the sweep answers",
+        field!(Text {} of about),
+    ),
+    setting(
+        "tags",
+        "words to find it by",
+        &Texts {
+            get: |manifest| Some(manifest.tags.clone()).filter(|tags| !tags.is_empty()),
+            set: |manifest, tags| manifest.tags = tags,
+        },
+    ),
+    setting(
+        "cases",
+        "run these cases alone, by name or by workload",
+        &Elsewhere {
+            get: |_| None,
+            schema: || json::list(json::string()),
+        },
+    )
+    .flag(&["--case", "--operations"]),
+    setting(
+        "seed",
+        "inputs derive from it, per problem and tensor",
+        field!(Integer { from: 0, to: MAX_INTEGER } of seed),
+    )
+    .hashed("seed"),
+    setting(
+        "plan.buckets",
+        "bounds that kernels are compiled for, by axis or derived value; else the workload's own",
+        &Buckets,
+    )
+    .hashed("buckets"),
+    setting(
+        "plan.canonical",
+        "which points are measured, seen from their canonical shapes: all, or some as published",
+        &OneOf {
+            get: |manifest| {
+                Some(match manifest.plan.canonical {
+                    Canonical::Published { .. } => Canonical::PUBLISHED,
+                    dominating => dominating,
+                })
+            },
+            set: |manifest, canonical| manifest.plan.canonical = canonical,
+        },
+    )
+    .hashed("canonical")
+    .preset(
+        &["--compile-friendly"],
+        "published",
+        "sample configurations by canonical shape, as published",
+    ),
+    setting(
+        "plan.max_canonical_shapes",
+        "canonical shapes to sample",
+        of_variant!(
+            Integer { from: 1, to: u32::MAX }
+            of plan.canonical, Canonical::Published, max_canonical_shapes
+        ),
+    )
+    .hashed("max_canonical_shapes")
+    .flag(&["--max-canonical-shapes"]),
+    setting(
+        "plan.samples_per_shape",
+        "configurations of each canonical shape",
+        of_variant!(
+            Integer { from: 1, to: u32::MAX } of plan.canonical, Canonical::Published, samples_per_shape
+        ),
+    )
+    .hashed("samples_per_shape")
+    .flag(&["--samples-per-shape"]),
+    setting(
+        "plan.order",
+        "order of the measurements of one problem",
+        field!(OneOf {} of plan.order),
+    ),
+    setting(
+        "device.use",
+        "where to run: auto, cpu, cuda:0, cuda:all",
+        &Devices,
+    )
+    .flag(&["--device"]),
+    setting(
+        "device.threads",
+        "CPU threads of a measured program",
+        &DeviceThreads,
+    ),
+    setting(
+        "device.hardware",
+        "what calibration profiles call the device",
+        optional!(Text {} of device.hardware.name),
+    )
+    .flag(&["--hardware"]),
+    setting(
+        "device.peak_gflops",
+        "theoretical f32 operations a second, in 10^9",
+        optional!(Number {} of device.hardware.peak_gflops),
+    )
+    .flag(&["--peak-gflops"]),
+    setting(
+        "device.peak_bandwidth",
+        "theoretical bytes of memory a second, in 10^9",
+        optional!(Number {} of device.hardware.peak_bandwidth_gbps),
+    )
+    .flag(&["--peak-bandwidth"]),
+    setting(
+        "cache.dir",
+        "folder of the kernel cache",
+        optional!(Path {} of cache.dir),
+    )
+    .flag(&["--cache-dir", "--compile-cache-dir"]),
+    setting(
+        "cache.size_gb",
+        "size of the kernel cache in units of 2^30 bytes",
+        &Number {
+            get: |manifest| Some(manifest.cache.size_bytes as f64 / GB),
+            set: |manifest, gb| manifest.cache.size_bytes = (gb * GB) as u64,
+        },
+    )
+    .flag(&["--cache-size-gb", "--compile-cache-size-gb"]),
+    setting(
+        "cache.upstream",
+        "shared caches that are only read",
+        field!(Paths {} of cache.upstream),
+    )
+    .flag(&["--cache-upstream"]),
+    setting(
+        "cache.compile_threads",
+        "threads that compile",
+        &CompileThreads,
+    )
+    .flag(&["--compile-threads"]),
+    setting(
+        "measure.repeats",
+        "samples of each point",
+        &Integer {
+            from: 1,
+            to: u32::MAX,
+            get: |manifest| match manifest.measure.stopping {
+                Stopping::Repeats(repeats) => Some(repeats),
+                Stopping::Adaptive { .. } => None,
+            },
+            set: |manifest, repeats| manifest.measure.stopping = Stopping::Repeats(repeats),
+        },
+    )
+    .hashed("repeats")
+    .flag(&["--repeats"]),
+    setting(
+        "measure.min_samples",
+        "never fewer samples of a point",
+        &Integer {
+            from: 1,
+            to: u32::MAX,
+            get: |manifest| match manifest.measure.stopping {
+                Stopping::Adaptive { min_samples, .. } => Some(min_samples),
+                Stopping::Repeats(_) => None,
+            },
+            set: |manifest, least| {
+                if let Stopping::Adaptive {
+                    min_samples,
+                    max_samples,
+                    ..
+                } = &mut manifest.measure.stopping
+                {
+                    *min_samples = least;
+                    *max_samples = least.max(*max_samples);
+                }
+            },
+        },
+    )
+    .hashed("min_samples"),
+    setting(
+        "measure.max_samples",
+        "never more samples of a point",
+        of_variant!(
+            Integer { from: 1, to: u32::MAX } of measure.stopping, Stopping::Adaptive, max_samples
+        ),
+    )
+    .hashed("max_samples"),
+    setting(
+        "measure.max_rel_ci",
+        "stop at this relative width of the median's 95 % interval",
+        of_variant!(
+            Number {} of measure.stopping, Stopping::Adaptive, max_rel_ci
+        ),
+    )
+    .hashed("max_rel_ci"),
+    setting(
+        "measure.max_seconds",
+        "stop after this time in a point",
+        of_variant!(
+            Seconds {} of measure.stopping, Stopping::Adaptive, max_time
+        ),
+    )
+    .hashed("max_ns"),
+    setting(
+        "measure.warmup",
+        "runs before the first sample of a point, or auto",
+        &WarmupRuns,
+    )
+    .hashed("warmup")
+    .flag(&["--warmup", "--num-warmup"]),
+    setting(
+        "measure.fresh_starts",
+        "processes in which each program is started by itself, to know how long starting takes",
+        &Integer {
+            from: 0,
+            to: MAX_FRESH_STARTS,
+            // Manifests without them are the runs that they were before there was this key.
+            get: |manifest| Some(manifest.measure.fresh_starts).filter(|starts| *starts > 0),
+            set: |manifest, starts| manifest.measure.fresh_starts = starts,
+        },
+    )
+    .hashed("fresh_starts"),
+    setting(
+        "measure.l2",
+        "state of the second-level cache before a sample; auto: cold on a GPU, hot on a CPU",
+        field!(OneOf {} of measure.l2),
+    )
+    .hashed("l2"),
+    setting(
+        "measure.mode",
+        "how a GPU is told what to do, in one way or several",
+        field!(SeveralOf {} of measure.modes),
+    )
+    .hashed("modes"),
+    setting(
+        "measure.verify",
+        "check outputs against the oracle",
+        field!(Boolean {} of measure.verify),
+    )
+    .hashed("verify"),
+    setting(
+        "limits.max_memory_gb",
+        "points that are predicted to need more are not run, in units of 2^30 bytes",
+        &Number {
+            get: |manifest| Some(manifest.limits.max_memory_bytes? as f64 / GB),
+            set: |manifest, gb| manifest.limits.max_memory_bytes = Some((gb * GB) as u64),
+        },
+    ),
+    setting(
+        "limits.prune",
+        "skip points that are at least as large along these axes as one with such a status",
+        &PruneRule,
+    ),
+    setting(
+        "limits.skip_adjacent_oom",
+        "short for `prune` on out of memory, along every integer axis",
+        &Elsewhere {
+            get: |_| None,
+            schema: || serde_json::json!({ "type": "boolean" }),
+        },
+    ),
+    setting(
+        "limits.compile_timeout_s",
+        "longest compilation of one kernel, in seconds",
+        field!(Seconds {} of limits.compile_timeout),
+    ),
+    setting(
+        "limits.point_timeout_s",
+        "longest stay in one point, in seconds",
+        field!(Seconds {} of limits.point_timeout),
+    ),
+    setting(
+        "limits.oracle_s",
+        "where the f64 oracle would take longer, a smaller problem is checked, in seconds",
+        field!(Seconds {} of limits.oracle_time),
+    ),
+    setting(
+        "limits.anchor_s",
+        "how often a device's first point is measured again, to see drift, in seconds",
+        field!(Seconds {} of limits.anchor_interval),
+    ),
+    setting(
+        "limits.max_points",
+        "measure no more points than this, the first ones in order",
+        optional!(Integer { from: 1, to: MAX_INTEGER } of limits.max_points),
+    ),
+    setting(
+        "output.dir",
+        "folder of results",
+        field!(Path {} of output.dir),
+    )
+    .flag(&["--output-dir"]),
+    setting(
+        "output.exports",
+        "files in other formats that a run writes",
+        &Exports,
+    ),
+    setting(
+        "report.baseline",
+        "backend that ratios are relative to",
+        &Elsewhere {
+            get: |manifest| manifest.report.baseline.map(Data::text),
+            schema: json::string,
+        },
+    ),
+    setting(
+        "report.iterations",
+        "iterations of the loop that economics is about",
+        field!(Integer { from: 1, to: u32::MAX } of report.iterations),
+    )
+    .flag(&["--iterations"]),
+    setting("report.plots", "which plots are made", &PlotNames),
+    setting(
+        "report.format",
+        "file formats of plots",
+        field!(SeveralOf {} of report.formats),
+    ),
+    setting(
+        "null.time_ns",
+        "median time of a point in nanoseconds",
+        &Expression {
+            get: |manifest| Some(manifest.null.as_ref()?.time_ns.clone()),
+            set: |manifest, text| manifest.null_mut().time_ns = text,
+        },
+    )
+    .hashed_in_cases()
+    .needed(),
+    setting(
+        "null.memory_bytes",
+        "peak memory of a point; else the program's own account",
+        &Expression {
+            get: |manifest| manifest.null.as_ref()?.memory_bytes.clone(),
+            set: |manifest, text| manifest.null_mut().memory_bytes = Some(text),
+        },
+    )
+    .hashed_in_cases(),
+    setting(
+        "null.noise",
+        "relative standard deviation of samples",
+        &Fraction {
+            get: |manifest| Some(manifest.null.as_ref()?.noise),
+            set: |manifest, noise| manifest.null_mut().noise = noise,
+        },
+    )
+    .hashed("noise"),
+    setting(
+        "null.units",
+        "how many devices to pretend",
+        &Integer {
+            from: 1,
+            to: 64,
+            get: |manifest| Some(manifest.null.as_ref()?.units),
+            set: |manifest, units: u32| manifest.null_mut().units = units,
+        },
+    ),
+    setting(
+        "null.outcomes",
+        "conditions with statuses, of which the first that holds decides; a `timeout` really hangs",
+        &Outcomes,
+    )
+    .hashed_in_cases(),
+];

@@ -1,0 +1,91 @@
+//! What the expressions of a case use: derived values in the order in which they can be computed,
+//! and names of axes.
+
+use std::collections::BTreeSet;
+
+use sweeper_kernels::workload::WorkloadInfo;
+
+use super::build::Shared;
+use super::diagnostics::Code;
+use super::expression::Tree;
+use super::section::{Context, Spanned};
+use super::wire::{WireCase, WireText};
+
+/// The derived values of a case, and the names that its expressions use.
+pub(super) struct Uses {
+    /// Derived values, each after those that it uses.
+    pub(super) derived: Vec<(Spanned<String>, WireText)>,
+    /// Names that some expression or setting uses.
+    names: BTreeSet<String>,
+}
+
+impl Uses {
+    pub(super) fn new(cx: &mut Context<'_>, wire: &WireCase, shared: &Shared<'_>) -> Self {
+        let own = &wire.scope.derive;
+        let is_own = |name: &str| own.iter().any(|(own, _)| own.value == name);
+        let theirs = shared.scope.derive.iter();
+        let listed: Vec<_> = theirs
+            .filter(|(name, _)| !is_own(&name.value))
+            .chain(own)
+            .cloned()
+            .collect();
+        let mut names: BTreeSet<String> = shared.mentioned.iter().cloned().collect();
+        let derived = listed.iter().map(|(_, text)| text);
+        let null = shared.null.into_iter().flat_map(|null| null.texts());
+        for text in derived.chain(shared.texts(wire)).chain(null) {
+            names.extend(names_of(text));
+        }
+        Uses {
+            derived: in_order(cx, listed),
+            names,
+        }
+    }
+
+    /// True if the case has a use for an axis of this name.
+    pub(super) fn want(&self, name: &str, info: &WorkloadInfo) -> bool {
+        info.parameter(name).is_some() || self.names.contains(name)
+    }
+
+    /// The index of the derived value called `name`.
+    pub(super) fn derived_index(&self, name: &str) -> Option<usize> {
+        self.derived.iter().position(|(held, _)| held.value == name)
+    }
+}
+
+/// Derived values, each after those that it uses; a cycle is reported and left out.
+fn in_order(
+    cx: &mut Context<'_>,
+    mut waiting: Vec<(Spanned<String>, WireText)>,
+) -> Vec<(Spanned<String>, WireText)> {
+    let mut derived = Vec::new();
+    while !waiting.is_empty() {
+        let pending: BTreeSet<String> =
+            waiting.iter().map(|(name, _)| name.value.clone()).collect();
+        let is_ready = |text: &WireText| !names_of(text).iter().any(|name| pending.contains(name));
+        let before = waiting.len();
+        waiting.retain(|each| {
+            let is_ready = is_ready(&each.1);
+            if is_ready {
+                derived.push(each.clone());
+            }
+            !is_ready
+        });
+        if waiting.len() == before {
+            let all: Vec<&str> = waiting.iter().map(|(name, _)| &*name.value).collect();
+            let message = format!("derived values use each other: {}", all.join(", "));
+            cx.report(Code::DerivedCycle, waiting[0].0.at, message)
+                .label("has no beginning");
+            cx.broken.extend(pending);
+            break;
+        }
+    }
+    derived
+}
+
+fn names_of(text: &WireText) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Ok(tree) = Tree::parse(&text.text) {
+        tree.names(&mut |name, _| found.push(name.to_owned()));
+    }
+    found
+}
