@@ -12,7 +12,7 @@ use super::exit::Exit;
 use super::screen::Screen;
 use super::{compare, place, signals, worker};
 use crate::compare::aa::{Assessment, Trials, assess};
-use crate::compare::spread::Remembered;
+use crate::compare::spread::SpreadFile;
 use crate::hardware::DeviceKind;
 use crate::manifest::Sources;
 use crate::manifest::render::{Colour, render};
@@ -172,7 +172,7 @@ fn remember(
     }
     let threads = first.and_then(|run| run.entries.iter().find_map(|entry| entry.threads));
     let now_s = now_unix_s(device.kind);
-    let remembered = Remembered::new(
+    let remembered = SpreadFile::new(
         device.clone(),
         threads.unwrap_or(1),
         assessment.runs,

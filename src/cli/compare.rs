@@ -12,7 +12,7 @@ use super::screen::Screen;
 use crate::compare::fail_on::FailOn;
 use crate::compare::pairing::Pairs;
 use crate::compare::render::{data, markdown, terminal};
-use crate::compare::spread::{Remembered, Spread};
+use crate::compare::spread::{Spread, SpreadFile};
 use crate::compare::verdict::{Correction, Rule};
 use crate::compare::{CompareError, Comparison, Settings, compare as compare_sides};
 use crate::report::source::{self, Source, folders};
@@ -224,7 +224,7 @@ fn spread(sides: [&[Source]; 2]) -> Spread {
         }
         for device in devices {
             if seen.insert((Some(device), threads)) {
-                let held = Remembered::read(&folder, device, threads);
+                let held = SpreadFile::read(&folder, device, threads);
                 add(held.map_or_else(|| Spread::assumed(Some(device.kind)), |held| held.spread));
             }
         }

@@ -21,7 +21,7 @@ use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::CacheState;
 use crate::manifest::settings::{DEFAULT_CACHE_GB, GB};
 use crate::quantity;
-use crate::run::{self, calibration::Calibrator, remembered::Remembered};
+use crate::run::{self, calibration::Calibrator, ceilings_file::CeilingsFile};
 
 /// Arguments of `devices`.
 #[derive(Args)]
@@ -73,7 +73,7 @@ pub fn devices(args: &DevicesArgs, screen: &Screen) -> Exit {
 
 /// A device as JSON, with what is remembered of it.
 fn with_ceilings(device: &DeviceIdentity, folder: &Path) -> serde_json::Value {
-    let held = Remembered::all_of(folder, device);
+    let held = CeilingsFile::all_of(folder, device);
     let ceilings: Vec<_> = held
         .iter()
         .map(|held| json!({ "threads": held.threads, "ceilings": held.ceilings() }))
@@ -85,7 +85,7 @@ fn with_ceilings(device: &DeviceIdentity, folder: &Path) -> serde_json::Value {
 
 /// What is remembered of a device: each rate, who measured it and when.
 fn show_remembered(device: &DeviceIdentity, folder: &Path, screen: &Screen) {
-    for held in Remembered::all_of(folder, device) {
+    for held in CeilingsFile::all_of(folder, device) {
         let ceilings = held.ceilings();
         let source = |kind: &str| match ceilings.sources.get(kind) {
             Some(CeilingSource {

@@ -17,7 +17,7 @@ use crate::quantity;
 use crate::record::history;
 use crate::record::usage::DeviceUsage;
 use crate::row::outcome::Status;
-use crate::run::remembered::Raised;
+use crate::run::ceilings_file::Raised;
 use crate::run::tables::Tally;
 use crate::run::{Ended, Event, LeftOut, Progress};
 

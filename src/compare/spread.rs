@@ -182,7 +182,7 @@ pub(super) fn far_differences(logs: &[f64], runs: usize) -> Vec<f64> {
 
 /// A device's spread, as its file has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Remembered {
+pub struct SpreadFile {
     version: u32,
     /// The device.
     pub device: DeviceIdentity,
@@ -198,7 +198,7 @@ pub struct Remembered {
     pub spread: Spread,
 }
 
-impl Remembered {
+impl SpreadFile {
     /// What is to be remembered of `runs` runs.
     pub fn new(
         device: DeviceIdentity,
@@ -208,7 +208,7 @@ impl Remembered {
         spread: Spread,
     ) -> Self {
         let [began_s, ended_s] = times_s;
-        Remembered {
+        SpreadFile {
             version: VERSION,
             device,
             threads,
@@ -223,7 +223,7 @@ impl Remembered {
     /// device is as good as none.
     pub fn read(folder: &Path, device: &DeviceIdentity, threads: u32) -> Option<Self> {
         let bytes = files::read(&path(folder, device, threads)?).ok()?;
-        let held: Remembered = serde_json::from_slice(&bytes).ok()?;
+        let held: SpreadFile = serde_json::from_slice(&bytes).ok()?;
         let is_it = held.version == VERSION && held.device == *device && held.threads == threads;
         let is_whole = held
             .spread
@@ -314,14 +314,14 @@ mod tests {
             details: BTreeMap::new(),
         };
         let spread = Spread::measured(&[vec![0.5; 40]]).unwrap();
-        let kept = Remembered::new(device.clone(), 1, 40, [10.0, 12.0], spread);
+        let kept = SpreadFile::new(device.clone(), 1, 40, [10.0, 12.0], spread);
         let path = kept.write(folder.path()).unwrap();
         assert_eq!(
-            Remembered::read(folder.path(), &device, 1).as_ref(),
+            SpreadFile::read(folder.path(), &device, 1).as_ref(),
             Some(&kept)
         );
-        assert_eq!(Remembered::read(folder.path(), &device, 2), None);
+        assert_eq!(SpreadFile::read(folder.path(), &device, 2), None);
         fs::write(path, "{}").unwrap();
-        assert_eq!(Remembered::read(folder.path(), &device, 1), None);
+        assert_eq!(SpreadFile::read(folder.path(), &device, 1), None);
     }
 }

@@ -20,7 +20,7 @@ pub mod cuda;
 pub mod ceilings;
 pub mod process;
 pub mod memory;
-pub mod watched;
+pub mod busy_time;
 pub mod nvtx;
 
 use crate::hardware::clocks::Clocks;

@@ -1,15 +1,15 @@
 //! Measures the points of one problem, inside a worker.
 //!
-//! The recipe, once its [`groundwork`](super::groundwork) is laid: prepare every program, check its
+//! The recipe, once its [`block_inputs`](super::block_inputs) is laid: prepare every program, check its
 //! outputs against the oracle, warm up, take samples in interleaved rounds, check that the outputs are
 //! still the same.
 
 use super::answers::Answers;
-use super::groundwork::Groundwork;
+use super::block_context::{Artifacts, BlockContext, ContextError, VerifiedPoint, failed};
+use super::block_inputs::BlockInputs;
 use super::protocol::{Block, Stage};
 use super::rounds;
 use super::sampling::Sampler;
-use super::setting::{Admitted, Artifacts, NoSetting, Setting, failed};
 use crate::device::{Device, DeviceError};
 use crate::manifest::settings::Order;
 use crate::row::outcome::{Outcome, Status};
@@ -30,19 +30,19 @@ pub trait Listener {
 /// not be.
 pub fn measure(
     block: &Block,
-    groundwork: Result<Groundwork, Outcome>,
+    block_inputs: Result<BlockInputs, Outcome>,
     artifacts: &Artifacts,
     answers: &Answers,
     device: &mut dyn Device,
     listener: &mut dyn Listener,
 ) -> Result<(), DeviceError> {
-    let setting = groundwork
-        .map_err(NoSetting::AllOf)
-        .and_then(|laid| Setting::new(block, laid, artifacts, answers, device, listener));
-    let setting = match setting {
-        Ok(setting) => setting,
-        Err(NoSetting::LostAt(number, error)) => return fail(listener, number, error),
-        Err(NoSetting::AllOf(outcome)) => {
+    let context = block_inputs
+        .map_err(ContextError::AllPoints)
+        .and_then(|inputs| BlockContext::new(block, inputs, artifacts, answers, device, listener));
+    let context = match context {
+        Ok(context) => context,
+        Err(ContextError::LostAt(number, error)) => return fail(listener, number, error),
+        Err(ContextError::AllPoints(outcome)) => {
             for point in &block.points {
                 refuse(listener, point.number, outcome.clone())?;
             }
@@ -52,7 +52,7 @@ pub fn measure(
     let mut running = Vec::new();
     for point in &block.points {
         listener.working(point.number, Stage::Check);
-        match setting.admit(point, artifacts, device) {
+        match context.prepare_and_verify(point, artifacts, device) {
             Ok(admitted) => running.push(admitted),
             Err(outcome) => refuse(listener, point.number, outcome)?,
         }
@@ -65,17 +65,17 @@ pub fn measure(
             Err(error) => fail(listener, one.point.number, error)?,
         }
     }
-    sample(&setting, block, device, listener, started)
+    sample(&context, block, device, listener, started)
 }
 
 /// Takes samples until every program has enough. A point is finished as soon as it has: a process that
 /// is killed later does not cost its row.
 fn sample(
-    setting: &Setting<'_>,
+    context: &BlockContext<'_>,
     block: &Block,
     device: &mut dyn Device,
     listener: &mut dyn Listener,
-    mut running: Vec<Option<(Admitted<'_>, Sampler)>>,
+    mut running: Vec<Option<(VerifiedPoint<'_>, Sampler)>>,
 ) -> Result<(), DeviceError> {
     let stop = block.settings.stop;
     let clock_resolution_ns = device.clock_resolution_ns();
@@ -99,7 +99,7 @@ fn sample(
                     Ok(()) if !sampler.is_done(stop) => running[index] = Some((one, sampler)),
                     Ok(()) => match one.read_last(device) {
                         Ok(()) => {
-                            let outcome = setting.conclude(one, sampler, clock_resolution_ns);
+                            let outcome = context.finish(one, sampler, clock_resolution_ns);
                             listener.finished(number, outcome);
                         }
                         Err(error) => fail(listener, number, error)?,

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::block::Listener;
+use super::block_context::Artifacts;
 use super::protocol::{Block, BlockPoint, DeviceRequest, Settings, Stage};
-use super::setting::Artifacts;
 use super::supervisor::{Observer, Supervisor, Task, WorkerCommand};
 use crate::manifest::settings::{Stopping, Warmup};
 use crate::row::outcome::{FreshStart, Outcome, Status};

@@ -1,4 +1,4 @@
-//! What is known of the right outputs of one problem, and the judgement of outputs by it.
+//! An instance of a problem with its right outputs, and the judgement of outputs by them.
 
 use std::convert::Infallible;
 
@@ -9,8 +9,8 @@ use sweeper_kernels::{Phase, Problem, Tensors};
 use super::answers::Answers;
 use crate::row::outcome::Checked;
 
-/// A problem with inputs, and the right answer where the oracle was asked.
-pub struct Posed {
+/// A problem with inputs, and the oracle's answer if there is one.
+pub struct ProblemInstance {
     /// The problem.
     pub problem: Box<dyn Problem>,
     /// Its inputs; none where nothing is computed.
@@ -19,7 +19,7 @@ pub struct Posed {
     pub expected: Option<Tensors>,
 }
 
-/// What is said of the outputs of one program.
+/// The judgement of a program's outputs.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// How thoroughly they were judged.
@@ -31,7 +31,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Of outputs that nothing is known about.
+    /// Of outputs whose right values are not known.
     pub const UNCHECKED: Verdict = Verdict {
         checked: Checked::None,
         check: None,
@@ -39,19 +39,19 @@ impl Verdict {
     };
 }
 
-impl Posed {
-    /// A problem of which nothing is asked.
-    pub fn idle(problem: Box<dyn Problem>) -> Self {
-        Posed {
+impl ProblemInstance {
+    /// A problem for a device that computes nothing.
+    pub fn without_inputs(problem: Box<dyn Problem>) -> Self {
+        ProblemInstance {
             problem,
             inputs: Tensors::new(),
             expected: None,
         }
     }
 
-    /// Asks the oracle, or for the answer that it gave before. `id` is the identity of the problem, or of that
-    /// for which it stands.
-    pub fn answered(
+    /// Asks the oracle, or takes its answer from the cache. `id` is the identity of the problem, or of the larger one that
+    /// it replaces.
+    pub fn with_answer(
         problem: Box<dyn Problem>,
         id: &[u8; 32],
         inputs: Tensors,
@@ -60,16 +60,16 @@ impl Posed {
     ) -> Self {
         let oracle = || Ok::<_, Infallible>(problem.oracle(&inputs, phase));
         let Ok(expected) = answers.of(problem.as_ref(), id, phase, oracle);
-        Posed {
+        ProblemInstance {
             problem,
             inputs,
             expected: Some(expected),
         }
     }
 
-    /// A problem whose answer nobody knows yet.
-    pub fn unanswered(problem: Box<dyn Problem>, inputs: Tensors) -> Self {
-        Posed {
+    /// A problem whose answer is not known yet.
+    pub fn without_answer(problem: Box<dyn Problem>, inputs: Tensors) -> Self {
+        ProblemInstance {
             problem,
             inputs,
             expected: None,
@@ -103,7 +103,7 @@ pub enum Asked {
     /// Of the problem itself.
     Whole,
     /// Of a smaller one, which stands for it.
-    StandIn(Box<dyn Problem>),
+    Reduced(Box<dyn Problem>),
     /// Of none: it would not fit.
     None,
 }
@@ -133,7 +133,7 @@ impl Asked {
         let mut limit = limit.min(operations);
         while let Some(smaller) = problem.reduced(phase, limit, threads) {
             if smaller.oracle_bytes(phase) <= limits.bytes {
-                return Asked::StandIn(smaller);
+                return Asked::Reduced(smaller);
             }
             limit /= 2.0;
         }
@@ -163,7 +163,7 @@ mod tests {
         let needed = problem().oracle_bytes(Phase::Both);
         assert!(matches!(asked(60.0, needed), Asked::Whole));
         match asked(60.0, needed / 2) {
-            Asked::StandIn(small) => assert!(small.oracle_bytes(Phase::Both) <= needed / 2),
+            Asked::Reduced(small) => assert!(small.oracle_bytes(Phase::Both) <= needed / 2),
             _ => panic!("a smaller problem would do"),
         }
         assert!(matches!(asked(60.0, 8), Asked::None));
@@ -174,7 +174,7 @@ mod tests {
         let threads = rayon::current_num_threads();
         let operations = problem().oracle_operations(Phase::Both, threads);
         let half_s = operations / ORACLE_OPERATIONS_PER_SECOND / 2.0;
-        assert!(matches!(asked(half_s, u64::MAX), Asked::StandIn(_)));
+        assert!(matches!(asked(half_s, u64::MAX), Asked::Reduced(_)));
         assert!(matches!(asked(0.0, u64::MAX), Asked::Whole));
     }
 }

@@ -1,7 +1,7 @@
 //! The process that measures: reads requests from standard input, answers on standard output.
 //!
-//! One thread reads requests and lays the groundwork of blocks; another has the device. When the main
-//! process sends a block while the one before is measured, its groundwork is laid meanwhile.
+//! One thread reads requests and lays the block_inputs of blocks; another has the device. When the main
+//! process sends a block while the one before is measured, its block_inputs is laid meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufReader, Read, Write};
@@ -11,24 +11,24 @@ use std::thread;
 
 use super::answers::Answers;
 use super::block::{self, Listener};
+use super::block_inputs::BlockInputs;
 use super::fresh;
-use super::groundwork::Groundwork;
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
+use crate::device::busy_time::BusyTimeDevice;
 use crate::device::cpu::Cpu;
 use crate::device::cuda::Cuda;
 use crate::device::null::Null;
 use crate::device::nvtx::Ranges;
-use crate::device::watched::Watched;
 use crate::device::{Artifact, Device, DeviceError, ceilings};
 use crate::hardware::DeviceKind;
 use crate::row::outcome::{FreshStart, Outcome};
 
 /// What the thread that has the device is told by the one that reads.
 enum Order {
-    /// The groundwork of a block with this first point is begun.
+    /// The block_inputs of a block with this first point is begun.
     Begun(u32),
-    /// A block, with its groundwork or what becomes of its points instead.
-    Measure(Box<Block>, Result<Groundwork, Outcome>),
+    /// A block, with its block_inputs or what becomes of its points instead.
+    Measure(Box<Block>, Result<BlockInputs, Outcome>),
     /// Measure what the device can do.
     Calibrate(Vec<Option<Artifact>>),
 }
@@ -73,7 +73,7 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
         events,
     };
     bench.work(&given)?;
-    let panicked = |_| io::Error::other("the groundwork of a block panicked");
+    let panicked = |_| io::Error::other("the block_inputs of a block panicked");
     reader.join().map_err(panicked)?
 }
 
@@ -90,7 +90,7 @@ fn start_threads(kind: DeviceKind) -> Result<(), rayon::ThreadPoolBuildError> {
     pool.build_global()
 }
 
-/// Reads requests and lays the groundwork of blocks, until the stream or the other thread ends.
+/// Reads requests and lays the block_inputs of blocks, until the stream or the other thread ends.
 fn read(
     mut requests: impl Read,
     copies: u64,
@@ -105,8 +105,8 @@ fn read(
                 {
                     return Ok(());
                 }
-                let groundwork = Groundwork::lay(&block, copies, answers);
-                Order::Measure(block, groundwork)
+                let block_inputs = BlockInputs::generate(&block, copies, answers);
+                Order::Measure(block, block_inputs)
             }
             Request::Calibrate(kernels) => Order::Calibrate(kernels),
             Request::Open(_) => return Err(io::Error::other("the device is open already")),
@@ -140,7 +140,7 @@ impl<W: Write> Bench<W> {
                     let stage = Stage::Inputs;
                     send(&mut self.events, &Event::Working { number, stage })?;
                 }
-                Order::Measure(block, groundwork) => self.measure(*block, groundwork)?,
+                Order::Measure(block, block_inputs) => self.measure(*block, block_inputs)?,
                 Order::Calibrate(kernels) => self.calibrate(&kernels)?,
             }
         }
@@ -161,7 +161,7 @@ impl<W: Write> Bench<W> {
     fn measure(
         &mut self,
         mut block: Block,
-        groundwork: Result<Groundwork, Outcome>,
+        block_inputs: Result<BlockInputs, Outcome>,
     ) -> io::Result<()> {
         for artifact in std::mem::take(&mut block.artifacts) {
             self.artifacts.insert(artifact.key.clone(), artifact);
@@ -177,12 +177,12 @@ impl<W: Write> Bench<W> {
             let artifacts = &self.artifacts;
             reporter.fresh_starts = fresh::starts(&block, artifacts, &self.request, &mut reporter);
         }
-        let mut watched = Watched::new(self.device.as_mut());
+        let mut watched = BusyTimeDevice::new(self.device.as_mut());
         let artifacts = &self.artifacts;
         let answers = &self.answers;
         let measured = block::measure(
             &block,
-            groundwork,
+            block_inputs,
             artifacts,
             answers,
             &mut watched,

@@ -5,7 +5,7 @@ use std::path::Path;
 use sweeper_kernels::Target;
 use sweeper_kernels::program::KernelSource;
 
-use super::remembered::Remembered;
+use super::ceilings_file::CeilingsFile;
 use super::rows::now_unix_s;
 use crate::compile::kernels::Kernels;
 use crate::device::Artifact;
@@ -41,7 +41,7 @@ impl Calibrator<'_> {
             return Ok(Ceilings::scripted());
         }
         let folder = self.folder.filter(|_| !self.again);
-        if let Some(held) = folder.and_then(|it| Remembered::of(it, &device, self.threads)) {
+        if let Some(held) = folder.and_then(|it| CeilingsFile::of(it, &device, self.threads)) {
             return Ok(held.ceilings());
         }
         let sources = sources(&device, &self.target, self.threads);
@@ -58,7 +58,7 @@ impl Calibrator<'_> {
             }
         })?;
         let now_s = now_unix_s(device.kind);
-        let remembered = Remembered::probed(device, self.threads, ceilings, now_s);
+        let remembered = CeilingsFile::probed(device, self.threads, ceilings, now_s);
         // What was measured with a part of the kernels is measured again when the others are there.
         if let Some(folder) = self.folder.filter(|_| is_whole) {
             // It is measured again next time then.

@@ -32,7 +32,7 @@ pub mod devices;
 pub mod anchors;
 mod dispatch;
 pub mod calibration;
-pub mod remembered;
+pub mod ceilings_file;
 pub mod compiling;
 pub mod schedule;
 pub mod pruning;
@@ -138,7 +138,7 @@ pub enum Event<'a> {
         /// The device.
         device: &'a str,
         /// What can be done from now on.
-        raised: &'a remembered::Raised,
+        raised: &'a ceilings_file::Raised,
     },
     /// Something that people should know.
     Warning(&'a str),

@@ -5,7 +5,7 @@ use sweeper_kernels::Refusal;
 
 use super::session::Session;
 use super::tables::{self, Tally};
-use super::{Ended, Event, RunError, remembered, standings};
+use super::{Ended, Event, RunError, ceilings_file, standings};
 use crate::compile::CompileError;
 use crate::hardware::DeviceKind;
 use crate::identity::{PointId, RunId};
@@ -227,7 +227,7 @@ impl Session<'_> {
             let name = self.maker.device_name(worker);
             let own: Vec<&Row> = rows.iter().filter(|row| row.device_name == name).collect();
             let threads = self.manifest.device.threads;
-            match remembered::learn(folder, device, threads, &own, run) {
+            match ceilings_file::learn(folder, device, threads, &own, run) {
                 Ok(all) => all.iter().for_each(|raised| {
                     let device = &name;
                     self.progress.event(&Event::Raised { device, raised });

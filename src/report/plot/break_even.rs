@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::held::hold;
+use super::fixed::fix_dimensions;
 use super::over::{Value, time_unit};
 use super::pairs::NO_BASELINE;
 use super::{Drawn as Made, Slice, describe};
@@ -23,7 +23,7 @@ const MOST_END: u64 = 1_000_000_000_000;
 pub(super) fn break_even(slice: &Slice<'_>) -> Option<Made> {
     let frame = slice.frame();
     let sizes = slice.request.layout.sizes_of_rows();
-    let held = hold(frame, &slice.rows, "", &sizes);
+    let held = fix_dimensions(frame, &slice.rows, "", &sizes);
     let baseline = baseline_of(slice.request.baseline);
     let problems = problems(frame, &held.rows, baseline);
     if problems.is_empty() {

@@ -4,12 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Slice;
-use super::held::Held;
+use super::fixed::FixedDimensions;
 use crate::report::chart::Caption;
 use crate::status::Status;
 
 /// The caption of a plot of `held`'s rows. `is_timed` plots say what their intervals are.
-pub(super) fn caption(slice: &Slice<'_>, title: &str, held: &Held, is_timed: bool) -> Caption {
+pub(super) fn caption(
+    slice: &Slice<'_>,
+    title: &str,
+    held: &FixedDimensions,
+    is_timed: bool,
+) -> Caption {
     let mut parts = Vec::new();
     if !slice.request.section.is_empty() {
         parts.push(slice.request.section.to_owned());

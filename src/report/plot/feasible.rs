@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::held::hold;
+use super::fixed::fix_dimensions;
 use super::over::axis_label;
 use super::{Drawn, Slice, describe};
 use crate::report::chart::{Chart, Heat, HeatCell, Panel};
@@ -27,7 +27,7 @@ pub(super) fn feasibility(slice: &Slice<'_>) -> Option<Drawn> {
     let of_axes =
         |name: &&str| *name == x || *name == y || layout.is_guides && ["K", "C"].contains(name);
     let fixed: Vec<&str> = sizes.into_iter().filter(|name| !of_axes(name)).collect();
-    let held = hold(slice.frame(), &slice.rows, &x, &fixed);
+    let held = fix_dimensions(slice.frame(), &slice.rows, &x, &fixed);
     let cells = cells(slice, &held.rows, &x, &y);
     if cells.is_empty() {
         return Some(Err(format!("no point has both {x} and {y}")));

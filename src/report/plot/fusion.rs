@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::held::Held;
+use super::fixed::FixedDimensions;
 use super::{Drawn, Plot, Request, Slice, describe};
 use crate::fusion::{BOUNDS, Basis, Class, FUSED, Judged, MARGIN, Ratio, UNFUSED, Verdict};
 use crate::quantity;
@@ -79,9 +79,9 @@ fn chart(request: &Request<'_>, pairs: &[Pair<'_>], question: String) -> Chart {
         rows: rows_of(request, pairs),
         question,
     };
-    let held = Held {
+    let held = FixedDimensions {
         rows: slice.rows.clone(),
-        ..Held::default()
+        ..FixedDimensions::default()
     };
     let title = format!("Speedup by fusing ({UNFUSED} over {FUSED})");
     let mut caption = describe::caption(&slice, &title, &held, false);

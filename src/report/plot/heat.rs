@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::held::{Held, hold};
+use super::fixed::{FixedDimensions, fix_dimensions};
 use super::over::{axis_label, fixed};
 use super::pairs::{NO_BASELINE, baseline_pairs, peak, shared_no_point};
 use super::{Drawn, Slice, describe};
@@ -37,7 +37,7 @@ struct Cells {
 
 fn heatmap(slice: &Slice<'_>, label: &str, measure: Measure) -> Option<Drawn> {
     let axis = slice.main_axis()?;
-    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
+    let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let Some(baseline) = slice.request.baseline else {
         return Some(Err(NO_BASELINE.to_owned()));
     };
@@ -90,7 +90,7 @@ fn heatmap(slice: &Slice<'_>, label: &str, measure: Measure) -> Option<Drawn> {
 impl Cells {
     fn of(
         slice: &Slice<'_>,
-        held: &Held,
+        held: &FixedDimensions,
         (axis, baseline): (&str, &str),
         measure: Measure,
     ) -> Self {

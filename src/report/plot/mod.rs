@@ -17,7 +17,7 @@ mod describe;
 mod feasible;
 mod fusion;
 mod heat;
-mod held;
+mod fixed;
 mod over;
 mod pairs;
 mod roofline;

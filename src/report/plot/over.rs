@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::held::{Held, hold};
+use super::fixed::{FixedDimensions, fix_dimensions};
 use super::{Drawn, Slice, describe};
 use crate::report::chart::{Axis, Chart, Lines, Point, Rule, Scale, Series};
 use crate::report::frame::number_of;
@@ -54,7 +54,7 @@ pub(super) fn scalability_states(slice: &Slice<'_>) -> Option<Drawn> {
 
 /// Time over a size. One of several axes must have two places at least where the others are held.
 pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Drawn {
-    let held = hold(slice.frame(), &slice.rows, axis, &fixed(slice, axis));
+    let held = fix_dimensions(slice.frame(), &slice.rows, axis, &fixed(slice, axis));
     if let [place] = places(slice, &held, axis)[..]
         && slice.main_axis().is_some_and(|main| main != axis)
     {
@@ -84,7 +84,7 @@ pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Drawn {
 }
 
 /// The places on an axis at which rows are.
-fn places(slice: &Slice<'_>, held: &Held, axis: &str) -> Vec<f64> {
+fn places(slice: &Slice<'_>, held: &FixedDimensions, axis: &str) -> Vec<f64> {
     let rows = held.rows.iter();
     let mut places: Vec<f64> = rows
         .filter_map(|&row| number_of(slice.frame().entries[row], axis))
@@ -109,7 +109,7 @@ pub(super) fn time_unit(values: &[Value]) -> (f64, &'static str) {
 /// Positions a second over K C; for other workloads compulsory bytes a second.
 pub(super) fn throughput(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
-    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
+    let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let amount = |entry: &Entry| match slice.request.layout.is_guides {
         true => Some((entry.int("B").unwrap_or(1) * entry.int("T")?) as f64),
         false => Some(entry.measurement.as_ref()?.compulsory_bytes),
@@ -141,7 +141,7 @@ pub(super) fn throughput(slice: &Slice<'_>) -> Option<Drawn> {
 /// The attained part of the roofline over a size; data that stays in a cache can lift it above 1.
 pub(super) fn efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
-    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
+    let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let measure = |entry: &Entry| {
         let least_ns = entry.roofline_ns.filter(|&least_ns| least_ns > 0.0)?;
         let least = LogInterval {
@@ -176,7 +176,7 @@ pub(super) fn efficiency(slice: &Slice<'_>) -> Option<Drawn> {
 /// Peak memory for each state of each position over K C; for other workloads peak memory.
 pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
-    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
+    let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let is_guides = slice.request.layout.is_guides;
     let measure = |entry: &Entry| {
         let bytes = entry.memory.peak_allocated.filter(|_| entry.is_ok())? as f64;
@@ -258,7 +258,7 @@ pub(super) struct About<'a> {
 /// The chart of some values.
 pub(super) fn lines(
     slice: &Slice<'_>,
-    held: &Held,
+    held: &FixedDimensions,
     about: &About<'_>,
     (values, failures): (Vec<Value>, Vec<Failure>),
 ) -> Drawn {

@@ -1,6 +1,6 @@
 //! Lines of ratios between two rows: phases, semirings, backend and baseline.
 
-use super::held::{Held, hold};
+use super::fixed::{FixedDimensions, fix_dimensions};
 use super::over::{About, Failure, Value, axis_label, fixed, lines};
 use super::{Drawn, Slice};
 use crate::report::chart::{Chart, Rule};
@@ -11,7 +11,7 @@ use crate::row::entry::Entry;
 /// Time of the backward pass over that of the forward pass.
 pub(super) fn backward_forward_ratio(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
-    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
+    let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let phase = |row: usize| slice.frame().entries[row].phase.name();
     let pairs = paired(
         slice,
@@ -36,7 +36,7 @@ pub(super) fn semiring_overhead(slice: &Slice<'_>) -> Option<Drawn> {
     if !slice.request.layout.is_guides {
         return None;
     }
-    let held = hold(slice.frame(), &slice.rows, "KC", &fixed(slice, "KC"));
+    let held = fix_dimensions(slice.frame(), &slice.rows, "KC", &fixed(slice, "KC"));
     let semiring = |row: usize| {
         slice.frame().entries[row]
             .text("semiring")
@@ -126,7 +126,7 @@ fn baseline_ratio(
     is_timed: bool,
 ) -> Option<Drawn> {
     let axis = slice.main_axis()?;
-    let held = hold(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
+    let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let label = if is_timed {
         "time ratio"
     } else {
@@ -161,9 +161,9 @@ pub(super) fn baseline_pairs(
     rows: &[usize],
     baseline: &str,
 ) -> Vec<(usize, usize)> {
-    let held = Held {
+    let held = FixedDimensions {
         rows: rows.to_vec(),
-        ..Held::default()
+        ..FixedDimensions::default()
     };
     let is_base = |row: usize| slice.frame().entries[row].backend.as_ref() == baseline;
     paired(slice, &held, &["backend"], is_base, |row| !is_base(row))
@@ -172,7 +172,7 @@ pub(super) fn baseline_pairs(
 /// Pairs of rows that differ in `except` alone: one of `of`, and each of `others`.
 fn paired(
     slice: &Slice<'_>,
-    held: &Held,
+    held: &FixedDimensions,
     except: &[&str],
     of: impl Fn(usize) -> bool,
     others: impl Fn(usize) -> bool,
@@ -221,7 +221,7 @@ fn ratios(
 /// Lines of ratios, with a rule at one.
 fn ratio_lines(
     slice: &Slice<'_>,
-    held: &Held,
+    held: &FixedDimensions,
     about: &About<'_>,
     found: (Vec<Value>, Vec<Failure>),
 ) -> Drawn {

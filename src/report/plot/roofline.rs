@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::held::Held;
+use super::fixed::FixedDimensions;
 use super::{Drawn, Slice, describe};
 use crate::hardware::ceilings::Ceilings;
 use crate::quantity::scaled;
@@ -66,9 +66,9 @@ pub(super) fn roofline(slice: &Slice<'_>) -> Option<Drawn> {
         return Some(Err(describe::reason(slice, &slice.rows, needed)));
     }
     series.sort_by_key(|one| one.style);
-    let held = Held {
+    let held = FixedDimensions {
         rows: slice.rows.clone(),
-        ..Held::default()
+        ..FixedDimensions::default()
     };
     let mut caption = describe::caption(slice, "Roofline", &held, false);
     let points = || series.iter().flat_map(|one| &one.points);

@@ -72,7 +72,7 @@ pub(super) fn nest(choices: &[u8]) -> Nest {
             b.store(&STEPS[6], sum);
         }
         2 if !varies.iter().any(|varies| varies.columns && varies.rows) => {
-            b.0.cross_block = CrossBlock::OneBlock
+            b.0.cross_block = CrossBlock::OneBlock;
         }
         _ => {}
     }

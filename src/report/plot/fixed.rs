@@ -7,14 +7,14 @@ use sweeper_kernels::Value;
 
 /// The rows that are left, and the values that all of them have.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct FixedDimensions {
     pub(super) rows: Vec<usize>,
     pub(super) values: Vec<(String, Value)>,
     /// Sizes that are tied to the axis: each of its values has one of theirs.
     pub(super) tied: Vec<String>,
 }
 
-impl Held {
+impl FixedDimensions {
     /// The values that are held, `batch = 4, size = 8`.
     pub(super) fn said(&self) -> String {
         let values = self.values.iter();
@@ -26,7 +26,12 @@ impl Held {
 /// Holds `names` fixed for a plot over `axis`: at the combination of values with results at the most
 /// places of the axis; of several, at the one that is closest to the middle of each dimension's values. What
 /// is tied to the axis, as by `zip`, moves with it.
-pub(super) fn hold(frame: &Frame<'_>, rows: &[usize], axis: &str, names: &[&str]) -> Held {
+pub(super) fn fix_dimensions(
+    frame: &Frame<'_>,
+    rows: &[usize],
+    axis: &str,
+    names: &[&str],
+) -> FixedDimensions {
     let varying = names.iter().copied();
     let varying = varying.filter(|name| frame.dimension(name).is_some());
     let (tied, varying): (Vec<&str>, Vec<&str>) =
@@ -60,7 +65,7 @@ pub(super) fn hold(frame: &Frame<'_>, rows: &[usize], axis: &str, names: &[&str]
         })
         .collect();
     let tied = tied.into_iter().map(str::to_owned).collect();
-    Held { rows, values, tied }
+    FixedDimensions { rows, values, tied }
 }
 
 /// True if each value of the axis has one value of another dimension, and that not always the same.
@@ -110,7 +115,7 @@ mod tests {
     fn held(rows: &[(&str, i64, i64, Option<f64>)], axis: &str, name: &str) -> Value {
         let sources = [source("here", rows)];
         let frame = Frame::new(&sources);
-        let held = hold(&frame, &frame.all(), axis, &[name]);
+        let held = fix_dimensions(&frame, &frame.all(), axis, &[name]);
         assert!(!held.rows.is_empty());
         held.values[0].1.clone()
     }
@@ -128,11 +133,11 @@ mod tests {
         let rows = [(64, 4), (128, 8), (256, 4)].map(|(length, k)| ("a", length, k, Some(1.0)));
         let sources = [source("here", &rows)];
         let frame = Frame::new(&sources);
-        let found = hold(&frame, &frame.all(), "T", &["K"]);
+        let found = fix_dimensions(&frame, &frame.all(), "T", &["K"]);
         assert_eq!((found.rows.len(), found.tied), (3, vec!["K".to_owned()]));
         assert!(!found.values.iter().any(|(name, _)| name == "K"));
         // Two lengths have one K: it does not say which.
-        let found = hold(&frame, &frame.all(), "K", &["T"]);
+        let found = fix_dimensions(&frame, &frame.all(), "K", &["T"]);
         assert_eq!((found.rows.len(), found.tied), (1, vec![]));
     }
 

@@ -1,56 +1,56 @@
-//! What a block needs of its host before the device has anything to do: inputs and the oracle's
-//! answer. It is laid while the device is at the block before, where that disturbs nobody.
+//! A block's inputs and the oracle's answer, which the host generates before the device starts. On GPUs that happens while
+//! the device measures the block before.
 
 use sweeper_kernels::inputs::InputKey;
 use sweeper_kernels::workload::{ORACLE_OPERATIONS_PER_SECOND, TensorSpec};
 use sweeper_kernels::{Parameters, Phase, Problem, registry};
 
 use super::answers::Answers;
+use super::block_context::failed;
 use super::protocol::Block;
-use super::setting::failed;
 use super::tensors::{self, InputError};
-use super::verify::{Asked, OracleLimits, Posed};
+use super::verify::{Asked, OracleLimits, ProblemInstance};
 use crate::device::{DeviceError, memory};
 use crate::row::outcome::{Cause, Outcome, Status};
 
-/// A block's problem, ready to be measured.
-pub struct Groundwork {
-    /// The problem; with the right answer, if it is known.
-    pub whole: Posed,
-    /// What is known instead.
-    pub beside: Beside,
+/// The inputs of a block.
+pub struct BlockInputs {
+    /// The problem, with the right answer if it is known.
+    pub whole: ProblemInstance,
+    /// A smaller problem whose answer is known instead.
+    pub smaller: SmallerProblem,
 }
 
-/// A smaller problem with its right answer, and what it is for.
-pub enum Beside {
-    /// There is none: the whole problem's answer is known, or nobody asks.
+/// A smaller problem with its right answer, and its use.
+pub enum SmallerProblem {
+    /// There is none: the whole problem's answer is known, or is not asked for.
     Nothing,
-    /// The points' kernels are judged by what they compute of it.
-    Reduced(Posed),
-    /// The device's oracle is held against its answer, and then asked for that of the whole problem.
-    Trial(Posed),
+    /// The points' kernels are judged on it.
+    Reduced(ProblemInstance),
+    /// The device's oracle is compared with the host's on it, and then computes the answer of the whole problem.
+    Trial(ProblemInstance),
 }
 
 /// Seconds that the host's oracle may take on the problem on which the device's is tried.
 const TRIAL_S: f64 = 0.5;
 
-impl Groundwork {
-    /// Makes the problem, its inputs and the oracle's answer. `copies` is how often the host's memory holds the
-    /// inputs: twice for a CPU, once for a GPU, and not at all where nothing is computed. Memory is asked for
-    /// first: the system promises more than it has, and ends the process that takes it by its word.
+impl BlockInputs {
+    /// Generates the problem, its inputs and the oracle's answer. The host's memory holds `copies` copies of the inputs: two
+    /// for a CPU, one for a GPU, none where nothing is computed. Available memory is checked first: the system overcommits,
+    /// and kills the process that uses it all.
     ///
     /// # Errors
-    /// What becomes of all points of the block instead.
-    pub fn lay(block: &Block, copies: u64, answers: &Answers) -> Result<Self, Outcome> {
+    /// The outcome of all points of the block.
+    pub fn generate(block: &Block, copies: u64, answers: &Answers) -> Result<Self, Outcome> {
         let error = |reason: String| Outcome::without_measurement(Status::Error, reason);
         let problem = problem_of(block).map_err(error)?;
         if copies == 0 {
-            return Ok(Groundwork {
-                whole: Posed::idle(problem),
-                beside: Beside::Nothing,
+            return Ok(BlockInputs {
+                whole: ProblemInstance::without_inputs(problem),
+                smaller: SmallerProblem::Nothing,
             });
         }
-        let left_bytes = admit(problem.as_ref(), copies, memory::available_bytes())?;
+        let left_bytes = remaining_bytes(problem.as_ref(), copies, memory::available_bytes())?;
         let inputs = match &block.inputs {
             Some(file) => tensors::read_inputs(file, problem.as_ref()).map_err(unread)?,
             None => problem.generate(&InputKey(block.problem)),
@@ -59,50 +59,63 @@ impl Groundwork {
             tensors::write_inputs(folder, &block.problem, &inputs)
                 .map_err(|reason| error(reason).because_of(Cause::Surroundings))?;
         }
-        let mut whole = Posed::unanswered(problem, inputs);
+        let mut whole = ProblemInstance::without_answer(problem, inputs);
         if block.settings.verify && !block.oracle_kernels.is_empty() {
             let phase = covering_phase(block);
             whole.expected = answers.known(whole.problem.as_ref(), &block.problem, phase);
             if whole.expected.is_some() {
-                let beside = Beside::Nothing;
-                return Ok(Groundwork { whole, beside });
+                let smaller = SmallerProblem::Nothing;
+                return Ok(BlockInputs { whole, smaller });
             }
             if let Some(small) = trial(block, &whole, left_bytes, answers) {
-                let beside = Beside::Trial(small);
-                return Ok(Groundwork { whole, beside });
+                let smaller = SmallerProblem::Trial(small);
+                return Ok(BlockInputs { whole, smaller });
             }
         }
-        Ok(Groundwork::by_host(block, whole, left_bytes, answers))
+        Ok(BlockInputs::with_host_oracle(
+            block, whole, left_bytes, answers,
+        ))
     }
 
-    /// Asks the host's oracle of the whole problem or, where that takes too much, of a smaller one. The oracle may take
-    /// `left_bytes` of the host's memory.
-    pub fn by_host(block: &Block, whole: Posed, left_bytes: u64, answers: &Answers) -> Self {
+    /// Asks the host's oracle for the answer of the whole problem or, where that takes too long or too much of the
+    /// `left_bytes` of the host's memory, of a smaller one.
+    pub fn with_host_oracle(
+        block: &Block,
+        whole: ProblemInstance,
+        left_bytes: u64,
+        answers: &Answers,
+    ) -> Self {
         let phase = covering_phase(block);
         let id = &block.problem;
         let asked = match block.settings.verify {
             true => Asked::of(whole.problem.as_ref(), phase, limits(block, left_bytes)),
             false => Asked::None,
         };
-        let (whole, beside) = match asked {
+        let (whole, smaller) = match asked {
             Asked::Whole => {
-                let whole = Posed::answered(whole.problem, id, whole.inputs, phase, answers);
-                (whole, Beside::Nothing)
+                let whole =
+                    ProblemInstance::with_answer(whole.problem, id, whole.inputs, phase, answers);
+                (whole, SmallerProblem::Nothing)
             }
-            Asked::StandIn(small) => {
+            Asked::Reduced(small) => {
                 let inputs = small.generate(&InputKey(*id));
-                let small = Posed::answered(small, id, inputs, phase, answers);
-                (whole, Beside::Reduced(small))
+                let small = ProblemInstance::with_answer(small, id, inputs, phase, answers);
+                (whole, SmallerProblem::Reduced(small))
             }
-            Asked::None => (whole, Beside::Nothing),
+            Asked::None => (whole, SmallerProblem::Nothing),
         };
-        Groundwork { whole, beside }
+        BlockInputs { whole, smaller }
     }
 }
 
 /// The smaller problem on which the device's oracle is tried; `None` where the whole problem's answer does not fit into the host's
 /// memory, which has it and the outputs in f64, or where there is none that is small enough.
-fn trial(block: &Block, whole: &Posed, left_bytes: u64, answers: &Answers) -> Option<Posed> {
+fn trial(
+    block: &Block,
+    whole: &ProblemInstance,
+    left_bytes: u64,
+    answers: &Answers,
+) -> Option<ProblemInstance> {
     let phase = covering_phase(block);
     let answer = whole.problem.outputs(phase);
     let elements: u64 = answer.iter().map(TensorSpec::elements).sum();
@@ -114,10 +127,12 @@ fn trial(block: &Block, whole: &Posed, left_bytes: u64, answers: &Answers) -> Op
     let small = whole.problem.smaller(phase, operations, threads)?;
     let inputs = small.generate(&InputKey(block.problem));
     let id = &block.problem;
-    Some(Posed::answered(small, id, inputs, phase, answers))
+    Some(ProblemInstance::with_answer(
+        small, id, inputs, phase, answers,
+    ))
 }
 
-/// What becomes of the points of a block whose inputs can't be had.
+/// The outcome of points whose inputs can't be read.
 fn unread(error: InputError) -> Outcome {
     let outcome = Outcome::without_measurement(Status::Error, error.to_string());
     match error {
@@ -126,11 +141,15 @@ fn unread(error: InputError) -> Outcome {
     }
 }
 
-/// What is left of the available memory beside a problem's inputs.
+/// Bytes of the available memory that a problem's inputs leave.
 ///
 /// # Errors
-/// What becomes of the points of a problem whose inputs do not fit.
-fn admit(problem: &dyn Problem, copies: u64, available_bytes: u64) -> Result<u64, Outcome> {
+/// The outcome of the points of a problem whose inputs do not fit.
+fn remaining_bytes(
+    problem: &dyn Problem,
+    copies: u64,
+    available_bytes: u64,
+) -> Result<u64, Outcome> {
     let specs = problem.inputs();
     let needed_bytes = copies * specs.iter().map(TensorSpec::size_bytes).sum::<u64>();
     available_bytes.checked_sub(needed_bytes).ok_or_else(|| {
@@ -141,8 +160,7 @@ fn admit(problem: &dyn Problem, copies: u64, available_bytes: u64) -> Result<u64
     })
 }
 
-/// What the oracle may take for a block. Inputs from a file are what they are: nothing smaller can stand
-/// for them, so that time is no limit.
+/// The oracle's limits for a block. Inputs from a file have no smaller problem, so that time is no limit.
 fn limits(block: &Block, left_bytes: u64) -> OracleLimits {
     let time_s = match block.inputs {
         Some(_) => f64::INFINITY,

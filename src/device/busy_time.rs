@@ -7,16 +7,16 @@ use sweeper_kernels::{Target, Tensors};
 
 use super::{Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample};
 
-/// Another device, watched.
-pub struct Watched<'a> {
+/// A device, and the time that it spends on programs.
+pub struct BusyTimeDevice<'a> {
     device: &'a mut dyn Device,
     running: Duration,
 }
 
-impl<'a> Watched<'a> {
-    /// Watches a device from now on.
+impl<'a> BusyTimeDevice<'a> {
+    /// Measures a device from now on.
     pub fn new(device: &'a mut dyn Device) -> Self {
-        Watched {
+        BusyTimeDevice {
             device,
             running: Duration::ZERO,
         }
@@ -31,7 +31,7 @@ impl<'a> Watched<'a> {
     }
 }
 
-impl Device for Watched<'_> {
+impl Device for BusyTimeDevice<'_> {
     fn identity(&self) -> &DeviceIdentity {
         self.device.identity()
     }

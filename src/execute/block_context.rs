@@ -1,4 +1,4 @@
-//! What the points of a block share, and the way of a point to the first sample: prepare, run, check.
+//! The context that the points of a block share; it prepares, runs and verifies each point before its first sample.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -9,30 +9,30 @@ use sweeper_kernels::{CanonicalShape, Phase, Problem, Program, Refusal, Tensors}
 
 use super::answers::Answers;
 use super::block::Listener;
-use super::groundwork::{Beside, Groundwork};
-use super::on_device::OnDevice;
+use super::block_inputs::{BlockInputs, SmallerProblem};
+use super::device_oracle::DeviceOracle;
 use super::protocol::{Block, BlockPoint, Stage};
 use super::sampling::Sampler;
 use super::tensors;
-use super::verify::{Posed, Verdict};
+use super::verify::{ProblemInstance, Verdict};
 use crate::device::{Artifact, Device, DeviceError, Job, Prepared, memory};
 use crate::row::outcome::{Cause, Checked, Flag, KernelUse, Measurement, Outcome, Status};
 
 /// Kernels by key.
 pub type Artifacts = HashMap<String, Artifact>;
 
-/// What all points of a block share.
-pub struct Setting<'a> {
+/// The context of a block's points.
+pub struct BlockContext<'a> {
     block: &'a Block,
-    posed: Posed,
+    instance: ProblemInstance,
     /// Programs of points so far, each once, to say where two backends' are the same.
     programs: RefCell<Vec<(Phase, String, Program)>>,
-    /// What became of each point's kernels on a smaller problem, by number, where one stands for it.
+    /// The verdict on each point's kernels on a smaller problem, by number, where there is one.
     reduced: Option<BTreeMap<u32, Result<Verdict, Outcome>>>,
 }
 
-/// A point whose program is prepared and right.
-pub struct Admitted<'a> {
+/// A point whose program is prepared and whose outputs are right.
+pub struct VerifiedPoint<'a> {
     /// The point.
     pub point: &'a BlockPoint,
     /// Its program.
@@ -45,82 +45,83 @@ pub struct Admitted<'a> {
     last_digest: Option<String>,
 }
 
-/// Why a block has no setting.
-pub enum NoSetting {
+/// Why a block has no context.
+pub enum ContextError {
     /// None of its points can be measured.
-    AllOf(Outcome),
+    AllPoints(Outcome),
     /// The device was lost at one point.
     LostAt(u32, DeviceError),
 }
 
-impl From<Outcome> for NoSetting {
+impl From<Outcome> for ContextError {
     fn from(outcome: Outcome) -> Self {
-        NoSetting::AllOf(outcome)
+        ContextError::AllPoints(outcome)
     }
 }
 
-impl<'a> Setting<'a> {
-    /// Hands the inputs to the device; where a smaller problem stands for the block's, runs every
-    /// point's kernels on it first.
+impl<'a> BlockContext<'a> {
+    /// Gives the inputs to the device; where only a smaller problem's answer is known, runs every point's kernels on it
+    /// first.
     ///
     /// # Errors
-    /// What befell all points, or the device at one of them.
+    /// The outcome of all points, or the loss of the device at one of them.
     pub fn new(
         block: &'a Block,
-        groundwork: Groundwork,
+        block_inputs: BlockInputs,
         artifacts: &Artifacts,
         answers: &Answers,
         device: &mut dyn Device,
         listener: &mut dyn Listener,
-    ) -> Result<Self, NoSetting> {
-        let Groundwork { mut whole, beside } = groundwork;
-        let beside = match beside {
-            Beside::Trial(small) => {
-                let oracle = OnDevice {
+    ) -> Result<Self, ContextError> {
+        let BlockInputs { mut whole, smaller } = block_inputs;
+        let smaller = match smaller {
+            SmallerProblem::Trial(small) => {
+                let oracle = DeviceOracle {
                     block,
                     artifacts,
                     answers,
                 };
                 match oracle.answer(&mut whole, &small, device, listener)? {
-                    true => Beside::Nothing,
+                    true => SmallerProblem::Nothing,
                     false => {
                         let left_bytes = memory::available_bytes();
-                        let by_host = Groundwork::by_host(block, whole, left_bytes, answers);
+                        let by_host =
+                            BlockInputs::with_host_oracle(block, whole, left_bytes, answers);
                         whole = by_host.whole;
-                        by_host.beside
+                        by_host.smaller
                     }
                 }
             }
-            beside => beside,
+            smaller => smaller,
         };
-        let mut setting = Setting {
+        let mut context = BlockContext {
             block,
-            posed: whole,
+            instance: whole,
             programs: RefCell::default(),
             reduced: None,
         };
-        if let Beside::Reduced(small) = &beside {
-            setting.reduced = Some(setting.try_reduced(small, artifacts, device, listener)?);
+        if let SmallerProblem::Reduced(small) = &smaller {
+            context.reduced = Some(context.verify_reduced(small, artifacts, device, listener)?);
         }
-        device.bind(&setting.posed.inputs).map_err(failed)?;
-        Ok(setting)
+        device.bind(&context.instance.inputs).map_err(failed)?;
+        Ok(context)
     }
 
-    /// Runs every point's kernels on a smaller problem and judges what they compute.
-    fn try_reduced(
+    /// Runs every point's kernels on a smaller problem and judges their outputs.
+    fn verify_reduced(
         &self,
-        small: &Posed,
+        small: &ProblemInstance,
         artifacts: &Artifacts,
         device: &mut dyn Device,
         listener: &mut dyn Listener,
-    ) -> Result<BTreeMap<u32, Result<Verdict, Outcome>>, NoSetting> {
+    ) -> Result<BTreeMap<u32, Result<Verdict, Outcome>>, ContextError> {
         device.bind(&small.inputs).map_err(failed)?;
         let mut verdicts = BTreeMap::new();
         for point in &self.block.points {
             listener.working(point.number, Stage::Check);
-            let verdict = match self.try_point(point, small, artifacts, device) {
+            let verdict = match self.run_reduced(point, small, artifacts, device) {
                 Ok(Err(error @ DeviceError::Lost(_))) => {
-                    return Err(NoSetting::LostAt(point.number, error));
+                    return Err(ContextError::LostAt(point.number, error));
                 }
                 Ok(Err(error)) => Err(failed(error)),
                 Ok(Ok(verdict)) => Ok(verdict),
@@ -131,16 +132,16 @@ impl<'a> Setting<'a> {
         Ok(verdicts)
     }
 
-    fn try_point(
+    fn run_reduced(
         &self,
         point: &BlockPoint,
-        small: &Posed,
+        small: &ProblemInstance,
         artifacts: &Artifacts,
         device: &mut dyn Device,
     ) -> Result<Result<Verdict, DeviceError>, Outcome> {
-        let whole = program(self.posed.problem.as_ref(), point, device)?;
+        let whole = program(self.instance.problem.as_ref(), point, device)?;
         let program = program(small.problem.as_ref(), point, device)?;
-        // Other kernels would prove nothing.
+        // Other kernels than the point's prove nothing about it.
         if !whole.compiled().eq(program.compiled()) {
             return Ok(Ok(Verdict::UNCHECKED));
         }
@@ -159,20 +160,20 @@ impl<'a> Setting<'a> {
         Ok(run().map(|outputs| small.judge(&outputs, point.phase, Checked::Reduced)))
     }
 
-    /// Prepares a point's program and checks what it computes.
+    /// Prepares a point's program, runs it once and checks its outputs.
     ///
     /// # Errors
-    /// What became of the point instead.
-    pub fn admit(
+    /// The point's outcome.
+    pub fn prepare_and_verify(
         &self,
         point: &'a BlockPoint,
         artifacts: &Artifacts,
         device: &mut dyn Device,
-    ) -> Result<Admitted<'a>, Outcome> {
+    ) -> Result<VerifiedPoint<'a>, Outcome> {
         if let Some(status) = point.scripted_status {
             return Err(scripted(status));
         }
-        let program = program(self.posed.problem.as_ref(), point, device)?;
+        let program = program(self.instance.problem.as_ref(), point, device)?;
         let mut measurement = self.describe(point, &program);
         let artifacts = artifacts_of(point, artifacts);
         let job = Job {
@@ -195,7 +196,7 @@ impl<'a> Setting<'a> {
             let further_ns = device.further_preparation_ns(prepared);
             measurement.prepare_ns = Some(prepare_ns + further_ns);
         }
-        let specs = self.posed.problem.outputs(point.phase);
+        let specs = self.instance.problem.outputs(point.phase);
         if device.computes() {
             let outputs = device.results(prepared, &specs).map_err(failed)?;
             self.judge(point, &outputs, &mut measurement)?;
@@ -205,7 +206,7 @@ impl<'a> Setting<'a> {
         if !agree(by_role, measurement.device_memory.peak_allocated_bytes) {
             measurement.flags.push(Flag::MemoryMismatch);
         }
-        Ok(Admitted {
+        Ok(VerifiedPoint {
             point,
             prepared,
             specs,
@@ -215,9 +216,9 @@ impl<'a> Setting<'a> {
         })
     }
 
-    /// What is known of a program before it runs.
+    /// The properties of a program before it runs.
     fn describe(&self, point: &BlockPoint, program: &Program) -> Measurement {
-        let work = self.posed.problem.work(point.phase);
+        let work = self.instance.problem.work(point.phase);
         let kernels = program.kernels.iter().zip(program.source_positions());
         let kernels = kernels
             .map(|(kernel, position)| KernelUse {
@@ -238,8 +239,7 @@ impl<'a> Setting<'a> {
     }
 
     /// The backend of the first point before this one whose program was the same, unless it is this one's
-    /// own, launched in another way. It is measured all the same: how far the times of one program lie apart
-    /// is what a control is for.
+    /// own, launched in another way. It is measured all the same, as a control: by how much times of one program differ.
     fn same_program_as(&self, point: &BlockPoint, program: &Program) -> Option<String> {
         let mut programs = self.programs.borrow_mut();
         let same = programs
@@ -270,7 +270,7 @@ impl<'a> Setting<'a> {
             check,
             complaint,
         } = match &self.reduced {
-            None => self.posed.judge(outputs, point.phase, Checked::Full),
+            None => self.instance.judge(outputs, point.phase, Checked::Full),
             Some(verdicts) => match verdicts.get(&point.number) {
                 Some(verdict) => verdict.clone()?,
                 None => Verdict::UNCHECKED,
@@ -284,10 +284,10 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// What became of a point whose samples were taken: timing must not have changed its outputs.
-    pub fn conclude(
+    /// The outcome of a point whose samples were taken. Timing must not have changed its outputs.
+    pub fn finish(
         &self,
-        one: Admitted<'_>,
+        one: VerifiedPoint<'_>,
         sampler: Sampler,
         clock_resolution_ns: f64,
     ) -> Outcome {
@@ -309,7 +309,7 @@ impl<'a> Setting<'a> {
     }
 }
 
-impl Admitted<'_> {
+impl VerifiedPoint<'_> {
     /// Keeps the digest of the outputs of the last sample, which is the one before.
     ///
     /// # Errors
@@ -399,13 +399,13 @@ mod tests {
         fn finished(&mut self, _number: u32, _outcome: Outcome) {}
     }
 
-    fn posed(fault: &str) -> Posed {
+    fn instance(fault: &str) -> ProblemInstance {
         let parameters: Parameters = [("fault", fault)].into_iter().collect();
         let workload = registry::workload("faults").unwrap();
         let problem = workload.problem(&parameters, Dtype::F32).unwrap();
         let inputs = problem.generate(&InputKey([7; 32]));
         let expected = Some(problem.oracle(&inputs, Phase::Forward));
-        Posed {
+        ProblemInstance {
             problem,
             inputs,
             expected,
@@ -447,16 +447,16 @@ mod tests {
             oracle_kernels: Vec::new(),
             artifacts: Vec::new(),
         };
-        let setting = Setting {
+        let context = BlockContext {
             block: &block,
-            posed: posed("none"),
+            instance: instance("none"),
             programs: RefCell::default(),
             reduced: None,
         };
         // Kernels of `faulty` are others for another fault; those of `sound` are not.
         let mut device = Null::default();
-        let small = posed("wrong");
-        let verdicts = setting.try_reduced(&small, &Artifacts::new(), &mut device, &mut Nobody);
+        let small = instance("wrong");
+        let verdicts = context.verify_reduced(&small, &Artifacts::new(), &mut device, &mut Nobody);
         let Ok(verdicts) = verdicts else {
             panic!("the null device is never lost");
         };

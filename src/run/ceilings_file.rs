@@ -1,5 +1,5 @@
-//! What devices can do, as it is remembered beside the kernel cache: what probes measured, and what
-//! calibrations since then measured better.
+//! The file of a device's ceilings beside the kernel cache: rates that probes measured, and better ones of
+//! calibrations since then.
 //!
 //! A calibration is a finished run whose manifest asks for the export `calibration_profile`. It raises a
 //! ceiling or leaves it alone: a worse run says nothing of what a device can do at most. `sweeper devices
@@ -33,20 +33,20 @@ const LEAST_CACHES: f64 = 4.0;
 const COPIES: &str = "copy";
 const PRODUCTS: &str = "matmul";
 
-/// What is remembered of one device, with so many threads.
+/// The ceilings of one device with a number of threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Remembered {
+pub struct CeilingsFile {
     version: u32,
     /// The device.
     pub device: DeviceIdentity,
     /// CPU threads of a measured program.
     pub threads: u32,
-    /// What probes measured.
+    /// Rates that probes measured.
     ceilings: Ceilings,
     /// When they did, in seconds since 1970.
     #[serde(default)]
     probed_unix_s: f64,
-    /// What calibrations measured, by kind: that of copies, then those of arithmetic.
+    /// Rates that calibrations measured, by kind: that of copies, then those of arithmetic.
     #[serde(default)]
     calibrated: BTreeMap<String, Calibrated>,
 }
@@ -71,15 +71,15 @@ pub struct Raised {
     pub to_per_s: f64,
 }
 
-impl Remembered {
-    /// What probes measured just now.
+impl CeilingsFile {
+    /// The rates of probes that just ran.
     pub(super) fn probed(
         device: DeviceIdentity,
         threads: u32,
         ceilings: Ceilings,
         unix_s: f64,
     ) -> Self {
-        Remembered {
+        CeilingsFile {
             version: VERSION,
             device,
             threads,
@@ -89,13 +89,13 @@ impl Remembered {
         }
     }
 
-    /// What `folder` holds of a device, if the probes are those of this program.
+    /// The file of a device in `folder`, if its probes are those of this program.
     pub(super) fn of(folder: &Path, device: &DeviceIdentity, threads: u32) -> Option<Self> {
         let held = read(&path(folder, device, threads)?)?;
         (held.device == *device && held.threads == threads).then_some(held)
     }
 
-    /// All that `folder` holds, by the number of threads.
+    /// All files of a device in `folder`, by the number of threads.
     pub fn all_of(folder: &Path, device: &DeviceIdentity) -> Vec<Self> {
         let files = fs::read_dir(folder).into_iter().flatten().flatten();
         let is_ours = |path: &PathBuf| {
@@ -184,7 +184,7 @@ pub fn learn(
     rows: &[&Row],
     run: RunId,
 ) -> io::Result<Vec<Raised>> {
-    let Some(mut held) = Remembered::of(folder, device, threads) else {
+    let Some(mut held) = CeilingsFile::of(folder, device, threads) else {
         return Ok(Vec::new());
     };
     let ended_s = rows.iter().map(|row| row.unix_time_s).fold(0.0, f64::max);
@@ -230,8 +230,8 @@ fn path(folder: &Path, device: &DeviceIdentity, threads: u32) -> Option<PathBuf>
     Some(folder.join(format!("{PREFIX}{digest:.16}.json")))
 }
 
-fn read(path: &Path) -> Option<Remembered> {
-    let held: Remembered = serde_json::from_slice(&files::read(path).ok()?).ok()?;
+fn read(path: &Path) -> Option<CeilingsFile> {
+    let held: CeilingsFile = serde_json::from_slice(&files::read(path).ok()?).ok()?;
     (held.version == VERSION).then_some(held)
 }
 

@@ -36,14 +36,14 @@ fn row(workload: &str, amount: f64, checked: Checked) -> Row {
     row
 }
 
-fn probed() -> Remembered {
+fn probed() -> CeilingsFile {
     let ceilings = Ceilings {
         copy_bytes_per_s: 100.0,
         cache_bytes: 10,
         flops_per_s: [("f32".to_owned(), 50.0)].into(),
         ..Ceilings::default()
     };
-    Remembered::probed(device(), 1, ceilings, 1000.0)
+    CeilingsFile::probed(device(), 1, ceilings, 1000.0)
 }
 
 #[test]
@@ -113,11 +113,11 @@ fn what_is_learnt_is_there_the_next_time() {
     probed().keep(folder.path()).unwrap();
     assert_eq!(learnt(&[&copy])[0].to_per_s, 500.0);
     assert_eq!(learnt(&[&copy]), []);
-    let all = Remembered::all_of(folder.path(), &device());
+    let all = CeilingsFile::all_of(folder.path(), &device());
     assert_eq!(all.len(), 1);
     assert_eq!(all[0].ceilings().copy_bytes_per_s, 500.0);
     assert_eq!(all[0].ceilings().sources[COPY].unix_s, 2000.0);
-    assert!(Remembered::of(folder.path(), &device(), 2).is_none());
+    assert!(CeilingsFile::of(folder.path(), &device(), 2).is_none());
 }
 
 /// A file from before calibrations were remembered.
@@ -135,6 +135,6 @@ fn older_files_are_read() {
         .remove("sources");
     let path = path(folder.path(), &device(), 1).unwrap();
     fs::write(path, text.to_string()).unwrap();
-    let held = Remembered::of(folder.path(), &device(), 1).unwrap();
+    let held = CeilingsFile::of(folder.path(), &device(), 1).unwrap();
     assert_eq!(held.ceilings().copy_bytes_per_s, 100.0);
 }

@@ -1,17 +1,17 @@
-//! The oracle on the device: plain f64 kernels answer what takes the host long.
+//! The oracle on the device: plain f64 kernels, for problems that take the host long.
 //!
-//! They are tried first, on a smaller problem whose answer the host's oracle has found: only a device that agrees with it is
-//! asked for the whole problem's.
+//! They are compared with the host's oracle on a smaller problem first. Only a device that agrees computes the answer of
+//! the whole problem.
 
 use sweeper_kernels::check::{Metric, compare};
 use sweeper_kernels::{Phase, Tensors};
 
 use super::answers::Answers;
 use super::block::Listener;
-use super::groundwork::covering_phase;
+use super::block_context::{Artifacts, ContextError, failed};
+use super::block_inputs::covering_phase;
 use super::protocol::{Block, Stage};
-use super::setting::{Artifacts, NoSetting, failed};
-use super::verify::Posed;
+use super::verify::ProblemInstance;
 use crate::device::{Artifact, Device, DeviceError, Job};
 use crate::row::outcome::{Outcome, Status};
 
@@ -19,8 +19,8 @@ use crate::row::outcome::{Outcome, Status};
 /// rounding comes to, which is beside some answers, is a difference of nearly equal numbers and as much less exact.
 const AGREEMENT: f64 = 1e-6;
 
-/// What asking takes.
-pub struct OnDevice<'a> {
+/// The oracle of a block on its device.
+pub struct DeviceOracle<'a> {
     /// The block whose problem it is.
     pub block: &'a Block,
     /// Kernels by key.
@@ -29,19 +29,19 @@ pub struct OnDevice<'a> {
     pub answers: &'a Answers,
 }
 
-impl OnDevice<'_> {
-    /// Tries the device's oracle on `small`, whose answer is known, and asks it for that of `whole`. False where it has no room for
-    /// its tables, so that the host must be asked.
+impl DeviceOracle<'_> {
+    /// Compares the device's oracle with the host's on `small`, and computes the answer of `whole`. False where the device
+    /// has no memory for its tables, so that the host must compute it.
     ///
     /// # Errors
-    /// What becomes of all points of the block where the two oracles disagree, or the device fails.
+    /// The outcome of all points of the block where the two oracles disagree, or the device fails.
     pub fn answer(
         &self,
-        whole: &mut Posed,
-        small: &Posed,
+        whole: &mut ProblemInstance,
+        small: &ProblemInstance,
         device: &mut dyn Device,
         listener: &mut dyn Listener,
-    ) -> Result<bool, NoSetting> {
+    ) -> Result<bool, ContextError> {
         let Some(first) = self.block.points.first() else {
             return Ok(true);
         };
@@ -49,7 +49,7 @@ impl OnDevice<'_> {
         let phase = covering_phase(self.block);
         let id = &self.block.problem;
         let asked = self.ask(small, phase, device).and_then(|answers| {
-            self.hold(small, &answers)?;
+            self.compare_with_host(small, &answers)?;
             let ask = || self.ask(whole, phase, device);
             self.answers.of(whole.problem.as_ref(), id, phase, ask)
         });
@@ -57,7 +57,7 @@ impl OnDevice<'_> {
             Ok(answers) => whole.expected = Some(answers),
             Err(Failed::Device(DeviceError::OutOfMemory { .. })) => return Ok(false),
             Err(Failed::Device(error @ DeviceError::Lost(_))) => {
-                return Err(NoSetting::LostAt(first.number, error));
+                return Err(ContextError::LostAt(first.number, error));
             }
             Err(Failed::Device(error)) => return Err(failed(error).into()),
             Err(Failed::Disagrees(reason)) => {
@@ -68,8 +68,13 @@ impl OnDevice<'_> {
     }
 
     /// Runs the device's oracle of a problem once.
-    fn ask(&self, posed: &Posed, phase: Phase, device: &mut dyn Device) -> Result<Tensors, Failed> {
-        let oracle = posed.problem.device_oracle(phase, &device.target());
+    fn ask(
+        &self,
+        instance: &ProblemInstance,
+        phase: Phase,
+        device: &mut dyn Device,
+    ) -> Result<Tensors, Failed> {
+        let oracle = instance.problem.device_oracle(phase, &device.target());
         let oracle = oracle.ok_or_else(|| {
             let reason = "the problem has no oracle for this device".to_owned();
             DeviceError::Unavailable(reason)
@@ -78,7 +83,7 @@ impl OnDevice<'_> {
         let artifacts: Vec<Artifact> = keys
             .filter_map(|key| self.artifacts.get(key).cloned())
             .collect();
-        device.bind(&posed.inputs)?;
+        device.bind(&instance.inputs)?;
         let prepared = device.prepare(Job {
             program: oracle.program,
             artifacts: &artifacts,
@@ -89,8 +94,8 @@ impl OnDevice<'_> {
         Ok(device.results(prepared, &oracle.answers)?)
     }
 
-    /// Holds the device's answers against the host's.
-    fn hold(&self, small: &Posed, answers: &Tensors) -> Result<(), Failed> {
+    /// Compares the device's answers with the host's.
+    fn compare_with_host(&self, small: &ProblemInstance, answers: &Tensors) -> Result<(), Failed> {
         for (name, expected) in small.expected.iter().flatten() {
             let found = answers.get(name);
             let check = compare(name, found, expected, Metric::RelativeL2, AGREEMENT);
