@@ -1,10 +1,10 @@
-//! What comparisons are worth, on real runs: a program against itself, and against one that does 3 %
-//! more work. `cargo bench --bench aa [TRIALS] [PAIRS]`.
+//! What comparisons are worth, on real runs: a program against itself, and against one that does 3
+//! % more work. `cargo bench --bench aa [TRIALS] [PAIRS]`.
 //!
-//! A round is three runs: the program, the program again, and the slower one, in an order that changes
-//! from round to round. Each trial compares as many rounds as there are pairs, and shares none with
-//! another trial. The slower program is the same one at sizes of 3 % more work, so that what is found
-//! is time that really passed.
+//! A round is three runs: the program, the program again, and the slower one, in an order that
+//! changes from round to round. Each trial compares as many rounds as there are pairs, and shares
+//! none with another trial. The slower program is the same one at sizes of 3 % more work, so that
+//! what is found is time that really passed.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
@@ -92,8 +92,8 @@ fn main() {
     more.show("against 3 % more work");
 }
 
-/// The slower program's rows under the names of the other's. Rows stand in the order in which points were
-/// done, which differs from run to run: each is found by what it is of.
+/// The slower program's rows under the names of the other's. Rows stand in the order in which
+/// points were done, which differs from run to run: each is found by what it is of.
 fn named_as(mut run: Source, other: &Source) -> Source {
     let mut named: Vec<&Entry> = other.entries.iter().collect();
     named.sort_by_key(|entry| place(entry));

@@ -1,9 +1,10 @@
-//! How fast the CUDA kernels of `semicrf` are: `cargo bench --bench cuda -- [T,K,C,B:form:semiring]...`
+//! How fast the CUDA kernels of `semicrf` are: `cargo bench --bench cuda --
+//! [T,K,C,B:form:semiring]...`
 //!
 //! Medians of device time over a cold second-level cache, in milliseconds, one line a problem with
-//! each backend and phase. `form` is `materialized`, `decomposed` or `per_duration`. Without arguments the
-//! problems of docs/performance. Inputs of large problems repeat themselves. Outputs are checked by
-//! `sweeper run`, not here.
+//! each backend and phase. `form` is `materialized`, `decomposed` or `per_duration`. Without
+//! arguments the problems of docs/performance. Inputs of large problems repeat themselves. Outputs
+//! are checked by `sweeper run`, not here.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 

@@ -1,8 +1,8 @@
-//! When compiling pays: what a loop costs in all by two programs, and from how many iterations on one of them
-//! is ahead.
+//! When compiling pays: what a loop costs in all by two programs, and from how many iterations on
+//! one of them is ahead.
 //!
-//! A loop costs what starting it costs, its first iterations included, and the median for each further
-//! iteration. METHODOLOGY.md has the rules, guide 003 the question.
+//! A loop costs what starting it costs, its first iterations included, and the median for each
+//! further iteration. METHODOLOGY.md has the rules, the compilation guide the question.
 
 use crate::interval::LogInterval;
 use crate::row::CompileUse;
@@ -25,7 +25,8 @@ pub enum Kernels {
 pub enum Start {
     /// Both programs are compiled.
     Cold,
-    /// The baseline's kernels are there, as an eager framework ships its own; the other's are compiled.
+    /// The baseline's kernels are there, as an eager framework ships its own; the other's are
+    /// compiled.
     BaselineCached,
     /// Both programs' kernels are in the cache.
     Warm,
@@ -97,8 +98,8 @@ impl Priced {
         })
     }
 
-    /// The loop that begins with `first` iterations, of which those that were not timed by themselves
-    /// take the median; none where it would read from a cache that there is not.
+    /// The loop that begins with `first` iterations, of which those that were not timed by
+    /// themselves take the median; none where it would read from a cache that there is not.
     pub fn begin(&self, kernels: Kernels, first: u32) -> Option<Loop> {
         let kernels_ns = match kernels {
             Kernels::Compiled => self.compile_ns,
@@ -140,8 +141,8 @@ impl Loop {
         self.warmup_ns + self.further(iterations) * self.steady.median_ns
     }
 
-    /// Its interval in nanoseconds, from those of the warm-up and of the median, errors taken as independent
-    /// ([`sum_ends`]); none where the warm-up was seen once, since it varies most.
+    /// Its interval in nanoseconds, from those of the warm-up and of the median, errors taken as
+    /// independent ([`sum_ends`]); none where the warm-up was seen once, since it varies most.
     pub fn total_ends_ns(&self, iterations: u64) -> Option<(f64, f64)> {
         let further = self.further(iterations);
         let (low, high) = self.steady.interval_ns?;
@@ -181,14 +182,16 @@ pub struct BreakEven {
     pub estimate: Crossing,
     /// What the intervals of medians and warm-ups allow, least and most; none where there are none.
     pub ends: Option<(Crossing, Crossing)>,
-    /// The medians' intervals do not say whether an iteration is faster: it may be that it never pays.
+    /// The medians' intervals do not say whether an iteration is faster: it may be that it never
+    /// pays.
     pub is_unclear: bool,
 }
 
 /// A value between the ends of its interval.
 type Within = (f64, f64, f64);
 
-/// The interval of a sum of two estimates from theirs (Zou and Donner 2008), errors taken as independent.
+/// The interval of a sum of two estimates from theirs (Zou and Donner 2008), errors taken as
+/// independent.
 fn sum_ends(one: Within, other: Within) -> (f64, f64) {
     let sum = one.1 + other.1;
     let below = (one.1 - one.0).hypot(other.1 - other.0);
@@ -201,7 +204,7 @@ fn difference_ends(one: Within, other: Within) -> (f64, f64) {
     sum_ends(one, (-other.2, -other.1, -other.0))
 }
 
-/// What guide 003 calls the two in the end.
+/// What the compilation guide calls the two in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The other program is faster in all, by more than a tenth.
@@ -219,7 +222,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Of a total speedup, by guide 003's bounds.
+    /// Of a total speedup, by the compilation guide's bounds.
     pub fn of(total_speedup: f64) -> Self {
         match total_speedup {
             speedup if speedup > 1.1 => Verdict::Wins,
@@ -228,7 +231,7 @@ impl Verdict {
         }
     }
 
-    /// Guide 003's words.
+    /// The compilation guide's words.
     pub const fn name(self) -> &'static str {
         match self {
             Verdict::Wins => "COMPILE WINS",
@@ -263,8 +266,8 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Compares a program with the baseline over so many iterations, or over those of the warm-up if it has
-    /// more; none where a side would read from a cache that there is not.
+    /// Compares a program with the baseline over so many iterations, or over those of the warm-up
+    /// if it has more; none where a side would read from a cache that there is not.
     pub fn new(baseline: &Priced, other: &Priced, start: Start, iterations: u32) -> Option<Self> {
         let first = baseline.starting.iterations.max(other.starting.iterations);
         let (kernels_of_baseline, kernels_of_other) = start.kernels();
@@ -314,7 +317,8 @@ impl Comparison {
         }
     }
 
-    /// Advice: for which loops the other program is the better one, as far as the intervals are sure of it.
+    /// Advice: for which loops the other program is the better one, as far as the intervals are
+    /// sure of it.
     pub fn best_for(&self) -> String {
         let found = self.break_even();
         let first = u64::from(self.other.first);
@@ -331,7 +335,8 @@ impl Comparison {
         }
     }
 
-    /// The last iteration that ends with the other program ahead, which starts sooner and is slower then.
+    /// The last iteration that ends with the other program ahead, which starts sooner and is slower
+    /// then.
     fn last_ahead(&self) -> Option<u64> {
         let seen = |one: f64, other: f64| (one - other, one - other);
         let steady = [self.baseline, self.other].map(|held| held.steady.median_ns);
@@ -386,8 +391,8 @@ impl Comparison {
         Some(difference_ends(one?, other?))
     }
 
-    /// The first iteration that ends with the other program ahead, if it is behind by so much after the
-    /// warm-up, and each iteration gains so much.
+    /// The first iteration that ends with the other program ahead, if it is behind by so much after
+    /// the warm-up, and each iteration gains so much.
     fn crossing(&self, gain_ns: f64, behind_ns: f64) -> Crossing {
         if gain_ns <= 0.0 {
             return Crossing::Never;

@@ -86,7 +86,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Writes a file beside a cache's own, as a whole.
 ///
 /// # Errors
-/// Those of the file system; if the folder is no cache, which would refuse a folder with files in it.
+/// Those of the file system; if the folder is no cache, which would refuse a folder with files in
+/// it.
 pub fn write_beside_cache(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::metadata(folder.join("CACHEDIR.TAG"))?;

@@ -1,9 +1,10 @@
 //! Identities: what makes two problems, points, manifests or runs the same.
 //!
-//! All are SHA-256 over one encoding, version 1: a sequence of fields, each its tag (length as `u32`,
-//! then bytes), a byte for the kind of value, and the value (texts and digests with their length as
-//! `u64`; numbers as 8 bytes; all little-endian). The first field, tagged `sweeper`, says the version
-//! and the second, tagged `of`, what is identified. Lists are their length followed by their items.
+//! All are SHA-256 over one encoding, version 1: a sequence of fields, each its tag (length as
+//! `u32`, then bytes), a byte for the kind of value, and the value (texts and digests with their
+//! length as `u64`; numbers as 8 bytes; all little-endian). The first field, tagged `sweeper`, says
+//! the version and the second, tagged `of`, what is identified. Lists are their length followed by
+//! their items.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,8 @@
 //! Numbers with intervals, as logarithms: what ratios and means of times are made of.
 
-/// A number and its interval, as logarithms: ratios and means of times are made of these. Where there is
-/// no interval, as of a single sample, its ends are NaN, and so are those of all that is made of it.
+/// A number and its interval, as logarithms: ratios and means of times are made of these. Where
+/// there is no interval, as of a single sample, its ends are NaN, and so are those of all that is
+/// made of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogInterval {
     /// Logarithm of the number.
@@ -40,8 +41,8 @@ impl LogInterval {
         }
     }
 
-    /// The geometric mean. Errors are taken as independent: that of the mean is the root of the sum of
-    /// their squares over their number.
+    /// The geometric mean. Errors are taken as independent: that of the mean is the root of the sum
+    /// of their squares over their number.
     pub fn mean(all: &[LogInterval]) -> Option<Self> {
         let n = all.len() as f64;
         (!all.is_empty()).then(|| LogInterval {

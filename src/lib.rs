@@ -1,6 +1,7 @@
 //! The journey of a sweep: manifest, grid, plan, compile, execute, record, report.
 //!
-//! Modules are listed in the order of the journey. Data flows one way; verbs meet only through files.
+//! Modules are listed in the order of the journey. Data flows one way; verbs meet only through
+//! files.
 
 pub mod files;
 pub mod identity;

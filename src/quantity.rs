@@ -23,8 +23,8 @@ pub fn time_ns(nanoseconds: f64) -> String {
 
 /// The day of a time in seconds since 1970, in UTC: `2026-11-21`.
 pub fn date(unix_s: f64) -> String {
-    // The calendar repeats every 400 years of 146 097 days; years begin in March here, so that a leap day is
-    // the last of its year.
+    // The calendar repeats every 400 years of 146 097 days; years begin in March here, so that a
+    // leap day is the last of its year.
     let days = (unix_s / 86_400.0).floor() as i64 + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -54,7 +54,8 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
-/// Three significant digits at least, and no more than make sense: `1.2e-3`, `1.23`, `12.3`, `1234`.
+/// Three significant digits at least, and no more than make sense: `1.2e-3`, `1.23`, `12.3`,
+/// `1234`.
 pub fn significant(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

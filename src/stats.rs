@@ -142,8 +142,9 @@ fn wide_interval(sorted: &[f64]) -> Interval {
     }
 }
 
-/// True if the last samples show no trend: the slope of a straight line through them is smaller than
-/// 2.8 of its standard errors (the two-sided 5 % point of Student's t with 4 degrees of freedom).
+/// True if the last samples show no trend: the slope of a straight line through them is smaller
+/// than 2.8 of its standard errors (the two-sided 5 % point of Student's t with 4 degrees of
+/// freedom).
 pub fn is_steady(samples: &[f64]) -> bool {
     const WINDOW: usize = 6;
     const CRITICAL: f64 = 2.776;

@@ -82,7 +82,8 @@ impl Launch<'_> {
         );
     }
 
-    /// Some batches of seconds of the operation, of a copy, and of a product in place, with operands elsewhere in memory.
+    /// Some batches of seconds of the operation, of a copy, and of a product in place, with
+    /// operands elsewhere in memory.
     fn batches(&self, writes: &[SliceMut<'_>], lines: &mut Lines, times: &mut [Vec<f64>; 3]) {
         let mut place = |slice: Slice<'_>| Operand::of(slice, lines.next().unwrap_or(0));
         let reads: Vec<Operand> = self.reads.iter().map(|&read| place(read)).collect();
@@ -90,7 +91,8 @@ impl Launch<'_> {
         let mut written: Vec<Operand> = written.collect();
         let ones = vec![1.0; (self.bytes / 8).max(1)];
         let (copied, mut copy) = (place(Slice::F32(&ones)), place(Slice::F32(&ones)));
-        // In place it is a product with one number, in a register: the memory is what takes the time.
+        // In place it is a product with one number, in a register: the memory is what takes the
+        // time.
         let ones = vec![1.0; self.in_place.unwrap_or(1)];
         let (factor, mut kept) = (place(Slice::F32(&[1.0])), place(Slice::F32(&ones)));
         let mut flat = ints([1, 1, 1, ones.len(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);

@@ -1,12 +1,13 @@
 //! Times each operation of `streaming` against copying as many bytes as it reads and writes.
 //!
-//! `cargo bench --bench ops`, or `cargo bench --bench ops -- exp` for some. Sizes are those of one position at T = 1024, K = 24, C = 12, B = 4; all
-//! operands stay in the caches that they fit in, and so do the copy's. The floor is a copy from one half of
-//! as many bytes to the other; an operation in place is also compared with reading and writing the same
-//! elements in place, which touches half the memory. All are launches with as many arguments, and all
-//! times include making the list of arguments, as a device does for each launch. Batches of the operation
-//! and of its floors alternate, so that other work on the machine slows all; medians of batches. Where memory lies within
-//! its page matters, to copies by a third: operands lie elsewhere in every ninth batch.
+//! `cargo bench --bench ops`, or `cargo bench --bench ops -- exp` for some. Sizes are those of one
+//! position at T = 1024, K = 24, C = 12, B = 4; all operands stay in the caches that they fit in,
+//! and so do the copy's. The floor is a copy from one half of as many bytes to the other; an
+//! operation in place is also compared with reading and writing the same elements in place, which
+//! touches half the memory. All are launches with as many arguments, and all times include making
+//! the list of arguments, as a device does for each launch. Batches of the operation and of its
+//! floors alternate, so that other work on the machine slows all; medians of batches. Where memory
+//! lies within its page matters, to copies by a third: operands lie elsewhere in every ninth batch.
 
 #![expect(clippy::print_stdout, reason = "a table for people")]
 
@@ -204,8 +205,8 @@ fn on_segments() {
     }
 }
 
-/// What goes back to gradients of the positions before, newest first: those of states lie B rows apart,
-/// those of cumulative scores follow one another.
+/// What goes back to gradients of the positions before, newest first: those of states lie B rows
+/// apart, those of cumulative scores follow one another.
 fn on_positions_before() {
     let small = Aligned::filled(0.999f32, SEGMENTS);
     let mut out = Aligned::filled(0.5f32, K * STATES);

@@ -176,8 +176,8 @@ impl Cache {
         }
     }
 
-    /// As [`lookup`](Self::lookup), but `None` as soon as `is_stopped` says so while it waits: at most
-    /// 20 ms later.
+    /// As [`lookup`](Self::lookup), but `None` as soon as `is_stopped` says so while it waits: at
+    /// most 20 ms later.
     pub fn lookup_unless(&self, key: &Key, is_stopped: impl Fn() -> bool) -> Option<Lookup> {
         let mut backoff = Backoff::new(self.inner.config.flight_wait);
         loop {
@@ -193,8 +193,8 @@ impl Cache {
         }
     }
 
-    /// Sets an entry aside whose checksums are right but which can't be used, such as a shared object
-    /// that kills the process that loads it. Yields whether there was one.
+    /// Sets an entry aside whose checksums are right but which can't be used, such as a shared
+    /// object that kills the process that loads it. Yields whether there was one.
     pub fn set_aside(&self, name: &EntryName) -> bool {
         self.inner.store.quarantine(name)
     }

@@ -135,7 +135,8 @@ impl Store {
         let (path, bad) = (self.layout.entry(name), self.layout.bad());
         let target = bad.join(format!("{name}.{}", clock::now_ns()));
         let set_aside = || fs::rename(&path, &target);
-        // Somebody may have tidied up the folder. Without it the entry would be in the way for good.
+        // Somebody may have tidied up the folder. Without it the entry would be in the way for
+        // good.
         let moved = set_aside().or_else(|_| make_dir(&bad, false).and_then(|()| set_aside()));
         if moved.is_err() {
             return false;

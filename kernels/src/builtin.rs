@@ -1,4 +1,5 @@
-//! Kernels that are plain functions of this crate: how an eager framework's operations run on a CPU.
+//! Kernels that are plain functions of this crate: how an eager framework's operations run on a
+//! CPU.
 
 use half::bf16;
 use std::fmt;
@@ -59,8 +60,9 @@ pub enum SliceMut<'a> {
 
 /// One argument of a launch, resolved to memory.
 ///
-/// Its tag is a whole word, so that an argument is copied in whole words, too, and what a launch has just written is
-/// read as it was written: a processor waits where a load needs parts of two stores that are under way.
+/// Its tag is a whole word, so that an argument is copied in whole words, too, and what a launch
+/// has just written is read as it was written: a processor waits where a load needs parts of two
+/// stores that are under way.
 #[derive(Debug)]
 #[repr(u64)]
 pub enum CallArg<'a> {
@@ -76,8 +78,9 @@ pub enum CallArg<'a> {
 
 /// The arguments of one launch.
 ///
-/// The accessors panic when an argument is of another kind than the builtin expects: the backend that
-/// made the program is wrong then, and the worker that runs it reports the panic as one failed row.
+/// The accessors panic when an argument is of another kind than the builtin expects: the backend
+/// that made the program is wrong then, and the worker that runs it reports the panic as one failed
+/// row.
 #[derive(Debug)]
 pub struct Call<'a> {
     args: Vec<CallArg<'a>>,

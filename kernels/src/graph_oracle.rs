@@ -1,10 +1,10 @@
-//! Problems whose right answer is the value of their graph in f64, and what follows from that: how nearly a
-//! backend must meet it, and what asking it costs.
+//! Problems whose right answer is the value of their graph in f64, and what follows from that: how
+//! nearly a backend must meet it, and what asking it costs.
 //!
-//! A result is judged by its relative L2 error. The tolerance is that of the problem itself: the graph is
-//! evaluated [`PROBES`] times more, with every operation rounding as f32 arithmetic does
-//! ([`crate::graph::Rounding`]), and a backend may be [`MARGIN`] times as far out as those values are, in the
-//! mean. So what cancels in one problem may be less exact there, and nowhere else.
+//! A result is judged by its relative L2 error. The tolerance is that of the problem itself: the
+//! graph is evaluated [`PROBES`] times more, with every operation rounding as f32 arithmetic does
+//! ([`crate::graph::Rounding`]), and a backend may be [`MARGIN`] times as far out as those values
+//! are, in the mean. So what cancels in one problem may be less exact there, and nowhere else.
 
 pub mod precision;
 
@@ -24,8 +24,8 @@ use crate::workload::{DeviceOracle, Phase, Refusal, Target, TensorSpec};
 /// Evaluations with rounding.
 const PROBES: u8 = 3;
 
-/// How much further out than those a backend may be: they are few, and the error of one number among
-/// them may be small by chance.
+/// How much further out than those a backend may be: they are few, and the error of one number
+/// among them may be small by chance.
 const MARGIN: f64 = 3.0;
 
 /// The least tolerance: results are stored in f32.
@@ -75,8 +75,8 @@ pub trait Evaluated: Clone + Send + Sync + 'static {
         self.clone()
     }
 
-    /// The same operations on tensors of which one extent, the greatest that may differ, is half as large; `None` where all
-    /// are small.
+    /// The same operations on tensors of which one extent, the greatest that may differ, is half as
+    /// large; `None` where all are small.
     fn halved(&self) -> Option<Self>;
 
     /// Names of inputs whose elements must not be negative.
@@ -322,8 +322,8 @@ fn norm(values: &[f64]) -> f64 {
     pieces.iter().sum::<f64>().sqrt()
 }
 
-/// What answers cost, in exponentials of one thread: estimates, for each element of a node, and for each term
-/// of a product.
+/// What answers cost, in exponentials of one thread: estimates, for each element of a node, and for
+/// each term of a product.
 fn cost(built: &Built, phase: Phase) -> f64 {
     const ELEMENT: f64 = 12.0;
     const TERM: f64 = 0.35;

@@ -1,7 +1,8 @@
-//! Problems that are graphs: whatever follows from the graph alone, for every workload that has one.
+//! Problems that are graphs: whatever follows from the graph alone, for every workload that has
+//! one.
 //!
-//! A [`Computation`] says what a graph does not: how inputs are made, what is right and how nearly. Its
-//! tensors, least work and programs are found here.
+//! A [`Computation`] says what a graph does not: how inputs are made, what is right and how nearly.
+//! Its tensors, least work and programs are found here.
 
 use crate::check::Check;
 use crate::fuse::{self, Policy, Request};
@@ -103,13 +104,15 @@ pub trait Computation: Send + Sync + Sized + 'static {
     /// A sentence that says which value of which tensor is not allowed.
     fn validate(&self, inputs: &Tensors) -> Result<(), String>;
 
-    /// As [`Problem::oracle`]; what [`Computation::check`] needs beside the answers may be with them.
+    /// As [`Problem::oracle`]; what [`Computation::check`] needs beside the answers may be with
+    /// them.
     fn oracle(&self, inputs: &Tensors, phase: Phase) -> Tensors;
 
     /// As [`Problem::oracle_operations`], of all threads together.
     fn oracle_operations(&self, phase: Phase) -> f64;
 
-    /// What evaluating the graph holds beside inputs and outputs, in bytes; nothing for oracles by hand.
+    /// What evaluating the graph holds beside inputs and outputs, in bytes; nothing for oracles by
+    /// hand.
     fn oracle_scratch_bytes(&self) -> u64 {
         0
     }
@@ -202,8 +205,8 @@ impl<C: Computation> GraphProblem<C> {
         wanted.map(|output| output.node).collect()
     }
 
-    /// The graph's operations that depend on inputs, as the arithmetic that they are. The backward pass
-    /// alone doesn't count what the forward pass has computed.
+    /// The graph's operations that depend on inputs, as the arithmetic that they are. The backward
+    /// pass alone doesn't count what the forward pass has computed.
     fn flops(&self, phase: Phase) -> f64 {
         let graph = &self.built.graph;
         let needed = graph.needed_for(self.wanted(phase));
@@ -234,8 +237,8 @@ fn is_in(role: Role, phase: Phase) -> bool {
     }
 }
 
-/// Operations of one node: one for each function of an element, each element that is reduced, and the
-/// product and the sum of each term of an inner product.
+/// Operations of one node: one for each function of an element, each element that is reduced, and
+/// the product and the sum of each term of an inner product.
 fn flops_of(graph: &Graph, id: NodeId) -> f64 {
     let node = graph.node(id);
     let shape = |operand: usize| &graph.node(node.operands[operand]).shape;
@@ -244,7 +247,8 @@ fn flops_of(graph: &Graph, id: NodeId) -> f64 {
         Op::Unary(_) | Op::Binary(_) | Op::Select => node.elements() as f64,
         Op::Reduce { .. } => product(shape(0)),
         Op::Matmul => 2.0 * node.elements() as f64 * shape(0).last().copied().unwrap_or(1) as f64,
-        // Each element of the result is an inner product with one kernel; both gradients have as many terms.
+        // Each element of the result is an inner product with one kernel; both gradients have as
+        // many terms.
         Op::Conv2d(_) => 2.0 * node.elements() as f64 * product(&shape(1)[1..]),
         Op::Conv2dGradX(_) => 2.0 * product(shape(0)) * product(&shape(1)[1..]),
         Op::Conv2dGradW(_) => 2.0 * product(shape(0)) * product(&node.shape[1..]),
@@ -342,8 +346,8 @@ impl<C: Computation> Problem for GraphProblem<C> {
         self.computation.check(inputs, outputs, expected, &specs)
     }
 
-    /// Bytes of the inputs on which the results depend, and of the results. What a forward pass keeps for the
-    /// backward pass is not compulsory.
+    /// Bytes of the inputs on which the results depend, and of the results. What a forward pass
+    /// keeps for the backward pass is not compulsory.
     fn work(&self, phase: Phase) -> Work {
         let graph = &self.built.graph;
         let needed = graph.needed_for(self.wanted(phase));
@@ -414,7 +418,8 @@ fn policy(backend: &str) -> Option<Policy> {
     }
 }
 
-/// That a judge finds every fault of the graph, and none where there is none: for tests of workloads.
+/// That a judge finds every fault of the graph, and none where there is none: for tests of
+/// workloads.
 #[cfg(test)]
 pub(crate) mod judging {
     use super::*;
@@ -439,8 +444,9 @@ pub(crate) mod judging {
         })
     }
 
-    /// What is judged right, phase by phase, of all graphs with a fault, as lines, and what f32 makes of the right graph, if
-    /// that is judged wrong. Faults that change no result of these inputs are none.
+    /// What is judged right, phase by phase, of all graphs with a fault, as lines, and what f32
+    /// makes of the right graph, if that is judged wrong. Faults that change no result of these
+    /// inputs are none.
     ///
     /// # Panics
     /// If fewer than `least` faults are found.

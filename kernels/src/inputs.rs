@@ -1,5 +1,6 @@
 //! Inputs from a counter-based generator: element `i` of a tensor is a function of the problem, the
-//! tensor's name and `i` alone, so every backend, phase, device and thread count gets the same bytes.
+//! tensor's name and `i` alone, so every backend, phase, device and thread count gets the same
+//! bytes.
 //!
 //! The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
 //! SC 2011). Normal values come from whole-number arithmetic, so that no platform's `ln` or `cos`
@@ -54,8 +55,8 @@ impl Stream {
         philox4x32_10(words.map(|word| [word]), self.key).map(|[word]| word)
     }
 
-    /// `len` values that are about normal with mean 0 and variance `deviation` squared: sums of four
-    /// uniform 16-bit numbers (Irwin-Hall), which lie within 3.46 deviations.
+    /// `len` values that are about normal with mean 0 and variance `deviation` squared: sums of
+    /// four uniform 16-bit numbers (Irwin-Hall), which lie within 3.46 deviations.
     pub fn normal(&self, len: usize, deviation: f32) -> Vec<f32> {
         // Variance of one uniform 16-bit number is (2^32 - 1) / 12; of four, a third of 2^32 - 1.
         let scale = f64::from(deviation) / ((f64::from(u32::MAX)) / 3.0).sqrt();

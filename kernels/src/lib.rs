@@ -1,8 +1,8 @@
 //! What `sweeper` measures, as data: workloads, their oracles, and the programs that compute them.
 //!
-//! A *workload* says what is computed for given parameters. A *backend* of it says how: it is a pure
-//! function from a problem to a [`Program`], plain data that names buffers, kernels and steps. Devices
-//! run programs; nothing in this crate does I/O, reads a clock or the environment.
+//! A *workload* says what is computed for given parameters. A *backend* of it says how: it is a
+//! pure function from a problem to a [`Program`], plain data that names buffers, kernels and steps.
+//! Devices run programs; nothing in this crate does I/O, reads a clock or the environment.
 //!
 //! Reading order: [`parameters`] and [`tensor`] are the vocabulary, [`workload`] the contract,
 //! [`program`] the central idea, [`inputs`] and [`check`] how data is made and judged. One folder a

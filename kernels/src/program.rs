@@ -78,7 +78,8 @@ impl Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Binding {
-    /// Filled before the program runs with the problem's input tensor of the same name; not written.
+    /// Filled before the program runs with the problem's input tensor of the same name; not
+    /// written.
     Given,
     /// Read after the program ran, as the result of the same name; poisoned before.
     Result,
@@ -155,8 +156,8 @@ pub struct View {
     pub offset: Index,
     /// Number of elements.
     pub len: usize,
-    /// What a launch does to them, if that is not what the argument says: a view spans what it steps
-    /// over, a launch touches some of it.
+    /// What a launch does to them, if that is not what the argument says: a view spans what it
+    /// steps over, a launch touches some of it.
     pub touched: Option<Touched>,
 }
 
@@ -224,8 +225,9 @@ pub struct Geometry {
     pub shared_bytes: u32,
     /// Blocks of a cluster along x; 1 for none.
     pub cluster: u32,
-    /// Whether blocks may start while the launch before is at its end: the kernel itself waits for all that was
-    /// launched before, before it reads or writes anything (programmatic dependent launch, from sm_90 on).
+    /// Whether blocks may start while the launch before is at its end: the kernel itself waits for
+    /// all that was launched before, before it reads or writes anything (programmatic dependent
+    /// launch, from sm_90 on).
     pub overlaps: bool,
 }
 
@@ -385,8 +387,8 @@ impl Program {
         self.totals_of(&self.steps, &[])
     }
 
-    /// What `steps` do in all iterations of the loops around them, which have `counts` iterations. By
-    /// multiplication and sums in closed form: loops are not run.
+    /// What `steps` do in all iterations of the loops around them, which have `counts` iterations.
+    /// By multiplication and sums in closed form: loops are not run.
     pub fn totals_of(&self, steps: &[Step], counts: &[u64]) -> Totals {
         let mut totals = Totals::default();
         self.add_totals(steps, &mut counts.to_vec(), &mut totals);

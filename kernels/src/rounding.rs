@@ -1,16 +1,20 @@
 //! How far a result in f32 is from the right one: the error model from which tolerances follow.
 //!
-//! One rounding moves a number by anything up to half a unit in the last place, `u = 2^-24` of its size, and is as good
-//! as independent of all others (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). So
-//! variances add up, here in squares of [`DEVIATION`], the standard deviation of one rounding of a number of size 1. The oracle
-//! adds them up beside each answer, through everything that its formula computes: what cancels in one problem is less exact
-//! there, and nowhere else. Graphs are evaluated with it ([`crate::graph::Rounding`]).
+//! One rounding moves a number by anything up to half a unit in the last place, `u = 2^-24` of its
+//! size, and is as good as independent of all others (Higham and Mary, "A new approach to
+//! probabilistic rounding error analysis", 2019). So variances add up, here in squares of
+//! [`DEVIATION`], the standard deviation of one rounding of a number of size 1. The oracle adds
+//! them up beside each answer, through everything that its formula computes: what cancels in one
+//! problem is less exact there, and nowhere else. Graphs are evaluated with it
+//! ([`crate::graph::Rounding`]).
 
-/// The standard deviation of a rounding of a number of size 1: uniform within half a unit in the last place.
+/// The standard deviation of a rounding of a number of size 1: uniform within half a unit in the
+/// last place.
 pub(crate) const DEVIATION: f64 = f32::EPSILON as f64 / 2.0 * 0.577_350_269_189_625_8;
 
-/// The variance of an elementary function (exponential, logarithm, error function) relative to its result: that of four
-/// roundings, or of an error of a unit in the last place, which functions here and those of GPUs stay within, for most arguments.
+/// The variance of an elementary function (exponential, logarithm, error function) relative to its
+/// result: that of four roundings, or of an error of a unit in the last place, which functions here
+/// and those of GPUs stay within, for most arguments.
 pub(crate) const FUNCTION: f64 = 4.0;
 
 /// How a sum is added up: one after another in parts, and then the parts.
@@ -44,9 +48,9 @@ impl Order {
         }
     }
 
-    /// The variance of a sum whose terms are exact. Sums on the way are rounded: they grow to the part's share of `sum`
-    /// where terms are alike, and as a random walk does where they are not, whose `squares` add up. Adding up
-    /// parts rounds sums of the whole size three times.
+    /// The variance of a sum whose terms are exact. Sums on the way are rounded: they grow to the
+    /// part's share of `sum` where terms are alike, and as a random walk does where they are not,
+    /// whose `squares` add up. Adding up parts rounds sums of the whole size three times.
     pub(crate) fn variance(self, sum: f64, squares: f64) -> f64 {
         let [of_square, of_squares] = self.weights();
         of_square * sum * sum + of_squares * squares

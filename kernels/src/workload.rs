@@ -60,8 +60,8 @@ impl Phase {
     }
 }
 
-/// Operations of an oracle that a thread does in a second, about. Measured with that of `semicrf`; it
-/// only decides which problems are too large for their oracle, and how long a sweep may take.
+/// Operations of an oracle that a thread does in a second, about. Measured with that of `semicrf`;
+/// it only decides which problems are too large for their oracle, and how long a sweep may take.
 pub const ORACLE_OPERATIONS_PER_SECOND: f64 = 7e7;
 
 impl fmt::Display for Phase {
@@ -82,7 +82,8 @@ pub enum Target {
     },
 }
 
-/// The number of an architecture such as `sm_90a`: 10 times its compute capability; 0 for what is none.
+/// The number of an architecture such as `sm_90a`: 10 times its compute capability; 0 for what is
+/// none.
 pub fn generation(arch: &str) -> u32 {
     let digits = arch.trim_start_matches("sm_");
     let digits = digits.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -179,8 +180,8 @@ pub struct Work {
 /// [`Problem::oracle`] as a program for a device.
 #[derive(Clone, Debug)]
 pub struct DeviceOracle {
-    /// Plain f64 kernels, which share no code with any backend; sizes are arguments, so that the same kernels answer a smaller
-    /// problem.
+    /// Plain f64 kernels, which share no code with any backend; sizes are arguments, so that the
+    /// same kernels answer a smaller problem.
     pub program: Program,
     /// Its results: names, types and shapes of what [`Problem::oracle`] gives.
     pub answers: Vec<TensorSpec>,
@@ -228,8 +229,9 @@ pub trait Problem: Send + Sync {
     /// to evaluate [`Problem::oracle`].
     fn oracle_operations(&self, phase: Phase, threads: usize) -> f64;
 
-    /// About how many bytes [`Problem::oracle`] and [`Problem::check`] take beside the inputs. By default
-    /// three f64 for each element of an input or output: inputs in f64, the answer, and outputs in f64.
+    /// About how many bytes [`Problem::oracle`] and [`Problem::check`] take beside the inputs. By
+    /// default three f64 for each element of an input or output: inputs in f64, the answer, and
+    /// outputs in f64.
     fn oracle_bytes(&self, phase: Phase) -> u64 {
         let specs = self.inputs().into_iter().chain(self.outputs(phase));
         24 * specs.map(|spec| spec.elements()).sum::<u64>()
@@ -240,13 +242,15 @@ pub trait Problem: Send + Sync {
     /// none.
     fn reduced(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>>;
 
-    /// The oracle as a program for `target`; `None` where there is none, and always on a CPU, which has the oracle itself.
+    /// The oracle as a program for `target`; `None` where there is none, and always on a CPU, which
+    /// has the oracle itself.
     fn device_oracle(&self, _phase: Phase, _target: &Target) -> Option<DeviceOracle> {
         None
     }
 
-    /// A problem of the same operations in which any size may be smaller, and whose oracle takes at most `operations` of each of
-    /// `threads` threads: where [`Problem::device_oracle`] is held against [`Problem::oracle`]. `None` if there is none.
+    /// A problem of the same operations in which any size may be smaller, and whose oracle takes at
+    /// most `operations` of each of `threads` threads: where [`Problem::device_oracle`] is held
+    /// against [`Problem::oracle`]. `None` if there is none.
     fn smaller(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>> {
         self.reduced(phase, operations, threads)
     }
@@ -270,7 +274,8 @@ pub trait Problem: Send + Sync {
         target: &Target,
     ) -> Result<Program, Refusal>;
 
-    /// How that program came to be, pass by pass, for people; nothing where it was not made by passes.
+    /// How that program came to be, pass by pass, for people; nothing where it was not made by
+    /// passes.
     fn explain(
         &self,
         _backend: &str,

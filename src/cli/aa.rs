@@ -1,4 +1,5 @@
-//! `sweeper doctor --aa`: one program compared with itself, to know what a comparison here is worth.
+//! `sweeper doctor --aa`: one program compared with itself, to know what a comparison here is
+//! worth.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -24,8 +25,8 @@ use crate::run::rows::now_unix_s;
 /// Arguments of `doctor --aa`.
 #[derive(Args)]
 pub struct AaArgs {
-    /// Compare a program with itself many times: how often does that find a difference, and how small
-    /// a one could it find? `compare` remembers how much runs differ here
+    /// Compare a program with itself many times: how often does that find a difference, and how
+    /// small a one could it find? `compare` remembers how much runs differ here
     #[arg(long)]
     pub aa: bool,
     /// How many runs to make; more of them over a longer time know the machine better

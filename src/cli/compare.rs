@@ -33,8 +33,8 @@ Two runs differ by more than their samples show. Where it matters, make runs in 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArgs {
-    /// A and B; with `--`, the runs of A alone: first digits of a run's id, a run's folder, a folder of
-    /// runs, or a CSV file
+    /// A and B; with `--`, the runs of A alone: first digits of a run's id, a run's folder, a
+    /// folder of runs, or a CSV file
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<String>,
     /// The runs of B

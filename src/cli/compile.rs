@@ -27,12 +27,14 @@ use sweeper_kernels::program::KernelSource;
 pub struct CompileArgs {
     #[command(flatten)]
     manifest: ManifestArgs,
-    /// Compile for these GPUs, such as sm_80,sm_90, whatever this machine has; needs NVRTC and no GPU
+    /// Compile for these GPUs, such as sm_80,sm_90, whatever this machine has; needs NVRTC and no
+    /// GPU
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<String>,
 }
 
-/// Fills the kernel cache with what a manifest needs on this machine, or on the GPUs that are named.
+/// Fills the kernel cache with what a manifest needs on this machine, or on the GPUs that are
+/// named.
 pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
     let manifest = match args.manifest.load(screen) {
         Ok(manifest) => manifest,

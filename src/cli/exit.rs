@@ -53,8 +53,8 @@ impl Exit {
         }
     }
 
-    /// Ends the program here and now: without the destructors of libraries, under which other threads may
-    /// still be at work.
+    /// Ends the program here and now: without the destructors of libraries, under which other
+    /// threads may still be at work.
     pub fn at_once(self) -> ! {
         signal_hook::low_level::exit(self.code().into())
     }

@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 const HINTS: &[(&str, &str)] = &[
     (
         "--quick",
-        "quick sweeps are manifests of their own: manifests/operations-quick.toml (guide 001), \
+        "quick sweeps are manifests of their own: manifests/operations-quick.toml (the operations guide), \
          economics-quick.toml (003), calibration-quick.toml (004), quick.toml (000)",
     ),
     (

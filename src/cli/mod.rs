@@ -116,7 +116,8 @@ pub fn main() -> ExitCode {
         }
     };
     let screen = screen::Screen::new(&cli.screen);
-    // Now, since a pool that can't be had when it is first needed is a panic. A worker has one of its own size.
+    // Now, since a pool that can't be had when it is first needed is a panic. A worker has one of
+    // its own size.
     if !matches!(cli.verb, Verb::Worker)
         && let Err(error) = rayon::ThreadPoolBuilder::new().build_global()
     {

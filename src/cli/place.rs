@@ -43,8 +43,8 @@ pub fn processors() -> (usize, &'static str) {
     )
 }
 
-/// The compilers of this machine; `CC` names the C compiler. What a cache's folder remembers of them
-/// need not be read again.
+/// The compilers of this machine; `CC` names the C compiler. What a cache's folder remembers of
+/// them need not be read again.
 pub fn toolchain(cache: Option<&Path>) -> Toolchain {
     toolchain_until(cache, &NEVER)
 }
@@ -71,8 +71,8 @@ pub fn cache_dir_of_environment() -> Option<PathBuf> {
     dir.map(PathBuf::from)
 }
 
-/// Where the kernel cache is, and who says so. What the environment says is part of a manifest that was
-/// resolved.
+/// Where the kernel cache is, and who says so. What the environment says is part of a manifest that
+/// was resolved.
 pub fn cache_dir(manifest: Option<&Manifest>) -> (PathBuf, String) {
     if let Some(manifest) = manifest
         && let Some(dir) = &manifest.cache.dir
@@ -101,7 +101,8 @@ pub fn cache_dir(manifest: Option<&Manifest>) -> (PathBuf, String) {
     }
 }
 
-/// Kinds of file systems that are on a network: NFS, SMB, CIFS, Lustre, GPFS, BeeGFS, Ceph, AFS, 9P.
+/// Kinds of file systems that are on a network: NFS, SMB, CIFS, Lustre, GPFS, BeeGFS, Ceph, AFS,
+/// 9P.
 const NETWORK: [u32; 10] = [
     0x6969,
     0x517b,

@@ -303,7 +303,8 @@ fn lines_of(program: &Program, steps: &[Step]) -> Vec<String> {
     lines
 }
 
-/// `counts` are the iterations of the loops around the steps; bytes are those of one iteration on average.
+/// `counts` are the iterations of the loops around the steps; bytes are those of one iteration on
+/// average.
 fn add_steps(program: &Program, steps: &[Step], counts: &mut Vec<u64>, lines: &mut Vec<String>) {
     let indent = "  ".repeat(counts.len());
     for step in steps {

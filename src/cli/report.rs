@@ -264,8 +264,8 @@ fn show(report: &Report, folder: &Path, paths: &[PathBuf], options: &Options, sc
     ));
 }
 
-/// Prints guide 001's comparison of a run's operations, if it has any; that it can't be made is no trouble of the
-/// run, of which `sweeper report` would say more.
+/// Prints the operations guide's comparison of a run's operations, if it has any; that it can't be
+/// made is no trouble of the run, of which `sweeper report` would say more.
 pub fn show_operations(folder: &Path, manifest: &Manifest, screen: &Screen) {
     let run = folder.to_string_lossy().into_owned();
     let Ok(sources) = source::open_all(&[run], folder) else {

@@ -21,11 +21,13 @@ use crate::run::{self, Ended, Request};
 pub struct RunArgs {
     #[command(flatten)]
     manifest: ManifestArgs,
-    /// Measure all again, in a folder `attempt-N`; goes on with the last one if that was stopped early
+    /// Measure all again, in a folder `attempt-N`; goes on with the last one if that was stopped
+    /// early
     #[arg(long)]
     fresh: bool,
-    /// Try points again that have no result: statuses such as `oom,timeout`, or `failed` for all of them. Points
-    /// that met trouble of the moment (a full disk, a killed process) are tried again without it
+    /// Try points again that have no result: statuses such as `oom,timeout`, or `failed` for all of
+    /// them. Points that met trouble of the moment (a full disk, a killed process) are tried again
+    /// without it
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     retry: Vec<String>,
     /// Show the plan and measure nothing

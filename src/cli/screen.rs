@@ -71,8 +71,8 @@ impl Screen {
         }
     }
 
-    /// Writes to standard output. Where that fails nothing more is written there: a reader that went away
-    /// wants no more, and anything else is said once and becomes the [`Screen::verdict`].
+    /// Writes to standard output. Where that fails nothing more is written there: a reader that
+    /// went away wants no more, and anything else is said once and becomes the [`Screen::verdict`].
     pub fn out(&self, text: &str) {
         if self.is_closed.load(Ordering::Relaxed) {
             return;

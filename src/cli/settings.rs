@@ -165,8 +165,8 @@ fn with_environment(overrides: &Overrides) -> Overrides {
     overrides
 }
 
-/// A warning if the cache that a manifest names is on a network: every job of a cluster would wait for
-/// its locks.
+/// A warning if the cache that a manifest names is on a network: every job of a cluster would wait
+/// for its locks.
 fn network_cache(manifest: &Manifest, is_network: fn(&Path) -> bool) -> Option<Diagnostic> {
     let dir = manifest.cache.dir.as_ref().filter(|dir| is_network(dir))?;
     let origin = manifest.provenance().origin("cache.dir");

@@ -14,8 +14,8 @@ use super::screen::Screen;
 /// Set by the first signal.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// A key that interrupts ends the program at once if it is pressed again after this time: schedulers and
-/// `timeout` send several signals close together, and mean one.
+/// A key that interrupts ends the program at once if it is pressed again after this time:
+/// schedulers and `timeout` send several signals close together, and mean one.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Listens for signals from now on. Yields what the first of them sets.

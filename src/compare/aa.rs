@@ -1,5 +1,5 @@
-//! The method held against runs of one program: how often it finds a difference where there is none,
-//! and how small a difference it would find.
+//! The method held against runs of one program: how often it finds a difference where there is
+//! none, and how small a difference it would find.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -55,8 +55,8 @@ pub struct Trials {
     pub families: usize,
     /// Those in which any point was SLOWER or FASTER after Holm's correction.
     pub false_families: usize,
-    /// The smallest slowdown of one point that 90 % of the comparisons find, as a share; none where it
-    /// is more than a thousandfold.
+    /// The smallest slowdown of one point that 90 % of the comparisons find, as a share; none where
+    /// it is more than a thousandfold.
     pub resolution: Option<f64>,
     /// The slowdown that was asked about.
     pub injected: f64,
@@ -89,8 +89,8 @@ pub struct Assessment {
     pub trials: Vec<Trials>,
 }
 
-/// Compares runs of one program with each other, `runs` in the order made. A slowdown of `injected`, a
-/// share, is laid on one side to see how often it is found.
+/// Compares runs of one program with each other, `runs` in the order made. A slowdown of
+/// `injected`, a share, is laid on one side to see how often it is found.
 ///
 /// # Errors
 /// If there are too few runs, or no point that all of them measured.
@@ -248,7 +248,8 @@ fn sides(made: Made, range: std::ops::Range<usize>) -> Vec<[Vec<usize>; 2]> {
     let (start, count) = (range.start, range.len());
     match made {
         Made::Pairs(pairs) => {
-            // Half of a comparison's runs are also in the next one. Sides take turns at going first.
+            // Half of a comparison's runs are also in the next one. Sides take turns at going
+            // first.
             let step = pairs.next_multiple_of(2);
             let starts = (0..=count.saturating_sub(2 * pairs)).step_by(step);
             let window = |at: usize| {

@@ -24,8 +24,8 @@ pub struct Change {
 /// What is said of a side, by field, in the order of reports.
 type Fields = BTreeMap<(u8, String), BTreeSet<String>>;
 
-/// The fields in which the sides differ, the weightiest first, and what to know of the runs within one
-/// side.
+/// The fields in which the sides differ, the weightiest first, and what to know of the runs within
+/// one side.
 pub(super) fn changes(sides: [&[Source]; 2]) -> (Vec<Change>, Vec<String>) {
     let [a, b] = sides.map(fields);
     let names: BTreeSet<&(u8, String)> = a.keys().chain(b.keys()).collect();

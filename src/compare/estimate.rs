@@ -1,13 +1,13 @@
 //! How long one side takes in units of the other: an estimate, its interval, and a probability.
 //!
-//! All is done with logarithms of medians, one a run. What stands in for the error depends on how the
-//! runs were made:
+//! All is done with logarithms of medians, one a run. What stands in for the error depends on how
+//! the runs were made:
 //!
-//! * *pairs*: each run of one side was made next to a run of the other. What changes slowly cancels in
-//!   the differences. Six pairs or more: Wilcoxon's signed ranks; fewer: Student's t.
+//! * *pairs*: each run of one side was made next to a run of the other. What changes slowly cancels
+//!   in the differences. Six pairs or more: Wilcoxon's signed ranks; fewer: Student's t.
 //! * *apart*: several runs a side, one side after the other. Their own scatter is small where the
-//!   machine changed between the sides, so the error is never less than the machine's spread between
-//!   such sides.
+//!   machine changed between the sides, so the error is never less than the machine's spread
+//!   between such sides.
 //! * *single*: one run a side; the machine's spread, and the errors of the two medians.
 
 use serde::Serialize;
@@ -167,7 +167,8 @@ fn apart(before: &[Centre], after: &[Centre], spread: &Spread) -> Option<Estimat
     Estimate::by_t(moments[1].0 - moments[0].0, error, Method::Welch, runs)
 }
 
-/// The machine's spread and both medians' errors, by Welch's and Satterthwaite's degrees of freedom.
+/// The machine's spread and both medians' errors, by Welch's and Satterthwaite's degrees of
+/// freedom.
 fn single(before: &[Centre], after: &[Centre], spread: &Spread) -> Option<Estimate> {
     let mean = |side: &[Centre]| moments(side.iter().map(|centre| centre.log)).0;
     let floor = spread.level(1);

@@ -25,9 +25,9 @@ pub struct Group {
     pub verdict: Verdict,
 }
 
-/// Geometric means of all points, and of those with each value of each axis that is asked for. A group
-/// has those of its points that were measured in every run: each run then counts as one measurement of
-/// the group, because its points share its fate.
+/// Geometric means of all points, and of those with each value of each axis that is asked for. A
+/// group has those of its points that were measured in every run: each run then counts as one
+/// measurement of the group, because its points share its fate.
 pub(super) fn groups(
     centres: &[[Vec<Option<Centre>>; 2]],
     points: &[Point],

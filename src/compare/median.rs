@@ -1,7 +1,7 @@
 //! The logarithm of one run's median time, and how well the run's own samples know it.
 //!
-//! Ratios are compared as differences of logarithms: A against B and B against A then differ in sign
-//! alone.
+//! Ratios are compared as differences of logarithms: A against B and B against A then differ in
+//! sign alone.
 
 use crate::row::entry::Times;
 use crate::stats::memory::memory;
@@ -25,14 +25,14 @@ pub(super) struct Error {
 pub(super) struct Centre {
     /// Natural logarithm of the median in nanoseconds.
     pub(super) log: f64,
-    /// The error of that which samples of the same run can show; none where there is one sample, or a
-    /// file that holds medians alone.
+    /// The error of that which samples of the same run can show; none where there is one sample, or
+    /// a file that holds medians alone.
     pub(super) error: Option<Error>,
 }
 
 impl Centre {
-    /// The centre of a row: from its samples where the source has them, else from the interval or the
-    /// quartiles that it kept. `None` where the median is no positive number.
+    /// The centre of a row: from its samples where the source has them, else from the interval or
+    /// the quartiles that it kept. `None` where the median is no positive number.
     pub(super) fn of(times: &Times, samples_ns: &[f64]) -> Option<Self> {
         if !is_time(&times.median) {
             return None;
@@ -81,8 +81,8 @@ fn is_time(time: &f64) -> bool {
 }
 
 /// The standard error of the logarithm of the median, from the order statistics about sqrt(n) ranks
-/// on either side of it (Price and Bonett, 2001; for ratios Bonett and Price, 2020), times the square
-/// root of how much longer memory makes it.
+/// on either side of it (Price and Bonett, 2001; for ratios Bonett and Price, 2020), times the
+/// square root of how much longer memory makes it.
 ///
 /// That needs no shape of the distribution. `samples` are in the order taken.
 fn error_of_samples(samples: &[f64]) -> Error {
@@ -111,8 +111,8 @@ fn binomial_below(count: usize, rank: usize) -> f64 {
     total
 }
 
-/// The same from what a file kept: the median's interval with its coverage, or the quartiles under a
-/// normal distribution (1.2533 standard deviations over sqrt(n)).
+/// The same from what a file kept: the median's interval with its coverage, or the quartiles under
+/// a normal distribution (1.2533 standard deviations over sqrt(n)).
 fn error_of_times(times: &Times) -> Option<Error> {
     let count = f64::from(times.n?);
     let freedom = count.sqrt();
@@ -146,7 +146,8 @@ mod tests {
         Centre::of(&times, samples).unwrap()
     }
 
-    /// How often the interval of a ratio of medians covers the true one, where both sides are the same.
+    /// How often the interval of a ratio of medians covers the true one, where both sides are the
+    /// same.
     fn coverage(count: usize, mut sample: impl FnMut() -> f64) -> f64 {
         const TRIALS: usize = 2000;
         let covered = (0..TRIALS).filter(|_| {

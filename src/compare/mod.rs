@@ -1,11 +1,11 @@
-//! Comparing two recorded sides, point by point: what changed around them, which points are slower or
-//! faster or the same, and whether that is shown.
+//! Comparing two recorded sides, point by point: what changed around them, which points are slower
+//! or faster or the same, and whether that is shown.
 //!
-//! [`pairing`] finds rows of the same point, [`median`] says where one run's samples lie, [`spread`] how
-//! far apart runs of one program are on a machine, [`estimate`] what follows for a ratio, [`groups`] for
-//! several together, [`verdict`] what is said of it, [`changes`] what else is different, [`fail_on`] what
-//! ends with an exit code; [`render`] makes text of it. [`aa`] holds the method against runs of one
-//! program.
+//! [`pairing`] finds rows of the same point, [`median`] says where one run's samples lie,
+//! [`spread`] how far apart runs of one program are on a machine, [`estimate`] what follows for a
+//! ratio, [`groups`] for several together, [`verdict`] what is said of it, [`changes`] what else is
+//! different, [`fail_on`] what ends with an exit code; [`render`] makes text of it. [`aa`] holds
+//! the method against runs of one program.
 //!
 //! Architecture invariant: like [`crate::report`], this module reads files alone.
 

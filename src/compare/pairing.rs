@@ -288,8 +288,8 @@ pub(super) fn design(sides: [&[Source]; 2], pairs: Pairs) -> Result<Design, Stri
     })
 }
 
-/// Runs that were made in turns: in the order of time, each two are one of A and one of B. A last one
-/// may be alone, where a series was broken off.
+/// Runs that were made in turns: in the order of time, each two are one of A and one of B. A last
+/// one may be alone, where a series was broken off.
 fn turns(sides: [&[Source]; 2]) -> Option<Vec<[usize; 2]>> {
     let mut runs = Vec::new();
     for (side, sources) in sides.iter().enumerate() {

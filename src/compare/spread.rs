@@ -1,8 +1,8 @@
 //! How far apart two runs of the same program lie on a machine, and where that is remembered.
 //!
-//! Samples of one process share its pages, its clock and its neighbours, so they can't show how much
-//! another process would differ. `sweeper doctor --aa` measures that, `compare` counts on it wherever
-//! runs do not show it themselves.
+//! Samples of one process share its pages, its clock and its neighbours, so they can't show how
+//! much another process would differ. `sweeper doctor --aa` measures that, `compare` counts on it
+//! wherever runs do not show it themselves.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -84,11 +84,11 @@ impl Spread {
         Spread::constant(Origin::Given, share.ln_1p())
     }
 
-    /// The spread of runs of one program: `series` has for each point the logarithms of its medians,
-    /// run by run, in the order made. `None` if there are too few runs to tell.
+    /// The spread of runs of one program: `series` has for each point the logarithms of its
+    /// medians, run by run, in the order made. `None` if there are too few runs to tell.
     ///
-    /// For `k` runs a side, means of `k` runs in a row are compared with those of `k` others half of
-    /// the series later, so that what changes slowly counts.
+    /// For `k` runs a side, means of `k` runs in a row are compared with those of `k` others half
+    /// of the series later, so that what changes slowly counts.
     pub fn measured(series: &[Vec<f64>]) -> Option<Self> {
         let levels: Vec<Level> = RUNS
             .iter()
@@ -155,9 +155,9 @@ impl Level {
     }
 }
 
-/// The size that 19 of 20 differences keep below, with a confidence of 90 %: where some runs were hit
-/// by something that no t distribution fits, it counts. A tolerance limit by order statistics, for
-/// `count` independent differences.
+/// The size that 19 of 20 differences keep below, with a confidence of 90 %: where some runs were
+/// hit by something that no t distribution fits, it counts. A tolerance limit by order statistics,
+/// for `count` independent differences.
 fn reach(mut differences: Vec<f64>, count: usize) -> f64 {
     const NORMAL_90: f64 = 1.2816;
     differences

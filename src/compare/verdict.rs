@@ -99,9 +99,9 @@ pub struct Rule {
 impl Rule {
     /// The verdict on an estimate whose corrected probability is `p`.
     ///
-    /// SAME: the interval lies within the margin. SLOWER, FASTER: the corrected probability is 5 % at
-    /// most, and the estimate beyond the margin. The margin is one of ratios, `1 / (1 + m)` to `1 + m`,
-    /// so that A against B is the reverse of B against A.
+    /// SAME: the interval lies within the margin. SLOWER, FASTER: the corrected probability is 5 %
+    /// at most, and the estimate beyond the margin. The margin is one of ratios, `1 / (1 + m)` to
+    /// `1 + m`, so that A against B is the reverse of B against A.
     pub fn verdict(&self, estimate: &Estimate, p: f64) -> Verdict {
         let margin = self.margin.ln_1p();
         let is_shown = p <= 1.0 - CONFIDENCE + 1e-12;

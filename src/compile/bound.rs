@@ -1,5 +1,5 @@
-//! The bound of a kernel cache as the last sweep that filled it had it: a cache itself has none, each process
-//! that writes to it says its own.
+//! The bound of a kernel cache as the last sweep that filled it had it: a cache itself has none,
+//! each process that writes to it says its own.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,8 @@ use crate::files;
 /// Beside the cache's own files.
 const FILE: &str = "bound_bytes";
 
-/// Remembers the bound that a sweep has. That it can't is no trouble: nothing but `sweeper cache` reads it.
+/// Remembers the bound that a sweep has. That it can't is no trouble: nothing but `sweeper cache`
+/// reads it.
 pub fn remember(folder: &Path, bytes: u64) {
     if remembered(folder) != Some(bytes) {
         let _ = files::write_beside_cache(&folder.join(FILE), format!("{bytes}\n").as_bytes());

@@ -96,8 +96,8 @@ pub struct Cc {
 }
 
 impl Cc {
-    /// The compiler `named`, a file or a command such as `ccache gcc`, or else `cc`, `gcc`, `clang`, whichever
-    /// answers first. A stop ends the search.
+    /// The compiler `named`, a file or a command such as `ccache gcc`, or else `cc`, `gcc`,
+    /// `clang`, whichever answers first. A stop ends the search.
     ///
     /// # Errors
     /// What was tried, and what to install.
@@ -186,7 +186,8 @@ impl Cc {
         }
         let mut command = self.driver.command();
         command.current_dir(folder.path()).args(&self.options);
-        // What parts of the compiler leave for each other goes with the folder, should all of them be killed.
+        // What parts of the compiler leave for each other goes with the folder, should all of them
+        // be killed.
         command.env("TMPDIR", folder.path());
         for (name, value) in &source.defines {
             command.arg(format!("-D{name}={value}"));

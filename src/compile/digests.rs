@@ -1,4 +1,5 @@
-//! Digests of compilers' files, remembered: a library of a hundred megabytes is not read at every start.
+//! Digests of compilers' files, remembered: a library of a hundred megabytes is not read at every
+//! start.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

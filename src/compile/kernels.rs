@@ -43,8 +43,8 @@ pub struct Built {
     pub compile_ns: u64,
     /// When that ended, in nanoseconds since 1970.
     pub compiled_at_ns: u64,
-    /// How long it took to read it from the cache: back again, if it was compiled now. Absent where it
-    /// did not come to be in a cache.
+    /// How long it took to read it from the cache: back again, if it was compiled now. Absent where
+    /// it did not come to be in a cache.
     pub read_ns: Option<u64>,
     /// The compiler that made it.
     pub compiler: String,
@@ -133,11 +133,11 @@ fn key(source: &KernelSource, arch: &str, options: &[&str], compiler: &str) -> K
 }
 
 impl Kernels<'_> {
-    /// The key of a kernel: everything that its machine code depends on. Functions of one source have
-    /// one key.
+    /// The key of a kernel: everything that its machine code depends on. Functions of one source
+    /// have one key.
     ///
-    /// The instruction set is the device's, so that a machine without a compiler arrives at the same
-    /// key; what the compiler makes of `-march=native` is part of the compiler's identity.
+    /// The instruction set is the device's, so that a machine without a compiler arrives at the
+    /// same key; what the compiler makes of `-march=native` is part of the compiler's identity.
     pub fn key(&self, source: &KernelSource) -> Key {
         let options = match source.language {
             Language::C => cc::OPTIONS,
@@ -199,8 +199,8 @@ impl Kernels<'_> {
         }
     }
 
-    /// Sets the kernel's entry aside, so that it is compiled again: it can't be used. Yields whether
-    /// there was one.
+    /// Sets the kernel's entry aside, so that it is compiled again: it can't be used. Yields
+    /// whether there was one.
     pub fn set_aside(&self, source: &KernelSource) -> bool {
         let name = self.key(source).name();
         self.cache.is_some_and(|cache| cache.set_aside(&name))

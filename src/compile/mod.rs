@@ -43,8 +43,8 @@ pub enum CompileError {
     Stopped,
 }
 
-/// The most of a compiler's complaints that is kept, in bytes: they stand in the row of each point that
-/// needs the kernel. The first ones tell the most.
+/// The most of a compiler's complaints that is kept, in bytes: they stand in the row of each point
+/// that needs the kernel. The first ones tell the most.
 const COMPLAINT_BYTES: usize = 4096;
 
 impl CompileError {

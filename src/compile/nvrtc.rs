@@ -19,8 +19,9 @@ use crate::device::cuda::compiler::{Compilation, Compiler, Refusal, Text};
 /// How every kernel is compiled, beside its architecture: the assembler tells what it used.
 pub const OPTIONS: &[&str] = &["--std=c++17", "--ptxas-options=-v"];
 
-/// Since this version NVRTC has a cache of its own, beside the driver's. What comes out of it has no report of
-/// the assembler, and took no time that would tell anybody what compiling costs: it is left out.
+/// Since this version NVRTC has a cache of its own, beside the driver's. What comes out of it has
+/// no report of the assembler, and took no time that would tell anybody what compiling costs: it is
+/// left out.
 const FIRST_WITH_CACHE: (i32, i32) = (12, 9);
 
 /// The option that leaves it out.
@@ -41,8 +42,8 @@ const TICK: Duration = Duration::from_millis(20);
 /// Threads whose compilations did not finish in time.
 static LATE: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 
-/// True while NVRTC compiles what nobody waits for any more. A process that ended as usual would run NVRTC's
-/// destructors under it, and crash.
+/// True while NVRTC compiles what nobody waits for any more. A process that ended as usual would
+/// run NVRTC's destructors under it, and crash.
 pub fn is_left_at_work() -> bool {
     let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
     if late.iter().any(|thread| !thread.is_finished()) {
@@ -152,8 +153,8 @@ impl Nvrtc {
 
     /// Compiles one kernel for an architecture, such as `sm_90a`, straight to a cubin.
     ///
-    /// NVRTC can't be interrupted: where it does not finish in time, its thread is left to itself, and
-    /// [`is_left_at_work`] until it ends.
+    /// NVRTC can't be interrupted: where it does not finish in time, its thread is left to itself,
+    /// and [`is_left_at_work`] until it ends.
     ///
     /// # Errors
     /// NVRTC's complaints, a time-out, or what kept it from running.

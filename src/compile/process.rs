@@ -1,5 +1,5 @@
-//! Runs a compiler as a process: for a limited time, with bounded output, and never beyond the end of this
-//! process.
+//! Runs a compiler as a process: for a limited time, with bounded output, and never beyond the end
+//! of this process.
 
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -18,12 +18,12 @@ const KEPT_BYTES: usize = 1 << 20;
 /// How long a process may take to say what it is.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long to wait for the end of a stream once its process has ended: a child of it may keep the stream
-/// open for ever.
+/// How long to wait for the end of a stream once its process has ended: a child of it may keep the
+/// stream open for ever.
 const STREAM_WAIT: Duration = Duration::from_millis(500);
 
-/// Parts of complaints that are not about the source: the system ran out of something, or killed a part
-/// of the compiler.
+/// Parts of complaints that are not about the source: the system ran out of something, or killed a
+/// part of the compiler.
 const TROUBLE: [&str; 8] = [
     "No space left on device",
     "Disk quota exceeded",
@@ -38,8 +38,8 @@ const TROUBLE: [&str; 8] = [
 /// Runs a command to its end.
 ///
 /// # Errors
-/// [`CompileError::Rejected`] with its complaints if it failed, a time-out, a stop, or the trouble that kept
-/// it from running.
+/// [`CompileError::Rejected`] with its complaints if it failed, a time-out, a stop, or the trouble
+/// that kept it from running.
 pub fn run(mut command: Command, bounds: &Bounds<'_>) -> Result<(), CompileError> {
     // Messages are told apart by their English text.
     command.env("LC_ALL", "C").stdout(Stdio::null());

@@ -44,8 +44,8 @@ impl Default for Found {
     }
 }
 
-/// A search that was begun ahead. It ends before what holds this does: a process that ended in the middle of
-/// loading NVRTC would run the destructors of what NVRTC is just constructing, and crash.
+/// A search that was begun ahead. It ends before what holds this does: a process that ended in the
+/// middle of loading NVRTC would run the destructors of what NVRTC is just constructing, and crash.
 #[must_use = "dropping it waits for the search"]
 pub struct Ahead {
     thread: Option<JoinHandle<()>>,
@@ -61,8 +61,8 @@ impl Drop for Ahead {
 }
 
 impl Toolchain {
-    /// This machine's compilers. `cc` names the C compiler to use instead of the usual ones; digests of
-    /// compilers are remembered in the folder of a cache.
+    /// This machine's compilers. `cc` names the C compiler to use instead of the usual ones;
+    /// digests of compilers are remembered in the folder of a cache.
     pub fn here(cc: Option<PathBuf>, cache: Option<&Path>) -> Self {
         Toolchain::here_until(cc, cache, &NEVER)
     }
@@ -94,7 +94,8 @@ impl Toolchain {
         }
     }
 
-    /// Begins to look for what a kind of device needs, if it needs anything, while the caller does something else.
+    /// Begins to look for what a kind of device needs, if it needs anything, while the caller does
+    /// something else.
     pub fn look_ahead(&self, kind: DeviceKind) -> Ahead {
         if kind == DeviceKind::Null {
             return Ahead { thread: None };

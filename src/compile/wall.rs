@@ -1,10 +1,11 @@
 //! How long several compilations took together, where some ran side by side.
 
-/// Nanoseconds in which at least one of some compilations ran: a second in which two did counts once, and
-/// time between them, when compilers were at the kernels of other programs or at none, not at all.
+/// Nanoseconds in which at least one of some compilations ran: a second in which two did counts
+/// once, and time between them, when compilers were at the kernels of other programs or at none,
+/// not at all.
 ///
-/// Each is when it ended, in nanoseconds of one clock, and how long it took. Never more than the sum of
-/// how long they took, never less than the longest.
+/// Each is when it ended, in nanoseconds of one clock, and how long it took. Never more than the
+/// sum of how long they took, never less than the longest.
 pub fn wall_ns(compilations: impl IntoIterator<Item = (u64, u64)>) -> u64 {
     let spans = compilations.into_iter();
     let mut spans: Vec<(u64, u64)> = spans

@@ -1,12 +1,13 @@
-//! How much memory this process can still have: of the host, of its control groups, and by its own limits.
+//! How much memory this process can still have: of the host, of its control groups, and by its own
+//! limits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
 
-/// Bytes that can be taken without pushing the host into swapping, or a control group of this process over
-/// its limit, or the process over its own.
+/// Bytes that can be taken without pushing the host into swapping, or a control group of this
+/// process over its limit, or the process over its own.
 pub fn available_bytes() -> u64 {
     let root = Path::new("/");
     let host = kilobytes(root, "proc/meminfo", "MemAvailable").unwrap_or(u64::MAX);
@@ -66,8 +67,8 @@ static VERSION_2: Hierarchy = Hierarchy {
 };
 
 impl Group {
-    /// What this group and those that it lies in may still take: a limit may be set on any of them, as
-    /// Slurm's is on the job's and not on the step's.
+    /// What this group and those that it lies in may still take: a limit may be set on any of them,
+    /// as Slurm's is on the job's and not on the step's.
     fn allows(&self, root: &Path) -> u64 {
         let levels = self.inner.ancestors();
         let level = |inner: &Path| {
@@ -125,7 +126,8 @@ fn group(mount: &str, own: &str) -> Option<Group> {
         };
         is_it.then_some(path)
     });
-    // In a container the mount shows a part of the hierarchy, in which this process may be anywhere.
+    // In a container the mount shows a part of the hierarchy, in which this process may be
+    // anywhere.
     let inner = path.and_then(|path| Path::new(path).strip_prefix(mount_root).ok());
     let inner = inner.map(|inner| inner.strip_prefix("/").unwrap_or(inner));
     Some(Group {

@@ -1,8 +1,8 @@
 //! Devices: what runs a [`Program`].
 //!
-//! A device is driven by one worker process. It binds the input tensors of one problem, prepares the
-//! programs that compute it, and runs samples of them; a sample of one program may overwrite the
-//! results of another, so results are read right after the sample that made them.
+//! A device is driven by one worker process. It binds the input tensors of one problem, prepares
+//! the programs that compute it, and runs samples of them; a sample of one program may overwrite
+//! the results of another, so results are read right after the sample that made them.
 //!
 //! Architecture invariant: `unsafe` lives in this module's device folders and nowhere else.
 
@@ -142,18 +142,19 @@ pub trait Device {
     /// Loads a program's kernels and allocates its memory.
     ///
     /// # Errors
-    /// Out of memory, kernels that can't be loaded, a program that asks for what the device refuses.
+    /// Out of memory, kernels that can't be loaded, a program that asks for what the device
+    /// refuses.
     fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError>;
 
-    /// What making a program ready takes beyond the time that [`prepare`](Device::prepare) took for it, in
-    /// nanoseconds: to load what programs before it had loaded already, and to record its graph once it ran.
-    /// Both together are the price of the program by itself.
+    /// What making a program ready takes beyond the time that [`prepare`](Device::prepare) took for
+    /// it, in nanoseconds: to load what programs before it had loaded already, and to record its
+    /// graph once it ran. Both together are the price of the program by itself.
     fn further_preparation_ns(&self, _program: Prepared) -> u64 {
         0
     }
 
-    /// From now on launches a program's timed steps as one graph. A device that knows no graphs goes on
-    /// as before.
+    /// From now on launches a program's timed steps as one graph. A device that knows no graphs
+    /// goes on as before.
     fn launch_as_graph(&mut self, _program: Prepared) {}
 
     /// Overwrites all results and scratch memory of a program, so that what is never written shows.

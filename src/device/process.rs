@@ -6,8 +6,8 @@ use std::process::Command;
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
-/// Lets the system kill a child when the thread that starts it ends, however that ends. What the child
-/// starts itself is not concerned.
+/// Lets the system kill a child when the thread that starts it ends, however that ends. What the
+/// child starts itself is not concerned.
 #[expect(unsafe_code, reason = "a child's first steps, between fork and exec")]
 pub fn die_with_parent(command: &mut Command) {
     let parent = getpid();
@@ -20,8 +20,9 @@ pub fn die_with_parent(command: &mut Command) {
             Err(io::Error::other("the parent process is gone"))
         }
     };
-    // SAFETY: two system calls without memory or locks; the error of the second holds a boxed message,
-    // but is made only in a child whose parent is gone, where nobody is left to wait for a lock.
+    // SAFETY: two system calls without memory or locks; the error of the second holds a boxed
+    // message, but is made only in a child whose parent is gone, where nobody is left to wait for a
+    // lock.
     unsafe {
         command.pre_exec(prepare);
     }

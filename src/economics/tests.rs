@@ -34,7 +34,8 @@ fn cold(baseline: &Priced, other: &Priced) -> Comparison {
 
 #[test]
 fn a_loop_by_hand() {
-    // 1000 ns more to compile, 10 ns saved by each of 105 iterations, of which 5 saved 50 while warming up.
+    // 1000 ns more to compile, 10 ns saved by each of 105 iterations, of which 5 saved 50 while
+    // warming up.
     let (baseline, other) = (priced(0.0, 30.0, 0.0), priced(1000.0, 20.0, 0.0));
     let found = cold(&baseline, &other);
     assert_eq!(found.baseline.warmup_ns, 155.0);
@@ -73,7 +74,8 @@ fn advice_is_what_the_intervals_are_sure_of() {
     assert_eq!(best(&priced(0.0, 20.0, 0.0)), "any loop");
     assert_eq!(best(&priced(1000.0, 40.0, 0.0)), "no loop");
     assert_eq!(best(&priced(1000.0, 29.9, 0.1)), "unclear");
-    // 1000 ns sooner ready, 10 ns slower in each iteration after the fifth, of which five cost 50 more.
+    // 1000 ns sooner ready, 10 ns slower in each iteration after the fifth, of which five cost 50
+    // more.
     let late = priced(1000.0, 30.0, 0.0);
     let found = cold(&late, &priced(0.0, 40.0, 0.0));
     assert_eq!(found.best_for(), "loops of 100 or fewer");

@@ -1,9 +1,10 @@
-//! The oracle's answers, kept in the cache beside kernels: a problem that was judged once is judged again
-//! without waiting for f64 on the host.
+//! The oracle's answers, kept in the cache beside kernels: a problem that was judged once is judged
+//! again without waiting for f64 on the host.
 //!
-//! An answer is found by the digest of the workloads' sources (the oracle's among them), by the identity of
-//! the problem (workload, parameters, type, inputs), by the shapes of the smaller problem that may stand for
-//! it, and by the phase. Like every entry it is checksummed, and goes when room is needed.
+//! An answer is found by the digest of the workloads' sources (the oracle's among them), by the
+//! identity of the problem (workload, parameters, type, inputs), by the shapes of the smaller
+//! problem that may stand for it, and by the phase. Like every entry it is checksummed, and goes
+//! when room is needed.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -39,8 +40,8 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Opens the cache that a worker was told of. Without one the oracle is asked every time: the main
-    /// process says why there is none.
+    /// Opens the cache that a worker was told of. Without one the oracle is asked every time: the
+    /// main process says why there is none.
     pub fn open(place: Option<&AnswerCache>) -> Self {
         let Some(place) = place else {
             return Answers::default();
@@ -52,8 +53,8 @@ impl Answers {
         }
     }
 
-    /// The right outputs for `phase`, from the cache or by asking `oracle`. `id` is the identity of the problem,
-    /// or of that for which a smaller one stands.
+    /// The right outputs for `phase`, from the cache or by asking `oracle`. `id` is the identity of
+    /// the problem, or of that for which a smaller one stands.
     ///
     /// # Errors
     /// Those of `oracle`.
@@ -98,7 +99,8 @@ impl Answers {
         read(entry.payload(), &specs)
     }
 
-    /// Stores an answer that took longer than reading it will. One that is not stored is asked for again.
+    /// Stores an answer that took longer than reading it will. One that is not stored is asked for
+    /// again.
     fn keep(&self, slot: Slot, answers: &Tensors, took: Duration, phase: Phase) {
         let bytes = size_bytes(answers) + HEAD_BYTES;
         if took.as_secs_f64() > bytes as f64 / READ_BYTES_PER_S

@@ -1,8 +1,8 @@
 //! Measures the points of one problem, inside a worker.
 //!
-//! The recipe, once its [`block_inputs`](super::block_inputs) is laid: prepare every program, check its
-//! outputs against the oracle, warm up, take samples in interleaved rounds, check that the outputs are
-//! still the same.
+//! The recipe, once its [`block_inputs`](super::block_inputs) is laid: prepare every program, check
+//! its outputs against the oracle, warm up, take samples in interleaved rounds, check that the
+//! outputs are still the same.
 
 use super::answers::Answers;
 use super::block_context::{Artifacts, BlockContext, ContextError, VerifiedPoint, failed};
@@ -26,8 +26,8 @@ pub trait Listener {
 /// as the process lives.
 ///
 /// # Errors
-/// [`DeviceError::Lost`], after which the process must end; the point at work is finished, others may
-/// not be.
+/// [`DeviceError::Lost`], after which the process must end; the point at work is finished, others
+/// may not be.
 pub fn measure(
     block: &Block,
     block_inputs: Result<BlockInputs, Outcome>,
@@ -68,8 +68,8 @@ pub fn measure(
     sample(&context, block, device, listener, started)
 }
 
-/// Takes samples until every program has enough. A point is finished as soon as it has: a process that
-/// is killed later does not cost its row.
+/// Takes samples until every program has enough. A point is finished as soon as it has: a process
+/// that is killed later does not cost its row.
 fn sample(
     context: &BlockContext<'_>,
     block: &Block,

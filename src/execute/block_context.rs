@@ -1,4 +1,5 @@
-//! The context that the points of a block share; it prepares, runs and verifies each point before its first sample.
+//! The context that the points of a block share; it prepares, runs and verifies each point before
+//! its first sample.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -60,8 +61,8 @@ impl From<Outcome> for ContextError {
 }
 
 impl<'a> BlockContext<'a> {
-    /// Gives the inputs to the device; where only a smaller problem's answer is known, runs every point's kernels on it
-    /// first.
+    /// Gives the inputs to the device; where only a smaller problem's answer is known, runs every
+    /// point's kernels on it first.
     ///
     /// # Errors
     /// The outcome of all points, or the loss of the device at one of them.
@@ -238,8 +239,9 @@ impl<'a> BlockContext<'a> {
         }
     }
 
-    /// The backend of the first point before this one whose program was the same, unless it is this one's
-    /// own, launched in another way. It is measured all the same, as a control: by how much times of one program differ.
+    /// The backend of the first point before this one whose program was the same, unless it is this
+    /// one's own, launched in another way. It is measured all the same, as a control: by how much
+    /// times of one program differ.
     fn same_program_as(&self, point: &BlockPoint, program: &Program) -> Option<String> {
         let mut programs = self.programs.borrow_mut();
         let same = programs

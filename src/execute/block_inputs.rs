@@ -1,5 +1,5 @@
-//! A block's inputs and the oracle's answer, which the host generates before the device starts. On GPUs that happens while
-//! the device measures the block before.
+//! A block's inputs and the oracle's answer, which the host generates before the device starts. On
+//! GPUs that happens while the device measures the block before.
 
 use sweeper_kernels::inputs::InputKey;
 use sweeper_kernels::workload::{ORACLE_OPERATIONS_PER_SECOND, TensorSpec};
@@ -27,7 +27,8 @@ pub enum SmallerProblem {
     Nothing,
     /// The points' kernels are judged on it.
     Reduced(ProblemInstance),
-    /// The device's oracle is compared with the host's on it, and then computes the answer of the whole problem.
+    /// The device's oracle is compared with the host's on it, and then computes the answer of the
+    /// whole problem.
     Trial(ProblemInstance),
 }
 
@@ -35,9 +36,10 @@ pub enum SmallerProblem {
 const TRIAL_S: f64 = 0.5;
 
 impl BlockInputs {
-    /// Generates the problem, its inputs and the oracle's answer. The host's memory holds `copies` copies of the inputs: two
-    /// for a CPU, one for a GPU, none where nothing is computed. Available memory is checked first: the system overcommits,
-    /// and kills the process that uses it all.
+    /// Generates the problem, its inputs and the oracle's answer. The host's memory holds `copies`
+    /// copies of the inputs: two for a CPU, one for a GPU, none where nothing is computed.
+    /// Available memory is checked first: the system overcommits, and kills the process that uses
+    /// it all.
     ///
     /// # Errors
     /// The outcome of all points of the block.
@@ -77,8 +79,8 @@ impl BlockInputs {
         ))
     }
 
-    /// Asks the host's oracle for the answer of the whole problem or, where that takes too long or too much of the
-    /// `left_bytes` of the host's memory, of a smaller one.
+    /// Asks the host's oracle for the answer of the whole problem or, where that takes too long or
+    /// too much of the `left_bytes` of the host's memory, of a smaller one.
     pub fn with_host_oracle(
         block: &Block,
         whole: ProblemInstance,
@@ -108,8 +110,9 @@ impl BlockInputs {
     }
 }
 
-/// The smaller problem on which the device's oracle is tried; `None` where the whole problem's answer does not fit into the host's
-/// memory, which has it and the outputs in f64, or where there is none that is small enough.
+/// The smaller problem on which the device's oracle is tried; `None` where the whole problem's
+/// answer does not fit into the host's memory, which has it and the outputs in f64, or where there
+/// is none that is small enough.
 fn trial(
     block: &Block,
     whole: &ProblemInstance,
@@ -160,7 +163,8 @@ fn remaining_bytes(
     })
 }
 
-/// The oracle's limits for a block. Inputs from a file have no smaller problem, so that time is no limit.
+/// The oracle's limits for a block. Inputs from a file have no smaller problem, so that time is no
+/// limit.
 fn limits(block: &Block, left_bytes: u64) -> OracleLimits {
     let time_s = match block.inputs {
         Some(_) => f64::INFINITY,

@@ -1,7 +1,7 @@
 //! The oracle on the device: plain f64 kernels, for problems that take the host long.
 //!
-//! They are compared with the host's oracle on a smaller problem first. Only a device that agrees computes the answer of
-//! the whole problem.
+//! They are compared with the host's oracle on a smaller problem first. Only a device that agrees
+//! computes the answer of the whole problem.
 
 use sweeper_kernels::check::{Metric, compare};
 use sweeper_kernels::{Phase, Tensors};
@@ -15,8 +15,9 @@ use super::verify::ProblemInstance;
 use crate::device::{Artifact, Device, DeviceError, Job};
 use crate::row::outcome::{Outcome, Status};
 
-/// How far the two oracles may lie apart, as a relative L2 error. Both compute in f64, in different orders; what an answer's
-/// rounding comes to, which is beside some answers, is a difference of nearly equal numbers and as much less exact.
+/// How far the two oracles may lie apart, as a relative L2 error. Both compute in f64, in different
+/// orders; what an answer's rounding comes to, which is beside some answers, is a difference of
+/// nearly equal numbers and as much less exact.
 const AGREEMENT: f64 = 1e-6;
 
 /// The oracle of a block on its device.
@@ -30,8 +31,8 @@ pub struct DeviceOracle<'a> {
 }
 
 impl DeviceOracle<'_> {
-    /// Compares the device's oracle with the host's on `small`, and computes the answer of `whole`. False where the device
-    /// has no memory for its tables, so that the host must compute it.
+    /// Compares the device's oracle with the host's on `small`, and computes the answer of `whole`.
+    /// False where the device has no memory for its tables, so that the host must compute it.
     ///
     /// # Errors
     /// The outcome of all points of the block where the two oracles disagree, or the device fails.

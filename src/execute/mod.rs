@@ -1,8 +1,8 @@
 //! Measuring: what became of every point, from worker processes that may crash or hang.
 //!
-//! [`block`] is the recipe that a worker follows, [`block_inputs`] and [`context`] its preparation,
-//! [`sampling`] its stopping rule, [`verify`] its check by the oracle's [`answers`]; [`protocol`] is what main process and
-//! [`worker`] say to each other.
+//! [`block`] is the recipe that a worker follows, [`block_inputs`] and [`block_context`] its
+//! preparation, [`sampling`] its stopping rule, [`verify`] its check by the oracle's [`answers`];
+//! [`protocol`] is what main process and [`worker`] say to each other.
 
 pub mod answers;
 pub mod block;

@@ -87,7 +87,8 @@ pub struct Block {
     pub settings: Settings,
     /// The points.
     pub points: Vec<BlockPoint>,
-    /// Keys of the kernels of the device's oracle, in the order of its program's sources; none where the host's answers.
+    /// Keys of the kernels of the device's oracle, in the order of its program's sources; none
+    /// where the host's answers.
     pub oracle_kernels: Vec<String>,
     /// Kernels that the worker was not sent before.
     pub artifacts: Vec<Artifact>,

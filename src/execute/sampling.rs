@@ -10,12 +10,13 @@ use crate::stats::{Summary, is_steady};
 
 /// A sample should last this many ticks of the clock, so that a tick is 0.1 % of it.
 const TICKS_PER_SAMPLE: f64 = 1000.0;
-/// First iterations of a short program that are timed one by one: guide 003 has as many.
+/// First iterations of a short program that are timed one by one: the compilation guide has as
+/// many.
 const FIRST_RUNS: u32 = 5;
 /// Samples that may be spent on finding how many iterations last that long.
 const SIZING_SAMPLES: u32 = 4;
-/// After so long at work clocks have risen and caches are what they will be; a program whose one run
-/// lasts this long is warm after it.
+/// After so long at work clocks have risen and caches are what they will be; a program whose one
+/// run lasts this long is warm after it.
 const ENOUGH_WARMUP_NS: f64 = 20e6;
 /// After that, two samples in a row that differ by less than this are steady.
 const STEADY_RATIO: f64 = 1.05;
@@ -328,7 +329,8 @@ mod tests {
         }
     }
 
-    /// The null device, held back by its power in the first samples, whose times are ten times as long.
+    /// The null device, held back by its power in the first samples, whose times are ten times as
+    /// long.
     struct Throttled {
         null: Null,
         left: usize,
@@ -393,7 +395,8 @@ mod tests {
         }
     }
 
-    /// One sample of a program whose first `left` samples are throttled, and how many were taken for it.
+    /// One sample of a program whose first `left` samples are throttled, and how many were taken
+    /// for it.
     fn sample_of_throttled(left: usize) -> (Taken, usize) {
         let mut device = Throttled {
             null: Null::default(),

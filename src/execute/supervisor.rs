@@ -172,8 +172,8 @@ impl Supervisor {
     }
 
     /// Measures a block. Every point is finished once, unless the observer stops it; a worker that
-    /// dies or falls silent costs the point it was at, and the rest goes to the next one. The task that
-    /// the observer says is next must be what is measured next.
+    /// dies or falls silent costs the point it was at, and the rest goes to the next one. The task
+    /// that the observer says is next must be what is measured next.
     ///
     /// # Errors
     /// If no new worker can be started.
@@ -320,7 +320,8 @@ impl Worker {
         }
     }
 
-    /// Sends those points of a task that are wanted, and the kernels that this process has not seen.
+    /// Sends those points of a task that are wanted, and the kernels that this process has not
+    /// seen.
     fn give(&mut self, task: &Task, wanted: impl Fn(u32) -> bool) -> io::Result<()> {
         let mut block = task.block.clone();
         block.points.retain(|point| wanted(point.number));
@@ -329,8 +330,8 @@ impl Worker {
         send(&mut self.requests, &Request::Measure(Box::new(block)))
     }
 
-    /// Sends the next task, if it is known and was not sent yet. A pipe that is broken is heard of as
-    /// the end of all events.
+    /// Sends the next task, if it is known and was not sent yet. A pipe that is broken is heard of
+    /// as the end of all events.
     fn give_ahead(&mut self, observer: &mut dyn Observer) {
         if self.ahead.is_none()
             && let Some(next) = observer.next()

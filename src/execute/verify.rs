@@ -49,8 +49,8 @@ impl ProblemInstance {
         }
     }
 
-    /// Asks the oracle, or takes its answer from the cache. `id` is the identity of the problem, or of the larger one that
-    /// it replaces.
+    /// Asks the oracle, or takes its answer from the cache. `id` is the identity of the problem, or
+    /// of the larger one that it replaces.
     pub fn with_answer(
         problem: Box<dyn Problem>,
         id: &[u8; 32],
@@ -118,8 +118,8 @@ pub struct OracleLimits {
 }
 
 impl Asked {
-    /// The whole problem where the oracle has time and memory for it, else one that is small enough. Where
-    /// there is none, too little time is no reason not to ask.
+    /// The whole problem where the oracle has time and memory for it, else one that is small
+    /// enough. Where there is none, too little time is no reason not to ask.
     pub fn of(problem: &dyn Problem, phase: Phase, limits: OracleLimits) -> Self {
         let threads = rayon::current_num_threads();
         let limit = limits.time_s * ORACLE_OPERATIONS_PER_SECOND;
@@ -129,7 +129,8 @@ impl Asked {
         if fits && operations <= limit {
             return Asked::Whole;
         }
-        // How memory shrinks with the operations is the problem's affair: tried from the greatest on.
+        // How memory shrinks with the operations is the problem's affair: tried from the greatest
+        // on.
         let mut limit = limit.min(operations);
         while let Some(smaller) = problem.reduced(phase, limit, threads) {
             if smaller.oracle_bytes(phase) <= limits.bytes {

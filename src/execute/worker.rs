@@ -1,7 +1,7 @@
 //! The process that measures: reads requests from standard input, answers on standard output.
 //!
-//! One thread reads requests and lays the block_inputs of blocks; another has the device. When the main
-//! process sends a block while the one before is measured, its block_inputs is laid meanwhile.
+//! One thread reads requests and lays the block_inputs of blocks; another has the device. When the
+//! main process sends a block while the one before is measured, its block_inputs is laid meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufReader, Read, Write};
@@ -77,8 +77,8 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
     reader.join().map_err(panicked)?
 }
 
-/// Starts the threads that share parallel work. On a GPU the oracle works beside the thread that has the device,
-/// which must not wait for a processor.
+/// Starts the threads that share parallel work. On a GPU the oracle works beside the thread that
+/// has the device, which must not wait for a processor.
 fn start_threads(kind: DeviceKind) -> Result<(), rayon::ThreadPoolBuildError> {
     let all = thread::available_parallelism().map_or(1, usize::from);
     let wanted = match kind {

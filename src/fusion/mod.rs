@@ -1,8 +1,9 @@
-//! What fusing gains: ratios of times that were measured in turns, and what may be said of them (guide 004).
+//! What fusing gains: ratios of times that were measured in turns, and what may be said of them
+//! (the calibration guide).
 //!
-//! [`Ratio`] is how often the time of one program holds that of another, with its interval; [`Verdict`]
-//! what follows from it, and from what the machine takes for a difference between two measurements of one
-//! program; [`subject`] how what is fused is called.
+//! [`Ratio`] is how often the time of one program holds that of another, with its interval;
+//! [`Verdict`] what follows from it, and from what the machine takes for a difference between two
+//! measurements of one program; [`subject`] how what is fused is called.
 
 use std::fmt;
 
@@ -20,8 +21,8 @@ pub const CONTROL: &str = "control";
 /// Intervals cover with this probability.
 const CONFIDENCE: f64 = 0.95;
 
-/// A control that is certainly further from 1 than this says that the machine can't tell programs apart:
-/// the margin at which [`crate::compare`] takes times for the same.
+/// A control that is certainly further from 1 than this says that the machine can't tell programs
+/// apart: the margin at which [`crate::compare`] takes times for the same.
 pub const MARGIN: f64 = 0.01;
 
 /// From which speedups on a gain is minimal, moderate and strong; what is less is slower.
@@ -50,11 +51,13 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// The first time over the second, from samples of which those at the same place are of the same round.
+    /// The first time over the second, from samples of which those at the same place are of the
+    /// same round.
     ///
-    /// The estimate is the centre of the logarithms of the rounds' ratios ([`paired::centre`]): what slows
-    /// both programs of a round cancels. Where rounds in a row are alike, the interval is wider by the root
-    /// of [`memory::memory`]. None of fewer than two rounds, or where a time is not over zero.
+    /// The estimate is the centre of the logarithms of the rounds' ratios ([`paired::centre`]):
+    /// what slows both programs of a round cancels. Where rounds in a row are alike, the interval
+    /// is wider by the root of [`memory::memory`]. None of fewer than two rounds, or where a time
+    /// is not over zero.
     pub fn of_rounds(over_ns: &[f64], under_ns: &[f64]) -> Option<Self> {
         let rounds = over_ns.iter().zip(under_ns);
         let logs: Vec<f64> = rounds.map(|(over, under)| (over / under).ln()).collect();
@@ -68,8 +71,8 @@ impl Ratio {
         })
     }
 
-    /// How far from 1 it certainly is, as a part of 1 on either side: 0.02 for [1.02, 1.05] and for its
-    /// inverse. Zero if the interval holds 1, or is none.
+    /// How far from 1 it certainly is, as a part of 1 on either side: 0.02 for [1.02, 1.05] and for
+    /// its inverse. Zero if the interval holds 1, or is none.
     pub fn certain_distance(&self) -> f64 {
         let nearest = self.low.max(1.0 / self.high);
         match nearest > 1.0 {
@@ -79,7 +82,8 @@ impl Ratio {
     }
 }
 
-/// The middle of some numbers; of two middle ones their mean, so that none of an even number is the median.
+/// The middle of some numbers; of two middle ones their mean, so that none of an even number is the
+/// median.
 fn median(numbers: &[f64]) -> f64 {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -87,7 +91,7 @@ fn median(numbers: &[f64]) -> f64 {
     (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0
 }
 
-/// How much fusing gains, by guide 004's bounds of the speedup.
+/// How much fusing gains, by the calibration guide's bounds of the speedup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Less than 0.95: what is fused is slower.
@@ -145,7 +149,8 @@ pub enum Doubt {
     Control(f64),
     /// There are too few samples for an interval.
     Samples,
-    /// One program was sampled after the other: what changed between them is no difference of theirs.
+    /// One program was sampled after the other: what changed between them is no difference of
+    /// theirs.
     Apart,
 }
 

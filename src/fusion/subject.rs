@@ -1,4 +1,5 @@
-//! How what is fused is called: guide 004's name of a pattern, its sizes, and a key that no other has.
+//! How what is fused is called: the calibration guide's name of a pattern, its sizes, and a key
+//! that no other has.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +12,8 @@ const PATTERN: &str = "pattern";
 /// A pattern or an operation, of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subject {
-    /// The pattern as the guide spells it, `Linear_Bias_ReLU`; of other workloads the name and the words
-    /// that choose among its forms, `matmul_f32`.
+    /// The pattern as the guide spells it, `Linear_Bias_ReLU`; of other workloads the name and the
+    /// words that choose among its forms, `matmul_f32`.
     pub pattern: String,
     /// Sizes in the order in which the workload lists them.
     pub sizes: Vec<i64>,
@@ -74,8 +75,8 @@ impl Subject {
         sizes.join("x")
     }
 
-    /// Pattern and sizes, and whatever else tells a row from others: the phase unless it is forward, and a
-    /// launch as a graph.
+    /// Pattern and sizes, and whatever else tells a row from others: the phase unless it is
+    /// forward, and a launch as a graph.
     pub fn key(&self, phase: Phase, is_graph: bool) -> String {
         let mut parts = vec![self.pattern.clone(), self.shape()];
         parts.extend(self.others.iter().cloned());

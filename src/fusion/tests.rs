@@ -85,7 +85,8 @@ fn programs_are_the_same_in_any_order() {
     assert!(!is_same_program(None, Some("primitive")));
 }
 
-/// Rounds of a machine whose speed wanders: each sample alone varies by a third, their ratio by a percent.
+/// Rounds of a machine whose speed wanders: each sample alone varies by a third, their ratio by a
+/// percent.
 #[test]
 fn what_slows_both_programs_of_a_round_cancels() {
     let speed = |round: i32| 1.0 + 0.3 * f64::from(round * 7 % 11) / 11.0;

@@ -1,11 +1,11 @@
 //! The grid: from a manifest to its points, in a fixed order.
 //!
-//! Order of meaning: grid x zip, conditional axes, derive, exclude, include; then points that are the
-//! same problem measured the same way are merged. What follows (canonical shapes, sampling, budget)
-//! is the plan's.
+//! Order of meaning: grid x zip, conditional axes, derive, exclude, include; then points that are
+//! the same problem measured the same way are merged. What follows (canonical shapes, sampling,
+//! budget) is the plan's.
 //!
-//! Architecture invariant: a grid does no I/O and cannot fail; what could go wrong was reported when
-//! the manifest was resolved.
+//! Architecture invariant: a grid does no I/O and cannot fail; what could go wrong was reported
+//! when the manifest was resolved.
 
 mod point;
 pub(crate) mod walk;
@@ -162,7 +162,8 @@ impl<'m> Grid<'m> {
         })
     }
 
-    /// The value of an axis, a derived value or a variant (`backend`, `phase`, `dtype`, `workload`).
+    /// The value of an axis, a derived value or a variant (`backend`, `phase`, `dtype`,
+    /// `workload`).
     pub fn value(&self, point: Point, name: &str) -> Option<Value> {
         let case = self.case(point);
         let slot = match name {

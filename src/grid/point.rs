@@ -1,7 +1,8 @@
 //! A point of a sweep in 16 bytes: a case, a backend, a phase, and one row of each dimension.
 //!
 //! The rows are the digits of one number in a mixed base, so that points are cheap to hold, to
-//! compare and to hash. A conditional dimension has one digit more, which says that it does not exist.
+//! compare and to hash. A conditional dimension has one digit more, which says that it does not
+//! exist.
 
 use std::sync::Arc;
 

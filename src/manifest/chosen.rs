@@ -1,5 +1,5 @@
-//! The cases that are run, where not all are: `cases = ["gelu"]`, `--case gelu`, guide 001's
-//! `--operations GELU`.
+//! The cases that are run, where not all are: `cases = ["gelu"]`, `--case gelu`, the operations
+//! guide's `--operations GELU`.
 
 use super::build::Places;
 use super::case::Case;

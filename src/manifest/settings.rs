@@ -318,7 +318,7 @@ pub const NOT_EXPORTED: &[&str] = &[
     "compiled_transformer_benchmark",
 ];
 
-/// Iterations of the loop that economics is about, where nobody says: guide 003's.
+/// Iterations of the loop that economics is about, where nobody says: the compilation guide's.
 pub const ITERATIONS: u32 = 100;
 
 /// `[report]`: what is made of the results.

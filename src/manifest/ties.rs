@@ -45,8 +45,8 @@ impl WireTie {
 
 /// Whether a shared zip holds in a case, whose own plain axes are `own`.
 ///
-/// A zip of the case with all axes of the shared one takes its place. A case that gives only some of
-/// them, or does not tie them, is reported: the other axes would be left alone.
+/// A zip of the case with all axes of the shared one takes its place. A case that gives only some
+/// of them, or does not tie them, is reported: the other axes would be left alone.
 pub(super) fn stands(
     cx: &mut Context<'_>,
     shared: &WireTie,

@@ -1,8 +1,8 @@
 //! Canonical shapes: the sizes that kernels are compiled for.
 //!
-//! The canonical shape of a point is the vector of the buckets of its values: a pure function of the
-//! point and the bucket lists, whatever else is in the sweep. It dominates the point: every bound is
-//! at least the value. Beyond the last bucket it is the next power of two, never a clamp.
+//! The canonical shape of a point is the vector of the buckets of its values: a pure function of
+//! the point and the bucket lists, whatever else is in the sweep. It dominates the point: every
+//! bound is at least the value. Beyond the last bucket it is the next power of two, never a clamp.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

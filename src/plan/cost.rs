@@ -16,8 +16,8 @@ struct Rates {
     flops_per_ns: f64,
 }
 
-/// One core with vectors; fitted to the paper's sweep, in which half of the points are within a factor
-/// of two.
+/// One core with vectors; fitted to the paper's sweep, in which half of the points are within a
+/// factor of two.
 const CPU: Rates = Rates {
     launch_ns: 250.0,
     bytes_per_ns: 12.0,

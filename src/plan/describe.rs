@@ -72,7 +72,8 @@ pub fn json(plan: &Plan<'_>) -> Json {
     json
 }
 
-/// The groups of the published sampling: each shape with its configurations, and those that are measured.
+/// The groups of the published sampling: each shape with its configurations, and those that are
+/// measured.
 pub fn published_json(grid: &Grid<'_>, selection: &Selection) -> Json {
     let sizes = |[t, k, c]: &Shape| json!({ "T": t, "K": k, "C": c });
     let of_case = |(index, case): (usize, &crate::manifest::Case)| {

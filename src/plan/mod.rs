@@ -1,7 +1,7 @@
 //! The plan: canonical shapes, programs and kernels of all points, and what depends on what.
 //!
-//! Architecture invariant: a plan is a pure function of manifest and device. What the cache holds is
-//! laid over it by whoever asks, and is not part of it.
+//! Architecture invariant: a plan is a pure function of manifest and device. What the cache holds
+//! is laid over it by whoever asks, and is not part of it.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -29,7 +29,8 @@ pub mod describe;
 use canonical::Canonical;
 use selection::Selection;
 
-/// An oracle that takes one thread of the host longer than so many seconds is asked on the device, where that has one.
+/// An oracle that takes one thread of the host longer than so many seconds is asked on the device,
+/// where that has one.
 const HOST_ORACLE_S: f64 = 4.0;
 
 /// What a plan is made for.
@@ -52,7 +53,8 @@ pub struct Planned {
     pub mode: Launching,
     /// Its canonical shape, by position in [`Canonical::shapes`].
     pub shape: u32,
-    /// The sources of its compiled kernels, by position in [`Plan::kernels`], in the order of its program.
+    /// The sources of its compiled kernels, by position in [`Plan::kernels`], in the order of its
+    /// program.
     pub kernels: Vec<u32>,
     /// Bytes of its program's buffers.
     pub memory_bytes: u64,
@@ -73,7 +75,8 @@ pub struct PlannedBlock {
     pub points: Vec<u32>,
     /// Operations of its oracle, in all; none where the problem can't be made.
     pub oracle_operations: f64,
-    /// The sources of the device's oracle, by position in [`Plan::kernels`]; none where the host's answers.
+    /// The sources of the device's oracle, by position in [`Plan::kernels`]; none where the host's
+    /// answers.
     pub oracle_kernels: Vec<u32>,
 }
 
@@ -198,8 +201,8 @@ impl<'m> Plan<'m> {
         Outline::new(manifest, device).fill()
     }
 
-    /// Numbers kernels in the order in which they first appear, whichever thread met them first, and
-    /// puts points in the order of the grid.
+    /// Numbers kernels in the order in which they first appear, whichever thread met them first,
+    /// and puts points in the order of the grid.
     fn fill(&mut self, planned: Vec<Vec<Planned>>, position: &[u32], met: Kernels) {
         let ways = modes(self.manifest(), self.device.kind).len() as u32;
         let mut sources: Vec<Option<KernelSource>> = met.sources.into_iter().map(Some).collect();
@@ -238,7 +241,8 @@ impl<'m> Plan<'m> {
         self.grid.manifest()
     }
 
-    /// A point in words; how the device is told what to do is one of them where there are several ways.
+    /// A point in words; how the device is told what to do is one of them where there are several
+    /// ways.
     pub fn label(&self, point: &Planned) -> String {
         let label = self.grid.label(point.point);
         match modes(self.manifest(), self.device.kind).len() {
@@ -247,7 +251,8 @@ impl<'m> Plan<'m> {
         }
     }
 
-    /// The kernels that measuring some points of a block takes: those of the points, and of the block's oracle.
+    /// The kernels that measuring some points of a block takes: those of the points, and of the
+    /// block's oracle.
     pub fn kernels_of<'p>(
         &'p self,
         block: &'p PlannedBlock,
@@ -357,7 +362,8 @@ impl Oracle {
     }
 }
 
-/// The points of a block, each in all modes, with kernels numbered as `kernels` met them; and the block's oracle.
+/// The points of a block, each in all modes, with kernels numbered as `kernels` met them; and the
+/// block's oracle.
 fn plan_block(
     grid: &Grid<'_>,
     device: &PlanDevice,

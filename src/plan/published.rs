@@ -1,11 +1,12 @@
-//! The sampling of the published semi-Markov CRF benchmark (guide 000), reproduced exactly.
+//! The sampling of the published semi-Markov CRF benchmark (the semi-CRF guide), reproduced
+//! exactly.
 //!
-//! A configuration (T, K, C) is mapped to a canonical shape: the first bucket of T and of K x C that
-//! is at least the value, *else the last*; then the divisor pair (k, c) of the K x C bucket that
-//! minimises |k - K| + 0.5 |c - C|, the least k among equals. Configurations are grouped by shape,
-//! shapes ordered by T K C, some of them taken evenly, and some configurations of each, ordered the
-//! same way. Everything else is dropped, and shapes can be smaller than their configurations: both
-//! are why this is a named strategy, and not what is done.
+//! A configuration (T, K, C) is mapped to a canonical shape: the first bucket of T and of K x C
+//! that is at least the value, *else the last*; then the divisor pair (k, c) of the K x C bucket
+//! that minimises |k - K| + 0.5 |c - C|, the least k among equals. Configurations are grouped by
+//! shape, shapes ordered by T K C, some of them taken evenly, and some configurations of each,
+//! ordered the same way. Everything else is dropped, and shapes can be smaller than their
+//! configurations: both are why this is a named strategy, and not what is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -129,8 +130,8 @@ fn size([t, k, c]: &[u64; 3]) -> u128 {
     u128::from(*t) * u128::from(*k) * u128::from(*c)
 }
 
-/// `count` indices of `length` that are evenly spread: round(i (length - 1) / (count - 1)), halves to
-/// even, as Python rounds. All of them if there are no more; the first if one is wanted.
+/// `count` indices of `length` that are evenly spread: round(i (length - 1) / (count - 1)), halves
+/// to even, as Python rounds. All of them if there are no more; the first if one is wanted.
 fn evenly(length: usize, count: usize) -> impl Iterator<Item = usize> {
     let taken = count.min(length);
     (0..taken).map(move |index| {

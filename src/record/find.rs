@@ -1,7 +1,7 @@
 //! Recorded runs, found by id or listed, wherever below a folder they were written.
 //!
-//! Folders are read, never an index of them alone: an index can be stale, and none of its files can be locked
-//! safely on every network file system. [`super::history`] adds folders elsewhere.
+//! Folders are read, never an index of them alone: an index can be stale, and none of its files can
+//! be locked safely on every network file system. [`super::history`] adds folders elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use super::folder::{FolderError, Recorded};
 use super::history;
 
-/// Folders between the one that is searched and a run: `results/quick/host/quick-29fcbb991eb4`. An attempt lies
-/// one deeper.
+/// Folders between the one that is searched and a run: `results/quick/host/quick-29fcbb991eb4`. An
+/// attempt lies one deeper.
 pub const DEPTH: usize = 4;
 
 /// A run's folder, whether or not it can be read.
@@ -103,8 +103,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Adds what lies at `path` and up to `depth` folders below it. A run's own folders, such as its exports, are
-    /// no runs; only its attempts are.
+    /// Adds what lies at `path` and up to `depth` folders below it. A run's own folders, such as
+    /// its exports, are no runs; only its attempts are.
     fn look(&mut self, path: PathBuf, depth: usize) {
         if is_run(&path) {
             let attempts = attempts(&path);
@@ -197,8 +197,9 @@ pub fn list_remembered() -> Listing {
     listing
 }
 
-/// The run that a folder or the first digits of an id name: below `dir`, else wherever this user's runs were
-/// written. Of a run and its attempts it is the run, or where that has no journal the last attempt.
+/// The run that a folder or the first digits of an id name: below `dir`, else wherever this user's
+/// runs were written. Of a run and its attempts it is the run, or where that has no journal the
+/// last attempt.
 ///
 /// # Errors
 /// A sentence: none and where was looked, or several and which.

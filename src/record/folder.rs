@@ -91,8 +91,8 @@ impl RunFolder {
         })
     }
 
-    /// The folder of a run that is to be measured again beside `path`: the last attempt if that was left
-    /// unfinished and nobody works on it, else a new one.
+    /// The folder of a run that is to be measured again beside `path`: the last attempt if that was
+    /// left unfinished and nobody works on it, else a new one.
     ///
     /// # Errors
     /// Those of the file system.
@@ -132,7 +132,8 @@ impl RunFolder {
         Ok(Journal::open(&self.path.join("journal.jsonl"), run)?)
     }
 
-    /// Writes a file of the folder as a whole: a reader sees the old one or the new one, also after a crash.
+    /// Writes a file of the folder as a whole: a reader sees the old one or the new one, also after
+    /// a crash.
     ///
     /// # Errors
     /// Those of the file system.
@@ -160,8 +161,8 @@ impl RunFolder {
         held.is_some_and(|held| held.covers(&wanted) && held.is_whole(&self.path))
     }
 
-    /// Makes the tables from rows, and the exports called `names` as well as those that were asked for before.
-    /// A file is replaced when its successor is whole.
+    /// Makes the tables from rows, and the exports called `names` as well as those that were asked
+    /// for before. A file is replaced when its successor is whole.
     ///
     /// # Errors
     /// Those of the file system; the next run makes the tables again.
@@ -293,8 +294,8 @@ impl Recorded {
         Some(plan.points.len())
     }
 
-    /// The place of each point in its plan, where the plan can be read. The journal has rows as they were
-    /// finished, which differs from run to run.
+    /// The place of each point in its plan, where the plan can be read. The journal has rows as
+    /// they were finished, which differs from run to run.
     pub fn plan_order(&self) -> HashMap<PointId, usize> {
         #[derive(serde::Deserialize)]
         struct Point {

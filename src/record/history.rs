@@ -1,8 +1,9 @@
 //! Where runs were written, so that an id is enough to find one outside of `results`.
 //!
-//! One small file a run in the user's state folder, named by the run's id and a digest of the folder, written
-//! beside and renamed: several machines that share a home folder over a network never append to one file, and need no
-//! lock. Nothing depends on it but convenience: a history that can't be read or written is an empty one.
+//! One small file a run in the user's state folder, named by the run's id and a digest of the
+//! folder, written beside and renamed: several machines that share a home folder over a network
+//! never append to one file, and need no lock. Nothing depends on it but convenience: a history
+//! that can't be read or written is an empty one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ use sha2::{Digest as _, Sha256};
 use crate::files;
 use crate::identity::RunId;
 
-/// Files about folders that are gone are deleted when they are older: a file system may be away for a while.
+/// Files about folders that are gone are deleted when they are older: a file system may be away for
+/// a while.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Where the history is.

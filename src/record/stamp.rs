@@ -1,5 +1,5 @@
-//! Which tables and exports a run's folder has, and what they were made from: where that has changed, or a
-//! file is missing, cut or edited, they are made again.
+//! Which tables and exports a run's folder has, and what they were made from: where that has
+//! changed, or a file is missing, cut or edited, they are made again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

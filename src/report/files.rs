@@ -37,7 +37,7 @@ pub(super) const PAGE: &str = "report.html";
 pub struct Options {
     /// The backend that ratios are relative to.
     pub baseline: Option<String>,
-    /// Iterations of the loop that economics is about; guide 003's where nobody says.
+    /// Iterations of the loop that economics is about; the compilation guide's where nobody says.
     pub iterations: Option<u32>,
     /// Axes by which backends are compared.
     pub by: Vec<String>,
@@ -105,8 +105,8 @@ pub struct Part {
 }
 
 impl Report {
-    /// All plots that would be empty: for each reason the places and names of those that it keeps from being
-    /// drawn, in the order of the report.
+    /// All plots that would be empty: for each reason the places and names of those that it keeps
+    /// from being drawn, in the order of the report.
     pub fn empty(&self) -> Vec<(&str, Vec<PathBuf>)> {
         let mut reasons: Vec<(&str, Vec<PathBuf>)> = Vec::new();
         for part in &self.parts {
@@ -134,8 +134,8 @@ impl Part {
     }
 }
 
-/// Rows that are reported on together: they differ in sizes, backends and phases, and in the words that
-/// guide 000's tables have columns for.
+/// Rows that are reported on together: they differ in sizes, backends and phases, and in the words
+/// that the semi-CRF guide's tables have columns for.
 struct Section {
     /// Relative to the report's folder.
     folder: PathBuf,
@@ -276,7 +276,8 @@ fn parts(
     parts
 }
 
-/// The backend of some rows that `word` names: by its own name, or by another name of it that its workload has.
+/// The backend of some rows that `word` names: by its own name, or by another name of it that its
+/// workload has.
 pub fn backend_of(word: &str, sources: &[Source]) -> Option<String> {
     let entries = || sources.iter().flat_map(|source| &source.entries);
     if entries().any(|entry| &*entry.backend == word) {
@@ -337,8 +338,8 @@ fn refuse_unknown(frame: &Frame<'_>, options: &Options) -> Result<(), ReportErro
     Ok(())
 }
 
-/// Sections by the words in which rows differ. A word that no row of a section's workload has is not
-/// among its own; one that others of that workload have is `unstated`.
+/// Sections by the words in which rows differ. A word that no row of a section's workload has is
+/// not among its own; one that others of that workload have is `unstated`.
 fn sections(frame: &Frame<'_>) -> Vec<Section> {
     let names = frame.words(&["backend", "phase", MACHINE, "semiring"]);
     let groups = frame.groups(&frame.all(), &names);
@@ -420,8 +421,8 @@ pub fn write(
     Ok(paths)
 }
 
-/// Writes the page of some sources into a folder, as `report.html`; says where. Of the options it needs the
-/// baseline and the iterations.
+/// Writes the page of some sources into a folder, as `report.html`; says where. Of the options it
+/// needs the baseline and the iterations.
 ///
 /// # Errors
 /// If the baseline is not in any row, or the file can't be written.
@@ -443,7 +444,7 @@ pub fn write_page(
     Ok(path)
 }
 
-/// Guide 001's comparison of the operations in some rows.
+/// The operations guide's comparison of the operations in some rows.
 pub fn operations(sources: &[Source], options: &Options) -> Option<Table> {
     let frame = Frame::new(sources);
     let all = frame.all();
@@ -458,7 +459,8 @@ pub fn operations(sources: &[Source], options: &Options) -> Option<Table> {
     })
 }
 
-/// The tables that the page carries. Those that nobody would print are left to the files of a report.
+/// The tables that the page carries. Those that nobody would print are left to the files of a
+/// report.
 fn page_tables(frame: &Frame<'_>, options: &Options) -> Vec<Shown> {
     let all = frame.all();
     let layout = Layout::of(frame, &all);

@@ -1,5 +1,5 @@
-//! The rows of a report with what distinguishes them as small numbers, so that they can be grouped and
-//! joined quickly: by everything but the backend, everything but the phase, and so on.
+//! The rows of a report with what distinguishes them as small numbers, so that they can be grouped
+//! and joined quickly: by everything but the backend, everything but the phase, and so on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ pub struct Dimension {
     pub name: Arc<str>,
     /// Its values, in ascending order.
     pub values: Vec<Value>,
-    /// True for numbers: sizes, along which one looks and takes means. Words make different questions.
+    /// True for numbers: sizes, along which one looks and takes means. Words make different
+    /// questions.
     pub is_size: bool,
 }
 
@@ -76,8 +77,8 @@ impl<'s> Frame<'s> {
         let mut names: Vec<Arc<str>> = [MACHINE]
             .into_iter()
             .chain(DIMENSIONS)
-            // A run on several alike devices deals its points out to them, and a manifest may have a
-            // backend in one case and another in the next: neither makes rows unlike.
+            // A run on several alike devices deals its points out to them, and a manifest may have
+            // a backend in one case and another in the next: neither makes rows unlike.
             .filter(|&name| !["device_name", "case"].contains(&name))
             .map(Arc::from)
             .collect();
@@ -116,8 +117,9 @@ impl<'s> Frame<'s> {
             .collect();
     }
 
-    /// True if there are several machines, each of which has one value only, and the value is not what
-    /// was computed: a GPU's cache is cold where a CPU's is hot. Also if some machines do not say.
+    /// True if there are several machines, each of which has one value only, and the value is not
+    /// what was computed: a GPU's cache is cold where a CPU's is hot. Also if some machines do not
+    /// say.
     fn is_machines(&self, name: &str, codes: &[u32]) -> bool {
         if !self.has_machines || [MACHINE, "workload", "backend", "phase"].contains(&name) {
             return false;
@@ -171,7 +173,8 @@ impl<'s> Frame<'s> {
         self.entries[row].axis(name)
     }
 
-    /// The name of a row's line in plots and tables: the backend, and the machine if there are several.
+    /// The name of a row's line in plots and tables: the backend, and the machine if there are
+    /// several.
     pub fn series(&self, row: usize) -> String {
         let backend = &self.entries[row].backend;
         match self.has_machines {
@@ -180,7 +183,8 @@ impl<'s> Frame<'s> {
         }
     }
 
-    /// True if a row's samples were taken in turns with those of other backends ([`Source::is_in_turns`]).
+    /// True if a row's samples were taken in turns with those of other backends
+    /// ([`Source::is_in_turns`]).
     pub fn is_in_turns(&self, row: usize) -> bool {
         self.in_turns[row]
     }
@@ -350,8 +354,8 @@ pub(crate) mod tests {
     use crate::stats::Summary;
     use crate::status::Status;
 
-    /// A row of `linear`, of a program that moves and computes nothing: every sample is `time_ns`, a little more
-    /// in two of three rounds.
+    /// A row of `linear`, of a program that moves and computes nothing: every sample is `time_ns`,
+    /// a little more in two of three rounds.
     pub(crate) fn linear(backend: &str, pattern: &str, m: i64, time_ns: f64) -> Entry {
         let mut entry = Entry::new("linear".into(), backend.into(), Phase::Forward, Status::Ok);
         for (name, size) in [("m", m), ("k", 512), ("n", 256)] {

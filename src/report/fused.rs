@@ -1,5 +1,5 @@
-//! Pairs of rows that differ in fusing alone, and what is said of them: what the table and the plot of
-//! fusion share.
+//! Pairs of rows that differ in fusing alone, and what is said of them: what the table and the plot
+//! of fusion share.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +39,8 @@ pub(super) fn pairs<'f>(frame: &Frame<'f>, rows: &[usize]) -> Vec<Pair<'f>> {
     pairs
 }
 
-/// Names of the dimensions beside parameters in which rows differ: phases, machines, states of the cache.
-/// Parameters are in a pattern's name and in its sizes.
+/// Names of the dimensions beside parameters in which rows differ: phases, machines, states of the
+/// cache. Parameters are in a pattern's name and in its sizes.
 pub(super) fn conditions<'f>(frame: &'f Frame<'_>) -> Vec<&'f str> {
     let names = frame.dimensions.iter().map(|held| held.name.as_ref());
     let is_condition = |name: &&str| DIMENSIONS.contains(name) || *name == MACHINE;

@@ -14,7 +14,7 @@ use crate::identity::{PointId, ProblemId};
 use crate::stats::Summary;
 
 /// Statistics of the samples of one row, in nanoseconds of one iteration. What a file does not say
-/// is `None`: guide 000's files have the median and the quartiles only.
+/// is `None`: the semi-CRF guide's files have the median and the quartiles only.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
     /// Number of samples.

@@ -1,5 +1,5 @@
-//! Anchor points: one point of each device is measured again at intervals, so that a machine that changes
-//! while it measures shows. What is found is told with the run, and changes no row.
+//! Anchor points: one point of each device is measured again at intervals, so that a machine that
+//! changes while it measures shows. What is found is told with the run, and changes no row.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use crate::stats::Summary;
 /// The number of an anchor's block among the blocks that a worker is given.
 pub(super) const ANCHOR: usize = usize::MAX;
 
-/// A point is an anchor only if all of its samples took less than this: measuring it again is to cost
-/// little of an interval.
+/// A point is an anchor only if all of its samples took less than this: measuring it again is to
+/// cost little of an interval.
 const LONGEST_NS: f64 = 1e9;
 
 /// Where an anchor is in the plan.

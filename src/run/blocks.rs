@@ -79,7 +79,8 @@ impl Blocks<'_> {
         }
     }
 
-    /// Keys of the kernels of the device's oracle; none where the host's has to do, as one of them was not compiled.
+    /// Keys of the kernels of the device's oracle; none where the host's has to do, as one of them
+    /// was not compiled.
     fn oracle_keys(&self, planned: &PlannedBlock) -> Vec<String> {
         let kernels = planned.oracle_kernels.iter();
         let keys = kernels.map(|&kernel| Some(self.artifact(kernel)?.key.clone()));

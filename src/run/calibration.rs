@@ -1,4 +1,5 @@
-//! What devices can do: measured once a device, and remembered beside the kernel cache ([`super::remembered`]).
+//! What devices can do: measured once a device, and remembered beside the kernel cache
+//! ([`super::ceilings_file`]).
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
-//! The file of a device's ceilings beside the kernel cache: rates that probes measured, and better ones of
-//! calibrations since then.
+//! The file of a device's ceilings beside the kernel cache: rates that probes measured, and better
+//! ones of calibrations since then.
 //!
-//! A calibration is a finished run whose manifest asks for the export `calibration_profile`. It raises a
-//! ceiling or leaves it alone: a worse run says nothing of what a device can do at most. `sweeper devices
-//! --calibrate` begins anew.
+//! A calibration is a finished run whose manifest asks for the export `calibration_profile`. It
+//! raises a ceiling or leaves it alone: a worse run says nothing of what a device can do at most.
+//! `sweeper devices --calibrate` begins anew.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -171,7 +171,8 @@ impl CeilingsFile {
     }
 }
 
-/// Lets what is remembered of a device learn from the rows that a finished calibration measured on it.
+/// Lets what is remembered of a device learn from the rows that a finished calibration measured on
+/// it.
 ///
 /// Where nothing is remembered, nothing is learnt: a device is probed before it measures.
 ///
@@ -195,10 +196,11 @@ pub fn learn(
     Ok(raised)
 }
 
-/// The best rates by kind, of rows that are right: of medians, so that they are those of the profile.
+/// The best rates by kind, of rows that are right: of medians, so that they are those of the
+/// profile.
 ///
-/// Copies that a cache of so many bytes has a part in do not count, nor those from a clean cache: their
-/// last lines reach memory when nobody looks.
+/// Copies that a cache of so many bytes has a part in do not count, nor those from a clean cache:
+/// their last lines reach memory when nobody looks.
 fn rates(rows: &[&Row], cache_bytes: u64) -> BTreeMap<String, f64> {
     let mut rates = BTreeMap::new();
     for row in rows.iter().filter(|row| row.outcome.status == Status::Ok) {

@@ -1,8 +1,8 @@
 //! A run: plan, compile, measure, record. What is finished is not done again.
 //!
-//! [`devices`] says on what, [`calibration`] and [`remembered`] how fast that can be; [`compiling`] opens the cache,
-//! [`schedule`] deals out blocks, [`rows`] turns outcomes into rows, [`pruning`] learns from failures,
-//! [`repeats`] does all of it again and again; this file is the
+//! [`devices`] says on what, [`calibration`] and [`ceilings_file`] how fast that can be;
+//! [`compiling`] opens the cache, [`schedule`] deals out blocks, [`rows`] turns outcomes into rows,
+//! [`pruning`] learns from failures, [`repeats`] does all of it again and again; this file is the
 //! order of events.
 
 use std::collections::{HashMap, HashSet};
@@ -400,7 +400,8 @@ fn open_folder(
     if !fresh {
         return RunFolder::open(&path);
     }
-    // A journal that can't be used is no reason to lose what it holds: the next attempt gets another.
+    // A journal that can't be used is no reason to lose what it holds: the next attempt gets
+    // another.
     let is_finished = |folder: &RunFolder| match folder.journal(run) {
         Ok((_, contents)) => {
             let held: HashSet<PointId> = contents.points().collect();

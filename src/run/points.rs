@@ -1,4 +1,5 @@
-//! What becomes of points: why they are not tried, the rows of those that were, and the tables at the end.
+//! What becomes of points: why they are not tried, the rows of those that were, and the tables at
+//! the end.
 
 use std::time::Duration;
 use sweeper_kernels::Refusal;
@@ -77,10 +78,10 @@ impl Session<'_> {
         Some(Outcome::without_measurement(Status::Pruned, reason))
     }
 
-    /// Writes the row of a point that a worker finished. A block that was given ahead may hold points
-    /// that the failure of the block before prunes: they are pruned, so that no row depends on which
-    /// process was faster. Points of one block never prune each other: they have the same sizes, and
-    /// differ in backend or phase.
+    /// Writes the row of a point that a worker finished. A block that was given ahead may hold
+    /// points that the failure of the block before prunes: they are pruned, so that no row depends
+    /// on which process was faster. Points of one block never prune each other: they have the same
+    /// sizes, and differ in backend or phase.
     pub(super) fn finish_measured(
         &mut self,
         number: u32,
@@ -96,9 +97,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Sets the kernels of a point that the device could not load, or that took its worker with it, aside in
-    /// the cache: they may be broken, and a later run compiles them again. This run does so once for each
-    /// kernel: its next compilation has the same fault if the source has.
+    /// Sets the kernels of a point that the device could not load, or that took its worker with it,
+    /// aside in the cache: they may be broken, and a later run compiles them again. This run does
+    /// so once for each kernel: its next compilation has the same fault if the source has.
     fn doubt_kernels(&mut self, number: u32, status: Status) {
         if !matches!(status, Status::Crashed | Status::LaunchError) {
             return;
@@ -114,8 +115,8 @@ impl Session<'_> {
             kernels
                 .iter()
                 .for_each(|kernel| _ = self.built.remove(kernel));
-            // Where blocks wait for their kernels, nobody else would compile these; elsewhere it would
-            // disturb what is measured now, and is done before the block that needs them.
+            // Where blocks wait for their kernels, nobody else would compile these; elsewhere it
+            // would disturb what is measured now, and is done before the block that needs them.
             if self.compiles_beside() {
                 self.compile(kernels.to_vec());
             }
@@ -148,7 +149,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Says what the devices can do before anything is measured: a run that is killed has no end to say it at.
+    /// Says what the devices can do before anything is measured: a run that is killed has no end to
+    /// say it at.
     pub(super) fn begin(&mut self, folder: &RunFolder) -> Result<(), FolderError> {
         match folder.path().join(USAGE).exists() {
             true => Ok(()),
@@ -213,8 +215,8 @@ impl Session<'_> {
         })
     }
 
-    /// A finished calibration raises what is known of its devices. The rows of this run are held against
-    /// what was known before it: that is what `usage.json` says.
+    /// A finished calibration raises what is known of its devices. The rows of this run are held
+    /// against what was known before it: that is what `usage.json` says.
     fn teach(&self, run: RunId, rows: &[Row]) {
         let exports = &self.manifest.output.exports;
         let Some(folder) = self.request.cache_dir.as_deref() else {

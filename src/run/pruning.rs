@@ -71,8 +71,8 @@ impl Pruner {
         }
     }
 
-    /// Remembers a row, if it failed in a way that larger points would too: trouble of the moment is
-    /// none of the point's.
+    /// Remembers a row, if it failed in a way that larger points would too: trouble of the moment
+    /// is none of the point's.
     pub fn learn(&mut self, row: &Row) {
         let is_its_own = row.outcome.cause.is_none();
         if self.is_active() && is_its_own && self.on.contains(&row.outcome.status) {

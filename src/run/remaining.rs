@@ -1,8 +1,9 @@
 //! How long the rest of a run takes, by how long points like its own took.
 //!
-//! The plan guesses what each point costs ([`crate::plan::cost`]): the guesses are off by the same factor for points of one
-//! kind (case, backend, phase), which is measured as rows come in. Compiling is in none of it: it goes on before points of a
-//! kind, or beside the first of them, which is left out.
+//! The plan guesses what each point costs ([`crate::plan::cost`]): the guesses are off by the same
+//! factor for points of one kind (case, backend, phase), which is measured as rows come in.
+//! Compiling is in none of it: it goes on before points of a kind, or beside the first of them,
+//! which is left out.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +78,8 @@ impl Remaining {
         }
     }
 
-    /// How long the rest takes, in nanoseconds; none as long as too little of it is like what was done.
+    /// How long the rest takes, in nanoseconds; none as long as too little of it is like what was
+    /// done.
     pub(super) fn left_ns(&self) -> Option<f64> {
         let sum = |of: fn(&Known) -> f64| self.kinds.values().map(of).sum::<f64>();
         let is_known = |known: &&Known| known.guessed_ns > 0.0;

@@ -19,7 +19,8 @@ impl Schedule {
         let workers = workers.max(1);
         let mut order: Vec<usize> = (0..costs.len()).collect();
         if workers > 1 {
-            // Stable: of equal costs the first comes first, so that the same plan is dealt the same way.
+            // Stable: of equal costs the first comes first, so that the same plan is dealt the same
+            // way.
             order.sort_by(|&one, &other| costs[other].total_cmp(&costs[one]));
         }
         let mut queues = vec![VecDeque::new(); workers];

@@ -90,8 +90,8 @@ impl<'a> Session<'a> {
         points.all(|point| self.finished.contains(&point.id))
     }
 
-    /// How many blocks a worker has at most: where that disturbs no clock, the next one is made ready
-    /// while one is measured.
+    /// How many blocks a worker has at most: where that disturbs no clock, the next one is made
+    /// ready while one is measured.
     fn depth(&self) -> usize {
         match self.plan.device.kind {
             DeviceKind::Cpu => 1,

@@ -41,9 +41,9 @@ impl Tally {
     }
 }
 
-/// Makes tables and exports from a journal, unless those that are there were made from it. `points` are
-/// those of the plan: the journal has rows as they were finished, tables have declared skips, then the
-/// plan's order. Yields the rows, where they had to be read.
+/// Makes tables and exports from a journal, unless those that are there were made from it. `points`
+/// are those of the plan: the journal has rows as they were finished, tables have declared skips,
+/// then the plan's order. Yields the rows, where they had to be read.
 ///
 /// # Errors
 /// Those of the files.

@@ -44,8 +44,8 @@ pub(super) enum Message {
     },
 }
 
-/// Hands tasks to one worker until there are no more. A task that comes while another is measured is
-/// made ready meanwhile.
+/// Hands tasks to one worker until there are no more. A task that comes while another is measured
+/// is made ready meanwhile.
 pub(super) fn serve(
     worker: usize,
     mut supervisor: Supervisor,

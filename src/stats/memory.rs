@@ -1,8 +1,8 @@
 //! How much a series remembers: samples in a row that are alike say less than as many that are not.
 
-/// The factor by which the median's variance is larger than that of independent samples: the long-run
-/// variance of whether a sample lies above the median (Newey and West, 1987, with Bartlett's weights
-/// over sqrt(n) lags), and never less than one.
+/// The factor by which the median's variance is larger than that of independent samples: the
+/// long-run variance of whether a sample lies above the median (Newey and West, 1987, with
+/// Bartlett's weights over sqrt(n) lags), and never less than one.
 pub(crate) fn memory(samples: &[f64], median: f64) -> f64 {
     let mut signs: Vec<f64> = samples
         .iter()

@@ -1,4 +1,5 @@
-//! Where the centre of paired differences lies: by signed ranks, or where there are too few by Student's t.
+//! Where the centre of paired differences lies: by signed ranks, or where there are too few by
+//! Student's t.
 
 use super::signed_rank::{LEAST_PAIRS, SignedRank};
 use super::student;
@@ -16,8 +17,9 @@ pub(crate) struct Paired {
     pub(crate) p: f64,
 }
 
-/// The centre of `differences` with an interval that covers with `confidence`: Wilcoxon's signed ranks of
-/// [`LEAST_PAIRS`] or more, Student's t of fewer. None of fewer than two, or where one is no number.
+/// The centre of `differences` with an interval that covers with `confidence`: Wilcoxon's signed
+/// ranks of [`LEAST_PAIRS`] or more, Student's t of fewer. None of fewer than two, or where one is
+/// no number.
 pub(crate) fn centre(differences: &[f64], confidence: f64) -> Option<Paired> {
     let count = differences.len();
     if count < 2 || !differences.iter().all(|difference| difference.is_finite()) {

@@ -1,9 +1,9 @@
 //! Wilcoxon's signed-rank test of paired differences, and the interval that belongs to it.
 //!
 //! The differences of pairs that were made alike are as often positive as negative at every size,
-//! whatever their distribution: under that symmetry the test is exact. The estimate is the median of
-//! all means of two differences (Hodges and Lehmann, 1963), and the interval is made of those means
-//! (Hollander, Wolfe and Chicken, 2014, section 3.3).
+//! whatever their distribution: under that symmetry the test is exact. The estimate is the median
+//! of all means of two differences (Hodges and Lehmann, 1963), and the interval is made of those
+//! means (Hollander, Wolfe and Chicken, 2014, section 3.3).
 
 /// Fewer differences than this cannot be significant at 5 %: 2 / 2^5 is more.
 pub(crate) const LEAST_PAIRS: usize = 6;
@@ -22,8 +22,8 @@ pub(crate) struct SignedRank {
 }
 
 impl SignedRank {
-    /// The test of `differences`, with an interval that covers with `confidence` at least; `None` for
-    /// fewer differences than that needs.
+    /// The test of `differences`, with an interval that covers with `confidence` at least; `None`
+    /// for fewer differences than that needs.
     pub(crate) fn of(differences: &[f64], confidence: f64) -> Option<Self> {
         let count = differences.len();
         // A step of one in the sum of doubled ranks is two here.

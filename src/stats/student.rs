@@ -34,8 +34,8 @@ pub(crate) fn normal_critical(confidence: f64) -> f64 {
     Normal::standard().inverse_cdf(0.5 + confidence / 2.0)
 }
 
-/// How far the interval of a number reaches on either side, and the probability of such a number, were
-/// it zero: `size` is its standard error.
+/// How far the interval of a number reaches on either side, and the probability of such a number,
+/// were it zero: `size` is its standard error.
 pub(crate) fn around(centre: f64, size: f64, freedom: f64, confidence: f64) -> (f64, f64) {
     let t = match centre {
         0.0 => 0.0,

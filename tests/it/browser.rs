@@ -235,7 +235,8 @@ impl Browser {
         self.call("Input.insertText", json!({ "text": text }));
     }
 
-    /// Moves the pointer, or presses or releases its button: `mouseMoved`, `mousePressed`, `mouseReleased`.
+    /// Moves the pointer, or presses or releases its button: `mouseMoved`, `mousePressed`,
+    /// `mouseReleased`.
     pub(super) fn mouse(&mut self, kind: &str, [x, y]: [f64; 2]) {
         let button = if kind == "mouseMoved" { "none" } else { "left" };
         let params = json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": 1 });

@@ -1,4 +1,5 @@
-//! A calibration from its manifest to the profile, the table of verdicts, and the ceilings of later sweeps.
+//! A calibration from its manifest to the profile, the table of verdicts, and the ceilings of later
+//! sweeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -38,7 +39,8 @@ fn underrated() -> Place {
     place
 }
 
-/// The quick calibration with few rounds, its folder and what it said. Run again, it measures nothing.
+/// The quick calibration with few rounds, its folder and what it said. Run again, it measures
+/// nothing.
 fn calibrated(place: &Place, more: &[&str]) -> (PathBuf, String) {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/calibration-quick.toml");
     let args = [
@@ -164,7 +166,8 @@ fn the_table_agrees(place: &Place, folder: &Path, profiles: &serde_json::Map<Str
     assert_eq!(keys.len(), profiles.len());
 }
 
-/// The calibration's own rows are held against what was known before; those of the next run against it.
+/// The calibration's own rows are held against what was known before; those of the next run against
+/// it.
 fn ceilings_rose(place: &Place, folder: &Path, said: &str) {
     assert!(said.contains("raised: copy"), "{said}");
     assert!(said.contains("raised: f32"), "{said}");

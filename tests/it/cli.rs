@@ -159,8 +159,8 @@ fn a_reader_that_goes_away_is_no_error() {
     assert!(err(&output).is_empty(), "{}", err(&output));
 }
 
-/// Guide 000's grid needs at most 8 kernels for each backend, phase, semiring and form, and drops
-/// nothing; the published sampling keeps 11 configurations of it.
+/// The semi-CRF guide's grid needs at most 8 kernels for each backend, phase, semiring and form,
+/// and drops nothing; the published sampling keeps 11 configurations of it.
 #[test]
 fn the_paper_needs_few_kernels_and_drops_nothing() {
     let text = out(&sweeper(

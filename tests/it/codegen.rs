@@ -227,8 +227,8 @@ fn kernels_for_few_rows_are_for_nothing_else() {
     assert_eq!(refused, "a kernel for few rows, where there are 16777216");
 }
 
-/// What is known of a row when its columns are done, a block's first warp computes: where nothing else is left, and columns need
-/// nothing of it but for exponents.
+/// What is known of a row when its columns are done, a block's first warp computes: where nothing
+/// else is left, and columns need nothing of it but for exponents.
 #[test]
 fn numbers_are_left_to_one_warp_where_columns_need_none() {
     let target = Place::Shim(Mode::Fast).target();
@@ -245,8 +245,8 @@ fn numbers_are_left_to_one_warp_where_columns_need_none() {
     assert!(!is_late(&nests::total_of_variances()));
 }
 
-/// Columns that a warp holds of several rows, in whole quads and lanes or not; with rows for whole blocks, in one dimension or
-/// two, dense and padded.
+/// Columns that a warp holds of several rows, in whole quads and lanes or not; with rows for whole
+/// blocks, in one dimension or two, dense and padded.
 #[test]
 fn rows_side_by_side_are_what_nests_mean() {
     if !shim::is_here() {

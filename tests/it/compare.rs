@@ -162,7 +162,7 @@ fn folders_stand_for_the_runs_in_them() {
     assert!(changed < shown.find("SLOWER").unwrap(), "{shown}");
 }
 
-/// A sweep of two forms of potentials, with the exports of guide 000.
+/// A sweep of two forms of potentials, with the exports of the semi-CRF guide.
 fn two_forms(time: &str) -> String {
     format!(
         "schema = 1\nname = \"forms\"\nabout = \"Are two forms told apart?\"\n\

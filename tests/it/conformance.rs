@@ -1,4 +1,5 @@
-//! Whether backends compute what a problem's f64 oracle says: on the CPU device and, as CUDA kernels, on the shim.
+//! Whether backends compute what a problem's f64 oracle says: on the CPU device and, as CUDA
+//! kernels, on the shim.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;

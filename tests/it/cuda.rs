@@ -157,7 +157,8 @@ fn a_compilation_that_is_left_to_itself_does_not_crash_the_end() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // Too short for most of these compilations, wherever in one the end comes; a machine may be quicker.
+    // Too short for most of these compilations, wherever in one the end comes; a machine may be
+    // quicker.
     for limit_s in [0.01, 0.03, 0.05] {
         let limits = format!("[limits]\ncompile_timeout_s = {limit_s}\n");
         fs::write(folder.path().join("m.toml"), manifest(&limits)).unwrap();

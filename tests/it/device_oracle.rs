@@ -1,4 +1,5 @@
-//! Oracles for GPUs, on the shim: their f64 kernels against the host's oracle, all answers and what checks need beside them.
+//! Oracles for GPUs, on the shim: their f64 kernels against the host's oracle, all answers and what
+//! checks need beside them.
 
 use sweeper_kernels::Problem;
 use sweeper_kernels::check::{Metric, compare};

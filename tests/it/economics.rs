@@ -1,5 +1,5 @@
-//! From rows to answers: when compiling pays (guide 003), and implementations of operations side by side (guide
-//! 001).
+//! From rows to answers: when compiling pays (the compilation guide), and implementations of
+//! operations side by side (guide 001).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -59,7 +59,8 @@ fn line(number: usize, row: &Row) -> String {
     )
 }
 
-/// Compiling pays at the greater batch only; the backward pass does not tell; the fastest was not checked.
+/// Compiling pays at the greater batch only; the backward pass does not tell; the fastest was not
+/// checked.
 fn records() -> String {
     let row = |batch, phase, backend, median_ns, compile_ns| Row {
         batch,
@@ -134,7 +135,8 @@ fn files_from_before_are_reported_without_what_they_lack() {
     let place = place(&without_fresh);
     reported(&place, &["r.csv", "--no-plots"]);
     let folder = place.path("r-report");
-    // One start, of the process that measured: how far it is off is unknown, and no verdict rests on it.
+    // One start, of the process that measured: how far it is off is unknown, and no verdict rests
+    // on it.
     let verdicts = fs::read_to_string(folder.join("economics.csv")).unwrap();
     for row in rows(&verdicts) {
         assert_eq!(row["break_even_low"], "", "{row:?}");
@@ -217,8 +219,8 @@ const LOOPS: &str = "schema = 1\nname = \"loops\"\nabout = \"When does compiling
     [output]\nexports = [\"compilation_economics\", \"benchmark_results\"]\n\
     [report]\nbaseline = \"eager\"\n";
 
-/// The price of starting a loop of `first` iterations, by where its kernels are: those that were not timed by
-/// themselves, on a machine that was slow just then, take the median.
+/// The price of starting a loop of `first` iterations, by where its kernels are: those that were
+/// not timed by themselves, on a machine that was slow just then, take the median.
 fn warmup(record: &BTreeMap<String, String>, is_compiled: bool, first: f64) -> f64 {
     let kernels = if is_compiled {
         "compile_wall_ns"

@@ -1,5 +1,5 @@
-//! The workload that goes wrong on purpose: every fault is named in its own row, and the sound points
-//! beside it are measured as if nothing had been.
+//! The workload that goes wrong on purpose: every fault is named in its own row, and the sound
+//! points beside it are measured as if nothing had been.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! States of the second-level cache: runs from end to end on the CPU, and the kernel that reads a GPU's
-//! cache clean, which nothing but the driver compiles otherwise.
+//! States of the second-level cache: runs from end to end on the CPU, and the kernel that reads a
+//! GPU's cache clean, which nothing but the driver compiles otherwise.
 
 use std::borrow::Cow;
 use std::fs;
@@ -80,8 +80,8 @@ fn a_cpu_measures_in_each_state_and_points_of_different_states_differ() {
 /// The kernel that reads, word by word as the driver gets it.
 const PTX: &str = include_str!("../../src/device/cuda/read.ptx");
 
-/// The kernel inside one of CUDA C++, whose compiler calls the assembler. It names parameters as the
-/// text does.
+/// The kernel inside one of CUDA C++, whose compiler calls the assembler. It names parameters as
+/// the text does.
 fn wrapped(ptx: &str) -> KernelSource {
     let (_, body) = ptx.split_once("\n{\n").unwrap();
     let (body, _) = body.rsplit_once('}').unwrap();

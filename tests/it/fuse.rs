@@ -1,4 +1,5 @@
-//! Programs of graphs: what passes make of them, and that they compute on devices what the graph means.
+//! Programs of graphs: what passes make of them, and that they compute on devices what the graph
+//! means.
 
 use std::path::Path;
 

@@ -336,7 +336,8 @@ fn steps(document: &str) -> Vec<Step> {
     steps
 }
 
-/// True if a line says what another one shows: its words without digits, in their order; `...` is anything.
+/// True if a line says what another one shows: its words without digits, in their order; `...` is
+/// anything.
 fn says(line: &str, shown: &str) -> bool {
     if shown.starts_with("exit code") {
         return line == shown;

@@ -52,7 +52,8 @@ fn runs(place: &Place, script: &str) {
     assert!(output.status.success(), "{script}\n{}", text(&output));
 }
 
-/// What each reader's table is held against: all rows, numbers as numbers, and what is missing missing.
+/// What each reader's table is held against: all rows, numbers as numbers, and what is missing
+/// missing.
 const CHECKS: &str = "
 def check(rows):
     assert len(rows) == 8, len(rows)

@@ -17,7 +17,7 @@ mod semicrf;
 mod conformance;
 /// Conformance of single operations: kernels for CPUs, and those for GPUs on the CPU.
 mod operations;
-/// Conformance of the workloads of guides 003 and 004.
+/// Conformance of the workloads of the compilation and the calibration guide.
 mod patterns;
 /// Grids: which points a manifest has, and in which order.
 mod grid;
@@ -40,7 +40,7 @@ mod semicrf_eager;
 mod cli;
 /// Reports of runs and of bare files.
 mod report;
-/// Answers to guides 001 and 003.
+/// Answers to the operations guide and the compilation guide.
 mod economics;
 /// The page of a report, in a real browser.
 mod page;

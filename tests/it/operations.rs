@@ -1,5 +1,5 @@
-//! Conformance: every operation in every phase by every backend against its f64 oracle, on the CPU device, as CUDA kernels
-//! on the shim, and on a GPU where there is one.
+//! Conformance: every operation in every phase by every backend against its f64 oracle, on the CPU
+//! device, as CUDA kernels on the shim, and on a GPU where there is one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -128,7 +128,8 @@ fn cuda_kernels_touch_nothing_that_is_not_theirs() {
 /// Checks an operation of some form on inputs that a function changes.
 type Conforms<'c> = &'c dyn Fn((&str, &str), &dyn Fn(f32) -> f32);
 
-/// Numbers that lose what they mean in kernels that are not careful, by the operations that they are hard for.
+/// Numbers that lose what they mean in kernels that are not careful, by the operations that they
+/// are hard for.
 fn hard_numbers(conforms: Conforms<'_>) {
     // Far from 0, where a variance from squares would be lost.
     conforms(("layernorm", ""), &|x| x + 300.0);
@@ -165,7 +166,8 @@ fn hard_numbers_conform_as_cuda_kernels() {
     });
 }
 
-/// Every distinct kernel of the operations for an H200, at a bounded and at any dimension, with its name.
+/// Every distinct kernel of the operations for an H200, at a bounded and at any dimension, with its
+/// name.
 fn cuda_sources() -> BTreeMap<String, (String, KernelSource)> {
     let target = cuda();
     let mut sources = BTreeMap::new();
@@ -207,7 +209,8 @@ fn cuda_kernels_compile_without_spills() {
     }
 }
 
-/// Rows that fill nothing, rows that fill their lanes, and a number of elements that is no multiple of four.
+/// Rows that fill nothing, rows that fill their lanes, and a number of elements that is no multiple
+/// of four.
 const ON_A_GPU: &str = r#"
 schema = 1
 name   = "gpu"

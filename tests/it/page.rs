@@ -98,8 +98,8 @@ fn filter(browser: &mut Browser, text: &str) {
     browser.type_text(text);
 }
 
-/// Where the first mark of the first plot is, in the window, once it has come into sight: scrolling hides
-/// the read-out.
+/// Where the first mark of the first plot is, in the window, once it has come into sight: scrolling
+/// hides the read-out.
 const FIRST_MARK: &str = "(async () => { \
     const plot = document.querySelector('#explore .panel-plot'); \
     plot.scrollIntoView({ block: 'center', behavior: 'instant' }); \
@@ -484,8 +484,8 @@ fn ten_thousand_points_are_quick() {
     browser.open(&shown.html, "");
     let opened_s = start.elapsed().as_secs_f64();
     assert_eq!(count(&mut browser), 10_000);
-    // From the click to the frame after what is in sight has been drawn anew, in milliseconds: the best of
-    // some, as the machine may do other things too.
+    // From the click to the frame after what is in sight has been drawn anew, in milliseconds: the
+    // best of some, as the machine may do other things too.
     let timed = "async (acts) => { let best = Infinity; for (const act of acts) { \
         await new Promise((go) => setTimeout(go, 150)); await new Promise(requestAnimationFrame); \
         const start = performance.now(); act(); \

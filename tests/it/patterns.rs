@@ -1,5 +1,5 @@
-//! Conformance of the workloads of guides 003 and 004: every backend in every phase against the f64 oracle, on the
-//! CPU device and, as CUDA kernels, on the shim.
+//! Conformance of the workloads of the compilation and the calibration guide: every backend in
+//! every phase against the f64 oracle, on the CPU device and, as CUDA kernels, on the shim.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -91,7 +91,8 @@ fn patterns_conform_as_cuda_kernels() {
     }
 }
 
-/// The greatest error of a product in bf16 is that of its factors: no other precision makes as great a one.
+/// The greatest error of a product in bf16 is that of its factors: no other precision makes as
+/// great a one.
 #[test]
 fn products_in_bf16_are_made_of_rounded_factors() {
     if !shim::is_here() {
@@ -101,7 +102,8 @@ fn products_in_bf16_are_made_of_rounded_factors() {
     conforms_on_shim(words);
     let (problem, _) = problem(words);
     let mut inputs = problem.generate(&InputKey([5; 32]));
-    // Halves of the last place that go to even, up and down; carries into the exponent; what is not a number.
+    // Halves of the last place that go to even, up and down; carries into the exponent; what is not
+    // a number.
     let hard = [
         1.0 + f32::EPSILON * 32768.0,
         1.0 + 3.0 * f32::EPSILON * 32768.0,
@@ -300,7 +302,8 @@ fn fewer_kernels_are_launched_the_more_is_fused() {
         }
     }
     assert_eq!(launches("mixed", Phase::Forward, &Target::Cpu), [21, 7, 3]);
-    // Eight products, what is between them, and one launch for the loss and the updates of all parameters.
+    // Eight products, what is between them, and one launch for the loss and the updates of all
+    // parameters.
     assert_eq!(launches("mlp", Phase::Both, &cuda())[2], 12);
     // Nothing but products: three, and two for each of them on the way back.
     for target in [Target::Cpu, cuda()] {

@@ -23,7 +23,8 @@ impl Place {
     }
 
     pub(super) fn command(&self, args: &[&str]) -> Command {
-        // The program heeds that it was started to ignore a signal; whoever runs tests in the background does that.
+        // The program heeds that it was started to ignore a signal; whoever runs tests in the
+        // background does that.
         let mut command = Command::new("env");
         command
             .current_dir(self.folder.path())

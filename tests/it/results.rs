@@ -1,5 +1,5 @@
-//! Numbers in documents: each is made from a record. `SWEEPER_BLESS=1 cargo test --test it results` writes
-//! them anew, between the marks that say what stands there.
+//! Numbers in documents: each is made from a record. `SWEEPER_BLESS=1 cargo test --test it results`
+//! writes them anew, between the marks that say what stands there.
 
 mod record;
 mod table;

@@ -1,4 +1,5 @@
-//! Runs from end to end, through the program itself: on the null device to the byte, and on the CPU.
+//! Runs from end to end, through the program itself: on the null device to the byte, and on the
+//! CPU.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Conformance: the compiled backends of `semicrf` against the f64 oracle, on the CPU device and, as CUDA
-//! kernels, on the shim.
+//! Conformance: the compiled backends of `semicrf` against the f64 oracle, on the CPU device and,
+//! as CUDA kernels, on the shim.
 
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Device, Job};

@@ -1,5 +1,6 @@
-//! `streaming` and `fused_reference` compute what the oracle says, over the whole matrix of semirings,
-//! phases, potentials and options at small and boundary sizes, and where numbers are hard.
+//! `streaming` and `fused_reference` compute what the oracle says, over the whole matrix of
+//! semirings, phases, potentials and options at small and boundary sizes, and where numbers are
+//! hard.
 
 use sweeper::compile::Bounds;
 use sweeper::device::cpu::Cpu;
@@ -241,7 +242,8 @@ fn large_scores() {
     }
 }
 
-/// Values of 1e4 and more, where an f32 has a spacing of 0.001, and gradients through 1e4 positions.
+/// Values of 1e4 and more, where an f32 has a spacing of 0.001, and gradients through 1e4
+/// positions.
 #[test]
 fn long_sequences() {
     for (semiring, form) in [
@@ -311,7 +313,8 @@ fn launches_are_known_without_running() {
     }
 }
 
-/// What one more position moves, by hand: d durations, E edges, S segments, N states of B sequences.
+/// What one more position moves, by hand: d durations, E edges, S segments, N states of B
+/// sequences.
 #[test]
 fn bytes_are_known_without_running() {
     let totals = |positions: i64| {
@@ -389,7 +392,8 @@ fn a_gpu_is_refused_with_the_reason() {
     assert!(refusal.contains("runs on a CPU only"), "{refusal}");
 }
 
-/// On a GPU, `streaming` is the same launches of compiled kernels, with enough threads in every iteration.
+/// On a GPU, `streaming` is the same launches of compiled kernels, with enough threads in every
+/// iteration.
 #[test]
 fn a_gpu_gets_the_same_launches() {
     for semiring in SEMIRINGS {

@@ -47,7 +47,8 @@ pub(crate) fn is_here() -> bool {
     found
 }
 
-/// In which order the blocks of a launch run. One that waits for what others leave goes on after them.
+/// In which order the blocks of a launch run. One that waits for what others leave goes on after
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocks {
     Ascending,
@@ -240,7 +241,8 @@ impl Encoder<'_> {
         count
     }
 
-    /// A call of a library: its sizes, then its operands, then its scratch memory after how long it is.
+    /// A call of a library: its sizes, then its operands, then its scratch memory after how long it
+    /// is.
     fn call_library(&mut self, library: &Library, args: &[Arg], iterations: &[i64]) {
         match library {
             Library::Matmul(call) => {

@@ -13,8 +13,8 @@ use sweeper_kernels::workload::{
 };
 use sweeper_kernels::{Dtype, Phase};
 
-/// Says on the screen which test is skipped, for want of what, and how many were; fails where `SWEEPER_REQUIRE` names
-/// what is missing.
+/// Says on the screen which test is skipped, for want of what, and how many were; fails where
+/// `SWEEPER_REQUIRE` names what is missing.
 pub(crate) fn skip(what: &str, reason: &str) {
     static SKIPPED: Mutex<BTreeMap<String, BTreeSet<String>>> = Mutex::new(BTreeMap::new());
     let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
@@ -37,7 +37,8 @@ pub(crate) fn nvrtc() -> Option<Nvrtc> {
     found.inspect_err(|reason| skip("nvrtc", reason)).ok()
 }
 
-/// Things that are made once, by whichever test needs one first. Only those that need the same one wait for it.
+/// Things that are made once, by whichever test needs one first. Only those that need the same one
+/// wait for it.
 pub(crate) struct Made<T> {
     all: Mutex<BTreeMap<String, Arc<OnceLock<T>>>>,
 }
@@ -57,7 +58,8 @@ impl<T: Clone> Made<T> {
     }
 }
 
-/// The program: that of this build, or the one beside these tests where they were carried elsewhere.
+/// The program: that of this build, or the one beside these tests where they were carried
+/// elsewhere.
 pub(crate) fn program() -> PathBuf {
     match std::env::var_os("SWEEPER_PROGRAM") {
         Some(path) => PathBuf::from(path),

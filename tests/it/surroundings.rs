@@ -150,7 +150,8 @@ fn a_huge_manifest_is_refused_at_once() {
     assert!(text(&output).len() < 4000, "{}", text(&output).len());
 }
 
-/// Pipes that nobody writes to are not waited for, and devices are not read to their end, wherever a file is meant.
+/// Pipes that nobody writes to are not waited for, and devices are not read to their end, wherever
+/// a file is meant.
 #[test]
 fn files_that_are_none_are_refused() {
     let place = Place::new(&null_manifest(SCRIPT));

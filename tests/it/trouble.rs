@@ -1,5 +1,5 @@
-//! Trouble around a run: no verdict is lost, no row stays that trouble of the moment made, tables always
-//! match the journal, and signals are heard.
+//! Trouble around a run: no verdict is lost, no row stays that trouble of the moment made, tables
+//! always match the journal, and signals are heard.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

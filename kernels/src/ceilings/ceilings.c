@@ -1,5 +1,5 @@
-// How fast a processor can multiply and add: ten chains, enough for two units with a latency of four
-// cycles each, in the widest vectors it has.
+// How fast a processor can multiply and add: ten chains, enough for two units with a latency of
+// four cycles each, in the widest vectors it has.
 #include "cpu.h"
 
 #if defined(__AVX512F__)

@@ -1,15 +1,17 @@
 //! Horizontal fusion: one kernel of several independent nests.
 //!
-//! Blocks are dealt out in the order of the nests: those before `end_0` are the first one's, those from there to
-//! before `end_1` the second one's, and so on. All ends but the last are arguments of a launch, before those of the
-//! nests, so that a text does not depend on sizes. Nests with the same text share it. On a GPU a block selects the arguments
-//! of its nest first, and all run one copy of the text: a copy each would take long to compile and to fetch.
+//! Blocks are dealt out in the order of the nests: those before `end_0` are the first one's, those
+//! from there to before `end_1` the second one's, and so on. All ends but the last are arguments of
+//! a launch, before those of the nests, so that a text does not depend on sizes. Nests with the
+//! same text share it. On a GPU a block selects the arguments of its nest first, and all run one
+//! copy of the text: a copy each would take long to compile and to fetch.
 
 use super::text::{self, Text};
 use super::{ENTRY, Schedule, SubKernel, c, cuda};
 use crate::workload::Target;
 
-/// Gives all sub-kernels on a GPU blocks of the same number of threads: the most that one of them has.
+/// Gives all sub-kernels on a GPU blocks of the same number of threads: the most that one of them
+/// has.
 ///
 /// # Errors
 /// A sentence where that is not possible.

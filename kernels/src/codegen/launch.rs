@@ -5,7 +5,8 @@ use crate::program::{Arg, Index};
 
 use super::text;
 
-/// A launch on a GPU has fewer columns: they are counted in 32 bits, up to a step of all blocks beyond the last one.
+/// A launch on a GPU has fewer columns: they are counted in 32 bits, up to a step of all blocks
+/// beyond the last one.
 pub(super) const MAX_COLUMNS: u64 = (1 << 31) - (1 << 24);
 
 /// The rows and columns of a block.
@@ -150,8 +151,8 @@ pub(super) fn arguments(
 }
 
 /// Dimensions of a launch become fewer where all operands go on through the outer of two as they do
-/// through the inner: a dense tensor is one row. The text stays the same: a dimension that is gone has
-/// extent 1.
+/// through the inner: a dense tensor is one row. The text stays the same: a dimension that is gone
+/// has extent 1.
 pub(super) fn merged(nest: &Nest, launch: &Launch) -> Launch {
     let mut launch = launch.clone();
     let counts_rows = nest.values.iter().any(|value| {

@@ -1,14 +1,16 @@
 //! Text of kernels from their description: one [`Nest`], two targets.
 //!
-//! `stages` orders a nest's values for both targets. `c` and `cuda` write them as loops over a block's rows and columns,
-//! and choose the size of blocks from the extents of a launch alone, so that sums are the same whatever the device and
-//! however many threads it has. `launch` puts arguments in order. `horizontal` makes one kernel of independent nests,
-//! `single_pass` one kernel of a reduction and the nest that combines its partials.
+//! `stages` orders a nest's values for both targets. `c` and `cuda` write them as loops over a
+//! block's rows and columns, and choose the size of blocks from the extents of a launch alone, so
+//! that sums are the same whatever the device and however many threads it has. `launch` puts
+//! arguments in order. `horizontal` makes one kernel of independent nests, `single_pass` one kernel
+//! of a reduction and the nest that combines its partials.
 //!
-//! Accuracy of sums. Terms are accumulated in f32: of a row, 64 accumulators on a CPU, one or more a thread on a GPU;
-//! over rows, one accumulator a column and block. Accumulators of a row or of everything are added pairwise or in f64.
-//! With `n` terms in an accumulator the error is at most `n eps` times the sum of the terms' absolute values, about
-//! `sqrt(n) eps` for terms with independent roundings. On a GPU, exponentials `e^(x - max x)` that are only summed are less
+//! Accuracy of sums. Terms are accumulated in f32: of a row, 64 accumulators on a CPU, one or more
+//! a thread on a GPU; over rows, one accumulator a column and block. Accumulators of a row or of
+//! everything are added pairwise or in f64. With `n` terms in an accumulator the error is at most
+//! `n eps` times the sum of the terms' absolute values, about `sqrt(n) eps` for terms with
+//! independent roundings. On a GPU, exponentials `e^(x - max x)` that are only summed are less
 //! exact themselves: see `exp_in_sum` in functions.cuh.
 
 mod text;
@@ -45,13 +47,16 @@ struct SubKernel {
     nest: Nest,
     parameters: Vec<Parameter>,
     schedule: Schedule,
-    /// Operands that are memory of the kernel and no arguments: the partials of a single-pass reduction.
+    /// Operands that are memory of the kernel and no arguments: the partials of a single-pass
+    /// reduction.
     internal: Vec<usize>,
-    /// The finalizer block of the other sub-kernel's launch runs it, and combines that one's partials.
+    /// The finalizer block of the other sub-kernel's launch runs it, and combines that one's
+    /// partials.
     is_finalizer: bool,
 }
 
-/// Partials that the first nest of a single-pass reduction hands to the second: memory of the kernel, no argument.
+/// Partials that the first nest of a single-pass reduction hands to the second: memory of the
+/// kernel, no argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partials {
     /// Position of the operand that the first nest stores.
@@ -85,8 +90,8 @@ impl Generated {
         })
     }
 
-    /// Horizontal fusion: one kernel of several independent nests, each block of which works on one of them. Equal nests
-    /// share text.
+    /// Horizontal fusion: one kernel of several independent nests, each block of which works on one
+    /// of them. Equal nests share text.
     ///
     /// # Errors
     /// As [`Generated::new`], or where [`may_fuse_horizontally`] is false for a nest.
@@ -111,9 +116,10 @@ impl Generated {
         })
     }
 
-    /// A single-pass reduction: the blocks of the first nest store partials, and one block of the same launch, the finalizer,
-    /// computes the second nest from them. The second nest loads the partials along its columns; in launches, the memory of
-    /// partials means nothing, nor does the number of those columns.
+    /// A single-pass reduction: the blocks of the first nest store partials, and one block of the
+    /// same launch, the finalizer, computes the second nest from them. The second nest loads the
+    /// partials along its columns; in launches, the memory of partials means nothing, nor does the
+    /// number of those columns.
     ///
     /// # Errors
     /// As [`Generated::new`], or where [`may_reduce_in_single_pass`] is false.
@@ -144,8 +150,8 @@ impl Generated {
         Kernel::Compiled(self.source.clone())
     }
 
-    /// The number of partials that a launch stores of each reduction; 1 where reductions are complete, as in kernels of
-    /// several nests.
+    /// The number of partials that a launch stores of each reduction; 1 where reductions are
+    /// complete, as in kernels of several nests.
     pub fn partial_count(&self, extents: &Extents) -> usize {
         match &self.sub_kernels[..] {
             [sub_kernel] => sub_kernel.partial_count(extents),
@@ -164,8 +170,8 @@ impl Generated {
         self.launch_all(kernel, std::slice::from_ref(launch))
     }
 
-    /// A launch of a kernel, with sizes and memory for each nest. `kernel` is its position among its
-    /// program's kernels.
+    /// A launch of a kernel, with sizes and memory for each nest. `kernel` is its position among
+    /// its program's kernels.
     ///
     /// # Errors
     /// A sentence where sizes are beyond what kernels and launches count in 32 bits.
@@ -210,8 +216,8 @@ impl Generated {
     }
 }
 
-/// A nest can be fused horizontally: it is elementwise, or reduces rows in one block. Such blocks are short and need few
-/// registers, so that they do not slow down others.
+/// A nest can be fused horizontally: it is elementwise, or reduces rows in one block. Such blocks
+/// are short and need few registers, so that they do not slow down others.
 pub fn may_fuse_horizontally(nest: &Nest) -> bool {
     let mut reductions = nest.values.iter().filter_map(|value| match value {
         Value::Reduce { over, .. } => Some(*over),
@@ -220,8 +226,9 @@ pub fn may_fuse_horizontally(nest: &Nest) -> bool {
     reductions.all(|over| over == Over::Rows && nest.cross_block == CrossBlock::OneBlock)
 }
 
-/// Two nests can be a single-pass reduction: `first` stores nothing but partials of full reductions, and `last` reduces
-/// what it loads along its columns in one block, whatever their number.
+/// Two nests can be a single-pass reduction: `first` stores nothing but partials of full
+/// reductions, and `last` reduces what it loads along its columns in one block, whatever their
+/// number.
 pub fn may_reduce_in_single_pass(first: &Nest, last: &Nest) -> bool {
     let overs = |nest: &Nest| -> Vec<Over> {
         let values = nest.values.iter();
@@ -241,7 +248,8 @@ pub fn may_reduce_in_single_pass(first: &Nest, last: &Nest) -> bool {
         && !last.values.contains(&Value::Column)
 }
 
-/// These bounds, with the properties of this launch that a GPU kernel may rely on. Kernels for CPUs are the same for all.
+/// These bounds, with the properties of this launch that a GPU kernel may rely on. Kernels for CPUs
+/// are the same for all.
 pub fn known(nest: &Nest, bounds: Bounds, launch: &Launch, target: &Target) -> Bounds {
     let Target::Cuda { arch } = target else {
         return Bounds {
@@ -357,7 +365,8 @@ impl SubKernel {
         }
     }
 
-    /// There are reductions over rows: a partial has all columns then, and each block of columns its place in it.
+    /// There are reductions over rows: a partial has all columns then, and each block of columns
+    /// its place in it.
     fn reduces_rows(&self) -> bool {
         let over_rows = |value: &Value| {
             matches!(
@@ -393,7 +402,8 @@ impl SubKernel {
         Ok((blocks, args))
     }
 
-    /// A kernel on a GPU counts columns, up to a tile beyond the last, and rows of several dimensions in 32 bits.
+    /// A kernel on a GPU counts columns, up to a tile beyond the last, and rows of several
+    /// dimensions in 32 bits.
     fn can_count(&self, rows: u64, columns: u64) -> bool {
         matches!(self.schedule, Schedule::C(_))
             || (columns < launch::MAX_COLUMNS && (self.nest.row_dims == 1 || rows < MAX_COUNT))
@@ -444,7 +454,8 @@ const MAX_COUNT: u64 = 1 << 31;
 /// Stands for the name of a kernel's function in generated text.
 const ENTRY: &str = "@ENTRY";
 
-/// A kernel's text and the headers that it includes. Its function is called `name`, and after that by a digest of the text.
+/// A kernel's text and the headers that it includes. Its function is called `name`, and after that
+/// by a digest of the text.
 fn source(name: &str, text: &str, target: &Target) -> KernelSource {
     let entry = format!("{name}_{}", digest(text));
     let text = text.replace(ENTRY, &entry);

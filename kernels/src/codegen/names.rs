@@ -17,7 +17,8 @@ pub(super) struct Names<'a> {
     pub(super) dialect: Dialect,
     /// Prefix of names of a row's numbers: `row.`, or nothing.
     pub(super) of_row: &'static str,
-    /// Values of rows are arrays with an element for each row that a warp has at once; `i` is the row.
+    /// Values of rows are arrays with an element for each row that a warp has at once; `i` is the
+    /// row.
     pub(super) has_row_arrays: bool,
 }
 

@@ -1,11 +1,14 @@
-//! Single-pass reduction: one kernel of two nests. All blocks of the first store partials, and one block of the same launch,
-//! the finalizer, computes the second nest from them. That saves a launch.
+//! Single-pass reduction: one kernel of two nests. All blocks of the first store partials, and one
+//! block of the same launch, the finalizer, computes the second nest from them. That saves a
+//! launch.
 //!
-//! Partials are memory of the kernel. Each is one word with a mark that it is there: the finalizer reads until all are, takes
-//! them in a fixed order, and clears them for the next launch (launches of one kernel follow each other). There are no
-//! counters and no fences, so that many small blocks can store a partial each. With many blocks the finalizer does nothing
-//! else. It starts when seven of eight others have, so that most partials are taken while others compute, and it does not
-//! spin for long. With few blocks, which all run at once, the last one is the finalizer after its own work.
+//! Partials are memory of the kernel. Each is one word with a mark that it is there: the finalizer
+//! reads until all are, takes them in a fixed order, and clears them for the next launch (launches
+//! of one kernel follow each other). There are no counters and no fences, so that many small blocks
+//! can store a partial each. With many blocks the finalizer does nothing else. It starts when seven
+//! of eight others have, so that most partials are taken while others compute, and it does not spin
+//! for long. With few blocks, which all run at once, the last one is the finalizer after its own
+//! work.
 
 use super::launch::Parameter;
 use super::text::{self, Text};
@@ -163,8 +166,8 @@ fn structure(out: &mut Text, sub_kernel: &SubKernel, name: &str) -> Result<Vec<S
     Ok(cuda::declarations(nest, &given, &pointee, &prefix))
 }
 
-/// Runs the first nest in all blocks but a finalizer of its own, and returns from all but the finalizer. The expression of
-/// the number of blocks that store partials.
+/// Runs the first nest in all blocks but a finalizer of its own, and returns from all but the
+/// finalizer. The expression of the number of blocks that store partials.
 fn run_first(out: &mut Text, sub_kernels: &[SubKernel]) -> &'static str {
     let run = |block| run(&sub_kernels[0], 0, block);
     if has_finalizer_block(sub_kernels) {

@@ -1,8 +1,9 @@
 //! In which pass over the columns each value of a nest is computed.
 //!
-//! A value that depends on a reduction over columns needs all columns of its row first: it belongs to a
-//! later pass. A later pass that needs a value of an earlier one finds it in registers, where the target has
-//! enough of them, or computes it again. Values of rows are computed once, between passes. Both emitters read this.
+//! A value that depends on a reduction over columns needs all columns of its row first: it belongs
+//! to a later pass. A later pass that needs a value of an earlier one finds it in registers, where
+//! the target has enough of them, or computes it again. Values of rows are computed once, between
+//! passes. Both emitters read this.
 
 mod build;
 
@@ -108,7 +109,8 @@ impl Stages {
             .collect()
     }
 
-    /// Whether the value is materialised once per row (scalar or register array) instead of recomputed at each use.
+    /// Whether the value is materialised once per row (scalar or register array) instead of
+    /// recomputed at each use.
     pub(super) fn has_one_a_row(&self, nest: &Nest, id: ValueId) -> bool {
         let is_looked_up = |index: ValueId| self.varies[index.0].columns;
         let is_array = match nest.values[id.0] {
@@ -125,7 +127,8 @@ impl Stages {
         between.any(|between| between.values.contains(&id)) || self.passes.iter().any(of_pass)
     }
 
-    /// Whether a load is made for each row: its element differs from row to row, or its index is a value of the row.
+    /// Whether a load is made for each row: its element differs from row to row, or its index is a
+    /// value of the row.
     pub(super) fn is_of_row(&self, nest: &Nest, load: ValueId) -> bool {
         let has_index = matches!(nest.values[load.0], Value::Load { index: Some(_), .. });
         has_index || self.varies[load.0].rows

@@ -102,8 +102,9 @@ pub(super) fn element(dtype: Dtype, long: &'static str) -> &'static str {
     }
 }
 
-/// What a nest computes, in its operations' words: a comment, and what files and functions are named
-/// after. Functions of one element that any loop may have come after those that tell nests apart.
+/// What a nest computes, in its operations' words: a comment, and what files and functions are
+/// named after. Functions of one element that any loop may have come after those that tell nests
+/// apart.
 pub(super) fn words(nest: &Nest) -> Vec<&'static str> {
     let mut words: Vec<&'static str> = Vec::new();
     let mut add = |word| {

@@ -4,7 +4,8 @@
 //
 //     void entry(const uint64_t *args, uint32_t block)
 //
-// Each argument is one 64-bit cell: a pointer, a signed integer, or the bits of a float in the low half.
+// Each argument is one 64-bit cell: a pointer, a signed integer, or the bits of a float in the low
+// half.
 #ifndef SWEEPER_CPU_H
 #define SWEEPER_CPU_H
 

@@ -13,7 +13,8 @@
 #define METHOD __device__ __forceinline__
 // For what is rare: keeps registers and instructions of the common path to itself.
 #define DEVICE_APART static __device__ __noinline__
-// After the name: most threads of a block, and where occupancy is worth registers, least blocks at a time.
+// After the name: most threads of a block, and where occupancy is worth registers, least blocks at
+// a time.
 #define KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name
 #define SHARED(name) extern __shared__ __align__(16) float name[]
 // The same of a size that is known, beside the launch's.
@@ -52,10 +53,10 @@ DEVICE float rsqrt_fast(float x) {
     return y;
 }
 
-// Programmatic dependent launch: lets the next launch start, and waits until the launches before are complete and their
-// memory is visible. Kernels whose launches overlap call it before any access. They must not read results of other launches
-// through `const __restrict__` pointers: these promise that nobody writes while the kernel runs, and the compiler may load
-// before the wait.
+// Programmatic dependent launch: lets the next launch start, and waits until the launches before
+// are complete and their memory is visible. Kernels whose launches overlap call it before any
+// access. They must not read results of other launches through `const __restrict__` pointers: these
+// promise that nobody writes while the kernel runs, and the compiler may load before the wait.
 DEVICE void grid_dependency_wait() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -63,7 +64,8 @@ DEVICE void grid_dependency_wait() {
 #endif
 }
 
-// Words that blocks of a launch exchange: 64-bit accesses are not torn, and become visible to other blocks eventually.
+// Words that blocks of a launch exchange: 64-bit accesses are not torn, and become visible to other
+// blocks eventually.
 DEVICE void store_word(unsigned long long *to, unsigned long long word) {
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
 }

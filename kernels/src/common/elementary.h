@@ -1,7 +1,7 @@
 // Exponential and logarithm without branches or calls, to about one unit in the last place.
 //
-// Both are the classic reductions of Cephes (S. L. Moshier, expf.c and logf.c): powers of two are moved
-// in and out of the exponent bits, the rest is a polynomial.
+// Both are the classic reductions of Cephes (S. L. Moshier, expf.c and logf.c): powers of two are
+// moved in and out of the exponent bits, the rest is a polynomial.
 #ifndef SWEEPER_ELEMENTARY_H
 #define SWEEPER_ELEMENTARY_H
 
@@ -35,8 +35,8 @@ static inline vf v_exp(vf x) {
     return v_select(x < EXP_LEAST, v_all(0.0f), v_exp_within(v_min(x, v_all(EXP_CEILING))));
 }
 
-// A probability from its logarithm, which is at most 0; 0 below 2e-16. Products of probabilities that
-// are smaller still would be denormal, and take processors a hundred cycles each.
+// A probability from its logarithm, which is at most 0; 0 below 2e-16. Products of probabilities
+// that are smaller still would be denormal, and take processors a hundred cycles each.
 static inline vf v_probability(vf log) {
     return v_select(log < -36.0f, v_all(0.0f), v_exp_within(log));
 }

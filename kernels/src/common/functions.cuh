@@ -1,8 +1,8 @@
 // Functions of generated CUDA kernels: float4 loads and stores, reductions of rows and blocks.
 //
-// ROW_THREADS threads share a row, and `lane` is a thread's index among them. Its vector k has the four columns from
-// 4 (lane + ROW_THREADS k) on. They are loaded as a float4 where everything is aligned (`is_vectorized`, the same for all
-// threads), else one by one.
+// ROW_THREADS threads share a row, and `lane` is a thread's index among them. Its vector k has the
+// four columns from 4 (lane + ROW_THREADS k) on. They are loaded as a float4 where everything is
+// aligned (`is_vectorized`, the same for all threads), else one by one.
 #ifndef SWEEPER_FUNCTIONS_CUH
 #define SWEEPER_FUNCTIONS_CUH
 
@@ -12,8 +12,9 @@ DEVICE float f_reciprocal(float x) { return divide(1.0f, x); }
 DEVICE float f_sigmoid(float x) { return divide(1.0f, 1.0f + expf(-x)); }
 DEVICE float f_max(float a, float b) { return fmaxf(a, b); }
 DEVICE float f_min(float a, float b) { return fminf(a, b); }
-// e^x for x <= 0 in a sum of exponentials that contains e^0. Relative error 2^-22 + |x| 2^-23. A sum of n terms has at most
-// 2^-22 + ln(n) 2^-23, as the mean of |x|, weighted by e^x, is at most ln(n).
+// e^x for x <= 0 in a sum of exponentials that contains e^0. Relative error 2^-22 + |x| 2^-23. A
+// sum of n terms has at most 2^-22 + ln(n) 2^-23, as the mean of |x|, weighted by e^x, is at most
+// ln(n).
 DEVICE float exp_in_sum(float x) { return exp2_fast(x * 1.44269504f); }
 
 // A float4 can be loaded from this address.
@@ -37,8 +38,9 @@ DEVICE void store_strided(T *to, int64 step, const T (&from)[4], int lane, int k
     }
 }
 
-// The eviction policy of a launch that reads `elements` elements once and writes next to nothing: evict first, so that dirty
-// lines of other launches stay in L2. Such loads are slower, which does not pay beyond 384 MiB (docs/performance/operations.md).
+// The eviction policy of a launch that reads `elements` elements once and writes next to nothing:
+// evict first, so that dirty lines of other launches stay in L2. Such loads are slower, which does
+// not pay beyond 384 MiB (docs/performance/operations.md).
 DEVICE EvictionPolicy policy_of_stream(int64 elements) { return eviction_policy(elements <= (int64)96 << 20); }
 
 struct DefaultPolicy {};
@@ -91,8 +93,8 @@ template <class Operator, int ROW_THREADS> DEVICE float reduce_lanes(float x) {
         x = Operator::of(x, __shfl_xor_sync(0xffffffffu, x, apart));
     return x;
 }
-// The maximum, if no lane has NaN: of a whole warp by one integer instruction, in whose order floats are when the bits of
-// negative ones are flipped.
+// The maximum, if no lane has NaN: of a whole warp by one integer instruction, in whose order
+// floats are when the bits of negative ones are flipped.
 template <int ROW_THREADS> DEVICE float max_of_lanes(float x) {
     if (ROW_THREADS != 32) return reduce_lanes<Max, ROW_THREADS>(x);
     const int bits = __float_as_int(x);
@@ -118,11 +120,12 @@ template <class Operator, int ROW_THREADS> DEVICE float reduce_warps(const float
     return reduce_partials<Operator, WARPS>(shared + threadIdx.x / ROW_THREADS * WARPS);
 }
 
-// The lowest finite number: the initial maximum of a warp whose exponents are relative to it, so that they are not NaN where
-// all columns are minus infinity.
+// The lowest finite number: the initial maximum of a warp whose exponents are relative to it, so
+// that they are not NaN where all columns are minus infinity.
 #define LOWEST __int_as_float((int)0xff7fffff)
 
-// Online softmax: merges the maxima and sums of e^(x - max) of WARPS warps, each relative to its own maximum.
+// Online softmax: merges the maxima and sums of e^(x - max) of WARPS warps, each relative to its
+// own maximum.
 template <int WARPS>
 DEVICE void merge_exp_sums(float &max, float &sum, const float *maxima, const float *sums) {
     max = reduce_partials<Max, WARPS>(maxima);
@@ -135,16 +138,16 @@ DEVICE void merge_exp_sums(float &max, float &sum, const float *maxima, const fl
     if (sum == 0.0f) max = Max::identity(), sum = max - max;
 }
 
-// A block's partial for the finalizer block of its launch: one word with a mark that it is there, so that there are no fences
-// and no counters.
+// A block's partial for the finalizer block of its launch: one word with a mark that it is there,
+// so that there are no fences and no counters.
 struct Partial {
     unsigned long long word;
     METHOD void operator=(float x) { store_word(&word, 1ull << 32 | (unsigned)__float_as_int(x)); }
 };
 
-// In the finalizer block: combines the partials of `blocks` blocks once they are there. Each of THREADS threads takes every
-// THREADS-th one from its own on, in this order, and clears it. The other blocks wait for nothing: they complete if the GPU
-// has room for one of them beside this one.
+// In the finalizer block: combines the partials of `blocks` blocks once they are there. Each of
+// THREADS threads takes every THREADS-th one from its own on, in this order, and clears it. The
+// other blocks wait for nothing: they complete if the GPU has room for one of them beside this one.
 template <class Operator, int THREADS> DEVICE float combine_partials(Partial *partials, unsigned blocks) {
     constexpr int AT_ONCE = 4;
     constexpr unsigned long long NONE = 1ull << 32;
@@ -172,8 +175,8 @@ template <class Operator, int THREADS> DEVICE float combine_partials(Partial *pa
     return x;
 }
 
-// Reduces the vectors of a block's row groups into those of the first one, in a fixed order. `shared` has a float4 for each
-// vector of half of the threads.
+// Reduces the vectors of a block's row groups into those of the first one, in a fixed order.
+// `shared` has a float4 for each vector of half of the threads.
 template <class Operator, int ROW_THREADS, int ROW_GROUPS, int VECTORS>
 DEVICE void reduce_groups(float (&x)[VECTORS][4], float *shared, int lane, int group) {
     float4 *slots = (float4 *)shared;

@@ -1,5 +1,5 @@
-// Functions of generated kernels: elementwise ones of sixteen lanes, and loads, stores and whole numbers
-// that vectors of f32 need beside them.
+// Functions of generated kernels: elementwise ones of sixteen lanes, and loads, stores and whole
+// numbers that vectors of f32 need beside them.
 //
 // Polynomials are Chebyshev fits in f64 of what their comment says; errors are of the function.
 #ifndef SWEEPER_FUNCTIONS_H
@@ -17,8 +17,8 @@ typedef struct {
 typedef int32_t vi_half __attribute__((vector_size(32)));
 typedef int64_t vl_anywhere __attribute__((vector_size(64), aligned(8), may_alias));
 
-// The first `count` lanes of memory; `count` is LANES wherever the compiler can see it. The other lanes
-// are 0.
+// The first `count` lanes of memory; `count` is LANES wherever the compiler can see it. The other
+// lanes are 0.
 INLINE vf v_load_first(const float *from, int64_t count) {
     if (count == LANES) return v_load(from);
 #ifdef __AVX512F__
@@ -99,8 +99,8 @@ INLINE vf v_sqrt(vf x) {
 INLINE vf v_rsqrt(vf x) { return 1.0f / v_sqrt(x); }
 INLINE vf v_reciprocal(vf x) { return 1.0f / x; }
 
-// e^x over all f32: 2 units in the last place; 0 where less than the least normal number. The exponent
-// of the greatest results takes two steps, so that what is too large is infinite.
+// e^x over all f32: 2 units in the last place; 0 where less than the least normal number. The
+// exponent of the greatest results takes two steps, so that what is too large is infinite.
 INLINE vf v_e_to(vf x) {
     const vf most = v_all(89.0f), least = v_all(EXP_LEAST);
     const vf within = v_max(v_min(x, most), least);
@@ -142,7 +142,8 @@ INLINE vf v_tanh(vf x) {
     return v_select(x == x, v_select(a < 0.625f, near, v_sign_of(far, x)), x);
 }
 
-// 1e-7. Small arguments: erf x / x - 1 up to 0.93; large ones: ln(1 - erf x) up to 4, where erf is 1.
+// 1e-7. Small arguments: erf x / x - 1 up to 0.93; large ones: ln(1 - erf x) up to 4, where erf is
+// 1.
 INLINE vf v_erf(vf x) {
     const vf a = v_abs(x), s = x * x;
     const vf t = v_min(a, v_all(4.0f));
@@ -208,8 +209,8 @@ INLINE vi l_equal(Long a, Long b) { return l_mask(a.low == b.low, a.high == b.hi
 INLINE vi l_less(Long a, Long b) { return l_mask(a.low < b.low, a.high < b.high); }
 INLINE vi l_less_equal(Long a, Long b) { return l_mask(a.low <= b.low, a.high <= b.high); }
 
-// Where a number lies beside sixteen columns from `first` on: in lanes, -1 before and LANES behind them.
-// Comparing lanes with it is comparing columns with the number, in 32 bits.
+// Where a number lies beside sixteen columns from `first` on: in lanes, -1 before and LANES behind
+// them. Comparing lanes with it is comparing columns with the number, in 32 bits.
 INLINE int32_t lane_of(int64_t number, int64_t first) {
     if (number < first) return -1;
     return number - first < LANES ? (int32_t)(number - first) : LANES;

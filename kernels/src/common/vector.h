@@ -1,5 +1,5 @@
-// Sixteen floats at a time, in GNU vector extensions: the same text for any processor, in one register
-// where they are 512 bits wide and in several where they are not. gcc and clang.
+// Sixteen floats at a time, in GNU vector extensions: the same text for any processor, in one
+// register where they are 512 bits wide and in several where they are not. gcc and clang.
 #ifndef SWEEPER_VECTOR_H
 #define SWEEPER_VECTOR_H
 
@@ -36,8 +36,8 @@ static inline vf v_load_part(const float *from, int64_t count, float rest) {
 // a where the mask is set (all bits of a lane), else b.
 static inline vf v_select(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
 
-// a > b ? a : b, and the lesser. The instruction is named where there is one: gcc takes a lane loop with
-// a uniform operand apart into sixteen branches, and spends three instructions on a select.
+// a > b ? a : b, and the lesser. The instruction is named where there is one: gcc takes a lane loop
+// with a uniform operand apart into sixteen branches, and spends three instructions on a select.
 static inline vf v_max(vf a, vf b) {
 #ifdef __AVX512F__
     vf r;

@@ -27,8 +27,8 @@ const ELEMENTS: usize = 1000;
 /// Threads of a block, where nothing is wrong with them.
 const THREADS: u32 = 256;
 
-/// More memory than a machine has: what a program asks for that is refused when it runs, and what is
-/// foreseen not to fit, in elements of four bytes. A limit between the two tells them apart.
+/// More memory than a machine has: what a program asks for that is refused when it runs, and what
+/// is foreseen not to fit, in elements of four bytes. A limit between the two tells them apart.
 const HOARD: usize = 1 << 38;
 const FORESEEN: usize = 1 << 42;
 

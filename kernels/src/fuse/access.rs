@@ -1,8 +1,8 @@
 //! Which element of a tensor each iteration of a kernel means: coordinates that are sums of steps.
 //!
-//! A kernel iterates over *axes*. A [`Place`] gives each dimension of a node a [`Coordinate`]: a start,
-//! and a step for each axis. Views turn places of their result into places of their operand, so that
-//! they cost nothing: all that is left of them is how memory is stepped through.
+//! A kernel iterates over *axes*. A [`Place`] gives each dimension of a node a [`Coordinate`]: a
+//! start, and a step for each axis. Views turn places of their result into places of their operand,
+//! so that they cost nothing: all that is left of them is how memory is stepped through.
 
 use crate::graph::{Node, Op};
 

@@ -1,9 +1,9 @@
-//! The pass `fold_batch_norm`: scales and shifts of a convolution's channels that depend on parameters alone
-//! move into its weights and a bias.
+//! The pass `fold_batch_norm`: scales and shifts of a convolution's channels that depend on
+//! parameters alone move into its weights and a bias.
 //!
-//! Found by structure: a convolution, then additions, subtractions, products and quotients with one number
-//! a channel, made from parameters and constants. What is left is the convolution with other weights,
-//! and one addition; weights and bias are computed once, in the program's prologue.
+//! Found by structure: a convolution, then additions, subtractions, products and quotients with one
+//! number a channel, made from parameters and constants. What is left is the convolution with other
+//! weights, and one addition; weights and bias are computed once, in the program's prologue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,8 @@ use crate::program::Role;
 /// A convolution and what follows it.
 struct Fold {
     conv: NodeId,
-    /// Operations on each channel in order: the operation, its other operand, and whether the channel is the first one.
+    /// Operations on each channel in order: the operation, its other operand, and whether the
+    /// channel is the first one.
     steps: Vec<(Binary, NodeId, bool)>,
 }
 

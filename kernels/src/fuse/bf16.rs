@@ -1,8 +1,8 @@
 //! Operands of products in bf16: copies of f32 memory, rounded to the nearest.
 //!
-//! A library that is asked for bf16 on operands in f32 may as well compute in tf32, and does. Operands that are bf16 in
-//! memory leave it no choice. Copies of given tensors are made in the prologue, which is not timed; those of values
-//! that a program computes are part of it.
+//! A library that is asked for bf16 on operands in f32 may as well compute in tf32, and does.
+//! Operands that are bf16 in memory leave it no choice. Copies of given tensors are made in the
+//! prologue, which is not timed; those of values that a program computes are part of it.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
-//! The passes that decide which operations share a kernel: `cluster` merges kernels, `duplicate` computes cheap values
-//! again instead of reading them.
+//! The passes that decide which operations share a kernel: `cluster` merges kernels, `duplicate`
+//! computes cheap values again instead of reading them.
 //!
-//! Greedy, the most saved first, in an order that depends on nothing but the graph. A merge is possible
-//! where there is a nest for it: nothing here knows softmax from layernorm.
+//! Greedy, the most saved first, in an order that depends on nothing but the graph. A merge is
+//! possible where there is a nest for it: nothing here knows softmax from layernorm.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,16 +12,16 @@ use super::kernel::Cost;
 use super::plan::{Members, Plan, Side, TaskId};
 use crate::workload::{Phase, Target};
 
-/// Pointers of one kernel. Each is an address and its steps to keep in registers: past about this many, the
-/// loops of a GPU's thread and of a CPU's core begin to spill.
+/// Pointers of one kernel. Each is an address and its steps to keep in registers: past about this
+/// many, the loops of a GPU's thread and of a CPU's core begin to spill.
 const MOST_OPERANDS: usize = 16;
 
-/// Values of one kernel. Of them a quarter may be alive at once in the worst of the known chains, and a
-/// thread has 255 registers, a core 32 vectors.
+/// Values of one kernel. Of them a quarter may be alive at once in the worst of the known chains,
+/// and a thread has 255 registers, a core 32 vectors.
 const MOST_VALUES: usize = 96;
 
-/// Operations that take as long as moving one byte: both kinds of machine do about so many additions while
-/// they move a byte.
+/// Operations that take as long as moving one byte: both kinds of machine do about so many
+/// additions while they move a byte.
 const OPERATIONS_PER_BYTE: i64 = 8;
 
 /// Which merges are allowed, and their worth.
@@ -36,8 +36,8 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Rules for a target. Waking up threads takes some microseconds, at tens of bytes a nanosecond; a
-    /// launch of a GPU about one, at thousands.
+    /// Rules for a target. Waking up threads takes some microseconds, at tens of bytes a
+    /// nanosecond; a launch of a GPU about one, at thousands.
     pub(super) fn new(policy: Policy, phase: Phase, target: &Target) -> Self {
         let launch_bytes = match target {
             Target::Cpu => 64 << 10,

@@ -1,11 +1,13 @@
-//! The pass `epilogue`: a factor, a bias and an activation that follow a product move into the library's call.
+//! The pass `epilogue`: a factor, a bias and an activation that follow a product move into the
+//! library's call.
 //!
-//! A factor is a multiplication by a number, a bias an addition of a vector along columns (or channels). An activation is
-//! found by what it computes, not by how it is written: the operations that follow are a function of one number, which
-//! is tried at some points.
+//! A factor is a multiplication by a number, a bias an addition of a vector along columns (or
+//! channels). An activation is found by what it computes, not by how it is written: the operations
+//! that follow are a function of one number, which is tried at some points.
 //!
-//! The host's library multiplies by a number and adds to what is in memory. It does so for what would be a kernel of its
-//! own at the end of a program; all else that follows a product is done panel by panel ([`super::panels`]).
+//! The host's library multiplies by a number and adds to what is in memory. It does so for what
+//! would be a kernel of its own at the end of a program; all else that follows a product is done
+//! panel by panel ([`super::panels`]).
 
 use std::collections::BTreeMap;
 
@@ -51,8 +53,8 @@ pub(super) fn epilogue(plan: &mut Plan, rules: &Rules, target: &Target) {
     }
 }
 
-/// Tasks that a call can do after its product on a GPU, in order. cuDNN ends a convolution in max(x, 0) after a bias, which
-/// may be all zeros.
+/// Tasks that a call can do after its product on a GPU, in order. cuDNN ends a convolution in
+/// max(x, 0) after a bias, which may be all zeros.
 fn absorbed(plan: &Plan, call: TaskId, may: impl Fn(TaskId) -> bool) -> Vec<TaskId> {
     let mut absorbed = Vec::new();
     let mut last = call;
@@ -74,8 +76,9 @@ fn absorbed(plan: &Plan, call: TaskId, may: impl Fn(TaskId) -> bool) -> Vec<Task
     absorbed
 }
 
-/// The one task that the host's library does after a product: the last of a program. A bias is there before the product is
-/// added to it, which costs as much as a kernel that adds it while the product is in the cache, and more where it is not.
+/// The one task that the host's library does after a product: the last of a program. A bias is
+/// there before the product is added to it, which costs as much as a kernel that adds it while the
+/// product is in the cache, and more where it is not.
 fn absorbed_by_host(plan: &Plan, call: TaskId, may: impl Fn(TaskId) -> bool) -> Vec<TaskId> {
     let is_absorbed = |&task: &TaskId| {
         let bytes = plan.graph.node(plan.tasks[task].node).elements() * Dtype::F32.size_bytes();

@@ -1,8 +1,9 @@
 //! Horizontal fusion: small independent kernels of any sizes share a launch.
 //!
-//! It saves launches alone, which dominate many small kernels: updates of a model's parameters, or combinations of partials.
-//! A group of kernels runs where its last one can run first. Their inputs stay live until then, so that a group reads no
-//! more than a cache holds. A kernel that another one waits for joins only kernels that can run before that one, too.
+//! It saves launches alone, which dominate many small kernels: updates of a model's parameters, or
+//! combinations of partials. A group of kernels runs where its last one can run first. Their inputs
+//! stay live until then, so that a group reads no more than a cache holds. A kernel that another
+//! one waits for joins only kernels that can run before that one, too.
 
 use super::body::Source;
 use super::cluster::Rules;
@@ -17,12 +18,14 @@ use crate::graph::Op;
 use crate::nest::Operand;
 use crate::workload::Target;
 
-/// Bytes of a group's arguments: half of the 4096 that every driver takes, and about 25 kernels. Each block
-/// compares its index with one end after the other, so that the last blocks of a longer list would start late.
+/// Bytes of a group's arguments: half of the 4096 that every driver takes, and about 25 kernels.
+/// Each block compares its index with one end after the other, so that the last blocks of a longer
+/// list would start late.
 const MAX_ARGUMENT_BYTES: usize = 2048;
 
-/// Bytes of intermediate results that a group reads on a GPU: they stay in the L2 cache of a data center GPU (40 MB and
-/// more) until the group runs. Kernels that read more take so much longer than a launch that fusion would gain little.
+/// Bytes of intermediate results that a group reads on a GPU: they stay in the L2 cache of a data
+/// center GPU (40 MB and more) until the group runs. Kernels that read more take so much longer
+/// than a launch that fusion would gain little.
 const MAX_LIVE_BYTES_GPU: usize = 32 << 20;
 
 /// The same on a CPU.

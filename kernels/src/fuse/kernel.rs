@@ -21,7 +21,8 @@ pub(super) struct Cost {
 }
 
 impl Plan {
-    /// The generated kernel that computes `members` and writes `outputs`; none if there is no such nest.
+    /// The generated kernel that computes `members` and writes `outputs`; none if there is no such
+    /// nest.
     pub(super) fn loops(&self, members: &Members, outputs: &[TaskId]) -> Option<Loops> {
         let body = body(self, members, outputs).ok()?;
         lower(&body, &self.words(members))

@@ -64,8 +64,8 @@ fn fits(plan: &Plan, task: TaskId) -> bool {
     lower(&body, &[]).is_some() && !body.operands.iter().any(reads_itself)
 }
 
-/// Operands of a task that are views without memory of their own: of a call those that it can't take as
-/// they lie, of a kernel the first one, after which it is tried again.
+/// Operands of a task that are views without memory of their own: of a call those that it can't
+/// take as they lie, of a kernel the first one, after which it is tried again.
 fn unkept_views(plan: &Plan, task: TaskId) -> Vec<NodeId> {
     let id = plan.tasks[task].node;
     let operands = plan.graph.node(id).operands.iter();

@@ -47,8 +47,8 @@ pub(super) fn dense(plan: &Plan, id: NodeId) -> Option<Lies> {
     })
 }
 
-/// The memory that a node is read from, with the element of each of its own elements. None where it has no
-/// memory, or is not stepped through.
+/// The memory that a node is read from, with the element of each of its own elements. None where it
+/// has no memory, or is not stepped through.
 pub(super) fn position(
     plan: &Plan,
     mut id: NodeId,

@@ -1,6 +1,7 @@
 //! Memory of values between kernels: stretches of one buffer, used again after their last reader.
 
-/// When a stretch is in use: from the step that writes it to the last one that reads it, both inclusive.
+/// When a stretch is in use: from the step that writes it to the last one that reads it, both
+/// inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lifetime {
     /// First step.
@@ -14,8 +15,8 @@ pub(super) struct Lifetime {
 /// Stretches begin at multiples of so many elements: 256 bytes of f32, more than any vector.
 const ALIGNMENT: usize = 64;
 
-/// The first element of each stretch, and how many elements there are in all. Larger ones are placed
-/// first, each at the lowest place where it meets no other that is in use with it.
+/// The first element of each stretch, and how many elements there are in all. Larger ones are
+/// placed first, each at the lowest place where it meets no other that is in use with it.
 pub(super) fn place(lifetimes: &[Lifetime]) -> (Vec<usize>, usize) {
     let mut order: Vec<usize> = (0..lifetimes.len()).collect();
     order.sort_by_key(|&at| (std::cmp::Reverse(lifetimes[at].len), at));

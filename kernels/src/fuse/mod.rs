@@ -1,20 +1,26 @@
-//! From a graph to a program: which operations share a kernel, and which values are in memory between kernels.
+//! From a graph to a program: which operations share a kernel, and which values are in memory
+//! between kernels.
 //!
 //! Small passes, in this order, over a graph and then over a plan of kernels-to-be:
 //!
 //! 1. `reductions`: reductions over scattered dimensions become several;
-//! 2. `sums_of_one_hot`: a sum whose terms are zero at all indices but one is its term at that index;
+//! 2. `sums_of_one_hot`: a sum whose terms are zero at all indices but one is its term at that
+//!    index;
 //! 3. `fold_batch_norm`: scales that depend on parameters alone move into a convolution's weights;
-//! 4. `recompute`: the backward pass recomputes values from inputs that it reads anyway, instead of loading them;
+//! 4. `recompute`: the backward pass recomputes values from inputs that it reads anyway, instead of
+//!    loading them;
 //! 5. `layout`: views become strides, or copies where they can't;
-//! 6. `epilogue`: a factor, a bias and an activation after a product move into its call, on a CPU the last of them alone;
+//! 6. `epilogue`: a factor, a bias and an activation after a product move into its call, on a CPU
+//!    the last of them alone;
 //! 7. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that it saves;
 //! 8. `duplicate`: cheap values are computed again where that moves fewer bytes;
-//! 9. `single_pass`, on GPUs: a full reduction and the combination of its partials become one single-pass kernel;
-//! 10. `horizontal`: horizontal fusion of small independent kernels, such as the updates of all parameters, into one launch.
+//! 9. `single_pass`, on GPUs: a full reduction and the combination of its partials become one
+//!    single-pass kernel;
+//! 10. `horizontal`: horizontal fusion of small independent kernels, such as the updates of all
+//!     parameters, into one launch.
 //!
-//! Then buffers are given to values, and launches and calls made; on a CPU, what follows a product or a
-//! convolution is done panel by panel, while the panel is in the cache. Patterns are found by
+//! Then buffers are given to values, and launches and calls made; on a CPU, what follows a product
+//! or a convolution is done panel by panel, while the panel is in the cache. Patterns are found by
 //! structure; no pass knows a workload's name, and [`Policy::Compiled`] does not look at groups.
 
 mod access;
@@ -63,8 +69,8 @@ pub enum Policy {
     Compiled,
 }
 
-/// Extents of dimensions and the bounds of them that kernels are made for: those of the canonical shape.
-/// An extent that is not listed may be any.
+/// Extents of dimensions and the bounds of them that kernels are made for: those of the canonical
+/// shape. An extent that is not listed may be any.
 pub type Bounded = (usize, u64);
 
 /// A graph and the program that is wanted.
@@ -88,10 +94,10 @@ pub struct Request<'a> {
 
 /// The program of a graph.
 ///
-/// Results are those of the phase: of a backward pass the gradients and what is made from them. Where
-/// only the backward pass is timed, the forward pass is the prologue. In a forward pass alone, what
-/// depends on parameters alone and was folded into them is computed in the prologue, too: it is the
-/// same from call to call.
+/// Results are those of the phase: of a backward pass the gradients and what is made from them.
+/// Where only the backward pass is timed, the forward pass is the prologue. In a forward pass
+/// alone, what depends on parameters alone and was folded into them is computed in the prologue,
+/// too: it is the same from call to call.
 ///
 /// # Errors
 /// What the target can't do, or a node that no kernel can be made for, by name.
@@ -116,7 +122,8 @@ pub struct Stage {
 /// How a program came to be. [`std::fmt::Display`] shows all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
-    /// After each pass that changed something, in order; the first one is the graph, a kernel a node.
+    /// After each pass that changed something, in order; the first one is the graph, a kernel a
+    /// node.
     pub passes: Vec<Stage>,
 }
 

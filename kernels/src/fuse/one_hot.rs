@@ -1,9 +1,11 @@
-//! The pass `sums_of_one_hot`: a sum whose terms are zero at all indices but one is its term at that index.
+//! The pass `sums_of_one_hot`: a sum whose terms are zero at all indices but one is its term at
+//! that index.
 //!
-//! The gradient of a choice by index (of a loss: the right class) is such a tensor, and a softmax before the choice asks
-//! for its sum. Found by structure: a sum over one dimension of a selection between something that does not vary along
-//! it and zero, by whether the place along it is an index that does not vary along it. The index is taken to be a place of
-//! the dimension: a choice by any other has no gradient.
+//! The gradient of a choice by index (of a loss: the right class) is such a tensor, and a softmax
+//! before the choice asks for its sum. Found by structure: a sum over one dimension of a selection
+//! between something that does not vary along it and zero, by whether the place along it is an
+//! index that does not vary along it. The index is taken to be a place of the dimension: a choice
+//! by any other has no gradient.
 
 use super::rewrite::{Whole, rewritten};
 use crate::graph::{Binary, Graph, Node, NodeId, Op, Reduction};

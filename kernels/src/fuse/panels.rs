@@ -1,8 +1,9 @@
-//! On a CPU: operations after a product or a convolution run panel by panel, while the panel is in the cache.
+//! On a CPU: operations after a product or a convolution run panel by panel, while the panel is in
+//! the cache.
 //!
-//! The host's library adds nothing to them. A kernel that reads a product row by row, and is its only
-//! reader, runs after each panel of rows of the product; the product as a whole is never in memory. A
-//! convolution's rows are its pictures.
+//! The host's library adds nothing to them. A kernel that reads a product row by row, and is its
+//! only reader, runs after each panel of rows of the product; the product as a whole is never in
+//! memory. A convolution's rows are its pictures.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +41,8 @@ pub(super) struct Panels {
     pub rows: usize,
     /// Sizes of the kernel for the whole product.
     whole: Extents,
-    /// Whether the kernel's columns are all elements; otherwise its first dimension of rows is the product's.
+    /// Whether the kernel's columns are all elements; otherwise its first dimension of rows is the
+    /// product's.
     is_flat: bool,
 }
 
@@ -120,8 +122,8 @@ fn is_allowed(plan: &Plan, policy: Policy, product: NodeId, reader: usize) -> bo
     policy == Policy::Compiled || (group.is_some() && tasks.iter().all(is_own))
 }
 
-/// How a product's panels go through a kernel; none if the kernel needs more than its panel, or if there
-/// would be one panel only.
+/// How a product's panels go through a kernel; none if the kernel needs more than its panel, or if
+/// there would be one panel only.
 pub(super) fn panels(plan: &Plan, task: TaskId, loops: &Loops) -> Option<Panels> {
     let product = plan.tasks[task].node;
     let (call, factors) = library::call(plan, product, Precision::F32)?;

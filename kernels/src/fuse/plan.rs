@@ -1,8 +1,9 @@
 //! Kernels-to-be: clusters of tasks over a graph, before they have loops or memory.
 //!
-//! A *task* yields the value of one node. A reduction over leading dimensions, or over all, is two tasks:
-//! its kernel stores one partial for each block of rows, and another kernel combines them ([`Kind::Combine`]).
-//! Views are no tasks unless they are *kept*: copied, since nothing can read them as they lie.
+//! A *task* yields the value of one node. A reduction over leading dimensions, or over all, is two
+//! tasks: its kernel stores one partial for each block of rows, and another kernel combines them
+//! ([`Kind::Combine`]). Views are no tasks unless they are *kept*: copied, since nothing can read
+//! them as they lie.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -101,9 +102,11 @@ pub(super) struct Plan {
     pub clusters: Vec<Cluster>,
     /// For each task, the kernels that compute it, ascending.
     holders: Vec<Vec<usize>>,
-    /// Single-pass reductions: kernels that store partials, each with the one that combines them in the same launch.
+    /// Single-pass reductions: kernels that store partials, each with the one that combines them in
+    /// the same launch.
     pub single_passes: Vec<[usize; 2]>,
-    /// Horizontally fused kernels, each in one group at most, and in none if it is in a single-pass reduction.
+    /// Horizontally fused kernels, each in one group at most, and in none if it is in a single-pass
+    /// reduction.
     pub horizontal: Vec<Vec<usize>>,
 }
 
@@ -297,8 +300,9 @@ impl Plan {
         )
     }
 
-    /// Values of a cluster's tasks that must be in memory, where `own` are the positions of kernels that
-    /// it stands for: results, partials, and what another kernel reads that does not compute it itself.
+    /// Values of a cluster's tasks that must be in memory, where `own` are the positions of kernels
+    /// that it stands for: results, partials, and what another kernel reads that does not compute
+    /// it itself.
     pub(super) fn outputs(&self, tasks: &Members, own: &[usize]) -> Vec<TaskId> {
         let is_read = |task: TaskId, user: TaskId| {
             let mut readers = self.holders[user].iter().filter(|at| !own.contains(at));

@@ -6,7 +6,8 @@ use crate::graph::{Graph, NodeId, Op};
 /// that is possible, not by extents, so that kernels differ by structure alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// Over trailing dimensions, or some in the middle: the loops are arranged so that these are columns.
+    /// Over trailing dimensions, or some in the middle: the loops are arranged so that these are
+    /// columns.
     Columns,
     /// Over leading dimensions: one value for each combination of the others.
     Rows,

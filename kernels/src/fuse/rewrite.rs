@@ -16,8 +16,8 @@ pub(super) struct Whole {
     pub setup: BTreeSet<NodeId>,
 }
 
-/// Makes the same graph again; `add` adds what stands for a node, whose operands it is given as they are
-/// in the new graph.
+/// Makes the same graph again; `add` adds what stands for a node, whose operands it is given as
+/// they are in the new graph.
 pub(super) fn rewritten(
     whole: &Whole,
     mut add: impl FnMut(&mut Graph, NodeId, Node) -> NodeId,
@@ -86,9 +86,9 @@ pub(super) fn split_reductions(whole: &Whole) -> Whole {
     })
 }
 
-/// The backward pass makes again what it would otherwise read from memory that the forward pass wrote for
-/// it, where that takes no more reading: elementwise functions of given tensors, of values that are kept
-/// anyway, and of small ones.
+/// The backward pass makes again what it would otherwise read from memory that the forward pass
+/// wrote for it, where that takes no more reading: elementwise functions of given tensors, of
+/// values that are kept anyway, and of small ones.
 pub(super) fn recompute(whole: &Whole) -> Whole {
     let Some(boundary) = whole.boundary else {
         return whole.clone();
@@ -254,5 +254,6 @@ impl<'a> Recompute<'a> {
 /// A value with so many times fewer elements is small, and is kept.
 const SMALL: usize = 8;
 
-/// So many times the elements of a value may be read to make it again: writing and reading it costs two.
+/// So many times the elements of a value may be read to make it again: writing and reading it costs
+/// two.
 const MOST_READ: usize = 2;

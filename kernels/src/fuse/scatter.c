@@ -1,4 +1,5 @@
-// out[v] = sum of values[i] over all i with indices[i] = v; a block owns `block_rows` rows of the result.
+// out[v] = sum of values[i] over all i with indices[i] = v; a block owns `block_rows` rows of the
+// result.
 #include "cpu.h"
 
 KERNEL(scatter_add, args, block) {

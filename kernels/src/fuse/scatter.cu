@@ -1,5 +1,5 @@
-// out[v] = sum of values[i] over all i with indices[i] = v; a block owns `block_rows` rows of the result, a
-// thread one column of them.
+// out[v] = sum of values[i] over all i with indices[i] = v; a block owns `block_rows` rows of the
+// result, a thread one column of them.
 #include "cuda.h"
 
 KERNEL(scatter_add, 128)

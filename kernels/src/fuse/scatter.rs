@@ -1,10 +1,10 @@
-//! Sums of rows by index: [`Op::ScatterAdd`](crate::graph::Op::ScatterAdd), the gradient of a table of
-//! which rows were looked up.
+//! Sums of rows by index: [`Op::ScatterAdd`](crate::graph::Op::ScatterAdd), the gradient of a table
+//! of which rows were looked up.
 //!
-//! Each block owns some rows of the result and some columns, goes over all indices in their order, and
-//! adds the values that are its own. No atomics: sums come out the same however many threads there are.
-//! It reads the indices once a block, which is cheap as long as a row has more elements than there are
-//! indices for each of its blocks: `blocks * indices * 8` bytes from a cache beside
+//! Each block owns some rows of the result and some columns, goes over all indices in their order,
+//! and adds the values that are its own. No atomics: sums come out the same however many threads
+//! there are. It reads the indices once a block, which is cheap as long as a row has more elements
+//! than there are indices for each of its blocks: `blocks * indices * 8` bytes from a cache beside
 //! `4 * indices * columns` from memory.
 
 use std::borrow::Cow;

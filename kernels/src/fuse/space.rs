@@ -18,8 +18,8 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// The loops of a kernel: those of its reductions, or else over the elements of what is largest.
-    /// None if it combines partials of different shapes.
+    /// The loops of a kernel: those of its reductions, or else over the elements of what is
+    /// largest. None if it combines partials of different shapes.
     pub(super) fn of(plan: &Plan, members: &Members, outputs: &[TaskId]) -> Option<Space> {
         let tasks = members.iter().map(|&task| plan.tasks[task]);
         let finished = tasks.clone().filter(|task| task.kind == Kind::Combine);
@@ -179,8 +179,8 @@ impl Space {
         self.position(self.rows..self.axes())
     }
 
-    /// The position of a value with so many elements: one for each iteration, each row, or, where rows
-    /// are partials, each column. None if it has another number.
+    /// The position of a value with so many elements: one for each iteration, each row, or, where
+    /// rows are partials, each column. None if it has another number.
     pub(super) fn position_of(&self, elements: usize) -> Option<Coordinate> {
         let candidates = match self.of_partials {
             true => vec![self.columns_position()],

@@ -10,8 +10,8 @@ const MOST_ELEMENTS: usize = 1 << 44;
 
 type Added = Result<NodeId, GraphError>;
 
-/// The shape to which `one` and `other` broadcast: ranks are made equal by leading extents of 1, then
-/// extents are equal or one of them is 1.
+/// The shape to which `one` and `other` broadcast: ranks are made equal by leading extents of 1,
+/// then extents are equal or one of them is 1.
 fn broadcast(one: &[usize], other: &[usize]) -> Option<Vec<usize>> {
     let rank = one.len().max(other.len());
     let extent = |shape: &[usize], dim: usize| {
@@ -242,8 +242,8 @@ impl Graph {
         self.push(Op::Cast(dtype), &[x], self.shape(x).to_vec(), dtype)
     }
 
-    /// `x` in `shape`: extents of 1 are repeated, leading dimensions added. The operand itself where it
-    /// has that shape.
+    /// `x` in `shape`: extents of 1 are repeated, leading dimensions added. The operand itself
+    /// where it has that shape.
     ///
     /// # Errors
     /// A shape to which `x` does not broadcast.
@@ -374,8 +374,8 @@ impl Graph {
         self.push(op, &[x], shape, dtype)
     }
 
-    /// A tensor of zeros with `extent` indices in one dimension, of which `start`, `start + step`, and
-    /// so on are those of `x`.
+    /// A tensor of zeros with `extent` indices in one dimension, of which `start`, `start + step`,
+    /// and so on are those of `x`.
     ///
     /// # Errors
     /// An extent that has no room for `x`.
@@ -401,8 +401,8 @@ impl Graph {
         self.push(op, &[x], shape, Dtype::F32)
     }
 
-    /// A product of matrices, (.., M, K) and (.., K, N): leading extents are broadcast. One matrix for all
-    /// of many is one product with all their rows, so that its gradient is one, too.
+    /// A product of matrices, (.., M, K) and (.., K, N): leading extents are broadcast. One matrix
+    /// for all of many is one product with all their rows, so that its gradient is one, too.
     ///
     /// # Errors
     /// Shapes that don't fit, operands that are not [`Dtype::F32`].

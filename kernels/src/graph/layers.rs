@@ -1,5 +1,5 @@
-//! What frameworks offer as one operation, in terms of the graph's. Each is a group: one kernel of an
-//! eager framework, or as many as such a framework takes.
+//! What frameworks offer as one operation, in terms of the graph's. Each is a group: one kernel of
+//! an eager framework, or as many as such a framework takes.
 //!
 //! Formulas as PyTorch documents them; a layer norm's variance is the biased one.
 
@@ -230,8 +230,8 @@ impl Graph {
         })
     }
 
-    /// The mean of `(x - target)^2` over everything, of shape (): squares and their mean are two kernels of
-    /// an eager framework.
+    /// The mean of `(x - target)^2` over everything, of shape (): squares and their mean are two
+    /// kernels of an eager framework.
     ///
     /// # Errors
     /// Shapes that don't fit.
@@ -254,7 +254,8 @@ impl Graph {
         self.reshape(mean, &[])
     }
 
-    /// The mean over rows of `-log_softmax(x)[label]`, of shape (): two kernels of an eager framework.
+    /// The mean over rows of `-log_softmax(x)[label]`, of shape (): two kernels of an eager
+    /// framework.
     ///
     /// # Errors
     /// Shapes that don't fit.

@@ -1,12 +1,12 @@
 //! Tensor operations as a graph: what a workload computes, before anything is said of how.
 //!
-//! A [`Graph`] is a list of nodes in an order in which they can be computed. Shapes and types are found
-//! when a node is added ([`build`]), so that a graph that exists is well-formed. Its meaning is
-//! its value in f64; differentiation adds the nodes of a backward pass.
+//! A [`Graph`] is a list of nodes in an order in which they can be computed. Shapes and types are
+//! found when a node is added ([`build`]), so that a graph that exists is well-formed. Its meaning
+//! is its value in f64; differentiation adds the nodes of a backward pass.
 //!
-//! *Groups* say which nodes an eager framework computes in one kernel (a layer norm, a softmax). They
-//! change nothing of what is computed, and the compiler that fuses across operations does not look at
-//! them.
+//! *Groups* say which nodes an eager framework computes in one kernel (a layer norm, a softmax).
+//! They change nothing of what is computed, and the compiler that fuses across operations does not
+//! look at them.
 
 pub mod op;
 mod error;
@@ -156,8 +156,8 @@ impl Graph {
         });
     }
 
-    /// Adds nodes that an eager framework computes in one kernel. Inside another group nothing changes:
-    /// the outer one is the kernel.
+    /// Adds nodes that an eager framework computes in one kernel. Inside another group nothing
+    /// changes: the outer one is the kernel.
     pub fn group<T>(&mut self, name: &str, add: impl FnOnce(&mut Self) -> T) -> T {
         if self.open.is_some() {
             return add(self);

@@ -1,5 +1,5 @@
-//! Graphs that are nearly right, for tests of judges: each has one fault that a person might make. And what f32 makes of
-//! a right one.
+//! Graphs that are nearly right, for tests of judges: each has one fault that a person might make.
+//! And what f32 makes of a right one.
 
 use super::op::{Binary, Op, Reduction, Unary};
 use super::{Graph, Node, NodeId, evaluate};
@@ -167,7 +167,8 @@ fn add(out: &mut Graph, op: Op, operands: &[NodeId], shape: &[usize]) -> NodeId 
 /// Chains of a sum in f32.
 const LANES: usize = 64;
 
-/// The results of a graph where every operation is done in f32: sums in lanes, products one term after another.
+/// The results of a graph where every operation is done in f32: sums in lanes, products one term
+/// after another.
 pub(crate) fn in_f32(graph: &Graph, inputs: &Tensors) -> Tensors {
     let mut values: Vec<Tensor> = vec![];
     for id in graph.ids() {

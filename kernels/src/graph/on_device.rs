@@ -1,9 +1,11 @@
-//! A graph's value in f64 on a GPU, as a [`Program`]: one plain kernel for each node, a thread for each element.
+//! A graph's value in f64 on a GPU, as a [`Program`]: one plain kernel for each node, a thread for
+//! each element.
 //!
-//! The kernels (`on_device/evaluate.cu`) judge compiled ones, so they share nothing with the compiler: no fusion, no generated
-//! text, no tuned constant. A program yields what [`evaluate`](super::evaluate()) does and, from evaluations that round
-//! ([`Rounding`](super::Rounding)), how far f32 arithmetic may be out. The engine holds it against the host's answer to a smaller
-//! problem before it believes it.
+//! The kernels (`on_device/evaluate.cu`) judge compiled ones, so they share nothing with the
+//! compiler: no fusion, no generated text, no tuned constant. A program yields what
+//! [`evaluate`](super::evaluate()) does and, from evaluations that round
+//! ([`Rounding`](super::Rounding)), how far f32 arithmetic may be out. The engine holds it against
+//! the host's answer to a smaller problem before it believes it.
 
 mod launches;
 mod lower;
@@ -32,8 +34,9 @@ pub struct Wanted {
     pub node: NodeId,
 }
 
-/// The program that computes `wanted` and, from `probes` evaluations that round, their spreads; with the results that it has, all
-/// of f64. `None` where a tensor has more than [`MAX_RANK`] dimensions, or a result is of whole numbers.
+/// The program that computes `wanted` and, from `probes` evaluations that round, their spreads;
+/// with the results that it has, all of f64. `None` where a tensor has more than [`MAX_RANK`]
+/// dimensions, or a result is of whole numbers.
 pub fn program(
     graph: &Graph,
     wanted: &[Wanted],

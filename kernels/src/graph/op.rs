@@ -84,8 +84,8 @@ pub struct Convolution {
     pub padding: usize,
 }
 
-/// What a node computes from its operands. Operands of elementwise operations have equal shapes: the
-/// builder broadcasts them by nodes of their own.
+/// What a node computes from its operands. Operands of elementwise operations have equal shapes:
+/// the builder broadcasts them by nodes of their own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
@@ -146,17 +146,19 @@ pub enum Op {
     /// Operands `x` (B, I, H, W) and `w` (O, I, R, S): cross-correlation, (B, O, H', W') with
     /// `H' = (H + 2 padding - R) / stride + 1`.
     Conv2d(Convolution),
-    /// The gradient of [`Op::Conv2d`] by `x`, from `grad_out` and `w`; the node has the shape of `x`.
+    /// The gradient of [`Op::Conv2d`] by `x`, from `grad_out` and `w`; the node has the shape of
+    /// `x`.
     Conv2dGradX(Convolution),
-    /// The gradient of [`Op::Conv2d`] by `w`, from `grad_out` and `x`; the node has the shape of `w`.
+    /// The gradient of [`Op::Conv2d`] by `w`, from `grad_out` and `x`; the node has the shape of
+    /// `w`.
     Conv2dGradW(Convolution),
     /// Operands `rows` (V, ..) and `indices` of [`Dtype::I64`]: `rows[indices]`, of the shape of
     /// `indices` and then the row's.
     Gather,
     /// Operands `x` (.., N) and `indices` (..) of [`Dtype::I64`]: `x[.., indices]`, of shape (..).
     Pick,
-    /// Operands `values` and `indices` as [`Op::Gather`] yields and takes them: a tensor of the node's
-    /// shape (V, ..), whose rows are the sums of the values with that index.
+    /// Operands `values` and `indices` as [`Op::Gather`] yields and takes them: a tensor of the
+    /// node's shape (V, ..), whose rows are the sums of the values with that index.
     ScatterAdd,
 }
 
@@ -187,8 +189,8 @@ impl Op {
         }
     }
 
-    /// True for what is another way to read the operand's memory: nothing is computed. (A reshape of a
-    /// transposed operand is not always one; whoever lays out memory finds that out.)
+    /// True for what is another way to read the operand's memory: nothing is computed. (A reshape
+    /// of a transposed operand is not always one; whoever lays out memory finds that out.)
     pub const fn is_view(&self) -> bool {
         matches!(
             self,
@@ -196,7 +198,8 @@ impl Op {
         )
     }
 
-    /// True where each element of the result depends on one element of each operand, at the same place.
+    /// True where each element of the result depends on one element of each operand, at the same
+    /// place.
     pub const fn is_elementwise(&self) -> bool {
         matches!(
             self,

@@ -1,16 +1,18 @@
-//! In what a product was computed, from how far it is out: less exact arithmetic that was asked for must be seen.
+//! In what a product was computed, from how far it is out: less exact arithmetic that was asked for
+//! must be seen.
 //!
-//! A library that is allowed to round factors to bf16 may round them to tf32, or not at all, and its times are then those of
-//! something else. A tolerance does not see that: the result is better than asked. Its error does, for factors of f32 with
-//! random last bits: a rounded factor is off by a random share of its last place, terms are independent, and the error of a product
-//! is that of its terms, however many there are.
+//! A library that is allowed to round factors to bf16 may round them to tf32, or not at all, and
+//! its times are then those of something else. A tolerance does not see that: the result is better
+//! than asked. Its error does, for factors of f32 with random last bits: a rounded factor is off by
+//! a random share of its last place, terms are independent, and the error of a product is that of
+//! its terms, however many there are.
 
 use crate::program::Precision;
 
-/// The relative L2 error of a product whose factors are rounded to nearest, if they have random last bits and terms
-/// have random signs: `sqrt(2)` times half a unit in the last place, over `sqrt(3)`, as errors are uniform, times 0.67, as
-/// numbers are greater than the power of 2 below them. 2.1e-3 for bf16 and 2.7e-4 for tf32; nothing for f32, where the
-/// sum is what rounds.
+/// The relative L2 error of a product whose factors are rounded to nearest, if they have random
+/// last bits and terms have random signs: `sqrt(2)` times half a unit in the last place, over
+/// `sqrt(3)`, as errors are uniform, times 0.67, as numbers are greater than the power of 2 below
+/// them. 2.1e-3 for bf16 and 2.7e-4 for tf32; nothing for f32, where the sum is what rounds.
 pub fn error_of_factors(precision: Precision) -> f64 {
     let half_unit = match precision {
         Precision::F32 => 0.0,
@@ -20,15 +22,16 @@ pub fn error_of_factors(precision: Precision) -> f64 {
     0.67 * half_unit * (2.0_f64 / 3.0).sqrt()
 }
 
-/// The least relative L2 error that a product of random factors has if it was computed in `precision`: half of
-/// [`error_of_factors`]. What tf32 does, even where hardware cuts off what follows its bits, is less than bf16's, and what f32
-/// does is less than tf32's, up to 10^8 terms.
+/// The least relative L2 error that a product of random factors has if it was computed in
+/// `precision`: half of [`error_of_factors`]. What tf32 does, even where hardware cuts off what
+/// follows its bits, is less than bf16's, and what f32 does is less than tf32's, up to 10^8 terms.
 pub fn least_error(precision: Precision) -> f64 {
     0.5 * error_of_factors(precision)
 }
 
-/// Whether a product of random factors of f32 that is `error` out (relative L2) may have been computed in `precision`, and
-/// not in a better one. It says nothing of factors that are whole numbers or otherwise short: they are not rounded at all.
+/// Whether a product of random factors of f32 that is `error` out (relative L2) may have been
+/// computed in `precision`, and not in a better one. It says nothing of factors that are whole
+/// numbers or otherwise short: they are not rounded at all.
 pub fn is_as_coarse_as(precision: Precision, error: f64) -> bool {
     error >= least_error(precision)
 }

@@ -1,19 +1,21 @@
 //! A loop nest: one fused kernel before it is text.
 //!
-//! The fusion passes make a [`Nest`]; the emitters of C and CUDA read it. It holds no threads, registers or vectors, and
-//! no sizes: extents, strides and scalars are arguments of a launch, so that one kernel serves all shapes of a canonical
-//! shape. Structure (which operands are broadcast, which are contiguous) is compiled in.
+//! The fusion passes make a [`Nest`]; the emitters of C and CUDA read it. It holds no threads,
+//! registers or vectors, and no sizes: extents, strides and scalars are arguments of a launch, so
+//! that one kernel serves all shapes of a canonical shape. Structure (which operands are broadcast,
+//! which are contiguous) is compiled in.
 //!
-//! Iteration space: `row_dims` dimensions of rows, outermost first, then one of columns, the innermost.
-//! A value varies over rows, over columns, over both (an *element*), or over neither:
+//! Iteration space: `row_dims` dimensions of rows, outermost first, then one of columns, the
+//! innermost. A value varies over rows, over columns, over both (an *element*), or over neither:
 //!
 //! * a load varies over the dimensions in which its operand has a stride;
 //! * an elementwise function varies over the dimensions of its operands together;
 //! * a reduction over columns varies over rows: one value a row. Any value may use it;
-//! * a reduction over rows, or over both, is a *cross-block* reduction. Unless [`Nest::cross_block`] is
-//!   [`CrossBlock::OneBlock`], only a store may use it: each block of rows stores one *partial*, and another nest combines
-//!   them, as a kernel of its own or in the last block of the same launch. Partials are added in a fixed order, without
-//!   atomics, so that results are the same in every run.
+//! * a reduction over rows, or over both, is a *cross-block* reduction. Unless
+//!   [`Nest::cross_block`] is [`CrossBlock::OneBlock`], only a store may use it: each block of rows
+//!   stores one *partial*, and another nest combines them, as a kernel of its own or in the last
+//!   block of the same launch. Partials are added in a fixed order, without atomics, so that
+//!   results are the same in every run.
 
 mod validate;
 /// Tests of the program have this file, too.
@@ -62,12 +64,13 @@ pub enum Over {
     Columns,
     /// All rows: one value a column. Cross-block.
     Rows,
-    /// Everything: one value. Cross-block. Of a value that varies over rows alone, each row counts once.
+    /// Everything: one value. Cross-block. Of a value that varies over rows alone, each row counts
+    /// once.
     All,
 }
 
-/// One step of a computation. All numbers are f32 but where it says otherwise; sums over many elements
-/// may be kept more exactly.
+/// One step of a computation. All numbers are f32 but where it says otherwise; sums over many
+/// elements may be kept more exactly.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// An element of an operand; i64 for operands of [`Dtype::I64`].
@@ -104,12 +107,13 @@ pub enum Value {
     },
 }
 
-/// A value that is written to memory. A value that does not vary over a dimension in which the operand has a
-/// stride is written everywhere; the operand has no stride in a dimension over which it was reduced.
+/// A value that is written to memory. A value that does not vary over a dimension in which the
+/// operand has a stride is written everywhere; the operand has no stride in a dimension over which
+/// it was reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store {
-    /// Where. Partials of a reduction over rows are written as (partials, columns), contiguous; those of one over all
-    /// as (partials); the operand's own strides are then ignored.
+    /// Where. Partials of a reduction over rows are written as (partials, columns), contiguous;
+    /// those of one over all as (partials); the operand's own strides are then ignored.
     pub operand: OperandId,
     /// The value.
     pub value: ValueId,
@@ -118,9 +122,11 @@ pub struct Store {
 /// How reductions over rows and over all are completed across blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CrossBlock {
-    /// Each block of rows stores a partial, and another nest combines them. The emitter says how many there are.
+    /// Each block of rows stores a partial, and another nest combines them. The emitter says how
+    /// many there are.
     Partials,
-    /// One block reduces all rows: values may be computed from the reductions, and the result is stored.
+    /// One block reduces all rows: values may be computed from the reductions, and the result is
+    /// stored.
     OneBlock,
 }
 
@@ -176,9 +182,11 @@ pub struct Bounds {
     pub alignment: Alignment,
     /// There is one row.
     pub is_single_row: bool,
-    /// A full reduction may give each row group one row: its blocks then store no more partials than one block combines.
+    /// A full reduction may give each row group one row: its blocks then store no more partials
+    /// than one block combines.
     pub partial_per_row_group: bool,
-    /// A warp may take several rows at once: at least 64 rows per SM, and a multiple of the block's rows.
+    /// A warp may take several rows at once: at least 64 rows per SM, and a multiple of the block's
+    /// rows.
     pub several_rows_per_warp: bool,
     /// Each launch is its program's only one: it overlaps no other.
     pub is_only_launch: bool,
@@ -252,7 +260,8 @@ impl Nest {
 pub struct Memory {
     /// The elements; the first one is that of the first row and column.
     pub view: crate::program::View,
-    /// Strides along the dimensions of rows, in elements, outermost first; those of the structure where it fixes them.
+    /// Strides along the dimensions of rows, in elements, outermost first; those of the structure
+    /// where it fixes them.
     pub rows: Vec<i64>,
     /// Stride along columns.
     pub columns: i64,

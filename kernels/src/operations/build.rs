@@ -6,8 +6,8 @@ use crate::graph_problem::Built;
 use crate::program::Role;
 use crate::tensor::Dtype;
 
-/// An operation of inputs by their names in files: `x`, parameters, then `grad_out`, which the backward pass
-/// takes. Results are `out` and a gradient for everything that has one.
+/// An operation of inputs by their names in files: `x`, parameters, then `grad_out`, which the
+/// backward pass takes. Results are `out` and a gradient for everything that has one.
 pub(super) fn build(kind: Kind, sizes: &Sizes) -> Result<Built, GraphError> {
     let mut graph = Graph::new();
     let shape = sizes.shape();

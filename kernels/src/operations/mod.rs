@@ -1,8 +1,8 @@
-//! The operations of guide 001, and two more: `layernorm`, `rmsnorm`, `softmax`, `gelu`, `swish`, `mse`,
-//! `cross_entropy`.
+//! The operations of the operations guide, and two more: `layernorm`, `rmsnorm`, `softmax`, `gelu`,
+//! `swish`, `mse`, `cross_entropy`.
 //!
-//! Each is a small graph ([`build`]) with an oracle of its own, written by hand ([`oracle`]), and a tolerance that
-//! follows from rounding ([`judge`]); all else is [`crate::graph_problem`].
+//! Each is a small graph ([`build`]) with an oracle of its own, written by hand ([`oracle`]), and a
+//! tolerance that follows from rounding ([`judge`]); all else is [`crate::graph_problem`].
 
 mod sizes;
 mod build;
@@ -70,8 +70,8 @@ const FORM: ParameterInfo = word(
     "gelu by the error function, or the approximation by the hyperbolic tangent",
 );
 
-/// Powers of two up to where a row of f32 fills the registers of a block of threads, and the widths of
-/// models between them; beyond, the next power of two.
+/// Powers of two up to where a row of f32 fills the registers of a block of threads, and the widths
+/// of models between them; beyond, the next power of two.
 const BUCKETS: &[(&str, &[u64])] = &[(
     "dimension",
     &[

@@ -20,8 +20,8 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// What the oracle spends on an element, forward and backward, in exponentials. Measured; memory is
-    /// most of it.
+    /// What the oracle spends on an element, forward and backward, in exponentials. Measured;
+    /// memory is most of it.
     fn cost(&self) -> [f64; 2] {
         match self.kind {
             Kind::LayerNorm | Kind::RmsNorm => [1.5, 2.5],
@@ -58,8 +58,8 @@ impl Computation for Operation {
         ]
     }
 
-    /// Logits are spread so that some weights are large and some vanish; gains lie around 1; a loss has a
-    /// gradient that is not near 0.
+    /// Logits are spread so that some weights are large and some vanish; gains lie around 1; a loss
+    /// has a gradient that is not near 0.
     fn generate(&self, spec: &TensorSpec, key: &InputKey) -> Tensor {
         let len = spec.shape.iter().product();
         let stream = key.stream(&spec.name);

@@ -293,8 +293,8 @@ fn compiled_programs_move_little_more_than_they_must() {
                 compiled <= eager && eager <= primitive,
                 "{name} {phase}: {totals:?}"
             );
-            // Statistics of rows, and parts of sums over rows. A label's element of `x` is one of a row, of
-            // which a launch may count all.
+            // Statistics of rows, and parts of sums over rows. A label's element of `x` is one of a
+            // row, of which a launch may count all.
             let slack = if name == "cross_entropy" { 2.0 } else { 1.1 };
             let ratio = compiled.0 as f64 / problem.work(phase).compulsory_bytes;
             assert!(ratio <= slack, "{name} {phase}: {ratio}");

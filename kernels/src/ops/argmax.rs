@@ -8,8 +8,8 @@ use crate::builtin::Builtin;
 
 /// Greatest element, and the index `first * last_extent + last` of the first one of equals.
 ///
-/// Arguments: `x` (outer, first, kept, last), `out` (outer, kept; written), `index` (outer, kept; i64,
-/// written), the four extents. `first` and `last` are reduced, as in [`super::AMAX`].
+/// Arguments: `x` (outer, first, kept, last), `out` (outer, kept; written), `index` (outer, kept;
+/// i64, written), the four extents. `first` and `last` are reduced, as in [`super::AMAX`].
 pub const ARGMAX: Builtin = Builtin {
     name: "ops.argmax",
     function: |call| {
@@ -44,8 +44,8 @@ fn argmax(x: &[f32], out: &mut [f32], index: &mut [i64], axes: Axes) {
     }
 }
 
-/// Finds the first row with the greatest element of each column from `start` on. Blocks of columns stay in
-/// registers; the last one overlaps the one before.
+/// Finds the first row with the greatest element of each column from `start` on. Blocks of columns
+/// stay in registers; the last one overlaps the one before.
 #[inline(always)]
 fn search(x: &[f32], plane: usize, start: usize, best: &mut [f32], at: &mut [i32]) {
     match best.len() {
@@ -79,8 +79,8 @@ fn search_blocks<const W: usize>(
     }
 }
 
-/// Takes what was found in the columns from `start` on into the results: the greater one, of equals the
-/// one with the least index.
+/// Takes what was found in the columns from `start` on into the results: the greater one, of equals
+/// the one with the least index.
 #[inline(always)]
 fn merge(best: &[f32], at: &[i32], start: usize, last: usize, out: &mut [f32], index: &mut [i64]) {
     let mut column = 0;
@@ -97,8 +97,8 @@ fn merge(best: &[f32], at: &[i32], start: usize, last: usize, out: &mut [f32], i
     }
 }
 
-/// The least index of the columns whose greatest element is `most`: rows of `last` elements, the first
-/// column at `lane`.
+/// The least index of the columns whose greatest element is `most`: rows of `last` elements, the
+/// first column at `lane`.
 #[inline(always)]
 fn least_place(best: &[f32], at: &[i32], most: f32, last: usize, lane: usize) -> i32 {
     match best.len() {

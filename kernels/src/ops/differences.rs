@@ -1,8 +1,8 @@
 //! Differences of f64 to one reference a row, rounded to f32, where the machine has AVX-512.
 //!
-//! A vector that lies across two cache lines takes twice as long to load and three times as long to store,
-//! and a row begins where the last one ends. So all rows are one stretch of vectors, none of which does
-//! where the first one does not; one in which a row ends has lanes of two.
+//! A vector that lies across two cache lines takes twice as long to load and three times as long to
+//! store, and a row begins where the last one ends. So all rows are one stretch of vectors, none of
+//! which does where the first one does not; one in which a row ends has lanes of two.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) use wide::rows;

@@ -1,14 +1,14 @@
 //! Rows in blocks of a fixed number of lanes, which the compiler turns into vectors.
 //!
-//! Rows are often as short as there are labels; those are two blocks that overlap, rather than one and
-//! single elements: 12 labels are two blocks of 8.
+//! Rows are often as short as there are labels; those are two blocks that overlap, rather than one
+//! and single elements: 12 labels are two blocks of 8.
 
 use std::array::from_fn;
 
 /// How an operand's row is read.
 pub(crate) trait Lanes {
-    /// Whether a row has elements of its own. One that is the same everywhere stays in a register where
-    /// the compiler writes the loop, and would not where blocks are asked for.
+    /// Whether a row has elements of its own. One that is the same everywhere stays in a register
+    /// where the compiler writes the loop, and would not where blocks are asked for.
     const IS_ROW: bool;
 
     /// Elements that it holds for a row of `row` elements.
@@ -91,7 +91,8 @@ pub(crate) fn blocks<A: Lanes, B: Lanes>(
         2..4 => row_of::<A, B, 2>(a, b, out, apply),
         4..8 => row_of::<A, B, 4>(a, b, out, apply),
         8..16 => row_of::<A, B, 8>(a, b, out, apply),
-        // Left to the compiler, which does well where a function takes more than a few instructions.
+        // Left to the compiler, which does well where a function takes more than a few
+        // instructions.
         16.. => {
             for (at, out) in out.iter_mut().enumerate() {
                 *out = apply(A::element(a, at), B::element(b, at));
@@ -103,8 +104,8 @@ pub(crate) fn blocks<A: Lanes, B: Lanes>(
 /// The width that stands for rows of at least as many elements.
 pub(crate) const LONG: usize = 16;
 
-/// A row of `W` to `2 W` elements, or of [`LONG`] and more: blocks, and what [`blocks`] makes of the rest,
-/// where the compiler's loop does elements one by one.
+/// A row of `W` to `2 W` elements, or of [`LONG`] and more: blocks, and what [`blocks`] makes of
+/// the rest, where the compiler's loop does elements one by one.
 #[inline(always)]
 pub(crate) fn row_of<A: Lanes, B: Lanes, const W: usize>(
     a: &[f32],
@@ -206,8 +207,8 @@ pub(crate) fn fold_rows<T: Copy>(rows: &[T], out: &mut [T], apply: impl Fn(T, T)
     }
 }
 
-/// A block of columns from `start` on, folded over the rows of `width` elements: four rows at once, then
-/// one by one.
+/// A block of columns from `start` on, folded over the rows of `width` elements: four rows at once,
+/// then one by one.
 #[inline(always)]
 pub(crate) fn folded_columns<T: Copy, const W: usize>(
     rows: &[T],

@@ -21,7 +21,8 @@ impl<const N: usize> Loops<N> {
     /// Reads extents from the four arguments at `position`, then a start and four steps for each
     /// operand. An operand beyond those is dense.
     ///
-    /// Small operations take as long as this: arrays are filled by loops, because those are unrolled.
+    /// Small operations take as long as this: arrays are filled by loops, because those are
+    /// unrolled.
     #[inline(always)]
     pub(super) fn read(call: &Call<'_>, position: usize, operands: usize) -> Self {
         let mut extents = [0; 4];
@@ -44,8 +45,8 @@ impl<const N: usize> Loops<N> {
         loops
     }
 
-    /// Makes neighbours one where every operand steps evenly through both. What is left lies at the end, the
-    /// innermost loop last.
+    /// Makes neighbours one where every operand steps evenly through both. What is left lies at the
+    /// end, the innermost loop last.
     #[inline(always)]
     fn merge(&mut self) {
         let mut last = 3;
@@ -140,9 +141,9 @@ impl<const N: usize> Loops<N> {
         }
     }
 
-    /// Runs `piece` over parts of the outermost loop and the parts of `out` that belong to them; the
-    /// last operand is `out`, which is dense. Small operations, and all of them on a pool of one
-    /// thread, are one part.
+    /// Runs `piece` over parts of the outermost loop and the parts of `out` that belong to them;
+    /// the last operand is `out`, which is dense. Small operations, and all of them on a pool of
+    /// one thread, are one part.
     #[inline]
     pub(super) fn split<T: Send>(&self, out: &mut [T], piece: impl Fn(&Self, &mut [T]) + Sync) {
         let threads = threads_for(self.len());

@@ -13,8 +13,9 @@ use rayon::prelude::*;
 
 /// `out = a + b`, f32.
 ///
-/// Arguments: `a`, `b`, `out` (written, dense), four extents, start and four steps of `a`, start and
-/// four steps of `b`, all in elements. A step of 0 broadcasts; starts count from the views' starts.
+/// Arguments: `a`, `b`, `out` (written, dense), four extents, start and four steps of `a`, start
+/// and four steps of `b`, all in elements. A step of 0 broadcasts; starts count from the views'
+/// starts.
 pub const ADD: Builtin = Builtin {
     name: "ops.add",
     function: binary::<Add>,
@@ -34,8 +35,8 @@ pub const MUL: Builtin = Builtin {
 
 /// `x = x + b`, f32.
 ///
-/// Arguments: `b`, `x` (written in place), four extents, start and four steps of `b`, start and four
-/// steps of `x`, all in elements. The steps of `x` visit no element twice.
+/// Arguments: `b`, `x` (written in place), four extents, start and four steps of `b`, start and
+/// four steps of `x`, all in elements. The steps of `x` visit no element twice.
 pub const ADD_IN_PLACE: Builtin = Builtin {
     name: "ops.add_",
     function: binary_in_place::<Add>,
@@ -71,8 +72,8 @@ pub const LN_IN_PLACE: Builtin = Builtin {
     function: unary_in_place::<Ln>,
 };
 
-/// A function of one element. It is a type because a function that is given as a value is not inlined
-/// into a loop.
+/// A function of one element. It is a type because a function that is given as a value is not
+/// inlined into a loop.
 trait Unary {
     fn apply(x: f32) -> f32;
 }
@@ -339,7 +340,8 @@ fn unary_in_place<F: Unary>(call: &mut Call<'_>) {
         vectorised(
             #[inline(always)]
             || {
-                // Not left to the compiler, which takes elements one by one where there are fewer than 64.
+                // Not left to the compiler, which takes elements one by one where there are fewer
+                // than 64.
                 let (blocks, rest) = x.as_chunks_mut::<16>();
                 for block in blocks {
                     for x in block {

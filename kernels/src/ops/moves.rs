@@ -8,8 +8,9 @@ use crate::builtin::{Builtin, Call};
 
 /// `out = x`, f32, where both step as they like: gathers, scatters and transposes.
 ///
-/// Arguments: `x`, `out` (written), four extents, start and four steps of `x`, start and four steps of
-/// `out`, in elements. The steps of `out` visit no element twice; other elements stay as they are.
+/// Arguments: `x`, `out` (written), four extents, start and four steps of `x`, start and four steps
+/// of `out`, in elements. The steps of `out` visit no element twice; other elements stay as they
+/// are.
 pub const COPY: Builtin = Builtin {
     name: "ops.copy",
     function: copy,
@@ -35,8 +36,8 @@ pub const SELECT_ROWS: Builtin = Builtin {
 
 /// Rows of f32 to where an index says: `out[index[b] + shift, b, :] = x[b, :]`.
 ///
-/// Arguments: `x` (batch, row), `index` (batch; i64), `out` (slots, batch, row; written where an index
-/// points), shift, row, batch.
+/// Arguments: `x` (batch, row), `index` (batch; i64), `out` (slots, batch, row; written where an
+/// index points), shift, row, batch.
 pub const SCATTER_ROWS: Builtin = Builtin {
     name: "ops.scatter_rows",
     function: scatter_rows,
@@ -45,8 +46,8 @@ pub const SCATTER_ROWS: Builtin = Builtin {
 /// Elements of f32 to where the reduction [`super::ARGMAX`] found them, zeros elsewhere:
 /// `out[o, i / last, kept, i mod last] = x[o, kept]` for `i = index[o, kept]`.
 ///
-/// Arguments: `x` (outer, kept), `index` (outer, kept; i64), `out` (outer, first, kept, last; written),
-/// the four extents.
+/// Arguments: `x` (outer, kept), `index` (outer, kept; i64), `out` (outer, first, kept, last;
+/// written), the four extents.
 pub const SCATTER_INDEX: Builtin = Builtin {
     name: "ops.scatter_index",
     function: scatter_index,
@@ -112,8 +113,8 @@ struct Window {
 }
 
 impl Window {
-    /// Rows of `Q` quads, for which no call is made and of which no quad lies across two cache lines where the first
-    /// one does not.
+    /// Rows of `Q` quads, for which no call is made and of which no quad lies across two cache
+    /// lines where the first one does not.
     #[inline(always)]
     fn copy<const Q: usize>(&self, ring: &[f64], out: &mut [f64]) {
         let (ring, _) = ring.as_chunks::<4>();
@@ -133,8 +134,8 @@ impl Window {
         }
     }
 
-    /// Rows of `W` to `2 W` elements as two blocks that overlap: they are too short for a call to be worth
-    /// it. Rows of any length for `W` = 0.
+    /// Rows of `W` to `2 W` elements as two blocks that overlap: they are too short for a call to
+    /// be worth it. Rows of any length for `W` = 0.
     #[inline(always)]
     fn copy_rows<const W: usize>(&self, ring: &[f64], out: &mut [f64], row: usize) {
         let windows = out.chunks_exact_mut(self.count * row).take(self.batch);

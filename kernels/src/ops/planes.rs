@@ -1,9 +1,10 @@
 //! Planes of short rows as one stretch each, where the machine has AVX-512.
 //!
-//! Where an operand has one element a row, or the same row for a whole plane, and rows are short (as many
-//! as there are labels), blocks of rows waste lanes, and most of them lie across two cache lines. Taken as
-//! a stretch, a plane of 12 x 12 is nine vectors; what belongs to their lanes is picked from the small
-//! operand, which one vector holds, by a permutation that is the same for all planes.
+//! Where an operand has one element a row, or the same row for a whole plane, and rows are short
+//! (as many as there are labels), blocks of rows waste lanes, and most of them lie across two cache
+//! lines. Taken as a stretch, a plane of 12 x 12 is nine vectors; what belongs to their lanes is
+//! picked from the small operand, which one vector holds, by a permutation that is the same for all
+//! planes.
 
 #![cfg_attr(
     not(target_arch = "x86_64"),
@@ -46,8 +47,8 @@ struct Planes {
 }
 
 impl Planes {
-    /// The planes of the two inner loops, if operand `small` is one that is spread over them and all
-    /// others are dense within a plane.
+    /// The planes of the two inner loops, if operand `small` is one that is spread over them and
+    /// all others are dense within a plane.
     fn find<const N: usize>(loops: &Loops<N>, small: usize) -> Option<Self> {
         let [_, _, rows, row] = loops.extents;
         let len = rows * row;
@@ -107,8 +108,9 @@ mod wide {
     use super::{LANES, Loops, Operands, Planes};
     use crate::ops::map::Binary;
 
-    /// Does the operation on planes; whether it could. `SMALL` is the operand in `loops` that is spread,
-    /// the first operand of `F` if `IS_FIRST`; `full` is the other, and the last is the result.
+    /// Does the operation on planes; whether it could. `SMALL` is the operand in `loops` that is
+    /// spread, the first operand of `F` if `IS_FIRST`; `full` is the other, and the last is the
+    /// result.
     #[inline]
     pub(in crate::ops) fn run<
         F: Binary,
@@ -193,7 +195,8 @@ mod wide {
         *last.unwrap_or_else(|| unreachable!("a plane has a vector's worth of elements"))
     }
 
-    /// The operation on one plane: vectors from its start on, and one at its end that may overlap them.
+    /// The operation on one plane: vectors from its start on, and one at its end that may overlap
+    /// them.
     struct Plane<'a, F, const IS_FIRST: bool> {
         simd: V4,
         picked: &'a [[u32; LANES]],

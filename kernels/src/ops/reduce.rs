@@ -1,8 +1,9 @@
 //! Reductions over one axis, or over two with one between them that is kept.
 //!
 //! An operand is seen as (outer, first, kept, last); `first` and `last` are reduced. That covers a
-//! reduction over the last axes (kept = 1), over a leading one (last = 1), and over the durations and
-//! sources of (batch, duration, destination, source). Sums have one order, whatever the threads.
+//! reduction over the last axes (kept = 1), over a leading one (last = 1), and over the durations
+//! and sources of (batch, duration, destination, source). Sums have one order, whatever the
+//! threads.
 
 use std::array::from_fn;
 
@@ -14,8 +15,8 @@ use super::lanes::{fold, fold_long, fold_rows, folded_columns};
 use super::loops::threads_for;
 use crate::builtin::{Builtin, Call};
 
-/// Greatest element. Where some are not numbers, it may be any of them, or not a number: that depends on where they are, and on
-/// the device.
+/// Greatest element. Where some are not numbers, it may be any of them, or not a number: that
+/// depends on where they are, and on the device.
 ///
 /// Arguments: `x` (outer, first, kept, last), `out` (outer, kept; written), the four extents.
 pub const AMAX: Builtin = Builtin {
@@ -124,7 +125,8 @@ fn reduce<T: Copy + Send + Sync>(
     });
 }
 
-/// Runs `part` over parts of `x` and of `out` that belong together, as many as the work is worth threads.
+/// Runs `part` over parts of `x` and of `out` that belong together, as many as the work is worth
+/// threads.
 fn share<T: Send + Sync>(x: &[T], out: &mut [T], axes: Axes, part: impl Fn(&[T], &mut [T]) + Sync) {
     let (x, out) = (&x[..axes.len()], &mut out[..axes.outer * axes.kept]);
     let threads = threads_for(axes.len()).min(axes.outer);
@@ -140,8 +142,8 @@ fn share<T: Send + Sync>(x: &[T], out: &mut [T], axes: Axes, part: impl Fn(&[T],
 
 /// The greatest element of each of `x`'s rows, to `out`.
 ///
-/// Vectors are asked for: a compiler takes lanes of arrays apart where they are folded to one. The last four
-/// overlap others, which changes no maximum, and leaves no rest to branch on.
+/// Vectors are asked for: a compiler takes lanes of arrays apart where they are folded to one. The
+/// last four overlap others, which changes no maximum, and leaves no rest to branch on.
 struct Greatest<'a> {
     x: &'a [f64],
     row: usize,
@@ -229,8 +231,8 @@ pub(crate) fn fold_axes<T: Copy>(
     }
 }
 
-/// `sums` = the columns from `start` on, folded over the rows of `plane` elements of `x`. Blocks of columns
-/// stay in registers; the last one overlaps the one before, and has the same bits.
+/// `sums` = the columns from `start` on, folded over the rows of `plane` elements of `x`. Blocks of
+/// columns stay in registers; the last one overlaps the one before, and has the same bits.
 #[inline(always)]
 fn columns<T: Copy>(
     x: &[T],

@@ -1,7 +1,7 @@
 //! Operations between f64 states and f32 terms.
 //!
-//! A state grows with the position and at 3e4 an f32 has a spacing of 0.002, so states are f64. What is
-//! done with many of them at once is done in f32, relative to a reference near them.
+//! A state grows with the position and at 3e4 an f32 has a spacing of 0.002, so states are f64.
+//! What is done with many of them at once is done in f32, relative to a reference near them.
 
 use super::differences;
 use super::vector::vectorised;
@@ -9,8 +9,8 @@ use crate::builtin::{Builtin, Call};
 
 /// `out[o, i] = x[o, i] - reference[o]`, rounded to f32 once.
 ///
-/// Arguments: `x` (outer, inner; f64), `reference` (outer; f64), `out` (outer, inner; f32, written),
-/// outer, inner.
+/// Arguments: `x` (outer, inner; f64), `reference` (outer; f64), `out` (outer, inner; f32,
+/// written), outer, inner.
 pub const RELATIVE: Builtin = Builtin {
     name: "ops.relative",
     function: relative,
@@ -18,8 +18,8 @@ pub const RELATIVE: Builtin = Builtin {
 
 /// `out[o, i] = reference[o] + x[o, i]` in f64.
 ///
-/// Arguments: `x` (outer, inner; f32), `reference` (outer; f64), `out` (outer, inner; f64, written),
-/// outer, inner.
+/// Arguments: `x` (outer, inner; f32), `reference` (outer; f64), `out` (outer, inner; f64,
+/// written), outer, inner.
 pub const ABSOLUTE: Builtin = Builtin {
     name: "ops.absolute",
     function: absolute,

@@ -42,7 +42,8 @@ pub(super) fn linear([m, k, n]: [usize; 3], pattern: Linear) -> Made {
     let w = parameter(&mut graph, "w", &[n, k])?;
     let b = parameter(&mut graph, "b", &[n])?;
     let w = graph.transpose_last(w)?;
-    // The guide's operations: a product, a bias, an activation. A layer of a framework is the first two at once.
+    // The guide's operations: a product, a bias, an activation. A layer of a framework is the first
+    // two at once.
     let product = graph.matmul(x, w)?;
     let y = graph.add(product, b)?;
     let out = match pattern {

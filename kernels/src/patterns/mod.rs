@@ -1,8 +1,9 @@
-//! The fusion patterns of guide 004: `matmul`, `linear`, `conv`, `attention`, unfused against fused.
+//! The fusion patterns of the calibration guide: `matmul`, `linear`, `conv`, `attention`, unfused
+//! against fused.
 //!
-//! `primitive` and `eager` compute a pattern operation by operation; `compiled` fuses it, `library` makes it one
-//! call where there is one. A pattern is a graph ([`build`]) whose value is the oracle ([`crate::graph_oracle`]).
-//! All are forward passes, as at inference.
+//! `primitive` and `eager` compute a pattern operation by operation; `compiled` fuses it, `library`
+//! makes it one call where there is one. A pattern is a graph ([`build`]) whose value is the oracle
+//! ([`crate::graph_oracle`]). All are forward passes, as at inference.
 
 mod build;
 mod pattern;

@@ -130,7 +130,8 @@ impl Evaluated for Pattern {
         }
     }
 
-    /// As guide 004 counts them: a product is two for each term, a GELU is 8, scaling and softmax 6.
+    /// As the calibration guide counts them: a product is two for each term, a GELU is 8, scaling
+    /// and softmax 6.
     fn flops(&self, _phase: Phase) -> Option<f64> {
         Some(match self.kind {
             Kind::Matmul { m, k, n, .. } => 2.0 * product(&[m, k, n]),
@@ -168,8 +169,8 @@ impl Evaluated for Pattern {
         })
     }
 
-    /// Results of weights are as large as what they are applied to; scores after scaling, too. Gains and
-    /// variances lie around 1.
+    /// Results of weights are as large as what they are applied to; scores after scaling, too.
+    /// Gains and variances lie around 1.
     fn elements(&self, spec: &TensorSpec, stream: &Stream) -> Vec<f32> {
         let len = spec.shape.iter().product();
         let deviation = match spec.name.as_str() {

@@ -386,7 +386,8 @@ fn factors_in_bf16_are_rounded_before_the_product() {
     assert!(matches!(made(&Target::Cpu), Err(Refusal::Unavailable(_))));
 }
 
-/// The same pictures are unfolded once each, in one call or panel by panel: fusing never moves more.
+/// The same pictures are unfolded once each, in one call or panel by panel: fusing never moves
+/// more.
 #[test]
 fn each_picture_of_a_convolution_is_unfolded_once() {
     for (pattern, separate) in [
@@ -417,7 +418,8 @@ fn each_picture_of_a_convolution_is_unfolded_once() {
     }
 }
 
-/// Guide 004 compares each pattern with its operations one by one: what is compiled is another program.
+/// The calibration guide compares each pattern with its operations one by one: what is compiled is
+/// another program.
 #[test]
 fn compiling_fuses_every_pattern() {
     let linear = |pattern| Kind::Linear {

@@ -157,8 +157,8 @@ impl Index {
         }
     }
 
-    /// The sum over `count` iterations of the loop of the only term: what lies under the least value,
-    /// what lies over the greatest, and an arithmetic series between.
+    /// The sum over `count` iterations of the loop of the only term: what lies under the least
+    /// value, what lies over the greatest, and an arithmetic series between.
     fn sum_of_steps(&self, term: &Term, count: i128) -> i128 {
         let (least, most) = self.bounds();
         let [base, stride, least, most] = [self.base, term.stride, least, most].map(i128::from);
@@ -202,7 +202,8 @@ impl Index {
     /// The value at the given iterations, outermost loop first.
     ///
     /// # Panics
-    /// If a term names a loop that does not enclose the step: [`Program::validate`](super::Program::validate) finds that.
+    /// If a term names a loop that does not enclose the step:
+    /// [`Program::validate`](super::Program::validate) finds that.
     pub fn at(&self, iterations: &[i64]) -> i64 {
         let Some(varying) = &self.varying else {
             return self.base;

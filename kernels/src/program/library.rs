@@ -9,16 +9,16 @@ use super::Geometry;
 use crate::tensor::Dtype;
 use crate::workload::Target;
 
-/// What libraries get to work in on a GPU, in bytes: as much as cuBLAS takes for itself on Hopper, for which
-/// its heuristics are made (docs/performance/products.md).
+/// What libraries get to work in on a GPU, in bytes: as much as cuBLAS takes for itself on Hopper,
+/// for which its heuristics are made (docs/performance/products.md).
 const GPU_SCRATCH_BYTES: usize = 32 << 20;
 
-/// From how many terms on a sum is worth splitting into parts that are added afterwards, which takes a second
-/// kernel (measured on an H200, docs/performance/products.md).
+/// From how many terms on a sum is worth splitting into parts that are added afterwards, which
+/// takes a second kernel (measured on an H200, docs/performance/products.md).
 const TERMS_WORTH_SPLITTING: usize = 512;
 
-/// From how many elements on a result has tiles for all of a GPU, so that nothing is split, and kernels that
-/// want some scratch memory are the faster ones (measured as above).
+/// From how many elements on a result has tiles for all of a GPU, so that nothing is split, and
+/// kernels that want some scratch memory are the faster ones (measured as above).
 const ELEMENTS_OF_MANY_TILES: usize = 1 << 20;
 
 /// How a matrix lies in memory, in elements. One of the two steps is 1, or the extent along it is.
@@ -114,8 +114,8 @@ pub enum Activation {
 
 /// `out = activation(scale a b + bias)` for each matrix of a batch.
 ///
-/// Arguments of the launch: `a`, `b`, `bias` if there is one, all read, then `out`, written, then scratch
-/// memory if there is any ([`Library::scratch`]).
+/// Arguments of the launch: `a`, `b`, `bias` if there is one, all read, then `out`, written, then
+/// scratch memory if there is any ([`Library::scratch`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Matmul {
     /// Matrices.
@@ -143,7 +143,8 @@ pub struct Matmul {
 }
 
 impl Matmul {
-    /// Whether a GPU's library, which splits sums wherever it has memory for the parts, is faster with it.
+    /// Whether a GPU's library, which splits sums wherever it has memory for the parts, is faster
+    /// with it.
     const fn gains_from_scratch(&self) -> bool {
         self.k >= TERMS_WORTH_SPLITTING || self.batch * self.m * self.n >= ELEMENTS_OF_MANY_TILES
     }
@@ -164,8 +165,9 @@ pub enum ConvPass {
 /// A convolution: `x` (batch, in, height, width) with `w` (out, in, rows, columns), contiguous, to
 /// (batch, out, ..), by cross-correlation.
 ///
-/// Arguments of the launch: the two that are read in the order of [`ConvPass`], a bias for each channel
-/// if there is one, then the one that is written, then scratch memory ([`Library::scratch`]).
+/// Arguments of the launch: the two that are read in the order of [`ConvPass`], a bias for each
+/// channel if there is one, then the one that is written, then scratch memory
+/// ([`Library::scratch`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Conv2d {
     /// Which product.
@@ -231,8 +233,8 @@ impl Library {
         }
     }
 
-    /// The most elements that each operand spans, in the order of a launch's arguments, without scratch
-    /// memory.
+    /// The most elements that each operand spans, in the order of a launch's arguments, without
+    /// scratch memory.
     pub fn operand_lens(&self) -> Vec<usize> {
         match self {
             Library::Matmul(call) => {
@@ -264,8 +266,9 @@ impl Library {
         }
     }
 
-    /// Elements of scratch memory, f32, that a launch must have as its last argument, which is written: 0 for
-    /// none. A CPU unfolds one picture of a convolution. On a GPU the library may use less than it gets.
+    /// Elements of scratch memory, f32, that a launch must have as its last argument, which is
+    /// written: 0 for none. A CPU unfolds one picture of a convolution. On a GPU the library may
+    /// use less than it gets.
     pub fn scratch(&self, target: &Target) -> usize {
         const GPU: usize = GPU_SCRATCH_BYTES / Dtype::F32.size_bytes();
         match (self, target) {
@@ -276,8 +279,9 @@ impl Library {
         }
     }
 
-    /// Elements of scratch memory that a launch is known to write and to read again: on a CPU, each picture of a
-    /// convolution is unfolded once. What a GPU's library does with its scratch memory is not known, and is not counted.
+    /// Elements of scratch memory that a launch is known to write and to read again: on a CPU, each
+    /// picture of a convolution is unfolded once. What a GPU's library does with its scratch memory
+    /// is not known, and is not counted.
     pub fn scratch_traffic(&self, target: &Target) -> usize {
         match (self, target) {
             (Library::Conv2d(call), Target::Cpu) => call.batch * call.scratch(),

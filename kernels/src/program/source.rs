@@ -33,14 +33,16 @@ impl SourceFile {
     }
 }
 
-/// A kernel that must be compiled: all that the compiler is asked, but for the machine's part of it.
+/// A kernel that must be compiled: all that the compiler is asked, but for the machine's part of
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KernelSource {
     /// What it is written in.
     pub language: Language,
     /// The source closure: the file to compile first, then every file it includes.
     pub files: Cow<'static, [SourceFile]>,
-    /// Name of the function to call. One source may hold several, and is compiled once for all of them.
+    /// Name of the function to call. One source may hold several, and is compiled once for all of
+    /// them.
     pub entry: Cow<'static, str>,
     /// Macros, in the order given to the compiler. They derive from the canonical shape and from
     /// parameters that are words, never from a run-time size.

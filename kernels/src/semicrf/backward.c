@@ -1,5 +1,6 @@
 // The backward pass of one sequence a block: gradients. Rows come from the forward pass, or with an
-// interval from its checkpoints: one interval after the other, the last one first, is computed again.
+// interval from its checkpoints: one interval after the other, the last one first, is computed
+// again.
 #include "scan.h"
 
 #if FORM == MATERIALIZED
@@ -47,8 +48,8 @@ static Place best_end(const Scan *s) {
     return place;
 }
 
-// Marks the last segment of the best segmentation that ends at `at`. Of equals: the shortest, then the
-// least source label.
+// Marks the last segment of the best segmentation that ends at `at`. Of equals: the shortest, then
+// the least source label.
 static Place mark_segment(const Scan *s, const Work *w, Place at) {
     const double last = offset_of(s, at.boundary - 1)[0];
     float best = 8 * ZERO;

@@ -1,8 +1,8 @@
 //! `fused` and `fused_checkpointing`: one kernel in C a pass, one block a sequence.
 //!
-//! The sources beside this file say how; here their memory is laid out. T, K, C and B are arguments.
-//! What is compiled in: the semiring, the form of the potentials, and how many vectors hold a row of
-//! labels where the canonical shape bounds C.
+//! The sources beside this file say how; here their memory is laid out. T, K, C and B are
+//! arguments. What is compiled in: the semiring, the form of the potentials, and how many vectors
+//! hold a row of labels where the canonical shape bounds C.
 
 use std::borrow::Cow;
 

@@ -1,10 +1,10 @@
-//! `fused` and `fused_checkpointing` on NVIDIA GPUs: scans, one sequence a block, then gradients of all
-//! positions at once.
+//! `fused` and `fused_checkpointing` on NVIDIA GPUs: scans, one sequence a block, then gradients of
+//! all positions at once.
 //!
 //! The sources in `cuda/` say how; here their launches are laid out. A scan from the end does not
 //! depend on the one from the start, so both run side by side, and what lies between a prefix and a
-//! suffix has its gradient from both. Compiled in are the semiring, the form of the potentials, and a
-//! power of two that labels fit into; all sizes are arguments.
+//! suffix has its gradient from both. Compiled in are the semiring, the form of the potentials, and
+//! a power of two that labels fit into; all sizes are arguments.
 
 use std::borrow::Cow;
 

@@ -1,15 +1,15 @@
 // Messages of decomposed edges. Only the transition depends on the source label, so a message is a
-// matrix-vector product in linear space: one exponential a label instead of one an edge. With a fixed
-// transition one product serves all durations.
+// matrix-vector product in linear space: one exponential a label instead of one an edge. With a
+// fixed transition one product serves all durations.
 #ifndef SWEEPER_SEMICRF_DECOMPOSED_H
 #define SWEEPER_SEMICRF_DECOMPOSED_H
 
 #include "messages.h"
 
-// Tables, in the order of `table_floats` in compiled/layout.rs: rows of labels, the bias by k, then by
-// (k,) src the exponentials of transitions (for max the transitions), then those times the transitions.
-// Transitions are relative to their table's greatest, the peak, which is added to the bias: so no
-// exponential is above 1.
+// Tables, in the order of `table_floats` in compiled/layout.rs: rows of labels, the bias by k, then
+// by (k,) src the exponentials of transitions (for max the transitions), then those times the
+// transitions. Transitions are relative to their table's greatest, the peak, which is added to the
+// bias: so no exponential is above 1.
 static inline int64_t transition_tables(const Scan *s) { return FORM == FIXED ? 1 : s->longest; }
 static inline float *bias_row(const Scan *s, int64_t k) { return s->tables + (k - 1) * s->pitch; }
 static inline float *weight_rows(const Scan *s, int64_t table) {

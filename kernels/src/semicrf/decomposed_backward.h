@@ -95,9 +95,9 @@ static APART void through_durations(const Scan *s, const Targets *t, const Work 
     }
 }
 
-// The same as `through_transition` in linear space, for messages that have a sum. With weights x of the
-// row and y of the transition, message = sum of x y, and a term's gradient is x y gradient / message.
-// False, and nothing done, if a message that has a gradient has no sum.
+// The same as `through_transition` in linear space, for messages that have a sum. With weights x of
+// the row and y of the transition, message = sum of x y, and a term's gradient is x y gradient /
+// message. False, and nothing done, if a message that has a gradient has no sum.
 static inline int through_product(const Scan *s, const Work *w, int64_t n, int64_t table) {
     for (int64_t v = 0; v < vectors_of(s); v++) {
         const vf sum = v_load(s->sums + message_at(s, n, table + 1) + v * LANES);

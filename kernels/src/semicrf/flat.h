@@ -1,5 +1,5 @@
-// Arithmetic over a block of edges as one flat stretch of memory, without a lane wasted whatever the
-// number of labels: rows of `labels` floats lie one behind the other and straddle vectors.
+// Arithmetic over a block of edges as one flat stretch of memory, without a lane wasted whatever
+// the number of labels: rows of `labels` floats lie one behind the other and straddle vectors.
 //
 // After `period` elements, the least common multiple of `labels` and LANES, rows and vectors begin
 // together again; what depends on an element's place in its row is a pattern of that many elements.
@@ -30,8 +30,9 @@ static inline void repeat_row(float *pattern, int64_t period, const float *row, 
         for (int64_t c = 0; c < labels; c += LANES) v_store(pattern + first + c, v_load(row + c));
 }
 
-// Combines the `labels` elements of each row into one, in place; rows lie one behind the other and so
-// do the results. Halves and thirds rows while it can. May touch a period and 48 elements past the end.
+// Combines the `labels` elements of each row into one, in place; rows lie one behind the other and
+// so do the results. Halves and thirds rows while it can. May touch a period and 48 elements past
+// the end.
 #define FLAT_REDUCE(name, combine)                                                                 \
     static APART void name(float *x, int64_t rows, int64_t labels) {                                 \
         for (; labels % 2 == 0; labels /= 2)                                                       \

@@ -1,5 +1,5 @@
-// The forward pass of one sequence a block: values, and what the backward pass needs, which is the rows
-// of all boundaries, or with an interval the rows before each multiple of it.
+// The forward pass of one sequence a block: values, and what the backward pass needs, which is the
+// rows of all boundaries, or with an interval the rows before each multiple of it.
 #include "scan.h"
 
 #include "forward.h"

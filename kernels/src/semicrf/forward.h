@@ -86,8 +86,8 @@ static inline Weights combine(const Scan *s, int64_t t, int64_t v) {
     return weights;
 }
 #else
-// The shifts of boundary t that labels have in common: their logarithms, those of entropies, and the
-// exponentials of the logarithms.
+// The shifts of boundary t that labels have in common: their logarithms, those of entropies, and
+// the exponentials of the logarithms.
 static void prepare_shifts(const Scan *s, int64_t t) {
     const int64_t count = least_of(s->longest, t);
     float *log = s->shifts, *entropy = log + s->shifts_pitch, *weight = entropy + s->shifts_pitch;

@@ -2,16 +2,20 @@
 //!
 //! Tolerances are for f32 against f64, where half a unit in the last place is `u = 2^-24`:
 //!
-//! * A value is a sum of T steps that are kept apart from their growing offset, and rounded as a whole when it is stored: by
-//!   up to `u`. Three roundings of as much before (the offset, and what is added to it) are independent of it. 4e-7 relative is
-//!   `6.7 u`, of the greatest score where that is more than the value. Of a value of 2000 it is 8e-4: a segment that is missing shows in the value if one sequence in 1250 of those that
-//!   the scores prefer has it. Rarer ones show in the gradient alone.
-//! * Scores are rounded in f32, whatever is done with them after: by half a unit in the last place of the greatest one. An entropy
-//!   takes such errors on one to one, five of up to twice a score for each term: 6e-7 for each unit of the greatest score,
-//!   beside 2e-6, since it is a difference of sums that are larger than it.
-//! * A gradient holds products of up to T steps. Each is off by a few `u` of scores of a few units, and roundings are as good as
-//!   independent, so that errors grow as `sqrt(T)`: 2e-5 in relative L2 at T = 1024 and below, where gradients of cumulative
-//!   scores cancel most, and 6e-5 at 10^4; and 3.6e-7 for each unit of the greatest score. Those of an entropy are differences of
+//! * A value is a sum of T steps that are kept apart from their growing offset, and rounded as a
+//!   whole when it is stored: by up to `u`. Three roundings of as much before (the offset, and what
+//!   is added to it) are independent of it. 4e-7 relative is `6.7 u`, of the greatest score where
+//!   that is more than the value. Of a value of 2000 it is 8e-4: a segment that is missing shows in
+//!   the value if one sequence in 1250 of those that the scores prefer has it. Rarer ones show in
+//!   the gradient alone.
+//! * Scores are rounded in f32, whatever is done with them after: by half a unit in the last place
+//!   of the greatest one. An entropy takes such errors on one to one, five of up to twice a score
+//!   for each term: 6e-7 for each unit of the greatest score, beside 2e-6, since it is a difference
+//!   of sums that are larger than it.
+//! * A gradient holds products of up to T steps. Each is off by a few `u` of scores of a few units,
+//!   and roundings are as good as independent, so that errors grow as `sqrt(T)`: 2e-5 in relative
+//!   L2 at T = 1024 and below, where gradients of cumulative scores cancel most, and 6e-5 at 10^4;
+//!   and 3.6e-7 for each unit of the greatest score. Those of an entropy are differences of
 //!   products with entropies of what comes before and after a segment, five times as large.
 
 use rayon::prelude::*;
@@ -26,21 +30,23 @@ mod best;
 /// Greatest relative error of values.
 const VALUE_TOLERANCE: f64 = 4e-7;
 
-/// The same in the entropy semiring, where 5.1e-7 was seen: a logarithm that is needed again for the entropy is rounded more
-/// often.
+/// The same in the entropy semiring, where 5.1e-7 was seen: a logarithm that is needed again for
+/// the entropy is rounded more often.
 const ENTROPY_VALUE_TOLERANCE: f64 = 8e-7;
 
 /// Greatest relative error of entropies, beside the rounding of scores.
 const ENTROPY_TOLERANCE: f64 = 2e-6;
 
-/// How far a term of an entropy is out, in half units in the last place of the greatest score: five roundings (a difference of
-/// cumulative scores, bias, transition, the state, and what it is relative to) of up to twice the score.
+/// How far a term of an entropy is out, in half units in the last place of the greatest score: five
+/// roundings (a difference of cumulative scores, bias, transition, the state, and what it is
+/// relative to) of up to twice the score.
 const ENTROPY_TERM_ROUNDINGS: f64 = 10.0;
 
 /// The same of a gradient, in which the segments of a sequence share them out.
 const GRADIENT_TERM_ROUNDINGS: f64 = 6.0;
 
-/// Greatest relative L2 error of gradients of sequences of up to `t` positions, where rounding moves scores by `rounding`.
+/// Greatest relative L2 error of gradients of sequences of up to `t` positions, where rounding
+/// moves scores by `rounding`.
 fn gradient_tolerance(semiring: Semiring, t: usize, rounding: f64) -> f64 {
     let growth = (t as f64 / 1024.0).max(1.0).sqrt();
     let of_log = 2e-5 * growth + GRADIENT_TERM_ROUNDINGS * rounding;
@@ -50,8 +56,8 @@ fn gradient_tolerance(semiring: Semiring, t: usize, rounding: f64) -> f64 {
     }
 }
 
-/// Judges every output of `phase`. Gradients of the best score pass if they are the indicator of one
-/// legal segmentation a sequence whose score is right, whichever it is.
+/// Judges every output of `phase`. Gradients of the best score pass if they are the indicator of
+/// one legal segmentation a sequence whose score is right, whichever it is.
 pub fn check(
     sizes: &Sizes,
     inputs: &Tensors,
@@ -109,7 +115,8 @@ fn greatest_score(sizes: &Sizes, inputs: &Tensors) -> f64 {
     scores.fold(0.0, f64::max)
 }
 
-/// Values relative to the greatest score where that is more: a value may be small because large scores cancel in it.
+/// Values relative to the greatest score where that is more: a value may be small because large
+/// scores cancel in it.
 fn value_check(
     semiring: Semiring,
     outputs: &Tensors,
@@ -131,9 +138,9 @@ fn value_check(
     check::compare("value", out.as_ref(), &expected, metric, tolerance)
 }
 
-/// Entropies move with the scores: terms that are off by d each make an entropy wrong by the covariance of
-/// d and log p over segmentations, which is about d for each nat of entropy where d is independent from
-/// term to term.
+/// Entropies move with the scores: terms that are off by d each make an entropy wrong by the
+/// covariance of d and log p over segmentations, which is about d for each nat of entropy where d
+/// is independent from term to term.
 fn entropy_check(outputs: &Tensors, expected: &Tensors, rounding: f64) -> TensorCheck {
     check::compare(
         "entropy",
@@ -144,7 +151,8 @@ fn entropy_check(outputs: &Tensors, expected: &Tensors, rounding: f64) -> Tensor
     )
 }
 
-/// The greatest size of a score that does not stand for what is forbidden. Read as they lie: there may be gigabytes.
+/// The greatest size of a score that does not stand for what is forbidden. Read as they lie: there
+/// may be gigabytes.
 fn greatest_allowed(scores: &Tensor) -> f64 {
     let greatest = |sizes: &mut dyn Iterator<Item = f64>| {
         let allowed = sizes.filter(|&size| size < FORBIDDEN);

@@ -1,11 +1,12 @@
-// Gradients of materialized edges: again one exponential an edge over flat blocks, and the gradient of
-// the boundary's own row is summed along the way.
+// Gradients of materialized edges: again one exponential an edge over flat blocks, and the gradient
+// of the boundary's own row is summed along the way.
 #ifndef SWEEPER_SEMICRF_MATERIALIZED_BACKWARD_H
 #define SWEEPER_SEMICRF_MATERIALIZED_BACKWARD_H
 
 #include "targets.h"
 
-// Workspace, in the order of `pass_floats` in compiled/layout.rs. Rows are (k, dst), patterns repeat (src).
+// Workspace, in the order of `pass_floats` in compiled/layout.rs. Rows are (k, dst), patterns
+// repeat (src).
 typedef struct {
     float *scores, *gradients, *entropy_gradients;  // rows
     float *sums, *entropy_sums;                     // patterns

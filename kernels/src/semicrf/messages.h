@@ -1,13 +1,13 @@
-// Messages: what a boundary tells the ones after it. Message (n, k, dst) is the sum over source labels
-// of row[n][src] and the part of the edge that depends on src, relative to the offset of n:
+// Messages: what a boundary tells the ones after it. Message (n, k, dst) is the sum over source
+// labels of row[n][src] and the part of the edge that depends on src, relative to the offset of n:
 //
 //     materialized   (+) over src of row[n][src] + edge[n][k][dst][src]
 //     fixed          (+) over src of row[n][src] + transition[src][dst] - peak, one for all k
 //     per duration   (+) over src of row[n][src] + transition[k][src][dst] - peak[k]
 //
-// Log: `sums` holds its exponential, or 0 where that is out of range; `logs` is valid there.
-// Max: `logs` alone. Entropy: `moments` holds the sum of exp(l) (h - l) beside `sums`, where l and h
-// are a term's log weight and entropy, and `entropies` the entropy where `sums` is 0.
+// Log: `sums` holds its exponential, or 0 where that is out of range; `logs` is valid there. Max:
+// `logs` alone. Entropy: `moments` holds the sum of exp(l) (h - l) beside `sums`, where l and h are
+// a term's log weight and entropy, and `entropies` the entropy where `sums` is 0.
 #ifndef SWEEPER_SEMICRF_MESSAGES_H
 #define SWEEPER_SEMICRF_MESSAGES_H
 
@@ -28,7 +28,8 @@ static inline int64_t message_at(const Scan *s, int64_t n, int64_t k) {
     return n % s->longest * s->message_width + (k - 1) * s->message_pitch;
 }
 
-// One message term by term in log space, for sums that are out of range. `scores` is strided over src.
+// One message term by term in log space, for sums that are out of range. `scores` is strided over
+// src.
 static APART void message_in_log_space(Scan *s, int64_t n, int64_t at, const float *scores, int64_t stride,
                                  float peak) {
     const float *row = row_of(s, n), *entropy = row + s->pitch;

@@ -2,9 +2,9 @@
 //!
 //! Reading order: [`sizes`] holds one problem's numbers and words, [`problem`] is the contract,
 //! [`generate`] makes inputs, [`oracle`] is the right answer and [`judge`] compares with it. Each
-//! other module is a backend: [`streaming`] goes operation by operation, [`reference`](mod@reference) is the fused
-//! algorithm in Rust, `compiled` turns the C sources in this folder into programs, and
-//! `cuda` does it for NVIDIA GPUs.
+//! other module is a backend: [`streaming`] goes operation by operation,
+//! [`reference`](mod@reference) is the fused algorithm in Rust, `compiled` turns the C sources in
+//! this folder into programs, and `cuda` does it for NVIDIA GPUs.
 
 pub mod sizes;
 pub mod problem;

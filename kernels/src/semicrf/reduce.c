@@ -6,7 +6,8 @@ enum {
     ARG_PARTS, ARG_TRANSITION = ARG_PARTS + 2, ARG_BIAS,
 };
 
-// Parts are rows of whole vectors: of destinations by duration, then by (table,) destination of sources.
+// Parts are rows of whole vectors: of destinations by duration, then by (table,) destination of
+// sources.
 KERNEL(semicrf_reduce, args, block) {
     (void)block;
     const int64_t batch = ARG_INT(args, ARG_BATCH), labels = ARG_INT(args, ARG_LABELS);

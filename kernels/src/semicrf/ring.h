@@ -1,11 +1,11 @@
-// With a fixed transition, what reaches boundary t from t - k is one message and a bias that depends on
-// k alone. So the sum over k is a convolution, and in linear space a product and a sum a term: no
-// exponentials. Range is what stands against that, and what this file looks after.
+// With a fixed transition, what reaches boundary t from t - k is one message and a bias that
+// depends on k alone. So the sum over k is a convolution, and in linear space a product and a sum a
+// term: no exponentials. Range is what stands against that, and what this file looks after.
 //
-// A ring holds the last messages in linear space, relative to a reference for each label. It is filled
-// anew from the messages, which keep their own scale, when a label drifts away from its reference: what
-// was flushed comes back when it matters again. A sum that is too small for its flushed terms not to
-// matter is done in log space, by the caller.
+// A ring holds the last messages in linear space, relative to a reference for each label. It is
+// filled anew from the messages, which keep their own scale, when a label drifts away from its
+// reference: what was flushed comes back when it matters again. A sum that is too small for its
+// flushed terms not to matter is done in log space, by the caller.
 //
 //     ring[n]    = sum of message n * exp(g),          g = offset[n] - S[n] - reference
 //     moments[n] = exp(g) (moment + sum (e - g)),      e = entropies' offset[n] less the reference's
@@ -22,8 +22,8 @@
 // Nor does an offset within this: further away, sums of offsets would lose digits.
 #define MOST_DRIFT 64.0
 
-// Everything lies in `ring`, in the order of `ring_floats` in compiled/layout.rs. Rings are kept twice,
-// one behind the other, so that every window of `longest` boundaries is one stretch.
+// Everything lies in `ring`, in the order of `ring_floats` in compiled/layout.rs. Rings are kept
+// twice, one behind the other, so that every window of `longest` boundaries is one stretch.
 static inline float *ring_rows(const Scan *s) { return s->ring; }
 static inline float *ring_moments(const Scan *s) { return s->ring + 2 * s->longest * s->pitch; }
 static inline float *ring_tables(const Scan *s) {
@@ -106,8 +106,8 @@ static APART void ring_refer(Scan *s, int64_t n) {
     }
 }
 
-// Takes in message n. At every `interval`-th boundary the reference is new, so that a scan that begins
-// there computes the same bits.
+// Takes in message n. At every `interval`-th boundary the reference is new, so that a scan that
+// begins there computes the same bits.
 static inline void ring_take(Scan *s, int64_t n) {
     const double *offset = offset_of(s, n), drift = offset[0] - s->ring_offset;
     const int64_t slot = n % s->longest;

@@ -1,8 +1,8 @@
 // One sequence of a semi-Markov CRF: where everything lies, and the arguments of both passes.
 //
-// Weights are kept as logarithms relative to an offset: boundary n, label c weighs
-// exp(offset[n] + row[n][c]), where the greatest row[n][c] is 0 and offsets are f64. An f32 near 3e4
-// would be 0.002 apart from the next. Entropies have offsets of their own.
+// Weights are kept as logarithms relative to an offset: boundary n, label c weighs exp(offset[n] +
+// row[n][c]), where the greatest row[n][c] is 0 and offsets are f64. An f32 near 3e4 would be 0.002
+// apart from the next. Entropies have offsets of their own.
 //
 // Compile-time words: FORM, SEMIRING, and VECTORS, the vectors that hold a row of labels, where the
 // canonical shape bounds them.
@@ -25,14 +25,15 @@
 #define ZERO -1e9f
 #define ZERO_BELOW -5e8f
 // Linear sums outside of these ranges are done again in log space. An exponential below 1.2e-38 is
-// flushed to 0: what a message loses by that is nothing beside LEAST_SUM, and what a boundary loses,
-// a flushed factor times at most MOST_SUM, is nothing beside LEAST_TOTAL.
+// flushed to 0: what a message loses by that is nothing beside LEAST_SUM, and what a boundary
+// loses, a flushed factor times at most MOST_SUM, is nothing beside LEAST_TOTAL.
 #define LEAST_SUM 1e-30f
 #define MOST_SUM 1e4f
 #define LEAST_TOTAL 1e-24f
 #define MOST_TOTAL 1e30f
 
-// Arguments of both passes. Arrays that each sequence has a part of are followed by the part's length.
+// Arguments of both passes. Arrays that each sequence has a part of are followed by the part's
+// length.
 enum {
     ARG_POSITIONS, ARG_DURATIONS, ARG_LABELS, ARG_LONGEST, ARG_FIRST_INDEX, ARG_INTERVAL,
     ARG_LENGTHS, ARG_SCORES, ARG_TRANSITION = ARG_SCORES + 2, ARG_BIAS,

@@ -1,5 +1,5 @@
-// The backward pass goes from the end to the start, and each boundary asks the `longest` later ones, its
-// targets, for their part. A segment's part of a target's gradient is the probability
+// The backward pass goes from the end to the start, and each boundary asks the `longest` later
+// ones, its targets, for their part. A segment's part of a target's gradient is the probability
 //
 //     p = exp(log weight of the segment before it, and its edge - log weight of the target) <= 1
 //

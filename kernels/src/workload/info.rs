@@ -166,8 +166,8 @@ pub struct BackendInfo {
     pub aliases: &'static [&'static str],
     /// How it computes, one line.
     pub about: &'static str,
-    /// True if it is measured where nobody says which: false for what answers a question of its own, as a
-    /// control does.
+    /// True if it is measured where nobody says which: false for what answers a question of its
+    /// own, as a control does.
     pub by_default: bool,
 }
 
@@ -224,8 +224,8 @@ impl WorkloadInfo {
             .find(|parameter| parameter.name == name)
     }
 
-    /// All parameters, checked one by one: defaults filled in, other spellings turned into the word,
-    /// whole numbers accepted for reals.
+    /// All parameters, checked one by one: defaults filled in, other spellings turned into the
+    /// word, whole numbers accepted for reals.
     ///
     /// # Errors
     /// The first parameter that is unknown, missing, of another kind or out of bounds.

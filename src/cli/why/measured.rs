@@ -62,7 +62,8 @@ pub(super) fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Before {
     }
 }
 
-/// Differences between an earlier run and the one that would start now; those of manifests key by key, where both can be read.
+/// Differences between an earlier run and the one that would start now; those of manifests key by
+/// key, where both can be read.
 fn changes(run: &Recorded, now: &RunIdentity, manifest: &str) -> Vec<Change> {
     let then = &run.environment.identity;
     let differences = then.differences(now).into_iter();

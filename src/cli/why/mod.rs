@@ -23,8 +23,8 @@ pub struct WhyArgs {
     manifest: ManifestArgs,
     #[command(flatten)]
     arch: ArchArgs,
-    /// The point: its id's first digits, or words such as `T=128 K=4 fused forward`; other names of backends
-    /// and semirings are understood
+    /// The point: its id's first digits, or words such as `T=128 K=4 fused forward`; other names of
+    /// backends and semirings are understood
     #[arg(required = true)]
     point: Vec<String>,
 }

@@ -110,8 +110,9 @@ impl Arena {
             return &[];
         };
         assert!(offset + len <= map.len(), "outside the arena");
-        // SAFETY: the range lies in the map, which is initialised (anonymous memory is zero), and no
-        // kernel runs while this method's caller holds `self`: kernels run inside `Device::sample`.
+        // SAFETY: the range lies in the map, which is initialised (anonymous memory is zero), and
+        // no kernel runs while this method's caller holds `self`: kernels run inside
+        // `Device::sample`.
         unsafe { std::slice::from_raw_parts(map.as_ptr().add(offset), len) }
     }
 

@@ -93,7 +93,8 @@ fn product(
     Onto { scale, adds }: Onto,
     parallelism: Parallelism,
 ) {
-    // The library wants columns that lie further apart than rows do; else it is the product of the transposes.
+    // The library wants columns that lie further apart than rows do; else it is the product of the
+    // transposes.
     let is_transposed = in_out.column_step < in_out.row_step;
     let (m, n, out_steps, left, right) = match is_transposed {
         true => (
@@ -161,8 +162,8 @@ const fn transposed(columns: usize) -> Matrix {
 /// Elements that a view of the launch spans, to read.
 #[expect(unsafe_code, reason = "memory that the launch's views span")]
 fn elements<'a>(address: usize, len: usize) -> &'a [f32] {
-    // SAFETY: views lie inside their buffers (`Program::validate`), here of f32; no other view of the
-    // launch overlaps one that is written (`check_writes_are_exclusive`).
+    // SAFETY: views lie inside their buffers (`Program::validate`), here of f32; no other view of
+    // the launch overlaps one that is written (`check_writes_are_exclusive`).
     unsafe { std::slice::from_raw_parts(address as *const f32, len) }
 }
 
@@ -249,7 +250,8 @@ fn conv2d(call: &Conv2d, args: Addresses<'_>) {
     }
 }
 
-/// For each element of the kernel's window: the channel, and how far it is from the window's corner.
+/// For each element of the kernel's window: the channel, and how far it is from the window's
+/// corner.
 fn taps(call: &Conv2d) -> impl IndexedParallelIterator<Item = (usize, usize, usize)> + use<> {
     let [rows, columns] = call.kernel;
     (0..call.window()).into_par_iter().map(move |tap| {

@@ -27,9 +27,9 @@ impl Entry {
     /// Calls the function for one block.
     #[expect(unsafe_code, reason = "compiled kernels are foreign functions")]
     pub fn call(self, cells: &[u64], block: u32) {
-        // SAFETY: the cells are the launch's arguments, checked against the program; what the kernel
-        // does with them is the kernel's own responsibility, as with any foreign function. It runs in
-        // a worker process, which may die of it.
+        // SAFETY: the cells are the launch's arguments, checked against the program; what the
+        // kernel does with them is the kernel's own responsibility, as with any foreign function.
+        // It runs in a worker process, which may die of it.
         unsafe { (self.0)(cells.as_ptr(), block) }
     }
 }

@@ -1,7 +1,7 @@
 //! The host's processors: C kernels from shared objects, builtins as plain calls.
 //!
-//! [`arena`] holds memory, [`library`] loads shared objects, [`run`] executes steps; this file keeps
-//! the books.
+//! [`arena`] holds memory, [`library`] loads shared objects, [`run`] executes steps; this file
+//! keeps the books.
 
 use std::collections::BTreeMap;
 

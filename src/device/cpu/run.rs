@@ -139,8 +139,8 @@ impl<'a> Runner<'a> {
     #[expect(unsafe_code, reason = "buffers are typed by their program")]
     fn slice(&self, view: &View, iterations: &[i64]) -> Slice<'a> {
         let (address, dtype) = self.address(view, iterations);
-        // SAFETY: `Program::validate` keeps the view inside its buffer; buffers start at multiples of
-        // 64 and offsets are whole elements, so it is aligned; any bytes are a valid number; and
+        // SAFETY: `Program::validate` keeps the view inside its buffer; buffers start at multiples
+        // of 64 and offsets are whole elements, so it is aligned; any bytes are a valid number; and
         // `check_writes_are_exclusive` keeps mutable views of the launch apart from this one.
         unsafe {
             match dtype {

@@ -49,7 +49,8 @@ struct Layout {
 
 impl Layout {
     /// Of a matrix of `rows` and `columns`, of which the library is to see the transpose: a product
-    /// that is stored row by row is, column by column, the product of the transposes in reverse order.
+    /// that is stored row by row is, column by column, the product of the transposes in reverse
+    /// order.
     #[expect(unsafe_code, reason = "calls of the library")]
     fn of_transpose(
         matrix: &Matrix,
@@ -80,7 +81,8 @@ impl Layout {
             is_transposed,
         };
         let (count, step) = (batch as i32, matrix.batch_step as i64);
-        // SAFETY: the handle was just made; both pointers are to numbers of the sizes that are told.
+        // SAFETY: the handle was just made; both pointers are to numbers of the sizes that are
+        // told.
         unsafe {
             let count = (&raw const count).cast::<c_void>();
             let step = (&raw const step).cast::<c_void>();
@@ -108,7 +110,8 @@ impl Description {
     #[expect(unsafe_code, reason = "a call of the library")]
     fn set<T>(&self, attribute: Of, value: T) -> Result<(), Fault> {
         let pointer = (&raw const value).cast::<c_void>();
-        // SAFETY: the description lives as long as `self`; the pointer is to as many bytes as are told.
+        // SAFETY: the description lives as long as `self`; the pointer is to as many bytes as are
+        // told.
         unsafe { lt::set_matmul_desc_attribute(self.0, attribute, pointer, size_of::<T>()) }
             .map_err(|error| said("describing a product", &error))
     }
@@ -145,8 +148,8 @@ pub struct Product {
 }
 
 impl Product {
-    /// Chooses how `call` is computed, with `scratch_bytes` of scratch memory, where operands start at
-    /// multiples of `alignment` bytes.
+    /// Chooses how `call` is computed, with `scratch_bytes` of scratch memory, where operands start
+    /// at multiples of `alignment` bytes.
     ///
     /// # Errors
     /// What the library can't do.
@@ -181,8 +184,8 @@ impl Product {
         })
     }
 
-    /// Queues the product of operands at these addresses: `a`, `b`, the bias if there is one, `out`, and
-    /// scratch memory if there is any.
+    /// Queues the product of operands at these addresses: `a`, `b`, the bias if there is one,
+    /// `out`, and scratch memory if there is any.
     ///
     /// # Errors
     /// The library's.
@@ -231,7 +234,8 @@ fn describe(call: &Matmul, layouts: &[Layout; 3]) -> Result<Description, Fault> 
     use sys::cublasComputeType_t as Compute;
     use sys::cublasLtEpilogue_t as Epilogue;
     let compute = match call.precision {
-        // What `CUBLAS_COMPUTE_32F_FAST_16BF` makes of factors in f32 is the library's choice, and is tf32.
+        // What `CUBLAS_COMPUTE_32F_FAST_16BF` makes of factors in f32 is the library's choice, and
+        // is tf32.
         Precision::F32 | Precision::Bf16 => Compute::CUBLAS_COMPUTE_32F,
         Precision::Tf32 => Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
     };

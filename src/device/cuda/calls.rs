@@ -1,5 +1,5 @@
-//! What a launch calls: a kernel of ours, or a library of NVIDIA's, which is opened when it is first
-//! needed.
+//! What a launch calls: a kernel of ours, or a library of NVIDIA's, which is opened when it is
+//! first needed.
 
 use std::ffi::c_void;
 use std::rc::Rc;
@@ -49,7 +49,8 @@ impl<L> Open<L> {
 }
 
 impl Vendor {
-    /// How long opening those libraries took that a program calls and that are open, in nanoseconds.
+    /// How long opening those libraries took that a program calls and that are open, in
+    /// nanoseconds.
     pub fn open_ns(&self, program: &Program) -> u64 {
         let calls = |is_called: fn(&Library) -> bool| {
             let mut kernels = program.kernels.iter();
@@ -64,8 +65,8 @@ impl Vendor {
     /// Prepares a call of a program.
     ///
     /// # Errors
-    /// What is missing here and what to install, a launch with other arguments than the call has, or
-    /// what the library can't do.
+    /// What is missing here and what to install, a launch with other arguments than the call has,
+    /// or what the library can't do.
     pub fn callable(
         &mut self,
         program: &Program,
@@ -167,8 +168,8 @@ fn scratch(program: &Program, library: &Library, args: &[Arg]) -> usize {
     }
 }
 
-/// A power of two of which all operands' addresses are multiples, in bytes: buffers start at multiples of
-/// 256.
+/// A power of two of which all operands' addresses are multiples, in bytes: buffers start at
+/// multiples of 256.
 fn alignment(program: &Program, launches: &[&[Arg]]) -> u32 {
     let views = launches.iter().flat_map(|args| args.iter());
     let of = |arg: &Arg| match arg {

@@ -229,7 +229,8 @@ fn text(bytes: &[u8]) -> String {
 
 #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
 fn open(path: &Path) -> Result<Library, String> {
-    // SAFETY: it is NVIDIA's library, by its name and from a folder that the user or the system named.
+    // SAFETY: it is NVIDIA's library, by its name and from a folder that the user or the system
+    // named.
     unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -240,7 +241,8 @@ fn open(path: &Path) -> Result<Library, String> {
     reason = "the type of a foreign function can't be checked"
 )]
 fn function<F: Copy>(library: &Library, name: &std::ffi::CStr) -> Result<F, String> {
-    // SAFETY: the types of `Compiler`'s fields are those of NVRTC's header, where the names are unique.
+    // SAFETY: the types of `Compiler`'s fields are those of NVRTC's header, where the names are
+    // unique.
     let symbol = unsafe { library.get::<F>(name.to_bytes_with_nul()) };
     symbol
         .map(|symbol| *symbol)

@@ -19,8 +19,8 @@ impl Context {
     pub fn open(ordinal: u32) -> Result<Self, Fault> {
         let device = result::device::get(ordinal as i32).during("opening the device")?;
         let spin = sys::CUctx_flags::CU_CTX_SCHED_SPIN as u32;
-        // SAFETY: `device` came from the driver; the context is released once, when `Context` drops,
-        // and what was made in it holds a `Context` for as long.
+        // SAFETY: `device` came from the driver; the context is released once, when `Context`
+        // drops, and what was made in it holds a `Context` for as long.
         unsafe {
             sys::cuDevicePrimaryCtxSetFlags_v2(device, spin)
                 .result()
@@ -65,8 +65,8 @@ impl Context {
 impl Drop for Context {
     #[expect(unsafe_code, reason = "calls of the driver")]
     fn drop(&mut self) {
-        // SAFETY: both are released once. A device that was lost answers with an error, and there is
-        // nothing left to release then.
+        // SAFETY: both are released once. A device that was lost answers with an error, and there
+        // is nothing left to release then.
         unsafe {
             let _ = result::stream::destroy(self.stream);
             let _ = result::primary_ctx::release(self.device);

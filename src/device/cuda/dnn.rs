@@ -31,8 +31,8 @@ impl Dnn {
     pub fn open(stream: *mut c_void) -> Result<Rc<Self>, Fault> {
         let handle = dnn::create_handle().map_err(said("opening cuDNN"))?;
         let dnn = Dnn { handle };
-        // SAFETY: the handle was just made; the stream lives as long as the device, which drops what
-        // it called before its context.
+        // SAFETY: the handle was just made; the stream lives as long as the device, which drops
+        // what it called before its context.
         unsafe { dnn::set_stream(handle, stream.cast()) }.map_err(said("opening cuDNN"))?;
         Ok(Rc::new(dnn))
     }
@@ -167,8 +167,8 @@ pub struct Convolution {
 }
 
 impl Convolution {
-    /// Chooses how `call` is computed, with at most `scratch_bytes` of scratch memory: the first algorithm
-    /// of the library's list that gives the same bits every time.
+    /// Chooses how `call` is computed, with at most `scratch_bytes` of scratch memory: the first
+    /// algorithm of the library's list that gives the same bits every time.
     ///
     /// # Errors
     /// What the library can't do.
@@ -196,8 +196,8 @@ impl Convolution {
         })
     }
 
-    /// Queues the convolution of operands at these addresses: the two that are read, the bias if there is
-    /// one, the result, and scratch memory if there is any.
+    /// Queues the convolution of operands at these addresses: the two that are read, the bias if
+    /// there is one, the result, and scratch memory if there is any.
     ///
     /// # Errors
     /// The library's.
@@ -297,7 +297,8 @@ macro_rules! first_of {
         let mut count = 0;
         // SAFETY: candidates are plain numbers, for which zeros are valid.
         let mut found: [$perf; MOST_ALGORITHMS] = unsafe { std::mem::zeroed() };
-        // SAFETY: the descriptions live until the call returns, and there is as much room as is told.
+        // SAFETY: the descriptions live until the call returns, and there is as much room as is
+        // told.
         unsafe {
             $ask(
                 $handle,

@@ -9,7 +9,8 @@ use crate::device::DeviceError;
 /// The least driver, as it numbers the CUDA it supports: older ones lack functions that are called.
 const LEAST_CUDA: i32 = 13_000;
 
-/// Starts the driver, once a process; the version of CUDA that it supports, as `1000 major + 10 minor`.
+/// Starts the driver, once a process; the version of CUDA that it supports, as `1000 major + 10
+/// minor`.
 ///
 /// # Errors
 /// What is missing here, and what to install. Nothing else of this module's folder may be called

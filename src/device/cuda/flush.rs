@@ -1,7 +1,7 @@
 //! Brings the second-level cache into a state before whatever is timed.
 //!
-//! Writing other memory pushes everything else out, and leaves lines that whoever needs their place has
-//! to wait for, until they are back in memory. For a clean cache as much memory is read then.
+//! Writing other memory pushes everything else out, and leaves lines that whoever needs their place
+//! has to wait for, until they are back in memory. For a clean cache as much memory is read then.
 
 use std::ffi::{CStr, c_void};
 use std::rc::Rc;
@@ -35,7 +35,8 @@ const PARAMETERS: usize = 2;
 /// Threads of its blocks.
 const THREADS: u32 = 128;
 
-/// Blocks for each multiprocessor: as many threads as one holds, so that enough loads are on their way.
+/// Blocks for each multiprocessor: as many threads as one holds, so that enough loads are on their
+/// way.
 const BLOCKS_EACH: u32 = 16;
 
 /// What the memory holds that is read, and what turns numbers of turns into words that look random.
@@ -70,8 +71,8 @@ impl Flush {
         }))
     }
 
-    /// Writes other words than the last time, and never zeros: neither may be left out. Lines that a
-    /// kernel asked the cache to keep are given up first.
+    /// Writes other words than the last time, and never zeros: neither may be left out. Lines that
+    /// a kernel asked the cache to keep are given up first.
     ///
     /// # Errors
     /// The driver's.
@@ -129,9 +130,9 @@ impl Reader {
         let mut cells = [self.stretch.address, self.stretch.bytes as u64];
         let mut pointers: [*mut c_void; PARAMETERS] =
             cells.each_mut().map(|cell| std::ptr::from_mut(cell).cast());
-        // SAFETY: there is a pointer for each parameter, to a cell of its size; the driver copies the
-        // cells before it returns. The kernel touches the stretch alone, which is whole vectors and
-        // as aligned as the driver's allocations are.
+        // SAFETY: there is a pointer for each parameter, to a cell of its size; the driver copies
+        // the cells before it returns. The kernel touches the stretch alone, which is whole vectors
+        // and as aligned as the driver's allocations are.
         unsafe {
             result::launch_kernel(
                 self.function.handle(),

@@ -53,8 +53,8 @@ impl Graph {
     /// The driver's.
     #[expect(unsafe_code, reason = "a call of the driver")]
     pub fn launch(&self) -> Result<(), Fault> {
-        // SAFETY: the executable graph and the stream live as long as `self`; the memory that it uses
-        // is where it was when it was recorded (`is_for`).
+        // SAFETY: the executable graph and the stream live as long as `self`; the memory that it
+        // uses is where it was when it was recorded (`is_for`).
         unsafe { sys::cuGraphLaunch(self.executable, self.context.stream()) }
             .result()
             .during("launching the graph")
@@ -94,7 +94,8 @@ fn begin(context: &Context) -> Result<(), Fault> {
 #[expect(unsafe_code, reason = "a call of the driver")]
 fn end(context: &Context) -> Result<Recorded, Fault> {
     let mut graph = std::ptr::null_mut();
-    // SAFETY: the stream lives as long as `context`, and the pointer is to a handle of the right type.
+    // SAFETY: the stream lives as long as `context`, and the pointer is to a handle of the right
+    // type.
     unsafe { sys::cuStreamEndCapture(context.stream(), &raw mut graph) }
         .result()
         .during("ending a graph")?;

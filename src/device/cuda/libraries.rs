@@ -52,8 +52,8 @@ impl Nvidia {
         }
     }
 
-    /// Loads it, where the system's loader does not find it by itself from a toolkit or a package of Python: by its whole
-    /// path, so that it is found again by its name.
+    /// Loads it, where the system's loader does not find it by itself from a toolkit or a package
+    /// of Python: by its whole path, so that it is found again by its name.
     ///
     /// # Errors
     /// What is missing here, and what to install.
@@ -64,8 +64,8 @@ impl Nvidia {
         }
         let Facts { name, file, .. } = self.facts();
         for path in candidates(file) {
-            // SAFETY: it is NVIDIA's library, by its name and from a folder that the user or the system
-            // named.
+            // SAFETY: it is NVIDIA's library, by its name and from a folder that the user or the
+            // system named.
             if let Ok(library) = unsafe { Opened::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) } {
                 // Never unloaded: what was opened with it lives as long as the process.
                 std::mem::forget(library);

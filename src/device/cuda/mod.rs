@@ -1,10 +1,11 @@
 //! An NVIDIA GPU: kernels from cubins, through the driver.
 //!
 //! [`driver`] says whether there is one and what its errors mean, [`identity`] what it is;
-//! [`context`], [`memory`] (large copies to it by [`staging`]) and [`module`] hold what lives on it, [`run`] queues steps, [`timing`] and
-//! [`gate`] time them, [`flush`] sees to the cache before that, [`graph`] makes one launch of many,
-//! [`nvml`] watches clocks; [`compiler`] calls NVRTC, which needs no GPU; [`calls`] makes a launch a
-//! call of a kernel or of one of NVIDIA's [`libraries`]. This file keeps the books.
+//! [`context`], [`memory`] (large copies to it by [`staging`]) and [`module`] hold what lives on
+//! it, [`run`] queues steps, [`timing`] and [`gate`] time them, [`flush`] sees to the cache before
+//! that, [`graph`] makes one launch of many, [`nvml`] watches clocks; [`compiler`] calls NVRTC,
+//! which needs no GPU; [`calls`] makes a launch a call of a kernel or of one of NVIDIA's
+//! [`libraries`]. This file keeps the books.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -85,20 +86,21 @@ struct Loaded {
     layout: Layout,
     /// Launches of one iteration.
     launches: u64,
-    /// Spans are gated. The first is not: whatever a first launch has to do may wait for the device.
+    /// Spans are gated. The first is not: whatever a first launch has to do may wait for the
+    /// device.
     gated: bool,
     /// Its timed steps are launched as one graph.
     as_graph: bool,
     /// Its timed steps as one launch, once they were recorded.
     graph: Option<Graph>,
-    /// What loading those kernels and libraries took that programs before it had loaded, and recording
-    /// its graph for the first time.
+    /// What loading those kernels and libraries took that programs before it had loaded, and
+    /// recording its graph for the first time.
     further_preparation_ns: u64,
 }
 
 impl Cuda {
-    /// Opens a device by number, which brings its second-level cache into a state before whatever is
-    /// timed.
+    /// Opens a device by number, which brings its second-level cache into a state before whatever
+    /// is timed.
     ///
     /// # Errors
     /// [`DeviceError::Unavailable`] with what is missing.
@@ -220,8 +222,8 @@ impl Cuda {
         Ok(())
     }
 
-    /// Records a program's timed steps as a graph, unless that was done and its buffers stayed where
-    /// they were.
+    /// Records a program's timed steps as a graph, unless that was done and its buffers stayed
+    /// where they were.
     fn record(&mut self, program: Prepared, addresses: &[u64]) -> Result<(), Fault> {
         let loaded = &self.programs[program.0];
         let held = loaded.graph.as_ref();

@@ -148,8 +148,8 @@ impl<'a> Runner<'a> {
             attrs: attributes.as_mut_ptr(),
             numAttrs: attributes.len() as u32,
         };
-        // SAFETY: there is a pointer for every parameter of the function, each to a cell at least as
-        // large (`check_launches`, `count_parameters`); the driver copies the cells before it
+        // SAFETY: there is a pointer for every parameter of the function, each to a cell at least
+        // as large (`check_launches`, `count_parameters`); the driver copies the cells before it
         // returns. What the kernel does with the addresses is its own responsibility, as with any
         // foreign function: it runs in a worker process, which may die of it.
         unsafe {
@@ -205,8 +205,8 @@ impl<'a> Runner<'a> {
         if len == 0 {
             return Ok(());
         }
-        // SAFETY: the view lies inside its buffer (`Program::validate`), and has `len` elements of the size of
-        // the pattern.
+        // SAFETY: the view lies inside its buffer (`Program::validate`), and has `len` elements of
+        // the size of the pattern.
         unsafe {
             match pattern(dtype, value) {
                 Pattern::Half(half) => sys::cuMemsetD16Async(address, half, len, stream),

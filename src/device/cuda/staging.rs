@@ -1,5 +1,5 @@
-//! Large copies to the device, through two pinned buffers: threads fill one while the device reads the other. Memory that is not
-//! pinned the driver copies into pinned memory itself, in one thread.
+//! Large copies to the device, through two pinned buffers: threads fill one while the device reads
+//! the other. Memory that is not pinned the driver copies into pinned memory itself, in one thread.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -32,7 +32,8 @@ pub fn upload(context: &Rc<Context>, to: sys::CUdeviceptr, bytes: &[u8]) -> Resu
     for (at, part) in bytes.chunks(BUFFER_BYTES).enumerate() {
         let buffer = &mut buffers[at % 2];
         let pinned = buffer.fill(part)?;
-        // SAFETY: the caller's range holds all of `bytes`; the buffer is not written before its event, and outlives the copy.
+        // SAFETY: the caller's range holds all of `bytes`; the buffer is not written before its
+        // event, and outlives the copy.
         unsafe { result::memcpy_htod_async(address, pinned, context.stream()) }
             .during("copying to the device")?;
         buffer.is_read.record()?;
@@ -64,7 +65,8 @@ impl Buffer {
         })
     }
 
-    /// Holds a copy of `part`, of [`BUFFER_BYTES`] at most, once the device has read what it held before.
+    /// Holds a copy of `part`, of [`BUFFER_BYTES`] at most, once the device has read what it held
+    /// before.
     #[expect(unsafe_code, reason = "memory of the driver as a slice")]
     fn fill(&mut self, part: &[u8]) -> Result<&[u8], Fault> {
         self.is_read.wait()?;

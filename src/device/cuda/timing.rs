@@ -1,9 +1,9 @@
 //! How long the stream takes for something.
 //!
-//! A sample is the time between two events. The device would reach the first while the host is still
-//! queueing what comes after it, so a gate holds the stream back until all of a sample is queued. It
-//! opens when the device has nothing else to do: a host that is quick would otherwise have a sample
-//! begin on the heels of what flushes the cache, and a slow one after a rest.
+//! A sample is the time between two events. The device would reach the first while the host is
+//! still queueing what comes after it, so a gate holds the stream back until all of a sample is
+//! queued. It opens when the device has nothing else to do: a host that is quick would otherwise
+//! have a sample begin on the heels of what flushes the cache, and a slow one after a rest.
 
 use std::rc::Rc;
 
@@ -69,8 +69,8 @@ impl Timer {
         std::mem::take(&mut self.late)
     }
 
-    /// Flushes, and times what `queue` puts into the stream, in nanoseconds. Where it is `gated` the
-    /// device begins when all of it is queued, from rest: no more than 900 launches.
+    /// Flushes, and times what `queue` puts into the stream, in nanoseconds. Where it is `gated`
+    /// the device begins when all of it is queued, from rest: no more than 900 launches.
     ///
     /// # Errors
     /// Those of `queue`, and whatever kernels did wrong.

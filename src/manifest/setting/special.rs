@@ -347,7 +347,7 @@ impl Kind for Exports {
             cx.report(Code::NotExported, item.at, message)
                 .label("no row would be written")
                 .help(
-                    "guide 002's attention and Transformers are not among `sweeper workloads` \
+                    "the attention guide's attention and Transformers are not among `sweeper workloads` \
                      yet; `json` has all rows",
                 );
         }

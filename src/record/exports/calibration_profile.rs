@@ -1,8 +1,9 @@
-//! `calibration_profile.json`, as guide 004 has it: what a device can do, and what fusing gains on it.
+//! `calibration_profile.json`, as the calibration guide has it: what a device can do, and what
+//! fusing gains on it.
 //!
-//! Under the guide's names, in both of its spellings, and beside them what it lacks: intervals, verdicts,
-//! controls. Profiles are keyed by pattern *and* size. What is not known is null. A gigabyte is 10^9 bytes
-//! here, as in the guide.
+//! Under the guide's names, in both of its spellings, and beside them what it lacks: intervals,
+//! verdicts, controls. Profiles are keyed by pattern *and* size. What is not known is null. A
+//! gigabyte is 10^9 bytes here, as in the guide.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -96,7 +97,8 @@ fn profile(rows: &[Row], about: &About<'_>) -> Value {
     Value::Object(profile)
 }
 
-/// Rows by all but their backend, in the order of the table; what was left out by declaration is not in it.
+/// Rows by all but their backend, in the order of the table; what was left out by declaration is
+/// not in it.
 fn groups(rows: &[Row]) -> Vec<Group<'_>> {
     let mut places = BTreeMap::new();
     let mut groups: Vec<Group<'_>> = Vec::new();

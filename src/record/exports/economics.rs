@@ -1,5 +1,6 @@
-//! `compilation_economics.json` of guide 003: one object for each comparison of a backend with the baseline, and
-//! each state of the kernel cache that a loop may start with. Times are seconds, as in the guide.
+//! `compilation_economics.json` of the compilation guide: one object for each comparison of a
+//! backend with the baseline, and each state of the kernel cache that a loop may start with. Times
+//! are seconds, as in the guide.
 
 use std::collections::BTreeMap;
 
@@ -55,8 +56,8 @@ pub struct Object {
     best_for: String,
 }
 
-/// All comparisons of rows that are right with the baseline's of the same problem, in the order of the rows;
-/// totals are of so many `iterations`.
+/// All comparisons of rows that are right with the baseline's of the same problem, in the order of
+/// the rows; totals are of so many `iterations`.
 pub fn comparisons(rows: &[Row], baseline: &str, iterations: u32) -> Vec<Object> {
     let mut bases: BTreeMap<Vec<String>, (&Row, Priced)> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.backend == baseline) {

@@ -1,5 +1,5 @@
-//! `records.json`: the rows of `records.csv` as a list of objects, with numbers as numbers and missing
-//! values as null.
+//! `records.json`: the rows of `records.csv` as a list of objects, with numbers as numbers and
+//! missing values as null.
 
 use std::io::{self, Write};
 

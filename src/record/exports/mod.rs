@@ -1,8 +1,8 @@
 //! Other file formats, made from rows: names and columns are a contract for people's scripts.
 //!
-//! The guides' own, and those that other programs read. One of a guide has columns for some parameters only.
-//! Where another parameter has several values, the files are written once for each combination, in a folder
-//! such as `potentials=materialized`.
+//! The guides' own, and those that other programs read. One of a guide has columns for some
+//! parameters only. Where another parameter has several values, the files are written once for each
+//! combination, in a folder such as `potentials=materialized`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -28,7 +28,7 @@ mod typed;
 /// The export that makes a run a calibration: a finished one raises what is known of its devices.
 pub const CALIBRATION_PROFILE: &str = "calibration_profile";
 
-/// The export of guide 001.
+/// The export of the operations guide.
 pub const BENCHMARK_RESULTS: &str = "benchmark_results";
 
 /// What a run is, beside its rows.
@@ -65,8 +65,8 @@ impl<'a> About<'a> {
     }
 }
 
-/// Writes the exports called `names` below `folder`; those that no row belongs to are left out. What is
-/// relative to a backend is to the baseline, or where there is none to the guide's.
+/// Writes the exports called `names` below `folder`; those that no row belongs to are left out.
+/// What is relative to a backend is to the baseline, or where there is none to the guide's.
 ///
 /// # Errors
 /// Those of the file system.
@@ -88,7 +88,7 @@ pub fn write(names: &[&str], rows: &[Row], about: &About<'_>, folder: &Path) -> 
     write_semicrf(names, rows, folder)
 }
 
-/// The file of guide 003.
+/// The file of the compilation guide.
 fn write_economics(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
     let baseline = about.baseline.unwrap_or(EAGER);
     let found = economics::comparisons(rows, baseline, about.iterations);
@@ -98,7 +98,8 @@ fn write_economics(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result
     }
 }
 
-/// The file of guide 001, for each phase if there are several: it has no column for that.
+/// The file of the operations guide, for each phase if there are several: it has no column for
+/// that.
 fn write_operations(rows: &[Row], folder: &Path) -> io::Result<()> {
     let rows: Vec<&Row> = rows
         .iter()
@@ -130,7 +131,7 @@ pub fn check(names: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The baseline of guide 003: what an eager framework does.
+/// The baseline of the compilation guide: what an eager framework does.
 const EAGER: &str = "eager";
 
 const NO_PARQUET: &str = "this program was built without Parquet; `cargo build --release --features \
@@ -141,7 +142,7 @@ fn write_parquet(_rows: &[Row], _folder: &Path) -> io::Result<()> {
     Err(io::Error::other(NO_PARQUET))
 }
 
-/// The files of guide 000.
+/// The files of the semi-CRF guide.
 fn write_semicrf(names: &[&str], rows: &[Row], folder: &Path) -> io::Result<()> {
     let rows: Vec<&Row> = rows
         .iter()

@@ -1,5 +1,5 @@
-//! `nvbench.json`, and beside it the samples: version 1.0.0 of NVBench's own files, so that its scripts
-//! compare, plot and summarise our results.
+//! `nvbench.json`, and beside it the samples: version 1.0.0 of NVBench's own files, so that its
+//! scripts compare, plot and summarise our results.
 //!
 //! A benchmark there is a case with a phase and a backend, its axes are our parameters. Times stand
 //! under `nv/cold/time/gpu`, whatever the device was, because the scripts read no others.

@@ -1,5 +1,5 @@
-//! `benchmark_results.json` of guide 001: one object for each operation, backend and shape that was measured and
-//! is right. What its fields mean here, docs/records.md says.
+//! `benchmark_results.json` of the operations guide: one object for each operation, backend and
+//! shape that was measured and is right. What its fields mean here, docs/records.md says.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! `records.parquet`: the rows of `records.csv` as Parquet, each column of one kind, compressed with
-//! Snappy.
+//! `records.parquet`: the rows of `records.csv` as Parquet, each column of one kind, compressed
+//! with Snappy.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The three files of guide 000, with its columns, units and status words, at full precision.
+//! The three files of the semi-CRF guide, with its columns, units and status words, at full
+//! precision.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -86,8 +87,8 @@ pub fn write_benchmark_full(rows: &[&Row], out: impl Write) -> io::Result<()> {
     writer.flush()
 }
 
-/// Writes `memory_breakdown.csv`. Where the published file estimates, this one adds up the program's
-/// buffers by what they are for.
+/// Writes `memory_breakdown.csv`. Where the published file estimates, this one adds up the
+/// program's buffers by what they are for.
 ///
 /// # Errors
 /// Those of the stream.
@@ -172,9 +173,9 @@ enum Category {
     Autograd,
 }
 
-/// Where the guide's files count a buffer. Every role has a place, so that the categories add up to the
-/// program's memory: scores are potentials, whether they are given as edges or as inputs and weights
-/// that edges are made of.
+/// Where the guide's files count a buffer. Every role has a place, so that the categories add up to
+/// the program's memory: scores are potentials, whether they are given as edges or as inputs and
+/// weights that edges are made of.
 fn category(role: Role) -> Category {
     match role {
         Role::Potentials | Role::Input | Role::Parameter => Category::Potentials,

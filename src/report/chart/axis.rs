@@ -28,7 +28,8 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// A span that holds all of `values` that can be shown, with some room; from 1 to 10 without any.
+    /// A span that holds all of `values` that can be shown, with some room; from 1 to 10 without
+    /// any.
     pub(super) fn of(values: impl IntoIterator<Item = f64>, least_factor: f64) -> Self {
         let shown = values
             .into_iter()

@@ -1,4 +1,5 @@
-//! Drawing places to look at: rings with their intervals, and labels that do not overprint each other.
+//! Drawing places to look at: rings with their intervals, and labels that do not overprint each
+//! other.
 
 use super::Mark;
 use super::lines::Plot;
@@ -56,7 +57,8 @@ impl<'m> Drawn<'m> {
     }
 }
 
-/// Draws rings over the bars of their intervals; labels go below them to the right if there is room, else around.
+/// Draws rings over the bars of their intervals; labels go below them to the right if there is
+/// room, else around.
 pub(super) fn draw(picture: &mut Picture, plot: &Plot, marks: &[Mark]) {
     let drawn: Vec<Drawn<'_>> = marks.iter().map(|mark| Drawn::new(plot, mark)).collect();
     let ink = Ink::line(BLACK, 0.8);
@@ -104,7 +106,8 @@ struct Ways {
     width: f64,
 }
 
-/// Where a label begins, and its line: the first free place around its ring, further out where those are taken.
+/// Where a label begins, and its line: the first free place around its ring, further out where
+/// those are taken.
 fn place(plot: &Plot, (x, y): (f64, f64), ways: &Ways, taken: &[Taken]) -> (f64, f64) {
     let width = ways.width;
     let (right, left) = (x + 2.0, x - 2.0 - width);

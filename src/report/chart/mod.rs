@@ -1,5 +1,5 @@
-//! Charts as data, and how they are drawn: at the width of one column of a paper, 3.4 inches, with no
-//! text under 7 points.
+//! Charts as data, and how they are drawn: at the width of one column of a paper, 3.4 inches, with
+//! no text under 7 points.
 
 mod axis;
 mod font;
@@ -177,7 +177,8 @@ pub struct Forest {
     pub x_label: String,
     /// Rows that belong together, from the top.
     pub groups: Vec<ForestGroup>,
-    /// Vertical lines for comparison; true for one that all ratios are held against, false for bounds.
+    /// Vertical lines for comparison; true for one that all ratios are held against, false for
+    /// bounds.
     pub rules: Vec<(f64, bool)>,
     /// What the marks of styles mean.
     pub legend: Vec<(usize, String)>,
@@ -207,7 +208,8 @@ pub struct ForestRow {
     pub said: String,
 }
 
-/// A ratio with its interval. The ratio is greater than zero; ends may be NaN, where there are none.
+/// A ratio with its interval. The ratio is greater than zero; ends may be NaN, where there are
+/// none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The ratio.

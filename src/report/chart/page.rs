@@ -166,7 +166,8 @@ pub(super) fn small_width(text: &str) -> f64 {
     Face::of(Weight::Regular).width(text, SMALL)
 }
 
-/// Text in lines as wide as the page; broken at spaces, and inside a word that is wider than a line.
+/// Text in lines as wide as the page; broken at spaces, and inside a word that is wider than a
+/// line.
 pub(super) fn wrap(text: &str, size: f64, weight: Weight) -> Vec<String> {
     let face = Face::of(weight);
     let most = WIDTH - 2.0 * EDGE;

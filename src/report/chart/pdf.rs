@@ -1,5 +1,5 @@
-//! A picture as PDF, with the letters it uses of the font embedded, so that text can be searched and
-//! copied.
+//! A picture as PDF, with the letters it uses of the font embedded, so that text can be searched
+//! and copied.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,5 +1,5 @@
-//! A picture as SVG. Text is drawn as outlines of glyphs, so that it looks the same without the font;
-//! what the picture says is kept in its title and description.
+//! A picture as SVG. Text is drawn as outlines of glyphs, so that it looks the same without the
+//! font; what the picture says is kept in its title and description.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

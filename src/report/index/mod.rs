@@ -1,5 +1,5 @@
-//! The first page of a report's folder: its tables and plots, with small pictures to choose from. It has no
-//! scripts and loads nothing; what comes from files is escaped text.
+//! The first page of a report's folder: its tables and plots, with small pictures to choose from.
+//! It has no scripts and loads nothing; what comes from files is escaped text.
 
 use std::fmt::Write;
 use std::io;

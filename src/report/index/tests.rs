@@ -106,8 +106,8 @@ fn what_comes_from_files_is_text() {
     assert!(!html.contains("<script"), "{html}");
     assert!(!html.contains("alert(1)</script>"));
     let written = escaped(HOSTILE);
-    // Title and heading, lede, warning, link and heading of a section, title, cell and note of a table, three
-    // pictures' texts, the reason.
+    // Title and heading, lede, warning, link and heading of a section, title, cell and note of a
+    // table, three pictures' texts, the reason.
     assert_eq!(html.matches(&written).count(), 13);
     let folder = "mode=a%20b%25/form=%22%3Cx%3E%23%3F";
     assert!(

@@ -1,9 +1,9 @@
 //! Columns as the page carries them: JSON that describes them, and one deflated stream of bytes.
 //!
-//! A column of `n` rows is `width` planes of `n` bytes from `offset` on: the lowest byte of every row,
-//! then the next one. Planes of equal bytes lie together that way, which is what deflate is good at.
-//! What the numbers are is the column's `kind`: codes into `words` or into `values` (where few differ),
-//! f64 bits (`numbers`), or the bytes of a digest from its last to its first (`hex`).
+//! A column of `n` rows is `width` planes of `n` bytes from `offset` on: the lowest byte of every
+//! row, then the next one. Planes of equal bytes lie together that way, which is what deflate is
+//! good at. What the numbers are is the column's `kind`: codes into `words` or into `values` (where
+//! few differ), f64 bits (`numbers`), or the bytes of a digest from its last to its first (`hex`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
@@ -128,8 +128,8 @@ fn code_words(words: &[Arc<str>], natural: &[&'static str]) -> Coded {
     }
 }
 
-/// Codes in the order of the numbers, the missing one last; or the numbers' bits, where more than `most`
-/// differ.
+/// Codes in the order of the numbers, the missing one last; or the numbers' bits, where more than
+/// `most` differ.
 fn code_numbers(numbers: &[f64], most: usize) -> Coded {
     let key = |number: &f64| {
         if number.is_nan() {

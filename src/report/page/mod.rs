@@ -1,9 +1,9 @@
 //! One file that shows a run, or several: table, plots, environment, manifest. It loads nothing.
 //!
 //! The page's parts lie beside this file; here they are put together with the data. What comes from
-//! files goes into JSON and base64 alone, from which the page's script makes text nodes: nothing that
-//! a manifest or a compiler's log says can become markup. A content security policy that knows the
-//! script by its digest is the second lock.
+//! files goes into JSON and base64 alone, from which the page's script makes text nodes: nothing
+//! that a manifest or a compiler's log says can become markup. A content security policy that knows
+//! the script by its digest is the second lock.
 
 mod columns;
 mod encode;
@@ -43,9 +43,9 @@ const SCRIPTS: [&str; 15] = [
 ];
 const START: &str = include_str!("app.js");
 
-/// The page of some sources, as HTML. `baseline` is the backend that speedups are relative to; without
-/// one it is what the manifests say, or a plain backend of those that were measured. `tables` are shown as they
-/// are.
+/// The page of some sources, as HTML. `baseline` is the backend that speedups are relative to;
+/// without one it is what the manifests say, or a plain backend of those that were measured.
+/// `tables` are shown as they are.
 ///
 /// # Errors
 /// Never in practice: those of writing into memory.

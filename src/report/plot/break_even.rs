@@ -1,5 +1,5 @@
-//! Time of a loop over its iterations, by the baseline and by the other backends, with kernels from the
-//! cache and compiled; where the lines cross is marked, with the interval.
+//! Time of a loop over its iterations, by the baseline and by the other backends, with kernels from
+//! the cache and compiled; where the lines cross is marked, with the interval.
 
 use std::collections::BTreeMap;
 

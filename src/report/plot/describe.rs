@@ -1,5 +1,5 @@
-//! What a plot says of itself: what it holds fixed, how often and where it was measured, and what has no
-//! result.
+//! What a plot says of itself: what it holds fixed, how often and where it was measured, and what
+//! has no result.
 
 use std::collections::{BTreeMap, BTreeSet};
 

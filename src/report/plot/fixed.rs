@@ -23,9 +23,9 @@ impl FixedDimensions {
     }
 }
 
-/// Holds `names` fixed for a plot over `axis`: at the combination of values with results at the most
-/// places of the axis; of several, at the one that is closest to the middle of each dimension's values. What
-/// is tied to the axis, as by `zip`, moves with it.
+/// Holds `names` fixed for a plot over `axis`: at the combination of values with results at the
+/// most places of the axis; of several, at the one that is closest to the middle of each
+/// dimension's values. What is tied to the axis, as by `zip`, moves with it.
 pub(super) fn fix_dimensions(
     frame: &Frame<'_>,
     rows: &[usize],

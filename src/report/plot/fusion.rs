@@ -1,4 +1,5 @@
-//! What fusing gains: speedups of `compiled` over `eager` by pattern and size, the control beside each.
+//! What fusing gains: speedups of `compiled` over `eager` by pattern and size, the control beside
+//! each.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +28,8 @@ const STYLES: [(Verdict, usize); 5] = [
 /// The style of what is inconclusive.
 const UNCLEAR: usize = 3;
 
-/// Speedups with their intervals, controls and verdicts: a plot for each combination of phase, machine and
-/// other conditions.
+/// Speedups with their intervals, controls and verdicts: a plot for each combination of phase,
+/// machine and other conditions.
 pub(super) fn fusion_speedup(request: &Request<'_>) -> Vec<Plot<Drawn>> {
     let frame = request.frame;
     let names = conditions(frame);
@@ -125,7 +126,8 @@ fn chart(request: &Request<'_>, pairs: &[Pair<'_>], question: String) -> Chart {
     })
 }
 
-/// Rows of the two programs, those without a result too, under the conditions and of the workloads of `pairs`.
+/// Rows of the two programs, those without a result too, under the conditions and of the workloads
+/// of `pairs`.
 fn rows_of(request: &Request<'_>, pairs: &[Pair<'_>]) -> Vec<usize> {
     let frame = request.frame;
     let names = conditions(frame);

@@ -1,6 +1,8 @@
-//! Plots: charts made from rows. [`PLOTS`] lists all of them; a new plot is a function and a line there.
+//! Plots: charts made from rows. [`PLOTS`] lists all of them; a new plot is a function and a line
+//! there.
 //!
-//! A plot is made once for each question of a section: a phase and, in guide 000's workload, a semiring.
+//! A plot is made once for each question of a section: a phase and, in the semi-CRF guide's
+//! workload, a semiring.
 
 use std::sync::Arc;
 

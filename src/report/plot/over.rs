@@ -180,7 +180,7 @@ pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     let is_guides = slice.request.layout.is_guides;
     let measure = |entry: &Entry| {
         let bytes = entry.memory.peak_allocated.filter(|_| entry.is_ok())? as f64;
-        // A kilobyte is 10^3 bytes of guide 000's gigabyte of 2^30, as its formula has it.
+        // A kilobyte is 10^3 bytes of the semi-CRF guide's gigabyte of 2^30, as its formula has it.
         let amount = match is_guides {
             true => {
                 let states = entry.int("T")? as f64 * number_of(entry, "KC")?;

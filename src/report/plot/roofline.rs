@@ -108,8 +108,8 @@ fn place(entry: &Entry) -> Option<(f64, f64)> {
     (is_shown(intensity) && is_shown(rate)).then_some((intensity, rate))
 }
 
-/// The slope of memory up to the highest ridge, and from its ridge on the level of each kind of arithmetic
-/// that rows are computed in and that was measured; nothing if none was.
+/// The slope of memory up to the highest ridge, and from its ridge on the level of each kind of
+/// arithmetic that rows are computed in and that was measured; nothing if none was.
 fn rules(held: &Ceilings, kinds: &BTreeSet<&str>, (low, high): (f64, f64)) -> Vec<Rule> {
     let rates = kinds
         .iter()

@@ -1,4 +1,4 @@
-//! Guide 000's `benchmark_full.csv`, ours or anyone's.
+//! The semi-CRF guide's `benchmark_full.csv`, ours or anyone's.
 
 use std::path::Path;
 

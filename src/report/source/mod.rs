@@ -1,5 +1,5 @@
-//! The reading side of reports: runs, bare `records.csv` files, and guide 000's CSV, as one kind of
-//! thing.
+//! The reading side of reports: runs, bare `records.csv` files, and the semi-CRF guide's CSV, as
+//! one kind of thing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ pub enum Kind {
     Run,
     /// A `records.csv`.
     Records,
-    /// Guide 000's `benchmark_full.csv`.
+    /// The semi-CRF guide's `benchmark_full.csv`.
     Guide,
 }
 
@@ -305,7 +305,7 @@ fn missing(table: &Table, path: &Path) -> SourceError {
     let guides = table.missing(&guide::REQUIRED);
     let (format, missing) = match table.has("point") || ours.len() < guides.len() {
         true => ("a `records.csv`", ours),
-        false => ("a `benchmark_full.csv` of guide 000", guides),
+        false => ("a `benchmark_full.csv` of the semi-CRF guide", guides),
     };
     SourceError::MissingColumns {
         path: path.to_owned(),

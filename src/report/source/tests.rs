@@ -126,7 +126,7 @@ fn bad_files_are_refused_with_the_place() {
         ),
         (
             "T,K,C,backend,phase,time_ms_median\n",
-            "results.csv: no column `B`, `semiring`, `status`; a `benchmark_full.csv` of guide 000 \
+            "results.csv: no column `B`, `semiring`, `status`; a `benchmark_full.csv` of the semi-CRF guide \
              needs them",
         ),
         (

@@ -1,4 +1,5 @@
-//! `comparison.csv`: all backends side by side at each shape of an operation, and their geometric means.
+//! `comparison.csv`: all backends side by side at each shape of an operation, and their geometric
+//! means.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ const GB: f64 = (1u64 << 30) as f64;
 /// Rows of one shape, or of the means, by backend.
 pub(super) type Held<'q> = BTreeMap<&'q str, usize>;
 
-/// `comparison.csv`: for workloads other than guide 000's, which has tables of its own.
+/// `comparison.csv`: for workloads other than the semi-CRF guide's, which has tables of its own.
 pub(super) fn comparison(request: &Request<'_>) -> Option<Table> {
     if request.layout.is_guides {
         return None;
@@ -186,7 +187,8 @@ fn is_checked(entry: &Entry) -> bool {
     measured.is_some_and(|found| found.checked != Checked::None)
 }
 
-/// Whether a backend is the fastest of those that were checked, and whether the intervals bear it out.
+/// Whether a backend is the fastest of those that were checked, and whether the intervals bear it
+/// out.
 fn fastest(times: &BTreeMap<&str, LogInterval>, name: &str) -> Cell {
     let Some(own) = times.get(name) else {
         return Cell::Empty;
@@ -229,7 +231,7 @@ fn notes(table: &mut Table, request: &Request<'_>) {
         None => String::new(),
     };
     table.notes.push(format!(
-        "{speedup}calls_per_s: one over the time, guide 001's inference speed; bytes_per_s: bytes that must be moved over time; efficiency: part of what the device's \
+        "{speedup}calls_per_s: one over the time, the operations guide's inference speed; bytes_per_s: bytes that must be moved over time; efficiency: part of what the device's \
          measured ceilings allow; fastest: of those whose outputs were checked"
     ));
     table.notes.push(

@@ -1,5 +1,5 @@
-//! `economics.csv`: when compiling pays, by problem: what a loop costs in all by the baseline and by the other
-//! backends, and from how many iterations on they are ahead.
+//! `economics.csv`: when compiling pays, by problem: what a loop costs in all by the baseline and
+//! by the other backends, and from how many iterations on they are ahead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,8 @@ use crate::row::entry::DIMENSIONS;
 /// Name of the table.
 pub const NAME: &str = "economics";
 
-/// True if rows that are alike in all words are of one problem: there is nothing to take means over.
+/// True if rows that are alike in all words are of one problem: there is nothing to take means
+/// over.
 pub(super) fn is_of_single_problems(request: &Request<'_>) -> bool {
     let frame = request.frame;
     let words = frame.words(&[]);

@@ -1,5 +1,6 @@
-//! The tables of guide 000, with its names and columns: for its workload as they are, for others with
-//! their own sizes in place of T, K, C and KC. Sizes that the guide has no column for come last.
+//! The tables of the semi-CRF guide, with its names and columns: for its workload as they are, for
+//! others with their own sizes in place of T, K, C and KC. Sizes that the guide has no column for
+//! come last.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Tables: one value each, whatever they are written as. `OF_REPORTS` and `OF_SECTIONS` list all that
-//! a report has; a new table is a function and a line there.
+//! Tables: one value each, whatever they are written as. `OF_REPORTS` and `OF_SECTIONS` list all
+//! that a report has; a new table is a function and a line there.
 
 use std::sync::Arc;
 
@@ -171,14 +171,15 @@ pub struct Request<'r> {
     pub layout: &'r Layout,
 }
 
-/// Which columns name a row of one workload, in guide 000's order where it is its workload.
+/// Which columns name a row of one workload, in the semi-CRF guide's order where it is its
+/// workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Words in which rows differ beside backend and phase: `semiring`.
     pub words: Vec<String>,
     /// Sizes: `T`, `K`, `C`, `KC`; then others in which rows differ.
     pub sizes: Vec<String>,
-    /// True for the workload of guide 000.
+    /// True for the workload of the semi-CRF guide.
     pub is_guides: bool,
 }
 
@@ -229,7 +230,7 @@ impl Layout {
         words.chain(sizes).collect()
     }
 
-    /// A word as files spell it: guide 000 has its semirings in capitals.
+    /// A word as files spell it: the semi-CRF guide has its semirings in capitals.
     pub fn word(&self, frame: &Frame<'_>, row: usize, name: &str) -> Cell {
         match frame.value(row, name) {
             Some(Value::Text(word)) if self.is_guides && name == "semiring" => {
@@ -262,8 +263,8 @@ pub fn size(frame: &Frame<'_>, row: usize, name: &str) -> Cell {
 /// Makes a table, or none where its question does not arise.
 type Make = fn(&Request<'_>) -> Option<Table>;
 
-/// Tables of all rows at once, in the order in which they are listed; the first that there is goes to
-/// the screen.
+/// Tables of all rows at once, in the order in which they are listed; the first that there is goes
+/// to the screen.
 const OF_REPORTS: &[Make] = &[
     operations::operations,
     generic::speedup,
@@ -299,7 +300,8 @@ pub fn of_report(request: &Request<'_>) -> Vec<Table> {
     tables
 }
 
-/// What is said of fusing and of compiling, where rows tell: for the page, which has no room for all tables.
+/// What is said of fusing and of compiling, where rows tell: for the page, which has no room for
+/// all tables.
 pub fn verdicts(request: &Request<'_>) -> Vec<Table> {
     made(&[fusion::fusion, economics::economics], request)
 }
@@ -309,7 +311,7 @@ pub fn comparison(request: &Request<'_>) -> Option<Table> {
     comparison::comparison(request)
 }
 
-/// Guide 001's comparison of operations, where there are any.
+/// The operations guide's comparison of operations, where there are any.
 pub fn operations(request: &Request<'_>) -> Option<Table> {
     operations::operations(request)
 }

@@ -1,4 +1,5 @@
-//! `operations.csv`: guide 001's comparison, for the screen: backends of each operation side by side, over all shapes.
+//! `operations.csv`: the operations guide's comparison, for the screen: backends of each operation
+//! side by side, over all shapes.
 
 use super::comparison::{self, Mean, number};
 use super::means::LogInterval;
@@ -9,7 +10,8 @@ use crate::report::frame::MACHINE;
 /// The table's name.
 pub const NAME: &str = "operations";
 
-/// Where operations of guide 001 were measured with several backends: a line for each operation, phase and backend.
+/// Where operations of the operations guide were measured with several backends: a line for each
+/// operation, phase and backend.
 pub(super) fn operations(request: &Request<'_>) -> Option<Table> {
     let frame = request.frame;
     let is_its = |row: &&usize| is_operation(&frame.entries[**row].workload);
@@ -58,7 +60,7 @@ pub(super) fn operations(request: &Request<'_>) -> Option<Table> {
         format!("speedup: over `{baseline}`; ")
     });
     table.notes.push(format!(
-        "means over `shapes`, at which all backends were measured; {speedup}calls_per_s: guide 001's inference speed"
+        "means over `shapes`, at which all backends were measured; {speedup}calls_per_s: the operations guide's inference speed"
     ));
     table.notes.push(
         "efficiency: part of what the device's measured ceilings allow; fastest: of those whose outputs were checked"

@@ -1,5 +1,5 @@
-//! Backends side by side: geometric means over the shapes that they share, for each question and, if
-//! wanted, for each value of an axis.
+//! Backends side by side: geometric means over the shapes that they share, for each question and,
+//! if wanted, for each value of an axis.
 
 use std::collections::BTreeMap;
 

@@ -98,7 +98,8 @@ fn quantity_of(value: f64, unit: Unit) -> String {
     }
 }
 
-/// A column's name without the unit that its values show: `time_ms_median_mean` is `time_median_mean`.
+/// A column's name without the unit that its values show: `time_ms_median_mean` is
+/// `time_median_mean`.
 fn heading(column: &Column) -> String {
     let name = &column.name;
     match column.unit {

@@ -1,5 +1,5 @@
-//! Tables with a few columns for each backend, as people read them: where they get too wide, a line for each
-//! backend instead. Files for programs stay as they are.
+//! Tables with a few columns for each backend, as people read them: where they get too wide, a line
+//! for each backend instead. Files for programs stay as they are.
 
 use std::borrow::Cow;
 

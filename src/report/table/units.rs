@@ -1,5 +1,5 @@
-//! Tables for writing, in Markdown and LaTeX: a column has one unit, which stands in its heading, and its cells are
-//! plain numbers.
+//! Tables for writing, in Markdown and LaTeX: a column has one unit, which stands in its heading,
+//! and its cells are plain numbers.
 
 use super::render::without;
 use super::{Cell, Column, Table, Unit};
@@ -107,7 +107,8 @@ impl Kind {
                 if !self.has_intervals || !half.is_finite() || half == 0.0 {
                     return fixed(value, digits(value));
                 }
-                // Two digits more than the value alone would have, where the interval is that narrow.
+                // Two digits more than the value alone would have, where the interval is that
+                // narrow.
                 let of_half = (-half.log10().floor()).max(0.0) as usize;
                 let digits = digits(value).max(of_half.min(digits(value) + 2));
                 format!("{} ± {}", fixed(value, digits), fixed(half, digits))

@@ -34,7 +34,8 @@ pub(super) fn case(unary: Unary) -> Case {
     Case::new(b.0, &[ROWS], COLUMNS)
 }
 
-/// Errors of at most 4e-7 relatively, or 1.5e-7 of the greatest value of functions that are bounded.
+/// Errors of at most 4e-7 relatively, or 1.5e-7 of the greatest value of functions that are
+/// bounded.
 pub(super) fn check(unary: Unary, case: &Case, place: Place) {
     let outputs = case.outputs(place);
     let [x, y] = ["out1", "out2"].map(|name| check::elements(&outputs[name]).collect::<Vec<_>>());
@@ -57,8 +58,8 @@ pub(super) fn check(unary: Unary, case: &Case, place: Place) {
     }
 }
 
-/// Sums of a row's e^(x - greatest), of which nothing else becomes: what exponents lose is not more than the mean of exponents,
-/// which is the logarithm of how many there are at most.
+/// Sums of a row's e^(x - greatest), of which nothing else becomes: what exponents lose is not more
+/// than the mean of exponents, which is the logarithm of how many there are at most.
 pub(super) fn check_sums_of_exponentials(place: Place) {
     for magnitude in [1.0, 16.0, 64.0] {
         let case = Case::new(nests::sums_of_exponentials(magnitude), &[ROWS], COLUMNS);

@@ -20,7 +20,8 @@ use crate::shim::{self, Mode};
 /// Old and new GPUs.
 pub(super) const ARCHS: [&str; 2] = ["sm_80", "sm_90a"];
 
-/// Compiles the source that is made for a GPU, which yields no warnings and spills nothing. What the assembler reports.
+/// Compiles the source that is made for a GPU, which yields no warnings and spills nothing. What
+/// the assembler reports.
 pub(super) fn report(
     nvrtc: &Nvrtc,
     arch: &str,
@@ -74,7 +75,8 @@ pub(super) struct Case {
     pub padding: usize,
     /// For operands that are loaded by an index, how many there are to choose from.
     pub choices: usize,
-    /// Bytes from which on tensors are large for kernels in C; as their header says unless it is given.
+    /// Bytes from which on tensors are large for kernels in C; as their header says unless it is
+    /// given.
     pub large_bytes: Option<u64>,
     /// Added to all numbers that are loaded.
     pub shift: f32,
@@ -92,8 +94,8 @@ fn numbers(seed: usize, count: usize) -> Vec<f32> {
     std::iter::repeat_with(next).take(count).collect()
 }
 
-/// Whether a CUDA kernel waits for the launches before it. If so, it does before anything else, and takes nothing that it
-/// reads for constant: else the compiler may load it before.
+/// Whether a CUDA kernel waits for the launches before it. If so, it does before anything else, and
+/// takes nothing that it reads for constant: else the compiler may load it before.
 pub(super) fn waits(source: &KernelSource) -> bool {
     let text = &source.files[0].text;
     let (_, kernel) = text.split_once("KERNEL(").unwrap();
@@ -152,8 +154,8 @@ impl Case {
         self.known(target).alignment
     }
 
-    /// With kernels for columns that alignment more than this one's have to, as far as this launch's do; the last one knows all
-    /// that can be known.
+    /// With kernels for columns that alignment more than this one's have to, as far as this
+    /// launch's do; the last one knows all that can be known.
     pub(super) fn filled(&self, target: &Target) -> impl Iterator<Item = Case> {
         let fills = [Alignment::Float4, Alignment::FullTiles].into_iter();
         let (own, known) = (self.bounds, self.known(target));
@@ -176,7 +178,8 @@ impl Case {
         only.bounded(only.known(target))
     }
 
-    /// This kernel, and others that a program may have for sizes like this case's; those with a text of their own.
+    /// This kernel, and others that a program may have for sizes like this case's; those with a
+    /// text of their own.
     pub(super) fn kernels(&self, target: &Target) -> Vec<Case> {
         let mut all = vec![self.clone()];
         all.extend(self.filled(target));
@@ -186,7 +189,8 @@ impl Case {
         all
     }
 
-    /// With kernels whose groups have several rows side by side, as there are for more rows, if these can be launched.
+    /// With kernels whose groups have several rows side by side, as there are for more rows, if
+    /// these can be launched.
     pub(super) fn several_rows(&self, target: &Target) -> Vec<Case> {
         let fills = [self.bounds.alignment, Alignment::FullTiles].into_iter();
         let cases = fills.map(|alignment| {
@@ -243,8 +247,8 @@ impl Case {
         )
     }
 
-    /// Steps of an operand, and how many elements it spans. Columns that are not contiguous are outside
-    /// of rows, as in a transposed tensor.
+    /// Steps of an operand, and how many elements it spans. Columns that are not contiguous are
+    /// outside of rows, as in a transposed tensor.
     fn steps(&self, operand: usize, parts: usize) -> (Vec<i64>, i64, i64, usize) {
         let structure = &self.nest.operands[operand];
         if self.is_part(operand) {
@@ -394,8 +398,8 @@ impl Case {
         }
     }
 
-    /// Checks that a place computes what the nest means, by a kernel for all sizes and by those that there are for sizes
-    /// like this one.
+    /// Checks that a place computes what the nest means, by a kernel for all sizes and by those
+    /// that there are for sizes like this one.
     pub(super) fn check(&self, place: Place) {
         for case in self.kernels(&place.target()) {
             case.check_as_is(place);
@@ -412,7 +416,8 @@ impl Case {
         self.judge("", &launch, parts, (&inputs, &outputs), &what);
     }
 
-    /// What the nest means for these inputs: for each operand its elements, of parts the first one what all make.
+    /// What the nest means for these inputs: for each operand its elements, of parts the first one
+    /// what all make.
     pub(super) fn meaning(
         &self,
         prefix: &str,
@@ -450,7 +455,8 @@ impl Case {
                 continue;
             };
             let got = self.joined(at, check::elements(got).collect(), parts);
-            // Sums over rows and over all have thousands of terms; here many are equal, and roundings add up.
+            // Sums over rows and over all have thousands of terms; here many are equal, and
+            // roundings add up.
             let tolerance = if self.nest.is_cross_block(store.value) {
                 2e-5
             } else {

@@ -118,8 +118,8 @@ impl Build {
     }
 }
 
-/// `gamma (x - mean) / sqrt(variance + epsilon) + beta`, mean and reciprocal deviation saved. Numbers of
-/// the launch: the reciprocal of the columns, epsilon.
+/// `gamma (x - mean) / sqrt(variance + epsilon) + beta`, mean and reciprocal deviation saved.
+/// Numbers of the launch: the reciprocal of the columns, epsilon.
 pub(super) fn layernorm() -> Nest {
     let mut b = Build::new("layernorm", 1);
     let x = b.load(&CELLS);
@@ -142,8 +142,8 @@ pub(super) fn layernorm() -> Nest {
     b.0
 }
 
-/// Gradients of [`layernorm`] by x, and parts of those by gamma and beta. The number of the launch is the
-/// reciprocal of the columns.
+/// Gradients of [`layernorm`] by x, and parts of those by gamma and beta. The number of the launch
+/// is the reciprocal of the columns.
 pub(super) fn layernorm_backward() -> Nest {
     let mut b = Build::new("layernorm_backward", 1);
     let (x, grad) = (b.load(&CELLS), b.load(&CELLS));
@@ -183,9 +183,9 @@ pub(super) fn softmax() -> Nest {
     b.0
 }
 
-/// All that a row may have of its own and share with others, where nothing is reduced over rows: numbers that are loaded,
-/// looked up, computed from its index and stored; columns that are looked up by a number of the row, or by one for each; what
-/// is computed of columns that all rows share.
+/// All that a row may have of its own and share with others, where nothing is reduced over rows:
+/// numbers that are loaded, looked up, computed from its index and stored; columns that are looked
+/// up by a number of the row, or by one for each; what is computed of columns that all rows share.
 pub(super) fn rows_alone() -> Nest {
     let (given, zero, one) = (Stride::Dynamic, Stride::Broadcast, Stride::Unit);
     let mut b = Build::new("rows alone", 2);
@@ -220,8 +220,8 @@ pub(super) fn rows_alone() -> Nest {
     b.0
 }
 
-/// The logarithm of the sum of exponentials less the label's logit, for each row, and the parts of the
-/// sum over rows.
+/// The logarithm of the sum of exponentials less the label's logit, for each row, and the parts of
+/// the sum over rows.
 pub(super) fn cross_entropy() -> Nest {
     let mut b = Build::new("cross_entropy", 1);
     let x = b.load(&CELLS);
@@ -243,7 +243,8 @@ pub(super) fn cross_entropy() -> Nest {
     b.0
 }
 
-/// The sum over rows of a logit that the row's label picks less the logarithm of the sum of exponentials.
+/// The sum over rows of a logit that the row's label picks less the logarithm of the sum of
+/// exponentials.
 pub(super) fn log_likelihood() -> Nest {
     let mut b = Build::new("log_likelihood", 1);
     let x = b.load(&CELLS);
@@ -257,7 +258,8 @@ pub(super) fn log_likelihood() -> Nest {
     b.0
 }
 
-/// Of x times a number the greatest of a row, and the sum of exponentials of how much less others are; and x times the number.
+/// Of x times a number the greatest of a row, and the sum of exponentials of how much less others
+/// are; and x times the number.
 pub(super) fn sums_of_exponentials(magnitude: f64) -> Nest {
     let mut b = Build::new("exponentials", 1);
     let x = b.load(&CELLS);
@@ -273,8 +275,9 @@ pub(super) fn sums_of_exponentials(magnitude: f64) -> Nest {
     b.0
 }
 
-/// The sum over rows of the logarithm of the sum of exponentials of so many columns as the row says, times a number of
-/// the row; beside it, the sum of what is greatest of twice a row. Of no columns the logarithm is no number, and 5 in the sum.
+/// The sum over rows of the logarithm of the sum of exponentials of so many columns as the row
+/// says, times a number of the row; beside it, the sum of what is greatest of twice a row. Of no
+/// columns the logarithm is no number, and 5 in the sum.
 pub(super) fn masked_exponentials() -> Nest {
     let mut b = Build::new("masked", 1);
     let (x, weight) = (b.load(&CELLS), b.load(&OF_ROWS));

@@ -18,8 +18,8 @@ fn bits(tensor: &Tensor) -> Vec<u32> {
     }
 }
 
-/// Holds what a case computes with stores past the caches against what its nest means, and bit by bit against what it
-/// computes without.
+/// Holds what a case computes with stores past the caches against what its nest means, and bit by
+/// bit against what it computes without.
 fn check(case: Case) {
     let past = case.clone().large_from(0);
     past.check(CPU);

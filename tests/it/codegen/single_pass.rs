@@ -76,7 +76,8 @@ fn norm() -> Nest {
     b.one()
 }
 
-/// All kinds of first kernels: pieces of one long row, rows that a group reduces, a lone block, many.
+/// All kinds of first kernels: pieces of one long row, rows that a group reduces, a lone block,
+/// many.
 fn totals() -> Vec<Total> {
     let of = |first, last| Total { first, last };
     let error = |rows, columns| Case::new(nests::squared_error(), &[rows], columns);
@@ -142,7 +143,8 @@ struct Made {
 /// How often a total is launched.
 const LAUNCHES: usize = 3;
 
-/// What each launch has in place of a tensor: numbers become smaller from launch to launch, and labels lie elsewhere.
+/// What each launch has in place of a tensor: numbers become smaller from launch to launch, and
+/// labels lie elsewhere.
 fn of_launches(tensor: &Tensor) -> Data {
     let earlier = (0..LAUNCHES).rev();
     match tensor.data() {
@@ -161,7 +163,8 @@ fn of_launches(tensor: &Tensor) -> Data {
     }
 }
 
-/// Has a launch read memory that is filled for each iteration with what that has for inputs. The steps that alignment it.
+/// Has a launch read memory that is filled for each iteration with what that has for inputs. The
+/// steps that alignment it.
 fn copies(program: &mut Program, launch: &mut Launch, inputs: &mut Tensors) -> Vec<Step> {
     let mut copies = vec![];
     for memory in &mut launch.operands {
@@ -214,8 +217,8 @@ impl Total {
         }
     }
 
-    /// Launches with inputs of their own, before each of which what they write is NaN. Parts are memory of the kernel: nobody
-    /// sees them.
+    /// Launches with inputs of their own, before each of which what they write is NaN. Parts are
+    /// memory of the kernel: nobody sees them.
     fn made(&self) -> Made {
         let generated = self.generated(&Place::Shim(Mode::Fast).target());
         assert_eq!(generated.partial_count(&self.first.extents), 1);
@@ -422,8 +425,8 @@ fn totals_compile_for_old_and_new_gpus() {
     for arch in ARCHS {
         for total in totals() {
             let own = registers(&report(&nvrtc, arch, |target| total.source(target)));
-            // As many blocks have room as of the first one alone, or as the launch is made for: registers are given
-            // out by eights.
+            // As many blocks have room as of the first one alone, or as the launch is made for:
+            // registers are given out by eights.
             let first = registers(&report(&nvrtc, arch, |target| total.first.source(target)));
             let target = Place::Shim(Mode::Fast).target();
             let told = bounds(&total.source(&target))

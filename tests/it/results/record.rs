@@ -1,4 +1,5 @@
-//! Records as they were committed: rows by the words of their columns, and what a run says of itself.
+//! Records as they were committed: rows by the words of their columns, and what a run says of
+//! itself.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -86,7 +87,8 @@ impl Row {
         self.number("median_ns")
     }
 
-    /// What a table says of the row beside its time: `u` ungated, `w` wide interval, and so on: docs/results.md has them.
+    /// What a table says of the row beside its time: `u` ungated, `w` wide interval, and so on:
+    /// docs/results.md has them.
     pub(super) fn marks(&self) -> String {
         let flags = self.text("flags").split(' ').filter_map(|flag| match flag {
             "" => None,

@@ -72,7 +72,8 @@ fn a_device_that_hangs_does_not_hold_up_others() {
     let statuses = column(&records, "status");
     assert_eq!(statuses.iter().filter(|status| *status == "ok").count(), 7);
     assert_eq!(statuses[6], "timeout", "tables are in the plan's order");
-    // The others' rows were written meanwhile, but for the block that the hanging device was given ahead.
+    // The others' rows were written meanwhile, but for the block that the hanging device was given
+    // ahead.
     let journal = place.read("journal.jsonl");
     let last: Vec<&str> = journal.lines().rev().take(4).collect();
     assert!(

@@ -1,13 +1,15 @@
 // What CUDA kernels need, on a CPU: the counterpart of kernels/src/common/cuda.h.
 //
 // Each thread of a block is a fiber, and blocks run one after the other. Fibers change only where a
-// thread waits for others; then a warp goes on as far as it can, and which one is next is random: what is right in
-// one order alone shows. Copies that a kernel starts ahead of time happen when it waits for them and
-// not before, and shared memory begins as NaN: what a kernel forgets to wait for shows.
+// thread waits for others; then a warp goes on as far as it can, and which one is next is random:
+// what is right in one order alone shows. Copies that a kernel starts ahead of time happen when it
+// waits for them and not before, and shared memory begins as NaN: what a kernel forgets to wait for
+// shows.
 #ifndef SWEEPER_SHIM_H
 #define SWEEPER_SHIM_H
 
-// What kernels are made of is little: the standard library's headers would take two thirds of the time of compiling it.
+// What kernels are made of is little: the standard library's headers would take two thirds of the
+// time of compiling it.
 #include <stdint.h>
 #include <string.h>
 
@@ -55,8 +57,8 @@ void wait(int barrier, int threads);
 // Every lane of the warp gives eight bytes and gets those of all lanes.
 const uint64_t *exchange(uint64_t mine);
 int lane();
-// Lets other threads of the block go on; if all of them wait as well, puts the block off until all others of its launch
-// are done.
+// Lets other threads of the block go on; if all of them wait as well, puts the block off until all
+// others of its launch are done.
 void wait_for_others();
 void copy_later(void *to, const void *from, int bytes, int zeros);
 void commit();
@@ -95,7 +97,8 @@ struct Entry {
 
 static inline void __syncthreads() { shim::wait(0, (int)(blockDim.x * blockDim.y * blockDim.z)); }
 static inline void __syncwarp() { shim::exchange(0); }
-// Blocks run one after the other: what one wrote, the next one sees. A block may wait for others, and goes on after them.
+// Blocks run one after the other: what one wrote, the next one sees. A block may wait for others,
+// and goes on after them.
 static inline void store_word(unsigned long long *to, unsigned long long word) { *to = word; }
 static inline unsigned long long load_word(const unsigned long long *from) {
     if (*from == 0) shim::wait_for_others();

@@ -1,7 +1,7 @@
 //! The text of a kernel in C.
 //!
-//! Each pass over the columns is a function of sixteen of them, or of fewer at the end of a row. What it
-//! needs of the row is in a `Row`, which the compiler takes apart: everything is inlined.
+//! Each pass over the columns is a function of sixteen of them, or of fewer at the end of a row.
+//! What it needs of the row is in a `Row`, which the compiler takes apart: everything is inlined.
 
 mod passes;
 

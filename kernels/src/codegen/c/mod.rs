@@ -48,7 +48,8 @@ pub(super) struct Schedule {
     reduces_columns: bool,
     over_rows: bool,
     over_all: bool,
-    /// Floats of the array that accumulates column sums, where they are not accumulated in the memory of partials.
+    /// Floats of the array that accumulates column sums, where they are not accumulated in the
+    /// memory of partials.
     sums: Option<u64>,
 }
 

@@ -1,11 +1,13 @@
 //! Non-temporal stores of kernels in C, and prefetches for the loads beside them.
 //!
-//! An ordinary store reads the line that it overwrites. One that is not temporal, of a whole line, does not, and leaves
-//! in the caches what was there; whoever reads the tensor next finds it in memory alone. So it pays where the tensor is
-//! larger than what caches keep, which a launch's sizes tell: texts ask for them (`common/nontemporal.h`).
+//! An ordinary store reads the line that it overwrites. One that is not temporal, of a whole line,
+//! does not, and leaves in the caches what was there; whoever reads the tensor next finds it in
+//! memory alone. So it pays where the tensor is larger than what caches keep, which a launch's
+//! sizes tell: texts ask for them (`common/nontemporal.h`).
 //!
-//! While such stores are on their way, loads that the processor would have asked for in time come late: texts ask for
-//! them ahead. That pays for large tensors whose rows are not whole lines, too, and are stored as usual.
+//! While such stores are on their way, loads that the processor would have asked for in time come
+//! late: texts ask for them ahead. That pays for large tensors whose rows are not whole lines, too,
+//! and are stored as usual.
 
 use crate::nest::{Nest, Operand, Stride, Value, ValueId};
 use crate::tensor::Dtype;
@@ -17,7 +19,8 @@ use super::{Home, Schedule, is_contiguous};
 
 /// Stores and loads of a nest that may go past the caches.
 pub(super) struct Nontemporal {
-    /// Positions of stores. Each launch writes each of their elements once, along contiguous columns.
+    /// Positions of stores. Each launch writes each of their elements once, along contiguous
+    /// columns.
     stores: Vec<usize>,
     /// For each pass, loads to prefetch: of memory that no earlier pass and no other row reads.
     prefetched: Vec<Vec<ValueId>>,
@@ -63,8 +66,8 @@ impl Nontemporal {
         loads.map(|id| format!("v_prefetch(row->at_{} + c, row->large);", id.0))
     }
 
-    /// The lines that decide for a launch: loads are asked for ahead where it is large, and stores go past the caches
-    /// where all rows are whole lines, too. `first` is the block's first column.
+    /// The lines that decide for a launch: loads are asked for ahead where it is large, and stores
+    /// go past the caches where all rows are whole lines, too. `first` is the block's first column.
     pub(super) fn of_launch(&self, names: &Names) -> Vec<String> {
         if !self.is_any() {
             return vec![];
@@ -101,14 +104,16 @@ impl Nontemporal {
     }
 }
 
-/// Whether a launch writes each element of a store's operand once: rows have their own, or the first one alone is stored.
+/// Whether a launch writes each element of a store's operand once: rows have their own, or the
+/// first one alone is stored.
 fn is_written_once(nest: &Nest, store: usize) -> bool {
     let rows = &nest.operands[nest.stores[store].operand.0].rows;
     let all_are = |wanted: Stride| rows.iter().all(|step| *step == wanted);
     is_contiguous(nest, store) && (all_are(Stride::Broadcast) || all_are(Stride::Dynamic))
 }
 
-/// Whether a value is loaded from contiguous memory, of which each row has as much for itself as of what is stored.
+/// Whether a value is loaded from contiguous memory, of which each row has as much for itself as of
+/// what is stored.
 fn is_read_once(nest: &Nest, id: ValueId, stores: &[usize]) -> bool {
     let Value::Load {
         operand,
@@ -205,7 +210,8 @@ mod tests {
         assert_eq!(prefetched(&nest), [[0; 0]]);
     }
 
-    /// `e^x / sum`, whose powers are kept on the stack or, in rows of any length, where the result will be.
+    /// `e^x / sum`, whose powers are kept on the stack or, in rows of any length, where the result
+    /// will be.
     #[test]
     fn rows_that_are_read_again_are_stored_in_the_caches() {
         let mut nest = sum([Stride::Dynamic; 3]);

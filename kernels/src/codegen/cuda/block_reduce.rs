@@ -1,4 +1,5 @@
-//! Reductions of a row's threads, of a block's row groups, and of a block; and the stores of partials and results.
+//! Reductions of a row's threads, of a block's row groups, and of a block; and the stores of
+//! partials and results.
 
 use crate::graph::op::Reduction;
 use crate::nest::ValueId;
@@ -49,8 +50,8 @@ impl Writer<'_> {
                 "if (threadIdx.x % 32 == 0) slots[{at} * WARPS + threadIdx.x / 32] = {name};"
             ));
         }
-        // Row groups wait at a named barrier each. A block of a row reduction does not: named barriers would be reserved for
-        // it, 16 to an SM, and fewer blocks fit.
+        // Row groups wait at a named barrier each. A block of a row reduction does not: named
+        // barriers would be reserved for it, 16 to an SM, and fewer blocks fit.
         let is_row_reduction = matches!(self.schedule.template, Template::RowReduction { .. });
         let has_own_barrier = width == "ROW_THREADS" && self.has_groups() && !is_row_reduction;
         out.line(match has_own_barrier {

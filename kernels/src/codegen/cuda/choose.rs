@@ -1,19 +1,21 @@
-//! Chooses the template, the tile and the hints of a kernel. All tuned constants are here. They were measured on an H100
-//! and an H200 (docs/performance/operations.md).
+//! Chooses the template, the tile and the hints of a kernel. All tuned constants are here. They
+//! were measured on an H100 and an H200 (docs/performance/operations.md).
 
 use crate::nest::{Alignment, Bounds, CrossBlock, Nest, Value};
 
 use super::demand::Demand;
 use super::{FullReduction, Hints, Prefetch, Schedule, Template, Tile};
 
-/// SMs of a large GPU. The grid does not follow the GPU at hand: sums must not depend on its number of SMs.
+/// SMs of a large GPU. The grid does not follow the GPU at hand: sums must not depend on its number
+/// of SMs.
 pub(super) const SMS: u64 = 132;
 
 /// Blocks that take many rows each.
 pub(super) const PERSISTENT_BLOCKS: u64 = 4 * SMS;
 
-/// Partials of small blocks (one row a row group, or one column tile), at most: many small blocks start and end evenly, and
-/// a finalizer block combines this many while others compute. With dependent launches that costs more than it gains.
+/// Partials of small blocks (one row a row group, or one column tile), at most: many small blocks
+/// start and end evenly, and a finalizer block combines this many while others compute. With
+/// dependent launches that costs more than it gains.
 pub(super) const MAX_PARTIALS: u64 = 1 << 14;
 
 /// The same with a deferred row epilogue, whose blocks have half as many rows.
@@ -30,7 +32,8 @@ const SM_REGISTERS: u32 = 65_536;
 const SM_THREADS: u32 = 2_048;
 /// Blocks that an SM can hold.
 const SM_BLOCKS: u32 = 32;
-/// Threads an SM, at most, of small blocks: more, with 32 registers each, do not hide memory latency better.
+/// Threads an SM, at most, of small blocks: more, with 32 registers each, do not hide memory
+/// latency better.
 const TARGET_SM_THREADS: u32 = 1_536;
 /// Blocks an SM, at most, of row groups that prefetch.
 const PREFETCH_SM_BLOCKS: u32 = 3;
@@ -42,33 +45,36 @@ const COLUMN_INDEX_REGISTERS: u32 = 8;
 /// Those of a pointwise kernel, and for the address and strides of each operand after the second.
 const POINTWISE_BASE_REGISTERS: u32 = 16;
 const OPERAND_REGISTERS: u32 = 8;
-/// Registers of an element that is looked up by an index of its column: the element, and 64 bits each for its address and
-/// the index times its stride.
+/// Registers of an element that is looked up by an index of its column: the element, and 64 bits
+/// each for its address and the index times its stride.
 pub(super) const LOOKED_UP_REGISTERS: u32 = 5;
 
 /// Threads of a block, unless something below says otherwise.
 const BLOCK_THREADS: u32 = 256;
-/// Threads of the only block of a reduction, and of blocks that store a partial for one row a row group: so many that one
-/// block combines the partials while others compute.
+/// Threads of the only block of a reduction, and of blocks that store a partial for one row a row
+/// group: so many that one block combines the partials while others compute.
 const REDUCTION_THREADS: u32 = 512;
 
 /// Threads of row groups whose rows are longer than a tile, and their vectors.
 const LOOPED_THREADS: u32 = 512;
 const LOOPED_VECTORS: u32 = 2;
 
-/// Threads of a block of a row reduction with several vectors a thread, and vectors of a thread, at most: many small blocks
-/// wait for memory at the same time. The hardware starts a dependent launch's blocks one in 1.2 ns, others one in 0.7 ns.
+/// Threads of a block of a row reduction with several vectors a thread, and vectors of a thread, at
+/// most: many small blocks wait for memory at the same time. The hardware starts a dependent
+/// launch's blocks one in 1.2 ns, others one in 0.7 ns.
 const ROW_REDUCTION_THREADS: u32 = 128;
 const ROW_REDUCTION_VECTORS: u32 = 3;
 
-/// Rows that a warp computes at once, at most; registers of a thread for their elements, and for these and row-invariant
-/// loads. One warp loads as much at once as several with a row each, and its shuffles overlap. It is a block of its own:
-/// with dependent launches too few of those start in time.
+/// Rows that a warp computes at once, at most; registers of a thread for their elements, and for
+/// these and row-invariant loads. One warp loads as much at once as several with a row each, and
+/// its shuffles overlap. It is a block of its own: with dependent launches too few of those start
+/// in time.
 const MAX_ROWS_PER_WARP: u32 = 4;
 const ROWS_PER_WARP_REGISTERS: u32 = 32;
 const ROWS_PER_WARP_ALL_REGISTERS: u32 = 48;
 
-/// Threads of a pointwise block, and vectors of a thread, at most: 1 for dense tensors, where blocks start fast enough.
+/// Threads of a pointwise block, and vectors of a thread, at most: 1 for dense tensors, where
+/// blocks start fast enough.
 const POINTWISE_THREADS: u32 = 128;
 const POINTWISE_VECTORS: u32 = 2;
 const DENSE_VECTORS: u32 = 1;
@@ -81,24 +87,27 @@ const COLUMN_TILE_VECTORS: u32 = 4;
 const COLUMN_REDUCTION_THREADS: u32 = 32;
 const ONE_BLOCK_COLUMN_THREADS: u32 = 8;
 
-/// Vectors of a thread of row and column reductions, where more threads can share a row: enough loads in flight, short text.
+/// Vectors of a thread of row and column reductions, where more threads can share a row: enough
+/// loads in flight, short text.
 const MAX_VECTORS: u32 = 4;
 /// The same of full reductions with one row a row group: up to 768 columns a warp.
 const FULL_REDUCTION_VECTORS: u32 = 6;
-/// The same with a deferred row epilogue: warps that share a row wait for one barrier only. What is in flight at once is
-/// a narrow window of memory, for which little of other launches' data leaves the L2 cache.
+/// The same with a deferred row epilogue: warps that share a row wait for one barrier only. What is
+/// in flight at once is a narrow window of memory, for which little of other launches' data leaves
+/// the L2 cache.
 const DEFERRED_VECTORS: u32 = 3;
 
 /// Registers of a thread for elements, in blocks of up to 256, 512 and 1024 threads.
 const ELEMENT_REGISTERS: [(u32, u32); 3] = [(256, 80), (512, 56), (1024, 24)];
-/// Registers for loads in flight, where tiles are loaded: of 128 in all, the others hold addresses and results.
+/// Registers for loads in flight, where tiles are loaded: of 128 in all, the others hold addresses
+/// and results.
 const TILE_REGISTERS: u32 = 80;
 
 /// Threads whose float4 are a cache line.
 const LINE_THREADS: u32 = 8;
 
-/// float4 of a row from which on a warp may take several rows, and up to which a row group takes a short row that is not
-/// reduced.
+/// float4 of a row from which on a warp may take several rows, and up to which a row group takes a
+/// short row that is not reduced.
 const MIN_VECTORS_OF_SEVERAL_ROWS: u64 = 32;
 const MAX_VECTORS_OF_SHORT_ROWS: u64 = 256;
 
@@ -306,14 +315,16 @@ fn has_long_rows(demand: &Demand<'_>) -> bool {
     demand.is_rank_free() || row_vectors(demand).is_none_or(is_long)
 }
 
-/// float4 of a thread for tiles of long rows: the largest power of two whose loads fit in registers.
+/// float4 of a thread for tiles of long rows: the largest power of two whose loads fit in
+/// registers.
 fn tile_vectors(demand: &Demand<'_>, max: u32) -> u32 {
     let loads = demand.load_registers();
     let fits = |vectors: &u32| *vectors <= max && 4 * vectors * loads <= TILE_REGISTERS;
     [4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
-/// The fewest threads that hold a whole row in registers, from `min_threads` on, and their vectors, `max_vectors` at most.
+/// The fewest threads that hold a whole row in registers, from `min_threads` on, and their vectors,
+/// `max_vectors` at most.
 fn whole_rows(
     demand: &Demand<'_>,
     min_threads: fn(u64) -> u32,
@@ -356,9 +367,10 @@ fn narrowed(demand: &Demand<'_>, max: u32) -> u32 {
 }
 
 impl Schedule {
-    /// The alignment that the text is to depend on. Measured: reductions across blocks that know of float4 alone are 3 to
-    /// 6 % slower, with full tiles faster; row reductions are up to 4 % slower without bounds checks, pointwise kernels of dense
-    /// tensors are not (those with dependent launches have other tiles). The cause is not known.
+    /// The alignment that the text is to depend on. Measured: reductions across blocks that know of
+    /// float4 alone are 3 to 6 % slower, with full tiles faster; row reductions are up to 4 %
+    /// slower without bounds checks, pointwise kernels of dense tensors are not (those with
+    /// dependent launches have other tiles). The cause is not known.
     pub(super) fn useful_alignment(&self, known: Alignment) -> Alignment {
         let is_dense = self.is_single_row() && !self.hints.overlap;
         match known {
@@ -373,8 +385,8 @@ impl Schedule {
         }
     }
 
-    /// Blocks that an SM is to have registers for: left alone, the compiler takes those that other blocks need. 1 where that
-    /// does not matter.
+    /// Blocks that an SM is to have registers for: left alone, the compiler takes those that other
+    /// blocks need. 1 where that does not matter.
     fn min_blocks_per_sm(&self, demand: &Demand<'_>) -> u32 {
         let operands = demand.nest.operands.len() as u32;
         let counts_columns =

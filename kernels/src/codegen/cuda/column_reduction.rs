@@ -1,4 +1,5 @@
-//! Template *column reduction*: a block has a tile of columns, and adds up a range of rows in registers.
+//! Template *column reduction*: a block has a tile of columns, and adds up a range of rows in
+//! registers.
 
 use super::super::text::Text;
 use super::kernel::Writer;

@@ -1,6 +1,6 @@
-//! Deferred row epilogue: each warp stores its partial reductions of a row to shared memory; after one barrier, warp 0
-//! finishes all of the block's rows, one row per lane, and reduces them. The block has one barrier, instead of one for each
-//! reduction of a row and one for the block's.
+//! Deferred row epilogue: each warp stores its partial reductions of a row to shared memory; after
+//! one barrier, warp 0 finishes all of the block's rows, one row per lane, and reduces them. The
+//! block has one barrier, instead of one for each reduction of a row and one for the block's.
 
 use crate::nest::{Nest, Value, ValueId};
 use crate::tensor::Dtype;
@@ -15,7 +15,8 @@ use super::kernel::Writer;
 /// The epilogue of a row, and its inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct DeferredEpilogue {
-    /// Sums of exponentials, each warp's relative to the maximum of its own columns (online softmax).
+    /// Sums of exponentials, each warp's relative to the maximum of its own columns (online
+    /// softmax).
     exponentials: Vec<Exponentials>,
     /// Other reductions over columns.
     reductions: Vec<ValueId>,
@@ -28,8 +29,8 @@ pub(super) struct DeferredEpilogue {
 }
 
 impl DeferredEpilogue {
-    /// The epilogue of a nest that stores nothing but partials of full reductions. None where an element needs a reduction of
-    /// its row other than the maximum in an exponent.
+    /// The epilogue of a nest that stores nothing but partials of full reductions. None where an
+    /// element needs a reduction of its row other than the maximum in an exponent.
     pub(super) fn of(nest: &Nest, stages: &Stages) -> Option<DeferredEpilogue> {
         let between = &stages.between;
         let has_outputs = |pass: &Pass| !pass.cross_block.is_empty() || !pass.stores.is_empty();
@@ -101,8 +102,8 @@ impl DeferredEpilogue {
     }
 }
 
-/// Reductions over columns: sums of exponentials, each with a maximum of its own and an exponent that nothing else uses; and
-/// the others.
+/// Reductions over columns: sums of exponentials, each with a maximum of its own and an exponent
+/// that nothing else uses; and the others.
 fn reductions(nest: &Nest, stages: &Stages) -> (Vec<Exponentials>, Vec<ValueId>) {
     let all = stages
         .passes
@@ -159,8 +160,8 @@ impl Writer<'_> {
         self.store_reductions(out);
     }
 
-    /// The rows of the block, and the columns of the warp. Blocks are many and small, so that their first instructions
-    /// count: rows are counted in 32 bits.
+    /// The rows of the block, and the columns of the warp. Blocks are many and small, so that their
+    /// first instructions count: rows are counted in 32 bits.
     fn warp_tile(&self, out: &mut Text) {
         let block = self.block;
         out.line("const int lane = threadIdx.x % ROW_THREADS;");
@@ -174,8 +175,9 @@ impl Writer<'_> {
         ));
     }
 
-    /// The initial value of a reduction over columns. A warp's own maximum starts at the lowest finite number: where all its
-    /// columns are minus infinity, its exponents are minus infinity then, and not NaN.
+    /// The initial value of a reduction over columns. A warp's own maximum starts at the lowest
+    /// finite number: where all its columns are minus infinity, its exponents are minus infinity
+    /// then, and not NaN.
     pub(super) fn initial(&self, id: ValueId) -> String {
         let deferred = self.schedule.deferred().into_iter();
         let mut exponentials = deferred.flat_map(|deferred| &deferred.exponentials);

@@ -100,7 +100,8 @@ impl Demand<'_> {
         self.stages.passes.iter().all(|pass| pass.stores.is_empty())
     }
 
-    /// Loads of elements whose address does not depend on a value: those of each row, and those that are the same in all.
+    /// Loads of elements whose address does not depend on a value: those of each row, and those
+    /// that are the same in all.
     fn direct_loads(&self) -> (Vec<ValueId>, Vec<ValueId>) {
         let mut loads = self.pass_values();
         loads.retain(|id| self.is_direct_load(*id));
@@ -120,7 +121,8 @@ impl Demand<'_> {
         matches!(self.nest.values[id.0], Value::Load { index: None, .. })
     }
 
-    /// A warp may compute several rows at once: columns are reduced, rows are not, and each row stores to a place of its own.
+    /// A warp may compute several rows at once: columns are reduced, rows are not, and each row
+    /// stores to a place of its own.
     pub(super) fn may_have_several_rows_per_warp(&self) -> bool {
         let has_rows = |store: &Store| {
             let strides = &self.nest.operands[store.operand.0].rows;
@@ -129,7 +131,8 @@ impl Demand<'_> {
         self.reduces_columns && !self.is_cross_block() && self.nest.stores.iter().all(has_rows)
     }
 
-    /// Every operand has a stride in all dimensions or in none: where such tensors are dense, rows do not matter.
+    /// Every operand has a stride in all dimensions or in none: where such tensors are dense, rows
+    /// do not matter.
     pub(super) fn is_rank_free(&self) -> bool {
         self.nest.operands.iter().all(|operand| {
             let strides = operand.rows.iter().chain([&operand.columns]);
@@ -140,7 +143,8 @@ impl Demand<'_> {
         })
     }
 
-    /// Registers for each column of a row that is loaded once: for elements that are loaded, or kept for later passes.
+    /// Registers for each column of a row that is loaded once: for elements that are loaded, or
+    /// kept for later passes.
     pub(super) fn resident_registers(&self) -> u32 {
         let passes = self.stages.passes.iter();
         let resident = passes.flat_map(|pass| pass.resident.clone());

@@ -40,7 +40,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the loads, then one loop over elements for the rest. `at` is added to columns: empty, or ` + offset`.
+    /// Writes the loads, then one loop over elements for the rest. `at` is added to columns: empty,
+    /// or ` + offset`.
     pub(super) fn elements(&self, out: &mut Text, elements: &Elements<'_>, at: &str) {
         let extent = match (at.is_empty(), self.schedule.hints.alignment) {
             (true, _) => "extent",

@@ -1,5 +1,5 @@
-//! Template *full reduction*: everything is reduced to one number a block, by one row a row group, by a rectangle a block,
-//! or by column tiles of long rows, grid-stride.
+//! Template *full reduction*: everything is reduced to one number a block, by one row a row group,
+//! by a rectangle a block, or by column tiles of long rows, grid-stride.
 
 use super::super::text::Text;
 use super::FullReduction;

@@ -1,5 +1,5 @@
-//! The grid: how a launch's rows and columns are dealt to blocks. It depends on extents alone, so that sums are the same on
-//! every GPU.
+//! The grid: how a launch's rows and columns are dealt to blocks. It depends on extents alone, so
+//! that sums are the same on every GPU.
 
 use crate::nest::{CrossBlock, Extents};
 use crate::program::Geometry;
@@ -11,7 +11,8 @@ use super::choose::{
 use super::{FullReduction, Schedule, Template};
 
 impl Schedule {
-    /// Blocks are many and store a partial each: each has one row for a row group, or one tile of a long row.
+    /// Blocks are many and store a partial each: each has one row for a row group, or one tile of a
+    /// long row.
     pub(in super::super) fn has_many_partials(&self) -> bool {
         self.has_partial_per_row_group() || (self.has_column_tiles() && !self.hints.overlap)
     }
@@ -20,7 +21,8 @@ impl Schedule {
         self.template == Template::FullReduction(FullReduction::ColumnTiles)
     }
 
-    /// Blocks with one row a row group store no more partials for `rows` rows than a finalizer block combines.
+    /// Blocks with one row a row group store no more partials for `rows` rows than a finalizer
+    /// block combines.
     pub(in super::super) fn fits_partials(&self, rows: u64) -> bool {
         let max = match self.deferred() {
             Some(_) => MAX_DEFERRED_PARTIALS,

@@ -1,11 +1,12 @@
 //! CUDA kernels: row groups of threads that share a row, float4 vectors of columns a thread.
 //!
-//! A block has `row_groups` groups of `threads_per_row` threads. A thread holds `vectors` float4 of a row in registers:
-//! the whole row where its length is bounded, so that each element is loaded once. Longer rows are looped over in tiles,
-//! and each pass loads again.
+//! A block has `row_groups` groups of `threads_per_row` threads. A thread holds `vectors` float4 of
+//! a row in registers: the whole row where its length is bounded, so that each element is loaded
+//! once. Longer rows are looped over in tiles, and each pass loads again.
 //!
-//! A kernel is written by one of five templates ([`Template`]), a file each. `choose` decides the template, the tile and
-//! the hints, and holds all tuned constants; `demand` is what it knows of a nest; `grid` deals rows and columns to blocks.
+//! A kernel is written by one of five templates ([`Template`]), a file each. `choose` decides the
+//! template, the tile and the hints, and holds all tuned constants; `demand` is what it knows of a
+//! nest; `grid` deals rows and columns to blocks.
 
 mod block_reduce;
 mod choose;
@@ -48,15 +49,17 @@ enum Template {
         /// Every launch has one row.
         is_single_row: bool,
     },
-    /// Reductions over columns alone, or short rows without any: a row group has one row, or a warp has several.
+    /// Reductions over columns alone, or short rows without any: a row group has one row, or a warp
+    /// has several.
     RowReduction {
-        /// Rows that a warp computes at once, for instruction-level parallelism; 1 for row groups of any size.
+        /// Rows that a warp computes at once, for instruction-level parallelism; 1 for row groups
+        /// of any size.
         rows_per_warp: u32,
     },
     /// Reductions over rows alone: a block has a tile of columns and a range of rows.
     ColumnReduction,
-    /// Reductions over columns whose results are used by reductions over rows or over all, or both of these: row groups go
-    /// over whole rows, grid-stride.
+    /// Reductions over columns whose results are used by reductions over rows or over all, or both
+    /// of these: row groups go over whole rows, grid-stride.
     RowAndColumnReduction(Prefetch),
     /// Reductions over all.
     FullReduction(FullReduction),
@@ -129,11 +132,13 @@ impl Tile {
 pub(super) struct Hints {
     /// Alignment of rows, as far as the text depends on it.
     pub alignment: Alignment,
-    /// Programmatic dependent launch: a launch may start while the one before ends, and waits for its results.
+    /// Programmatic dependent launch: a launch may start while the one before ends, and waits for
+    /// its results.
     pub overlap: bool,
     /// Loads may be evicted first from the L2 cache: nothing is loaded twice, nor stored.
     pub evict_first: bool,
-    /// Blocks that an SM is to have registers for; 1 leaves the number of registers to the compiler.
+    /// Blocks that an SM is to have registers for; 1 leaves the number of registers to the
+    /// compiler.
     pub min_blocks_per_sm: u32,
 }
 
@@ -161,7 +166,8 @@ impl Schedule {
         choose::schedule(nest, bounds, arch)
     }
 
-    /// The same kernel with blocks of `threads` threads, a power of two and no fewer than it has. Looped rows keep theirs.
+    /// The same kernel with blocks of `threads` threads, a power of two and no fewer than it has.
+    /// Looped rows keep theirs.
     ///
     /// # Errors
     /// As [`Stages::new`].
@@ -179,7 +185,8 @@ impl Schedule {
         Ok(self)
     }
 
-    /// The same kernel as the finalizer block of `producer`: one row group of that one's threads combines its partials.
+    /// The same kernel as the finalizer block of `producer`: one row group of that one's threads
+    /// combines its partials.
     ///
     /// # Errors
     /// As [`Stages::new`].
@@ -252,8 +259,8 @@ impl Schedule {
         self.hints.overlap.then_some("grid_dependency_wait();")
     }
 
-    /// How the pointer to an operand is declared. Memory that an overlapping launch may still write is not `__restrict__`:
-    /// the compiler would be free to load it before the kernel waits.
+    /// How the pointer to an operand is declared. Memory that an overlapping launch may still write
+    /// is not `__restrict__`: the compiler would be free to load it before the kernel waits.
     pub(super) fn pointee(&self, nest: &Nest, operand: usize) -> Pointee {
         if nest.operands[operand].is_written || !self.hints.overlap {
             Pointee::Restricted

@@ -1,4 +1,5 @@
-//! One row, or several that a warp has at once: indices, pointers, numbers, and passes over its columns.
+//! One row, or several that a warp has at once: indices, pointers, numbers, and passes over its
+//! columns.
 
 use std::fmt;
 
@@ -165,7 +166,8 @@ impl Writer<'_> {
         self.close_rows_of_warp(out);
     }
 
-    /// Opens the loop over the rows that a warp has at once, if it has several; with each row's indices, if they are used.
+    /// Opens the loop over the rows that a warp has at once, if it has several; with each row's
+    /// indices, if they are used.
     pub(super) fn open_rows_of_warp(&self, out: &mut Text, uses_row: bool) {
         if !self.names.has_row_arrays {
             return;
@@ -214,8 +216,8 @@ impl Writer<'_> {
         defined.collect()
     }
 
-    /// The row's index along each dimension in which one of these operands has a stride; and, if `is_counted`, along each
-    /// whose index is a value.
+    /// The row's index along each dimension in which one of these operands has a stride; and, if
+    /// `is_counted`, along each whose index is a value.
     pub(super) fn row_indices(&self, out: &mut Text, operands: &[usize], is_counted: bool) {
         let uses = |dim: usize| {
             let counts = |value: &Value| *value == Value::Row(dim);

@@ -1,6 +1,7 @@
-//! Template *row and column reduction*: row groups go over whole rows grid-stride, reduce their columns, and accumulate
-//! reductions over rows. Rows that are read at the same time by all blocks lie together. Each row is loaded while the one
-//! before it is computed, so that few warps with many registers keep memory busy.
+//! Template *row and column reduction*: row groups go over whole rows grid-stride, reduce their
+//! columns, and accumulate reductions over rows. Rows that are read at the same time by all blocks
+//! lie together. Each row is loaded while the one before it is computed, so that few warps with
+//! many registers keep memory busy.
 
 use crate::nest::{CrossBlock, Value};
 

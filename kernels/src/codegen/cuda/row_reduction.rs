@@ -1,4 +1,5 @@
-//! Template *row reduction*: a row group has one row, whose columns it reduces; or a warp has several rows at once.
+//! Template *row reduction*: a row group has one row, whose columns it reduces; or a warp has
+//! several rows at once.
 
 use super::super::text::Text;
 use super::kernel::Writer;

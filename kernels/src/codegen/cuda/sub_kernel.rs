@@ -18,7 +18,8 @@ pub(in super::super) enum Pointee {
     Partials,
 }
 
-/// Writes the members of a nest's struct: its constants, and the function `run`, which computes a block.
+/// Writes the members of a nest's struct: its constants, and the function `run`, which computes a
+/// block.
 ///
 /// # Errors
 /// As [`Stages::new`](super::super::stages::Stages::new).

@@ -1,9 +1,10 @@
 //! float4 loads and stores, and the alignment that they need.
 //!
-//! Elements are loaded and stored as float4 where rows have a multiple of four columns, and all rows of operands with
-//! contiguous columns start at a multiple of four elements. A kernel for which that is known of all launches has no other
-//! path, which halves its text and saves registers; others check their arguments. Where rows are also whole tiles, there
-//! are no bounds checks.
+//! Elements are loaded and stored as float4 where rows have a multiple of four columns, and all
+//! rows of operands with contiguous columns start at a multiple of four elements. A kernel for
+//! which that is known of all launches has no other path, which halves its text and saves
+//! registers; others check their arguments. Where rows are also whole tiles, there are no bounds
+//! checks.
 
 use crate::nest::{Alignment, Launch, Memory, Nest, Stride, Value, Varies};
 use crate::tensor::Dtype;
@@ -12,7 +13,8 @@ use super::super::launch::{self, Parameter};
 use super::Schedule;
 use super::kernel::Writer;
 
-/// The alignment of a launch whose dimensions are merged, as far as the kernel's text depends on it.
+/// The alignment of a launch whose dimensions are merged, as far as the kernel's text depends on
+/// it.
 pub(in super::super) fn alignment(schedule: &Schedule, nest: &Nest, launch: &Launch) -> Alignment {
     let columns = launch.extents.columns;
     let has_full_tiles = columns.is_multiple_of(schedule.tile.columns());

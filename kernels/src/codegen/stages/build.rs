@@ -231,8 +231,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether a value is a load that differs from row to row. Row-invariant loads hit caches: keeping
-    /// them in registers would gain nothing.
+    /// Whether a value is a load that differs from row to row. Row-invariant loads hit caches:
+    /// keeping them in registers would gain nothing.
     fn is_load_of_rows(&self, id: ValueId) -> bool {
         matches!(self.nest.values[id.0], Value::Load { .. }) && self.varies[id.0].rows
     }
@@ -316,7 +316,8 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Before the first visit; `computed` says in which pass each value was computed first, if in any.
+    /// Before the first visit; `computed` says in which pass each value was computed first, if in
+    /// any.
     fn new(builder: &'a Builder<'a>, computed: &'a [Option<usize>]) -> Self {
         Walk {
             builder,

@@ -75,8 +75,8 @@ impl Assembly<'_> {
         }
     }
 
-    /// Gives memory to everything: given tensors, results, what is kept from one pass to the other, and
-    /// the rest in one buffer that is used again and again.
+    /// Gives memory to everything: given tensors, results, what is kept from one pass to the other,
+    /// and the rest in one buffer that is used again and again.
     pub(super) fn place(&mut self, order: &[Vec<usize>], made: &[Made]) {
         self.place_given();
         self.place_results();

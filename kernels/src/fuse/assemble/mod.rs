@@ -77,7 +77,8 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
             false => assembly.program.steps.extend(steps),
         }
     }
-    // The first launch has none of the program before it to overlap, and would start half a microsecond later.
+    // The first launch has none of the program before it to overlap, and would start half a
+    // microsecond later.
     for steps in [&mut assembly.program.prologue, &mut assembly.program.steps] {
         if let Some(Step::Launch { geometry, .. }) = steps.first_mut() {
             geometry.overlaps = false;
@@ -216,7 +217,8 @@ impl Assembly<'_> {
         nests
     }
 
-    /// The loops of a generated kernel. Those that combine partials come after those that store them.
+    /// The loops of a generated kernel. Those that combine partials come after those that store
+    /// them.
     fn loops(&self, at: usize) -> Result<Loops, Refusal> {
         let cluster = &self.plan.clusters[at];
         let outputs = self.plan.outputs(&cluster.tasks, &[at]);
@@ -228,7 +230,8 @@ impl Assembly<'_> {
         Ok(loops)
     }
 
-    /// The number of partials of each reduction that a kernel combines; 1 where it is not known yet.
+    /// The number of partials of each reduction that a kernel combines; 1 where it is not known
+    /// yet.
     fn partial_count_of(&self, loops: &Loops) -> u64 {
         let mut counts = loops
             .memory
@@ -357,8 +360,8 @@ fn nameless(nest: &Nest) -> Nest {
     }
 }
 
-/// Orders the nests of a kernel: those that combine partials first, since their blocks are few and take longest, and equal
-/// nests next to each other.
+/// Orders the nests of a kernel: those that combine partials first, since their blocks are few and
+/// take longest, and equal nests next to each other.
 fn sort_nests(all: &mut [Loops]) {
     let nests: Vec<Nest> = all.iter().map(|loops| nameless(&loops.nest)).collect();
     all.sort_by_cached_key(|loops| {

@@ -78,8 +78,8 @@ impl Assembly<'_> {
         })
     }
 
-    /// All panels of a product, and a smaller last one. Of the traffic, what panels are for is left out: a panel
-    /// stays in the cache, and so does the second factor after the first panel.
+    /// All panels of a product, and a smaller last one. Of the traffic, what panels are for is left
+    /// out: a panel stays in the cache, and so does the second factor after the first panel.
     fn panels(
         &mut self,
         loops: &Loops,
@@ -164,7 +164,8 @@ impl Assembly<'_> {
         held.map_or_else(|| self.program.kernel(kernel), KernelId)
     }
 
-    /// Copies of nodes in bf16, as far as there are none. Those of given tensors are made before the program's steps.
+    /// Copies of nodes in bf16, as far as there are none. Those of given tensors are made before
+    /// the program's steps.
     fn round(&mut self, nodes: &[NodeId]) -> Vec<Step> {
         let mut steps = vec![];
         for &node in nodes {
@@ -219,8 +220,8 @@ fn launch(loops: &Loops, view: impl Fn(&Memory) -> View) -> Launch {
     }
 }
 
-/// The same before anything has a place, as if each operand had memory of its own: wherever values lie, they begin at a
-/// multiple of more than four elements.
+/// The same before anything has a place, as if each operand had memory of its own: wherever values
+/// lie, they begin at a multiple of more than four elements.
 pub(super) fn placeless(loops: &Loops) -> Launch {
     let own = |memory: &Memory| View::new(BufferId(0), Index::from(memory.start), memory.len);
     launch(loops, own)

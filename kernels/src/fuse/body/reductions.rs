@@ -76,7 +76,8 @@ impl Builder<'_> {
         }
     }
 
-    /// A reduction over rows or over all as partials: its value, and the coordinates of a partial's elements.
+    /// A reduction over rows or over all as partials: its value, and the coordinates of a partial's
+    /// elements.
     pub(super) fn partials(&mut self, id: NodeId) -> Result<(ValueId, Coordinate), Misfit> {
         let node = self.plan.graph.node(id);
         let Op::Reduce { reduction, dims } = &node.op else {

@@ -53,8 +53,8 @@ pub(super) fn interpret(plan: &Plan, inputs: &Tensors) -> BTreeMap<String, Vec<f
     wanted.collect()
 }
 
-/// What two kernels of one launch write. The second one sees the parts that the first one leaves, and nothing else of
-/// it.
+/// What two kernels of one launch write. The second one sees the parts that the first one leaves,
+/// and nothing else of it.
 fn total(plan: &Plan, [first, last]: [usize; 2], memories: &Memories) -> Memories {
     let mut written = kernel(plan, first, memories);
     let parts = written.iter();

@@ -373,7 +373,8 @@ fn totals_are_added_up_in_the_launch_that_leaves_their_parts() {
     assert_eq!(launches(Policy::Primitive, &cuda()), 7);
 }
 
-/// A total of `x`, what needs it, and what the second kernel needs of the first one or of one after it.
+/// A total of `x`, what needs it, and what the second kernel needs of the first one or of one after
+/// it.
 #[test]
 fn what_else_a_total_needs_has_to_be_there_before() {
     let mut graph = Graph::new();
@@ -409,8 +410,8 @@ fn sums_over_rows_are_no_totals() {
     assert_eq!(totals(&graph, Some(backward), Phase::Both), [[[]; 2]; 0]);
 }
 
-/// The second kernel of a total needs an exponential, and the tangent what the first kernel makes: in one launch they
-/// would wait for the total, and it for them.
+/// The second kernel of a total needs an exponential, and the tangent what the first kernel makes:
+/// in one launch they would wait for the total, and it for them.
 #[test]
 fn packs_do_not_wait_for_totals_that_wait_for_them() {
     let mut graph = Graph::new();

@@ -1,4 +1,5 @@
-//! Random graphs of all kinds of operations, and inputs for them. Tests of devices include this file, too.
+//! Random graphs of all kinds of operations, and inputs for them. Tests of devices include this
+//! file, too.
 
 use super::{
     Binary, Dtype, Graph, NodeId, Op, Reduction, Role, Tensor, Tensors, Unary, differentiate,

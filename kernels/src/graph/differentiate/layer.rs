@@ -1,8 +1,8 @@
 //! Gradients of whole layers, from little that the forward pass keeps.
 //!
-//! The chain rule through a layer's nodes would give the same numbers from many intermediates, of which
-//! the terms that cancel (the greatest element of a softmax, the mean of a layer norm's centred elements) would be
-//! computed nevertheless.
+//! The chain rule through a layer's nodes would give the same numbers from many intermediates, of
+//! which the terms that cancel (the greatest element of a softmax, the mean of a layer norm's
+//! centred elements) would be computed nevertheless.
 
 use std::f64::consts;
 
@@ -86,11 +86,12 @@ impl Pass<'_> {
         }
     }
 
-    /// Of a norm whose result is `gamma` times `normal = scale * centred`, where `centred` is `x` or `x` less
-    /// its mean, and `scale` the inverse root mean square of `centred`. With `g' = g gamma`:
+    /// Of a norm whose result is `gamma` times `normal = scale * centred`, where `centred` is `x`
+    /// or `x` less its mean, and `scale` the inverse root mean square of `centred`. With `g' = g
+    /// gamma`:
     ///
-    /// `dx = scale (g' - mean(g') - normal mean(g' normal))`, the first mean only where one was taken off;
-    /// `dgamma = sum over rows of g normal`.
+    /// `dx = scale (g' - mean(g') - normal mean(g' normal))`, the first mean only where one was
+    /// taken off; `dgamma = sum over rows of g normal`.
     fn norm(
         &mut self,
         [x, centred]: [NodeId; 2],

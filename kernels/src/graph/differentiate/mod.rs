@@ -4,9 +4,10 @@
 //! anyway (a softmax's result, a layer norm's row statistics), recomputing what costs less than it
 //! weighs. Layers have a rule as a whole ([`layer`]), all other nodes one by operation ([`rules`]).
 //!
-//! At points where a function has no derivative one is chosen: 0 for `|x|` at 0; for the greater and the lesser of
-//! two equal ones, the second has it all (so `max(x, 0)` has 0 at 0, as frameworks do); the greatest of many equal ones
-//! share it. Comparisons, casts and indices have none.
+//! At points where a function has no derivative one is chosen: 0 for `|x|` at 0; for the greater
+//! and the lesser of two equal ones, the second has it all (so `max(x, 0)` has 0 at 0, as
+//! frameworks do); the greatest of many equal ones share it. Comparisons, casts and indices have
+//! none.
 
 mod layer;
 mod rules;
@@ -29,11 +30,11 @@ pub struct Backward {
     pub gradients: Vec<NodeId>,
 }
 
-/// Adds the backward pass: gradients of the sum of `<node, seed>` over `of`, by each of `by`. A seed has
-/// its node's shape; without one it is all ones.
+/// Adds the backward pass: gradients of the sum of `<node, seed>` over `of`, by each of `by`. A
+/// seed has its node's shape; without one it is all ones.
 ///
-/// Nodes for a forward node in a group are in one group of their own, called `<name>_backward`; others
-/// are in none, and so are sums of gradients from several users.
+/// Nodes for a forward node in a group are in one group of their own, called `<name>_backward`;
+/// others are in none, and so are sums of gradients from several users.
 ///
 /// # Errors
 /// A seed of another shape; nodes that are not [`Dtype::F32`].
@@ -74,9 +75,9 @@ pub fn differentiate(
     Ok(Backward { from, gradients })
 }
 
-/// The forward nodes, before `from`, whose values the backward pass reads: what must be kept for it.
-/// Given tensors and numbers are there anyway; a view is kept as what it is a view of. Where the graph has
-/// results, only what they need is counted.
+/// The forward nodes, before `from`, whose values the backward pass reads: what must be kept for
+/// it. Given tensors and numbers are there anyway; a view is kept as what it is a view of. Where
+/// the graph has results, only what they need is counted.
 pub fn saved(graph: &Graph, from: NodeId) -> Vec<NodeId> {
     let needed = match graph.outputs().is_empty() {
         true => vec![true; graph.nodes().len()],

@@ -189,8 +189,9 @@ impl Pass<'_> {
         self.give_product(b, [a, g], [true, false])
     }
 
-    /// Gives `to` a product of two factors, of which some are transposed. Where `to` is the transposition of
-    /// something else, that has the transposed product: it lies in memory as it should.
+    /// Gives `to` a product of two factors, of which some are transposed. Where `to` is the
+    /// transposition of something else, that has the transposed product: it lies in memory as it
+    /// should.
     fn give_product(&mut self, to: NodeId, factors: [NodeId; 2], turned: [bool; 2]) -> Given {
         let exchanged = Op::Transpose {
             order: self.graph.last_exchanged(to),

@@ -439,7 +439,8 @@ fn what_has_no_gradient_is_refused() {
     assert_eq!(graph, before);
 }
 
-/// The backward pass of a layer of `x` (2, 4) with parameters (4), as text, and what it reads of the forward pass.
+/// The backward pass of a layer of `x` (2, 4) with parameters (4), as text, and what it reads of
+/// the forward pass.
 fn backward_text(
     build: impl Fn(&mut Graph, &[NodeId]) -> Added,
     parameters: usize,

@@ -1,5 +1,5 @@
-//! Arithmetic that leaves out what does nothing: products with 1, what is repeated and summed again,
-//! views of views.
+//! Arithmetic that leaves out what does nothing: products with 1, what is repeated and summed
+//! again, views of views.
 
 use crate::graph::op::{Binary, Op, Reduction, Unary};
 use crate::graph::{Graph, GraphError, NodeId};

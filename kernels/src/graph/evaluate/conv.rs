@@ -46,8 +46,9 @@ impl Extents {
         out * self.convolution.stride + tap - self.convolution.padding
     }
 
-    /// For each tap of a kernel and each row of the result where both exist: the tap's position in the
-    /// kernel, the first element of the result, the picture's that it meets, and how many follow.
+    /// For each tap of a kernel and each row of the result where both exist: the tap's position in
+    /// the kernel, the first element of the result, the picture's that it meets, and how many
+    /// follow.
     fn rows(&self) -> impl Iterator<Item = [usize; 4]> + '_ {
         let taps = (0..self.kernel[0]).flat_map(|r| (0..self.kernel[1]).map(move |s| (r, s)));
         taps.flat_map(move |(r, s)| {

@@ -30,7 +30,8 @@ pub(super) fn matmul(a: &Array<f64>, b: &Array<f64>) -> Vec<f64> {
     out
 }
 
-/// The columns of `b` (k, n) in panels of [`COLUMNS`], each (k, COLUMNS), the last filled up with zeros.
+/// The columns of `b` (k, n) in panels of [`COLUMNS`], each (k, COLUMNS), the last filled up with
+/// zeros.
 fn pack(b: &[f64], k: usize, n: usize) -> Vec<[f64; COLUMNS]> {
     let mut packed = vec![[0.0; COLUMNS]; n.div_ceil(COLUMNS) * k];
     for (row, b) in b.chunks_exact(n).enumerate() {

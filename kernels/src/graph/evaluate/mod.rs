@@ -1,7 +1,8 @@
 //! What a graph means: the value of its nodes, in f64.
 //!
-//! Nodes of [`Dtype::F32`] are computed in f64 without rounding between them, so that this is the right
-//! answer to which a backend's is compared. Views share memory, and a value is freed after its last use.
+//! Nodes of [`Dtype::F32`] are computed in f64 without rounding between them, so that this is the
+//! right answer to which a backend's is compared. Views share memory, and a value is freed after
+//! its last use.
 
 mod array;
 mod conv;
@@ -44,7 +45,8 @@ pub enum EvaluateError {
         found: Dtype,
         /// Its shape.
         found_shape: Vec<usize>,
-        /// The node's type; a tensor of f64 will do for [`Dtype::F32`], one of i32 for [`Dtype::I64`].
+        /// The node's type; a tensor of f64 will do for [`Dtype::F32`], one of i32 for
+        /// [`Dtype::I64`].
         expected: Dtype,
         /// The node's shape.
         expected_shape: Vec<usize>,
@@ -112,8 +114,8 @@ macro_rules! view {
 /// All results of a graph by name, of [`Data::F64`] or [`Data::I64`].
 ///
 /// # Errors
-/// An input that is missing, or of another shape or type than the graph was made for; an index outside
-/// what it is to be found in.
+/// An input that is missing, or of another shape or type than the graph was made for; an index
+/// outside what it is to be found in.
 pub fn evaluate(graph: &Graph, inputs: &Tensors) -> Result<Tensors, EvaluateError> {
     let outputs = graph.outputs();
     let nodes: Vec<NodeId> = outputs.iter().map(|output| output.node).collect();
@@ -192,7 +194,8 @@ pub(super) fn uses(graph: &Graph, wanted: &[NodeId]) -> Vec<usize> {
     uses
 }
 
-/// The value of a node, which is gone with its last use. It is there: operands come before their users.
+/// The value of a node, which is gone with its last use. It is there: operands come before their
+/// users.
 pub(super) fn use_of<V: Clone>(
     values: &mut [Option<V>],
     uses: &mut [usize],

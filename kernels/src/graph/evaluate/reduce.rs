@@ -62,7 +62,8 @@ fn lanes(reduction: Reduction, x: &Array<f64>, kept: usize, many: usize) -> Vec<
     (0..kept).into_par_iter().map(result).collect()
 }
 
-/// Each result is that of elements below each other: of `many` rows, in each of `outer` blocks of rows.
+/// Each result is that of elements below each other: of `many` rows, in each of `outer` blocks of
+/// rows.
 fn columns(reduction: Reduction, x: &Array<f64>, outer: usize, many: usize) -> Vec<f64> {
     let width = x.shape().last().copied().unwrap_or(1);
     let mut out = vec![start(reduction); outer * width];

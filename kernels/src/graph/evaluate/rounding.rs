@@ -1,10 +1,11 @@
-//! Values as f32 arithmetic might give them: each result is moved by as much as its operation rounds, up
-//! or down at random.
+//! Values as f32 arithmetic might give them: each result is moved by as much as its operation
+//! rounds, up or down at random.
 //!
-//! The distance of such values from the right ones is how far a backend may be out, whatever cancels on the way.
-//! This is discrete stochastic arithmetic (Vignes, "A stochastic arithmetic for reliable scientific computation", 1993),
-//! with the standard deviation of each operation in the place of its rounding ([`crate::rounding`]). Products of matrices and
-//! convolutions are sums of terms one after another, other sums those of parts.
+//! The distance of such values from the right ones is how far a backend may be out, whatever
+//! cancels on the way. This is discrete stochastic arithmetic (Vignes, "A stochastic arithmetic for
+//! reliable scientific computation", 1993), with the standard deviation of each operation in the
+//! place of its rounding ([`crate::rounding`]). Products of matrices and convolutions are sums of
+//! terms one after another, other sums those of parts.
 
 use super::array::{Array, map};
 use super::{EvaluateError, Value};
@@ -162,8 +163,8 @@ impl Factors {
         of_all: 0.0,
     };
 
-    /// bf16 has 8 bits; tf32 has 11, and hardware may cut off what follows, which makes numbers smaller by half a unit in the
-    /// last place in the mean.
+    /// bf16 has 8 bits; tf32 has 11, and hardware may cut off what follows, which makes numbers
+    /// smaller by half a unit in the last place in the mean.
     fn of(precision: Precision) -> Self {
         let unit = f64::exp2(-24.0);
         match precision {

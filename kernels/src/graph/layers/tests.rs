@@ -27,9 +27,9 @@ fn inputs(columns: usize) -> Tensors {
     .into()
 }
 
-/// Checks a layer of `x`, `row`, `other`, `labels` at several widths: `expected` takes a row of `x`, the
-/// values of `row`, the row of `other` and the label, and yields the row of the result, or where `is_mean` its
-/// share of the mean over rows.
+/// Checks a layer of `x`, `row`, `other`, `labels` at several widths: `expected` takes a row of
+/// `x`, the values of `row`, the row of `other` and the label, and yields the row of the result, or
+/// where `is_mean` its share of the mean over rows.
 fn check(
     is_mean: bool,
     layer: impl Fn(&mut Graph, [NodeId; 4]) -> Added,

@@ -1,7 +1,9 @@
-// The operations of a graph in f64, one kernel each: plain loops, a thread for each element of the result.
+// The operations of a graph in f64, one kernel each: plain loops, a thread for each element of the
+// result.
 //
-// These kernels judge what fused and generated kernels compute, and share no code with them. Results are dense and
-// row-major, of up to five dimensions (missing ones have extent 1); operands are read through strides.
+// These kernels judge what fused and generated kernels compute, and share no code with them.
+// Results are dense and row-major, of up to five dimensions (missing ones have extent 1); operands
+// are read through strides.
 #include "cuda.h"
 
 constexpr int THREADS = 256;
@@ -109,8 +111,9 @@ KERNEL(select_by_mask, THREADS)(double *out, RESULT, OPERAND(double, mask), OPER
     out[i] = AT(mask) == 0.0 ? AT(b) : AT(a);
 }
 
-// ---- Reductions: each thread takes one of `parts` equal parts of the reduced elements of one result. `d0` to `d4` are the
-// extents that are reduced, 1 for the others, in whose place `e1` to `e4` are 1.
+// ---- Reductions: each thread takes one of `parts` equal parts of the reduced elements of one
+// result. `d0` to `d4` are the extents that are reduced, 1 for the others, in whose place `e1` to
+// `e4` are 1.
 
 #define REDUCED int64 d1, int64 d2, int64 d3, int64 d4
 
@@ -151,7 +154,8 @@ KERNEL(matmul, THREADS)(double *out, RESULT, int64 terms, OPERAND(double, a), OP
     out[i] = sum;
 }
 
-// ---- Convolutions of dense pictures (batch, channels, height, width) with kernels (results, channels, taps, taps).
+// ---- Convolutions of dense pictures (batch, channels, height, width) with kernels (results,
+// channels, taps, taps).
 
 #define CONVOLUTION                                                                                                \
     int64 channels, int64 results, int64 height, int64 width, int64 out_height, int64 out_width, int64 rows, int64 columns, \
@@ -207,7 +211,8 @@ KERNEL(conv2d_grad_w, THREADS)
     out[i] = sum;
 }
 
-// ---- By indices that are data. An index outside of its tensor makes a result that is not a number.
+// ---- By indices that are data. An index outside of its tensor makes a result that is not a
+// number.
 
 KERNEL(gather, THREADS)
 (double *out, int64 n, int64 row_count, int64 width, const double *rows, const int64 *indices) {
@@ -231,7 +236,8 @@ KERNEL(scatter_add, THREADS)
     out[i] = sum;
 }
 
-// Along the dimension whose indices are `inner` elements apart in the result: index `j` of `x` goes to `start + j step`.
+// Along the dimension whose indices are `inner` elements apart in the result: index `j` of `x` goes
+// to `start + j step`.
 KERNEL(unslice, THREADS)
 (double *out, int64 n, int64 inner, int64 extent, int64 own, int64 start, int64 step, const double *x) {
     ELEMENT;
@@ -240,8 +246,8 @@ KERNEL(unslice, THREADS)
     out[i] = is_there ? x[(outer * own + index / step) * inner + i % inner] : 0.0;
 }
 
-// ---- Rounding: each element is moved by the standard deviation of its operation's rounding, up or down by a random bit of
-// Philox4x32-10 (Salmon et al., SC 2011): the same bits as the host's.
+// ---- Rounding: each element is moved by the standard deviation of its operation's rounding, up or
+// down by a random bit of Philox4x32-10 (Salmon et al., SC 2011): the same bits as the host's.
 
 DEVICE bool is_down(int64 i, int64 key0, int64 key1) {
     unsigned c0 = (unsigned)(i / 2), c1 = (unsigned)(i / 2 >> 32), c2 = 0, c3 = 0;
@@ -270,8 +276,8 @@ KERNEL(round_arithmetic, THREADS)(double *value, int64 n, int64 key0, int64 key1
     displace(value, i, DEVIATION * fabs(value[i]), key0, key1);
 }
 
-// The variance of a function relative to its result is `least`, and for an exponential or a sigmoid what the rounding of its
-// argument adds.
+// The variance of a function relative to its result is `least`, and for an exponential or a sigmoid
+// what the rounding of its argument adds.
 KERNEL(round_unary, THREADS)
 (double *value, RESULT, int64 key0, int64 key1, int64 is_exp, int64 is_sigmoid, float least, OPERAND(double, a)) {
     ELEMENT;

@@ -31,7 +31,8 @@ impl<'g> Lowering<'g> {
         }
     }
 
-    /// Launches that compute `nodes` and what they need; where a probe is given, each operation rounds.
+    /// Launches that compute `nodes` and what they need; where a probe is given, each operation
+    /// rounds.
     pub(super) fn evaluate(&mut self, nodes: &[NodeId], probe: Option<u8>) -> Vec<Value> {
         let graph = self.graph;
         let mut uses = uses(graph, nodes);
@@ -258,7 +259,8 @@ impl<'g> Lowering<'g> {
     }
 }
 
-/// The shape of a reduction's result, whose reduced dimensions have extent 1, and the extents that are reduced, 1 for the others.
+/// The shape of a reduction's result, whose reduced dimensions have extent 1, and the extents that
+/// are reduced, 1 for the others.
 fn split(shape: &[usize], dims: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let each = shape.iter().enumerate();
     each.map(|(dim, &extent)| match dims.contains(&dim) {

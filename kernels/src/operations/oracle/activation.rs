@@ -41,7 +41,8 @@ fn gelu_erf(x: f64) -> At {
     At::product(x, below, of_below, part, of_part)
 }
 
-/// `x / (1 + e^(-2u))` with `u = sqrt(2 / pi) (x + 0.044715 x^3)`: the same as `x (1 + tanh u) / 2`.
+/// `x / (1 + e^(-2u))` with `u = sqrt(2 / pi) (x + 0.044715 x^3)`: the same as `x (1 + tanh u) /
+/// 2`.
 fn gelu_tanh(x: f64) -> At {
     let factor = FRAC_2_PI.sqrt();
     let u = factor * (x + 0.044_715 * x.powi(3));

@@ -1,8 +1,8 @@
 //! The right answers in f64, written by hand: they share no code with the graph or any backend.
 //!
-//! Beside each answer stands its *spread*: the L2 norm of the standard deviations of its elements if they were computed
-//! in f32 (see [`crate::rounding`]). All sums are added up in an order that does not depend on the number of
-//! threads.
+//! Beside each answer stands its *spread*: the L2 norm of the standard deviations of its elements
+//! if they were computed in f32 (see [`crate::rounding`]). All sums are added up in an order that
+//! does not depend on the number of threads.
 
 mod activation;
 mod loss;
@@ -70,8 +70,8 @@ impl<'a> Asked<'a> {
         self.answers.insert(spread_of(name), spread);
     }
 
-    /// An answer of the operand's shape, row by row: `fill` takes a row's number and its place, and gives the
-    /// sum of its elements' variances.
+    /// An answer of the operand's shape, row by row: `fill` takes a row's number and its place, and
+    /// gives the sum of its elements' variances.
     fn answer_rows(&mut self, name: &str, fill: impl Fn(usize, &mut [f64]) -> f64 + Sync) {
         let mut values = vec![0.0; self.sizes.elements()];
         let dimension = self.sizes.dimension;

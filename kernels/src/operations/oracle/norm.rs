@@ -20,7 +20,8 @@ struct Row {
 }
 
 impl Row {
-    /// The variance of a normalised element: a difference and a product, the mean's and the scale's.
+    /// The variance of a normalised element: a difference and a product, the mean's and the
+    /// scale's.
     fn of_normal(&self, normal: f64) -> f64 {
         normal * normal * (2.0 + self.of_scale) + self.of_mean
     }
@@ -61,12 +62,13 @@ fn statistics(asked: &Asked<'_>, x: &[f64], is_centred: bool) -> Vec<Row> {
         let fourths: f64 = squares.clone().map(|square| square * square).sum();
         let variance = squares.sum::<f64>() / count;
         let scale = 1.0 / (variance + EPS).sqrt();
-        // The sum, the division, and a product of the mean and the scale where that is what is taken off.
+        // The sum, the division, and a product of the mean and the scale where that is what is
+        // taken off.
         let of_mean =
             order.variance(mean, square_sum(x.iter().copied()) / count / count) + 2.0 * mean * mean;
         let share = variance / (variance + EPS);
-        // Squares are those of differences, whose rounding counts twice; then the sum, `EPS`, and the root's inverse, of which the
-        // sum is half.
+        // Squares are those of differences, whose rounding counts twice; then the sum, `EPS`, and
+        // the root's inverse, of which the sum is half.
         let of_sum = match variance > 0.0 {
             true => {
                 let squares = fourths / (count * variance).powi(2);
@@ -106,8 +108,8 @@ fn forward(asked: &mut Asked<'_>, x: &[f64], rows: &[Row], gamma: &[f64], beta: 
     });
 }
 
-/// Through the row's mean and its deviation: with `h = gamma grad / n`,
-/// `dx_i = scale (n h_i - sum h - normal_i sum(h normal))`, the first sum only where there is a mean.
+/// Through the row's mean and its deviation: with `h = gamma grad / n`, `dx_i = scale (n h_i - sum
+/// h - normal_i sum(h normal))`, the first sum only where there is a mean.
 fn by_x(
     asked: &mut Asked<'_>,
     x: &[f64],
@@ -134,8 +136,8 @@ fn by_x(
             squares += wanted * wanted;
             along_squares += (wanted * normal).powi(2);
         }
-        // Terms of the first are rounded once, those of the second by normalised elements and two products; the mean's rounding
-        // is one for all of them.
+        // Terms of the first are rounded once, those of the second by normalised elements and two
+        // products; the mean's rounding is one for all of them.
         let of_sum = order.variance(sum, squares) + squares + sum * sum;
         let of_along = order.variance(along, along_squares)
             + 4.0 * along_squares

@@ -9,7 +9,8 @@ pub(super) fn statistics(x: &[f64]) -> (f64, f64) {
     (most, x.iter().map(|x| (x - most).exp()).sum())
 }
 
-/// The variance of `e^-below` relative to it: the argument is a difference, and rounded once more on the way to a power of 2.
+/// The variance of `e^-below` relative to it: the argument is a difference, and rounded once more
+/// on the way to a power of 2.
 pub(super) fn of_exponential(below: f64) -> f64 {
     2.0 * below * below + FUNCTION
 }

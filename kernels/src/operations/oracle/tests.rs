@@ -122,8 +122,8 @@ fn smaller_problems_cost_no_more_than_asked() {
     }
 }
 
-/// Every formula with one term wrong is judged wrong, at sizes up to those that were published, and what f32 makes of the right one
-/// is not.
+/// Every formula with one term wrong is judged wrong, at sizes up to those that were published, and
+/// what f32 makes of the right one is not.
 #[test]
 fn wrong_formulas_are_found() {
     for kind in KINDS {

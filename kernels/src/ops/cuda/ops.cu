@@ -1,8 +1,8 @@
 // The operations of kernels/src/ops for CUDA: one entry each, with the arguments of its builtin.
 //
-// An elementwise operation has a thread for an element; a reduction has a warp for a result, or a thread
-// where there is little to reduce, and folds in an order that depends on extents alone. The grid is made
-// for the greatest extents of a loop, so threads beyond the ones at hand go away.
+// An elementwise operation has a thread for an element; a reduction has a warp for a result, or a
+// thread where there is little to reduce, and folds in an order that depends on extents alone. The
+// grid is made for the greatest extents of a loop, so threads beyond the ones at hand go away.
 
 #include "cuda.h"
 

@@ -1,10 +1,10 @@
 // From one step to the next: what must wait for the step before, so all that is fast.
 //
-// The threads of the chain hold one label each. A step's weights are a sum of two: a cell, where longer
-// segments were summed meanwhile, and the message of segments of one boundary. They stay linear,
-// relative to the greatest exponent of the row before, and the product with a table of 2^score is a sum
-// of products. What leaves the range of f32 is done again with logarithms, label by label: for that,
-// each weight is also kept with an exponent of its own.
+// The threads of the chain hold one label each. A step's weights are a sum of two: a cell, where
+// longer segments were summed meanwhile, and the message of segments of one boundary. They stay
+// linear, relative to the greatest exponent of the row before, and the product with a table of
+// 2^score is a sum of products. What leaves the range of f32 is done again with logarithms, label
+// by label: for that, each weight is also kept with an exponent of its own.
 #ifndef SWEEPER_SEMICRF_CHAIN_CUH
 #define SWEEPER_SEMICRF_CHAIN_CUH
 
@@ -24,8 +24,9 @@ struct Message {
     int exponent;
 };
 
-// The scores of one step and label on the way in, made ahead of time: the segment of one boundary has
-// the weight factor * 2^by (max: factor), and what is added to cells is 2^whole * rest (max: rest).
+// The scores of one step and label on the way in, made ahead of time: the segment of one boundary
+// has the weight factor * 2^by (max: factor), and what is added to cells is 2^whole * rest (max:
+// rest).
 struct alignas(16) Factors {
     float factor, rest, whole;
     int by;
@@ -103,11 +104,12 @@ DEVICE float unordered(int x) { return __int_as_float(x < 0 ? x ^ 0x7fffffff : x
 // 2^e, 0 or infinite out of range.
 DEVICE float scale_of(int e) { return __int_as_float(max(min(e + 127, 255), 0) << 23); }
 
-// An entry of a table. What would overflow with a factor of its logarithm is infinite already, so that
-// whatever it takes part in is done again with logarithms.
+// An entry of a table. What would overflow with a factor of its logarithm is infinite already, so
+// that whatever it takes part in is done again with logarithms.
 DEVICE float table_weight(float log) { return exp2_fast(log > 100.0f ? 200.0f : log); }
 
-// The linear weight of the next step's label, from a cell and the message: what the chain waits for.
+// The linear weight of the next step's label, from a cell and the message: what the chain waits
+// for.
 DEVICE float combine_linear(const Chain &chain, const Cell &cell, bool has_cell, const Factors &f) {
     const float by_message = f.factor * scale_of(chain.message.exponent + f.by - chain.exponent);
     float linear = chain.message.sum * by_message;
@@ -146,8 +148,8 @@ DEVICE Weight combine(const Chain &chain, const Cell &cell, bool has_cell, const
     return w;
 }
 
-// The message term by term, in log space. `exponent` is relative to the row's. By value: what a call is given
-// the address of is not in registers.
+// The message term by term, in log space. `exponent` is relative to the row's. By value: what a
+// call is given the address of is not in registers.
 DEVICE_APART Message message_in_logs(Sequence s, Board board, int step, int o) {
     const float *entropies = board.entropies + (step & 1) * CHAIN;
     Message m = {IS_MAX ? 4.0f * NOTHING : 0.0f, 0.0f, 0};
@@ -203,7 +205,8 @@ DEVICE void send(const Sequence &s, const Board &board, Chain &chain, const floa
     if (IS_MAX) {
         board.linear[o] = chain.counts ? w.local : 4.0f * NOTHING;
     } else {
-        // With entropies, what would overflow with a factor is infinite already, as in `table_weight`.
+        // With entropies, what would overflow with a factor is infinite already, as in
+        // `table_weight`.
         if (HAS_ENTROPY && chain.linear > 1e30f) chain.linear = exp2_fast(200.0f);
         board.linear[o] = chain.counts ? chain.linear : 0.0f;
     }
@@ -239,8 +242,8 @@ DEVICE void send(const Sequence &s, const Board &board, Chain &chain, const floa
     }
 }
 
-// What the next row is relative to. Where nothing is legal yet that stays: a legal source may be at any
-// distance before.
+// What the next row is relative to. Where nothing is legal yet that stays: a legal source may be at
+// any distance before.
 DEVICE void refer(const Board &board, Chain &chain) {
     const Weight &w = chain.weight;
     const bool is_some = chain.counts && w.local > (IS_MAX ? NEXT_TO_NOTHING : 0.0f);

@@ -1,5 +1,5 @@
-// Gradients of materialized edges: one exponential each, all at once. A block takes all edges that start
-// at one boundary of one sequence, from boundary `low` on.
+// Gradients of materialized edges: one exponential each, all at once. A block takes all edges that
+// start at one boundary of one sequence, from boundary `low` on.
 #include "marginals.cuh"
 
 constexpr int THREADS = 256;

@@ -1,12 +1,13 @@
-// Longer segments whose edges depend on the duration and both labels: each has a message of its own.
+// Longer segments whose edges depend on the duration and both labels: each has a message of its
+// own.
 #ifndef SWEEPER_SEMICRF_EDGES_CUH
 #define SWEEPER_SEMICRF_EDGES_CUH
 
 #include "chain.cuh"
 
-// Blocks of edges come ahead of time: CHUNKS chunks of some durations each, and the blocks of duration
-// 1, which the chain needs sooner, in a ring of their own: that of a step comes with the first chunk of the step
-// FIRST_AHEAD before.
+// Blocks of edges come ahead of time: CHUNKS chunks of some durations each, and the blocks of
+// duration 1, which the chain needs sooner, in a ring of their own: that of a step comes with the
+// first chunk of the step FIRST_AHEAD before.
 constexpr int CHUNKS = 8, FIRST_BLOCKS = 16, FIRST_AHEAD = 2;
 
 struct Stage {
@@ -43,8 +44,8 @@ DEVICE void copy_first_block(const Sequence &s, const Stage &stage, int step, in
                     thread, threads);
 }
 
-// Copies `count` blocks that lie `apart` floats from each other, `pitch` floats apart: all lanes are at work,
-// whatever the size of a block.
+// Copies `count` blocks that lie `apart` floats from each other, `pitch` floats apart: all lanes
+// are at work, whatever the size of a block.
 DEVICE void copy_blocks(const Sequence &s, float *to, const float *from, int pitch, int count, int thread,
                         int threads) {
     const int apart = s.apart(), pieces = pitch / 4, rows = threads / pieces, rest = threads % pieces;
@@ -82,14 +83,15 @@ DEVICE void issue_chunk(const Sequence &s, Stage &stage, int thread, int threads
     if (++stage.chunk == stage.count) stage.chunk = 0, stage.step++;
 }
 
-// A message is a sum of weights, and so is a cell: where nothing but the message is added, it needs no logarithm
-// on the way from one to the other.
+// A message is a sum of weights, and so is a cell: where nothing but the message is added, it needs
+// no logarithm on the way from one to the other.
 constexpr bool IS_LINEAR = SEMIRING == LOG && FORM == MATERIALIZED;
 
 // Weight 2^whole * sum, where `part` of other semirings and forms is the logarithm of the sum.
 DEVICE Term linear_term(float whole, float sum) { return {whole, sum, 0.0f, 0.0f}; }
 
-// How far a term's scale is above a cell's. What is less than that is nothing beside the cell's first term.
+// How far a term's scale is above a cell's. What is less than that is nothing beside the cell's
+// first term.
 DEVICE int shift_of(const Term &x, const Cell &cell) { return int_of(fmaxf(x.whole - cell.whole, -250.0f)); }
 
 // Adds a linear term to a cell.
@@ -166,7 +168,8 @@ struct Sum {
     }
 };
 
-// The sum over i of one segment's edges, with the row of the step, of which `logs` are the log weights.
+// The sum over i of one segment's edges, with the row of the step, of which `logs` are the log
+// weights.
 DEVICE Term message_of_edges(const Sequence &s, const Board &board, const float *logs, const float *edges,
                              int step, int k, int o) {
     const float *row = edges + o * s.out_stride();
@@ -209,8 +212,9 @@ DEVICE Term message_of_edges(const Sequence &s, const Board &board, const float 
     return x;
 }
 
-// Adds the messages of `step` with durations first, first + stride, ... to last. `edges` holds their
-// blocks from duration `base` on, `pitch` floats apart; if not staged, they are read where they lie.
+// Adds the messages of `step` with durations first, first + stride, ... to last. `edges` holds
+// their blocks from duration `base` on, `pitch` floats apart; if not staged, they are read where
+// they lie.
 DEVICE void push_edges(const Sequence &s, const Board &board, Cell *ring, int slot, int step, int o, int first,
                        int last, int stride, const float *edges, int base, int pitch) {
     if (o >= s.labels) return;
@@ -241,8 +245,8 @@ DEVICE void push_edges(const Sequence &s, const Board &board, Cell *ring, int sl
     }
 }
 
-// The table of the edges of duration 1 from `step`: weights, for max and entropy log weights, and of labels that do not
-// exist nothing. `log_of` yields the log weight of an edge (o, i).
+// The table of the edges of duration 1 from `step`: weights, for max and entropy log weights, and
+// of labels that do not exist nothing. `log_of` yields the log weight of an edge (o, i).
 template <class Edges>
 DEVICE void fill_table(const Sequence &s, const Board &board, int step, int thread, int threads, const Edges &log_of) {
     if (!IS_TABLED || step + 1 > s.end) return;

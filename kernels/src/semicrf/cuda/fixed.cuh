@@ -1,4 +1,5 @@
-// Longer segments with a fixed transition: all from one step share its message, and differ by a bias.
+// Longer segments with a fixed transition: all from one step share its message, and differ by a
+// bias.
 #ifndef SWEEPER_SEMICRF_FIXED_CUH
 #define SWEEPER_SEMICRF_FIXED_CUH
 
@@ -48,8 +49,8 @@ DEVICE Term term_of(const Sequence &s, const Board &board, int step, int o) {
 }
 
 // Adds the message of `step` to the cells of the steps it reaches by more than one boundary. The
-// threads of a label take every `stride`-th duration, from `first` on. Cells are a ring of `longest`
-// rows; the first term of a cell begins it.
+// threads of a label take every `stride`-th duration, from `first` on. Cells are a ring of
+// `longest` rows; the first term of a cell begins it.
 DEVICE void push_message(const Sequence &s, const Board &board, const float *biases, Cell *ring, int slot,
                          int step, int o, int first, int stride) {
     if (o >= s.labels) return;

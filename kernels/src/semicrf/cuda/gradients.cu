@@ -1,6 +1,6 @@
-// Gradients of decomposed scores. `part_blocks` blocks take one part: some positions of one sequence.
-// The first of them take the elements of transition and bias, of which each leaves its sum over these
-// positions, the others the cumulative scores. semicrf_sums adds the parts.
+// Gradients of decomposed scores. `part_blocks` blocks take one part: some positions of one
+// sequence. The first of them take the elements of transition and bias, of which each leaves its
+// sum over these positions, the others the cumulative scores. semicrf_sums adds the parts.
 #include "marginals.cuh"
 
 constexpr int THREADS = 128, TILE = 64;

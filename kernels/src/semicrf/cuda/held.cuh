@@ -1,8 +1,9 @@
 // Cells in registers, for longer segments with a fixed transition.
 //
-// A row of cells belongs to one boundary of the next `longest`. Rows are dealt out to groups of WIDTH
-// threads, a label a thread, so that a thread has up to HELD cells whose durations change from step to
-// step while the cells stay where they are. A row that is complete is left in shared memory for the chain.
+// A row of cells belongs to one boundary of the next `longest`. Rows are dealt out to groups of
+// WIDTH threads, a label a thread, so that a thread has up to HELD cells whose durations change
+// from step to step while the cells stay where they are. A row that is complete is left in shared
+// memory for the chain.
 #ifndef SWEEPER_SEMICRF_HELD_CUH
 #define SWEEPER_SEMICRF_HELD_CUH
 
@@ -31,8 +32,8 @@ struct Held {
     Cursor fresh, due;  // the row that begins in a step, and the one that is complete after it
 };
 
-// Biases go around the rows, too: that of the segment from a step to slot j is in row j - the step's slot
-// + `longest`, so that no thread has to find out its duration.
+// Biases go around the rows, too: that of the segment from a step to slot j is in row j - the
+// step's slot + `longest`, so that no thread has to find out its duration.
 DEVICE int bias_rows(const Sequence &s, int pushers) { return s.longest + HELD * (pushers / WIDTH); }
 constexpr int FIRST_BIAS = HELD > 0;  // the row of duration 1
 DEVICE int duration_of_row(const Sequence &s, int row) { return (row + s.longest - 1) % s.longest + 1; }
@@ -84,8 +85,8 @@ DEVICE void keep_held(const Sequence &s, const Held &h, float *rows) {
     }
 }
 
-// Weights of labels grow alike, so the cells of a row need greater scales at about the same step: where one
-// needs it, all do that will soon. By whole warps.
+// Weights of labels grow alike, so the cells of a row need greater scales at about the same step:
+// where one needs it, all do that will soon. By whole warps.
 DEVICE void lift_together(Cell (&cells)[ROWS_HELD], const Term &x, const float (&parts)[ROWS_HELD]) {
     if (IS_MAX) return;
     bool is_far = false;
@@ -99,9 +100,9 @@ DEVICE void lift_together(Cell (&cells)[ROWS_HELD], const Term &x, const float (
     }
 }
 
-// Adds the message of `step` to all cells, and leaves those of the step after the next. Threads of labels
-// that do not exist take part, with nothing. The row of the next step is complete: what it is added does
-// not count, as it begins anew when it is next reached.
+// Adds the message of `step` to all cells, and leaves those of the step after the next. Threads of
+// labels that do not exist take part, with nothing. The row of the next step is complete: what it
+// is added does not count, as it begins anew when it is next reached.
 DEVICE void push_held(const Sequence &s, const Board &board, const float *biases, Held &h, int step) {
     const Term x = term_of(s, board, step, h.label);
     const float *bias = biases + (h.group + s.longest - h.fresh.slot) * WIDTH + h.label;

@@ -137,8 +137,8 @@ impl Layout {
         self.sizes.c * sides * if self.has_entropy() { 2 } else { 1 }
     }
 
-    /// Boundaries between checkpoints. A checkpoint holds K C cells, an interval C floats a boundary:
-    /// their sum is least at about sqrt(T K). Not less than the longest segment.
+    /// Boundaries between checkpoints. A checkpoint holds K C cells, an interval C floats a
+    /// boundary: their sum is least at about sqrt(T K). Not less than the longest segment.
     pub(super) fn interval(&self) -> usize {
         let product = (self.sizes.last_end() * self.longest) as f64;
         (product.sqrt().ceil() as usize).max(self.longest).max(2)
@@ -153,8 +153,8 @@ impl Layout {
         self.longest * self.width * self.one_cell_floats()
     }
 
-    /// `HELD`: cells that a thread has in registers, a power of two; 0 where they are too many, or where
-    /// each of them has edges of its own.
+    /// `HELD`: cells that a thread has in registers, a power of two; 0 where they are too many, or
+    /// where each of them has edges of its own.
     fn held(&self) -> usize {
         let (chain, most) = (self.chain(), self.most_threads());
         if self.is_full() || self.roles_share_threads() {

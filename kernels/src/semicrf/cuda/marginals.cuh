@@ -1,4 +1,5 @@
-// Gradients from rows of both scans: the probability of whatever lies between a prefix and a suffix.
+// Gradients from rows of both scans: the probability of whatever lies between a prefix and a
+// suffix.
 //
 // With log weights a, e, b of prefix, middle and suffix, the middle's probability is
 // p = 2^(a + e + b - total), and its part of the gradient is p. For entropy, where h are entropies,

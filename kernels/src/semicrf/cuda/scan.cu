@@ -1,10 +1,11 @@
 // The scan of sequences, one a block: forward for blocks below `batch`, then from the end.
 //
-// A scan keeps all rows, or HAS_STATES: it may begin and end anywhere, as its state can be kept and taken up
-// again by another launch, and keeps states at every `interval`-th boundary from which rows are made again.
+// A scan keeps all rows, or HAS_STATES: it may begin and end anywhere, as its state can be kept and
+// taken up again by another launch, and keeps states at every `interval`-th boundary from which
+// rows are made again.
 //
-// Loops that run once are not unrolled, and there is no code for states where there are none: compiling it is what
-// the first result waits for.
+// Loops that run once are not unrolled, and there is no code for states where there are none:
+// compiling it is what the first result waits for.
 #include "edges.cuh"
 #include "state.cuh"
 
@@ -102,9 +103,9 @@ DEVICE void keep_row(const Sequence &s, const Work &w, int step) {
     }
 }
 
-// Longer segments from `step`, by the pushers. Where blocks of edges are copied ahead of time, a step's first
-// chunk is there before it begins, and porters wait for the others one by one. In the step before the first,
-// they bring what is ahead, and nothing else is done.
+// Longer segments from `step`, by the pushers. Where blocks of edges are copied ahead of time, a
+// step's first chunk is there before it begins, and porters wait for the others one by one. In the
+// step before the first, they bring what is ahead, and nothing else is done.
 template <bool PORTS, bool PUSHES> DEVICE void help(const Sequence &s, Work &w, Held &held, int slot, int step) {
     const int o = w.label, first = 2 + w.turn, stride = w.turns;
 #if FORM == FIXED
@@ -234,8 +235,8 @@ DEVICE int next_pause(const Work &w, const Results &r, int step) {
     return at;
 }
 
-// Keeps the state after a step, and makes all exponents relative to that of its row, which nobody reads
-// any more: each role what it has. True if it was the last.
+// Keeps the state after a step, and makes all exponents relative to that of its row, which nobody
+// reads any more: each role what it has. True if it was the last.
 template <bool CHAINS, bool PUSHES>
 DEVICE bool pause(const Sequence &s, Work &w, const Results &r, Chain &chain, Held &held, int step) {
     const bool is_last = step == w.last;
@@ -285,8 +286,8 @@ DEVICE void advance(const Sequence &s, const Work &w, Chain &chain, int slot, in
     chain.weight = combine(chain, cell, has_cell, f);
 }
 
-// All steps, by threads of some roles. Loops of their own keep the instructions of a role together, and
-// its numbers in registers. Every role waits at the same barriers.
+// All steps, by threads of some roles. Loops of their own keep the instructions of a role together,
+// and its numbers in registers. Every role waits at the same barriers.
 template <bool CHAINS, bool PORTS, bool PUSHES>
 DEVICE void loop(const Sequence &s, Work &w, const Results &r, Chain &chain, Split last, const float *state) {
     float table[TABLE], moments[HAS_ENTROPY ? TABLE : 1];

@@ -1,8 +1,9 @@
 // One sequence, scanned from its start (forward) or from its end: where its scores and results lie.
 //
-// Both directions take steps 0, 1, ... from boundary 0 or `end`. The weight of a step's label o is the
-// sum over all ways to get there; a segment of k boundaries with labels i, o leads from a step to the
-// k-th after it. Forward, i is the segment's source label and o its destination, else the reverse.
+// Both directions take steps 0, 1, ... from boundary 0 or `end`. The weight of a step's label o is
+// the sum over all ways to get there; a segment of k boundaries with labels i, o leads from a step
+// to the k-th after it. Forward, i is the segment's source label and o its destination, else the
+// reverse.
 #ifndef SWEEPER_SEMICRF_SEQUENCE_CUH
 #define SWEEPER_SEMICRF_SEQUENCE_CUH
 
@@ -31,7 +32,8 @@ struct Sequence {
         return s;
     }
 
-    // The block of C x C numbers of segments (step, k), edges or transitions, is `origin` + k * `apart`.
+    // The block of C x C numbers of segments (step, k), edges or transitions, is `origin` + k *
+    // `apart`.
     METHOD const float *origin(int step) const {
         const int64 size = labels * labels, duration = first_index - 1;
         if (FORM == FIXED) return transition;
@@ -42,7 +44,8 @@ struct Sequence {
         const int size = labels * labels;
         return FORM == FIXED ? 0 : FORM == PER_DURATION || forward ? size : size - durations * size;
     }
-    // How far, in floats, a block lies behind a multiple of 16 bytes. In 32 bits, as only the last ones count.
+    // How far, in floats, a block lies behind a multiple of 16 bytes. In 32 bits, as only the last
+    // ones count.
     METHOD int misaligned(int step, int k) const {
         const unsigned first = (unsigned)boundary(step) * durations + (first_index - 1);
         const unsigned at = (unsigned)((unsigned long long)scores >> 2) + first * (labels * labels);
@@ -71,7 +74,8 @@ struct Sequence {
 
 // Rows of boundaries that outlive the scan: log weights of labels (forward: of prefixes; else of
 // suffixes, and with a fixed transition of the segment before them), then with a fixed transition
-// those on the other side of the transition, then entropies likewise. Offsets: of logs, of entropies.
+// those on the other side of the transition, then entropies likewise. Offsets: of logs, of
+// entropies.
 struct Rows {
     float *values;
     double *offsets;

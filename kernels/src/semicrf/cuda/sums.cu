@@ -1,4 +1,5 @@
-// Gradients of transition and bias: sums of parts, in an order that never changes. One warp an element.
+// Gradients of transition and bias: sums of parts, in an order that never changes. One warp an
+// element.
 #include "cuda.h"
 
 constexpr int THREADS = 128;
@@ -13,8 +14,8 @@ DEVICE float sum_of(const float *parts, int64 part_count, int64 elements, int64 
     return sum;
 }
 
-// Parts hold transitions by (duration,) source and destination, then biases by duration. Where transitions
-// depend on the duration, a bias is the sum over sources.
+// Parts hold transitions by (duration,) source and destination, then biases by duration. Where
+// transitions depend on the duration, a bias is the sum over sources.
 KERNEL(semicrf_sums, THREADS)
 (int64 durations, int64 labels, int64 longest, int64 first_index, int64 per_duration, const float *parts,
  int64 part_count, int64 elements, float *transition, float *bias) {

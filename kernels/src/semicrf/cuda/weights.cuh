@@ -1,12 +1,13 @@
 // Weights of segmentations, and sums of them, over any range.
 //
-// A weight is 2^(whole + part), where `whole` is a whole number: sums and differences of whole parts
-// are exact, so that a scan over 10,000 positions loses nothing to its growing values. For max, units
-// are nats and `part` is as good as it gets in f32; else they are bits. What is forbidden weighs -1e9
-// nats; what weighs less than 2^-1e6 counts as nothing.
+// A weight is 2^(whole + part), where `whole` is a whole number: sums and differences of whole
+// parts are exact, so that a scan over 10,000 positions loses nothing to its growing values. For
+// max, units are nats and `part` is as good as it gets in f32; else they are bits. What is
+// forbidden weighs -1e9 nats; what weighs less than 2^-1e6 counts as nothing.
 //
-// Compile-time words: SEMIRING, FORM, WIDTH (labels that there is room for, a power of two), and for the
-// scan CELLS_ARE_SHARED, HELD (cells that a thread has in registers, 0 if they are in memory) and HAS_STATES.
+// Compile-time words: SEMIRING, FORM, WIDTH (labels that there is room for, a power of two), and
+// for the scan CELLS_ARE_SHARED, HELD (cells that a thread has in registers, 0 if they are in
+// memory) and HAS_STATES.
 #ifndef SWEEPER_SEMICRF_WEIGHTS_CUH
 #define SWEEPER_SEMICRF_WEIGHTS_CUH
 
@@ -66,9 +67,9 @@ struct Term {
     float whole, part, entropy_whole, entropy;
 };
 
-// Weights grow from position to position. A cell's scale is so far above its first term that most cells
-// never need another: terms from 2^-ROOM to 2^MOST_ROOM have room in f32, whatever comes first.
-// What is less than the first by 2^-26 is nothing beside it.
+// Weights grow from position to position. A cell's scale is so far above its first term that most
+// cells never need another: terms from 2^-ROOM to 2^MOST_ROOM have room in f32, whatever comes
+// first. What is less than the first by 2^-26 is nothing beside it.
 constexpr float ROOM = 100.0f, MOST_ROOM = 100.0f;
 
 // A cell with a greater scale.
@@ -118,8 +119,8 @@ template <int COUNT> DEVICE void add_terms(Cell (&cells)[COUNT], const Term &x, 
     }
 }
 
-// Adds a term to each cell. What is far above a cell is looked for in all of them first: without branches
-// between them, they do not wait for each other.
+// Adds a term to each cell. What is far above a cell is looked for in all of them first: without
+// branches between them, they do not wait for each other.
 template <int COUNT> DEVICE void add_to_cells(Cell (&cells)[COUNT], const Term &x, const float (&parts)[COUNT]) {
     float d[COUNT];
     bool is_far = false;

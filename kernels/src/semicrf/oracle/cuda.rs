@@ -199,7 +199,8 @@ impl Builder {
         Step::Fill { view, value: 0.0 }
     }
 
-    /// The tables, boundary by boundary. All ways of no segment weigh 1: a logarithm and an entropy of 0.
+    /// The tables, boundary by boundary. All ways of no segment weigh 1: a logarithm and an entropy
+    /// of 0.
     fn scan(&mut self) {
         let Sizes { b, c, .. } = self.sizes;
         let sums = self.roles * b * c;

@@ -1,7 +1,9 @@
-// The semi-Markov CRF by its definition, edge by edge, in f64 and log space: the oracle for problems that take the host too long.
+// The semi-Markov CRF by its definition, edge by edge, in f64 and log space: the oracle for
+// problems that take the host too long.
 //
-// It shares no code with any backend. Durations run from 1 to `longest`, and duration k lies at `first_index + k - 1` of its
-// axis; boundaries are numbered from 0. Tables are (sequence, boundary, label).
+// It shares no code with any backend. Durations run from 1 to `longest`, and duration k lies at
+// `first_index + k - 1` of its axis; boundaries are numbered from 0. Tables are (sequence,
+// boundary, label).
 #include "cuda.h"
 
 constexpr int THREADS = 128;
@@ -35,7 +37,8 @@ struct Problem {
     METHOD int64 edge_at(int64 b, int64 from, int64 duration, int64 dst, int64 src) const {
         return (((b * (positions - 1) + from) * durations + axis(duration)) * labels + dst) * labels + src;
     }
-    // The score of a segment over (from, from + duration] with label `dst`, after one with label `src`.
+    // The score of a segment over (from, from + duration] with label `dst`, after one with label
+    // `src`.
     METHOD double score(int64 b, int64 from, int64 duration, int64 dst, int64 src) const {
         if (is_materialized) return scores[edge_at(b, from, duration, dst, src)];
         return (double)scores[at(b, from + duration, dst)] - (double)scores[at(b, from, dst)] +
@@ -43,8 +46,8 @@ struct Problem {
     }
 };
 
-// An unfinished sum in a semiring: weights e^most `sum`, and sum of e^(x - most) (h - (x - most)) for the entropy. In the max
-// semiring `sum` is the number of the first greatest term.
+// An unfinished sum in a semiring: weights e^most `sum`, and sum of e^(x - most) (h - (x - most))
+// for the entropy. In the max semiring `sum` is the number of the first greatest term.
 struct Sum {
     double most, sum, entropy;
 
@@ -79,8 +82,8 @@ struct Sum {
 
 DEVICE Sum nothing_yet() { return {log(0.0), 0.0, 0.0}; }
 
-// One boundary further: sums over the labels at the other end of each segment. Prefixes (role 0) end at boundary `step`, suffixes
-// (role 1) begin `step` boundaries before the end.
+// One boundary further: sums over the labels at the other end of each segment. Prefixes (role 0)
+// end at boundary `step`, suffixes (role 1) begin `step` boundaries before the end.
 KERNEL(partial_sums, THREADS)
 (PROBLEM, int64 step, int64 roles, const double *logs, const double *entropies, double *parts) {
     const Problem p = GIVEN;
@@ -103,7 +106,8 @@ KERNEL(partial_sums, THREADS)
     parts[3 * i + 2] = sum.entropy;
 }
 
-// The sums of all durations, into the tables. In the max semiring also which term was the first greatest, by duration and label.
+// The sums of all durations, into the tables. In the max semiring also which term was the first
+// greatest, by duration and label.
 KERNEL(finish_sums, THREADS)
 (PROBLEM, int64 step, int64 roles, const double *parts, double *logs, double *entropies, int64 *best) {
     const Problem p = GIVEN;
@@ -143,7 +147,8 @@ KERNEL(totals, THREADS)
     if (semiring == ENTROPY) entropy[i] = sum.mean_entropy();
 }
 
-// Of log and entropy: the gradient of an edge's score is its probability m, or m (1 - log m + H(prefix) + H(suffix) - H).
+// Of log and entropy: the gradient of an edge's score is its probability m, or m (1 - log m +
+// H(prefix) + H(suffix) - H).
 struct Marginals {
     Problem p;
     const double *logs, *entropies, *value, *entropy;
@@ -183,7 +188,8 @@ KERNEL(boundary_gradients, THREADS)(PROBLEM, TABLES, double *grad_cum_scores) {
     grad_cum_scores[i] = sum;
 }
 
-// Of all segments of a sequence with a duration and labels: (sequence, duration, source, destination).
+// Of all segments of a sequence with a duration and labels: (sequence, duration, source,
+// destination).
 KERNEL(segment_gradients, THREADS)(PROBLEM, TABLES, double *segments) {
     const Marginals m = {GIVEN, logs, entropies, value, entropy};
     THREAD(sequences * longest * labels * labels);

@@ -151,7 +151,8 @@ impl<E: Edges> Scan<'_, E> {
     /// Adds to each edge its probability m, or for the entropy semiring the derivative of
     /// log Z + H, which is `m (1 - log m + H(prefix) + H(suffix) - H)`.
     ///
-    /// That follows from `H = log Z - E[score]` and `dE[score]/de = m (1 + E[score | e] - E[score])`.
+    /// That follows from `H = log Z - E[score]` and `dE[score]/de = m (1 + E[score | e] -
+    /// E[score])`.
     fn add_marginals(&mut self, prefixes: &[Vec<Weight>], suffixes: &[Vec<Weight>], total: Weight) {
         for from in 0..self.end {
             for duration in 1..=self.longest.min(self.end - from) {

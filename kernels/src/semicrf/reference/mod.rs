@@ -1,18 +1,19 @@
-//! `fused_reference`: the fused algorithm in plain Rust, one builtin a pass. It is meant to be read.
+//! `fused_reference`: the fused algorithm in plain Rust, one builtin a pass. It is meant to be
+//! read.
 //!
 //! A pass goes over a sequence once and keeps what it needs of it in a cache: the states of the
 //! boundaries that a segment can come from, the terms of one sum. Edges of the decomposed form are
 //! never made where the transition can be factored out. What makes it right in f32:
 //!
-//! * the greatest term is taken off before exponentials are summed, so that a term of -1e9 is a zero
-//!   and a sum of such terms is still their sum;
-//! * a factored sum stays in log space from step to step, so that the only allowed source may lie far
-//!   below the best one, for as long as a minimum duration takes;
+//! * the greatest term is taken off before exponentials are summed, so that a term of -1e9 is a
+//!   zero and a sum of such terms is still their sum;
+//! * a factored sum stays in log space from step to step, so that the only allowed source may lie
+//!   far below the best one, for as long as a minimum duration takes;
 //! * states are f64, and differences of them f32 (see [`tables`]).
 //!
 //! Reading order: [`sums`] is the semiring, [`tables`] holds states, [`scores`] is what is given,
-//! [`sequence`] the forward pass over one sequence, [`whole`] its sum where nothing can be factored,
-//! [`backward`] the backward pass, [`pass`] takes a launch apart into sequences.
+//! [`sequence`] the forward pass over one sequence, [`whole`] its sum where nothing can be
+//! factored, [`backward`] the backward pass, [`pass`] takes a launch apart into sequences.
 
 mod sums;
 mod tables;
@@ -123,9 +124,9 @@ fn write_backward(emit: &mut Emitter, layout: &Layout, given: &[BufferId], state
 /// How many arguments say what sizes there are.
 const SIZES: usize = 10;
 
-/// The first arguments of both passes: T, K, C, B; semiring (0 log, 1 max, 2 entropy); 1 for decomposed
-/// potentials, for durations to K, for a transition for each duration; 1 if the tables hold all
-/// boundaries; 1 for a backward pass.
+/// The first arguments of both passes: T, K, C, B; semiring (0 log, 1 max, 2 entropy); 1 for
+/// decomposed potentials, for durations to K, for a transition for each duration; 1 if the tables
+/// hold all boundaries; 1 for a backward pass.
 fn arguments(layout: &Layout) -> Vec<Arg> {
     let sizes = &layout.sizes;
     let semiring = match sizes.semiring {

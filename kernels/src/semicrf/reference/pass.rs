@@ -12,8 +12,9 @@ use crate::builtin::{Builtin, Call};
 
 /// All of the forward pass.
 ///
-/// Arguments: the sizes (see [`super::arguments`]); the scores, one tensor or three; lengths (i64); states
-/// (f64, written), scratch (written), value (written), and for the entropy semiring entropy (written).
+/// Arguments: the sizes (see [`super::arguments`]); the scores, one tensor or three; lengths (i64);
+/// states (f64, written), scratch (written), value (written), and for the entropy semiring entropy
+/// (written).
 pub(super) const FORWARD: Builtin = Builtin {
     name: "semicrf.reference_forward",
     function: forward,

@@ -1,6 +1,7 @@
 //! Both passes over one sequence.
 //!
-//! With a fixed transition the sum over durations and sources is done in two steps, which are exact:
+//! With a fixed transition the sum over durations and sources is done in two steps, which are
+//! exact:
 //!
 //! ```text
 //! G[t, dst] = (+) over src of alpha[t, src] (x) transition[src, dst]          once a boundary
@@ -8,7 +9,8 @@
 //! alpha[n, dst] = S[n, dst] (x) (+) over k of Q[n-k, dst] (x) bias[k, dst]
 //! ```
 //!
-//! so that C (C + K) terms are summed at a boundary instead of C C K. Gradients go back the same way.
+//! so that C (C + K) terms are summed at a boundary instead of C C K. Gradients go back the same
+//! way.
 
 use super::scores::{Parts, Scores};
 use super::sums::{self, Extents, Sums, Terms};

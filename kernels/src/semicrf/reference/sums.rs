@@ -124,8 +124,8 @@ fn probabilities(extents: Extents, terms: &mut Terms<'_>, sums: &[f32]) {
 
 /// Turns terms into their gradients, from their sums and the gradients of those.
 ///
-/// With `gL`, `gH` the gradients of sums: of log weights `p gL`, of the greatest `gL` at the first of
-/// equals; for the entropy semiring `p (gL + gH (h - log p - H))`, and of entropies `p gH`.
+/// With `gL`, `gH` the gradients of sums: of log weights `p gL`, of the greatest `gL` at the first
+/// of equals; for the entropy semiring `p (gL + gH (h - log p - H))`, and of entropies `p gH`.
 pub(super) fn backward(
     semiring: Semiring,
     extents: Extents,

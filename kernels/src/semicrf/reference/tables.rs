@@ -1,9 +1,10 @@
-//! Tables of states by boundary and label, in f64, read as f32 relative to the greatest of a window.
+//! Tables of states by boundary and label, in f64, read as f32 relative to the greatest of a
+//! window.
 
 /// States of one sequence: all boundaries, or a ring of the latest.
 ///
-/// At a position near 1e4 an f32 state has a spacing of 0.002. What is summed at one boundary is close
-/// together, but for what does not count in the sum, so differences are f32.
+/// At a position near 1e4 an f32 state has a spacing of 0.002. What is summed at one boundary is
+/// close together, but for what does not count in the sum, so differences are f32.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table<D> {
     data: D,
@@ -25,8 +26,8 @@ impl<D: AsRef<[f64]>> Table<D> {
         &self.data.as_ref()[boundary % self.slots() * self.labels..][..self.labels]
     }
 
-    /// The states of `count` boundaries before `boundary`, newest first, relative to the greatest of
-    /// them, which is returned.
+    /// The states of `count` boundaries before `boundary`, newest first, relative to the greatest
+    /// of them, which is returned.
     pub(super) fn window(&self, boundary: usize, count: usize, out: &mut [f32]) -> f64 {
         let reference = (1..=count).flat_map(|age| self.row(boundary - age)).fold(
             f64::NEG_INFINITY,

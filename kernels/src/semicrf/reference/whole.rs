@@ -29,7 +29,8 @@ pub(super) fn extents(sizes: &Sizes, count: usize) -> Extents {
     }
 }
 
-/// Log weights of the terms of boundary `n`: states of the `window` (durations, sources) plus scores.
+/// Log weights of the terms of boundary `n`: states of the `window` (durations, sources) plus
+/// scores.
 pub(super) fn weights(
     sizes: &Sizes,
     scores: &Scores<'_>,

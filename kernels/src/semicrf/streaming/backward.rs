@@ -173,7 +173,8 @@ impl Scan {
         }
     }
 
-    /// Sums gradients of terms over destinations and adds them to those of the states they came from.
+    /// Sums gradients of terms over destinations and adds them to those of the states they came
+    /// from.
     fn add_states(&mut self, position: Position, terms: View, states: BufferId, window: BufferId) {
         let Sizes { b, c, .. } = self.sizes;
         let window = self.emit.all(window);

@@ -1,4 +1,5 @@
-//! The sum of a semiring over terms (outer, first, kept, last) -> (outer, kept), and its derivative.
+//! The sum of a semiring over terms (outer, first, kept, last) -> (outer, kept), and its
+//! derivative.
 
 use super::Scan;
 use super::buffers::Buffers;

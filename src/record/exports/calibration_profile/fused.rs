@@ -97,7 +97,8 @@ fn ratio(ratio: &Ratio) -> Value {
     })
 }
 
-/// What is fused, as the pattern's name lists it; of a name that lists nothing, the unfused kernels.
+/// What is fused, as the pattern's name lists it; of a name that lists nothing, the unfused
+/// kernels.
 fn operators(pattern: &str, unfused: &Measurement) -> Vec<String> {
     let parts: Vec<String> = pattern.split('_').map(str::to_lowercase).collect();
     match parts.len() {

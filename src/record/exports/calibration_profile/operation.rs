@@ -44,7 +44,8 @@ impl<'r> Operation<'r> {
         self.found.compulsory_bytes / self.median_ns
     }
 
-    /// Memory bounds it if moving its bytes at the best measured rate takes longer than computing at the best.
+    /// Memory bounds it if moving its bytes at the best measured rate takes longer than computing
+    /// at the best.
     fn is_memory_bound(&self, measured: &Measured) -> Option<bool> {
         if self.found.flops == 0.0 {
             return Some(true);
