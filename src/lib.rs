@@ -4,8 +4,10 @@
 //! files.
 
 pub mod files;
+pub mod library_folders;
 pub mod identity;
 pub mod hardware;
+pub mod word;
 pub mod status;
 pub mod row;
 pub mod manifest;

@@ -10,6 +10,7 @@
 
 pub mod parameters;
 pub mod tensor;
+pub mod target;
 pub mod workload;
 pub mod program;
 pub mod builtin;

@@ -15,6 +15,7 @@ use crate::parameters::Parameters;
 use crate::program::Program;
 use crate::tensor::{Dtype, Tensors};
 
+pub use crate::target::{Target, generation};
 pub use info::{
     BackendInfo, DefaultValue, ParameterError, ParameterInfo, ParameterKind, TensorInfo,
     WorkloadInfo,
@@ -68,26 +69,6 @@ impl fmt::Display for Phase {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.name())
     }
-}
-
-/// What a program is made for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
-    /// The host's processors: kernels in C, builtins in Rust.
-    Cpu,
-    /// A CUDA device of an exact architecture, such as `sm_90a`.
-    Cuda {
-        /// The architecture.
-        arch: String,
-    },
-}
-
-/// The number of an architecture such as `sm_90a`: 10 times its compute capability; 0 for what is
-/// none.
-pub fn generation(arch: &str) -> u32 {
-    let digits = arch.trim_start_matches("sm_");
-    let digits = digits.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    digits.parse().unwrap_or(0)
 }
 
 /// The vector of bucket values of one problem: each at least as large as the problem's own value.

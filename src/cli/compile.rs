@@ -52,13 +52,8 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
         Ok(targets) => targets,
         Err(exit) => return exit,
     };
-    let config = sweeper_cache::CacheConfig::new(&dir, manifest.cache.size_bytes);
-    let cache = match Cache::open(config) {
-        Ok(cache) => cache,
-        Err(error) => {
-            screen.error(&error.to_string());
-            return Exit::Files;
-        }
+    let Some(cache) = opened(&dir, &manifest, screen) else {
+        return Exit::Files;
     };
     if !args.arch.is_empty()
         && let Err(reason) = toolchain.nvrtc()
@@ -99,6 +94,14 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
         (0, _) => Exit::Files,
         (_, _) => Exit::Failures,
     }
+}
+
+/// The cache of a manifest in `dir`; an error on the screen where it can't be opened.
+fn opened(dir: &Path, manifest: &Manifest, screen: &Screen) -> Option<Cache> {
+    let config = sweeper_cache::CacheConfig::new(dir, manifest.cache.size_bytes);
+    Cache::open(config)
+        .inspect_err(|error| screen.error(&error.to_string()))
+        .ok()
 }
 
 /// What to compile for: the device of the manifest, or GPUs that need not be here.

@@ -76,34 +76,39 @@ impl<'a> Shown<'a> {
 
     /// How the run ended.
     pub fn summary(&self, ended: &Ended) {
-        let counts: Vec<String> = ended
-            .tally
-            .statuses
-            .iter()
-            .map(|(status, count)| format!("{count} {status}"))
-            .collect();
         if self.screen.json {
-            self.screen.line(
-                &json!({
-                    "event": "ended",
-                    "run": ended.run,
-                    "folder": ended.folder,
-                    "statuses": by_name(&ended.tally.statuses),
-                    "failures": by_name(&ended.tally.failures),
-                    "of_the_moment": ended.tally.of_the_moment,
-                    "reused": ended.reused,
-                    "written": ended.written,
-                    "compiled": ended.compiled,
-                    "stopped": ended.stopped,
-                    "usage": ended.usage,
-                })
-                .to_string(),
-            );
+            self.screen.line(&as_json(ended).to_string());
             return;
         }
         if self.screen.quiet {
             return;
         }
+        let complaints = self.with_state(|state| std::mem::take(&mut state.complaints));
+        for (complaint, times) in complaints.unwrap_or_default() {
+            if times > 1 {
+                self.screen.line(&format!("{times} x {complaint}"));
+            }
+        }
+        self.screen.line(&self.outcome(ended));
+        if let Some(text) = without_result(&ended.tally).filter(|_| !ended.stopped) {
+            self.screen.line(&text);
+        }
+        self.usage(ended);
+        self.screen
+            .line(&format!("results: {}", ended.folder.display()));
+        if !ended.stopped {
+            let folder = ended.folder.display();
+            self.screen
+                .note(&format!("tables and plots: sweeper report {folder}"));
+        }
+    }
+
+    /// How many points were measured, in what time, and their statuses.
+    fn outcome(&self, ended: &Ended) -> String {
+        let statuses = ended.tally.statuses.iter();
+        let counts: Vec<String> = statuses
+            .map(|(status, count)| format!("{count} {status}"))
+            .collect();
         let seconds = self.started.elapsed().as_secs_f64();
         let did = match (ended.written, ended.reused) {
             (0, reused) if !ended.stopped => {
@@ -124,16 +129,11 @@ impl<'a> Shown<'a> {
         } else {
             format!(" ({})", counts.join(", "))
         };
-        let complaints = self.with_state(|state| std::mem::take(&mut state.complaints));
-        for (complaint, times) in complaints.unwrap_or_default() {
-            if times > 1 {
-                self.screen.line(&format!("{times} x {complaint}"));
-            }
-        }
-        self.screen.line(&format!("{stopped}{did}{counts}"));
-        if let Some(text) = without_result(&ended.tally).filter(|_| !ended.stopped) {
-            self.screen.line(&text);
-        }
+        format!("{stopped}{did}{counts}")
+    }
+
+    /// How the devices' time was used, and by how much anchors moved.
+    fn usage(&self, ended: &Ended) {
         let is_gpu = |device: &DeviceUsage| device.kind == DeviceKind::Cuda;
         if ended.usage.devices.iter().any(is_gpu) || self.screen.verbose {
             let usage = &ended.usage;
@@ -150,13 +150,6 @@ impl<'a> Shown<'a> {
                 ended.usage.anchors.len(),
                 quantity::percent(drift)
             ));
-        }
-        self.screen
-            .line(&format!("results: {}", ended.folder.display()));
-        if !ended.stopped {
-            let folder = ended.folder.display();
-            self.screen
-                .note(&format!("tables and plots: sweeper report {folder}"));
         }
     }
 
@@ -380,6 +373,23 @@ fn without_result(tally: &Tally) -> Option<String> {
         count => format!("{count} points have no result"),
     };
     Some(format!("{points}; {again}"))
+}
+
+/// The end of a run as an event.
+fn as_json(ended: &Ended) -> serde_json::Value {
+    json!({
+        "event": "ended",
+        "run": ended.run,
+        "folder": ended.folder,
+        "statuses": by_name(&ended.tally.statuses),
+        "failures": by_name(&ended.tally.failures),
+        "of_the_moment": ended.tally.of_the_moment,
+        "reused": ended.reused,
+        "written": ended.written,
+        "compiled": ended.compiled,
+        "stopped": ended.stopped,
+        "usage": ended.usage,
+    })
 }
 
 /// Counts by the statuses' names.

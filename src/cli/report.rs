@@ -8,10 +8,11 @@ use serde_json::json;
 use super::exit::Exit;
 use super::screen::Screen;
 use crate::manifest::Manifest;
-use crate::manifest::settings::{PlotFormat, Word};
+use crate::manifest::settings::PlotFormat;
 use crate::report::files::{self, INDEX, Options, Report, ReportError};
 use crate::report::source::{self, Kind, Source};
 use crate::report::table::{self, Table, render};
+use crate::word::Word;
 
 /// Rows of a table that go to the screen.
 const MOST_ROWS: usize = 40;

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 pub mod kernels;
 pub mod cc;
 pub mod nvrtc;
-pub mod places;
 pub mod bound;
 pub mod digests;
 pub mod elf;

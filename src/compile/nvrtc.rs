@@ -12,9 +12,9 @@ use sha2::{Digest, Sha256};
 use sweeper_kernels::program::KernelSource;
 
 use super::digests::Digests;
-use super::places::{FOLDERS_VARIABLE, children, folders};
 use super::{Bounds, CompileError};
 use crate::device::cuda::compiler::{Compilation, Compiler, Refusal, Text};
+use crate::library_folders::{FOLDERS_VARIABLE, children, folders};
 
 /// How every kernel is compiled, beside its architecture: the assembler tells what it used.
 pub const OPTIONS: &[&str] = &["--std=c++17", "--ptxas-options=-v"];

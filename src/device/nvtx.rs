@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use crate::compile::places;
+use crate::library_folders;
 
 /// Set by NVIDIA's profilers for what they start.
 const ATTACHED: &str = "NVTX_INJECTION64_PATH";
@@ -32,7 +32,7 @@ impl Ranges {
     /// Ranges, where a profiler wants them.
     pub fn find() -> Option<Self> {
         std::env::var_os(ATTACHED)?;
-        let folders = places::folders();
+        let folders = library_folders::folders();
         let in_folders = folders
             .iter()
             .flat_map(|folder| NAMES.map(|name| folder.join(name)));

@@ -8,8 +8,8 @@ use super::Manifest;
 use super::case::{Case, Dimension, Include, NullScript};
 use super::expression::Expression;
 use super::setting::{Data, Identity, sections};
-use super::settings::Word;
 use crate::identity::{Digest, Encoder, ManifestHash};
+use crate::word::Word;
 
 use sweeper_kernels::Value;
 

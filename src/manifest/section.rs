@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use super::diagnostics::{Code, Diagnostic, Diagnostics, Report};
 use super::provenance::Provenance;
-use super::settings::Word;
 use super::sources::Sources;
 use super::suggest;
 use super::text::{At, Texts};
 use super::tree::{Entry, Node, Raw, Table};
 use super::variables;
+use crate::word::Word;
 
 /// What the readers share: sources to look into, and places to report to.
 pub(super) struct Context<'a> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::status::Status;
+use crate::word::Word;
 
 /// One gigabyte as this project counts it, in guide files too: 2^30 bytes.
 pub const GB: f64 = (1u64 << 30) as f64;
@@ -382,24 +383,6 @@ pub enum PlotFormat {
     Svg,
     /// Portable Network Graphics.
     Png,
-}
-
-/// A set of values that manifests spell as words.
-pub trait Word: Copy + PartialEq + 'static {
-    /// Every value with its word, in the order in which they are listed.
-    const WORDS: &'static [(&'static str, Self)];
-
-    /// The word of manifests and files.
-    fn word(self) -> &'static str {
-        let found = Self::WORDS.iter().find(|(_, value)| *value == self);
-        found.map_or("", |(word, _)| word)
-    }
-
-    /// The value of a word.
-    fn parse(word: &str) -> Option<Self> {
-        let found = Self::WORDS.iter().find(|(held, _)| *held == word);
-        found.map(|(_, value)| *value)
-    }
 }
 
 impl Word for Order {

@@ -16,7 +16,8 @@ use crate::grid::{Grid, Point};
 use crate::hardware::DeviceKind;
 use crate::identity::{CacheState, Conditions, PointId, ProblemId, point_id};
 use crate::manifest::Manifest;
-use crate::manifest::settings::{L2, Launching, Word};
+use crate::manifest::settings::{L2, Launching};
+use crate::word::Word;
 
 pub mod canonical;
 pub mod published;

@@ -5,7 +5,8 @@ use sweeper_kernels::workload::ParameterKind;
 
 use crate::grid::{Grid, Point};
 use crate::manifest::Case;
-use crate::manifest::settings::{Launching, Word as _};
+use crate::manifest::settings::Launching;
+use crate::word::Word as _;
 
 /// So many values of an axis are listed where none is the one that was asked for.
 const MOST_VALUES: usize = 16;

@@ -524,7 +524,7 @@ fn write_plot(
     let picture = plot.chart.draw();
     let mut paths = Vec::new();
     for &format in formats {
-        use crate::manifest::settings::Word;
+        use crate::word::Word;
         let path = folder.join(format!("{}.{}", plot.name, format.word()));
         let bytes = chart::encode(&picture, format).map_err(|error| ReportError::Io {
             path: path.clone(),

@@ -4,11 +4,28 @@ use std::mem::{Discriminant, discriminant};
 
 use sweeper_cache::{Cache, CacheConfig};
 
-use super::Request;
+use super::{Event, Progress, Request};
 use crate::compile::CompileError;
 use crate::compile::bound;
 use crate::compile::kernels::{Built, Origin};
+use crate::hardware::DeviceKind;
 use crate::manifest::Manifest;
+
+/// The cache of a run on a device of this kind; none where it can't be opened, which is a warning.
+pub(super) fn cache_of(
+    kind: DeviceKind,
+    manifest: &Manifest,
+    request: &Request,
+    progress: &dyn Progress,
+) -> Option<Cache> {
+    if kind == DeviceKind::Null {
+        return None;
+    }
+    open_cache(manifest, request).unwrap_or_else(|warning| {
+        progress.event(&Event::Warning(&warning));
+        None
+    })
+}
 
 /// Opens the cache that a request names.
 ///

@@ -5,25 +5,25 @@
 //! [`pruning`] learns from failures, [`repeats`] does all of it again and again; this file is the
 //! order of events.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::compile::CompileError;
-use crate::compile::kernels::{Built, Kernels};
+use crate::compile::kernels::Built;
 use crate::compile::toolchain::Toolchain;
-use crate::execute::protocol::{AnswerCache, Stage};
-use crate::execute::supervisor::{Supervisor, Usage, WorkerCommand, WorkerError};
-use crate::hardware::{DeviceIdentity, DeviceKind};
+use crate::execute::protocol::{AnswerCache, DeviceRequest, Stage};
+use crate::execute::supervisor::{Supervisor, WorkerCommand, WorkerError};
+use crate::hardware::DeviceIdentity;
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::plan::{Outline, Plan};
 use crate::record::environment::{Environment, RunIdentity, surroundings};
-use crate::record::exports::{self, About};
+use crate::record::exports;
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::journal::{Contents, Standing};
 use crate::row::Row;
@@ -43,6 +43,7 @@ mod workers;
 mod session;
 mod points;
 mod remaining;
+mod resume;
 pub mod retry;
 pub mod tables;
 
@@ -52,13 +53,11 @@ pub use devices::{
 };
 
 use crate::record::usage::RunUsage;
-use anchors::Anchors;
 use calibration::Calibrator;
-use pruning::Pruner;
-use remaining::Remaining;
+use resume::Resumed;
 use retry::Retry;
-use rows::{Measured, RowMaker};
-use session::Session;
+use rows::Measured;
+use session::{Session, Surroundings};
 use tables::Tally;
 
 /// What a run is asked for, beside its manifest.
@@ -235,13 +234,7 @@ pub fn run(
     progress: &dyn Progress,
 ) -> Result<Ended, RunError> {
     exports::check(&manifest.output.exports).map_err(RunError::Impossible)?;
-    let mut requests = device_requests(manifest)?;
-    for device in &mut requests {
-        device.answers = request.cache_dir.as_ref().map(|dir| AnswerCache {
-            dir: dir.clone(),
-            capacity_bytes: manifest.cache.size_bytes,
-        });
-    }
+    let requests = requests_with_answers(manifest, request)?;
     let plan_device = plan_device(&requests[0]);
     let found = Toolchain::here_until(
         std::env::var_os("CC").map(PathBuf::from),
@@ -252,10 +245,8 @@ pub fn run(
     let _ahead = toolchain.look_ahead(requests[0].kind);
     let limit = manifest.limits.point_timeout;
     let mut supervisors = Supervisor::start_all(&request.worker, requests, limit)?;
-    let devices: Vec<DeviceIdentity> = supervisors
-        .iter()
-        .map(|supervisor| supervisor.identity().clone())
-        .collect();
+    let identities = supervisors.iter().map(|supervisor| supervisor.identity());
+    let devices: Vec<DeviceIdentity> = identities.cloned().collect();
     let kind = devices[0].kind;
     let outline = Outline::new(manifest, plan_device.clone());
     let identity = RunIdentity::new(manifest.hash(), devices.clone(), toolchain.identity(kind));
@@ -263,96 +254,54 @@ pub fn run(
     if stop.load(Ordering::Relaxed) {
         return Err(RunError::Stopped);
     }
-    let run = identity.run;
-    let ids = outline.points();
-    let folder = open_folder(manifest, run, request.fresh, &ids)?;
-    let (journal, contents) = folder.journal(run)?;
-    if contents.torn_bytes > 0 {
-        let torn = format!(
-            "the journal's last line was torn; {} bytes dropped",
-            contents.torn_bytes
-        );
-        progress.event(&Event::Warning(&torn));
-    }
-    let standings = standings(&contents, &folder)?;
-    let finished: HashSet<PointId> = standings
-        .iter()
-        .filter(|row| !request.retry.covers(row))
-        .map(|row| row.point)
-        .collect();
-    let reused = ids.iter().filter(|id| finished.contains(id)).count();
-    let name = match devices.len() {
-        1 => devices[0].name.clone(),
-        count => format!("{count} x {}", devices[0].name),
-    };
-    progress.event(&Event::Started {
-        run,
-        folder: folder.path(),
-        points: ids.len(),
-        finished: reused,
-        left_out: LeftOut::of(&outline),
-        device: &name,
-    });
-    if reused == ids.len() && folder.is_described() {
-        let about = About::new(run, manifest, &devices);
-        tables::write(&folder, &contents, &ids, &about, &manifest.output.exports)?;
-        let tally = Tally::of(standings);
-        return Ok(Ended::with_nothing_to_do(run, &folder, tally, reused));
+    let resumed = Resumed::open(identity.run, manifest, request, outline.points(), progress)?;
+    resumed.announce(&outline, &devices, progress);
+    if resumed.is_complete() {
+        return resumed.end(manifest, &devices);
     }
     let plan = outline.fill();
-    write_description(&folder, manifest, request, &plan, identity)?;
-    let cache = match kind {
-        DeviceKind::Null => None,
-        _ => compiling::open_cache(manifest, request).unwrap_or_else(|warning| {
-            progress.event(&Event::Warning(&warning));
-            None
-        }),
-    };
-    let calibrator = Calibrator {
-        kernels: Kernels {
-            toolchain: &toolchain,
-            cache: cache.as_ref(),
-            device: &devices[0],
-            limit: manifest.limits.compile_timeout,
-            require_cached: request.require_cached,
-            stop,
-        },
-        target: plan_device.target,
-        threads: manifest.device.threads,
-        folder: request.cache_dir.as_deref(),
-        again: false,
-        compile_threads: request.compile_threads,
-    };
-    let measured = calibrate(&calibrator, &mut supervisors, progress);
-    let mut session = Session {
+    write_description(&resumed.folder, manifest, request, &plan, identity)?;
+    let cache = compiling::cache_of(kind, manifest, request, progress);
+    let surroundings = Surroundings {
         manifest,
         request,
         stop,
         progress,
-        maker: RowMaker::new(&plan, measured),
-        pruner: Pruner::new(manifest.limits.prune.as_ref()),
-        plan: &plan,
-        usage: vec![Usage::default(); devices.len()],
         devices: &devices,
         toolchain: &toolchain,
         cache: cache.as_ref(),
-        journal,
-        finished,
-        built: HashMap::new(),
-        doubted: HashSet::new(),
-        warned: HashSet::new(),
-        shown: Instant::now(),
-        anchors: Anchors::new(manifest.limits.anchor_interval, devices.len()),
-        wall: Duration::ZERO,
-        written: 0,
-        compiled: 0,
-        began: Instant::now(),
-        remaining: Remaining::default(),
     };
+    let calibrator = surroundings.calibrator(plan_device.target);
+    let measured = calibrate(&calibrator, &mut supervisors, progress);
+    let reused = resumed.reused();
+    let Resumed {
+        run,
+        folder,
+        journal,
+        contents,
+        finished,
+        ..
+    } = resumed;
+    let mut session = Session::new(&surroundings, &plan, measured, journal, finished);
     session.learn(&contents)?;
     session.begin(&folder)?;
     session.measure_all(supervisors)?;
     session.end(run, &folder, reused)
+}
+
+/// The devices of a manifest, with the cache of the oracle's answers.
+fn requests_with_answers(
+    manifest: &Manifest,
+    request: &Request,
+) -> Result<Vec<DeviceRequest>, RunError> {
+    let mut requests = device_requests(manifest)?;
+    for device in &mut requests {
+        device.answers = request.cache_dir.as_ref().map(|dir| AnswerCache {
+            dir: dir.clone(),
+            capacity_bytes: manifest.cache.size_bytes,
+        });
+    }
+    Ok(requests)
 }
 
 /// What a thread came to.

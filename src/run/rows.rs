@@ -13,10 +13,11 @@ use crate::grid::{Grid, Point};
 use crate::hardware::ceilings::Ceilings;
 use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::{InputSource, PointId, ProblemId, point_id, problem_id};
-use crate::manifest::settings::{Launching, Word};
+use crate::manifest::settings::Launching;
 use crate::plan::{Plan, Planned, conditions, modes};
 use crate::row::outcome::{Flag, Outcome, Status};
 use crate::row::{CompileUse, Row};
+use crate::word::Word;
 
 /// A device that rows are measured on.
 pub struct Measured {

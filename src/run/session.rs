@@ -1,20 +1,22 @@
 //! A run while it goes on: blocks to workers, outcomes to rows.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sweeper_cache::Cache;
+use sweeper_kernels::Target;
 
 use super::anchors::{ANCHOR, Anchors, Place};
 use super::blocks::{Blocks, BuiltKernels};
+use super::calibration::Calibrator;
 use super::compiling::WarningKind;
 use super::dispatch::Dispatch;
 use super::pruning::Pruner;
 use super::remaining::Remaining;
-use super::rows::RowMaker;
+use super::rows::{Measured, RowMaker};
 use super::schedule::Schedule;
 use super::workers::{Ahead, Message, serve};
 use super::{Event, Progress, Request, RunError, compiling};
@@ -70,7 +72,84 @@ pub(super) struct Session<'a> {
     pub(super) remaining: Remaining,
 }
 
+/// What a session is given: what to measure, on which devices, with which compilers.
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'a> {
+    pub(super) manifest: &'a Manifest,
+    pub(super) request: &'a Request,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) progress: &'a dyn Progress,
+    pub(super) devices: &'a [DeviceIdentity],
+    pub(super) toolchain: &'a Toolchain,
+    pub(super) cache: Option<&'a Cache>,
+}
+
+impl<'a> Surroundings<'a> {
+    /// The probes of the devices' ceilings, for a target.
+    pub(super) fn calibrator(&self, target: Target) -> Calibrator<'a> {
+        Calibrator {
+            kernels: Kernels {
+                toolchain: self.toolchain,
+                cache: self.cache,
+                device: &self.devices[0],
+                limit: self.manifest.limits.compile_timeout,
+                require_cached: self.request.require_cached,
+                stop: self.stop,
+            },
+            target,
+            threads: self.manifest.device.threads,
+            folder: self.request.cache_dir.as_deref(),
+            again: false,
+            compile_threads: self.request.compile_threads,
+        }
+    }
+}
+
 impl<'a> Session<'a> {
+    /// Before the first measurement of a plan. `finished` has the points that are not measured.
+    pub(super) fn new(
+        surroundings: &Surroundings<'a>,
+        plan: &'a Plan<'a>,
+        measured: Vec<Measured>,
+        journal: Journal,
+        finished: HashSet<PointId>,
+    ) -> Self {
+        let Surroundings {
+            manifest,
+            request,
+            stop,
+            progress,
+            devices,
+            toolchain,
+            cache,
+        } = *surroundings;
+        Session {
+            manifest,
+            request,
+            stop,
+            progress,
+            plan,
+            maker: RowMaker::new(plan, measured),
+            pruner: Pruner::new(manifest.limits.prune.as_ref()),
+            devices,
+            toolchain,
+            cache,
+            journal,
+            finished,
+            built: HashMap::new(),
+            doubted: HashSet::new(),
+            warned: HashSet::new(),
+            shown: Instant::now(),
+            anchors: Anchors::new(manifest.limits.anchor_interval, devices.len()),
+            usage: vec![Usage::default(); devices.len()],
+            wall: Duration::ZERO,
+            written: 0,
+            compiled: 0,
+            began: Instant::now(),
+            remaining: Remaining::default(),
+        }
+    }
+
     /// Learns from failures of an earlier, interrupted part of the run.
     pub(super) fn learn(&mut self, contents: &Contents) -> Result<(), RunError> {
         if contents.is_empty() || !self.pruner.is_active() {

@@ -245,7 +245,7 @@ fn numbers_are_left_to_one_warp_where_columns_need_none() {
     assert!(!is_late(&nests::total_of_variances()));
 }
 
-/// Columns that a warp holds of several rows, in whole quads and lanes or not; with rows for whole
+/// Columns that a warp holds of several rows, in whole float4 and tiles or not; with rows for whole
 /// blocks, in one dimension or two, dense and padded.
 #[test]
 fn rows_side_by_side_are_what_nests_mean() {

@@ -1,5 +1,5 @@
 //! From rows to answers: when compiling pays (the compilation guide), and implementations of
-//! operations side by side (guide 001).
+//! operations side by side (the operations guide).
 
 use std::collections::BTreeMap;
 use std::fs;

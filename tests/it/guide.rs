@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use sweeper::cli::exit::Exit;
-use sweeper::manifest::settings::Word;
 use sweeper::row::outcome::Flag;
 use sweeper::status::Status;
+use sweeper::word::Word;
 
 use super::place::{Place, code, text};
 

@@ -1,6 +1,10 @@
 //! The integration tests, one binary; one module for each stage of the journey.
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![expect(
+    clippy::too_many_lines,
+    reason = "a test reads from its first line to its last"
+)]
 
 mod support;
 mod place;

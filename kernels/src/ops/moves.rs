@@ -113,8 +113,8 @@ struct Window {
 }
 
 impl Window {
-    /// Rows of `Q` quads, for which no call is made and of which no quad lies across two cache
-    /// lines where the first one does not.
+    /// Rows of `Q` vectors of four, for which no call is made and of which no vector lies across
+    /// two cache lines where the first one does not.
     #[inline(always)]
     fn copy<const Q: usize>(&self, ring: &[f64], out: &mut [f64]) {
         let (ring, _) = ring.as_chunks::<4>();

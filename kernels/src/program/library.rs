@@ -6,8 +6,8 @@
 use serde::{Serialize, Serializer};
 
 use super::Geometry;
+use crate::target::Target;
 use crate::tensor::Dtype;
-use crate::workload::Target;
 
 /// What libraries get to work in on a GPU, in bytes: as much as cuBLAS takes for itself on Hopper,
 /// for which its heuristics are made (docs/performance/products.md).

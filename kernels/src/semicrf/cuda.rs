@@ -120,6 +120,7 @@ struct Builder {
 }
 
 impl Builder {
+    #[expect(clippy::too_many_lines, reason = "a buffer after the other")]
     fn new(sizes: &Sizes, layout: Layout, phase: Phase, keep: Keep) -> Self {
         let mut program = Program::default();
         let given = given(sizes, &mut program);
@@ -257,6 +258,7 @@ impl Builder {
         (forward, backward)
     }
 
+    #[expect(clippy::too_many_lines, reason = "an argument after the other")]
     fn scan(&self, kernel: crate::program::KernelId, scan: Scan) -> Step {
         let Sizes { t, k, c, b, .. } = self.sizes;
         let layout = &self.layout;
@@ -378,6 +380,7 @@ struct Gradients {
 }
 
 impl Gradients {
+    #[expect(clippy::too_many_lines, reason = "a buffer after the other")]
     fn new(builder: &mut Builder) -> Self {
         let sizes = builder.sizes;
         let is_max = sizes.semiring == Semiring::Max;

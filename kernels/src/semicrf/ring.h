@@ -8,7 +8,7 @@
 // flushed terms not to matter is done in log space, by the caller.
 //
 //     ring[n]    = sum of message n * exp(g),          g = offset[n] - S[n] - reference
-//     moments[n] = exp(g) (moment + sum (e - g)),      e = entropies' offset[n] less the reference's
+//     moments[n] = exp(g) (moment + sum (e - g)),      e = entropies' offset[n] - the reference's
 //     total[t]   = sum over k of ring[t-k] exp(c[k]),  c = bias less its greatest value over k
 #ifndef SWEEPER_SEMICRF_RING_H
 #define SWEEPER_SEMICRF_RING_H

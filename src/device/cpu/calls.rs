@@ -187,26 +187,21 @@ fn conv2d(call: &Conv2d, args: Addresses<'_>) {
         call.channels_out * places,
     );
     let parallelism = parallelism(rayon::current_num_threads());
+    let onto = |adds| Onto { scale: 1.0, adds };
     for index in 0..call.batch {
         let (x_at, out_at) = (4 * index * x_len, 4 * index * out_len);
         let len = call.scratch();
         let columns = (scratch, &dense(places));
         match call.pass {
             ConvPass::Forward => {
-                unfold(
-                    call,
-                    elements(one + x_at, x_len),
-                    elements_mut(scratch, len),
-                );
+                let x = elements(one + x_at, x_len);
+                unfold(call, x, elements_mut(scratch, len));
                 product(
                     [call.channels_out, places, window],
                     (other, &dense(window)),
                     columns,
                     (result + out_at, &dense(places)),
-                    Onto {
-                        scale: 1.0,
-                        adds: false,
-                    },
+                    onto(false),
                     parallelism,
                 );
             }
@@ -216,10 +211,7 @@ fn conv2d(call: &Conv2d, args: Addresses<'_>) {
                     (other, &transposed(window)),
                     (one + out_at, &dense(places)),
                     columns,
-                    Onto {
-                        scale: 1.0,
-                        adds: false,
-                    },
+                    onto(false),
                     parallelism,
                 );
                 fold(
@@ -229,20 +221,14 @@ fn conv2d(call: &Conv2d, args: Addresses<'_>) {
                 );
             }
             ConvPass::GradW => {
-                unfold(
-                    call,
-                    elements(other + x_at, x_len),
-                    elements_mut(scratch, len),
-                );
+                let x = elements(other + x_at, x_len);
+                unfold(call, x, elements_mut(scratch, len));
                 product(
                     [call.channels_out, window, places],
                     (one + out_at, &dense(places)),
                     (scratch, &transposed(places)),
                     (result, &dense(window)),
-                    Onto {
-                        scale: 1.0,
-                        adds: index > 0,
-                    },
+                    onto(index > 0),
                     parallelism,
                 );
             }

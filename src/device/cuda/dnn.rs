@@ -58,6 +58,7 @@ struct Descriptions {
 
 impl Descriptions {
     #[expect(unsafe_code, reason = "calls of the library")]
+    #[expect(clippy::too_many_lines, reason = "arguments of library calls")]
     fn of(call: &Conv2d) -> Result<Self, Fault> {
         let doing = said("describing a convolution");
         let made = Descriptions {
@@ -202,6 +203,7 @@ impl Convolution {
     /// # Errors
     /// The library's.
     #[expect(unsafe_code, reason = "calls of the library")]
+    #[expect(clippy::too_many_lines, reason = "arguments of library calls")]
     pub fn launch(&self, args: &[u64]) -> Result<(), Fault> {
         let scratch_bytes = self.scratch_bytes;
         let (handle, of) = (self.dnn.handle, &self.descriptions);

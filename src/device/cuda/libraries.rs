@@ -6,7 +6,7 @@ use cudarc::cublaslt::sys as lt;
 use cudarc::cudnn::sys as dnn;
 use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW};
 
-use crate::compile::places;
+use crate::library_folders;
 
 /// A library of NVIDIA's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Nvidia {
         Err(format!(
             "{name} ({file}) is not here: install it with the CUDA toolkit or as a package of Python, or \
              name its folder in {}",
-            places::FOLDERS_VARIABLE
+            library_folders::FOLDERS_VARIABLE
         ))
     }
 
@@ -118,9 +118,9 @@ fn dotted(version: usize) -> String {
 
 /// Files of a library in all folders where NVIDIA's may be.
 fn candidates(file: &str) -> Vec<PathBuf> {
-    let folders = places::folders().into_iter();
+    let folders = library_folders::folders().into_iter();
     folders
-        .flat_map(|folder| places::children(&folder, file))
+        .flat_map(|folder| library_folders::children(&folder, file))
         .collect()
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::manifest::settings::Word;
+use crate::word::Word;
 
 pub(in crate::manifest) fn string() -> Value {
     json!({ "type": "string" })

@@ -10,8 +10,8 @@ use super::{Data, Kind};
 use crate::manifest::Manifest;
 use crate::manifest::diagnostics::Code;
 use crate::manifest::section::Context;
-use crate::manifest::settings::Word;
 use crate::manifest::tree::{Node, Raw};
+use crate::word::Word;
 
 /// Longest time that a setting can ask for, in seconds: a hundred years.
 const MAX_SECONDS: f64 = 3.2e9;

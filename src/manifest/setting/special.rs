@@ -10,11 +10,12 @@ use crate::manifest::Manifest;
 use crate::manifest::diagnostics::Code;
 use crate::manifest::section::Context;
 use crate::manifest::settings::{
-    DeviceUse, EXPORTS, NOT_EXPORTED, PLOTS, Plots, Prune, Threads, Warmup, Word,
+    DeviceUse, EXPORTS, NOT_EXPORTED, PLOTS, Plots, Prune, Threads, Warmup,
 };
 use crate::manifest::tree::{Node, Raw};
 use crate::manifest::wire;
 use crate::status::Status;
+use crate::word::Word;
 
 /// A key that is read elsewhere: by the stage that assembles files, or when the cases are known.
 pub(super) struct Elsewhere {

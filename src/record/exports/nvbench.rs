@@ -218,15 +218,16 @@ fn summaries(number: usize, row: &Row) -> Vec<Json> {
         found.compulsory_bytes / median * 1e9,
     ));
     if let Some(clocks) = &found.clocks {
-        let hertz = f64::from(clocks.sm_mhz) * 1e6;
-        all.push(number_of(
-            "nv/cold/sm_clock_rate/mean",
-            "Clock",
-            "frequency",
-            hertz,
-        ));
+        let (tag, hertz) = ("nv/cold/sm_clock_rate/mean", f64::from(clocks.sm_mhz) * 1e6);
+        all.push(number_of(tag, "Clock", "frequency", hertz));
     }
-    all.push(json!({
+    all.push(sample_times(number, n));
+    all
+}
+
+/// The file of `n` sample times of state `number`.
+fn sample_times(number: usize, n: usize) -> Json {
+    json!({
         "tag": "nv/json/bin:nv/cold/sample_times",
         "name": "Samples Times File",
         "description": "Times of one iteration in seconds, as little-endian f32",
@@ -236,8 +237,7 @@ fn summaries(number: usize, row: &Row) -> Vec<Json> {
             { "name": "filename", "type": "string", "value": format!("{SAMPLES}/{number}.bin") },
             { "name": "size", "type": "int64", "value": n.to_string() },
         ],
-    }));
-    all
+    })
 }
 
 /// A number as NVBench writes it: its digits in quotes, null where it is not finite.

@@ -14,26 +14,65 @@ const GRAIN: f64 = 60.0;
 
 /// Attained operations a second over useful operations for each compulsory byte.
 pub(super) fn roofline(slice: &Slice<'_>) -> Option<Drawn> {
-    let frame = slice.frame();
-    let ceilings: Vec<&Ceilings> = slice
-        .request
-        .sources
-        .iter()
-        .filter_map(|source| source.usage.as_ref())
-        .flat_map(|usage| &usage.devices)
-        .filter_map(|device| device.ceilings.as_ref())
-        .collect();
-    // Of several devices the first is drawn only if all are alike.
-    let ceilings = ceilings.first().filter(|first| {
-        let near =
-            |one: &&Ceilings| (one.copy_bytes_per_s / first.copy_bytes_per_s - 1.0).abs() < 0.1;
-        ceilings.iter().all(near)
+    let (series, kinds) = series_and_kinds(slice);
+    if series.is_empty() {
+        let needed = "no point has a time and operations to place it by";
+        return Some(Err(describe::reason(slice, &slice.rows, needed)));
+    }
+    let held = FixedDimensions {
+        rows: slice.rows.clone(),
+        ..FixedDimensions::default()
+    };
+    let mut caption = describe::caption(slice, "Roofline", &held, false);
+    let points = || series.iter().flat_map(|one| &one.points);
+    let low = points().map(|point| point.x).fold(f64::INFINITY, f64::min);
+    let high = points().map(|point| point.x).fold(0.0, f64::max);
+    let rules =
+        common_ceilings(slice).map_or_else(Vec::new, |held| rules(held, &kinds, (low, high)));
+    caption.notes.push(match rules.is_empty() {
+        false => {
+            "Ceilings were measured on the device. Bytes are those that must be moved; data that \
+                  stays in a cache can lift a point above the slope."
+                .to_owned()
+        }
+        true => "The run does not say what the device can do at most.".to_owned(),
     });
+    Some(Ok(Chart::Lines(Lines {
+        caption,
+        x: Axis {
+            label: "useful operations for each compulsory byte".to_owned(),
+            scale: Scale::Log2,
+        },
+        y: Axis {
+            label: "operations a second".to_owned(),
+            scale: Scale::Log10,
+        },
+        series,
+        rules,
+        marks: Vec::new(),
+    })))
+}
+
+/// The ceilings of the device; of several devices those of the first one, if all are alike.
+fn common_ceilings<'s>(slice: &Slice<'s>) -> Option<&'s Ceilings> {
+    let usages = slice.request.sources.iter();
+    let devices = usages
+        .filter_map(|source| source.usage.as_ref())
+        .flat_map(|usage| &usage.devices);
+    let mut ceilings = devices.filter_map(|device| device.ceilings.as_ref());
+    let first = ceilings.next()?;
+    let is_near =
+        |one: &Ceilings| (one.copy_bytes_per_s / first.copy_bytes_per_s - 1.0).abs() < 0.1;
+    ceilings.all(is_near).then_some(first)
+}
+
+/// Points by style, and the kinds of arithmetic that they use.
+fn series_and_kinds<'s>(slice: &Slice<'s>) -> (Vec<Series>, BTreeSet<&'s str>) {
     let mut series: Vec<Series> = Vec::new();
     let mut seen: BTreeSet<(usize, i64, i64)> = BTreeSet::new();
     let mut kinds: BTreeSet<&str> = BTreeSet::new();
     for &row in &slice.rows {
-        let entry = frame.entries[row];
+        let entry = slice.frame().entries[row];
         let Some((intensity, rate)) = place(entry) else {
             continue;
         };
@@ -61,42 +100,8 @@ pub(super) fn roofline(slice: &Slice<'_>) -> Option<Drawn> {
             }),
         }
     }
-    if series.is_empty() {
-        let needed = "no point has a time and operations to place it by";
-        return Some(Err(describe::reason(slice, &slice.rows, needed)));
-    }
     series.sort_by_key(|one| one.style);
-    let held = FixedDimensions {
-        rows: slice.rows.clone(),
-        ..FixedDimensions::default()
-    };
-    let mut caption = describe::caption(slice, "Roofline", &held, false);
-    let points = || series.iter().flat_map(|one| &one.points);
-    let low = points().map(|point| point.x).fold(f64::INFINITY, f64::min);
-    let high = points().map(|point| point.x).fold(0.0, f64::max);
-    let rules = ceilings.map_or_else(Vec::new, |held| rules(held, &kinds, (low, high)));
-    caption.notes.push(match rules.is_empty() {
-        false => {
-            "Ceilings were measured on the device. Bytes are those that must be moved; data that \
-                  stays in a cache can lift a point above the slope."
-                .to_owned()
-        }
-        true => "The run does not say what the device can do at most.".to_owned(),
-    });
-    Some(Ok(Chart::Lines(Lines {
-        caption,
-        x: Axis {
-            label: "useful operations for each compulsory byte".to_owned(),
-            scale: Scale::Log2,
-        },
-        y: Axis {
-            label: "operations a second".to_owned(),
-            scale: Scale::Log10,
-        },
-        series,
-        rules,
-        marks: Vec::new(),
-    })))
+    (series, kinds)
 }
 
 /// Intensity and rate of a row.

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use crate::files;
 use crate::hardware::DeviceIdentity;
-use crate::manifest::settings::{Order, Word};
+use crate::manifest::settings::Order;
 use crate::record::environment::Environment;
 use crate::record::find;
 use crate::record::folder::{FolderError, Recorded};
 use crate::record::journal::Contents;
 use crate::record::usage::RunUsage;
+use crate::word::Word;
 
 pub mod folders;
 mod guide;

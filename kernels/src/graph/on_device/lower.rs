@@ -62,6 +62,7 @@ impl<'g> Lowering<'g> {
     }
 
     /// The value of one node from those of its operands.
+    #[expect(clippy::too_many_lines, reason = "an arm for each operation")]
     pub(super) fn value(&mut self, node: &Node, operands: &[Value]) -> Value {
         let shape = &node.shape;
         let operand = |at: usize| operands[at].clone();

@@ -175,14 +175,14 @@ DEVICE Term message_of_edges(const Sequence &s, const Board &board, const float 
     const float *row = edges + o * s.out_stride();
     const float *entropies = board.entropies + (step & 1) * CHAIN;
     const int stride = s.in_stride(), labels = s.labels;
-    const bool is_wide = FORM == MATERIALIZED && stride == 1 && labels % 4 == 0;
+    const bool is_vectorized = FORM == MATERIALIZED && stride == 1 && labels % 4 == 0;
     Sum sum;
     sum.begin();
 #pragma unroll(IS_STAGED ? WIDTH / 4 : 1)
     for (int i = 0; i < (IS_STAGED ? WIDTH : labels); i += 4) {
         if (i >= labels) break;
         float four[4];
-        if (is_wide) {
+        if (is_vectorized) {
             const float4 e = *(const float4 *)(row + i);
             four[0] = e.x, four[1] = e.y, four[2] = e.z, four[3] = e.w;
         } else {

@@ -1,0 +1,21 @@
+//! Targets of programs: the host, or a CUDA device of an architecture.
+
+/// The target of a program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// The host's processors: kernels in C, builtins in Rust.
+    Cpu,
+    /// A CUDA device of an exact architecture, such as `sm_90a`.
+    Cuda {
+        /// The architecture.
+        arch: String,
+    },
+}
+
+/// The number of an architecture such as `sm_90a`: 10 times its compute capability; 0 for what is
+/// none.
+pub fn generation(arch: &str) -> u32 {
+    let digits = arch.trim_start_matches("sm_");
+    let digits = digits.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    digits.parse().unwrap_or(0)
+}
