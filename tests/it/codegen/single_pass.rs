@@ -18,7 +18,7 @@ use super::nests::{self, Build, CELLS, OF_COLUMNS, ONE};
 use crate::shim::{self, Blocks, Mode};
 use crate::support::golden;
 
-/// A kernel that leaves parts, and what becomes of them.
+/// A kernel that stores partials, and the nest that combines them.
 struct Total {
     first: Case,
     last: Nest,
