@@ -311,3 +311,30 @@ fn every_manifest_says_what_it_answers() {
         assert!(text.contains("about"), "{} has no `about`", path.display());
     }
 }
+
+/// The engine's part of a run's identity.
+#[path = "../../build.rs"]
+#[expect(
+    dead_code,
+    clippy::print_stdout,
+    reason = "a build script speaks to cargo; its digests are tested here"
+)]
+mod build_script;
+
+#[test]
+fn comments_are_no_part_of_a_runs_identity() {
+    let tokens = |text: &str| build_script::tokens(text).unwrap();
+    let plain = "fn f(x: &'static str) -> u32 { g(\"// no comment\") + 1 }";
+    let commented = "//! A module.\n\n/// Adds one.\n#[doc = \"More.\"]\nfn f(x: &'static str) -> u32 {\n    \
+         // Why.\n    g(\"// no comment\") /* not here */ + 1\n}";
+    assert_eq!(tokens(plain), tokens(commented));
+    for other in [
+        "fn f(x: &'static str) -> u32 { g(\"//  no comment\") + 1 }",
+        "fn f(x: &'static str) -> u32 { g(\"// no comment\") + 2 }",
+        "fn f(x: &'static str) -> u32 { (g(\"// no comment\")) + 1 }",
+        "#[inline] fn f(x: &'static str) -> u32 { g(\"// no comment\") + 1 }",
+    ] {
+        assert_ne!(tokens(plain), tokens(other));
+    }
+    assert_eq!(build_script::tokens("fn f( {"), None);
+}
