@@ -19,7 +19,7 @@ use sweeper_kernels::{Phase, Problem, Tensors};
 use super::protocol::AnswerCache;
 use super::tensors;
 
-/// Version of the fields of a key, and of what an entry holds.
+/// Version of a key's fields and of an entry's contents.
 const SCHEMA: &str = "sweeper oracle 1";
 
 /// Answers that one worker stores take this part of the cache at most: kernels want room, too.

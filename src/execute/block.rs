@@ -14,9 +14,9 @@ use crate::device::{Device, DeviceError};
 use crate::manifest::settings::Order;
 use crate::row::outcome::{Outcome, Status};
 
-/// What the measurer says while it works.
+/// Listens to the measurement of a block.
 pub trait Listener {
-    /// What follows concerns this point.
+    /// The following messages are about this point.
     fn working(&mut self, number: u32, stage: Stage);
     /// A point is finished.
     fn finished(&mut self, number: u32, outcome: Outcome);

@@ -342,13 +342,13 @@ fn program(
         })
 }
 
-/// What is compiled for a point, in the order of its program.
+/// The artifacts of a point, in the order of its program.
 fn artifacts_of(point: &BlockPoint, artifacts: &Artifacts) -> Vec<Artifact> {
     let keys = point.kernels.iter();
     keys.filter_map(|key| artifacts.get(key).cloned()).collect()
 }
 
-/// What becomes of a point that a device refused.
+/// The outcome of a point that a device refused.
 pub fn failed(error: DeviceError) -> Outcome {
     let status = match error {
         DeviceError::OutOfMemory { .. } => Status::Oom,
@@ -374,7 +374,8 @@ fn wrong(reason: String, measurement: Measurement) -> Outcome {
     }
 }
 
-/// What the null device pretends. A crash and a hang are real: the main process must survive them.
+/// Scripted failures of the null device. A crash and a hang are real: the main process must survive
+/// them.
 fn scripted(status: Status) -> Outcome {
     match status {
         Status::Crashed => std::process::abort(),

@@ -1,4 +1,4 @@
-//! What starting a program takes, in processes of their own.
+//! Starting times of programs, in processes of their own.
 //!
 //! The first program of a process pays for more than itself: a library makes its tables, the system
 //! its pages, the processor its frequency. A loop that somebody starts pays that too, whatever its
@@ -40,7 +40,7 @@ pub(super) fn starts(
     found
 }
 
-/// One point with nothing but what starting it needs: no oracle, one sample.
+/// One point with the least that starting it needs: no oracle, one sample.
 fn alone(block: &Block, point: &BlockPoint, artifacts: &Artifacts) -> Task {
     let artifacts = point.kernels.iter().filter_map(|key| artifacts.get(key));
     Task {
@@ -79,7 +79,7 @@ fn start(task: &Task, device: &DeviceRequest) -> Option<FreshStart> {
     })
 }
 
-/// What became of the only point.
+/// The outcome of the only point.
 #[derive(Default)]
 struct Only(Option<Outcome>);
 

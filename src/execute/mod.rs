@@ -1,8 +1,8 @@
-//! Measuring: what became of every point, from worker processes that may crash or hang.
+//! Measuring: the outcome of every point, from worker processes that may crash or hang.
 //!
 //! [`block`] is the recipe that a worker follows, [`block_inputs`] and [`block_context`] its
 //! preparation, [`sampling`] its stopping rule, [`verify`] its check by the oracle's [`answers`];
-//! [`protocol`] is what main process and [`worker`] say to each other.
+//! [`protocol`] has the messages of main process and [`worker`].
 
 pub mod answers;
 pub mod block;

@@ -1,4 +1,4 @@
-//! What the main process and its workers say to each other: frames of a length and a postcard body.
+//! The protocol of the main process and its workers: frames of a length and a postcard body.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub struct DeviceRequest {
     pub ordinal: u32,
     /// Threads of a measured program on a CPU.
     pub threads: u32,
-    /// What the second-level cache is to hold before whatever is timed.
+    /// State of the second-level cache before each sample.
     pub cache: CacheState,
     /// Where the oracle's answers are kept; none to ask it every time.
     pub answers: Option<AnswerCache>,
@@ -103,7 +103,7 @@ pub struct BlockPoint {
     pub backend: String,
     /// The phase.
     pub phase: Phase,
-    /// What is timed is launched as one graph, on a GPU.
+    /// The program is launched as one graph, on a GPU.
     pub graph: bool,
     /// The canonical shape.
     pub canonical: Vec<(String, u64)>,
@@ -111,31 +111,31 @@ pub struct BlockPoint {
     pub kernels: Vec<String>,
     /// Name of the point's folder below [`Block::save_tensors`].
     pub folder: String,
-    /// What the null device pretends.
+    /// The script of the null device.
     pub script: Option<Script>,
     /// The status that the null device pretends.
     pub scripted_status: Option<Status>,
 }
 
-/// What the main process says.
+/// A request of the main process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
     /// The first word.
     Open(DeviceRequest),
     /// Measure.
     Measure(Box<Block>),
-    /// Measure what the device can do, with the kernels of its probes in their order.
+    /// Measure the device's ceilings, with the kernels of its probes in their order.
     Calibrate(Vec<Option<Artifact>>),
 }
 
-/// What a worker says.
+/// An answer of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// The device answered.
     Ready(DeviceIdentity),
     /// The device did not; the worker ends.
     NotReady(String),
-    /// What follows concerns this point (by number), until another is named.
+    /// The following messages are about this point (by number), until another is named.
     Working {
         /// The point.
         number: u32,
@@ -154,11 +154,11 @@ pub enum Event {
         /// How long the device was running programs, by the host's clock.
         running: Duration,
     },
-    /// What the device can do, or why that is not known.
+    /// The device's ceilings, or why they are not known.
     Calibrated(Result<Ceilings, String>),
 }
 
-/// What a worker does at the moment.
+/// The stage of a worker's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
     /// Making inputs and the oracle's answer.

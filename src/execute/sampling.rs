@@ -138,7 +138,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// A sample, and what it cost: prologues and flushed caches count where patience is limited.
+    /// A sample, and its cost: prologues and flushed caches count towards the time limit.
     fn sample(&self, device: &mut dyn Device) -> Result<(Sample, f64), DeviceError> {
         let start = Instant::now();
         let sample = device.sample(self.program, self.iterations)?;
@@ -181,7 +181,7 @@ impl Sampler {
         self.program
     }
 
-    /// The samples in the order taken, and what to know about them.
+    /// The samples in the order taken, with flags.
     pub fn finish(mut self, stop: Stopping, clock_resolution_ns: f64) -> Taken {
         if !self.is_narrow(stop) {
             self.flags.push(Flag::WideInterval);
@@ -223,7 +223,7 @@ fn is_warm(samples_ns: &[f64], spent_ns: f64) -> bool {
     is_steady(samples_ns) || spent_ns >= ENOUGH_WARMUP_NS && is_close
 }
 
-/// What a [`Sampler`] has to say in the end.
+/// The result of a [`Sampler`].
 pub struct Taken {
     /// Nanoseconds of one iteration, a sample each.
     pub samples_ns: Vec<f64>,
@@ -235,7 +235,7 @@ pub struct Taken {
     pub warmup_samples: u32,
     /// How the device was doing, where it can be asked.
     pub clocks: Option<ClockSummary>,
-    /// What to know.
+    /// Flags.
     pub flags: Vec<Flag>,
 }
 

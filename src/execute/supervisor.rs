@@ -38,7 +38,7 @@ pub enum WorkerError {
     NoDevice(String),
 }
 
-/// What the main process is told while a block is measured.
+/// Observes the measurement of a block in the main process.
 pub trait Observer {
     /// A point is worked on.
     fn working(&mut self, number: u32, stage: Stage);
@@ -71,7 +71,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// How long a worker has to open its device: a driver that has just lost a process takes a while.
 const OPENING_LIMIT: Duration = Duration::from_secs(120);
 
-/// How long measuring what a device can do may take.
+/// Time limit of probing a device's ceilings.
 const CALIBRATION_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a killed process may take to go: one that hangs in a driver is left to the system.
@@ -91,7 +91,7 @@ pub struct Supervisor {
     usage: Usage,
 }
 
-/// What a device's time was used for.
+/// The use of a device's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Blocks that were measured, in whole or in part.
@@ -147,12 +147,12 @@ impl Supervisor {
         supervisors.collect()
     }
 
-    /// What the device's time was used for so far.
+    /// The use of the device's time so far.
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// Measures what the device can do, with the kernels of its probes in their order.
+    /// Measures the device's ceilings, with the kernels of its probes in their order.
     ///
     /// # Errors
     /// Why that is not known. The next block is measured all the same.
@@ -406,7 +406,7 @@ impl Worker {
         }
     }
 
-    /// How the process ended, and what it said last.
+    /// The process's exit status and its last words on standard error.
     fn obituary(&mut self) -> Obituary {
         // It may still be at its end; it has a moment, then it is helped.
         for _ in 0..100 {
@@ -467,7 +467,7 @@ struct Obituary {
 }
 
 impl Obituary {
-    /// What becomes of the point at work.
+    /// The outcome of the point at work.
     fn outcome(&self) -> Outcome {
         let reason = self.to_string();
         let crashed = Outcome::without_measurement(Status::Crashed, &*reason);
@@ -485,7 +485,7 @@ impl Obituary {
     }
 }
 
-/// What the standard library says before it ends a process that gets no memory.
+/// The message of the standard library before it aborts a process that gets no memory.
 const ALLOCATION_FAILED: &str = "memory allocation of ";
 
 impl fmt::Display for Obituary {
@@ -517,7 +517,7 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// Reads a stream to its end and keeps what it said last.
+/// Reads a stream to its end and keeps its last bytes.
 fn keep_last(mut stream: impl Read + Send, words: Arc<Mutex<Vec<u8>>>) -> impl FnOnce() + Send {
     move || {
         let mut piece = [0; 1024];

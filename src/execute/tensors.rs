@@ -46,7 +46,7 @@ pub enum InputError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// It does not hold the problem's inputs.
@@ -54,7 +54,7 @@ pub enum InputError {
     Unfit(String),
 }
 
-/// Reads a problem's inputs and checks them against what it needs.
+/// Reads a problem's inputs and checks their names, types and shapes.
 ///
 /// # Errors
 /// An [`InputError`].
@@ -145,7 +145,7 @@ fn write(path: &Path, tensors: &Tensors) -> Result<(), String> {
 /// Tensors as the bytes of a file.
 ///
 /// # Errors
-/// What the format does not allow.
+/// Errors of the format.
 pub(super) fn to_file(tensors: &Tensors) -> Result<Vec<u8>, SafeTensorError> {
     let mut views = Vec::new();
     for (name, tensor) in tensors {

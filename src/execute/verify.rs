@@ -108,7 +108,7 @@ pub enum Asked {
     None,
 }
 
-/// What the oracle may take.
+/// The limits of the oracle.
 #[derive(Clone, Copy, Debug)]
 pub struct OracleLimits {
     /// Seconds.

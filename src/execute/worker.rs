@@ -23,13 +23,13 @@ use crate::device::{Artifact, Device, DeviceError, ceilings};
 use crate::hardware::DeviceKind;
 use crate::row::outcome::{FreshStart, Outcome};
 
-/// What the thread that has the device is told by the one that reads.
+/// A message from the thread that reads to the one that has the device.
 enum Order {
     /// The block_inputs of a block with this first point is begun.
     Begun(u32),
-    /// A block, with its block_inputs or what becomes of its points instead.
+    /// A block, with its inputs or the outcome of all its points.
     Measure(Box<Block>, Result<BlockInputs, Outcome>),
-    /// Measure what the device can do.
+    /// Measure the device's ceilings.
     Calibrate(Vec<Option<Artifact>>),
 }
 
@@ -216,14 +216,14 @@ pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
     }
 }
 
-/// Turns what the measurer says into frames. The first error is kept, and ends the worker.
+/// Turns the messages of a measurement into frames. The first error is kept, and ends the worker.
 struct Reporter<'a, W> {
     events: &'a mut W,
     broken: Option<io::Error>,
     block: &'a Block,
     /// Names for a profiler, where there is one.
     ranges: Option<&'a mut Ranges>,
-    /// What starting each point's program took in processes of its own.
+    /// Starting times of each point's program in processes of its own.
     fresh_starts: BTreeMap<u32, Vec<FreshStart>>,
 }
 
@@ -234,7 +234,7 @@ impl<W: Write> Reporter<'_, W> {
         }
     }
 
-    /// Names what follows in a profiler's time line.
+    /// Opens a range in a profiler's time line.
     fn name(&mut self, number: u32, stage: Stage) {
         let Some(ranges) = &mut self.ranges else {
             return;

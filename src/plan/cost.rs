@@ -1,4 +1,4 @@
-//! What a plan will cost: rough guesses for progress, budgets and the spread over devices. Nothing
+//! The cost of a plan: rough predictions for progress, budgets and the spread over devices. Nothing
 //! else depends on them.
 
 use sweeper_kernels::program::Totals;
@@ -8,7 +8,7 @@ use super::{Plan, Planned};
 use crate::hardware::DeviceKind;
 use crate::manifest::settings::Stopping;
 
-/// What a device's time goes into.
+/// The parts of a device's time.
 struct Rates {
     /// Time of a launch that has nothing to do.
     launch_ns: f64,

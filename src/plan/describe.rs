@@ -125,7 +125,7 @@ pub fn taken(groups: &[Group]) -> String {
     )
 }
 
-/// A published shape and what is measured of it.
+/// A published shape and its configurations.
 fn group_line(group: &Group) -> String {
     let sizes = |[t, k, c]: &Shape| format!("T={t} K={k} C={c}");
     let chosen: Vec<String> = group.chosen.iter().map(sizes).collect();
@@ -155,7 +155,7 @@ fn shape_json(plan: &Plan<'_>, shape: u32) -> Json {
     )
 }
 
-/// One line a point: id, label, what it needs or why it is left out.
+/// One line a point: id, label, kernels or the reason why it is left out.
 pub fn list(plan: &Plan<'_>) -> String {
     let mut text = String::new();
     for point in &plan.points {

@@ -1,4 +1,4 @@
-//! The plan as a graph: what must be finished before what.
+//! The plan as a graph of tasks and their dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The plan: canonical shapes, programs and kernels of all points, and what depends on what.
+//! The plan: canonical shapes, programs and kernels of all points, and their dependencies.
 //!
 //! Architecture invariant: a plan is a pure function of manifest and device. What the cache holds
 //! is laid over it by whoever asks, and is not part of it.
@@ -34,12 +34,12 @@ use selection::Selection;
 /// where that has one.
 const HOST_ORACLE_S: f64 = 4.0;
 
-/// What a plan is made for.
+/// The device of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanDevice {
     /// The kind of device.
     pub kind: DeviceKind,
-    /// What programs are made for.
+    /// The target of programs.
     pub target: Target,
 }
 
@@ -50,7 +50,7 @@ pub struct Planned {
     pub point: Point,
     /// Identity of its row.
     pub id: PointId,
-    /// How the device is told what to do.
+    /// Launch by launch, or as one graph.
     pub mode: Launching,
     /// Its canonical shape, by position in [`Canonical::shapes`].
     pub shape: u32,
@@ -85,7 +85,7 @@ pub struct PlannedBlock {
 pub struct Plan<'m> {
     /// The grid it was made from.
     pub grid: Grid<'m>,
-    /// What it was made for.
+    /// Its device.
     pub device: PlanDevice,
     /// Points to measure, in the order of the grid.
     pub points: Vec<Planned>,
@@ -95,7 +95,7 @@ pub struct Plan<'m> {
     pub kernels: Vec<KernelSource>,
     /// Blocks, in the order in which they are measured.
     pub blocks: Vec<PlannedBlock>,
-    /// Which points of the grid they are, and what left the others out.
+    /// Indices of the points in the grid, and the reasons of those left out.
     pub selection: Selection,
 }
 
@@ -272,13 +272,13 @@ impl<'m> Plan<'m> {
     /// The problem of a point, made anew.
     ///
     /// # Errors
-    /// What the workload has against the parameters.
+    /// The workload's objection to the parameters.
     pub fn problem(&self, point: Point) -> Result<Box<dyn Problem>, String> {
         problem(&self.grid, point)
     }
 }
 
-/// The ways in which a device is told what to do. A CPU knows one.
+/// The ways of launching on a device. A CPU has one.
 pub fn modes(manifest: &Manifest, kind: DeviceKind) -> Vec<Launching> {
     match kind {
         DeviceKind::Cpu => vec![Launching::Launch],
@@ -413,7 +413,7 @@ fn plan_block(
     (points, oracle.unwrap_or_default())
 }
 
-/// What a point's program tells without running.
+/// Properties of a point's program that are known without running it.
 #[derive(Default)]
 struct Facts {
     kernels: Vec<u32>,

@@ -11,11 +11,11 @@ use crate::word::Word as _;
 /// So many values of an axis are listed where none is the one that was asked for.
 const MOST_VALUES: usize = 16;
 
-/// What is asked for: all words must hold of a point.
+/// A query: all words must hold of a point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
     words: Vec<Word>,
-    /// How the device is told what to do, where that was said.
+    /// Launch by launch or as one graph, where the query says it.
     mode: Option<Launching>,
 }
 
@@ -48,7 +48,7 @@ impl Query {
         self.words.is_empty() && self.mode.is_none()
     }
 
-    /// How the device is told what to do, where that was said.
+    /// Launch by launch or as one graph, where the query says it.
     pub fn mode(&self) -> Option<Launching> {
         self.mode
     }

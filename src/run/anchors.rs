@@ -77,7 +77,7 @@ impl Anchors {
         Some(anchor.place)
     }
 
-    /// Remembers what measuring an anchor again came to.
+    /// Records a repeated measurement of an anchor.
     pub(super) fn read(&mut self, device: usize, outcome: &Outcome) {
         let (Some(anchor), Some(median_ns)) = (&self.of_device[device], median_ns(outcome)) else {
             return;

@@ -1,4 +1,4 @@
-//! From planned blocks to what workers are sent.
+//! From planned blocks to the requests of workers.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,7 +14,7 @@ use crate::plan::{Plan, PlannedBlock};
 /// Kernels that were asked for, by number.
 pub(super) type BuiltKernels = HashMap<u32, Result<Built, CompileError>>;
 
-/// What blocks are made from.
+/// The sources of blocks.
 pub(super) struct Blocks<'a> {
     pub(super) plan: &'a Plan<'a>,
     pub(super) request: &'a Request,

@@ -19,20 +19,20 @@ use crate::hardware::{DeviceIdentity, DeviceKind};
 pub struct Calibrator<'a> {
     /// Compiles the probes' kernels.
     pub kernels: Kernels<'a>,
-    /// What the probes are made for.
+    /// The target of the probes.
     pub target: Target,
     /// CPU threads of a measured program.
     pub threads: u32,
     /// Where ceilings are remembered.
     pub folder: Option<&'a Path>,
-    /// Measure again what is remembered.
+    /// Measure ceilings again although there are some.
     pub again: bool,
     /// Threads that compile.
     pub compile_threads: usize,
 }
 
 impl Calibrator<'_> {
-    /// What a worker's device can do: remembered, or measured now.
+    /// The ceilings of a worker's device: from their file, or measured now.
     ///
     /// # Errors
     /// Why it is not known.

@@ -118,7 +118,7 @@ impl CeilingsFile {
         files::write_beside_cache(&path, &serde_json::to_vec_pretty(self)?)
     }
 
-    /// The better of what probes and calibrations measured, and which it is.
+    /// The better rates of probes and calibrations, with their sources.
     pub fn ceilings(&self) -> Ceilings {
         let mut best = self.ceilings.clone();
         let probe = CeilingSource {

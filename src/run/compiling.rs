@@ -51,16 +51,16 @@ pub fn count_built(results: &[Result<Built, CompileError>]) -> usize {
     results.iter().filter(is_built).count()
 }
 
-/// What a warning is about. One of each kind is enough: they differ in numbers at most.
+/// The kind of a warning. One of each kind is shown: they differ in numbers at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WarningKind {
-    /// The cache holds what another compiler made.
+    /// The cache holds another compiler's artifact.
     Foreign,
     /// The cache did not take a kernel.
     NotStored(Discriminant<sweeper_cache::Warning>),
 }
 
-/// What to say of a kernel: the cache did not take it, or holds another compiler's.
+/// The warning about a kernel: the cache did not take it, or holds another compiler's.
 pub fn warning(result: &Result<Built, CompileError>) -> Option<(WarningKind, String)> {
     let built = result.as_ref().ok()?;
     if built.is_foreign {

@@ -1,4 +1,4 @@
-//! Which devices a manifest asks for, and what plans and compilers need to know of them.
+//! The devices of a manifest, and their properties for plans and compilers.
 
 use sweeper_kernels::Target;
 
@@ -80,7 +80,7 @@ pub fn device_request(manifest: &Manifest) -> Result<DeviceRequest, RunError> {
     requests.into_iter().next().ok_or_else(none)
 }
 
-/// What a plan for that device is made for.
+/// The plan device of a device request.
 pub fn plan_device(request: &DeviceRequest) -> PlanDevice {
     let target = match request.kind {
         DeviceKind::Cpu | DeviceKind::Null => Target::Cpu,

@@ -8,7 +8,7 @@ use super::workers::Numbered;
 use crate::execute::supervisor::Task;
 use crate::plan::PlannedBlock;
 
-/// What is left to do, and what each worker does.
+/// The queue of blocks, and the block of each worker.
 pub(super) struct Dispatch<'a> {
     pub(super) blocks: Vec<&'a PlannedBlock>,
     pub(super) schedule: Schedule,

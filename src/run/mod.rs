@@ -1,4 +1,4 @@
-//! A run: plan, compile, measure, record. What is finished is not done again.
+//! A run: plan, compile, measure, record. Finished points are not measured again.
 //!
 //! [`devices`] says on what, [`calibration`] and [`ceilings_file`] how fast that can be;
 //! [`compiling`] opens the cache, [`schedule`] deals out blocks, [`rows`] turns outcomes into rows,
@@ -60,7 +60,7 @@ use rows::Measured;
 use session::{Session, Surroundings};
 use tables::Tally;
 
-/// What a run is asked for, beside its manifest.
+/// The options of a run beside its manifest.
 pub struct Request {
     /// How workers are started.
     pub worker: WorkerCommand,
@@ -84,7 +84,7 @@ pub struct Request {
     pub compile_threads: usize,
 }
 
-/// What happens during a run, for whoever shows it.
+/// An event of a run, for displays.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The run is known, and how much of it is left.
@@ -97,7 +97,7 @@ pub enum Event<'a> {
         points: usize,
         /// Points that have rows already.
         finished: usize,
-        /// What the plan leaves out of the grid.
+        /// Points that the plan leaves out of the grid.
         left_out: LeftOut,
         /// The device.
         device: &'a str,
@@ -109,7 +109,7 @@ pub enum Event<'a> {
     },
     /// One kernel is there, or is not.
     Compiled {
-        /// Its entry point and what it was specialised for.
+        /// Its entry point and its defines.
         name: &'a str,
         /// Where it came from, or why it is missing.
         result: Result<&'a Built, &'a CompileError>,
@@ -129,7 +129,7 @@ pub enum Event<'a> {
         label: &'a str,
         /// Rows of the plan's points, this one included.
         done: usize,
-        /// How long the rest takes, where enough of it is like what was done.
+        /// Estimated time of the rest, where enough of it is like points that were measured.
         left: Option<Duration>,
     },
     /// A calibration measured more than was known to be possible.
@@ -164,7 +164,7 @@ impl LeftOut {
     }
 }
 
-/// Shows what happens.
+/// Displays events.
 pub trait Progress: Sync {
     /// Something happened.
     fn event(&self, event: &Event<'_>);
@@ -304,14 +304,14 @@ fn requests_with_answers(
     Ok(requests)
 }
 
-/// What a thread came to.
+/// The result of a thread; its panic goes on here.
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// What each device is, and what it can do.
+/// The identities of devices, and their ceilings.
 fn calibrate(
     calibrator: &Calibrator<'_>,
     supervisors: &mut [Supervisor],
@@ -361,7 +361,7 @@ fn open_folder(
     RunFolder::open_attempt(&path, is_finished)
 }
 
-/// What became of the points of a journal.
+/// The standings of a journal's points.
 fn standings(contents: &Contents, folder: &RunFolder) -> Result<Vec<Standing>, FolderError> {
     let foreign = |reason| FolderError::Foreign {
         path: folder.path().join("journal.jsonl"),

@@ -68,7 +68,7 @@ impl Session<'_> {
         })
     }
 
-    /// What becomes of a point of which a smaller one failed.
+    /// The outcome of a point of which a smaller one failed.
     fn prune(&self, point: &Planned) -> Option<Outcome> {
         if !self.pruner.has_failures() {
             return None;

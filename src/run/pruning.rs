@@ -1,4 +1,4 @@
-//! Learning from failures: what is at least as large as a point that failed is not tried.
+//! Learning from failures: points at least as large as one that failed are not tried.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::manifest::settings::Prune;
 use crate::row::Row;
 use crate::row::outcome::Status;
 
-/// Where a point lies: what must be equal, and the sizes that are compared.
+/// The place of a point: values that must be equal, and sizes that are compared.
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
 pub struct Place {
     /// Everything but the sizes.

@@ -20,14 +20,14 @@ const LEAST_KNOWN: f64 = 0.5;
 /// Points that take alike: their case, backend and phase.
 type Kind = (u16, u16, Phase);
 
-/// What is known of the points of one kind.
+/// Statistics of the points of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// What the points that are left were guessed to take, in nanoseconds.
+    /// Predicted time of the points that are left, in nanoseconds.
     left_ns: f64,
     /// Points that were done, those included that were not timed.
     done: usize,
-    /// What the points that were timed were guessed to take, and what they took, in nanoseconds.
+    /// Predicted and real time of the points that were measured, in nanoseconds.
     guessed_ns: f64,
     took_ns: f64,
 }
@@ -35,7 +35,7 @@ struct Known {
 /// The rest of a run.
 #[derive(Debug, Default)]
 pub(super) struct Remaining {
-    /// What each point of the plan is guessed to take, in nanoseconds, and its kind.
+    /// Predicted time of each point of the plan in nanoseconds, and its kind.
     points: Vec<(Kind, f64)>,
     kinds: BTreeMap<Kind, Known>,
     timed: usize,

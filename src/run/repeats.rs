@@ -11,7 +11,7 @@ use crate::manifest::{Diagnostics, Manifest, OverrideOrigin, Overrides, Sources,
 /// A small sweep of programs of several kinds, for [`Repeats`].
 pub const AA: &str = include_str!("aa.toml");
 
-/// A manifest, and what runs of it need.
+/// A manifest, and the settings of its runs.
 pub struct Repeats {
     /// The manifest's files.
     pub sources: Sources,

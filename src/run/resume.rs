@@ -68,7 +68,7 @@ impl Resumed {
         points.filter(|id| self.finished.contains(id)).count()
     }
 
-    /// Tells what there is to do.
+    /// Announces the run and the points that are left.
     pub(super) fn announce(
         &self,
         outline: &Outline<'_>,
@@ -89,7 +89,7 @@ impl Resumed {
         });
     }
 
-    /// True if all points have results, and the folder says what they are of.
+    /// True if all points have results, and the folder has its description.
     pub(super) fn is_complete(&self) -> bool {
         self.reused() == self.points.len() && self.folder.is_described()
     }

@@ -21,9 +21,9 @@ use crate::word::Word;
 
 /// A device that rows are measured on.
 pub struct Measured {
-    /// What it is.
+    /// Its identity.
     pub device: DeviceIdentity,
-    /// What it can do, where that is known.
+    /// Its ceilings, if they are known.
     pub ceilings: Option<Ceilings>,
 }
 
@@ -52,12 +52,12 @@ impl<'a> RowMaker<'a> {
         }
     }
 
-    /// What a worker's device can do, where that is known.
+    /// The ceilings of a worker's device, if they are known.
     pub fn ceilings(&self, worker: usize) -> Option<&Ceilings> {
         self.devices[worker].ceilings.as_ref()
     }
 
-    /// What rows call a worker's device.
+    /// The name of a worker's device in rows.
     pub fn device_name(&self, worker: usize) -> String {
         self.devices[worker].device.name_in_rows()
     }
@@ -193,7 +193,7 @@ impl<'a> RowMaker<'a> {
             .collect()
     }
 
-    /// What the null device pretends for a point.
+    /// The script of the null device for a point.
     pub fn script(&self, point: &Planned) -> (Option<Script>, Option<Status>) {
         if self.plan.device.kind != DeviceKind::Null {
             return (None, None);

@@ -53,14 +53,14 @@ pub(super) struct Session<'a> {
     pub(super) finished: HashSet<PointId>,
     /// Kernels that were asked for, by number.
     pub(super) built: BuiltKernels,
-    /// Kernels that were set aside for what became of a point.
+    /// Kernels that were set aside because a point of theirs crashed.
     pub(super) doubted: HashSet<u32>,
     /// Warnings that were shown: each once.
     pub(super) warned: HashSet<WarningKind>,
     /// When it was last said what is worked on.
     pub(super) shown: Instant,
     pub(super) anchors: Anchors,
-    /// What each device's time was used for.
+    /// The use of each device's time.
     pub(super) usage: Vec<Usage>,
     /// How long measuring took.
     pub(super) wall: Duration,
@@ -72,7 +72,7 @@ pub(super) struct Session<'a> {
     pub(super) remaining: Remaining,
 }
 
-/// What a session is given: what to measure, on which devices, with which compilers.
+/// The surroundings of a session: manifest, request, devices, compilers and cache.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
     pub(super) manifest: &'a Manifest,
@@ -278,7 +278,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Remembers what became of a kernel.
+    /// Records the result of building a kernel.
     fn keep(&mut self, number: u32, result: Result<Built, CompileError>) {
         // Nothing became of it: the run is stopping.
         if matches!(result, Err(CompileError::Stopped)) {
@@ -364,7 +364,7 @@ impl<'a> Session<'a> {
         threads.min(kernels)
     }
 
-    /// Gives workers blocks and writes what comes back, until all is done or it should stop.
+    /// Gives workers blocks and writes rows, until all is done or it should stop.
     fn attend(
         &mut self,
         dispatch: &mut Dispatch<'a>,
@@ -544,7 +544,7 @@ impl<'a> Session<'a> {
         needs.iter().all(is_done) && (!self.compiles_beside() || are_there())
     }
 
-    /// What is left of a block for a worker to do, if there is anything.
+    /// The rest of a block for a worker, if there is one.
     fn task(&mut self, planned: &PlannedBlock, worker: usize) -> Result<Option<Task>, RunError> {
         let plan = self.plan;
         let left = |number: &&u32| !self.finished.contains(&plan.points[**number as usize].id);

@@ -17,11 +17,11 @@ use crate::row::outcome::Outcome;
 /// A task, and its block's number among those that are left.
 pub(super) type Numbered = (usize, Task);
 
-/// What the main thread is told.
+/// A message to the main thread.
 pub(super) enum Message {
     /// A worker is at a point.
     Working { number: u32, stage: Stage },
-    /// It is known what became of a point.
+    /// The outcome of a point.
     Finished {
         worker: usize,
         /// The number of the point's block among those that are left.
