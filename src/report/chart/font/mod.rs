@@ -51,16 +51,10 @@ impl Face {
         static SEMIBOLD: OnceLock<Face> = OnceLock::new();
         match weight {
             Weight::Regular => REGULAR.get_or_init(|| {
-                Face::read(
-                    include_bytes!("font/OpenSans-Regular.ttf"),
-                    "OpenSans-Regular",
-                )
+                Face::read(include_bytes!("OpenSans-Regular.ttf"), "OpenSans-Regular")
             }),
             Weight::Semibold => SEMIBOLD.get_or_init(|| {
-                Face::read(
-                    include_bytes!("font/OpenSans-Semibold.ttf"),
-                    "OpenSans-Semibold",
-                )
+                Face::read(include_bytes!("OpenSans-Semibold.ttf"), "OpenSans-Semibold")
             }),
         }
     }

@@ -17,7 +17,7 @@ use sweeper_kernels::{Dtype, Phase, Program, Target, Tensor, Tensors};
 /// Known operations and models.
 mod graphs;
 /// Random graphs, as the fuser's own tests make them.
-#[path = "../../kernels/src/fuse/tests/random.rs"]
+#[path = "../../../kernels/src/fuse/tests/random.rs"]
 mod random;
 
 use crate::conformance::artifacts;

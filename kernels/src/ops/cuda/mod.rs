@@ -7,7 +7,7 @@ use crate::common::CUDA_H;
 use crate::program::{Arg, Geometry, KernelSource, Language, SourceFile};
 
 static FILES: [SourceFile; 2] = [
-    SourceFile::embedded("ops.cu", include_str!("cuda/ops.cu")),
+    SourceFile::embedded("ops.cu", include_str!("ops.cu")),
     CUDA_H,
 ];
 

@@ -32,25 +32,25 @@ pub enum Keep {
 macro_rules! sources {
     ($main:literal) => {
         [
-            SourceFile::embedded($main, include_str!($main)),
+            SourceFile::embedded($main, include_str!(concat!("../", $main))),
             CPU_H,
             VECTOR_H,
             ELEMENTARY_H,
-            SourceFile::embedded("scan.h", include_str!("scan.h")),
-            SourceFile::embedded("flat.h", include_str!("flat.h")),
-            SourceFile::embedded("messages.h", include_str!("messages.h")),
-            SourceFile::embedded("materialized.h", include_str!("materialized.h")),
-            SourceFile::embedded("decomposed.h", include_str!("decomposed.h")),
-            SourceFile::embedded("ring.h", include_str!("ring.h")),
-            SourceFile::embedded("forward.h", include_str!("forward.h")),
-            SourceFile::embedded("targets.h", include_str!("targets.h")),
+            SourceFile::embedded("scan.h", include_str!("../scan.h")),
+            SourceFile::embedded("flat.h", include_str!("../flat.h")),
+            SourceFile::embedded("messages.h", include_str!("../messages.h")),
+            SourceFile::embedded("materialized.h", include_str!("../materialized.h")),
+            SourceFile::embedded("decomposed.h", include_str!("../decomposed.h")),
+            SourceFile::embedded("ring.h", include_str!("../ring.h")),
+            SourceFile::embedded("forward.h", include_str!("../forward.h")),
+            SourceFile::embedded("targets.h", include_str!("../targets.h")),
             SourceFile::embedded(
                 "materialized_backward.h",
-                include_str!("materialized_backward.h"),
+                include_str!("../materialized_backward.h"),
             ),
             SourceFile::embedded(
                 "decomposed_backward.h",
-                include_str!("decomposed_backward.h"),
+                include_str!("../decomposed_backward.h"),
             ),
         ]
     };
@@ -59,7 +59,7 @@ macro_rules! sources {
 static FORWARD: [SourceFile; 14] = sources!("forward.c");
 static BACKWARD: [SourceFile; 14] = sources!("backward.c");
 static REDUCE: [SourceFile; 2] = [
-    SourceFile::embedded("reduce.c", include_str!("reduce.c")),
+    SourceFile::embedded("reduce.c", include_str!("../reduce.c")),
     CPU_H,
 ];
 

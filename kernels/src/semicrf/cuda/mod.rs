@@ -25,9 +25,9 @@ use layout::Layout;
 macro_rules! sources {
     ($main:literal $(, $header:literal)*) => {
         &[
-            SourceFile::embedded($main, include_str!(concat!("cuda/", $main))),
+            SourceFile::embedded($main, include_str!($main)),
             CUDA_H,
-            $(SourceFile::embedded($header, include_str!(concat!("cuda/", $header))),)*
+            $(SourceFile::embedded($header, include_str!($header)),)*
         ]
     };
 }

@@ -13,7 +13,7 @@ use crate::shim::{self, Mode};
 use crate::support::golden;
 
 /// What a nest means.
-#[path = "../../kernels/src/nest/interpret.rs"]
+#[path = "../../../kernels/src/nest/interpret.rs"]
 mod interpret;
 /// The CPU device.
 mod cpu;
