@@ -10,7 +10,11 @@ use sha2::{Digest, Sha256};
 
 fn main() {
     let engine = digest(&["src", "cache/src", "Cargo.lock"]);
-    let kernels = digest(&["kernels/src"]);
+    let kernels = digest(&[
+        "kernels/program/src",
+        "kernels/compiler/src",
+        "kernels/workloads/src",
+    ]);
     println!("cargo::rustc-env=SWEEPER_ENGINE_DIGEST={engine}");
     println!("cargo::rustc-env=SWEEPER_KERNELS_DIGEST={kernels}");
 }

@@ -21,7 +21,7 @@ use sweeper::manifest::Sources;
 use sweeper::report::source::{self, Source};
 use sweeper::row::entry::Entry;
 use sweeper::run::repeats::{AA, Repeats};
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 /// 3 % more elements; 2.9 % more positions that are computed (T - 1), of the same canonical shape.
 const MORE_WORK: [(&str, &str); 2] = [

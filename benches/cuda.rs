@@ -16,11 +16,11 @@ use sweeper::compile::nvrtc::Nvrtc;
 use sweeper::device::cuda::Cuda;
 use sweeper::device::{Artifact, Device, Job};
 use sweeper::identity::CacheState;
-use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::semicrf::SemiCrf;
-use sweeper_kernels::{
+use sweeper_program::inputs::InputKey;
+use sweeper_program::{
     CanonicalShape, Dtype, Parameters, Phase, Problem, Tensor, Tensors, Workload,
 };
+use sweeper_workloads::semicrf::SemiCrf;
 
 const ROUNDS: usize = 15;
 /// Larger tensors repeat their first elements.
@@ -176,7 +176,7 @@ impl Kernels {
         }
     }
 
-    fn artifact(&mut self, source: &sweeper_kernels::program::KernelSource) -> Artifact {
+    fn artifact(&mut self, source: &sweeper_program::KernelSource) -> Artifact {
         let key = source.title();
         if let Some(known) = self.artifacts.get(&key) {
             return known.clone();

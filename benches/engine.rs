@@ -9,7 +9,7 @@ use sweeper::grid::Grid;
 use sweeper::hardware::DeviceKind;
 use sweeper::manifest::{Manifest, Overrides, Sources, registry};
 use sweeper::plan::{Outline, Plan, PlanDevice};
-use sweeper_kernels::Target;
+use sweeper_program::Target;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc; // as in the program

@@ -14,13 +14,13 @@ use sweeper::compile::cc::Cc;
 use sweeper::compile::digests::Digests;
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Artifact, Device, Job, Prepared};
-use sweeper_kernels::builtin::Builtin;
-use sweeper_kernels::codegen::Generated;
-use sweeper_kernels::nest::{Bounds, CrossBlock, Extents, Launch, Memory, Nest, Stride};
-use sweeper_kernels::program::{
-    Arg, Binding, Geometry, Index, Kernel, KernelSource, Role, Step, View,
+use sweeper_compiler::codegen::Generated;
+use sweeper_compiler::nest::{Bounds, CrossBlock, Extents, Launch, Memory, Nest, Stride};
+use sweeper_program::builtin::Builtin;
+use sweeper_program::{
+    Arg, Binding, Data, Dtype, Geometry, Index, Kernel, KernelSource, Program, Role, Step, Target,
+    Tensor, Tensors, View,
 };
-use sweeper_kernels::{Data, Dtype, Program, Target, Tensor, Tensors};
 
 #[path = "../tests/it/codegen/nests.rs"]
 #[expect(dead_code, reason = "tests have more nests than this")]

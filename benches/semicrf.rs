@@ -19,12 +19,12 @@ use sweeper::compile::cc::Cc;
 use sweeper::compile::digests::Digests;
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Artifact, Device, Job, Prepared};
-use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::program::KernelSource;
-use sweeper_kernels::semicrf::{SemiCrf, floor, sizes::Sizes};
-use sweeper_kernels::{
-    CanonicalShape, Dtype, Parameters, Phase, Problem, Program, Target, Value, Workload,
+use sweeper_program::inputs::InputKey;
+use sweeper_program::{
+    CanonicalShape, Dtype, KernelSource, Parameters, Phase, Problem, Program, Target, Value,
+    Workload,
 };
+use sweeper_workloads::semicrf::{SemiCrf, floor, sizes::Sizes};
 
 const ROUNDS: usize = 25;
 /// A sample lasts at least this long.

@@ -11,8 +11,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
-use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Value};
+use sweeper_program::inputs::InputKey;
+use sweeper_program::{CanonicalShape, Dtype, Parameters, Phase, Value};
 
 /// Version of the encoding.
 pub const VERSION: u64 = 1;

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use sweeper_kernels::builtin::{Builtin, Call, CallArg, Slice, SliceMut};
-use sweeper_kernels::ops;
+use sweeper_program::builtin::{Builtin, Call, CallArg, Slice, SliceMut};
+use sweeper_workloads::ops;
 
 use super::memory::{Lines, Operand, again, reading};
 

@@ -16,8 +16,8 @@ mod launch;
 /// Where operands lie.
 mod memory;
 
-use sweeper_kernels::builtin::{Builtin, Slice, SliceMut};
-use sweeper_kernels::ops;
+use sweeper_program::builtin::{Builtin, Slice, SliceMut};
+use sweeper_workloads::ops;
 
 use launch::{Launch, ints};
 use memory::Aligned;

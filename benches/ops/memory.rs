@@ -1,7 +1,7 @@
 //! Memory of operands: from a line of a page on, and elsewhere the next time.
 
 use half::bf16;
-use sweeper_kernels::builtin::{Slice, SliceMut};
+use sweeper_program::builtin::{Slice, SliceMut};
 
 /// Bytes of a page.
 const PAGE: usize = 4096;

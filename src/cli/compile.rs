@@ -19,8 +19,8 @@ use crate::plan::Plan;
 use crate::run::compiling::{self, WarningKind};
 use crate::run::{self, calibration};
 use sweeper_cache::Cache;
-use sweeper_kernels::Target as Instructions;
-use sweeper_kernels::program::KernelSource;
+use sweeper_program::KernelSource;
+use sweeper_program::Target as Instructions;
 
 /// Arguments of `compile`.
 #[derive(Args)]

@@ -2,8 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value as Json, json};
-use sweeper_kernels::Refusal;
-use sweeper_kernels::program::{Program, Step};
+use sweeper_program::{Program, Refusal, Step};
 
 use super::exit::Exit;
 use super::screen::Screen;

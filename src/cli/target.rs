@@ -1,7 +1,7 @@
 //! What a plan is made for: the device that a manifest asks for, or a GPU that need not be here.
 
 use clap::Args;
-use sweeper_kernels::Target as Instructions;
+use sweeper_program::Target as Instructions;
 
 use super::exit::Exit;
 use super::screen::Screen;

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use serde_json::json;
-use sweeper_kernels::Value;
-use sweeper_kernels::registry;
-use sweeper_kernels::workload::{ParameterInfo, ParameterKind, TensorInfo, WorkloadInfo};
+use sweeper_program::Value;
+use sweeper_program::workload::{ParameterInfo, ParameterKind, TensorInfo, WorkloadInfo};
+use sweeper_workloads::registry;
 
 use super::exit::Exit;
 use super::screen::Screen;

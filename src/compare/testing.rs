@@ -1,6 +1,6 @@
 //! Random numbers and rows for tests: the same every time.
 
-use sweeper_kernels::Phase;
+use sweeper_program::Phase;
 
 use crate::report::source::{Kind, Source};
 use crate::row::entry::{Entry, Times};

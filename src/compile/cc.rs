@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use sha2::{Digest, Sha256};
-use sweeper_kernels::program::KernelSource;
+use sweeper_program::KernelSource;
 
 use super::digests::Digests;
 use super::elf;
@@ -229,7 +229,7 @@ mod tests {
     use crate::compile::NEVER;
     use std::borrow::Cow;
     use std::time::Duration;
-    use sweeper_kernels::program::{Language, SourceFile};
+    use sweeper_program::{Language, SourceFile};
 
     const LONG: Bounds<'static> = Bounds {
         limit: Duration::from_secs(60),

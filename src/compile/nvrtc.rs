@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Number;
 use sha2::{Digest, Sha256};
-use sweeper_kernels::program::KernelSource;
+use sweeper_program::KernelSource;
 
 use super::digests::Digests;
 use super::{Bounds, CompileError};
@@ -287,8 +287,8 @@ mod tests {
     use std::fs;
     use std::io::Write;
 
-    use sweeper_kernels::program::{Language, SourceFile};
-    use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Target, registry};
+    use sweeper_program::{CanonicalShape, Dtype, Language, Parameters, Phase, SourceFile, Target};
+    use sweeper_workloads::registry;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
-use sweeper_kernels::program::Language;
+use sweeper_program::Language;
 
 use super::NEVER;
 use super::cc::Cc;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Target, Tensors};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Target, Tensors};
 
 use super::{Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample};
 

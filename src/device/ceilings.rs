@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use sweeper_kernels::ceilings::{Counts, Probe, Size, probes};
-use sweeper_kernels::{Target, Tensors};
+use sweeper_program::{Target, Tensors};
+use sweeper_workloads::ceilings::{Counts, Probe, Size, probes};
 
 use super::{Artifact, Device, DeviceError, DeviceIdentity, DeviceKind, Job};
 use crate::hardware::ceilings::Ceilings;

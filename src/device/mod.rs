@@ -10,9 +10,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use sweeper_kernels::program::Buffer;
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Program, Target, Tensors};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Buffer, Program, Target, Tensors};
 
 pub mod null;
 pub mod cpu;

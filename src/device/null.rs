@@ -1,7 +1,7 @@
 //! A device that does nothing, in scripted times: the whole engine is tested with it, to the byte.
 
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Program, Target, Tensors};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Program, Target, Tensors};
 
 use super::{
     Device, DeviceError, DeviceIdentity, DeviceKind, DeviceMemory, Job, Prepared, Sample, Script,

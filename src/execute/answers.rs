@@ -13,8 +13,8 @@ use safetensors::tensor::SafeTensors;
 use sweeper_cache::{
     Artifact, Cache, CacheConfig, Key, KeyBuilder, Kind, Lookup, MAX_ENTRY_BYTES, Metadata, Slot,
 };
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Phase, Problem, Tensors};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Phase, Problem, Tensors};
 
 use super::protocol::AnswerCache;
 use super::tensors;
@@ -173,10 +173,11 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use sweeper_kernels::check::Check;
-    use sweeper_kernels::inputs::InputKey;
-    use sweeper_kernels::workload::Work;
-    use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Program, Refusal, Target, registry};
+    use sweeper_program::check::Check;
+    use sweeper_program::inputs::InputKey;
+    use sweeper_program::workload::Work;
+    use sweeper_program::{CanonicalShape, Dtype, Parameters, Program, Refusal, Target};
+    use sweeper_workloads::registry;
 
     /// A problem that counts how often its oracle is asked, and takes its time.
     struct Counted {

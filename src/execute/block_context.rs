@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{CanonicalShape, Phase, Problem, Program, Refusal, Tensors};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{CanonicalShape, Phase, Problem, Program, Refusal, Tensors};
 
 use super::answers::Answers;
 use super::block::Listener;
@@ -392,8 +392,9 @@ mod tests {
     use crate::device::null::Null;
     use crate::execute::protocol::Settings;
     use crate::manifest::settings::{Order, Stopping, Warmup};
-    use sweeper_kernels::inputs::InputKey;
-    use sweeper_kernels::{Dtype, Parameters, registry};
+    use sweeper_program::inputs::InputKey;
+    use sweeper_program::{Dtype, Parameters};
+    use sweeper_workloads::registry;
 
     struct Nobody;
 

@@ -1,9 +1,10 @@
 //! A block's inputs and the oracle's answer, which the host generates before the device starts. On
 //! GPUs that happens while the device measures the block before.
 
-use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::workload::{ORACLE_OPERATIONS_PER_SECOND, TensorSpec};
-use sweeper_kernels::{Parameters, Phase, Problem, registry};
+use sweeper_program::inputs::InputKey;
+use sweeper_program::workload::{ORACLE_OPERATIONS_PER_SECOND, TensorSpec};
+use sweeper_program::{Parameters, Phase, Problem};
+use sweeper_workloads::registry;
 
 use super::answers::Answers;
 use super::block_context::failed;

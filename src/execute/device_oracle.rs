@@ -3,8 +3,8 @@
 //! They are compared with the host's oracle on a smaller problem first. Only a device that agrees
 //! computes the answer of the whole problem.
 
-use sweeper_kernels::check::{Metric, compare};
-use sweeper_kernels::{Phase, Tensors};
+use sweeper_program::check::{Metric, compare};
+use sweeper_program::{Phase, Tensors};
 
 use super::answers::Answers;
 use super::block::Listener;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sweeper_kernels::{Dtype, Phase, Value};
+use sweeper_program::{Dtype, Phase, Value};
 
 use crate::device::{Artifact, Script};
 use crate::hardware::ceilings::Ceilings;

@@ -252,8 +252,8 @@ mod tests {
     use crate::device::null::Null;
     use crate::device::{Job, Script};
     use crate::hardware::{DeviceIdentity, DeviceMemory};
-    use sweeper_kernels::workload::TensorSpec;
-    use sweeper_kernels::{Program, Target, Tensors};
+    use sweeper_program::workload::TensorSpec;
+    use sweeper_program::{Program, Target, Tensors};
 
     fn samples(noise: f64, stop: Stopping) -> (usize, Vec<Flag>) {
         let taken = taken(noise, stop);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 use safetensors::tensor::{Dtype as FileDtype, SafeTensorError, SafeTensors, TensorView};
 use sha2::{Digest, Sha256};
-use sweeper_kernels::{Data, Dtype, Problem, Tensor, Tensors};
+use sweeper_program::{Data, Dtype, Problem, Tensor, Tensors};
 
 use crate::files;
 
@@ -223,8 +223,9 @@ fn bytes(data: &Data) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sweeper_kernels::inputs::InputKey;
-    use sweeper_kernels::{Parameters, registry};
+    use sweeper_program::Parameters;
+    use sweeper_program::inputs::InputKey;
+    use sweeper_workloads::registry;
 
     #[test]
     fn a_file_that_has_changed_is_refused() {

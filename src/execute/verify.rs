@@ -2,9 +2,9 @@
 
 use std::convert::Infallible;
 
-use sweeper_kernels::check::Check;
-use sweeper_kernels::workload::ORACLE_OPERATIONS_PER_SECOND;
-use sweeper_kernels::{Phase, Problem, Tensors};
+use sweeper_program::check::Check;
+use sweeper_program::workload::ORACLE_OPERATIONS_PER_SECOND;
+use sweeper_program::{Phase, Problem, Tensors};
 
 use super::answers::Answers;
 use crate::row::outcome::Checked;
@@ -145,7 +145,8 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sweeper_kernels::{Dtype, Parameters, registry};
+    use sweeper_program::{Dtype, Parameters};
+    use sweeper_workloads::registry;
 
     fn problem() -> Box<dyn Problem> {
         let sizes = [("T", 64), ("K", 4), ("C", 3), ("B", 8)];

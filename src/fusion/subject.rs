@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use sweeper_kernels::workload::{ParameterInfo, ParameterKind};
-use sweeper_kernels::{Phase, Value, registry};
+use sweeper_program::workload::{ParameterInfo, ParameterKind};
+use sweeper_program::{Phase, Value};
+use sweeper_workloads::registry;
 
 /// The parameter that says which pattern of a workload it is.
 const PATTERN: &str = "pattern";

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use sweeper_kernels::{Phase, Value};
+use sweeper_program::{Phase, Value};
 
 use super::walk::Visit;
 use super::{parameter_of, slot};

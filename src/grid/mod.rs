@@ -16,8 +16,8 @@ mod fate;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use sweeper_kernels::workload::BackendInfo;
-use sweeper_kernels::{Parameters, Value};
+use sweeper_program::workload::BackendInfo;
+use sweeper_program::{Parameters, Value};
 
 use crate::identity::ProblemId;
 use crate::manifest::case::{NullScript, ParameterSource};

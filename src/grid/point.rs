@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use sweeper_kernels::Phase;
+use sweeper_program::Phase;
 
 use crate::manifest::Case;
 

@@ -3,7 +3,7 @@
 //! The order is that of the dimensions, the last fastest; then backends, then phases, so that all
 //! variants of a problem stand together.
 
-use sweeper_kernels::Phase;
+use sweeper_program::Phase;
 
 use super::point::{Layout, Point};
 use crate::manifest::Case;

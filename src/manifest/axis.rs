@@ -1,6 +1,6 @@
 //! Axes as they are written: a value, a list, one of the forms, a zip.
 
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use super::diagnostics::Code;
 use super::forms;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use sweeper_kernels::workload::WorkloadInfo;
-use sweeper_kernels::{Dtype, Phase};
+use sweeper_program::workload::WorkloadInfo;
+use sweeper_program::{Dtype, Phase};
 
 use super::case::{Case, InputFile, KnownBackend, KnownWorkload};
 use super::diagnostics::Code;

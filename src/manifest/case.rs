@@ -9,8 +9,8 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sweeper_kernels::workload::{BackendInfo, WorkloadInfo};
-use sweeper_kernels::{Dtype, Phase, Value};
+use sweeper_program::workload::{BackendInfo, WorkloadInfo};
+use sweeper_program::{Dtype, Phase, Value};
 
 use super::expression::Expression;
 use crate::identity::Digest;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use super::Manifest;
 use super::build::Places;

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sweeper_kernels::Value;
-use sweeper_kernels::workload::{ParameterInfo, ParameterKind, WorkloadInfo};
+use sweeper_program::Value;
+use sweeper_program::workload::{ParameterInfo, ParameterKind, WorkloadInfo};
 
 use super::axis::WireAxis;
 use super::build::Shared;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use super::axis::MAX_VALUES;
 use super::diagnostics::Code;

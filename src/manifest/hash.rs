@@ -11,7 +11,7 @@ use super::setting::{Data, Identity, sections};
 use crate::identity::{Digest, Encoder, ManifestHash};
 use crate::word::Word;
 
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 pub(super) fn hash(manifest: &Manifest) -> ManifestHash {
     let mut encoder = Encoder::new("manifest");

@@ -49,7 +49,7 @@ mod schema;
 mod reference;
 mod starter;
 
-use sweeper_kernels::workload::WorkloadInfo;
+use sweeper_program::workload::WorkloadInfo;
 
 pub use case::Case;
 pub use diagnostics::{Diagnostic, Diagnostics};
@@ -211,7 +211,7 @@ impl PartialEq for Manifest {
 
 /// The workloads of this build, as [`Manifest::resolve`] wants them.
 pub fn registry() -> Vec<&'static WorkloadInfo> {
-    let workloads = sweeper_kernels::registry::workloads().iter();
+    let workloads = sweeper_workloads::registry::workloads().iter();
     workloads.map(|workload| workload.info()).collect()
 }
 

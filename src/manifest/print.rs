@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use super::Manifest;
 use super::case::{Case, Dimension, Include};

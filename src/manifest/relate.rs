@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use super::Manifest;
 use super::case::Case;

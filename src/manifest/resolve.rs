@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sweeper_kernels::workload::WorkloadInfo;
+use sweeper_program::workload::WorkloadInfo;
 
 use super::build::{self, Places, Shared};
 use super::case::Case;

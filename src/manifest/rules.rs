@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sweeper_kernels::Value;
-use sweeper_kernels::workload::{ParameterKind, WorkloadInfo};
+use sweeper_program::Value;
+use sweeper_program::workload::{ParameterKind, WorkloadInfo};
 
 use super::build::{self, Places, Shared};
 use super::case::{Case, Derived, Dimension, Include, NullScript, Rule, Variable};

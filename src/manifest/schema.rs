@@ -3,8 +3,8 @@
 //! It says what a manifest may look like; what it may mean is judged by `Manifest::resolve` alone.
 
 use serde_json::{Map, Value, json};
-use sweeper_kernels::Phase;
-use sweeper_kernels::workload::{ParameterKind, WorkloadInfo};
+use sweeper_program::Phase;
+use sweeper_program::workload::{ParameterKind, WorkloadInfo};
 
 use super::setting::json::{
     described, expression, list, named, object, one_of, scalar, string, whole,

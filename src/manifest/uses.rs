@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use sweeper_kernels::workload::WorkloadInfo;
+use sweeper_program::workload::WorkloadInfo;
 
 use super::build::Shared;
 use super::diagnostics::Code;

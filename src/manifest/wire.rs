@@ -50,9 +50,9 @@ pub(super) struct WireScope {
 pub(super) struct WireTie {
     pub(super) cases: WireCases,
     pub(super) columns: Vec<Spanned<String>>,
-    pub(super) rows: Vec<Vec<Spanned<sweeper_kernels::Value>>>,
+    pub(super) rows: Vec<Vec<Spanned<sweeper_program::Value>>>,
     pub(super) when: Option<WireText>,
-    pub(super) otherwise: Option<Vec<Spanned<sweeper_kernels::Value>>>,
+    pub(super) otherwise: Option<Vec<Spanned<sweeper_program::Value>>>,
     pub(super) at: At,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct WireRule {
 #[derive(Clone, Debug)]
 pub(super) struct WireInclude {
     pub(super) cases: WireCases,
-    pub(super) values: Vec<(Spanned<String>, Spanned<sweeper_kernels::Value>)>,
+    pub(super) values: Vec<(Spanned<String>, Spanned<sweeper_program::Value>)>,
     pub(super) backends: Option<Vec<Spanned<String>>>,
     pub(super) phases: Option<Vec<Spanned<String>>>,
     pub(super) at: At,

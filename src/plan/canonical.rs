@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sweeper_kernels::CanonicalShape;
+use sweeper_program::CanonicalShape;
 
 use crate::grid::{Grid, Point, slot_of};
 use crate::manifest::expression::{Kind, Operand};

@@ -1,8 +1,8 @@
 //! The cost of a plan: rough predictions for progress, budgets and the spread over devices. Nothing
 //! else depends on them.
 
-use sweeper_kernels::program::Totals;
-use sweeper_kernels::workload::ORACLE_OPERATIONS_PER_SECOND;
+use sweeper_program::Totals;
+use sweeper_program::workload::ORACLE_OPERATIONS_PER_SECOND;
 
 use super::{Plan, Planned};
 use crate::hardware::DeviceKind;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde_json::{Map, Value as Json, json};
-use sweeper_kernels::Refusal;
+use sweeper_program::Refusal;
 
 use super::Plan;
 use super::graph::{Step, graph};

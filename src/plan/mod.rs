@@ -8,9 +8,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
-use sweeper_kernels::program::KernelSource;
-use sweeper_kernels::workload::{DeviceOracle, ORACLE_OPERATIONS_PER_SECOND};
-use sweeper_kernels::{CanonicalShape, Phase, Problem, Refusal, Target, registry};
+use sweeper_program::workload::{DeviceOracle, ORACLE_OPERATIONS_PER_SECOND};
+use sweeper_program::{CanonicalShape, KernelSource, Phase, Problem, Refusal, Target};
+use sweeper_workloads::registry;
 
 use crate::grid::{Grid, Point};
 use crate::hardware::DeviceKind;

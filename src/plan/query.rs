@@ -1,7 +1,7 @@
 //! Points by words, as people name them: `T=128 K=4 fused forward`, `triton Log`.
 
-use sweeper_kernels::Value;
-use sweeper_kernels::workload::ParameterKind;
+use sweeper_program::Value;
+use sweeper_program::workload::ParameterKind;
 
 use crate::grid::{Grid, Point};
 use crate::manifest::Case;

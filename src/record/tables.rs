@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::Write;
 
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use crate::row::Row;
 use crate::row::entry::{Entry, Words};

@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use sweeper_kernels::registry;
-use sweeper_kernels::workload::BackendInfo;
+use sweeper_program::workload::BackendInfo;
+use sweeper_workloads::registry;
 
 use super::chart::{self, Chart};
 use super::frame::{Frame, MACHINE};

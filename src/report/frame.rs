@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use super::source::Source;
 use crate::row::entry::{DIMENSIONS, Entry};
@@ -345,7 +345,7 @@ pub fn number_of(entry: &Entry, name: &str) -> Option<f64> {
 pub(crate) mod tests {
     use std::path::PathBuf;
 
-    use sweeper_kernels::{Phase, Value};
+    use sweeper_program::{Phase, Value};
 
     use super::*;
     use crate::report::source::Kind;

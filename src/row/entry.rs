@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 
-use sweeper_kernels::program::Role;
-use sweeper_kernels::{Dtype, Phase, Value};
+use sweeper_program::{Dtype, Phase, Role, Value};
 
 use super::outcome::{Measurement, Starting, Status};
 use super::{CompileUse, Row};

@@ -12,7 +12,7 @@ pub mod schema;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use sweeper_kernels::{Dtype, Phase, Value};
+use sweeper_program::{Dtype, Phase, Value};
 
 use self::outcome::{Outcome, Starting};
 use crate::hardware::DeviceKind;

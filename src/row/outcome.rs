@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use sweeper_kernels::check::Check;
-use sweeper_kernels::program::{Role, Totals};
+use sweeper_program::check::Check;
+use sweeper_program::{Role, Totals};
 
 use crate::hardware::DeviceMemory;
 use crate::hardware::clocks::ClockSummary;

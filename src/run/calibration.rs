@@ -3,8 +3,7 @@
 
 use std::path::Path;
 
-use sweeper_kernels::Target;
-use sweeper_kernels::program::KernelSource;
+use sweeper_program::{KernelSource, Target};
 
 use super::ceilings_file::CeilingsFile;
 use super::rows::now_unix_s;

@@ -1,6 +1,6 @@
 //! The devices of a manifest, and their properties for plans and compilers.
 
-use sweeper_kernels::Target;
+use sweeper_program::Target;
 
 use super::RunError;
 use crate::compile::toolchain::Toolchain;

@@ -2,7 +2,7 @@
 //! the end.
 
 use std::time::Duration;
-use sweeper_kernels::Refusal;
+use sweeper_program::Refusal;
 
 use super::session::Session;
 use super::tables::{self, Tally};

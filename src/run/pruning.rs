@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use crate::identity::PointId;
 use crate::manifest::settings::Prune;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use sweeper_kernels::Phase;
+use sweeper_program::Phase;
 
 use crate::plan::{Plan, Planned};
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Origin};
@@ -179,7 +179,7 @@ impl<'a> RowMaker<'a> {
             let parameters = grid.parameters(skip.point);
             let problem = problem_id(case.workload.name, &parameters, case.dtype, inputs);
             let backend = grid.backend(skip.point).name;
-            let shape = sweeper_kernels::CanonicalShape::default();
+            let shape = sweeper_program::CanonicalShape::default();
             let conditions = conditions(manifest, self.plan.device.kind, mode);
             let id = point_id(problem, backend, skip.point.phase, &shape, conditions);
             let mut row = self.blank(skip.point, mode, id, problem, BTreeMap::new());

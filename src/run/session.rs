@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sweeper_cache::Cache;
-use sweeper_kernels::Target;
+use sweeper_program::Target;
 
 use super::anchors::{ANCHOR, Anchors, Place};
 use super::blocks::{Blocks, BuiltKernels};

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
-use sweeper_kernels::program::KernelSource;
+use sweeper_program::KernelSource;
 
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels};

@@ -10,12 +10,12 @@ use sweeper::compile::digests::Digests;
 use sweeper::compile::{Bounds, NEVER};
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Artifact, Device, Job};
-use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::program::KernelSource;
-use sweeper_kernels::{
-    CanonicalShape, Dtype, Parameters, Phase, Problem, Program, Refusal, Target, Tensors, Value,
-    registry,
+use sweeper_program::inputs::InputKey;
+use sweeper_program::{
+    CanonicalShape, Dtype, KernelSource, Parameters, Phase, Problem, Program, Refusal, Target,
+    Tensors, Value,
 };
+use sweeper_workloads::registry;
 
 use crate::shim::{self, Mode};
 use crate::support::Made;

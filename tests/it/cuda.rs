@@ -13,12 +13,11 @@ use sweeper::compile::nvrtc::Nvrtc;
 use sweeper::device::cuda::{Cuda, identity};
 use sweeper::device::{Artifact, Device, DeviceError, Job, Prepared};
 use sweeper::identity::CacheState;
-use sweeper_kernels::program::{
-    Arg, Binding, BufferId, Geometry, Index, Kernel, KernelSource, Language, Role, SourceFile,
-    Step, View,
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{
+    Arg, Binding, BufferId, Dtype, Geometry, Index, Kernel, KernelSource, Language, Program, Role,
+    SourceFile, Step, Tensor, Tensors, View,
 };
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Dtype, Program, Tensor, Tensors};
 
 use super::support::{nvrtc, program, skip};
 
@@ -360,7 +359,7 @@ fn many_launches_are_timed_without_a_gate_unless_they_are_a_graph() {
         }
         // The memory moved meanwhile, and the graph with it.
         let y = &device.results(short, &[spec("y", Dtype::F32)]).unwrap()["y"];
-        assert_eq!(sweeper_kernels::check::elements(y).last(), Some(111.0));
+        assert_eq!(sweeper_program::check::elements(y).last(), Some(111.0));
     }
 }
 
@@ -408,7 +407,7 @@ fn every_type_is_filled_and_copied() {
         device.poison(program).unwrap();
         device.sample(program, 2).unwrap();
         let results = device.results(program, &[spec("to", dtype)]).unwrap();
-        let values: Vec<f64> = sweeper_kernels::check::elements(&results["to"]).collect();
+        let values: Vec<f64> = sweeper_program::check::elements(&results["to"]).collect();
         assert_eq!(values, [-3.0; LEN], "{dtype}");
     }
 }

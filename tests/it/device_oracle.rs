@@ -1,9 +1,9 @@
 //! Oracles for GPUs, on the shim: their f64 kernels against the host's oracle, all answers and what
 //! checks need beside them.
 
-use sweeper_kernels::Problem;
-use sweeper_kernels::check::{Metric, compare};
-use sweeper_kernels::inputs::InputKey;
+use sweeper_program::Problem;
+use sweeper_program::check::{Metric, compare};
+use sweeper_program::inputs::InputKey;
 
 use crate::conformance::{cuda, problem};
 use crate::shim::{self, Mode};
@@ -19,7 +19,7 @@ fn agrees(words: &str) {
         let answers = shim::run(&oracle.program, &inputs, &oracle.answers, Mode::Fast);
         let expected = problem.oracle(&inputs, phase);
         let names =
-            |tensors: &sweeper_kernels::Tensors| tensors.keys().cloned().collect::<Vec<String>>();
+            |tensors: &sweeper_program::Tensors| tensors.keys().cloned().collect::<Vec<String>>();
         assert_eq!(names(&answers), names(&expected), "{words} {phase}");
         for (name, expected) in &expected {
             // What rounding does is moved by f64's own roundings, wherever a number is near to 0.

@@ -7,8 +7,9 @@ use std::path::Path;
 
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Device, Job};
-use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Target, registry};
+use sweeper_program::inputs::InputKey;
+use sweeper_program::{CanonicalShape, Dtype, Parameters, Phase, Target};
+use sweeper_workloads::registry;
 
 use super::conformance::artifact;
 use super::place::{Place, code, text};

@@ -11,11 +11,11 @@ use sweeper::compile::Bounds;
 use sweeper::device::cuda::Cuda;
 use sweeper::device::{Artifact, Device, Job};
 use sweeper::identity::CacheState;
-use sweeper_kernels::program::{
-    Arg, Binding, Geometry, Index, Kernel, KernelSource, Language, Role, SourceFile, Step,
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{
+    Arg, Binding, Dtype, Geometry, Index, Kernel, KernelSource, Language, Program, Role,
+    SourceFile, Step, Tensor, Tensors,
 };
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Dtype, Program, Tensor, Tensors};
 
 use super::cuda::missing;
 use super::support::{nvrtc, program};

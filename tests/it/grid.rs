@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sweeper::grid::Grid;
 use sweeper::plan::canonical::Canonical;
 use sweeper::status::Status;
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use crate::support::{manifest, semicrf};
 

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use sweeper::compile::Bounds;
 use sweeper::compile::nvrtc::resources;
-use sweeper_kernels::program::KernelSource;
-use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Problem, Tensor, Value, registry};
+use sweeper_program::{
+    CanonicalShape, Dtype, KernelSource, Parameters, Phase, Problem, Tensor, Value,
+};
+use sweeper_workloads::registry;
 
 use crate::conformance::{Case, cuda};
 use crate::cuda;

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use sweeper::compile::Bounds;
 use sweeper::compile::nvrtc::resources;
-use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::program::Binding;
-use sweeper_kernels::tensor::Data;
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{CanonicalShape, Dtype, Phase, Target, Tensor};
+use sweeper_program::inputs::InputKey;
+use sweeper_program::tensor::Data;
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Binding, CanonicalShape, Dtype, Phase, Target, Tensor};
 
 use crate::conformance::{Case, cuda, problem};
 use crate::shim::{self, Mode};

@@ -12,11 +12,12 @@ use sweeper::device::{Artifact, Device, Job};
 use sweeper::hardware::DeviceKind;
 use sweeper::manifest::{Manifest, Overrides, Sources};
 use sweeper::plan::{Plan, PlanDevice};
-use sweeper_kernels::program::{
-    Arg, Binding, Geometry, Kernel, KernelSource, Language, Role, SourceFile, Step,
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{
+    Arg, Binding, Dtype, Geometry, Kernel, KernelSource, Language, Program, Role, SourceFile, Step,
+    Target, Tensor, Tensors,
 };
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Dtype, Program, Target, Tensor, Tensors, registry};
+use sweeper_workloads::registry;
 
 const TEXT: &str = r#"
 #include <stdint.h>

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use sweeper::compile::digests::Digests;
 use sweeper::compile::nvrtc::Nvrtc;
 use sweeper::manifest::{Diagnostics, Manifest, Overrides, Sources};
-use sweeper_kernels::workload::{
+use sweeper_program::workload::{
     BackendInfo, DefaultValue, ParameterInfo, ParameterKind, WorkloadInfo,
 };
-use sweeper_kernels::{Dtype, Phase};
+use sweeper_program::{Dtype, Phase};
 
 /// Says on the screen which test is skipped, for want of what, and how many were; fails where
 /// `SWEEPER_REQUIRE` names what is missing.

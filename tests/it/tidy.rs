@@ -15,9 +15,11 @@ const MAX_COMMENT_WIDTH: usize = 100;
 
 /// Lines of Rust by folder, tests of the folder included. A budget is raised by a commit that says
 /// what is worth it.
-const LINE_BUDGETS: [(&str, usize); 4] = [
+const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 59000),
-    ("kernels/src", 38000),
+    ("kernels/program/src", 3300),
+    ("kernels/compiler/src", 19500),
+    ("kernels/workloads/src", 15400),
     ("cache/src", 5000),
     ("tests/it", 15500),
 ];
@@ -72,7 +74,7 @@ fn files(folders: &[&str], extension: &str) -> Vec<(PathBuf, String)> {
 }
 
 fn rust() -> Vec<(PathBuf, String)> {
-    files(&["src", "cache/src", "kernels/src", "tests"], "rs")
+    files(&["src", "cache/src", "kernels", "tests"], "rs")
 }
 
 /// Lines of files that break a rule.
@@ -117,7 +119,7 @@ fn files_are_about_one_thing() {
 fn comments_fit_a_window() {
     let mut all = rust();
     for extension in ["c", "h", "cu", "cuh"] {
-        all.extend(files(&["kernels/src"], extension));
+        all.extend(files(&["kernels"], extension));
     }
     let found = breaches(&all, |_, line| {
         let is_comment = line.trim_start().starts_with("//");
@@ -132,7 +134,7 @@ fn the_field_s_words_are_used() {
     let mut all = rust();
     all.retain(|(path, _)| !path.ends_with("tidy.rs"));
     for extension in ["c", "h", "cu", "cuh"] {
-        all.extend(files(&["kernels/src"], extension));
+        all.extend(files(&["kernels"], extension));
     }
     for (word, better) in OLD_WORDS {
         let found = breaches(&all, |_, line| line.contains(word));
@@ -200,7 +202,13 @@ fn cycles(folder: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn modules_do_not_go_in_circles() {
-    for folder in ["src", "kernels/src", "cache/src"] {
+    for folder in [
+        "src",
+        "cache/src",
+        "kernels/program/src",
+        "kernels/compiler/src",
+        "kernels/workloads/src",
+    ] {
         for cycle in cycles(folder) {
             let is_known = CYCLES.iter().any(|known| *known == cycle);
             assert!(is_known, "{folder}: {cycle:?} use each other");
@@ -249,7 +257,7 @@ fn nothing_is_left_unfinished() {
     ]
     .map(|mark| mark.concat());
     let mut all = rust();
-    all.extend(files(&["kernels/src"], "c"));
+    all.extend(files(&["kernels"], "c"));
     let found = breaches(&all, |_, line| {
         marks.iter().any(|mark| line.contains(mark.as_str()))
     });
@@ -259,9 +267,9 @@ fn nothing_is_left_unfinished() {
 #[test]
 fn layers_do_not_know_what_they_must_not() {
     let cache = files(&["cache/src"], "rs");
-    let found = breaches(&cache, |_, line| line.contains("sweeper_kernels"));
+    let found = breaches(&cache, |_, line| line.contains("sweeper_program"));
     assert!(found.is_empty(), "the cache knows no kernels: {found:#?}");
-    let kernels = files(&["kernels/src"], "rs");
+    let kernels = files(&["kernels"], "rs");
     let effects = [
         "std::fs",
         "std::env",

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Number;
 use sweeper_cache::{Cache, Entry, Key, KeyBuilder, Kind, Lookup, Metadata, Slot, Warning};
-use sweeper_kernels::program::{KernelSource, Language};
+use sweeper_program::{KernelSource, Language};
 
 use super::cc::{self, Cc};
 use super::elf;

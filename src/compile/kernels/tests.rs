@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::*;
-use sweeper_kernels::program::SourceFile;
+use sweeper_program::SourceFile;
 
 fn source(text: &'static str) -> KernelSource {
     KernelSource {

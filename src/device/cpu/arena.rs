@@ -2,9 +2,8 @@
 
 use half::bf16;
 use memmap2::{MmapMut, MmapRaw};
-use sweeper_kernels::program::Binding;
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Data, Dtype, Program, Tensor};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Binding, Data, Dtype, Program, Tensor};
 
 use crate::device::DeviceError;
 use crate::device::memory::available_bytes;

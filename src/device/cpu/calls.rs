@@ -2,7 +2,7 @@
 
 use gemm_common::Parallelism;
 use rayon::prelude::*;
-use sweeper_kernels::program::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision};
+use sweeper_program::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision};
 
 /// Memory of a call: addresses of its arguments, in order.
 pub type Addresses<'a> = &'a [usize];
@@ -299,7 +299,7 @@ fn fold(call: &Conv2d, unfolded: &[f32], picture: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sweeper_kernels::program::Scale;
+    use sweeper_program::Scale;
 
     fn numbers(count: usize, seed: u32) -> Vec<f32> {
         let mut state = seed;

@@ -6,9 +6,8 @@
 use std::collections::BTreeMap;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use sweeper_kernels::program::{Binding, Kernel};
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Program, Target, Tensors};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Binding, Kernel, Program, Target, Tensors};
 
 use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, keys_of,

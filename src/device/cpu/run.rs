@@ -4,9 +4,8 @@ use half::bf16;
 use std::time::Instant;
 
 use rayon::prelude::*;
-use sweeper_kernels::builtin::{Call, CallArg, Slice, SliceMut};
-use sweeper_kernels::program::{Arg, Geometry, Kernel, KernelId, Step, View};
-use sweeper_kernels::{Dtype, Program};
+use sweeper_program::builtin::{Call, CallArg, Slice, SliceMut};
+use sweeper_program::{Arg, Dtype, Geometry, Kernel, KernelId, Program, Step, View};
 
 use super::calls;
 use super::library::Entry;
@@ -294,8 +293,8 @@ fn find_overlap(one: &View, other: &View, counts: &[u64]) -> Option<Vec<i64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sweeper_kernels::builtin::Builtin;
-    use sweeper_kernels::program::{Binding, BufferId, Index, Role};
+    use sweeper_program::builtin::Builtin;
+    use sweeper_program::{Binding, BufferId, Index, Role};
 
     fn add(call: &mut Call<'_>) {
         let (from, to) = (call.read(0), call.write(1));

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::rc::Rc;
 
 use cudarc::cublaslt::{result as lt, sys};
-use sweeper_kernels::program::{Activation, Matmul, Matrix, Precision};
+use sweeper_program::{Activation, Matmul, Matrix, Precision};
 
 use super::driver::Fault;
 

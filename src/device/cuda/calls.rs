@@ -5,8 +5,7 @@ use std::ffi::c_void;
 use std::rc::Rc;
 use std::time::Instant;
 
-use sweeper_kernels::Program;
-use sweeper_kernels::program::{Arg, Kernel, KernelId, Library, Step};
+use sweeper_program::{Arg, Kernel, KernelId, Library, Program, Step};
 
 use super::blas::{Blas, Product};
 use super::dnn::{Convolution, Dnn};

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
 use cudarc::cudnn::{result as dnn, sys};
-use sweeper_kernels::program::{Activation, Conv2d, ConvPass, Precision};
+use sweeper_program::{Activation, Conv2d, ConvPass, Precision};
 
 use super::driver::Fault;
 

@@ -11,9 +11,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
-use sweeper_kernels::program::{Binding, Kernel, KernelId};
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Program, Target, Tensors};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Binding, Kernel, KernelId, Program, Target, Tensors};
 
 use super::cpu::arena::{Layout, bytes_of, tensor_of};
 use super::cpu::run::check_writes_are_exclusive;

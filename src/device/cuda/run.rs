@@ -4,8 +4,7 @@ use half::bf16;
 use std::ffi::c_void;
 
 use cudarc::driver::{result, sys};
-use sweeper_kernels::program::{Arg, Geometry, KernelId, Step, View};
-use sweeper_kernels::{Dtype, Program};
+use sweeper_program::{Arg, Dtype, Geometry, KernelId, Program, Step, View};
 
 use super::calls::Callable;
 use super::context::Context;

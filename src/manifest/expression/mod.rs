@@ -15,7 +15,7 @@ mod evaluate;
 
 use std::ops::Range;
 
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 pub use check::{Expression, Fault, FaultKind, Known, Scope};
 pub use evaluate::{Arithmetic, EvalError};

@@ -1,7 +1,7 @@
 //! The language against Python, another evaluator and the laws of arithmetic.
 
 use proptest::prelude::*;
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use super::*;
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use crate::economics::{Comparison, Crossing, Loop, Priced, Start, Steady, is_same_program};
 use crate::interval::LogInterval;

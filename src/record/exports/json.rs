@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use super::typed::typed_columns;
 use crate::row::Row;

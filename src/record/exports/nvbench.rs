@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::{Value as Json, json};
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use crate::row::Row;
 use crate::row::outcome::Status;

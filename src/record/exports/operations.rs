@@ -86,7 +86,7 @@ mod tests {
     use crate::record::exports::{about, json, write};
     use crate::row::outcome::{Measurement, Outcome};
     use crate::row::test_row;
-    use sweeper_kernels::{Phase, Value};
+    use sweeper_program::{Phase, Value};
 
     fn row(workload: &str, phase: Phase, checked: Checked) -> Row {
         let mut measurement = Measurement {

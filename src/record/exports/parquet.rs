@@ -10,7 +10,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use super::typed::{TypedColumn, typed_columns};
 use crate::row::Row;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sweeper_kernels::program::Role;
+use sweeper_program::Role;
 
 use crate::row::Row;
 use crate::row::outcome::Status;

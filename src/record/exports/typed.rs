@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use super::super::tables::{self, FileColumn};
 use crate::row::Row;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sweeper_kernels::{Phase, Value};
+use sweeper_program::{Phase, Value};
 
 use super::super::frame::MACHINE;
 use super::super::source::Source;

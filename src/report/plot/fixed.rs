@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::report::frame::{Frame, Key, number_of};
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 /// The rows that are left, and the values that all of them have.
 #[derive(Default)]

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use super::chart::Chart;
 use super::frame::Frame;

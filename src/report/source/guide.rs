@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use sweeper_kernels::program::Role;
-use sweeper_kernels::{Phase, Value};
+use sweeper_program::{Phase, Role, Value};
 
 use crate::row::entry::{Entry, Memory, Times, Words};
 use crate::row::lines::{Line, Table, TableError, parse_word};

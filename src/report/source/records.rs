@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use sweeper_kernels::registry;
-use sweeper_kernels::workload::ParameterKind;
-use sweeper_kernels::{Phase, Value};
+use sweeper_program::workload::ParameterKind;
+use sweeper_program::{Phase, Value};
+use sweeper_workloads::registry;
 
 use super::SourceError;
 use crate::identity::{Digest, PointId, ProblemId};

@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use sweeper_kernels::program::Role;
-use sweeper_kernels::{Phase, Value};
+use sweeper_program::{Phase, Role, Value};
 
 use super::*;
 use crate::record::journal::Journal;

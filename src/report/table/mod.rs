@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use super::frame::Frame;
 

@@ -1,7 +1,6 @@
 //! A column: its name, kind, unit and meaning, and where its values are.
 
-use sweeper_kernels::Value;
-use sweeper_kernels::program::Role;
+use sweeper_program::{Role, Value};
 
 use super::Field;
 use crate::row::entry::{Entry, Times};

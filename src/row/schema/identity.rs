@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sweeper_kernels::{Dtype, Value};
+use sweeper_program::{Dtype, Value};
 
 use super::column::{Column, Group, count, digest, float, int, number, put, text, word};
 use super::{Field, SCHEMA};

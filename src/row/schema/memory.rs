@@ -1,6 +1,6 @@
 //! Columns of memory.
 
-use sweeper_kernels::program::Role;
+use sweeper_program::Role;
 
 use super::column::{Column, Group, count, int, put};
 

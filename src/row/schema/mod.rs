@@ -82,7 +82,7 @@ pub fn axis_of_column(column: &str) -> Option<&str> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use sweeper_kernels::program::Role;
+    use sweeper_program::Role;
 
     use super::*;
 

@@ -2,8 +2,8 @@
 
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Device, Job};
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Program, Tensors};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Program, Tensors};
 
 use crate::conformance::artifacts;
 

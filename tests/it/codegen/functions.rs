@@ -1,7 +1,7 @@
 //! How exact functions of one element are.
 
-use sweeper_kernels::check;
-use sweeper_kernels::graph::op::Unary;
+use sweeper_compiler::graph::op::Unary;
+use sweeper_program::check;
 
 use super::harness::{Case, Place};
 use super::interpret;
@@ -13,12 +13,12 @@ const COLUMNS: u64 = 1009;
 
 /// `f(x + shift)` of x in [-1, 1) times 2^row / 2^12, beside the argument itself.
 pub(super) fn case(unary: Unary) -> Case {
-    use sweeper_kernels::graph::op::Binary::{Add, Mul};
-    use sweeper_kernels::nest::Value;
+    use sweeper_compiler::graph::op::Binary::{Add, Mul};
+    use sweeper_compiler::nest::Value;
     let mut b = Build::new("function", 1);
     let x = b.load(&CELLS);
     let row = b.add(Value::Row(0));
-    let row = b.add(Value::Cast(sweeper_kernels::Dtype::F32, row));
+    let row = b.add(Value::Cast(sweeper_program::Dtype::F32, row));
     let (ln_2, least) = (b.constant(std::f64::consts::LN_2), b.constant(-12.0));
     let power = b.binary(Add, row, least);
     let power = b.binary(Mul, power, ln_2);

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use sweeper_kernels::check;
-use sweeper_kernels::codegen::{self, Generated};
-use sweeper_kernels::nest::{
+use sweeper_compiler::codegen::{self, Generated};
+use sweeper_compiler::nest::{
     Alignment, Bounds, CrossBlock, Extents, Launch, Memory, Nest, Stride, Value,
 };
-use sweeper_kernels::program::{Binding, Geometry, Index, Kernel, KernelSource, Role, Step, View};
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Data, Dtype, Program, Target, Tensor, Tensors};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{
+    Binding, Data, Dtype, Geometry, Index, Kernel, KernelSource, Program, Role, Step, Target,
+    Tensor, Tensors, View, check,
+};
 
 use sweeper::compile::nvrtc::Nvrtc;
 
@@ -494,7 +495,7 @@ impl Case {
         let is_sum = matches!(
             self.nest.values[store.value.0],
             Value::Reduce {
-                reduction: sweeper_kernels::graph::op::Reduction::Sum,
+                reduction: sweeper_compiler::graph::op::Reduction::Sum,
                 ..
             }
         );

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use sweeper_kernels::Target;
-use sweeper_kernels::codegen::Generated;
-use sweeper_kernels::nest::{Bounds, CrossBlock};
+use sweeper_compiler::codegen::Generated;
+use sweeper_compiler::nest::{Bounds, CrossBlock};
+use sweeper_program::Target;
 
 use super::harness::{ARCHS, Case, Pack, Place, report, waits};
 use super::nests;

@@ -3,17 +3,17 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use sweeper_kernels::codegen::{self, Generated};
-use sweeper_kernels::nest::{
+use sweeper_compiler::codegen::{self, Generated};
+use sweeper_compiler::nest::{
     Alignment, Binary, Bounds, CrossBlock, Launch, Nest, Over, Reduction, Unary, Value, ValueId,
 };
-use sweeper_kernels::{Dtype, Program, Target};
+use sweeper_program::{Dtype, Program, Target};
 
 use crate::shim::{self, Mode};
 use crate::support::golden;
 
 /// What a nest means.
-#[path = "../../../kernels/src/nest/interpret.rs"]
+#[path = "../../../kernels/compiler/src/nest/interpret.rs"]
 mod interpret;
 /// The CPU device.
 mod cpu;

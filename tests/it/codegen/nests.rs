@@ -1,10 +1,10 @@
 //! Nests as a compiler makes them, and a short way to write one down.
 
-use sweeper_kernels::Dtype;
-use sweeper_kernels::graph::op::{Binary, Reduction, Unary};
-use sweeper_kernels::nest::{
+use sweeper_compiler::graph::op::{Binary, Reduction, Unary};
+use sweeper_compiler::nest::{
     CrossBlock, Nest, Operand, OperandId, Over, Store, Stride, Value, ValueId,
 };
+use sweeper_program::Dtype;
 
 /// Builds a nest of values in order.
 pub(super) struct Build(pub Nest);

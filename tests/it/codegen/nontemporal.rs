@@ -1,8 +1,8 @@
 //! Stores past the caches yield what ordinary ones do.
 
-use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::program::{Kernel, KernelSource};
-use sweeper_kernels::{CanonicalShape, Data, Dtype, Phase, Target, Tensor, registry};
+use sweeper_program::inputs::InputKey;
+use sweeper_program::{CanonicalShape, Data, Dtype, Kernel, KernelSource, Phase, Target, Tensor};
+use sweeper_workloads::registry;
 
 use super::harness::{Case, Place};
 use super::{CPU, all_nests, cpu, nests};

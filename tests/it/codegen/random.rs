@@ -1,8 +1,8 @@
 //! Nests from random choices: well-conditioned ones, so that f32 and f64 agree.
 
-use sweeper_kernels::Dtype;
-use sweeper_kernels::graph::op::{Binary, Reduction, Unary};
-use sweeper_kernels::nest::{CrossBlock, Nest, Over, Stride, Value, ValueId};
+use sweeper_compiler::graph::op::{Binary, Reduction, Unary};
+use sweeper_compiler::nest::{CrossBlock, Nest, Over, Stride, Value, ValueId};
+use sweeper_program::Dtype;
 
 use super::nests::Build;
 

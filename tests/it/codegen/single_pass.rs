@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use sweeper_kernels::check;
-use sweeper_kernels::codegen::{Generated, Partials};
-use sweeper_kernels::graph::op::{Binary, Reduction, Unary};
-use sweeper_kernels::nest::{Bounds, Extents, Launch, Memory, Nest, Over, Stride, Value};
-use sweeper_kernels::program::{
-    Binding, BufferId, Index, Kernel, KernelId, KernelSource, Role, Step, View,
+use sweeper_compiler::codegen::{Generated, Partials};
+use sweeper_compiler::graph::op::{Binary, Reduction, Unary};
+use sweeper_compiler::nest::{Bounds, Extents, Launch, Memory, Nest, Over, Stride, Value};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{
+    Binding, BufferId, Data, Dtype, Index, Kernel, KernelId, KernelSource, Program, Role, Step,
+    Target, Tensor, Tensors, View, check,
 };
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Data, Dtype, Program, Target, Tensor, Tensors};
 
 use super::harness::{ARCHS, Case, Place, report, waits};
 use super::interpret;

@@ -1,10 +1,9 @@
 //! Graphs of known operations and models, with their gradients.
 
-use sweeper_kernels::graph::{
+use sweeper_compiler::graph::{
     Convolution, Graph, GraphError, NodeId, Reduction, Unary, differentiate,
 };
-use sweeper_kernels::program::Role;
-use sweeper_kernels::{Dtype, Phase};
+use sweeper_program::{Dtype, Phase, Role};
 
 /// A graph and where its backward pass begins.
 pub(super) struct Named {

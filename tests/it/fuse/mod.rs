@@ -5,19 +5,17 @@ use std::path::Path;
 
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Device, Job};
-use sweeper_kernels::check;
-use sweeper_kernels::fuse::{Policy, Request, explain, program};
-use sweeper_kernels::graph::{
+use sweeper_compiler::fuse::{Policy, Request, explain, program};
+use sweeper_compiler::graph::{
     Binary, Graph, NodeId, Op, Reduction, Unary, differentiate, evaluate,
 };
-use sweeper_kernels::program::{Precision, Role};
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Dtype, Phase, Program, Target, Tensor, Tensors};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Dtype, Phase, Precision, Program, Role, Target, Tensor, Tensors, check};
 
 /// Known operations and models.
 mod graphs;
 /// Random graphs, as the fuser's own tests make them.
-#[path = "../../../kernels/src/fuse/tests/random.rs"]
+#[path = "../../../kernels/compiler/src/fuse/tests/random.rs"]
 mod random;
 
 use crate::conformance::artifacts;
@@ -57,9 +55,8 @@ fn cuda() -> Target {
 fn specs(graph: &Graph, program: &Program) -> Vec<TensorSpec> {
     let is_result = |name: &str| {
         let mut buffers = program.buffers.iter();
-        buffers.any(|buffer| {
-            buffer.name == name && buffer.binding == sweeper_kernels::program::Binding::Result
-        })
+        buffers
+            .any(|buffer| buffer.name == name && buffer.binding == sweeper_program::Binding::Result)
     };
     let outputs = graph
         .outputs()

@@ -8,7 +8,7 @@ use sweeper::identity::{
     problem_id, run_id,
 };
 use sweeper::manifest::{Manifest, Overrides, Sources, registry};
-use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase};
+use sweeper_program::{CanonicalShape, Dtype, Parameters, Phase};
 
 use crate::support::{REGISTRY, manifest};
 

@@ -6,7 +6,7 @@ use sweeper::grid::Grid;
 use sweeper::manifest::overrides::FLAGS;
 use sweeper::manifest::settings::{Canonical, DeviceUse, Stopping, Threads};
 use sweeper::manifest::{Manifest, Origin, OverrideOrigin, Overrides, Sources};
-use sweeper_kernels::{Phase, Value};
+use sweeper_program::{Phase, Value};
 
 use crate::support::{REGISTRY, manifest, resolve, semicrf, with};
 

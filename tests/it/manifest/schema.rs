@@ -75,7 +75,7 @@ fn has_type(schema: &Value, value: &Value) -> bool {
     kinds.is_empty() || kinds.iter().any(is)
 }
 
-fn check(text: &str, registry: &[&'static sweeper_kernels::workload::WorkloadInfo]) -> Vec<String> {
+fn check(text: &str, registry: &[&'static sweeper_program::workload::WorkloadInfo]) -> Vec<String> {
     let value: Value = toml::from_str(text).unwrap();
     let schema = schema(registry);
     violations(&schema, &schema, &value, "")

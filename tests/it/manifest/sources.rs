@@ -6,7 +6,7 @@ use std::path::Path;
 use sweeper::grid::Grid;
 use sweeper::manifest::diagnostics::Code;
 use sweeper::manifest::{Overrides, Sources};
-use sweeper_kernels::Value;
+use sweeper_program::Value;
 
 use crate::support::{resolve, semicrf};
 

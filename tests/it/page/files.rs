@@ -8,7 +8,7 @@ use sweeper::report::files::{Options, write_page};
 use sweeper::report::source::{Kind, Source};
 use sweeper::row::entry::{Entry, Times};
 use sweeper::row::outcome::Status;
-use sweeper_kernels::{Phase, Value};
+use sweeper_program::{Phase, Value};
 
 use super::assert_content;
 use crate::browser::Browser;

@@ -1,8 +1,8 @@
 //! Kernels write nothing past their arrays: each array of a single sequence gets a guard behind it.
 
-use sweeper_kernels::check::elements;
-use sweeper_kernels::program::Binding;
-use sweeper_kernels::workload::TensorSpec;
+use sweeper_program::Binding;
+use sweeper_program::check::elements;
+use sweeper_program::workload::TensorSpec;
 
 use super::*;
 

@@ -3,10 +3,11 @@
 
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Device, Job};
-use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::{
-    CanonicalShape, Dtype, Parameters, Phase, Problem, Target, Tensor, Tensors, Value, registry,
+use sweeper_program::inputs::InputKey;
+use sweeper_program::{
+    CanonicalShape, Dtype, Parameters, Phase, Problem, Target, Tensor, Tensors, Value,
 };
+use sweeper_workloads::registry;
 
 use crate::conformance::artifacts;
 use crate::shim::{self, Mode};

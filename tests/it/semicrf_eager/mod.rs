@@ -5,11 +5,11 @@
 use sweeper::compile::Bounds;
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Device, Job};
-use sweeper_kernels::inputs::InputKey;
-use sweeper_kernels::registry::workload;
-use sweeper_kernels::{
+use sweeper_program::inputs::InputKey;
+use sweeper_program::{
     CanonicalShape, Dtype, Parameters, Phase, Problem, Program, Target, Tensor, Tensors, Value,
 };
+use sweeper_workloads::registry::workload;
 
 /// The kernels of `streaming` for GPUs, on the CPU.
 mod cuda;
@@ -352,7 +352,7 @@ fn bytes_are_known_without_running() {
 /// A forward pass alone keeps a window of states; one with gradients keeps what the way back needs.
 #[test]
 fn memory_by_role_says_what_is_saved() {
-    use sweeper_kernels::program::Role;
+    use sweeper_program::Role;
     let bytes = |backend: &str, phase, role| {
         let case = Case::new([100, 5, 3, 2], "log", FORMS[0], "full").expect("valid sizes");
         let roles = case.program(backend, phase).memory_by_role();

@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 use sweeper::device::cpu::arena::tensor_of;
 use sweeper::device::cpu::run::check_writes_are_exclusive;
-use sweeper_kernels::program::{
-    Arg, Binding, Kernel, KernelSource, Library, Precision, Program, Step, View,
+use sweeper_program::tensor::Data;
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{
+    Arg, Binding, Dtype, Kernel, KernelSource, Library, Precision, Program, Step, Tensors, View,
 };
-use sweeper_kernels::tensor::Data;
-use sweeper_kernels::workload::TensorSpec;
-use sweeper_kernels::{Dtype, Tensors};
 
 use crate::support::Made;
 

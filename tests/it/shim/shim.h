@@ -1,4 +1,4 @@
-// What CUDA kernels need, on a CPU: the counterpart of kernels/src/common/cuda.h.
+// What CUDA kernels need, on a CPU: the counterpart of kernels/program/src/headers/cuda.h.
 //
 // Each thread of a block is a fiber, and blocks run one after the other. Fibers change only where a
 // thread waits for others; then a warp goes on as far as it can, and which one is next is random:

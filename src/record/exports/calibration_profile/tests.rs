@@ -19,7 +19,7 @@ fn row(
     problem: u8,
     workload: &str,
     backend: &str,
-    parameters: &[(&str, sweeper_kernels::Value)],
+    parameters: &[(&str, sweeper_program::Value)],
     time_ns: f64,
 ) -> Row {
     let samples = (0..8).map(|round| time_ns * (1.0 + 0.01 * f64::from(round % 3)));

@@ -1,6 +1,6 @@
 //! Plots of rows whose times are known.
 
-use sweeper_kernels::Phase;
+use sweeper_program::Phase;
 
 use super::*;
 use crate::report::frame::Frame;

@@ -1,6 +1,6 @@
 //! The table of rows whose times and intervals are known.
 
-use sweeper_kernels::program::Totals;
+use sweeper_program::Totals;
 
 use super::*;
 use crate::report::frame::tests::{linear, source};

@@ -1,0 +1,256 @@
+//! Memory for everything that kernels read and write.
+
+use std::collections::BTreeMap;
+
+use super::{Assembly, Made, Need, Place};
+use crate::fuse::bf16;
+use crate::fuse::body::Source;
+use crate::fuse::lower::{Loops, Memory};
+use crate::fuse::memory::{Lifetime, place};
+use crate::fuse::order::side_of;
+use crate::fuse::plan::Origin;
+use crate::graph::{NodeId, Op};
+use sweeper_program::tensor::Dtype;
+use sweeper_program::{Binding, Buffer, BufferId, Index, Library, Role, Step, View};
+
+impl Assembly<'_> {
+    fn needs_of_loops(&self, loops: &Loops) -> Vec<(Need, usize, Dtype)> {
+        let of = |memory: &Memory| match memory.source {
+            Source::Node(id) => {
+                let node = self.plan.graph.node(id);
+                Some((Need::Of(memory.source), node.elements(), node.dtype))
+            }
+            Source::Partials(id) => {
+                let len = self.partial_counts.get(&id)? * self.plan.graph.node(id).elements();
+                Some((Need::Of(memory.source), len, Dtype::F32))
+            }
+        };
+        loops.memory.iter().filter_map(of).collect()
+    }
+
+    /// Scratch memory of the call at a position, if it needs any.
+    fn scratch(&self, position: usize, call: &Library) -> Option<(Need, usize, Dtype)> {
+        let scratch = call.scratch(self.request.target);
+        (scratch > 0).then_some((Need::Scratch(position), scratch, Dtype::F32))
+    }
+
+    /// Memory that the step at a position uses, with its elements and type.
+    fn needs(&self, position: usize, made: &Made) -> Vec<(Need, usize, Dtype)> {
+        let of_node = |id: NodeId| {
+            let node = self.plan.graph.node(id);
+            (Need::Of(Source::Node(id)), node.elements(), node.dtype)
+        };
+        match made {
+            Made::Elsewhere => vec![],
+            Made::Loops(all, ..) => {
+                let needs = all.iter().map(|loops| self.needs_of_loops(loops));
+                needs.flatten().collect()
+            }
+            Made::Panels(loops, _, _, panels) => {
+                let mut needs = self.needs_of_loops(loops);
+                for (need, len, _) in &mut needs {
+                    if *need == Need::Of(Source::Node(panels.product)) {
+                        *len = panels.rows * panels.elements[0];
+                    }
+                }
+                needs.extend(panels.factors.iter().map(|lies| of_node(lies.base)));
+                needs.extend(self.scratch(position, &panels.call));
+                needs
+            }
+            Made::Call(call, lies, _, node) => {
+                let mut needs: Vec<_> = lies.iter().map(|lies| of_node(lies.base)).collect();
+                let rounded = bf16::rounded(call, lies).into_iter();
+                needs.extend(rounded.map(|id| {
+                    let elements = self.plan.graph.node(id).elements();
+                    (Need::Rounded(id), elements, Dtype::Bf16)
+                }));
+                needs.push(of_node(*node));
+                needs.extend(self.scratch(position, call));
+                needs
+            }
+            Made::Scatter(node, lies) => {
+                let operands = lies.iter().map(|lies| of_node(lies.base));
+                operands.chain([of_node(*node)]).collect()
+            }
+        }
+    }
+
+    /// Gives memory to everything: given tensors, results, what is kept from one pass to the other,
+    /// and the rest in one buffer that is used again and again.
+    pub(super) fn place(&mut self, order: &[Vec<usize>], made: &[Made]) {
+        self.place_given();
+        self.place_results();
+        self.place_zeros(made);
+        let mut used: BTreeMap<Need, (Lifetime, Dtype)> = BTreeMap::new();
+        for (position, made) in made.iter().enumerate() {
+            for (need, len, dtype) in self.needs(position, made) {
+                let first = Lifetime {
+                    from: position,
+                    to: position,
+                    len,
+                };
+                used.entry(need).or_insert((first, dtype)).0.to = position;
+            }
+        }
+        used.retain(|need, _| !self.places.contains_key(need));
+        let crosses = |need: &Need, lifetime: &Lifetime| {
+            if matches!(need, Need::Rounded(id) if matches!(self.plan.graph.node(*id).op, Op::Input(_)))
+            {
+                return true;
+            }
+            let [first, last] =
+                [lifetime.from, lifetime.to].map(|at| side_of(self.plan, &order[at]));
+            first < last
+        };
+        let (kept, passing): (Vec<_>, Vec<_>) = used
+            .into_iter()
+            .partition(|(need, (lifetime, _))| crosses(need, lifetime));
+        for (need, (lifetime, dtype)) in kept {
+            let name = self.name(need);
+            let len = lifetime.len;
+            let role = match need {
+                Need::Rounded(_) => Role::Input,
+                Need::Of(_) | Need::Zeros | Need::Scratch(_) => Role::Saved,
+            };
+            let buffer = self
+                .program
+                .buffer(name, dtype, len, role, Binding::Scratch);
+            let start = 0;
+            self.places.insert(need, Place { buffer, start, len });
+        }
+        for (name, dtype) in [
+            ("workspace", Dtype::F32),
+            ("workspace_i64", Dtype::I64),
+            ("workspace_bf16", Dtype::Bf16),
+        ] {
+            let of_type = passing.iter().filter(|(_, (_, held))| *held == dtype);
+            let of_type: Vec<(Need, Lifetime)> = of_type
+                .map(|(need, (lifetime, _))| (*need, *lifetime))
+                .collect();
+            self.place_passing(name, dtype, &of_type);
+        }
+    }
+
+    fn place_passing(&mut self, name: &'static str, dtype: Dtype, passing: &[(Need, Lifetime)]) {
+        if passing.is_empty() {
+            return;
+        }
+        let lifetimes: Vec<Lifetime> = passing.iter().map(|(_, lifetime)| *lifetime).collect();
+        let (starts, all) = place(&lifetimes);
+        let role = Role::Workspace;
+        let buffer = self
+            .program
+            .buffer(name, dtype, all, role, Binding::Scratch);
+        for ((need, lifetime), start) in passing.iter().zip(starts) {
+            let len = lifetime.len;
+            self.places.insert(*need, Place { buffer, start, len });
+        }
+    }
+
+    fn name(&self, need: Need) -> String {
+        match need {
+            Need::Of(Source::Node(id)) => format!("{id} {}", self.plan.graph.node(id).op.name()),
+            Need::Of(Source::Partials(id)) => format!("partials of {id}"),
+            Need::Rounded(id) => format!("{id} {} in bf16", self.plan.graph.node(id).op.name()),
+            Need::Zeros => "zeros".to_owned(),
+            Need::Scratch(position) => format!("scratch of step {position}"),
+        }
+    }
+
+    /// Given tensors that are read.
+    fn place_given(&mut self) {
+        let live = self.plan.live();
+        for given in self.plan.graph.given() {
+            let node = self.plan.graph.node(given.node);
+            let Op::Input(name) = &node.op else { continue };
+            if !live[given.node.index()] {
+                continue;
+            }
+            let (len, start) = (node.elements(), 0);
+            let buffer =
+                self.program
+                    .buffer(name.clone(), node.dtype, len, given.role, Binding::Given);
+            let need = Need::Of(Source::Node(given.node));
+            self.places.insert(need, Place { buffer, start, len });
+        }
+    }
+
+    /// Zeros that calls add, written before the program's steps.
+    fn place_zeros(&mut self, made: &[Made]) {
+        let zeros = made.iter().map(|made| match made {
+            Made::Call(_, _, zeros, _) => *zeros,
+            _ => 0,
+        });
+        let len = zeros.max().unwrap_or(0);
+        if len == 0 {
+            return;
+        }
+        let (role, start) = (Role::Workspace, 0);
+        let buffer = self
+            .program
+            .buffer("zeros", Dtype::F32, len, role, Binding::Scratch);
+        self.places
+            .insert(Need::Zeros, Place { buffer, start, len });
+        let view = self.program.all(buffer);
+        self.program.prologue.push(Step::Fill { view, value: 0.0 });
+    }
+
+    fn place_results(&mut self) {
+        for &output in &self.plan.wanted {
+            let result = &self.plan.graph.outputs()[output];
+            let node = self.plan.graph.node(result.node);
+            let (len, start) = (node.elements(), 0);
+            let buffer = self.program.buffer(
+                result.name.clone(),
+                node.dtype,
+                len,
+                result.role,
+                Binding::Result,
+            );
+            if let Origin::Made(id) = self.plan.origin(output) {
+                let need = Need::Of(Source::Node(id));
+                self.places
+                    .entry(need)
+                    .or_insert(Place { buffer, start, len });
+            }
+        }
+    }
+
+    /// Results that no kernel writes: numbers, given tensors, and what has another name already.
+    pub(super) fn results(&mut self) {
+        for &output in &self.plan.wanted {
+            let name = &self.plan.graph.outputs()[output].name;
+            let mut buffers = self.program.buffers.iter();
+            let is_own =
+                |buffer: &Buffer| buffer.binding == Binding::Result && buffer.name == *name;
+            let Some(buffer) = buffers.position(is_own) else {
+                continue;
+            };
+            let to = self.program.all(BufferId(buffer));
+            let step = match self.plan.origin(output) {
+                Origin::Number(value) => Step::Fill { view: to, value },
+                Origin::Given(id) | Origin::Made(id) => {
+                    let from = self.view_of(Need::Of(Source::Node(id)));
+                    if from.buffer == to.buffer {
+                        continue;
+                    }
+                    Step::Copy { from, to }
+                }
+            };
+            self.program.steps.push(step);
+        }
+    }
+
+    pub(super) fn view_of(&self, need: Need) -> View {
+        match self.places.get(&need) {
+            Some(place) => View::new(place.buffer, Index::from(place.start), place.len),
+            None => unreachable!("memory was given to all that is needed"),
+        }
+    }
+
+    pub(super) fn view(&self, need: Need, start: usize, span: usize) -> View {
+        let whole = self.view_of(need);
+        let at = whole.offset.fixed_value().unwrap_or(0) + start as i64;
+        View::new(whole.buffer, Index::fixed(at), span)
+    }
+}

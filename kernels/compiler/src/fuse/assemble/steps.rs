@@ -1,0 +1,228 @@
+//! Launches and calls.
+
+use super::{Assembly, Made, Need};
+use crate::codegen::Generated;
+use crate::fuse::body::Source;
+use crate::fuse::lower::{Loops, Memory};
+use crate::fuse::panels::Panels;
+use crate::fuse::{bf16, scatter};
+use crate::graph::{NodeId, Op};
+use crate::nest::{self, Launch};
+use sweeper_program::{Arg, BufferId, Index, Kernel, KernelId, Library, Step, View};
+
+/// The element at `start` for row 0, `step` further for each row.
+fn from(row: &Index, step: usize, start: i64) -> Index {
+    row.clone().times(step as i64).shifted(start)
+}
+
+impl Assembly<'_> {
+    /// The steps of a kernel of the plan.
+    ///
+    /// # Errors
+    /// A sentence where sizes are beyond what can be launched.
+    pub(super) fn steps(&mut self, position: usize, made: &Made) -> Result<Vec<Step>, String> {
+        Ok(match made {
+            Made::Loops(loops, generated, kernel) => {
+                let launches: Vec<Launch> = loops.iter().map(|own| self.launch(own)).collect();
+                vec![generated.launch_all(*kernel, &launches)?]
+            }
+            Made::Elsewhere => vec![],
+            Made::Panels(loops, generated, kernel, panels) => {
+                let scratch = Need::Scratch(position);
+                let scratch = self
+                    .places
+                    .contains_key(&scratch)
+                    .then(|| self.view_of(scratch));
+                self.panels(loops, generated, *kernel, panels, scratch)?
+            }
+            Made::Call(call, lies, zeros, node) => {
+                let rounded = bf16::rounded(call, lies);
+                let mut steps = self.round(&rounded);
+                let read = lies.iter().enumerate().map(|(at, lies)| {
+                    let need = match at < 2 && rounded.contains(&lies.base) {
+                        true => Need::Rounded(lies.base),
+                        false => Need::Of(Source::Node(lies.base)),
+                    };
+                    Arg::Read(self.view(need, lies.start, lies.span))
+                });
+                let mut args: Vec<Arg> = read.collect();
+                if *zeros > 0 {
+                    args.push(Arg::Read(self.view(Need::Zeros, 0, *zeros)));
+                }
+                args.push(Arg::Write(self.view_of(Need::Of(Source::Node(*node)))));
+                let scratch = Need::Scratch(position);
+                let scratch = self
+                    .places
+                    .contains_key(&scratch)
+                    .then(|| self.view_of(scratch));
+                args.extend(scratch.map(|view| self.scratch_of(call, view)));
+                steps.push(self.call(*call, args));
+                steps
+            }
+            Made::Scatter(node, lies) => {
+                let views: Vec<View> = lies
+                    .iter()
+                    .map(|lies| self.view(Need::Of(Source::Node(lies.base)), lies.start, lies.span))
+                    .collect();
+                let out = self.view_of(Need::Of(Source::Node(*node)));
+                let sizes = scatter::Sizes::of(&self.plan.graph, *node);
+                let kernel = self.kernel_once(scatter::kernel(self.request.target));
+                vec![scatter::launch(
+                    kernel,
+                    sizes,
+                    views,
+                    out,
+                    self.request.target,
+                )]
+            }
+        })
+    }
+
+    /// All panels of a product, and a smaller last one. Of the traffic, what panels are for is left
+    /// out: a panel stays in the cache, and so does the second factor after the first panel.
+    fn panels(
+        &mut self,
+        loops: &Loops,
+        generated: &Generated,
+        kernel: KernelId,
+        panels: &Panels,
+        scratch: Option<View>,
+    ) -> Result<Vec<Step>, String> {
+        let (m, rows) = (panels.count, panels.rows);
+        let mut of = |rows: usize, row: Index, is_first: Index| {
+            let product = self.panel_product(panels, rows, &row, is_first, scratch.clone());
+            let mut launch = self.launch(&Loops {
+                extents: panels.extents(rows),
+                ..loops.clone()
+            });
+            for (operand, memory) in launch.operands.iter_mut().zip(&loops.memory) {
+                let start = operand.view.offset.fixed_value().unwrap_or(0);
+                operand.view.offset = from(&row, panels.row_step(memory), start);
+                if memory.source == Source::Node(panels.product) {
+                    operand.view = operand.view.clone().touching(Index::from(0));
+                }
+            }
+            let launched = generated.launch(kernel, &launch)?;
+            Ok::<_, String>(vec![product, launched])
+        };
+        let is_first = Index::affine(1, 0, -1).clamped(0, 1);
+        let body = of(rows, Index::affine(0, 0, rows as i64), is_first)?;
+        let count = m / rows;
+        let mut steps = vec![Step::Repeat {
+            count: count as u64,
+            body,
+        }];
+        if m % rows > 0 {
+            steps.extend(of(m % rows, Index::from(count * rows), Index::from(0))?);
+        }
+        Ok(steps)
+    }
+
+    fn panel_product(
+        &mut self,
+        panels: &Panels,
+        rows: usize,
+        row: &Index,
+        is_first: Index,
+        scratch: Option<View>,
+    ) -> Step {
+        let (call, span) = panels.call(rows);
+        let [elements, step] = panels.elements;
+        let [a, b] = panels.factors.map(|lies| {
+            let need = Need::Of(Source::Node(lies.base));
+            self.view(need, lies.start, lies.span)
+        });
+        let start = a.offset.fixed_value().unwrap_or(0);
+        let a = View::new(a.buffer, from(row, step, start), span);
+        let b_elements = is_first.times(b.len as i64);
+        let b = b.touching(b_elements);
+        let product = self.view(Need::Of(Source::Node(panels.product)), 0, rows * elements);
+        let product = product.touching(Index::from(0));
+        let args = [Arg::Read(a), Arg::Read(b), Arg::Write(product)];
+        let scratch = scratch.map(|view| self.scratch_of(&call, view));
+        let args = args.into_iter().chain(scratch);
+        self.call(call, args.collect())
+    }
+
+    /// Scratch memory of a call, with what of it is known to be written and read again.
+    fn scratch_of(&self, call: &Library, view: View) -> Arg {
+        let traffic = call.scratch_traffic(self.request.target);
+        Arg::Write(view.updating(Index::from(traffic)))
+    }
+
+    fn call(&mut self, call: Library, args: Vec<Arg>) -> Step {
+        Step::Launch {
+            kernel: self.kernel_once(Kernel::Library(call)),
+            geometry: call.geometry(),
+            args,
+        }
+    }
+
+    /// A kernel of the program, added where it is not among them.
+    fn kernel_once(&mut self, kernel: Kernel) -> KernelId {
+        let held = self.program.kernels.iter().position(|held| *held == kernel);
+        held.map_or_else(|| self.program.kernel(kernel), KernelId)
+    }
+
+    /// Copies of nodes in bf16, as far as there are none. Those of given tensors are made before
+    /// the program's steps.
+    fn round(&mut self, nodes: &[NodeId]) -> Vec<Step> {
+        let mut steps = vec![];
+        for &node in nodes {
+            if !self.rounded.insert(node) {
+                continue;
+            }
+            let kernel = self.kernel_once(bf16::kernel());
+            let from = self.view_of(Need::Of(Source::Node(node)));
+            let step = bf16::launch(kernel, from, self.view_of(Need::Rounded(node)));
+            match self.plan.graph.node(node).op {
+                Op::Input(_) => self.program.prologue.push(step),
+                _ => steps.push(step),
+            }
+        }
+        steps
+    }
+
+    fn launch(&self, loops: &Loops) -> Launch {
+        launch(loops, |memory| self.operand(loops, memory))
+    }
+
+    fn operand(&self, loops: &Loops, memory: &Memory) -> View {
+        let need = Need::Of(memory.source);
+        match memory.source {
+            Source::Partials(id) if self.partial_counts.contains_key(&id) => self.view_of(need),
+            // Memory of the kernel itself.
+            Source::Partials(_) => View::new(BufferId(0), Index::fixed(0), 0),
+            Source::Node(_) => {
+                let (span, touched) = (memory.span(&loops.extents), memory.touched(&loops.extents));
+                let view = self.view(need, memory.start, span);
+                match touched == span {
+                    true => view,
+                    false => view.touching(Index::from(touched)),
+                }
+            }
+        }
+    }
+}
+
+/// A launch of loops whose memory is where `view` says.
+fn launch(loops: &Loops, view: impl Fn(&Memory) -> View) -> Launch {
+    let operand = |memory: &Memory| nest::Memory {
+        view: view(memory),
+        rows: memory.rows.iter().map(|&step| step as i64).collect(),
+        columns: memory.columns as i64,
+        index_step: memory.index_step as i64,
+    };
+    Launch {
+        extents: loops.extents.clone(),
+        operands: loops.memory.iter().map(operand).collect(),
+        scalars: loops.scalars.clone(),
+    }
+}
+
+/// The same before anything has a place, as if each operand had memory of its own: wherever values
+/// lie, they begin at a multiple of more than four elements.
+pub(super) fn placeless(loops: &Loops) -> Launch {
+    let own = |memory: &Memory| View::new(BufferId(0), Index::from(memory.start), memory.len);
+    launch(loops, own)
+}

@@ -1,0 +1,122 @@
+//! Horizontal fusion: small independent kernels of any sizes share a launch.
+//!
+//! It saves launches alone, which dominate many small kernels: updates of a model's parameters, or
+//! combinations of partials. A group of kernels runs where its last one can run first. Their inputs
+//! stay live until then, so that a group reads no more than a cache holds. A kernel that another
+//! one waits for joins only kernels that can run before that one, too.
+
+use super::body::Source;
+use super::cluster::Rules;
+use super::lower::{Loops, Memory};
+use super::order::launches;
+use super::panels;
+use super::plan::Plan;
+use super::waits::Waits;
+use super::{Policy, Request};
+use crate::codegen::{may_fuse_horizontally, sub_kernel_bytes};
+use crate::graph::Op;
+use crate::nest::Operand;
+use sweeper_program::workload::Target;
+
+/// Bytes of a group's arguments: half of the 4096 that every driver takes, and about 25 kernels.
+/// Each block compares its index with one end after the other, so that the last blocks of a longer
+/// list would start late.
+const MAX_ARGUMENT_BYTES: usize = 2048;
+
+/// Bytes of intermediate results that a group reads on a GPU: they stay in the L2 cache of a data
+/// center GPU (40 MB and more) until the group runs. Kernels that read more take so much longer
+/// than a launch that fusion would gain little.
+const MAX_LIVE_BYTES_GPU: usize = 32 << 20;
+
+/// The same on a CPU.
+const MAX_LIVE_BYTES_CPU: usize = 8 << 20;
+
+/// A kernel that may be fused.
+struct Candidate {
+    at: usize,
+    argument_bytes: usize,
+    live_bytes: usize,
+}
+
+/// Groups kernels, earlier ones first, each into the first group that it fits.
+pub(super) fn horizontal(plan: &mut Plan, rules: &Rules, request: &Request<'_>) {
+    if rules.policy != Policy::Compiled {
+        return;
+    }
+    let max_live_bytes = match request.target {
+        Target::Cpu => MAX_LIVE_BYTES_CPU,
+        Target::Cuda { .. } => MAX_LIVE_BYTES_GPU,
+    };
+    let mut waits = Waits::new(plan);
+    let mut groups: Vec<Vec<Candidate>> = Vec::new();
+    for candidate in candidates(plan, request) {
+        let fits = |group: &Vec<Candidate>| {
+            let all = || group.iter().chain([&candidate]);
+            let may_share = |other: &Candidate| {
+                let [one, other] = [other, &candidate].map(|it| &plan.clusters[it.at].tasks);
+                rules.may_share(plan, one, other)
+            };
+            all().map(|it| it.argument_bytes).sum::<usize>() <= MAX_ARGUMENT_BYTES
+                && all().map(|it| it.live_bytes).sum::<usize>() <= max_live_bytes
+                && group.iter().all(may_share)
+                && !group
+                    .iter()
+                    .any(|it| waits.are_ordered(it.at, candidate.at))
+        };
+        match groups.iter().position(fits) {
+            Some(position) => {
+                groups[position].push(candidate);
+                let kernels: Vec<usize> = groups[position].iter().map(|it| it.at).collect();
+                waits.join(&kernels);
+            }
+            None => groups.push(vec![candidate]),
+        }
+    }
+    let groups = groups.iter().filter(|group| group.len() > 1);
+    let kernels = groups.map(|group| group.iter().map(|it| it.at).collect());
+    plan.horizontal = kernels.collect();
+}
+
+/// Kernels that may be fused, in the order in which they would run alone.
+fn candidates(plan: &Plan, request: &Request<'_>) -> Vec<Candidate> {
+    let by_panel = panels::find(plan, request);
+    let mut candidates = Vec::new();
+    for at in launches(plan).into_iter().flatten() {
+        let cluster = &plan.clusters[at];
+        let is_in_pair = plan.single_passes.iter().flatten().any(|&held| held == at);
+        if is_in_pair || cluster.tasks.iter().any(|&task| plan.is_call(task)) {
+            continue;
+        }
+        let outputs = plan.outputs(&cluster.tasks, &[at]);
+        let Some(loops) = plan.loops(&cluster.members(), &outputs) else {
+            continue;
+        };
+        let panels = by_panel.get(&at);
+        let is_by_panel =
+            panels.is_some_and(|(_, task)| panels::panels(plan, *task, &loops).is_some());
+        if may_fuse_horizontally(&loops.nest) && !is_by_panel {
+            candidates.push(Candidate {
+                at,
+                argument_bytes: sub_kernel_bytes(&loops.nest),
+                live_bytes: live_bytes(plan, &loops),
+            });
+        }
+    }
+    candidates
+}
+
+/// Bytes of intermediate results that a kernel reads.
+fn live_bytes(plan: &Plan, loops: &Loops) -> usize {
+    let memory = loops.memory.iter().zip(&loops.nest.operands);
+    let made = memory.filter(|(memory, operand)| {
+        let is_given = match memory.source {
+            Source::Node(id) => matches!(plan.graph.node(id).op, Op::Input(_)),
+            Source::Partials(_) => false,
+        };
+        !operand.is_written && !is_given
+    });
+    let bytes = |(memory, operand): (&Memory, &Operand)| {
+        memory.touched(&loops.extents) * operand.dtype.size_bytes()
+    };
+    made.map(bytes).sum()
+}

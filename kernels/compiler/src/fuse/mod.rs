@@ -1,0 +1,210 @@
+//! From a graph to a program: which operations share a kernel, and which values are in memory
+//! between kernels.
+//!
+//! Small passes, in this order, over a graph and then over a plan of kernels-to-be:
+//!
+//! 1. `reductions`: reductions over scattered dimensions become several;
+//! 2. `sums_of_one_hot`: a sum whose terms are zero at all indices but one is its term at that
+//!    index;
+//! 3. `fold_batch_norm`: scales that depend on parameters alone move into a convolution's weights;
+//! 4. `recompute`: the backward pass recomputes values from inputs that it reads anyway, instead of
+//!    loading them;
+//! 5. `layout`: views become strides, or copies where they can't;
+//! 6. `epilogue`: a factor, a bias and an activation after a product move into its call, on a CPU
+//!    the last of them alone;
+//! 7. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that it saves;
+//! 8. `duplicate`: cheap values are computed again where that moves fewer bytes;
+//! 9. `single_pass`, on GPUs: a full reduction and the combination of its partials become one
+//!    single-pass kernel;
+//! 10. `horizontal`: horizontal fusion of small independent kernels, such as the updates of all
+//!     parameters, into one launch.
+//!
+//! Then buffers are given to values, and launches and calls made; on a CPU, what follows a product
+//! or a convolution is done panel by panel, while the panel is in the cache. Patterns are found by
+//! structure; no pass knows a workload's name, and [`Policy::Compiled`] does not look at groups.
+
+mod access;
+mod assemble;
+mod batch_norm;
+mod bf16;
+mod body;
+mod cluster;
+mod epilogue;
+mod explain;
+mod horizontal;
+mod kernel;
+mod layout;
+mod library;
+mod lower;
+mod memory;
+mod one_hot;
+mod order;
+mod panels;
+mod plan;
+mod reduce;
+mod rewrite;
+mod scatter;
+mod single_pass;
+mod space;
+mod waits;
+
+pub use bf16::rounds_factors;
+
+use crate::graph::{Graph, NodeId, Output};
+use sweeper_program::workload::{Phase, Refusal, Target};
+use sweeper_program::{Precision, Program, Role};
+
+use cluster::Rules;
+use plan::Plan;
+use rewrite::Whole;
+
+/// Which operations may share a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Policy {
+    /// Nothing: each operation is a kernel, constants aside.
+    Primitive,
+    /// Operations of one group, as in an eager framework.
+    Eager,
+    /// Whatever saves bytes.
+    Compiled,
+}
+
+/// Extents of dimensions and the bounds of them that kernels are made for: those of the canonical
+/// shape. An extent that is not listed may be any.
+pub type Bounded = (usize, u64);
+
+/// A graph and the program that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The computation.
+    pub graph: &'a Graph,
+    /// The first node of the backward pass, if there is one.
+    pub backward: Option<NodeId>,
+    /// What is timed. Results of other phases are not computed, or are scratch memory.
+    pub phase: Phase,
+    /// Which operations may share a kernel.
+    pub policy: Policy,
+    /// The target.
+    pub target: &'a Target,
+    /// Bounds of extents.
+    pub canonical: &'a [Bounded],
+    /// Precision of products.
+    pub precision: Precision,
+}
+
+/// The program of a graph.
+///
+/// Results are those of the phase: of a backward pass the gradients and what is made from them.
+/// Where only the backward pass is timed, the forward pass is the prologue. In a forward pass
+/// alone, what depends on parameters alone and was folded into them is computed in the prologue,
+/// too: it is the same from call to call.
+///
+/// # Errors
+/// What the target can't do, or a node that no kernel can be made for, by name.
+pub fn program(request: &Request<'_>) -> Result<Program, Refusal> {
+    let plan = passes(request, &mut |_, _| ())?;
+    assemble::assemble(&plan, request)
+}
+
+/// The program after one pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// Name of the pass.
+    pub name: &'static str,
+    /// Kernels with their nodes and memory, two lines each.
+    pub text: String,
+    /// Kernels launched.
+    pub launches: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+}
+
+/// How a program came to be. [`std::fmt::Display`] shows all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// After each pass that changed something, in order; the first one is the graph, a kernel a
+    /// node.
+    pub passes: Vec<Stage>,
+}
+
+/// The passes of [`program`], one by one.
+///
+/// # Errors
+/// As [`program`].
+pub fn explain(request: &Request<'_>) -> Result<Explained, Refusal> {
+    let mut passes: Vec<Stage> = Vec::new();
+    self::passes(request, &mut |name, plan| {
+        let stage = explain::stage(name, plan);
+        if passes.last().is_none_or(|last| last.text != stage.text) {
+            passes.push(stage);
+        }
+    })?;
+    Ok(Explained { passes })
+}
+
+/// Runs all passes; `see` is shown the plan after each.
+fn passes(
+    request: &Request<'_>,
+    see: &mut dyn FnMut(&'static str, &Plan),
+) -> Result<Plan, Refusal> {
+    let wanted = wanted(request)?;
+    let mut whole = Whole {
+        graph: request.graph.clone(),
+        boundary: request.backward,
+        setup: Default::default(),
+    };
+    let laid_out = |whole: &Whole| {
+        let mut plan = Plan::new(whole, &wanted);
+        layout::layout(&mut plan).map(|()| plan)
+    };
+    whole = rewrite::split_reductions(&whole);
+    if request.policy == Policy::Compiled {
+        see("reductions", &laid_out(&whole)?);
+        whole = one_hot::sums_of_one_hot(&whole);
+        see("sums_of_one_hot", &laid_out(&whole)?);
+        if request.phase == Phase::Forward {
+            whole = batch_norm::fold_batch_norm(&whole);
+            see("fold_batch_norm", &laid_out(&whole)?);
+        } else {
+            whole = rewrite::recompute(&whole);
+            see("recompute", &laid_out(&whole)?);
+        }
+    }
+    let mut plan = laid_out(&whole)?;
+    see("layout", &plan);
+    let rules = Rules::new(request.policy, request.phase, request.target);
+    epilogue::epilogue(&mut plan, &rules, request.target);
+    see("epilogue", &plan);
+    cluster::cluster(&mut plan, &rules);
+    see("cluster", &plan);
+    cluster::duplicate(&mut plan, &rules);
+    see("duplicate", &plan);
+    single_pass::single_pass(&mut plan, &rules, request.target);
+    see("single_pass", &plan);
+    horizontal::horizontal(&mut plan, &rules, request);
+    see("horizontal", &plan);
+    Ok(plan)
+}
+
+/// Positions of the outputs of the phase.
+fn wanted(request: &Request<'_>) -> Result<Vec<usize>, Refusal> {
+    let Some(backward) = request.backward else {
+        if request.phase == Phase::Backward {
+            let reason = "the graph has no backward pass".to_owned();
+            return Err(Refusal::Undefined(reason));
+        }
+        return Ok((0..request.graph.outputs().len()).collect());
+    };
+    let is_backward = |output: &Output| output.role != Role::Output || output.node >= backward;
+    let is_wanted = |output: &Output| match request.phase {
+        Phase::Forward => !is_backward(output),
+        Phase::Backward => is_backward(output),
+        Phase::Both => true,
+    };
+    let outputs = request.graph.outputs().iter().enumerate();
+    let wanted = outputs.filter(|(_, output)| is_wanted(output));
+    Ok(wanted.map(|(at, _)| at).collect())
+}
+
+#[cfg(test)]
+mod tests;

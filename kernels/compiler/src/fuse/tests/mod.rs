@@ -1,0 +1,96 @@
+//! Plans of all policies mean what the graph means.
+
+mod interpret;
+mod passes;
+mod random;
+
+use proptest::prelude::*;
+
+use super::plan::Plan;
+use super::{Policy, Request, passes};
+use crate::graph::{Binary, Graph, NodeId, Op, Reduction, Unary, differentiate, evaluate};
+use sweeper_program::tensor::{Dtype, Tensor, Tensors};
+use sweeper_program::workload::{Phase, Target};
+use sweeper_program::{Precision, Role, check};
+
+const POLICIES: [Policy; 3] = [Policy::Primitive, Policy::Eager, Policy::Compiled];
+
+fn plan(graph: &Graph, backward: Option<NodeId>, phase: Phase, policy: Policy) -> Plan {
+    plan_on(&Target::Cpu, graph, backward, phase, policy)
+}
+
+fn plan_on(
+    target: &Target,
+    graph: &Graph,
+    backward: Option<NodeId>,
+    phase: Phase,
+    policy: Policy,
+) -> Plan {
+    let request = Request {
+        graph,
+        backward,
+        phase,
+        policy,
+        target,
+        canonical: &[],
+        precision: Precision::F32,
+    };
+    passes(&request, &mut |_, _| ()).unwrap_or_else(|refusal| panic!("{policy:?}: {refusal}"))
+}
+
+fn cuda() -> Target {
+    Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    }
+}
+
+/// Checks that a plan's kernels yield what the graph's nodes do.
+fn check(graph: &Graph, inputs: &Tensors, plan: &Plan, what: &str) {
+    let expected = evaluate(graph, inputs).unwrap();
+    for (name, found) in interpret::interpret(plan, inputs) {
+        let expected = check::elements(&expected[&name]);
+        for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
+            let close = (found - expected).abs() <= 1e-4 * (1.0 + expected.abs());
+            assert!(
+                close,
+                "{what}: {name}[{at}] is {found}, not {expected}\n{graph}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn all_policies_mean_what_the_graph_means(seed in any::<u64>(), size in 1usize..24) {
+        let graph = random::graph(seed, size);
+        let inputs = random::inputs(&graph, seed);
+        for policy in POLICIES {
+            let plan = plan(&graph, None, Phase::Forward, policy);
+            check(&graph, &inputs, &plan, &format!("{policy:?} of {seed} {size}"));
+        }
+    }
+
+    #[test]
+    fn all_policies_mean_what_gradients_mean(seed in any::<u64>(), size in 1usize..16) {
+        let (graph, backward) = random::with_gradients(random::graph(seed, size));
+        let inputs = random::inputs(&graph, seed);
+        for (policy, phase) in POLICIES.into_iter().flat_map(|policy| {
+            [Phase::Backward, Phase::Both].map(|phase| (policy, phase))
+        }) {
+            let plan = plan(&graph, Some(backward), phase, policy);
+            check(&graph, &inputs, &plan, &format!("{policy:?} {phase} of {seed} {size}"));
+        }
+    }
+
+    /// Totals are added up in the launches that leave their parts there.
+    #[test]
+    fn plans_for_gpus_mean_what_graphs_mean(seed in any::<u64>(), size in 1usize..16) {
+        let (graph, backward) = random::with_gradients(random::graph(seed, size));
+        let inputs = random::inputs(&graph, seed);
+        for phase in Phase::ALL {
+            let plan = plan_on(&cuda(), &graph, Some(backward), phase, Policy::Compiled);
+            check(&graph, &inputs, &plan, &format!("{phase} on a GPU of {seed} {size}"));
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Tensor operations as a graph: what a workload computes, before anything is said of how.
+//!
+//! A [`Graph`] is a list of nodes in an order in which they can be computed. Shapes and types are
+//! found when a node is added ([`build`]), so that a graph that exists is well-formed. Its meaning
+//! is its value in f64; differentiation adds the nodes of a backward pass.
+//!
+//! *Groups* say which nodes an eager framework computes in one kernel (a layer norm, a softmax).
+//! They change nothing of what is computed, and the compiler that fuses across operations does not
+//! look at them.
+
+pub mod op;
+mod error;
+mod build;
+mod evaluate;
+mod layers;
+mod differentiate;
+mod rewrite;
+pub mod on_device;
+#[cfg(any(test, feature = "mutate"))]
+pub mod mutate;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use sweeper_program::Role;
+use sweeper_program::tensor::Dtype;
+
+pub use differentiate::{Backward, differentiate, saved};
+pub use error::GraphError;
+pub use evaluate::{EvaluateError, Rounding, evaluate, evaluate_nodes, evaluate_rounded};
+pub use op::{Binary, Convolution, Op, Reduction, Unary};
+
+/// A node of a graph, by position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// The position in [`Graph::nodes`].
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "%{}", self.0)
+    }
+}
+
+/// Nodes that an eager framework computes in one kernel, by position in [`Graph::groups`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct GroupId(pub u32);
+
+/// One operation and its result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Node {
+    /// What is computed.
+    pub op: Op,
+    /// From what: nodes before this one.
+    pub operands: Vec<NodeId>,
+    /// Extents of the result, outermost first.
+    pub shape: Vec<usize>,
+    /// Type of the result: [`Dtype::F32`], or [`Dtype::I64`] for labels and indices.
+    pub dtype: Dtype,
+    /// The group that it belongs to; a node without one is its own kernel in an eager framework.
+    pub group: Option<GroupId>,
+}
+
+impl Node {
+    /// Number of elements of the result.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// A result of a graph.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Output {
+    /// Name, as in files.
+    pub name: String,
+    /// The node whose value it is.
+    pub node: NodeId,
+    /// What its memory is for: [`Role::Output`] or [`Role::Gradient`], or [`Role::Parameter`] for a
+    /// parameter after a step of an optimizer.
+    pub role: Role,
+}
+
+/// A given tensor of a graph: what its memory is for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Given {
+    /// The node of [`Op::Input`].
+    pub node: NodeId,
+    /// [`Role::Input`], or [`Role::Parameter`] for weights, which stay the same from call to call.
+    pub role: Role,
+}
+
+/// What is computed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Graph {
+    nodes: Vec<Node>,
+    given: Vec<Given>,
+    outputs: Vec<Output>,
+    groups: Vec<String>,
+    /// The layers whose gradient is known as a whole, by their result.
+    #[serde(skip)]
+    layers: BTreeMap<NodeId, differentiate::Layer>,
+    /// The group that new nodes belong to.
+    #[serde(skip)]
+    open: Option<GroupId>,
+}
+
+impl Graph {
+    /// A graph without nodes.
+    pub fn new() -> Self {
+        Graph::default()
+    }
+
+    /// All nodes, operands before what uses them.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The ids of all nodes, in order.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + use<> {
+        (0..self.nodes.len() as u32).map(NodeId)
+    }
+
+    /// A node.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// Given tensors, in the order in which they were added.
+    pub fn given(&self) -> &[Given] {
+        &self.given
+    }
+
+    /// Results, in the order in which they were named.
+    pub fn outputs(&self) -> &[Output] {
+        &self.outputs
+    }
+
+    /// Names of the groups.
+    pub fn groups(&self) -> &[String] {
+        &self.groups
+    }
+
+    /// Makes a node a result.
+    pub fn output(&mut self, name: impl Into<String>, node: NodeId, role: Role) {
+        self.outputs.push(Output {
+            name: name.into(),
+            node,
+            role,
+        });
+    }
+
+    /// Adds nodes that an eager framework computes in one kernel. Inside another group nothing
+    /// changes: the outer one is the kernel.
+    pub fn group<T>(&mut self, name: &str, add: impl FnOnce(&mut Self) -> T) -> T {
+        if self.open.is_some() {
+            return add(self);
+        }
+        self.groups.push(name.to_owned());
+        self.open = Some(GroupId(self.groups.len() as u32 - 1));
+        let added = add(self);
+        self.open = None;
+        added
+    }
+
+    /// For each node, the nodes that use it, ascending; one that uses it twice is listed once.
+    pub fn users(&self) -> Vec<Vec<NodeId>> {
+        let mut users = vec![Vec::new(); self.nodes.len()];
+        for id in self.ids() {
+            for operand in &self.node(id).operands {
+                let of: &mut Vec<NodeId> = &mut users[operand.index()];
+                if of.last() != Some(&id) {
+                    of.push(id);
+                }
+            }
+        }
+        users
+    }
+
+    /// For each node, whether any result depends on it.
+    pub fn needed(&self) -> Vec<bool> {
+        self.needed_for(self.outputs.iter().map(|output| output.node))
+    }
+
+    /// For each node, whether any of `wanted` is it or depends on it.
+    pub fn needed_for(&self, wanted: impl IntoIterator<Item = NodeId>) -> Vec<bool> {
+        let mut needed = vec![false; self.nodes.len()];
+        for node in wanted {
+            needed[node.index()] = true;
+        }
+        for id in self.ids().rev() {
+            if needed[id.index()] {
+                for operand in &self.node(id).operands {
+                    needed[operand.index()] = true;
+                }
+            }
+        }
+        needed
+    }
+}
+
+/// One node a line, as golden files and `plan --explain` show it:
+/// `%5 = mul(%3, %4) : f32[16, 256] in layernorm`.
+impl fmt::Display for Graph {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for id in self.ids() {
+            self.write_node(out, id)?;
+        }
+        for output in &self.outputs {
+            writeln!(out, "{} = {}", output.name, output.node)?;
+        }
+        Ok(())
+    }
+}
+
+impl Graph {
+    fn write_node(&self, out: &mut fmt::Formatter<'_>, id: NodeId) -> fmt::Result {
+        let node = self.node(id);
+        write!(out, "{id} = {}(", node.op.name())?;
+        let mut separator = "";
+        for operand in &node.operands {
+            write!(out, "{separator}{operand}")?;
+            separator = ", ";
+        }
+        match &node.op {
+            Op::Input(name) => write!(out, "{name}")?,
+            Op::Constant(value) => write!(out, "{value}")?,
+            Op::Iota { dim } => write!(out, "dim {dim}")?,
+            Op::Reduce { dims, .. } => write!(out, "; dims {dims:?}")?,
+            Op::Transpose { order } => write!(out, "; order {order:?}")?,
+            Op::Slice { dim, start, step } | Op::Unslice { dim, start, step } => {
+                write!(out, "; dim {dim} from {start} by {step}")?;
+            }
+            Op::Conv2d(shape) | Op::Conv2dGradX(shape) | Op::Conv2dGradW(shape) => {
+                write!(out, "; stride {} padding {}", shape.stride, shape.padding)?;
+            }
+            _ => {}
+        }
+        write!(out, ") : {}{:?}", node.dtype, node.shape)?;
+        match node.group {
+            Some(group) => writeln!(out, " in {}", self.groups[group.0 as usize]),
+            None => writeln!(out),
+        }
+    }
+}

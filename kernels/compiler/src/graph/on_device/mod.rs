@@ -1,0 +1,92 @@
+//! A graph's value in f64 on a GPU, as a [`Program`]: one plain kernel for each node, a thread for
+//! each element.
+//!
+//! The kernels (`on_device/evaluate.cu`) judge compiled ones, so they share nothing with the
+//! compiler: no fusion, no generated text, no tuned constant. A program yields what
+//! [`evaluate`](super::evaluate()) does and, from evaluations that round
+//! ([`Rounding`](super::Rounding)), how far f32 arithmetic may be out. The engine holds it against
+//! the host's answer to a smaller problem before it believes it.
+
+mod launches;
+mod lower;
+mod rounding;
+mod values;
+
+use sweeper_program::tensor::Dtype;
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Binding, Precision, Program, Role};
+
+use super::{Graph, NodeId};
+use lower::Lowering;
+use values::Value;
+
+/// Dimensions that the kernels know.
+pub(super) const MAX_RANK: usize = 5;
+
+/// A result that is asked for.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Name of the result.
+    pub name: String,
+    /// Name of its spread: the L2 norm of what rounding does to it, of shape `()`.
+    pub spread: String,
+    /// The node.
+    pub node: NodeId,
+}
+
+/// The program that computes `wanted` and, from `probes` evaluations that round, their spreads;
+/// with the results that it has, all of f64. `None` where a tensor has more than [`MAX_RANK`]
+/// dimensions, or a result is of whole numbers.
+pub fn program(
+    graph: &Graph,
+    wanted: &[Wanted],
+    precision: Precision,
+    probes: u8,
+) -> Option<(Program, Vec<TensorSpec>)> {
+    let is_known = graph
+        .nodes()
+        .iter()
+        .all(|node| node.shape.len() <= MAX_RANK);
+    let is_real = |wanted: &Wanted| graph.node(wanted.node).dtype == Dtype::F32;
+    if !is_known || !wanted.iter().all(is_real) {
+        return None;
+    }
+    let nodes: Vec<NodeId> = wanted.iter().map(|wanted| wanted.node).collect();
+    let mut lowering = Lowering::new(graph, precision);
+    let exact: Vec<Value> = lowering.evaluate(&nodes, None);
+    let mut specs = Vec::new();
+    let mut results = Vec::new();
+    for (wanted, value) in wanted.iter().zip(exact) {
+        let result = lowering.launches.result(&wanted.name, value.shape());
+        lowering.launches.copy_into(&value, &result);
+        lowering.launches.release(value);
+        let spread = lowering.launches.result(&wanted.spread, &[]);
+        lowering.launches.fill(&spread, 0.0);
+        specs.push(spec(&wanted.name, result.shape()));
+        specs.push(spec(&wanted.spread, &[]));
+        results.push((result, spread));
+    }
+    for probe in 0..probes {
+        let rounded = lowering.evaluate(&nodes, Some(probe));
+        for (rounded, (exact, spread)) in rounded.into_iter().zip(&results) {
+            lowering.add_distance(rounded, exact, spread, probes);
+        }
+    }
+    for (_, spread) in &results {
+        lowering.launches.take_root(spread);
+    }
+    Some((lowering.launches.into_program(), specs))
+}
+
+fn spec(name: &str, shape: &[usize]) -> TensorSpec {
+    TensorSpec {
+        name: name.to_owned(),
+        dtype: Dtype::F64,
+        shape: shape.to_vec(),
+    }
+}
+
+/// Memory of its own for every scratch buffer: results are bound by name.
+const fn scratch() -> (Role, Binding) {
+    (Role::Workspace, Binding::Scratch)
+}

@@ -1,0 +1,285 @@
+//! The operations of a graph: few, each with one meaning.
+
+use serde::Serialize;
+
+use sweeper_program::tensor::Dtype;
+
+/// A function of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unary {
+    /// `-x`
+    Neg,
+    /// `|x|`
+    Abs,
+    /// `e^x`
+    Exp,
+    /// Natural logarithm.
+    Ln,
+    /// Square root.
+    Sqrt,
+    /// `1 / sqrt(x)`
+    Rsqrt,
+    /// `1 / x`
+    Reciprocal,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// The error function, `2 / sqrt(pi)` times the integral of `e^(-t^2)` from 0 to `x`.
+    Erf,
+    /// `1 / (1 + e^-x)`
+    Sigmoid,
+    /// Sine of radians.
+    Sin,
+    /// Cosine of radians.
+    Cos,
+}
+
+/// A function of two elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Binary {
+    /// `a + b`
+    Add,
+    /// `a - b`
+    Sub,
+    /// `a b`
+    Mul,
+    /// `a / b`
+    Div,
+    /// The greater one.
+    Max,
+    /// The lesser one.
+    Min,
+    /// 1 where `a = b`, else 0. Operands may be whole numbers; the result is [`Dtype::F32`].
+    Equal,
+    /// 1 where `a < b`, else 0; as [`Binary::Equal`].
+    Less,
+    /// 1 where `a <= b`, else 0; as [`Binary::Equal`].
+    LessEqual,
+}
+
+impl Binary {
+    /// True where the result is a mask of ones and zeros, whatever the operands are.
+    pub const fn is_comparison(self) -> bool {
+        matches!(self, Binary::Equal | Binary::Less | Binary::LessEqual)
+    }
+}
+
+/// How elements are reduced to one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reduction {
+    /// Their sum.
+    Sum,
+    /// The greatest.
+    Max,
+}
+
+/// Strides and zeros around a convolution: equal along both dimensions of the picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Convolution {
+    /// Elements from one application of the kernel to the next.
+    pub stride: usize,
+    /// Rows and columns of zeros on each side.
+    pub padding: usize,
+}
+
+/// What a node computes from its operands. Operands of elementwise operations have equal shapes:
+/// the builder broadcasts them by nodes of their own.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// A tensor that is given, called so in files.
+    Input(String),
+    /// One number, of shape ().
+    Constant(f64),
+    /// Of the node's shape, [`Dtype::I64`]: each element's index along one dimension.
+    Iota {
+        /// The dimension.
+        dim: usize,
+    },
+    /// One element each.
+    Unary(Unary),
+    /// Two elements each.
+    Binary(Binary),
+    /// Operands `mask, a, b`: `a` where the mask is not 0, else `b`.
+    Select,
+    /// The same values in the node's type.
+    Cast(Dtype),
+    /// Over some dimensions, ascending, which are kept with extent 1.
+    Reduce {
+        /// How.
+        reduction: Reduction,
+        /// Which dimensions.
+        dims: Vec<usize>,
+    },
+    /// To the node's shape, of equal rank: extents of 1 are repeated.
+    Broadcast,
+    /// The same elements in row-major order, in the node's shape.
+    Reshape,
+    /// Dimension `i` of the node is dimension `order[i]` of the operand.
+    Transpose {
+        /// A permutation of the dimensions.
+        order: Vec<usize>,
+    },
+    /// Part of one dimension, to the node's extent.
+    Slice {
+        /// The dimension.
+        dim: usize,
+        /// First index that is taken.
+        start: usize,
+        /// Distance of indices that are taken.
+        step: usize,
+    },
+    /// The operand in a tensor of zeros: what [`Op::Slice`] takes out, this puts back.
+    Unslice {
+        /// The dimension.
+        dim: usize,
+        /// Index of the operand's first element.
+        start: usize,
+        /// Distance of indices.
+        step: usize,
+    },
+    /// Operands of the shapes (.., M, K) and (.., K, N), with equal leading extents: (.., M, N). A
+    /// transposed operand is a [`Op::Transpose`] node: it is read as it lies.
+    Matmul,
+    /// Operands `x` (B, I, H, W) and `w` (O, I, R, S): cross-correlation, (B, O, H', W') with
+    /// `H' = (H + 2 padding - R) / stride + 1`.
+    Conv2d(Convolution),
+    /// The gradient of [`Op::Conv2d`] by `x`, from `grad_out` and `w`; the node has the shape of
+    /// `x`.
+    Conv2dGradX(Convolution),
+    /// The gradient of [`Op::Conv2d`] by `w`, from `grad_out` and `x`; the node has the shape of
+    /// `w`.
+    Conv2dGradW(Convolution),
+    /// Operands `rows` (V, ..) and `indices` of [`Dtype::I64`]: `rows[indices]`, of the shape of
+    /// `indices` and then the row's.
+    Gather,
+    /// Operands `x` (.., N) and `indices` (..) of [`Dtype::I64`]: `x[.., indices]`, of shape (..).
+    Pick,
+    /// Operands `values` and `indices` as [`Op::Gather`] yields and takes them: a tensor of the
+    /// node's shape (V, ..), whose rows are the sums of the values with that index.
+    ScatterAdd,
+}
+
+impl Op {
+    /// The word of programs as people read them; with its kind for families of functions.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Input(_) => "input",
+            Op::Constant(_) => "constant",
+            Op::Iota { .. } => "iota",
+            Op::Unary(unary) => unary.name(),
+            Op::Binary(binary) => binary.name(),
+            Op::Select => "select",
+            Op::Cast(_) => "cast",
+            Op::Reduce { reduction, .. } => reduction.name(),
+            Op::Broadcast => "broadcast",
+            Op::Reshape => "reshape",
+            Op::Transpose { .. } => "transpose",
+            Op::Slice { .. } => "slice",
+            Op::Unslice { .. } => "unslice",
+            Op::Matmul => "matmul",
+            Op::Conv2d(_) => "conv2d",
+            Op::Conv2dGradX(_) => "conv2d_grad_x",
+            Op::Conv2dGradW(_) => "conv2d_grad_w",
+            Op::Gather => "gather",
+            Op::Pick => "pick",
+            Op::ScatterAdd => "scatter_add",
+        }
+    }
+
+    /// True for what is another way to read the operand's memory: nothing is computed. (A reshape
+    /// of a transposed operand is not always one; whoever lays out memory finds that out.)
+    pub const fn is_view(&self) -> bool {
+        matches!(
+            self,
+            Op::Broadcast | Op::Reshape | Op::Transpose { .. } | Op::Slice { .. }
+        )
+    }
+
+    /// True where each element of the result depends on one element of each operand, at the same
+    /// place.
+    pub const fn is_elementwise(&self) -> bool {
+        matches!(
+            self,
+            Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast(_)
+        )
+    }
+}
+
+impl Unary {
+    /// All of them.
+    pub const ALL: [Unary; 12] = [
+        Unary::Neg,
+        Unary::Abs,
+        Unary::Exp,
+        Unary::Ln,
+        Unary::Sqrt,
+        Unary::Rsqrt,
+        Unary::Reciprocal,
+        Unary::Tanh,
+        Unary::Erf,
+        Unary::Sigmoid,
+        Unary::Sin,
+        Unary::Cos,
+    ];
+
+    /// The word of programs as people read them.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unary::Neg => "neg",
+            Unary::Abs => "abs",
+            Unary::Exp => "exp",
+            Unary::Ln => "ln",
+            Unary::Sqrt => "sqrt",
+            Unary::Rsqrt => "rsqrt",
+            Unary::Reciprocal => "reciprocal",
+            Unary::Tanh => "tanh",
+            Unary::Erf => "erf",
+            Unary::Sigmoid => "sigmoid",
+            Unary::Sin => "sin",
+            Unary::Cos => "cos",
+        }
+    }
+}
+
+impl Binary {
+    /// All of them.
+    pub const ALL: [Binary; 9] = [
+        Binary::Add,
+        Binary::Sub,
+        Binary::Mul,
+        Binary::Div,
+        Binary::Max,
+        Binary::Min,
+        Binary::Equal,
+        Binary::Less,
+        Binary::LessEqual,
+    ];
+
+    /// The word of programs as people read them.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Binary::Add => "add",
+            Binary::Sub => "sub",
+            Binary::Mul => "mul",
+            Binary::Div => "div",
+            Binary::Max => "max",
+            Binary::Min => "min",
+            Binary::Equal => "equal",
+            Binary::Less => "less",
+            Binary::LessEqual => "less_equal",
+        }
+    }
+}
+
+impl Reduction {
+    /// The word of programs as people read them.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reduction::Sum => "sum",
+            Reduction::Max => "amax",
+        }
+    }
+}

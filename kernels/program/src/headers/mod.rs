@@ -1,0 +1,28 @@
+//! Sources that kernels of several families include.
+
+use crate::SourceFile;
+
+/// Arguments and hints for kernels in C.
+pub const CPU_H: SourceFile = SourceFile::embedded("cpu.h", include_str!("cpu.h"));
+
+/// Sixteen floats at a time.
+pub const VECTOR_H: SourceFile = SourceFile::embedded("vector.h", include_str!("vector.h"));
+
+/// Stores past the caches; includes `vector.h`.
+pub const NONTEMPORAL_H: SourceFile =
+    SourceFile::embedded("nontemporal.h", include_str!("nontemporal.h"));
+
+/// Exponential and logarithm of sixteen floats; includes `vector.h`.
+pub const ELEMENTARY_H: SourceFile =
+    SourceFile::embedded("elementary.h", include_str!("elementary.h"));
+
+/// What CUDA kernels need beside the language; they have no other headers.
+pub const CUDA_H: SourceFile = SourceFile::embedded("cuda.h", include_str!("cuda.h"));
+
+/// Functions of generated kernels in C; includes `elementary.h` and `nontemporal.h`.
+pub const FUNCTIONS_H: SourceFile =
+    SourceFile::embedded("functions.h", include_str!("functions.h"));
+
+/// Functions of generated CUDA kernels; includes `cuda.h`.
+pub const FUNCTIONS_CUH: SourceFile =
+    SourceFile::embedded("functions.cuh", include_str!("functions.cuh"));

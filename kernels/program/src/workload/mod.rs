@@ -1,0 +1,269 @@
+//! The contract between a workload and the engine.
+//!
+//! The engine knows workloads only through these types: what parameters they take, what a problem's
+//! tensors are, what the right answer is, and which [`Program`] a backend yields for it.
+
+mod info;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Program;
+use crate::check::Check;
+use crate::inputs::InputKey;
+use crate::parameters::Parameters;
+use crate::tensor::{Dtype, Tensors};
+
+pub use crate::target::{Target, generation};
+pub use info::{
+    BackendInfo, DefaultValue, ParameterError, ParameterInfo, ParameterKind, TensorInfo,
+    WorkloadInfo,
+};
+pub use info::{size, tensor, word};
+
+/// Which part of a computation is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// The forward pass alone.
+    Forward,
+    /// The backward pass alone, after an untimed forward pass.
+    Backward,
+    /// Forward and backward in one timed span.
+    Both,
+}
+
+impl Phase {
+    /// All phases, in the order in which they are listed everywhere.
+    pub const ALL: [Phase; 3] = [Phase::Forward, Phase::Backward, Phase::Both];
+
+    /// The word of manifests and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Phase::Forward => "forward",
+            Phase::Backward => "backward",
+            Phase::Both => "both",
+        }
+    }
+
+    /// True where gradients are computed.
+    pub const fn has_gradients(self) -> bool {
+        !matches!(self, Phase::Forward)
+    }
+
+    /// The phase whose outputs hold those of all of `phases`.
+    pub fn covering(phases: impl IntoIterator<Item = Phase>) -> Phase {
+        match phases.into_iter().any(Phase::has_gradients) {
+            true => Phase::Both,
+            false => Phase::Forward,
+        }
+    }
+}
+
+/// Operations of an oracle that a thread does in a second, about. Measured with that of `semicrf`;
+/// it only decides which problems are too large for their oracle, and how long a sweep may take.
+pub const ORACLE_OPERATIONS_PER_SECOND: f64 = 7e7;
+
+impl fmt::Display for Phase {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// The vector of bucket values of one problem: each at least as large as the problem's own value.
+///
+/// A dimension without a bucket is absent: kernels must then take it at run time, whatever it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CanonicalShape {
+    bounds: Vec<(String, u64)>,
+}
+
+impl CanonicalShape {
+    /// A shape from named bounds, sorted by name.
+    pub fn new(bounds: impl IntoIterator<Item = (String, u64)>) -> Self {
+        let mut bounds: Vec<_> = bounds.into_iter().collect();
+        bounds.sort();
+        CanonicalShape { bounds }
+    }
+
+    /// The bound of the dimension or derived value `name`, such as `T` or `KC`.
+    pub fn bound(&self, name: &str) -> Option<u64> {
+        let (_, bound) = self.bounds.iter().find(|(held, _)| held == name)?;
+        Some(*bound)
+    }
+
+    /// All bounds, by name in ascending order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
+        self.bounds
+            .iter()
+            .map(|(name, bound)| (name.as_str(), *bound))
+    }
+}
+
+impl fmt::Display for CanonicalShape {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (name, bound) in self.iter() {
+            write!(out, "{separator}{name}<={bound}")?;
+            separator = " ";
+        }
+        if self.bounds.is_empty() {
+            out.write_str("any")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a backend yields no program for a problem.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The mathematics does not allow it: the point is `skipped`.
+    #[error("{0}")]
+    Undefined(String),
+    /// It can't run on this target: the point is `unavailable`.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// Name, type and shape of a tensor of a problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// Name, as in files.
+    pub name: String,
+    /// Type of the elements.
+    pub dtype: Dtype,
+    /// Extents, outermost first.
+    pub shape: Vec<usize>,
+}
+
+impl TensorSpec {
+    /// Number of elements.
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().map(|&extent| extent as u64).product()
+    }
+
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.elements() * self.dtype.size_bytes() as u64
+    }
+}
+
+/// The least work that any implementation of a phase must do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work {
+    /// Useful floating-point operations, an exponential counted as one.
+    pub flops: f64,
+    /// Each input read once, each output written once, in bytes.
+    pub compulsory_bytes: f64,
+}
+
+/// [`Problem::oracle`] as a program for a device.
+#[derive(Clone, Debug)]
+pub struct DeviceOracle {
+    /// Plain f64 kernels, which share no code with any backend; sizes are arguments, so that the
+    /// same kernels answer a smaller problem.
+    pub program: Program,
+    /// Its results: names, types and shapes of what [`Problem::oracle`] gives.
+    pub answers: Vec<TensorSpec>,
+}
+
+/// A workload: makes problems from parameters.
+pub trait Workload: Sync {
+    /// What is known of it without a problem.
+    fn info(&self) -> &'static WorkloadInfo;
+
+    /// The problem of these parameters. Parameters that are not given have their defaults.
+    ///
+    /// # Errors
+    /// The first parameter that is unknown, missing or out of bounds.
+    fn problem(
+        &self,
+        parameters: &Parameters,
+        dtype: Dtype,
+    ) -> Result<Box<dyn Problem>, ParameterError>;
+}
+
+/// One problem: a workload with all its parameters given.
+pub trait Problem: Send + Sync {
+    /// The tensors it reads.
+    fn inputs(&self) -> Vec<TensorSpec>;
+
+    /// The tensors that `phase` yields: outputs, and gradients where it has them.
+    fn outputs(&self, phase: Phase) -> Vec<TensorSpec>;
+
+    /// Input tensors made from `key`: the same bytes for every backend, phase and device.
+    fn generate(&self, key: &InputKey) -> Tensors;
+
+    /// Checks inputs that were read from a file, beyond names, shapes and types.
+    ///
+    /// # Errors
+    /// A sentence that says which value of which tensor is not allowed.
+    fn validate(&self, inputs: &Tensors) -> Result<(), String>;
+
+    /// The right answer for `phase` in f64, by code that shares nothing with any backend.
+    ///
+    /// The answer for [`Phase::Both`] holds that of the other two; it is evaluated once a problem.
+    fn oracle(&self, inputs: &Tensors, phase: Phase) -> Tensors;
+
+    /// About how many f64 exponentials (or operations of that cost) each of `threads` threads takes
+    /// to evaluate [`Problem::oracle`].
+    fn oracle_operations(&self, phase: Phase, threads: usize) -> f64;
+
+    /// About how many bytes [`Problem::oracle`] and [`Problem::check`] take beside the inputs. By
+    /// default three f64 for each element of an input or output: inputs in f64, the answer, and
+    /// outputs in f64.
+    fn oracle_bytes(&self, phase: Phase) -> u64 {
+        let specs = self.inputs().into_iter().chain(self.outputs(phase));
+        24 * specs.map(|spec| spec.elements()).sum::<u64>()
+    }
+
+    /// A problem like this one with a smaller batch or less depth, which the same kernels compute
+    /// and whose oracle takes at most `operations` of each of `threads` threads; `None` if there is
+    /// none.
+    fn reduced(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>>;
+
+    /// The oracle as a program for `target`; `None` where there is none, and always on a CPU, which
+    /// has the oracle itself.
+    fn device_oracle(&self, _phase: Phase, _target: &Target) -> Option<DeviceOracle> {
+        None
+    }
+
+    /// A problem of the same operations in which any size may be smaller, and whose oracle takes at
+    /// most `operations` of each of `threads` threads: where [`Problem::device_oracle`] is held
+    /// against [`Problem::oracle`]. `None` if there is none.
+    fn smaller(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>> {
+        self.reduced(phase, operations, threads)
+    }
+
+    /// Judges `outputs` of `phase` against the oracle's `expected`.
+    fn check(&self, inputs: &Tensors, outputs: &Tensors, expected: &Tensors, phase: Phase)
+    -> Check;
+
+    /// The least work of `phase`.
+    fn work(&self, phase: Phase) -> Work;
+
+    /// The program by which `backend` computes `phase`, with kernels made for `canonical`.
+    ///
+    /// # Errors
+    /// A [`Refusal`] where the mathematics or the target does not allow it.
+    fn program(
+        &self,
+        backend: &str,
+        phase: Phase,
+        canonical: &CanonicalShape,
+        target: &Target,
+    ) -> Result<Program, Refusal>;
+
+    /// How that program came to be, pass by pass, for people; nothing where it was not made by
+    /// passes.
+    fn explain(
+        &self,
+        _backend: &str,
+        _phase: Phase,
+        _canonical: &CanonicalShape,
+        _target: &Target,
+    ) -> Option<String> {
+        None
+    }
+}

@@ -1,0 +1,267 @@
+//! `faults`: out = x, with everything that can go wrong on the way.
+//!
+//! For tests of the engine alone, behind the feature `faults`: every fault must cost the row it
+//! belongs to, say what it was, and leave the rows after it as they are.
+
+use std::borrow::Cow;
+
+use sweeper_program::check::{self, Check, Metric};
+use sweeper_program::headers::CPU_H;
+use sweeper_program::inputs::InputKey;
+use sweeper_program::parameters::{Parameters, Value};
+use sweeper_program::tensor::{Data, Dtype, Tensor, Tensors};
+use sweeper_program::workload::{
+    BackendInfo, CanonicalShape, ParameterError, ParameterInfo, ParameterKind, Phase, Problem,
+    Refusal, Target, TensorInfo, TensorSpec, Work, Workload, WorkloadInfo,
+};
+use sweeper_program::{
+    Arg, Binding, Geometry, Index, Kernel, KernelSource, Language, Program, Role, SourceFile, Step,
+};
+
+/// The workload.
+pub struct Faults;
+
+/// Elements of the tensors.
+const ELEMENTS: usize = 1000;
+
+/// Threads of a block, where nothing is wrong with them.
+const THREADS: u32 = 256;
+
+/// More memory than a machine has: what a program asks for that is refused when it runs, and what
+/// is foreseen not to fit, in elements of four bytes. A limit between the two tells them apart.
+const HOARD: usize = 1 << 38;
+const FORESEEN: usize = 1 << 42;
+
+/// What can go wrong: the word, and what happens.
+static WORDS: [(&str, &[&str]); 12] = [
+    ("none", &[]),
+    ("illegal_access", &[]),
+    ("trap", &[]),
+    ("endless", &[]),
+    ("wrong", &[]),
+    ("silent", &[]),
+    ("fickle", &[]),
+    ("compile_error", &[]),
+    ("shared_memory", &[]),
+    ("threads", &[]),
+    ("oom", &[]),
+    ("predicted_oom", &[]),
+];
+
+static INFO: WorkloadInfo = WorkloadInfo {
+    name: "faults",
+    about: "copies a vector and goes wrong in a way of your choice; for tests of the engine",
+    formula: "out[i] = x[i], if nothing goes wrong",
+    parameters: &[ParameterInfo {
+        name: "fault",
+        kind: ParameterKind::Choice(&WORDS),
+        default: None,
+        about: "what goes wrong",
+    }],
+    backends: &[
+        BackendInfo {
+            name: "faulty",
+            aliases: &[],
+            about: "goes wrong",
+            by_default: true,
+        },
+        BackendInfo {
+            name: "sound",
+            aliases: &[],
+            about: "does not, whatever `fault` says",
+            by_default: true,
+        },
+    ],
+    phases: &[Phase::Forward],
+    dtypes: &[Dtype::F32],
+    inputs: &[TensorInfo {
+        name: "x",
+        shape: "(1000)",
+        dtype: Dtype::F32,
+        about: "source",
+    }],
+    outputs: &[TensorInfo {
+        name: "out",
+        shape: "(1000)",
+        dtype: Dtype::F32,
+        about: "destination",
+    }],
+    buckets: &[],
+};
+
+impl Workload for Faults {
+    fn info(&self) -> &'static WorkloadInfo {
+        &INFO
+    }
+
+    fn problem(
+        &self,
+        parameters: &Parameters,
+        _dtype: Dtype,
+    ) -> Result<Box<dyn Problem>, ParameterError> {
+        let resolved = INFO.resolve(parameters)?;
+        let Some(Value::Text(word)) = resolved.get("fault") else {
+            unreachable!("resolved parameters hold `fault` as a word")
+        };
+        let fault = WORDS.iter().position(|(held, _)| **held == **word);
+        Ok(Box::new(FaultyProblem {
+            fault: WORDS[fault.unwrap_or(0)].0,
+        }))
+    }
+}
+
+struct FaultyProblem {
+    fault: &'static str,
+}
+
+static C_FILES: [SourceFile; 2] = [
+    SourceFile::embedded("faults.c", include_str!("faults.c")),
+    CPU_H,
+];
+static CUDA_FILES: [SourceFile; 1] = [SourceFile::embedded("faults.cu", include_str!("faults.cu"))];
+
+/// The number that the sources know a fault by; 0 for those that are not the kernel's.
+fn number(fault: &str) -> u32 {
+    match fault {
+        "illegal_access" => 1,
+        "trap" => 2,
+        "endless" => 3,
+        "wrong" => 4,
+        "compile_error" => 5,
+        "silent" => 6,
+        "fickle" => 7,
+        _ => 0,
+    }
+}
+
+fn kernel(fault: &str, target: &Target) -> KernelSource {
+    let (language, files): (_, &'static [SourceFile]) = match target {
+        Target::Cpu => (Language::C, &C_FILES),
+        Target::Cuda { .. } => (Language::Cuda, &CUDA_FILES),
+    };
+    KernelSource {
+        language,
+        files: Cow::Borrowed(files),
+        entry: "faulty".into(),
+        defines: vec![KernelSource::define("FAULT", number(fault))],
+    }
+}
+
+fn geometry(fault: &str, target: &Target) -> Result<Geometry, Refusal> {
+    let none = |what: &str| Err(Refusal::Unavailable(format!("a CPU has no {what}")));
+    let blocks = ELEMENTS.div_ceil(THREADS as usize) as u32;
+    match (target, fault) {
+        (Target::Cpu, "shared_memory") => none("shared memory"),
+        (Target::Cpu, "threads") => none("threads of a block"),
+        (Target::Cpu, _) => Ok(Geometry::blocks(1)),
+        (Target::Cuda { .. }, "shared_memory") => Ok(Geometry {
+            shared_bytes: 1 << 20,
+            ..Geometry::linear(blocks, THREADS)
+        }),
+        (Target::Cuda { .. }, "threads") => Ok(Geometry::linear(1, 4096)),
+        (Target::Cuda { .. }, _) => Ok(Geometry::linear(blocks, THREADS)),
+    }
+}
+
+fn spec(name: &str) -> TensorSpec {
+    TensorSpec {
+        name: name.to_owned(),
+        dtype: Dtype::F32,
+        shape: vec![ELEMENTS],
+    }
+}
+
+impl Problem for FaultyProblem {
+    fn inputs(&self) -> Vec<TensorSpec> {
+        vec![spec("x")]
+    }
+
+    fn outputs(&self, _phase: Phase) -> Vec<TensorSpec> {
+        vec![spec("out")]
+    }
+
+    fn generate(&self, key: &InputKey) -> Tensors {
+        let values = key.stream("x").uniform(ELEMENTS, -1.0, 1.0);
+        [("x".to_owned(), Tensor::f32([ELEMENTS], values))].into()
+    }
+
+    fn validate(&self, _inputs: &Tensors) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn oracle(&self, inputs: &Tensors, _phase: Phase) -> Tensors {
+        let values = check::elements(&inputs["x"]).collect();
+        let out = Tensor::new([ELEMENTS], Data::F64(values));
+        [("out".to_owned(), out)].into()
+    }
+
+    fn oracle_operations(&self, _phase: Phase, _threads: usize) -> f64 {
+        ELEMENTS as f64
+    }
+
+    fn reduced(
+        &self,
+        _phase: Phase,
+        _operations: f64,
+        _threads: usize,
+    ) -> Option<Box<dyn Problem>> {
+        None
+    }
+
+    fn check(
+        &self,
+        _inputs: &Tensors,
+        outputs: &Tensors,
+        expected: &Tensors,
+        _phase: Phase,
+    ) -> Check {
+        let (out, expected) = (outputs.get("out"), &expected["out"]);
+        let out = check::compare("out", out, expected, Metric::MaxRelative, 0.0);
+        Check { tensors: vec![out] }
+    }
+
+    fn work(&self, _phase: Phase) -> Work {
+        Work {
+            flops: 0.0,
+            compulsory_bytes: 8.0 * ELEMENTS as f64,
+        }
+    }
+
+    fn program(
+        &self,
+        backend: &str,
+        _phase: Phase,
+        _canonical: &CanonicalShape,
+        target: &Target,
+    ) -> Result<Program, Refusal> {
+        let fault = if backend == "sound" {
+            "none"
+        } else {
+            self.fault
+        };
+        let geometry = geometry(fault, target)?;
+        let mut program = Program::default();
+        let x = program.buffer("x", Dtype::F32, ELEMENTS, Role::Input, Binding::Given);
+        let out = program.buffer("out", Dtype::F32, ELEMENTS, Role::Output, Binding::Result);
+        let hoard = match fault {
+            "oom" => Some(HOARD),
+            "predicted_oom" => Some(FORESEEN),
+            _ => None,
+        };
+        if let Some(len) = hoard {
+            program.buffer("hoard", Dtype::F32, len, Role::Workspace, Binding::Scratch);
+        }
+        let kernel = program.kernel(Kernel::Compiled(kernel(fault, target)));
+        let args = vec![
+            Arg::Read(program.all(x)),
+            Arg::Write(program.all(out)),
+            Arg::Int(Index::from(ELEMENTS)),
+        ];
+        program.steps.push(Step::Launch {
+            kernel,
+            geometry,
+            args,
+        });
+        Ok(program)
+    }
+}

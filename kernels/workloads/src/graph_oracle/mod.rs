@@ -1,0 +1,361 @@
+//! Problems whose right answer is the value of their graph in f64, and what follows from that: how
+//! nearly a backend must meet it, and what asking it costs.
+//!
+//! A result is judged by its relative L2 error. The tolerance is that of the problem itself: the
+//! graph is evaluated [`PROBES`] times more, with every operation rounding as f32 arithmetic does
+//! ([`sweeper_compiler::graph::Rounding`]), and a backend may be [`MARGIN`] times as far out as
+//! those values are, in the mean. So what cancels in one problem may be less exact there, and
+//! nowhere else.
+
+pub mod precision;
+
+use rayon::prelude::*;
+
+use crate::graph_problem::{Built, Computation};
+use sweeper_compiler::fuse::{self, Policy, Request};
+use sweeper_compiler::graph::on_device::{self, Wanted};
+use sweeper_compiler::graph::{self, GraphError, NodeId, Op, Rounding};
+use sweeper_program::check::{self, Check, Metric};
+use sweeper_program::inputs::{InputKey, Stream};
+use sweeper_program::rounding::DEVIATION;
+use sweeper_program::tensor::{Dtype, Tensor, Tensors};
+use sweeper_program::workload::{DeviceOracle, Phase, Refusal, Target, TensorSpec};
+use sweeper_program::{Kernel, Precision, Program, Role};
+
+/// Evaluations with rounding.
+const PROBES: u8 = 3;
+
+/// How much further out than those a backend may be: they are few, and the error of one number
+/// among them may be small by chance.
+const MARGIN: f64 = 3.0;
+
+/// The least tolerance: results are stored in f32.
+const LEAST: f64 = MARGIN * DEVIATION;
+
+/// What is left to say of a problem whose oracle is its graph.
+pub trait Evaluated: Clone + Send + Sync + 'static {
+    /// Name of the workload, for messages.
+    fn name(&self) -> &'static str;
+
+    /// As [`Computation::build`].
+    ///
+    /// # Errors
+    /// Sizes that don't make a graph.
+    fn build(&self) -> Result<Built, GraphError>;
+
+    /// As [`Computation::extents`].
+    fn extents(&self) -> Vec<(usize, &'static str)> {
+        vec![]
+    }
+
+    /// As [`Computation::precision`].
+    fn precision(&self) -> Precision {
+        Precision::F32
+    }
+
+    /// As [`Computation::flops`].
+    fn flops(&self, _phase: Phase) -> Option<f64> {
+        None
+    }
+
+    /// The elements of an input of real numbers.
+    fn elements(&self, spec: &TensorSpec, stream: &Stream) -> Vec<f32>;
+
+    /// How many classes labels name.
+    fn classes(&self) -> usize {
+        1
+    }
+
+    /// Independent parts of the problem, such as rows of a batch.
+    fn parts(&self) -> usize {
+        1
+    }
+
+    /// The same problem with fewer of them.
+    fn with_parts(&self, _parts: usize) -> Self {
+        self.clone()
+    }
+
+    /// The same operations on tensors of which one extent, the greatest that may differ, is half as
+    /// large; `None` where all are small.
+    fn halved(&self) -> Option<Self>;
+
+    /// Names of inputs whose elements must not be negative.
+    fn not_negative(&self) -> &'static [&'static str] {
+        &[]
+    }
+}
+
+impl<E: Evaluated> Computation for E {
+    fn build(&self) -> Result<Built, GraphError> {
+        Evaluated::build(self)
+    }
+
+    fn extents(&self) -> Vec<(usize, &'static str)> {
+        Evaluated::extents(self)
+    }
+
+    fn precision(&self) -> Precision {
+        Evaluated::precision(self)
+    }
+
+    fn flops(&self, phase: Phase) -> Option<f64> {
+        Evaluated::flops(self, phase)
+    }
+
+    fn generate(&self, spec: &TensorSpec, key: &InputKey) -> Tensor {
+        let stream = key.stream(&spec.name);
+        match spec.dtype {
+            Dtype::I64 => {
+                let len = spec.shape.iter().product();
+                let last = self.classes() as i64 - 1;
+                Tensor::i64(spec.shape.clone(), stream.integers(len, 0, last))
+            }
+            _ => Tensor::f32(spec.shape.clone(), self.elements(spec, &stream)),
+        }
+    }
+
+    fn validate(&self, inputs: &Tensors) -> Result<(), String> {
+        for (name, tensor) in inputs {
+            let refused = |is_right: &(dyn Fn(f64) -> bool + Sync), what: &str| {
+                let values = check::as_f64(tensor);
+                match values.iter().position(|&value| !is_right(value)) {
+                    Some(at) => Err(format!(
+                        "element {at} of `{name}` is {}, {what}",
+                        values[at]
+                    )),
+                    None => Ok(()),
+                }
+            };
+            refused(&f64::is_finite, "not a finite number")?;
+            if self.not_negative().contains(&name.as_str()) {
+                refused(&|value| value >= 0.0, "less than 0")?;
+            }
+            if tensor.dtype() == Dtype::I64 || tensor.dtype() == Dtype::I32 {
+                let classes = self.classes() as f64;
+                let what = format!("but there are {classes} classes, from 0 on");
+                refused(&|value| (0.0..classes).contains(&value), &what)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// # Panics
+    /// If the inputs are not those of the problem, or have not been validated.
+    fn oracle(&self, inputs: &Tensors, phase: Phase) -> Tensors {
+        match answers(self, inputs, phase) {
+            Ok(answers) => answers,
+            Err(error) => panic!("{}: {error}", Evaluated::name(self)),
+        }
+    }
+
+    fn oracle_operations(&self, phase: Phase) -> f64 {
+        Evaluated::build(self).map_or(f64::INFINITY, |built| cost(&built, phase))
+    }
+
+    fn oracle_scratch_bytes(&self) -> u64 {
+        let nodes = |built: &Built| {
+            let nodes = built.graph.nodes().iter();
+            nodes.map(|node| 8 * node.elements() as u64).sum()
+        };
+        // A graph that can't be built is refused elsewhere.
+        Evaluated::build(self).as_ref().map_or(0, nodes)
+    }
+
+    fn reduced(&self, phase: Phase, operations: f64) -> Option<Self> {
+        let mut parts = self.parts();
+        loop {
+            let smaller = self.with_parts(parts);
+            if smaller.oracle_operations(phase) <= operations {
+                return Some(smaller);
+            }
+            if parts <= 1 {
+                return None;
+            }
+            parts /= 2;
+        }
+    }
+
+    fn cuda_oracle(&self, phase: Phase) -> Option<DeviceOracle> {
+        let built = Evaluated::build(self).ok()?;
+        let (names, nodes) = wanted(&built, phase);
+        let wanted: Vec<Wanted> = names
+            .into_iter()
+            .zip(nodes)
+            .map(|(name, node)| Wanted {
+                spread: spread_of(&name),
+                name,
+                node,
+            })
+            .collect();
+        let precision = Evaluated::precision(self);
+        let (program, answers) = on_device::program(&built.graph, &wanted, precision, PROBES)?;
+        Some(DeviceOracle { program, answers })
+    }
+
+    fn smaller(&self, phase: Phase, operations: f64) -> Option<Self> {
+        let mut smaller = self.clone();
+        while Computation::oracle_operations(&smaller, phase) > operations {
+            smaller = smaller.halved()?;
+        }
+        Some(smaller)
+    }
+
+    fn check(
+        &self,
+        _inputs: &Tensors,
+        outputs: &Tensors,
+        expected: &Tensors,
+        specs: &[TensorSpec],
+    ) -> Check {
+        let judge = |spec: &TensorSpec| {
+            let answer = &expected[&spec.name];
+            let norm = norm(&check::as_f64(answer));
+            let spread = check::as_f64(&expected[&spread_of(&spec.name)])[0];
+            let scale = if norm > 0.0 { norm } else { 1.0 };
+            let tolerance = (MARGIN * spread / scale).max(LEAST);
+            let out = outputs.get(&spec.name);
+            check::compare(&spec.name, out, answer, Metric::RelativeL2, tolerance)
+        };
+        Check {
+            tensors: specs.iter().map(judge).collect(),
+        }
+    }
+
+    /// The whole of it in calls: a library has it if nothing is left to generate
+    /// but copies of its factors in the precision that was asked for.
+    fn by_library(&self, phase: Phase, target: &Target) -> Result<Program, Refusal> {
+        let built =
+            Evaluated::build(self).map_err(|error| Refusal::Undefined(error.to_string()))?;
+        let program = fuse::program(&Request {
+            graph: &built.graph,
+            backward: built.backward,
+            phase,
+            policy: Policy::Compiled,
+            target,
+            canonical: &[],
+            precision: Evaluated::precision(self),
+        })?;
+        let is_call =
+            |kernel: &Kernel| matches!(kernel, Kernel::Library(_)) || fuse::rounds_factors(kernel);
+        if program.kernels.iter().all(is_call) {
+            return Ok(program);
+        }
+        let name = Evaluated::name(self);
+        let reason = format!("no library that is linked here has the whole of `{name}`");
+        Err(Refusal::Unavailable(reason))
+    }
+}
+
+/// Extents that are not halved any more.
+const SMALL_EXTENT: usize = 8;
+
+/// Halves the greatest of some extents; false where all are small.
+pub(crate) fn halve_greatest<'e>(extents: impl IntoIterator<Item = &'e mut usize>) -> bool {
+    let greatest = extents.into_iter().max_by_key(|extent| **extent);
+    match greatest {
+        Some(extent) if *extent > SMALL_EXTENT => {
+            *extent = extent.div_ceil(2);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// The name under which the spread of an answer is among the answers.
+fn spread_of(name: &str) -> String {
+    format!("spread of {name}")
+}
+
+/// The answers, each with its spread: the L2 norm of what rounding does to it.
+fn answers(
+    problem: &impl Evaluated,
+    inputs: &Tensors,
+    phase: Phase,
+) -> Result<Tensors, Box<dyn std::error::Error>> {
+    let built = Evaluated::build(problem)?;
+    let (names, nodes) = wanted(&built, phase);
+    let exact = graph::evaluate_nodes(&built.graph, inputs, &nodes)?;
+    let mut squares = vec![0.0; nodes.len()];
+    for probe in 0..PROBES {
+        let rounding = Rounding {
+            precision: Evaluated::precision(problem),
+            probe,
+        };
+        let rounded = graph::evaluate_rounded(&built.graph, inputs, &nodes, rounding)?;
+        for (square, (rounded, exact)) in squares.iter_mut().zip(rounded.iter().zip(&exact)) {
+            *square += distance(rounded, exact).powi(2) / f64::from(PROBES);
+        }
+    }
+    let mut answers = Tensors::new();
+    for ((name, exact), square) in names.into_iter().zip(exact).zip(squares) {
+        let spread = Tensor::f64([], vec![square.sqrt()]);
+        answers.insert(spread_of(&name), spread);
+        answers.insert(name, exact);
+    }
+    Ok(answers)
+}
+
+/// Names and nodes of the results of a phase.
+fn wanted(built: &Built, phase: Phase) -> (Vec<String>, Vec<NodeId>) {
+    let outputs = built.graph.outputs().iter();
+    let wanted = outputs.filter(|output| match output.role {
+        Role::Output => phase != Phase::Backward,
+        _ => phase.has_gradients(),
+    });
+    wanted
+        .map(|output| (output.name.clone(), output.node))
+        .unzip()
+}
+
+fn distance(one: &Tensor, other: &Tensor) -> f64 {
+    let (one, other) = (check::as_f64(one), check::as_f64(other));
+    let differences: Vec<f64> = one.iter().zip(other.iter()).map(|(a, b)| a - b).collect();
+    norm(&differences)
+}
+
+/// The L2 norm, the same whatever the number of threads.
+fn norm(values: &[f64]) -> f64 {
+    let pieces: Vec<f64> = values
+        .par_chunks(1 << 14)
+        .map(|piece| piece.iter().map(|value| value * value).sum())
+        .collect();
+    pieces.iter().sum::<f64>().sqrt()
+}
+
+/// What answers cost, in exponentials of one thread: estimates, for each element of a node, and for
+/// each term of a product.
+fn cost(built: &Built, phase: Phase) -> f64 {
+    const ELEMENT: f64 = 12.0;
+    const TERM: f64 = 0.35;
+    let graph = &built.graph;
+    let (_, nodes) = wanted(built, phase);
+    let mut needed = vec![false; graph.nodes().len()];
+    for node in nodes {
+        needed[node.index()] = true;
+    }
+    let mut cost = 0.0;
+    for id in graph.ids().rev() {
+        let node = graph.node(id);
+        if !needed[id.index()] {
+            continue;
+        }
+        for operand in &node.operands {
+            needed[operand.index()] = true;
+        }
+        let shape = |operand: usize| graph.node(node.operands[operand]).shape.as_slice();
+        let product = |shape: &[usize]| shape.iter().product::<usize>() as f64;
+        cost += match &node.op {
+            op if op.is_view() => 0.0,
+            Op::Matmul => {
+                TERM * node.elements() as f64 * shape(0).last().map_or(1.0, |&k| k as f64)
+            }
+            Op::Conv2d(_) => TERM * node.elements() as f64 * product(&shape(1)[1..]),
+            Op::Conv2dGradX(_) => TERM * product(shape(0)) * product(&shape(1)[1..]),
+            Op::Conv2dGradW(_) => TERM * product(shape(0)) * product(&node.shape[1..]),
+            Op::Reduce { .. } | Op::ScatterAdd => ELEMENT * product(shape(0)),
+            _ => ELEMENT * node.elements() as f64,
+        };
+    }
+    cost
+}

@@ -1,0 +1,485 @@
+//! Problems that are graphs: whatever follows from the graph alone, for every workload that has
+//! one.
+//!
+//! A [`Computation`] says what a graph does not: how inputs are made, what is right and how nearly.
+//! Its tensors, least work and programs are found here.
+
+use sweeper_compiler::fuse::{self, Policy, Request};
+use sweeper_compiler::graph::{Graph, GraphError, Node, NodeId, Op};
+use sweeper_program::check::Check;
+use sweeper_program::inputs::InputKey;
+use sweeper_program::tensor::{Dtype, Tensor, Tensors};
+use sweeper_program::workload::{
+    BackendInfo, CanonicalShape, DeviceOracle, ParameterError, Phase, Problem, Refusal, Target,
+    TensorSpec, Work, WorkloadInfo,
+};
+use sweeper_program::{Precision, Program, Role};
+
+/// The backends of every workload that is a graph, `library` among them for those operations that a
+/// library has whole.
+pub(crate) const BACKENDS: &[BackendInfo] = &[
+    BackendInfo {
+        name: "primitive",
+        aliases: &[],
+        about: "one generated kernel for each primitive operation",
+        by_default: true,
+    },
+    BackendInfo {
+        name: "eager",
+        aliases: &[],
+        about: "one generated kernel for each operation of an eager framework",
+        by_default: true,
+    },
+    BackendInfo {
+        name: "control",
+        aliases: &[],
+        about: "the program of `eager` once more, to know what a machine takes for a difference",
+        by_default: false,
+    },
+    BackendInfo {
+        name: "compiled",
+        aliases: &["fused"],
+        about: "fused across operations, generated for the canonical shape",
+        by_default: true,
+    },
+    BackendInfo {
+        name: "library",
+        aliases: &[],
+        about: "the whole operation from a library, where one has it",
+        by_default: true,
+    },
+];
+
+/// What workloads that are graphs have in common; each has names, sizes and tensors of its own.
+pub(crate) const PLAIN: WorkloadInfo = WorkloadInfo {
+    name: "",
+    about: "",
+    formula: "",
+    parameters: &[],
+    backends: BACKENDS,
+    phases: &Phase::ALL,
+    dtypes: &[Dtype::F32],
+    inputs: &[],
+    outputs: &[],
+    buckets: &[],
+};
+
+/// A graph with its results named.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// The computation. Results of the forward pass are [`Role::Output`]; all others belong to the
+    /// backward pass, or to what follows it.
+    pub graph: Graph,
+    /// The first node of the backward pass, where there is one.
+    pub backward: Option<NodeId>,
+}
+
+/// What a graph doesn't say of a problem.
+pub trait Computation: Send + Sync + Sized + 'static {
+    /// The graph. Inputs are called as in files.
+    ///
+    /// # Errors
+    /// Sizes that don't make one: too many elements.
+    fn build(&self) -> Result<Built, GraphError>;
+
+    /// Extents for which a canonical shape has bounds, with the names of the bounds.
+    fn extents(&self) -> Vec<(usize, &'static str)>;
+
+    /// In what products are computed.
+    fn precision(&self) -> Precision {
+        Precision::F32
+    }
+
+    /// Useful operations of a phase, where they are not those of the graph.
+    fn flops(&self, _phase: Phase) -> Option<f64> {
+        None
+    }
+
+    /// An input made from `key`.
+    fn generate(&self, spec: &TensorSpec, key: &InputKey) -> Tensor;
+
+    /// As [`Problem::validate`].
+    ///
+    /// # Errors
+    /// A sentence that says which value of which tensor is not allowed.
+    fn validate(&self, inputs: &Tensors) -> Result<(), String>;
+
+    /// As [`Problem::oracle`]; what [`Computation::check`] needs beside the answers may be with
+    /// them.
+    fn oracle(&self, inputs: &Tensors, phase: Phase) -> Tensors;
+
+    /// As [`Problem::oracle_operations`], of all threads together.
+    fn oracle_operations(&self, phase: Phase) -> f64;
+
+    /// What evaluating the graph holds beside inputs and outputs, in bytes; nothing for oracles by
+    /// hand.
+    fn oracle_scratch_bytes(&self) -> u64 {
+        0
+    }
+
+    /// As [`Problem::reduced`], for so many operations of all threads together.
+    fn reduced(&self, phase: Phase, operations: f64) -> Option<Self>;
+
+    /// As [`Problem::device_oracle`], for a CUDA device.
+    fn cuda_oracle(&self, _phase: Phase) -> Option<DeviceOracle> {
+        None
+    }
+
+    /// As [`Problem::smaller`], for so many operations of all threads together.
+    fn smaller(&self, phase: Phase, operations: f64) -> Option<Self> {
+        self.reduced(phase, operations)
+    }
+
+    /// Judges the outputs that `specs` lists.
+    fn check(
+        &self,
+        inputs: &Tensors,
+        outputs: &Tensors,
+        expected: &Tensors,
+        specs: &[TensorSpec],
+    ) -> Check;
+
+    /// The program of the backend `library`.
+    ///
+    /// # Errors
+    /// A sentence that says that no library has it.
+    fn by_library(&self, phase: Phase, target: &Target) -> Result<Program, Refusal>;
+}
+
+/// A problem that is a graph.
+#[derive(Clone, Debug)]
+pub struct GraphProblem<C> {
+    computation: C,
+    built: Built,
+}
+
+impl<C: Computation> GraphProblem<C> {
+    /// The problem of a computation.
+    ///
+    /// # Errors
+    /// What the graph says of sizes that don't make one.
+    pub fn new(computation: C) -> Result<Self, ParameterError> {
+        let built = computation
+            .build()
+            .map_err(|error| ParameterError::Together {
+                reason: error.to_string(),
+            })?;
+        Ok(GraphProblem { computation, built })
+    }
+
+    /// The graph, with what is its backward pass.
+    pub fn built(&self) -> &Built {
+        &self.built
+    }
+
+    /// Bounds of extents that a canonical shape has.
+    fn bounds(&self, canonical: &CanonicalShape) -> Vec<(usize, u64)> {
+        let extents = self.computation.extents().into_iter();
+        extents
+            .filter_map(|(extent, name)| Some((extent, canonical.bound(name)?)))
+            .collect()
+    }
+
+    fn request<'a>(
+        &'a self,
+        policy: Policy,
+        phase: Phase,
+        canonical: &'a [(usize, u64)],
+        target: &'a Target,
+    ) -> Request<'a> {
+        Request {
+            graph: &self.built.graph,
+            backward: self.built.backward,
+            phase,
+            policy,
+            target,
+            canonical,
+            precision: self.computation.precision(),
+        }
+    }
+
+    /// The nodes that are results of a phase.
+    fn wanted(&self, phase: Phase) -> Vec<NodeId> {
+        let outputs = self.built.graph.outputs().iter();
+        let wanted = outputs.filter(|output| is_in(output.role, phase));
+        wanted.map(|output| output.node).collect()
+    }
+
+    /// The graph's operations that depend on inputs, as the arithmetic that they are. The backward
+    /// pass alone doesn't count what the forward pass has computed.
+    fn flops(&self, phase: Phase) -> f64 {
+        let graph = &self.built.graph;
+        let needed = graph.needed_for(self.wanted(phase));
+        let first = match phase {
+            Phase::Backward => self.built.backward.map_or(0, NodeId::index),
+            Phase::Forward | Phase::Both => 0,
+        };
+        let mut varies = vec![false; graph.nodes().len()];
+        let mut flops = 0.0;
+        for id in graph.ids() {
+            let node = graph.node(id);
+            let mut operands = node.operands.iter();
+            varies[id.index()] =
+                matches!(node.op, Op::Input(_)) || operands.any(|operand| varies[operand.index()]);
+            if needed[id.index()] && varies[id.index()] && id.index() >= first {
+                flops += flops_of(graph, id);
+            }
+        }
+        flops
+    }
+}
+
+/// Whether results of a role are those of a phase.
+fn is_in(role: Role, phase: Phase) -> bool {
+    match role {
+        Role::Output => phase != Phase::Backward,
+        _ => phase.has_gradients(),
+    }
+}
+
+/// Operations of one node: one for each function of an element, each element that is reduced, and
+/// the product and the sum of each term of an inner product.
+fn flops_of(graph: &Graph, id: NodeId) -> f64 {
+    let node = graph.node(id);
+    let shape = |operand: usize| &graph.node(node.operands[operand]).shape;
+    let product = |shape: &[usize]| shape.iter().product::<usize>() as f64;
+    match &node.op {
+        Op::Unary(_) | Op::Binary(_) | Op::Select => node.elements() as f64,
+        Op::Reduce { .. } => product(shape(0)),
+        Op::Matmul => 2.0 * node.elements() as f64 * shape(0).last().copied().unwrap_or(1) as f64,
+        // Each element of the result is an inner product with one kernel; both gradients have as
+        // many terms.
+        Op::Conv2d(_) => 2.0 * node.elements() as f64 * product(&shape(1)[1..]),
+        Op::Conv2dGradX(_) => 2.0 * product(shape(0)) * product(&shape(1)[1..]),
+        Op::Conv2dGradW(_) => 2.0 * product(shape(0)) * product(&node.shape[1..]),
+        Op::ScatterAdd => product(shape(0)),
+        _ => 0.0,
+    }
+}
+
+impl<C: Computation> Problem for GraphProblem<C> {
+    fn inputs(&self) -> Vec<TensorSpec> {
+        let graph = &self.built.graph;
+        let given = graph.given().iter().map(|given| graph.node(given.node));
+        let spec = |node: &Node| match &node.op {
+            Op::Input(name) => Some(TensorSpec {
+                name: name.clone(),
+                dtype: node.dtype,
+                shape: node.shape.clone(),
+            }),
+            _ => None,
+        };
+        given.filter_map(spec).collect()
+    }
+
+    fn outputs(&self, phase: Phase) -> Vec<TensorSpec> {
+        let graph = &self.built.graph;
+        let outputs = graph.outputs().iter();
+        let wanted = outputs.filter(|output| is_in(output.role, phase));
+        wanted
+            .map(|output| {
+                let node = graph.node(output.node);
+                TensorSpec {
+                    name: output.name.clone(),
+                    dtype: node.dtype,
+                    shape: node.shape.clone(),
+                }
+            })
+            .collect()
+    }
+
+    fn generate(&self, key: &InputKey) -> Tensors {
+        let made = |spec: TensorSpec| {
+            let tensor = self.computation.generate(&spec, key);
+            (spec.name, tensor)
+        };
+        self.inputs().into_iter().map(made).collect()
+    }
+
+    fn validate(&self, inputs: &Tensors) -> Result<(), String> {
+        self.computation.validate(inputs)
+    }
+
+    fn oracle(&self, inputs: &Tensors, phase: Phase) -> Tensors {
+        self.computation.oracle(inputs, phase)
+    }
+
+    fn oracle_operations(&self, phase: Phase, threads: usize) -> f64 {
+        self.computation.oracle_operations(phase) / threads as f64
+    }
+
+    fn oracle_bytes(&self, phase: Phase) -> u64 {
+        let specs = self.inputs().into_iter().chain(self.outputs(phase));
+        let elements: u64 = specs.map(|spec| spec.elements()).sum();
+        24 * elements + self.computation.oracle_scratch_bytes()
+    }
+
+    fn reduced(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>> {
+        let reduced = self
+            .computation
+            .reduced(phase, operations * threads as f64)?;
+        Some(Box::new(GraphProblem::new(reduced).ok()?))
+    }
+
+    fn device_oracle(&self, phase: Phase, target: &Target) -> Option<DeviceOracle> {
+        match target {
+            Target::Cpu => None,
+            Target::Cuda { .. } => self.computation.cuda_oracle(phase),
+        }
+    }
+
+    fn smaller(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>> {
+        let smaller = self
+            .computation
+            .smaller(phase, operations * threads as f64)?;
+        Some(Box::new(GraphProblem::new(smaller).ok()?))
+    }
+
+    fn check(
+        &self,
+        inputs: &Tensors,
+        outputs: &Tensors,
+        expected: &Tensors,
+        phase: Phase,
+    ) -> Check {
+        let specs = self.outputs(phase);
+        self.computation.check(inputs, outputs, expected, &specs)
+    }
+
+    /// Bytes of the inputs on which the results depend, and of the results. What a forward pass
+    /// keeps for the backward pass is not compulsory.
+    fn work(&self, phase: Phase) -> Work {
+        let graph = &self.built.graph;
+        let needed = graph.needed_for(self.wanted(phase));
+        let given = graph.given().iter().map(|given| given.node);
+        let read = given.filter(|node| needed[node.index()]);
+        // The factors of a product in bf16 are that in memory.
+        let given_dtype = |dtype: Dtype| match self.computation.precision() {
+            Precision::Bf16 if dtype == Dtype::F32 => Dtype::Bf16,
+            _ => dtype,
+        };
+        let bytes = |node: NodeId, dtype: &dyn Fn(Dtype) -> Dtype| {
+            let node = graph.node(node);
+            node.elements() as f64 * dtype(node.dtype).size_bytes() as f64
+        };
+        let read = read.map(|node| bytes(node, &given_dtype));
+        let written = self.wanted(phase).into_iter();
+        let written = written.map(|node| bytes(node, &|dtype| dtype));
+        Work {
+            flops: self
+                .computation
+                .flops(phase)
+                .unwrap_or_else(|| self.flops(phase)),
+            compulsory_bytes: read.chain(written).sum(),
+        }
+    }
+
+    fn program(
+        &self,
+        backend: &str,
+        phase: Phase,
+        canonical: &CanonicalShape,
+        target: &Target,
+    ) -> Result<Program, Refusal> {
+        match policy(backend) {
+            Some(policy) => {
+                let bounds = self.bounds(canonical);
+                fuse::program(&self.request(policy, phase, &bounds, target))
+            }
+            None if backend == "library" => self.computation.by_library(phase, target),
+            None => {
+                let reason = format!("`{backend}` is not part of this build");
+                Err(Refusal::Unavailable(reason))
+            }
+        }
+    }
+
+    fn explain(
+        &self,
+        backend: &str,
+        phase: Phase,
+        canonical: &CanonicalShape,
+        target: &Target,
+    ) -> Option<String> {
+        let bounds = self.bounds(canonical);
+        let request = self.request(policy(backend)?, phase, &bounds, target);
+        let explained = fuse::explain(&request).ok()?;
+        Some(explained.to_string())
+    }
+}
+
+/// What may share a kernel of a backend, if that is what it differs by.
+fn policy(backend: &str) -> Option<Policy> {
+    match backend {
+        "primitive" => Some(Policy::Primitive),
+        "eager" | "control" => Some(Policy::Eager),
+        "compiled" => Some(Policy::Compiled),
+        _ => None,
+    }
+}
+
+/// That a judge finds every fault of the graph, and none where there is none: for tests of
+/// workloads.
+#[cfg(test)]
+pub(crate) mod judging {
+    use super::*;
+    use sweeper_compiler::graph::{evaluate, mutate};
+    use sweeper_program::check::{as_f64, compare};
+
+    /// The same in f32.
+    fn stored(tensors: &Tensors) -> Tensors {
+        let one = |(name, tensor): (&String, &Tensor)| {
+            let values = as_f64(tensor).iter().map(|&value| value as f32).collect();
+            (name.clone(), Tensor::f32(tensor.shape(), values))
+        };
+        tensors.iter().map(one).collect()
+    }
+
+    /// Whether all of `names` are the same but for roundings of f64.
+    fn are_same(found: &Tensors, exact: &Tensors, names: &[String]) -> bool {
+        let mut names = names.iter();
+        names.all(|name| {
+            let metric = sweeper_program::check::Metric::RelativeL2;
+            compare(name, Some(&found[name]), &exact[name], metric, 1e-12).passed()
+        })
+    }
+
+    /// What is judged right, phase by phase, of all graphs with a fault, as lines, and what f32
+    /// makes of the right graph, if that is judged wrong. Faults that change no result of these
+    /// inputs are none.
+    ///
+    /// # Panics
+    /// If fewer than `least` faults are found.
+    pub(crate) fn misjudged<C: Computation>(
+        problem: &GraphProblem<C>,
+        phases: &[Phase],
+        least: usize,
+    ) -> Vec<String> {
+        let inputs = problem.generate(&InputKey([6; 32]));
+        let expected = problem.oracle(&inputs, Phase::covering(phases.iter().copied()));
+        let graph = &problem.built.graph;
+        let exact = evaluate(graph, &inputs).unwrap();
+        let in_f32 = mutate::in_f32(graph, &inputs);
+        let (mut lines, mut found) = (vec![], 0);
+        for &phase in phases {
+            let judged = |outputs: &Tensors| problem.check(&inputs, outputs, &expected, phase);
+            if !judged(&in_f32).passed() {
+                let worst = judged(&in_f32).worst().cloned();
+                lines.push(format!("{phase}: right, but {worst:?}"));
+            }
+            let specs = problem.outputs(phase).into_iter();
+            let names: Vec<String> = specs.map(|spec| spec.name).collect();
+            for (at, fault) in mutate::faults(graph, &problem.wanted(phase)) {
+                let wrong = evaluate(&mutate::with(graph, (at, fault)), &inputs).unwrap();
+                let check = judged(&stored(&wrong));
+                found += usize::from(!check.passed());
+                if check.passed() && !are_same(&wrong, &exact, &names) {
+                    let (node, worst) = (graph.node(at), check.worst());
+                    lines.push(format!("{phase}: {at} {:?} {fault:?}: {worst:?}", node.op));
+                }
+            }
+        }
+        assert!(found >= least, "{found} faults");
+        lines
+    }
+}

@@ -1,0 +1,512 @@
+//! The oracle against values computed by hand, and the workloads' contract.
+
+use super::*;
+use crate::graph_problem::judging::misjudged;
+use sweeper_program::inputs::InputKey;
+use sweeper_program::tensor::{Tensor, Tensors};
+use sweeper_program::workload::{CanonicalShape, Refusal, Target};
+use sweeper_program::{Kernel, Library};
+
+fn problem(kind: Kind) -> GraphProblem<Pattern> {
+    let name = match kind {
+        Kind::Matmul { .. } => "matmul",
+        Kind::Linear { .. } => "linear",
+        Kind::Conv { .. } => "conv",
+        Kind::Attention { .. } => "attention",
+    };
+    GraphProblem::new(Pattern { name, kind }).unwrap()
+}
+
+/// Inputs, and the oracle's `out`.
+fn asked(kind: Kind) -> (Tensors, Tensor) {
+    let problem = problem(kind);
+    let inputs = problem.generate(&InputKey([3; 32]));
+    problem.validate(&inputs).unwrap();
+    let mut answers = problem.oracle(&inputs, Phase::Forward);
+    (inputs, answers.remove("out").unwrap())
+}
+
+fn values(tensors: &Tensors, name: &str) -> Vec<f64> {
+    sweeper_program::check::elements(&tensors[name]).collect()
+}
+
+fn assert_close(out: &Tensor, shape: &[usize], expected: impl Fn(usize) -> f64) {
+    assert_eq!(out.shape(), shape);
+    for (at, out) in sweeper_program::check::elements(out).enumerate() {
+        let expected = expected(at);
+        assert!((out - expected).abs() < 1e-12, "{at}: {out}, {expected}");
+    }
+}
+
+#[test]
+fn linear_layers_are_their_formula() {
+    let [m, k, n] = [3, 4, 5];
+    for pattern in [
+        Linear::Bias,
+        Linear::BiasRelu,
+        Linear::BiasGelu,
+        Linear::BiasGeluTanh,
+    ] {
+        let (inputs, out) = asked(Kind::Linear { m, k, n, pattern });
+        let [x, w, b] = ["x", "w", "b"].map(|name| values(&inputs, name));
+        assert_close(&out, &[m, n], |at| {
+            let (row, column) = (at / n, at % n);
+            let terms = (0..k).map(|i| x[row * k + i] * w[column * k + i]);
+            let y = terms.sum::<f64>() + b[column];
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (y + 0.044715 * y * y * y);
+            match pattern {
+                Linear::Bias => y,
+                Linear::BiasRelu => y.max(0.0),
+                Linear::BiasGelu => y * 0.5 * (1.0 + libm::erf(y / 2f64.sqrt())),
+                Linear::BiasGeluTanh => y * 0.5 * (1.0 + inner.tanh()),
+            }
+        });
+    }
+}
+
+#[test]
+fn products_are_their_formula() {
+    let [m, k, n] = [3, 4, 5];
+    let precision = Precision::F32;
+    let (inputs, out) = asked(Kind::Matmul { m, k, n, precision });
+    let (a, b) = (values(&inputs, "a"), values(&inputs, "b"));
+    assert_close(&out, &[m, n], |at| {
+        let terms = (0..k).map(|i| a[at / n * k + i] * b[i * n + at % n]);
+        terms.sum()
+    });
+}
+
+#[test]
+fn convolutions_are_their_formula() {
+    let (batch, channels, size, kernel) = (2, [3, 4], 5, 3);
+    for pattern in [Conv::Relu, Conv::BatchNorm, Conv::BatchNormRelu] {
+        let (inputs, out) = asked(Kind::Conv {
+            batch,
+            channels,
+            size,
+            kernel,
+            pattern,
+        });
+        let (x, w) = (values(&inputs, "x"), values(&inputs, "w"));
+        let channel = |name: &str, at: usize| values(&inputs, name)[at];
+        assert_close(&out, &[batch, channels[1], size, size], |at| {
+            let (column, row) = (at % size, at / size % size);
+            let (to, picture) = (
+                at / size / size % channels[1],
+                at / size / size / channels[1],
+            );
+            let mut y = 0.0;
+            for term in 0..channels[0] * kernel * kernel {
+                let (dx, dy, from) = (term % 3, term / 3 % 3, term / 9);
+                let (source_row, source_column) = (row + dy, column + dx);
+                // Pictures have one row and one column of zeros on each side.
+                if (1..=size).contains(&source_row) && (1..=size).contains(&source_column) {
+                    let row = (picture * channels[0] + from) * size + source_row - 1;
+                    y += x[row * size + source_column - 1] * w[to * channels[0] * 9 + term];
+                }
+            }
+            if pattern != Conv::Relu {
+                let deviation = (channel("var", to) + 1e-5).sqrt();
+                y = channel("gamma", to) * (y - channel("mean", to)) / deviation;
+                y += channel("beta", to);
+            }
+            if pattern == Conv::BatchNorm {
+                y
+            } else {
+                y.max(0.0)
+            }
+        });
+    }
+}
+
+#[test]
+fn attention_is_its_formula() {
+    let [batch, sequence, dimension] = [2, 3, 4];
+    for pattern in [Attention::Scores, Attention::Weights, Attention::Full] {
+        let (inputs, out) = asked(Kind::Attention {
+            batch,
+            sequence,
+            dimension,
+            pattern,
+        });
+        let (q, k) = (values(&inputs, "q"), values(&inputs, "k"));
+        let score = |row: usize, key: usize| {
+            let first = row / sequence * sequence + key;
+            let terms = (0..dimension).map(|i| q[row * dimension + i] * k[first * dimension + i]);
+            terms.sum::<f64>() / 2.0
+        };
+        let weight = |row: usize, key: usize| {
+            let all = (0..sequence).map(|key| score(row, key).exp());
+            score(row, key).exp() / all.sum::<f64>()
+        };
+        match pattern {
+            Attention::Full => {
+                let v = values(&inputs, "v");
+                assert_close(&out, &[batch, sequence, dimension], |at| {
+                    let (row, column) = (at / dimension, at % dimension);
+                    let value =
+                        |key: usize| v[(row / sequence * sequence + key) * dimension + column];
+                    (0..sequence).map(|key| weight(row, key) * value(key)).sum()
+                });
+            }
+            _ => assert_close(&out, &[batch, sequence, sequence], |at| match pattern {
+                Attention::Scores => score(at / sequence, at % sequence),
+                _ => weight(at / sequence, at % sequence),
+            }),
+        }
+    }
+}
+
+#[test]
+fn wrong_patterns_are_found() {
+    let linear = |pattern| Kind::Linear {
+        m: 24,
+        k: 512,
+        n: 40,
+        pattern,
+    };
+    let conv = |pattern| Kind::Conv {
+        batch: 2,
+        channels: [32, 8],
+        size: 14,
+        kernel: 3,
+        pattern,
+    };
+    let attention = |pattern| Kind::Attention {
+        batch: 2,
+        sequence: 256,
+        dimension: 64,
+        pattern,
+    };
+    let matmul = |k, precision| Kind::Matmul {
+        m: 24,
+        k,
+        n: 40,
+        precision,
+    };
+    let cases = [
+        (matmul(4096, Precision::F32), 1),
+        (matmul(4096, Precision::Tf32), 1),
+        (matmul(4096, Precision::Bf16), 1),
+        (linear(Linear::Bias), 3),
+        (linear(Linear::BiasRelu), 4),
+        (linear(Linear::BiasGelu), 10),
+        (linear(Linear::BiasGeluTanh), 15),
+        (conv(Conv::Relu), 2),
+        (conv(Conv::BatchNorm), 10),
+        (conv(Conv::BatchNormRelu), 10),
+        (attention(Attention::Scores), 3),
+        (attention(Attention::Weights), 6),
+        (attention(Attention::Full), 7),
+    ];
+    for (kind, least) in cases {
+        let misjudged = misjudged(&problem(kind), &[Phase::Forward], least);
+        assert!(misjudged.is_empty(), "{kind:?}: {misjudged:#?}");
+    }
+}
+
+#[test]
+fn operations_are_counted_as_in_the_guide() {
+    let flops = |kind| problem(kind).work(Phase::Forward).flops;
+    let linear = |pattern| {
+        flops(Kind::Linear {
+            m: 128,
+            k: 512,
+            n: 256,
+            pattern,
+        })
+    };
+    let products = 2.0 * 128.0 * 512.0 * 256.0;
+    assert_eq!(linear(Linear::Bias), products + 128.0 * 256.0);
+    assert_eq!(linear(Linear::BiasGelu), products + 9.0 * 128.0 * 256.0);
+    let conv = Kind::Conv {
+        batch: 2,
+        channels: [64, 32],
+        size: 56,
+        kernel: 3,
+        pattern: Conv::BatchNormRelu,
+    };
+    assert_eq!(flops(conv), 2.0 * 9.0 * 64.0 * 32.0 * 56.0 * 56.0 * 2.0);
+    let attention = |pattern| {
+        let (batch, sequence, dimension) = (4, 256, 64);
+        flops(Kind::Attention {
+            batch,
+            sequence,
+            dimension,
+            pattern,
+        })
+    };
+    let scores = 4.0 * 256.0 * 256.0;
+    assert_eq!(attention(Attention::Scores), scores * (2.0 * 64.0 + 1.0));
+    assert_eq!(attention(Attention::Full), scores * (4.0 * 64.0 + 6.0));
+}
+
+#[test]
+fn a_control_is_the_eager_program_once_more() {
+    let kind = Kind::Attention {
+        batch: 2,
+        sequence: 8,
+        dimension: 4,
+        pattern: Attention::Full,
+    };
+    let cuda = Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    };
+    for target in [Target::Cpu, cuda] {
+        let program = |backend| {
+            let canonical = CanonicalShape::default();
+            let program = problem(kind).program(backend, Phase::Forward, &canonical, &target);
+            program.unwrap()
+        };
+        assert_eq!(program("control"), program("eager"));
+        assert_ne!(program("control"), program("compiled"));
+    }
+}
+
+/// Whether the library has a pattern whole.
+fn is_whole(kind: Kind, target: &Target) -> bool {
+    let canonical = CanonicalShape::default();
+    match problem(kind).program("library", Phase::Forward, &canonical, target) {
+        Ok(program) => {
+            let is_call = |kernel: &Kernel| matches!(kernel, Kernel::Library(_));
+            assert!(program.kernels.iter().all(is_call));
+            true
+        }
+        Err(Refusal::Unavailable(reason)) => {
+            assert!(reason.contains("no library"), "{reason}");
+            false
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_library_has_what_is_one_call() {
+    let cuda = Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    };
+    let [m, k, n] = [8, 16, 24];
+    let product = Kind::Matmul {
+        m,
+        k,
+        n,
+        precision: Precision::F32,
+    };
+    assert!(is_whole(product, &Target::Cpu) && is_whole(product, &cuda));
+    let linear = |pattern| Kind::Linear { m, k, n, pattern };
+    assert!(!is_whole(linear(Linear::BiasRelu), &Target::Cpu));
+    assert!(is_whole(linear(Linear::Bias), &cuda));
+    assert!(is_whole(linear(Linear::BiasRelu), &cuda));
+    assert!(is_whole(linear(Linear::BiasGeluTanh), &cuda));
+    assert!(!is_whole(linear(Linear::BiasGelu), &cuda));
+    let attention = Kind::Attention {
+        batch: 2,
+        sequence: 8,
+        dimension: 4,
+        pattern: Attention::Full,
+    };
+    assert!(!is_whole(attention, &cuda));
+}
+
+#[test]
+fn what_a_cpu_lacks_is_refused() {
+    for precision in [Precision::Tf32, Precision::Bf16] {
+        let problem = problem(Kind::Matmul {
+            m: 2,
+            k: 2,
+            n: 2,
+            precision,
+        });
+        for backend in ["primitive", "eager", "compiled", "library"] {
+            let canonical = CanonicalShape::default();
+            let refused = problem.program(backend, Phase::Forward, &canonical, &Target::Cpu);
+            let Err(Refusal::Unavailable(reason)) = refused else {
+                panic!("{backend}: a program in {}", precision.name())
+            };
+            assert!(reason.contains("on GPUs only"), "{reason}");
+        }
+    }
+}
+
+/// What a GPU computes in bf16 is as far out as its factors are; in f32 that would be wrong.
+#[test]
+fn tolerances_are_those_of_the_precision() {
+    let judged = |precision| {
+        let problem = problem(Kind::Matmul {
+            m: 16,
+            k: 64,
+            n: 16,
+            precision,
+        });
+        let inputs = problem.generate(&InputKey([3; 32]));
+        let rounded = |name: &str| -> Vec<f64> {
+            let factor = values(&inputs, name).into_iter();
+            let bf16 = |x: f64| f32::from_bits(((x as f32).to_bits() + 0x8000) & 0xffff_0000);
+            factor.map(|x| f64::from(bf16(x))).collect()
+        };
+        let (a, b) = (rounded("a"), rounded("b"));
+        let entry = |at: usize| {
+            let terms = (0..64).map(|i| a[at / 16 * 64 + i] * b[i * 16 + at % 16]);
+            terms.sum::<f64>() as f32
+        };
+        let out = Tensor::f32([16, 16], (0..256).map(entry).collect());
+        let outputs = [("out".to_owned(), out)].into_iter().collect();
+        let expected = problem.oracle(&inputs, Phase::Forward);
+        problem
+            .check(&inputs, &outputs, &expected, Phase::Forward)
+            .passed()
+    };
+    assert!(judged(Precision::Bf16));
+    assert!(!judged(Precision::F32));
+}
+
+/// A library that gets f32 is free to compute in tf32: factors in bf16 must be that in memory.
+#[test]
+fn factors_in_bf16_are_rounded_before_the_product() {
+    let [m, k, n] = [3, 4, 5];
+    let precision = Precision::Bf16;
+    let problem = problem(Kind::Matmul { m, k, n, precision });
+    let cuda = Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    };
+    let canonical = CanonicalShape::default();
+    let made = |target| problem.program("library", Phase::Forward, &canonical, target);
+    let program = made(&cuda).unwrap();
+    let Kernel::Library(Library::Matmul(call)) = &program.kernels[1] else {
+        panic!("{:?}", program.kernels);
+    };
+    assert_eq!(call.precision, Precision::Bf16);
+    assert_eq!(program.kernels[0].name(), "round_to_bf16");
+    assert_eq!((program.prologue.len(), program.steps.len()), (2, 1));
+    let totals = program.totals();
+    assert_eq!(totals.read_bytes, 2 * (m * k + k * n) as u64);
+    assert_eq!(totals.written_bytes, 4 * (m * n) as u64);
+    let moved = totals.read_bytes + totals.written_bytes;
+    assert_eq!(problem.work(Phase::Forward).compulsory_bytes, moved as f64);
+    assert!(matches!(made(&Target::Cpu), Err(Refusal::Unavailable(_))));
+}
+
+/// The same pictures are unfolded once each, in one call or panel by panel: fusing never moves
+/// more.
+#[test]
+fn each_picture_of_a_convolution_is_unfolded_once() {
+    for (pattern, separate) in [
+        (Conv::Relu, 2),
+        (Conv::BatchNorm, 2),
+        (Conv::BatchNormRelu, 3),
+    ] {
+        let (batch, size, channels) = (4, 28, 128);
+        let problem = problem(Kind::Conv {
+            batch,
+            channels: [channels, channels],
+            size,
+            kernel: 3,
+            pattern,
+        });
+        let canonical = CanonicalShape::default();
+        let [primitive, compiled] = ["primitive", "compiled"].map(|backend| {
+            let program = problem.program(backend, Phase::Forward, &canonical, &Target::Cpu);
+            let totals = program.unwrap().totals();
+            totals.read_bytes + totals.written_bytes
+        });
+        let pixels = (4 * batch * size * size) as u64;
+        // One unfolding is written and read, nine taps of each channel.
+        let unfolded = 2 * 9 * channels as u64 * pixels;
+        assert!(primitive > unfolded + 2 * separate * channels as u64 * pixels);
+        assert!(compiled > unfolded, "{pattern:?}: {compiled}, {unfolded}");
+        assert!(compiled < primitive, "{pattern:?}: {compiled}, {primitive}");
+    }
+}
+
+/// The calibration guide compares each pattern with its operations one by one: what is compiled is
+/// another program.
+#[test]
+fn compiling_fuses_every_pattern() {
+    let linear = |pattern| Kind::Linear {
+        m: 128,
+        k: 512,
+        n: 512,
+        pattern,
+    };
+    let conv = |pattern| Kind::Conv {
+        batch: 4,
+        channels: [128, 128],
+        size: 28,
+        kernel: 3,
+        pattern,
+    };
+    let attention = |pattern| Kind::Attention {
+        batch: 4,
+        sequence: 256,
+        dimension: 64,
+        pattern,
+    };
+    let cuda = Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    };
+    // Launches of the separate operations and of what is compiled, on a GPU.
+    for (kind, launches) in [
+        (linear(Linear::Bias), [2, 1]),
+        (linear(Linear::BiasRelu), [3, 1]),
+        (linear(Linear::BiasGelu), [3, 2]),
+        (linear(Linear::BiasGeluTanh), [3, 1]),
+        (conv(Conv::Relu), [2, 1]),
+        (conv(Conv::BatchNorm), [2, 1]),
+        (conv(Conv::BatchNormRelu), [3, 1]),
+        (attention(Attention::Scores), [2, 1]),
+        (attention(Attention::Weights), [3, 2]),
+        (attention(Attention::Full), [4, 3]),
+    ] {
+        let problem = problem(kind);
+        let canonical = CanonicalShape::default();
+        let made = |target: &Target| {
+            ["eager", "compiled"].map(|backend| {
+                let program = problem.program(backend, Phase::Forward, &canonical, target);
+                program.unwrap()
+            })
+        };
+        let on_gpu = made(&cuda).map(|program| program.totals().launches);
+        assert_eq!(on_gpu, launches, "{kind:?}");
+        let [eager, compiled] = made(&Target::Cpu);
+        assert_ne!(eager, compiled, "{kind:?}");
+    }
+}
+
+#[test]
+fn impossible_parameters_are_refused() {
+    let mut parameters: Parameters = ["batch", "channels_in", "channels_out", "size"]
+        .into_iter()
+        .map(|name| (name, 2))
+        .collect();
+    assert!(CONV.problem(&parameters, Dtype::F32).is_ok());
+    parameters.set("kernel", 4);
+    let refused = CONV
+        .problem(&parameters, Dtype::F32)
+        .map(|_| ())
+        .unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "`kernel` = 4: the picture keeps its size only with an odd number"
+    );
+    let mut parameters: Parameters = ["m", "k", "n"]
+        .into_iter()
+        .map(|name| (name, 1 << 20))
+        .collect();
+    assert!(MATMUL.problem(&parameters, Dtype::F32).is_ok());
+    parameters.set("m", 1 << 25);
+    assert!(MATMUL.problem(&parameters, Dtype::F32).is_err());
+    let kind = Kind::Conv {
+        batch: 1,
+        channels: [1, 1],
+        size: 2,
+        kernel: 3,
+        pattern: Conv::BatchNorm,
+    };
+    let problem = problem(kind);
+    let mut inputs = problem.generate(&InputKey([1; 32]));
+    inputs.insert("var".to_owned(), Tensor::f32([1], vec![-0.5]));
+    assert_eq!(
+        problem.validate(&inputs).unwrap_err(),
+        "element 0 of `var` is -0.5, less than 0"
+    );
+}

@@ -1,0 +1,134 @@
+//! The right answer: the definition, edge by edge, in f64 and log space.
+//!
+//! It visits every edge (position, duration, destination, source) and factors nothing, so that it
+//! shares neither code nor ideas with any backend. Gradients come from forward and backward tables
+//! through the marginals of edges, where backends propagate from the end.
+
+use std::borrow::Cow;
+
+use rayon::prelude::*;
+
+use super::sizes::{Semiring, Sizes};
+use sweeper_program::check;
+use sweeper_program::tensor::{Tensor, Tensors};
+use sweeper_program::workload::Phase;
+
+pub(super) mod cuda;
+mod edges;
+mod tables;
+
+use edges::{Decomposed, Edges, Materialized};
+use tables::{Solution, solve};
+
+/// Values and gradients of `phase`, all in f64.
+pub fn oracle(sizes: &Sizes, inputs: &Tensors, phase: Phase) -> Tensors {
+    let lengths: Vec<usize> = check::elements(&inputs["lengths"])
+        .map(|length| length as usize)
+        .collect();
+    let scores: Vec<Cow<'_, [f64]>> = sizes
+        .score_specs("")
+        .iter()
+        .map(|spec| check::as_f64(&inputs[&spec.name]))
+        .collect();
+    let gradients = phase.has_gradients();
+    let (solutions, gradients): (Vec<Solution>, Vec<Vec<f64>>) = match &scores[..] {
+        [edge] => {
+            let edges = Materialized::of_batch(sizes, edge);
+            let (solutions, parts) = solve_all(sizes, edges, &lengths, gradients);
+            let parts = parts.into_iter().map(|edges| edges.gradient).collect();
+            (solutions, vec![concatenate(parts)])
+        }
+        [cum_scores, transition, bias] => {
+            let edges = Decomposed::of_batch(sizes, cum_scores, transition, bias);
+            let (solutions, parts) = solve_all(sizes, edges, &lengths, gradients);
+            (solutions, Decomposed::sum_of_batch(parts))
+        }
+        _ => unreachable!("one tensor of scores, or three"),
+    };
+    assemble(sizes, phase, &solutions, gradients)
+}
+
+fn solve_all<E: Edges + Send>(
+    sizes: &Sizes,
+    edges: Vec<E>,
+    lengths: &[usize],
+    gradients: bool,
+) -> (Vec<Solution>, Vec<E>) {
+    edges
+        .into_par_iter()
+        .zip(lengths)
+        .map(|(mut edges, &length)| {
+            let solution = solve(sizes, &mut edges, sizes.end(length), gradients);
+            (solution, edges)
+        })
+        .unzip()
+}
+
+fn concatenate(parts: Vec<Vec<f64>>) -> Vec<f64> {
+    let mut whole = Vec::with_capacity(parts.iter().map(Vec::len).sum());
+    for part in parts {
+        whole.extend(part);
+    }
+    whole
+}
+
+fn assemble(
+    sizes: &Sizes,
+    phase: Phase,
+    solutions: &[Solution],
+    gradients: Vec<Vec<f64>>,
+) -> Tensors {
+    let mut outputs = Tensors::new();
+    if phase != Phase::Backward {
+        let per_sequence = |value: fn(&Solution) -> f64| {
+            Tensor::f64([sizes.b], solutions.iter().map(value).collect())
+        };
+        outputs.insert("value".to_owned(), per_sequence(|solution| solution.value));
+        if sizes.semiring == Semiring::Entropy {
+            outputs.insert(
+                "entropy".to_owned(),
+                per_sequence(|solution| solution.entropy),
+            );
+        }
+    }
+    if phase.has_gradients() {
+        for (spec, gradient) in sizes.score_specs("grad_").into_iter().zip(gradients) {
+            outputs.insert(spec.name, Tensor::f64(spec.shape, gradient));
+        }
+    }
+    outputs
+}
+
+/// Exponentials that one of `threads` threads takes in [`oracle`]: one an edge for the value, three
+/// with gradients, of each of its sequences.
+pub fn operations(sizes: &Sizes, phase: Phase, threads: usize) -> f64 {
+    let per_edge = if phase.has_gradients() { 3.0 } else { 1.0 };
+    let sequences = sizes.b.div_ceil(threads.max(1));
+    per_edge * edge_count(sizes, sizes.last_end()) * sequences as f64
+}
+
+/// Sizes of which each thread takes at most `operations`: fewer sequences, then shorter ones, but
+/// never so short that the longest duration does not fit.
+pub fn reduced(sizes: &Sizes, phase: Phase, limit: f64, threads: usize) -> Option<Sizes> {
+    let mut less = *sizes;
+    let fits = |sizes: &Sizes| operations(sizes, phase, threads) <= limit;
+    while less.b > 1 && !fits(&less) {
+        less.b = less.b.div_ceil(2);
+    }
+    let shortest = (2 * less.longest() + 2).min(less.t);
+    while less.t > shortest && !fits(&less) {
+        less.t = less.t.div_ceil(2).max(shortest);
+    }
+    fits(&less).then_some(less)
+}
+
+/// Edges of one sequence whose value is read at boundary `end`.
+pub fn edge_count(sizes: &Sizes, end: usize) -> f64 {
+    let longest = sizes.longest().min(end) as f64;
+    // Segments of duration k can start at end - k + 1 boundaries.
+    let segments = longest * (end as f64 + 1.0) - longest * (longest + 1.0) / 2.0;
+    segments * (sizes.c * sizes.c) as f64
+}
+
+#[cfg(test)]
+mod tests;
