@@ -16,10 +16,10 @@ use super::cluster::Rules;
 use super::library::{self, Lies};
 use super::panels::PANEL_BYTES;
 use super::plan::{Members, Plan, TaskId};
-use crate::graph::{Binary, NodeId, Op, Unary};
-use sweeper_program::tensor::Dtype;
+use crate::graph::{Binary, Graph, NodeId, Op, evaluate_nodes};
+use sweeper_program::tensor::{Dtype, Tensor};
 use sweeper_program::workload::Target;
-use sweeper_program::{Activation, Scale};
+use sweeper_program::{Activation, Role, Scale};
 
 /// The epilogue of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -209,18 +209,18 @@ fn activation(plan: &Plan, of: TaskId) -> Option<(Vec<TaskId>, Activation)> {
 
 /// Where functions are compared: on both sides of 0, where those of the error function and of the
 /// hyperbolic tangent differ by more than the tolerance.
-const POINTS: [f64; 8] = [-3.0, -2.0, -1.0, -0.25, 0.0, 0.5, 1.5, 2.5];
+const POINTS: [f32; 8] = [-3.0, -2.0, -1.0, -0.25, 0.0, 0.5, 1.5, 2.5];
 
 fn recognised(plan: &Plan, region: &Members, of: TaskId, out: TaskId) -> Option<Activation> {
     let gelu = |x: f64| {
         let inner = std::f64::consts::FRAC_2_PI.sqrt() * (x + 0.044_715 * x * x * x);
         0.5 * x * (1.0 + inner.tanh())
     };
+    let found = at_points(plan, region, of, out)?;
+    let found = found.as_f64()?;
     let is = |function: &dyn Fn(f64) -> f64| {
-        POINTS.iter().all(|&x| {
-            let found = at_point(plan, region, of, out, x);
-            found.is_some_and(|found| (found - function(x)).abs() < 1e-6)
-        })
+        let mut pairs = POINTS.iter().zip(found);
+        pairs.all(|(&x, value)| (value - function(x.into())).abs() < 1e-6)
     };
     if is(&|x| x.max(0.0)) {
         Some(Activation::Relu)
@@ -231,37 +231,31 @@ fn recognised(plan: &Plan, region: &Members, of: TaskId, out: TaskId) -> Option<
     }
 }
 
-/// The value of the last task where that of the first is `x`.
-fn at_point(plan: &Plan, region: &Members, of: TaskId, out: TaskId, x: f64) -> Option<f64> {
-    let mut values: BTreeMap<TaskId, f64> = [(of, x)].into();
+/// The values of task `out` where those of task `of` are [`POINTS`]: `region` as a graph of its
+/// own.
+fn at_points(plan: &Plan, region: &Members, of: TaskId, out: TaskId) -> Option<Tensor> {
+    let shape = [POINTS.len()];
+    let mut graph = Graph::new();
+    let x = graph.input("x", &shape, Dtype::F32, Role::Input).ok()?;
+    let mut made: BTreeMap<TaskId, NodeId> = [(of, x)].into();
     for &task in region.iter().filter(|&&task| task != of) {
-        let node = plan.graph.node(plan.tasks[task].node);
-        let operand = |at: usize| {
-            let id = node.operands[at];
-            match plan.graph.node(plan.base(id)).op {
-                Op::Constant(number) => Some(number),
-                _ => values.get(&plan.value(plan.unreshaped(id))?).copied(),
-            }
-        };
-        let value = match node.op {
-            Op::Unary(Unary::Tanh) => operand(0)?.tanh(),
-            Op::Unary(Unary::Neg) => -operand(0)?,
-            Op::Unary(Unary::Exp) => operand(0)?.exp(),
-            Op::Unary(Unary::Sigmoid) => (1.0 + (-operand(0)?).exp()).recip(),
-            Op::Binary(Binary::Add) => operand(0)? + operand(1)?,
-            Op::Binary(Binary::Sub) => operand(0)? - operand(1)?,
-            Op::Binary(Binary::Mul) => operand(0)? * operand(1)?,
-            Op::Binary(Binary::Div) => operand(0)? / operand(1)?,
-            Op::Binary(Binary::Max) => operand(0)?.max(operand(1)?),
-            Op::Binary(Binary::Min) => operand(0)?.min(operand(1)?),
-            Op::Binary(Binary::Less) => f64::from(u8::from(operand(0)? < operand(1)?)),
-            Op::Select if operand(0)? != 0.0 => operand(1)?,
-            Op::Select => operand(2)?,
-            _ => return None,
-        };
-        values.insert(task, value);
+        let mut node = plan.graph.node(plan.tasks[task].node).clone();
+        for operand in &mut node.operands {
+            *operand = match plan.graph.node(plan.base(*operand)).op {
+                Op::Constant(number) => {
+                    let number = graph.constant(number);
+                    graph.broadcast(number, &shape).ok()?
+                }
+                _ => *made.get(&plan.value(plan.unreshaped(*operand))?)?,
+            };
+        }
+        node.shape = shape.to_vec();
+        made.insert(task, graph.append(node, None));
     }
-    values.get(&out).copied()
+    let points = Tensor::f32(shape.to_vec(), POINTS.to_vec());
+    let inputs = [("x".to_owned(), points)].into();
+    let out = *made.get(&out)?;
+    evaluate_nodes(&graph, &inputs, &[out]).ok()?.pop()
 }
 
 /// The epilogue of a call's kernel.

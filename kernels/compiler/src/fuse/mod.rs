@@ -4,8 +4,7 @@
 //! Small passes, in this order, over a graph and then over a plan of kernels-to-be:
 //!
 //! 1. `reductions`: reductions over scattered dimensions become several;
-//! 2. `sums_of_one_hot`: a sum whose terms are zero at all indices but one is its term at that
-//!    index;
+//! 2. `algebra`: less work for the same value, such as a sum of which one term is not zero;
 //! 3. `fold_batch_norm`: scales that depend on parameters alone move into a convolution's weights;
 //! 4. `recompute`: the backward pass recomputes values from inputs that it reads anyway, instead of
 //!    loading them;
@@ -20,10 +19,12 @@
 //!     parameters, into one launch.
 //!
 //! Then buffers are given to values, and launches and calls made; on a CPU, what follows a product
-//! or a convolution is done panel by panel, while the panel is in the cache. Patterns are found by
-//! structure; no pass knows a workload's name, and [`Policy::Compiled`] does not look at groups.
+//! or a convolution is done panel by panel, while the panel is in the cache. The first three are
+//! rules of [`crate::graph::pattern`]. Patterns are found by structure; no pass knows a workload's
+//! name, and [`Policy::Compiled`] does not look at groups.
 
 mod access;
+mod algebra;
 mod assemble;
 mod batch_norm;
 mod bf16;
@@ -37,10 +38,10 @@ mod layout;
 mod library;
 mod lower;
 mod memory;
-mod one_hot;
 mod order;
 mod panels;
 mod plan;
+mod recompute;
 mod reduce;
 mod rewrite;
 mod scatter;
@@ -157,16 +158,16 @@ fn passes(
         let mut plan = Plan::new(whole, &wanted);
         layout::layout(&mut plan).map(|()| plan)
     };
-    whole = rewrite::split_reductions(&whole);
+    (whole, _) = rewrite::apply(&whole, reduce::SPLIT);
     if request.policy == Policy::Compiled {
         see("reductions", &laid_out(&whole)?);
-        whole = one_hot::sums_of_one_hot(&whole);
-        see("sums_of_one_hot", &laid_out(&whole)?);
+        (whole, _) = rewrite::apply(&whole, algebra::RULES);
+        see("algebra", &laid_out(&whole)?);
         if request.phase == Phase::Forward {
             whole = batch_norm::fold_batch_norm(&whole);
             see("fold_batch_norm", &laid_out(&whole)?);
         } else {
-            whole = rewrite::recompute(&whole);
+            whole = recompute::recompute(&whole);
             see("recompute", &laid_out(&whole)?);
         }
     }

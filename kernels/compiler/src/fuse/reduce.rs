@@ -1,6 +1,39 @@
-//! Classes of reductions: over a kernel's columns, its rows, or everything.
+//! Classes of reductions: over a kernel's columns, its rows, or everything; and the rule that splits
+//! those that are none of these.
 
-use crate::graph::{Graph, NodeId, Op};
+use crate::graph::pattern::Pattern::{Any, Of};
+use crate::graph::pattern::{Kind, Rule, X};
+use crate::graph::{Graph, Node, NodeId, Op};
+
+const REDUCE: Kind = |op| matches!(op, Op::Reduce { .. });
+
+/// A reduction over scattered dimensions becomes several, each over neighbouring ones.
+pub(super) const SPLIT: &[Rule] = &[Rule {
+    from: Of(REDUCE, &[Any(X)]),
+    to: |graph, node, _| {
+        let Op::Reduce { reduction, dims } = &node.op else {
+            return None;
+        };
+        let mut x = node.operands[0];
+        let mut shape = graph.node(x).shape.clone();
+        for dims in steps(&shape.clone(), dims) {
+            for &dim in &dims {
+                shape[dim] = 1;
+            }
+            let step = Node {
+                op: Op::Reduce {
+                    reduction: *reduction,
+                    dims,
+                },
+                operands: vec![x],
+                shape: shape.clone(),
+                ..node.clone()
+            };
+            x = graph.append(step, None);
+        }
+        Some(x)
+    },
+}];
 
 /// Kinds of reductions, by the dimensions that they go over. Told by positions of dimensions where
 /// that is possible, not by extents, so that kernels differ by structure alone.
@@ -53,7 +86,7 @@ impl Class {
 
 /// The dimensions of a reduction, as reductions one after the other that a kernel each can do well:
 /// trailing ones first, then leading ones, then what is in the middle.
-pub(super) fn steps(shape: &[usize], dims: &[usize]) -> Vec<Vec<usize>> {
+fn steps(shape: &[usize], dims: &[usize]) -> Vec<Vec<usize>> {
     let rank = shape.len();
     let whole = [Class::Columns, Class::Rows, Class::All, Class::None];
     let is_run = dims.windows(2).all(|pair| pair[1] == pair[0] + 1);

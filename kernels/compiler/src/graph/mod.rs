@@ -1,8 +1,9 @@
 //! Tensor operations as a graph: what a workload computes, before anything is said of how.
 //!
 //! A [`Graph`] is a list of nodes in an order in which they can be computed. Shapes and types are
-//! found when a node is added ([`build`]), so that a graph that exists is well-formed. Its meaning
-//! is its value in f64; differentiation adds the nodes of a backward pass.
+//! found when a node is added ([`build`]), so that a graph that exists is well-formed; equal nodes
+//! of a pass are one ([`insert`]). Its meaning is its value in f64; differentiation adds the nodes of
+//! a backward pass.
 //!
 //! *Groups* say which nodes an eager framework computes in one kernel (a layer norm, a softmax).
 //! They change nothing of what is computed, and the compiler that fuses across operations does not
@@ -14,7 +15,9 @@ mod build;
 mod evaluate;
 mod layers;
 mod differentiate;
-mod rewrite;
+mod insert;
+pub(crate) mod pattern;
+mod simplify;
 pub mod on_device;
 #[cfg(any(test, feature = "mutate"))]
 pub mod mutate;
@@ -33,7 +36,7 @@ pub use evaluate::{EvaluateError, Rounding, evaluate, evaluate_nodes, evaluate_r
 pub use op::{Binary, Convolution, Op, Reduction, Unary};
 
 /// A node of a graph, by position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
@@ -109,6 +112,18 @@ pub struct Graph {
     /// The group that new nodes belong to.
     #[serde(skip)]
     open: Option<GroupId>,
+    /// The first node of the pass that nodes are added to.
+    #[serde(skip)]
+    pass: NodeId,
+    /// Whether nodes are simplified before they are added.
+    #[serde(skip)]
+    simplifies: bool,
+    /// All nodes by their first operand, ascending: where equal nodes are looked for.
+    #[serde(skip)]
+    by_first_operand: BTreeMap<Option<NodeId>, Vec<NodeId>>,
+    /// Of each node, whether it depends on parameters and constants alone.
+    #[serde(skip)]
+    is_of_parameters: Vec<bool>,
 }
 
 impl Graph {
@@ -181,6 +196,16 @@ impl Graph {
             }
         }
         users
+    }
+
+    /// For each node, how often it is an operand or a result.
+    pub(crate) fn uses(&self) -> Vec<usize> {
+        let mut uses = vec![0; self.nodes.len()];
+        let operands = self.nodes.iter().flat_map(|node| &node.operands);
+        for used in operands.chain(self.outputs.iter().map(|output| &output.node)) {
+            uses[used.index()] += 1;
+        }
+        uses
     }
 
     /// For each node, whether any result depends on it.

@@ -1,7 +1,7 @@
 //! Adding nodes: operands are broadcast, shapes and types found, what does not fit refused.
 
 use super::op::{Binary, Convolution, Op, Reduction, Unary};
-use super::{Given, Graph, GraphError, Node, NodeId};
+use super::{Graph, GraphError, Node, NodeId};
 use sweeper_program::Role;
 use sweeper_program::tensor::Dtype;
 
@@ -31,17 +31,24 @@ fn broadcast(one: &[usize], other: &[usize]) -> Option<Vec<usize>> {
 }
 
 impl Graph {
-    /// The id of the next node.
-    pub(super) fn next(&self) -> NodeId {
-        NodeId(self.nodes.len() as u32)
-    }
-
     fn shape(&self, id: NodeId) -> &[usize] {
         &self.node(id).shape
     }
 
     /// Adds a node of a shape and type that the caller found to be right.
     fn push(&mut self, op: Op, operands: &[NodeId], shape: Vec<usize>, dtype: Dtype) -> Added {
+        self.push_given(op, operands, shape, dtype, None)
+    }
+
+    /// As [`Graph::push`], with the role of a given tensor.
+    fn push_given(
+        &mut self,
+        op: Op,
+        operands: &[NodeId],
+        shape: Vec<usize>,
+        dtype: Dtype,
+        role: Option<Role>,
+    ) -> Added {
         let (name, id) = (op.name(), self.next());
         if shape.contains(&0) {
             return Err(GraphError::Empty {
@@ -61,14 +68,14 @@ impl Graph {
                 shape,
             });
         }
-        self.nodes.push(Node {
+        let node = Node {
             op,
             operands: operands.to_vec(),
             shape,
             dtype,
             group: self.open,
-        });
-        Ok(id)
+        };
+        Ok(self.append(node, role))
     }
 
     fn misfit(
@@ -138,22 +145,19 @@ impl Graph {
                 other,
             });
         }
-        let node = self.push(op, &[], shape.to_vec(), dtype)?;
-        self.given.push(Given { node, role });
-        Ok(node)
+        self.push_given(op, &[], shape.to_vec(), dtype, Some(role))
     }
 
     /// A number, of shape ().
     pub fn constant(&mut self, value: f64) -> NodeId {
-        let id = self.next();
-        self.nodes.push(Node {
+        let constant = Node {
             op: Op::Constant(value),
             operands: vec![],
             shape: vec![],
             dtype: Dtype::F32,
             group: self.open,
-        });
-        id
+        };
+        self.append(constant, None)
     }
 
     /// Each element's index along `dim`, of [`Dtype::I64`].

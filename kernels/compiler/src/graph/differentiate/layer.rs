@@ -73,13 +73,13 @@ impl Pass<'_> {
             Layer::GeluTanh { x } => self.give_with(x, |graph| gelu_tanh(graph, x, g)),
             Layer::SquaredError { x, target } => {
                 let difference = self.graph.sub(x, target)?;
-                let twice = self.graph.times(difference, 2.0)?;
-                let gradient = self.graph.product(twice, g)?;
+                let twice = self.graph.scale(difference, 2.0)?;
+                let gradient = self.graph.mul(twice, g)?;
                 let shape = self.graph.node(x).shape.clone();
                 self.give_with(x, |graph| graph.sum_to(gradient, &shape))?;
                 let shape = self.graph.node(target).shape.clone();
                 self.give_with(target, |graph| {
-                    let negative = graph.times(gradient, -1.0)?;
+                    let negative = graph.unary(Unary::Neg, gradient)?;
                     graph.sum_to(negative, &shape)
                 })
             }
@@ -101,7 +101,7 @@ impl Pass<'_> {
     ) -> Given {
         let normal = self.graph.mul(centred, scale)?;
         self.give_with(x, |graph| {
-            let g = graph.product(g, gamma)?;
+            let g = graph.mul(g, gamma)?;
             let products = graph.mul(g, normal)?;
             let along = graph.mean_last(products)?;
             let along = graph.mul(normal, along)?;
@@ -125,7 +125,7 @@ impl Pass<'_> {
 
 /// `y (g - sum(y g))`
 fn softmax(graph: &mut Graph, y: NodeId, g: NodeId) -> Added {
-    let products = graph.product(g, y)?;
+    let products = graph.mul(g, y)?;
     let sum = graph.sum_last(products)?;
     let rest = graph.sub(g, sum)?;
     graph.mul(y, rest)
@@ -141,35 +141,35 @@ fn log_softmax(graph: &mut Graph, y: NodeId, g: NodeId) -> Added {
 
 /// `g (Phi(x) + x phi(x))` with the normal distribution's function and density.
 fn gelu_erf(graph: &mut Graph, x: NodeId, g: NodeId) -> Added {
-    let scaled = graph.times(x, consts::FRAC_1_SQRT_2)?;
+    let scaled = graph.scale(x, consts::FRAC_1_SQRT_2)?;
     let erf = graph.unary(Unary::Erf, scaled)?;
-    let half = graph.times(erf, 0.5)?;
+    let half = graph.scale(erf, 0.5)?;
     let below = graph.plus(half, 0.5)?;
     let square = graph.mul(x, x)?;
-    let exponent = graph.times(square, -0.5)?;
+    let exponent = graph.scale(square, -0.5)?;
     let bell = graph.unary(Unary::Exp, exponent)?;
-    let density = graph.times(bell, 0.5 * consts::FRAC_2_SQRT_PI * consts::FRAC_1_SQRT_2)?;
+    let density = graph.scale(bell, 0.5 * consts::FRAC_2_SQRT_PI * consts::FRAC_1_SQRT_2)?;
     let part = graph.mul(x, density)?;
     let slope = graph.add(below, part)?;
-    graph.product(g, slope)
+    graph.mul(g, slope)
 }
 
 /// With `u = c x (1 + a x^2)` and `t = tanh u`: `g (1 + t + x (1 - t^2) c (1 + 3 a x^2)) / 2`.
 fn gelu_tanh(graph: &mut Graph, x: NodeId, g: NodeId) -> Added {
     let c = (2.0 * consts::FRAC_1_PI).sqrt();
     let square = graph.mul(x, x)?;
-    let cubic = graph.times(square, c * GELU_CUBIC)?;
+    let cubic = graph.scale(square, c * GELU_CUBIC)?;
     let factor = graph.plus(cubic, c)?;
     let u = graph.mul(x, factor)?;
     let t = graph.unary(Unary::Tanh, u)?;
     let t_square = graph.mul(t, t)?;
     let t_slope = graph.one_minus(t_square)?;
-    let cubic_slope = graph.times(square, 3.0 * c * GELU_CUBIC)?;
+    let cubic_slope = graph.scale(square, 3.0 * c * GELU_CUBIC)?;
     let u_slope = graph.plus(cubic_slope, c)?;
     let inner = graph.mul(t_slope, u_slope)?;
     let part = graph.mul(x, inner)?;
     let sum = graph.add(t, part)?;
     let double = graph.plus(sum, 1.0)?;
-    let slope = graph.times(double, 0.5)?;
-    graph.product(g, slope)
+    let slope = graph.scale(double, 0.5)?;
+    graph.mul(g, slope)
 }

@@ -11,7 +11,7 @@
 
 mod layer;
 mod rules;
-mod tidy;
+mod terms;
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,23 @@ pub fn differentiate(
     for &node in by {
         check_type(graph, node)?;
     }
-    let from = graph.next();
+    let from = graph.begin_pass();
+    graph.simplifies = true;
+    let gradients = gradients(graph, from, of, by);
+    graph.simplifies = false;
+    Ok(Backward {
+        from,
+        gradients: gradients?,
+    })
+}
+
+/// The gradients of [`differentiate`], of nodes before `from`.
+fn gradients(
+    graph: &mut Graph,
+    from: NodeId,
+    of: &[(NodeId, Option<NodeId>)],
+    by: &[NodeId],
+) -> Result<Vec<NodeId>, GraphError> {
     let mut pass = Pass {
         is_needed: depending(graph, by),
         gradients: vec![None; from.index()],
@@ -59,7 +75,7 @@ pub fn differentiate(
     for &(node, seed) in of {
         let seed = match seed {
             Some(seed) => seed,
-            None => pass.graph.filled(1.0, node)?,
+            None => pass.graph.filled_like(1.0, node)?,
         };
         pass.give(node, seed)?;
     }
@@ -69,10 +85,9 @@ pub fn differentiate(
     let found = std::mem::take(&mut pass.gradients);
     let gradient = |&node: &NodeId| match found[node.index()] {
         Some(gradient) => Ok(gradient),
-        None => graph.filled(0.0, node),
+        None => graph.filled_like(0.0, node),
     };
-    let gradients = by.iter().map(gradient).collect::<Result<_, _>>()?;
-    Ok(Backward { from, gradients })
+    by.iter().map(gradient).collect()
 }
 
 /// The forward nodes, before `from`, whose values the backward pass reads: what must be kept for

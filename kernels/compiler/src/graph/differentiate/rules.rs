@@ -36,13 +36,13 @@ impl Pass<'_> {
                 dims,
             } => self.greatest(x, y, &dims, g)?,
             Op::Broadcast => self.graph.sum_to(g, &x_shape)?,
-            Op::Reshape => self.graph.reshaped(g, &x_shape)?,
+            Op::Reshape => self.graph.reshape(g, &x_shape)?,
             Op::Transpose { order } => {
                 let mut inverse = vec![0; order.len()];
                 for (dim, &from) in order.iter().enumerate() {
                     inverse[from] = dim;
                 }
-                self.graph.transposed(g, &inverse)?
+                self.graph.transpose(g, &inverse)?
             }
             Op::Slice { dim, start, step } => {
                 self.graph.unslice(g, dim, start, step, x_shape[dim])?
@@ -60,56 +60,56 @@ impl Pass<'_> {
     fn unary(&mut self, function: Unary, x: NodeId, y: NodeId, g: NodeId) -> Added {
         let graph = &mut *self.graph;
         match function {
-            Unary::Neg => graph.times(g, -1.0),
+            Unary::Neg => graph.unary(Unary::Neg, g),
             Unary::Abs => {
                 let above = graph.is_positive(x)?;
                 let zero = graph.constant(0.0);
                 let below = graph.binary(Binary::Less, x, zero)?;
                 let sign = graph.sub(above, below)?;
-                graph.product(g, sign)
+                graph.mul(g, sign)
             }
-            Unary::Exp => graph.product(g, y),
+            Unary::Exp => graph.mul(g, y),
             Unary::Ln => graph.binary(Binary::Div, g, x),
             Unary::Sqrt => {
-                let half = graph.times(g, 0.5)?;
+                let half = graph.scale(g, 0.5)?;
                 graph.binary(Binary::Div, half, y)
             }
             Unary::Rsqrt => {
                 let square = graph.mul(y, y)?;
                 let cube = graph.mul(square, y)?;
-                let slope = graph.times(cube, -0.5)?;
-                graph.product(g, slope)
+                let slope = graph.scale(cube, -0.5)?;
+                graph.mul(g, slope)
             }
             Unary::Reciprocal => {
                 let square = graph.mul(y, y)?;
-                let slope = graph.times(square, -1.0)?;
-                graph.product(g, slope)
+                let slope = graph.unary(Unary::Neg, square)?;
+                graph.mul(g, slope)
             }
             Unary::Tanh => {
                 let square = graph.mul(y, y)?;
                 let slope = graph.one_minus(square)?;
-                graph.product(g, slope)
+                graph.mul(g, slope)
             }
             Unary::Erf => {
                 let square = graph.mul(x, x)?;
-                let negative = graph.times(square, -1.0)?;
+                let negative = graph.unary(Unary::Neg, square)?;
                 let bell = graph.unary(Unary::Exp, negative)?;
-                let slope = graph.times(bell, consts::FRAC_2_SQRT_PI)?;
-                graph.product(g, slope)
+                let slope = graph.scale(bell, consts::FRAC_2_SQRT_PI)?;
+                graph.mul(g, slope)
             }
             Unary::Sigmoid => {
                 let rest = graph.one_minus(y)?;
                 let slope = graph.mul(y, rest)?;
-                graph.product(g, slope)
+                graph.mul(g, slope)
             }
             Unary::Sin => {
                 let slope = graph.unary(Unary::Cos, x)?;
-                graph.product(g, slope)
+                graph.mul(g, slope)
             }
             Unary::Cos => {
                 let sine = graph.unary(Unary::Sin, x)?;
-                let slope = graph.times(sine, -1.0)?;
-                graph.product(g, slope)
+                let slope = graph.unary(Unary::Neg, sine)?;
+                graph.mul(g, slope)
             }
         }
     }
@@ -125,22 +125,22 @@ impl Pass<'_> {
             }
             Binary::Sub => {
                 self.give(a, g)?;
-                self.give_with(b, |graph| graph.times(g, -1.0))
+                self.give_with(b, |graph| graph.unary(Unary::Neg, g))
             }
             Binary::Mul if a == b => self.give_with(a, |graph| {
-                let twice = graph.times(a, 2.0)?;
-                graph.product(g, twice)
+                let twice = graph.scale(a, 2.0)?;
+                graph.mul(g, twice)
             }),
             Binary::Mul => {
-                self.give_with(a, |graph| graph.product(g, b))?;
-                self.give_with(b, |graph| graph.product(g, a))
+                self.give_with(a, |graph| graph.mul(g, b))?;
+                self.give_with(b, |graph| graph.mul(g, a))
             }
             Binary::Div => {
                 self.give_with(a, |graph| graph.binary(Binary::Div, g, b))?;
                 self.give_with(b, |graph| {
-                    let part = graph.product(g, y)?;
+                    let part = graph.mul(g, y)?;
                     let slope = graph.binary(Binary::Div, part, b)?;
-                    graph.times(slope, -1.0)
+                    graph.unary(Unary::Neg, slope)
                 })
             }
             Binary::Max => self.chosen(b, a, [a, b], g),
@@ -208,7 +208,7 @@ impl Pass<'_> {
             let mut factors = factors;
             for (factor, is_turned) in factors.iter_mut().zip(turned) {
                 if is_turned {
-                    *factor = graph.transposed_last(*factor)?;
+                    *factor = graph.transpose_last(*factor)?;
                 }
             }
             graph.matmul(factors[0], factors[1])
@@ -251,7 +251,7 @@ impl Pass<'_> {
         let column = [lead, &[1]].concat();
         let indices = graph.reshape(indices, &column)?;
         let mask = graph.binary(Binary::Equal, columns, indices)?;
-        let g = graph.reshaped(g, &column)?;
+        let g = graph.reshape(g, &column)?;
         graph.where_set(mask, g)
     }
 
