@@ -15,7 +15,7 @@ pub enum Metric {
     MaxRelative,
     /// `||out - ref|| / ||ref||`; the absolute norm where the reference is zero.
     RelativeL2,
-    /// What a workload defines for itself, such as the loss of an argmax that need not be unique.
+    /// A measure of the workload's own, such as the loss of an argmax that need not be unique.
     Custom,
 }
 
@@ -115,7 +115,7 @@ fn distance_of<T: Sync>(
     value: impl Fn(&T) -> f64 + Sync,
     metric: Metric,
 ) -> f64 {
-    // Of each piece: the greatest relative error, the squares of errors and of what is expected.
+    // Of each piece: the greatest relative error, the squares of errors and of expected values.
     let pieces = out.par_chunks(PIECE).zip(expected.par_chunks(PIECE));
     let sums: Option<Vec<(f64, f64, f64)>> = pieces
         .map(|(out, expected)| {

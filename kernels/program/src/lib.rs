@@ -1,4 +1,4 @@
-//! What the engine, the compiler and the workloads agree on, as data.
+//! The contract of engine, compiler and workloads, as data.
 //!
 //! A *workload* says what is computed for given parameters. A *backend* of it says how: it is a
 //! pure function from a problem to a [`Program`], plain data that names buffers, kernels and steps.

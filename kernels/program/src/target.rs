@@ -13,7 +13,7 @@ pub enum Target {
 }
 
 /// The number of an architecture such as `sm_90a`: 10 times its compute capability; 0 for what is
-/// none.
+/// a name of another form.
 pub fn generation(arch: &str) -> u32 {
     let digits = arch.trim_start_matches("sm_");
     let digits = digits.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());

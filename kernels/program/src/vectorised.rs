@@ -2,8 +2,8 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// Runs `run` as compiled for AVX-512, for AVX2 with fused multiply-adds, or for what every machine
-/// has.
+/// Runs `run` as compiled for AVX-512, for AVX2 with fused multiply-adds, or for the baseline of
+/// the architecture.
 ///
 /// Only what is inlined into `run` is compiled so. `run` itself and closures that it calls in a
 /// loop are `#[inline(always)]`, and functions are given to a loop as such closures: the shims that

@@ -1,5 +1,5 @@
-//! Classes of reductions: over a kernel's columns, its rows, or everything; and the rule that splits
-//! those that are none of these.
+//! Classes of reductions: over a kernel's columns, its rows, or everything; and the rule that
+//! splits those that are none of these.
 
 use crate::graph::pattern::Pattern::{Any, Of};
 use crate::graph::pattern::{Kind, Rule, X};

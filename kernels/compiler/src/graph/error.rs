@@ -1,4 +1,4 @@
-//! Why a node can't be added: which one, and what does not fit.
+//! Why a node can't be added: the node, and the operand that does not fit.
 
 use super::NodeId;
 use sweeper_program::tensor::Dtype;
@@ -17,7 +17,7 @@ pub enum GraphError {
         one: Vec<usize>,
         /// Shape of the other one, or the one that was asked for.
         other: Vec<usize>,
-        /// What would fit.
+        /// The rule that is broken.
         reason: String,
     },
     /// An operand is of a type that the operation is not defined for.
@@ -31,7 +31,7 @@ pub enum GraphError {
         operand: NodeId,
         /// Its type.
         found: Dtype,
-        /// What is defined.
+        /// The type that the operation is defined for.
         expected: Dtype,
     },
     /// The result has more elements than can be counted.

@@ -62,7 +62,7 @@ impl Graph {
         }
     }
 
-    /// What the memory of a given tensor is for.
+    /// The role of a given tensor's memory.
     pub(crate) fn role_of(&self, id: NodeId) -> Option<Role> {
         let mut given = self.given.iter();
         given.find(|given| given.node == id).map(|given| given.role)

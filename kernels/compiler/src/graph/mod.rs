@@ -1,13 +1,12 @@
-//! Tensor operations as a graph: what a workload computes, before anything is said of how.
+//! Tensor operations as a graph: the mathematics of a workload, without kernels or memory.
 //!
 //! A [`Graph`] is a list of nodes in an order in which they can be computed. Shapes and types are
 //! found when a node is added ([`build`]), so that a graph that exists is well-formed; equal nodes
-//! of a pass are one ([`insert`]). Its meaning is its value in f64; differentiation adds the nodes of
-//! a backward pass.
+//! of a pass are one ([`insert`]). Its meaning is its value in f64; differentiation adds the nodes
+//! of a backward pass.
 //!
 //! *Groups* say which nodes an eager framework computes in one kernel (a layer norm, a softmax).
-//! They change nothing of what is computed, and the compiler that fuses across operations does not
-//! look at them.
+//! They don't change any value, and the compiler that fuses across operations ignores them.
 
 pub mod op;
 mod error;
@@ -59,9 +58,9 @@ pub struct GroupId(pub u32);
 /// One operation and its result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Node {
-    /// What is computed.
+    /// The operation.
     pub op: Op,
-    /// From what: nodes before this one.
+    /// Its operands: nodes before this one.
     pub operands: Vec<NodeId>,
     /// Extents of the result, outermost first.
     pub shape: Vec<usize>,
@@ -85,12 +84,12 @@ pub struct Output {
     pub name: String,
     /// The node whose value it is.
     pub node: NodeId,
-    /// What its memory is for: [`Role::Output`] or [`Role::Gradient`], or [`Role::Parameter`] for a
+    /// The role of its memory: [`Role::Output`] or [`Role::Gradient`], or [`Role::Parameter`] for a
     /// parameter after a step of an optimizer.
     pub role: Role,
 }
 
-/// A given tensor of a graph: what its memory is for.
+/// A given tensor of a graph, with the role of its memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Given {
     /// The node of [`Op::Input`].
@@ -99,7 +98,7 @@ pub struct Given {
     pub role: Role,
 }
 
-/// What is computed.
+/// A computation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Graph {
     nodes: Vec<Node>,
@@ -132,7 +131,7 @@ impl Graph {
         Graph::default()
     }
 
-    /// All nodes, operands before what uses them.
+    /// All nodes, operands before their users.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }

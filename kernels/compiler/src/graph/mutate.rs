@@ -1,5 +1,5 @@
 //! Graphs that are nearly right, for tests of judges: each has one fault that a person might make.
-//! And what f32 makes of a right one.
+//! And the value of a right one in f32.
 
 use super::op::{Binary, Op, Reduction, Unary};
 use super::{Graph, Node, NodeId, evaluate};
@@ -23,7 +23,7 @@ pub enum Fault {
     WithoutTheLast(usize),
 }
 
-/// Every fault of what some results depend on: where it is, and what.
+/// Every fault of the nodes that some results depend on: the node, and the fault.
 pub fn faults(graph: &Graph, wanted: &[NodeId]) -> Vec<(NodeId, Fault)> {
     let needed = graph.needed_for(wanted.iter().copied());
     let ids = graph.ids().filter(|id| needed[id.index()]);

@@ -84,8 +84,8 @@ pub struct Convolution {
     pub padding: usize,
 }
 
-/// What a node computes from its operands. Operands of elementwise operations have equal shapes:
-/// the builder broadcasts them by nodes of their own.
+/// An operation: how a node's value follows from its operands. Operands of elementwise operations
+/// have equal shapes: the builder broadcasts them by nodes of their own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
@@ -131,7 +131,7 @@ pub enum Op {
         /// Distance of indices that are taken.
         step: usize,
     },
-    /// The operand in a tensor of zeros: what [`Op::Slice`] takes out, this puts back.
+    /// The operand in a tensor of zeros: puts back the elements that [`Op::Slice`] takes out.
     Unslice {
         /// The dimension.
         dim: usize,
@@ -189,7 +189,7 @@ impl Op {
         }
     }
 
-    /// True for what is another way to read the operand's memory: nothing is computed. (A reshape
+    /// True for operations that only read the operand's memory in another way. (A reshape
     /// of a transposed operand is not always one; whoever lays out memory finds that out.)
     pub const fn is_view(&self) -> bool {
         matches!(

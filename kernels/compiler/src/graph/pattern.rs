@@ -1,7 +1,7 @@
-//! Rules that rewrite graphs: what a rule looks for, and what takes its place.
+//! Rules that rewrite graphs: a pattern of nodes, and its replacement.
 //!
-//! A [`Pattern`] is an operation and, in turn, what its operands are. A [`Rule`] is tried on a node
-//! that is about to be added; what it makes of it is added instead.
+//! A [`Pattern`] is an operation with patterns of its operands. A [`Rule`] is tried on a node that
+//! is about to be added; its replacement is added instead.
 
 use std::ops::Index;
 
@@ -31,7 +31,7 @@ pub(crate) const SUM: Kind = |op| {
     matches!(op, Op::Reduce { reduction, .. } if *reduction == sum)
 };
 
-/// What a node has to be.
+/// A condition on a node and the nodes that it is computed from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pattern {
     /// Anything, which is called so; a name that has a node already stands for that one alone.
@@ -43,26 +43,26 @@ pub(crate) enum Pattern {
     /// An operation of such operands. Those of sums, products and equality are tried in both
     /// orders.
     Of(Kind, &'static [Pattern]),
-    /// What the pattern says, which is called so.
+    /// A node that matches the pattern, and its name.
     Named(Var, &'static Pattern),
-    /// What the pattern says, from parameters and constants alone.
+    /// A node that matches the pattern and depends on parameters and constants alone.
     OfParameters(&'static Pattern),
-    /// What the pattern says, with one use and no result.
+    /// A node that matches the pattern and has one use; being a result is a use.
     UsedOnce(&'static Pattern),
 }
 
 /// A rule of rewriting.
 #[derive(Debug)]
 pub(crate) struct Rule {
-    /// What it looks for.
+    /// The pattern: an operation.
     pub from: Pattern,
-    /// What takes the node's place; none where the rule does not hold after all.
+    /// Builds the replacement; none where a condition that patterns can't express does not hold.
     pub to: fn(&mut Graph, &Node, &Match) -> Option<NodeId>,
 }
 
 impl Rule {
-    /// What takes the place of a node that is about to be added. `uses` counts the uses of nodes as
-    /// far as they are known; others have one.
+    /// The replacement of a node that is about to be added, if the rule holds. `uses` counts the
+    /// uses of nodes as far as they are known; others have one.
     pub(crate) fn apply(&self, graph: &mut Graph, node: &Node, uses: &[usize]) -> Option<NodeId> {
         let mut found = Match::default();
         let search = Search { graph, uses };
@@ -94,7 +94,7 @@ impl Index<Var> for Match {
     }
 }
 
-/// What patterns are looked for in.
+/// The graph that a pattern is matched in.
 struct Search<'a> {
     graph: &'a Graph,
     uses: &'a [usize],

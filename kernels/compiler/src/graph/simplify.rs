@@ -1,5 +1,5 @@
-//! Arithmetic that does nothing is left out: products with 1, sums of what was repeated, views of
-//! views. The backward pass is built with these rules.
+//! Rules that leave out arithmetic without effect: products with 1, sums of copies, views of views.
+//! The backward pass is built with them.
 
 use super::op::{Op, Unary};
 use super::pattern::Pattern::{Any, Is, Number, Of};
@@ -77,13 +77,13 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// What has the value of a node that is about to be added, with less arithmetic.
+/// A node of equal value with less arithmetic than a node that is about to be added.
 pub(super) fn simpler(graph: &mut Graph, node: &Node) -> Option<NodeId> {
     RULES.iter().find_map(|rule| rule.apply(graph, node, &[]))
 }
 
 impl Graph {
-    /// What a node is a view of; the node itself where it is none.
+    /// The node that a node is a view of, through all views.
     pub(crate) fn viewed(&self, mut node: NodeId) -> NodeId {
         while self.node(node).op.is_view() {
             node = self.node(node).operands[0];
@@ -113,8 +113,8 @@ mod tests {
     use sweeper_program::Role;
     use sweeper_program::tensor::{Dtype, Tensor, Tensors};
 
-    /// What is simpler about a function of `x` (2, 3): its last node as text, and that its value is
-    /// the same.
+    /// The last node of a function of `x` (2, 3) after simplification, as text. Asserts that its
+    /// value did not change.
     fn simplified(build: fn(&mut Graph, NodeId) -> Result<NodeId, GraphError>) -> String {
         let made = [false, true].map(|simplifies| {
             let mut graph = Graph::new();

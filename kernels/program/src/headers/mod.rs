@@ -16,7 +16,7 @@ pub const NONTEMPORAL_H: SourceFile =
 pub const ELEMENTARY_H: SourceFile =
     SourceFile::embedded("elementary.h", include_str!("elementary.h"));
 
-/// What CUDA kernels need beside the language; they have no other headers.
+/// Declarations that CUDA kernels need beside the language; they have no other headers.
 pub const CUDA_H: SourceFile = SourceFile::embedded("cuda.h", include_str!("cuda.h"));
 
 /// Functions of generated kernels in C; includes `elementary.h` and `nontemporal.h`.

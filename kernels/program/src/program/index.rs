@@ -20,7 +20,8 @@ pub struct Term {
 /// A whole number that may depend on the iterations of enclosing loops:
 /// `clamp(base + sum of stride ((iteration + shift) mod modulus), least, most)`.
 ///
-/// A plan makes millions of these, nearly all of them fixed: what fixed ones don't need is apart.
+/// A plan makes millions of these, nearly all of them fixed: the fields that only others need are
+/// boxed apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
     base: i64,
@@ -157,8 +158,8 @@ impl Index {
         }
     }
 
-    /// The sum over `count` iterations of the loop of the only term: what lies under the least
-    /// value, what lies over the greatest, and an arithmetic series between.
+    /// The sum over `count` iterations of the loop of the only term: iterations clamped to the
+    /// least value, those clamped to the greatest, and an arithmetic series between.
     fn sum_of_steps(&self, term: &Term, count: i128) -> i128 {
         let (least, most) = self.bounds();
         let [base, stride, least, most] = [self.base, term.stride, least, most].map(i128::from);

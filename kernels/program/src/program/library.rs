@@ -1,4 +1,4 @@
-//! Calls of a vendor's or a well-kept library: what a program asks, not how it is done.
+//! Calls of a vendor's or a well-kept library: the request of a program, not its implementation.
 //!
 //! A launch of such a kernel has the call's operands as arguments and no geometry: a CPU computes
 //! products with the crate `gemm-f32`, a GPU with cuBLASLt, convolutions with cuDNN.
@@ -9,8 +9,8 @@ use super::Geometry;
 use crate::target::Target;
 use crate::tensor::Dtype;
 
-/// What libraries get to work in on a GPU, in bytes: as much as cuBLAS takes for itself on Hopper,
-/// for which its heuristics are made (docs/performance/products.md).
+/// Workspace of libraries on a GPU, in bytes: as much as cuBLAS takes for itself on Hopper, for
+/// which its heuristics are made (docs/performance/products.md).
 const GPU_SCRATCH_BYTES: usize = 32 << 20;
 
 /// From how many terms on a sum is worth splitting into parts that are added afterwards, which
@@ -43,7 +43,7 @@ impl Matrix {
     }
 }
 
-/// In what a product is computed; results are f32 in memory.
+/// The number format of a product; results are f32 in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -67,7 +67,7 @@ impl Precision {
     }
 }
 
-/// A number by which a product is multiplied. Two are the same if their bits are.
+/// The factor of a product. Two are equal if their bits are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scale {
     bits: u32,
@@ -99,7 +99,7 @@ impl Serialize for Scale {
     }
 }
 
-/// What is done to a product before it is stored. On GPUs.
+/// The function of each element of a product before it is stored. On GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
@@ -132,13 +132,13 @@ pub struct Matmul {
     pub b: Matrix,
     /// The product.
     pub out: Matrix,
-    /// In what it is computed.
+    /// The number format of its arithmetic.
     pub precision: Precision,
-    /// By what the product is multiplied.
+    /// The factor of the product.
     pub scale: Scale,
     /// Whether a number for each column is added.
     pub has_bias: bool,
-    /// What is done before it is stored. On GPUs.
+    /// The function of each element before it is stored. On GPUs.
     pub activation: Activation,
 }
 
@@ -186,11 +186,11 @@ pub struct Conv2d {
     pub stride: usize,
     /// Rows and columns of zeros on each side.
     pub padding: usize,
-    /// In what it is computed.
+    /// The number format of its arithmetic.
     pub precision: Precision,
     /// Whether a number for each channel is added; forward, on GPUs.
     pub has_bias: bool,
-    /// What is done before it is stored; nothing or max(x, 0), forward, on GPUs.
+    /// The function of each element before it is stored: none or max(x, 0), forward, on GPUs.
     pub activation: Activation,
 }
 
@@ -280,7 +280,7 @@ impl Library {
     }
 
     /// Elements of scratch memory that a launch is known to write and to read again: on a CPU, each
-    /// picture of a convolution is unfolded once. What a GPU's library does with its scratch memory
+    /// picture of a convolution is unfolded once. The traffic of a GPU's library to its workspace
     /// is not known, and is not counted.
     pub fn scratch_traffic(&self, target: &Target) -> usize {
         match (self, target) {

@@ -20,7 +20,7 @@ pub use index::{Index, Term};
 pub use library::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision, Scale};
 pub use source::{KernelSource, Language, SourceFile};
 
-/// What a buffer's memory is for, as memory reports group it.
+/// The purpose of a buffer's memory, as memory reports group it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -96,7 +96,7 @@ pub struct Buffer {
     pub dtype: Dtype,
     /// Number of elements.
     pub len: usize,
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
     /// Where its contents come from and go to.
     pub binding: Binding,
@@ -138,7 +138,7 @@ impl Kernel {
         }
     }
 
-    /// What is compiled for it, if anything is.
+    /// The source that is compiled for it, if there is one.
     pub fn source(&self) -> Option<&KernelSource> {
         match self {
             Kernel::Builtin(_) | Kernel::Library(_) => None,
@@ -156,8 +156,8 @@ pub struct View {
     pub offset: Index,
     /// Number of elements.
     pub len: usize,
-    /// What a launch does to them, if that is not what the argument says: a view spans what it
-    /// steps over, a launch touches some of it.
+    /// The bytes that a launch reads and writes, where these are not the whole view: a view spans
+    /// all elements between its first and its last, a launch touches some of them.
     pub touched: Option<Touched>,
 }
 
@@ -285,7 +285,7 @@ pub enum Step {
     Repeat {
         /// Iterations.
         count: u64,
-        /// What to run.
+        /// Steps of an iteration.
         body: Vec<Step>,
     },
 }
@@ -299,11 +299,11 @@ pub struct Program {
     pub kernels: Vec<Kernel>,
     /// Run untimed before each sample: restores what steps change, or a forward pass.
     pub prologue: Vec<Step>,
-    /// What is timed.
+    /// Run and timed.
     pub steps: Vec<Step>,
 }
 
-/// What a program does, added up.
+/// Totals of the work of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Kernels launched, copies and fills included.
@@ -367,7 +367,7 @@ impl Program {
         self.kernels.iter().filter_map(Kernel::source)
     }
 
-    /// What is to be compiled for them: each source once, whichever of its functions are called.
+    /// The sources to compile: each once, whichever of its functions are called.
     pub fn sources(&self) -> Vec<&KernelSource> {
         KernelSource::distinct(self.compiled())
     }
@@ -382,13 +382,13 @@ impl Program {
         self.kernels.iter().map(position).collect()
     }
 
-    /// What the timed steps do.
+    /// The work of the timed steps.
     pub fn totals(&self) -> Totals {
         self.totals_of(&self.steps, &[])
     }
 
-    /// What `steps` do in all iterations of the loops around them, which have `counts` iterations.
-    /// By multiplication and sums in closed form: loops are not run.
+    /// The work of `steps` in all iterations of the loops around them, which have `counts`
+    /// iterations. By multiplication and sums in closed form: loops are not run.
     pub fn totals_of(&self, steps: &[Step], counts: &[u64]) -> Totals {
         let mut totals = Totals::default();
         self.add_totals(steps, &mut counts.to_vec(), &mut totals);

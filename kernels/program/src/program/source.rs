@@ -1,10 +1,10 @@
-//! What a compiler is given.
+//! Sources of kernels, as a compiler takes them.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 
-/// What a kernel is written in.
+/// The language of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Language {
@@ -37,7 +37,7 @@ impl SourceFile {
 /// it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KernelSource {
-    /// What it is written in.
+    /// Its language.
     pub language: Language,
     /// The source closure: the file to compile first, then every file it includes.
     pub files: Cow<'static, [SourceFile]>,
@@ -55,7 +55,7 @@ impl KernelSource {
         (Cow::Borrowed(name), value.to_string())
     }
 
-    /// True if the compiler is asked the same for both, whatever is called of what it makes.
+    /// True if both are one request to the compiler: only the entry points differ.
     ///
     /// Files are compared by their address first: kernels of one family share them.
     pub fn same_source(&self, other: &KernelSource) -> bool {
@@ -82,7 +82,7 @@ impl KernelSource {
         self.files.first().map_or("", |file| file.name.as_ref())
     }
 
-    /// The file to compile and what it is specialised for, for people.
+    /// The file to compile and its defines, for people.
     pub fn title(&self) -> String {
         let defines = self.defines.iter();
         let defines = defines.map(|(name, value)| format!(" {name}={value}"));

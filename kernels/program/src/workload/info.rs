@@ -1,4 +1,4 @@
-//! What is known of a workload without a problem: its parameters, backends and tensors.
+//! The description of a workload without a problem: its parameters, backends and tensors.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::Phase;
 use crate::parameters::{Parameters, Value};
 use crate::tensor::Dtype;
 
-/// What values a parameter takes.
+/// The values that a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParameterKind {
     /// A whole number within bounds, both inclusive.
@@ -81,7 +81,7 @@ impl fmt::Display for ParameterKind {
 pub struct ParameterInfo {
     /// Name, which is also the name of the axis in manifests.
     pub name: &'static str,
-    /// What values it takes.
+    /// The values that it takes.
     pub kind: ParameterKind,
     /// Used where a manifest says nothing; without one the axis is required.
     pub default: Option<DefaultValue>,
@@ -162,8 +162,8 @@ pub struct BackendInfo {
     pub aliases: &'static [&'static str],
     /// How it computes, one line.
     pub about: &'static str,
-    /// True if it is measured where nobody says which: false for what answers a question of its
-    /// own, as a control does.
+    /// True if it is measured where a manifest names no backends: false for one that answers a
+    /// question of its own, as a control does.
     pub by_default: bool,
 }
 
@@ -176,7 +176,7 @@ pub struct TensorInfo {
     pub shape: &'static str,
     /// Type of the elements.
     pub dtype: Dtype,
-    /// When it exists and what it holds, one line.
+    /// Its condition, if it does not always exist, and its content, one line.
     pub about: &'static str,
 }
 
@@ -185,7 +185,7 @@ pub struct TensorInfo {
 pub struct WorkloadInfo {
     /// Name in manifests and rows.
     pub name: &'static str,
-    /// One line: what it computes.
+    /// What it computes, one line.
     pub about: &'static str,
     /// The definition, several lines of plain text.
     pub formula: &'static str,
@@ -245,7 +245,8 @@ impl WorkloadInfo {
                         value: given.to_string(),
                         expected: format!("expected {}", info.kind),
                     })?;
-                    // Most are what they should be: a name is an allocation.
+                    // Most values are in their canonical form already: cloning a name is an
+                    // allocation.
                     if value != *given {
                         resolved.set(info.name, value);
                     }
@@ -289,7 +290,7 @@ pub enum ParameterError {
         name: String,
         /// The value that was given.
         value: String,
-        /// What is accepted, in words.
+        /// The values that are accepted, in words.
         expected: String,
     },
     /// Each value is fine, but not together.

@@ -164,13 +164,13 @@ pub struct DeviceOracle {
     /// Plain f64 kernels, which share no code with any backend; sizes are arguments, so that the
     /// same kernels answer a smaller problem.
     pub program: Program,
-    /// Its results: names, types and shapes of what [`Problem::oracle`] gives.
+    /// Its results: names, types and shapes of the tensors that [`Problem::oracle`] gives.
     pub answers: Vec<TensorSpec>,
 }
 
 /// A workload: makes problems from parameters.
 pub trait Workload: Sync {
-    /// What is known of it without a problem.
+    /// Its description without a problem.
     fn info(&self) -> &'static WorkloadInfo;
 
     /// The problem of these parameters. Parameters that are not given have their defaults.

@@ -1,4 +1,4 @@
-//! Adding nodes: operands are broadcast, shapes and types found, what does not fit refused.
+//! Adding nodes: operands are broadcast, shapes and types found, operands that don't fit refused.
 
 use super::op::{Binary, Convolution, Op, Reduction, Unary};
 use super::{Graph, GraphError, Node, NodeId};

@@ -9,7 +9,7 @@ use std::f64::consts;
 use super::Pass;
 use crate::graph::{Graph, GraphError, NodeId, Unary};
 
-/// What a node is the result of, as the builder of a layer says.
+/// The layer that a node is the result of, as its builder says.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::graph) enum Layer {
     /// Of [`Graph::softmax`].

@@ -1,8 +1,10 @@
-//! The backward pass: gradients by the chain rule, from the results to what they depend on.
+//! The backward pass: gradients by the chain rule, from the results to the nodes that they depend
+//! on.
 //!
 //! Gradients are written the way a good library writes them: from what the forward pass must keep
-//! anyway (a softmax's result, a layer norm's row statistics), recomputing what costs less than it
-//! weighs. Layers have a rule as a whole ([`layer`]), all other nodes one by operation ([`rules`]).
+//! anyway (a softmax's result, a layer norm's row statistics), recomputing values that cost less
+//! time than memory. Layers have a rule as a whole ([`layer`]), all other nodes one by operation
+//! ([`rules`]).
 //!
 //! At points where a function has no derivative one is chosen: 0 for `|x|` at 0; for the greater
 //! and the lesser of two equal ones, the second has it all (so `max(x, 0)` has 0 at 0, as
@@ -21,12 +23,12 @@ use super::op::Op;
 use super::{Graph, GraphError, GroupId, NodeId};
 use sweeper_program::tensor::Dtype;
 
-/// What [`differentiate`] added.
+/// The nodes that [`differentiate`] added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backward {
     /// The first node of the backward pass: nodes before it are the forward pass.
     pub from: NodeId,
-    /// Gradients, in the order of what they were asked by; zeros where nothing depends on it.
+    /// Gradients, in the order of `by`; zeros by a node that no result depends on.
     pub gradients: Vec<NodeId>,
 }
 
@@ -90,9 +92,9 @@ fn gradients(
     by.iter().map(gradient).collect()
 }
 
-/// The forward nodes, before `from`, whose values the backward pass reads: what must be kept for
-/// it. Given tensors and numbers are there anyway; a view is kept as what it is a view of. Where
-/// the graph has results, only what they need is counted.
+/// The forward nodes, before `from`, whose values the backward pass reads and that must be kept for
+/// it. Given tensors and numbers are there anyway; a view is kept as the node that it views. Where
+/// the graph has results, only nodes that they need are counted.
 pub fn saved(graph: &Graph, from: NodeId) -> Vec<NodeId> {
     let needed = match graph.outputs().is_empty() {
         true => vec![true; graph.nodes().len()],
@@ -195,7 +197,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Passes the gradient of a node, which is complete, on to what the node was computed from.
+    /// Passes the gradient of a node, which is complete, on to the node's operands.
     fn visit(&mut self, node: NodeId) -> Result<(), GraphError> {
         let Some(gradient) = self.gradients[node.index()] else {
             return Ok(());

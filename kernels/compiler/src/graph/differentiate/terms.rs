@@ -1,4 +1,4 @@
-//! What rules of gradients are written with.
+//! Terms that rules of gradients are written with.
 
 use crate::graph::op::{Binary, Reduction};
 use crate::graph::{Graph, GraphError, NodeId};

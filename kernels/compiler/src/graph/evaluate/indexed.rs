@@ -1,4 +1,4 @@
-//! What goes by indices that are data: rows taken out, rows added up, one element of each row.
+//! Operations by indices that are data: rows taken out, rows added up, one element of each row.
 
 use super::array::Array;
 

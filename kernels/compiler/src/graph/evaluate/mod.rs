@@ -1,4 +1,4 @@
-//! What a graph means: the value of its nodes, in f64.
+//! The meaning of a graph: the value of its nodes, in f64.
 //!
 //! Nodes of [`Dtype::F32`] are computed in f64 without rounding between them, so that this is the
 //! right answer to which a backend's is compared. Views share memory, and a value is freed after
@@ -32,7 +32,7 @@ pub enum EvaluateError {
         /// Its node.
         node: NodeId,
     },
-    /// An input is not what the graph was made for.
+    /// An input has another shape or type than the graph was made for.
     #[error(
         "input `{name}` ({node}) is {found}{found_shape:?}, the graph takes {expected}{expected_shape:?}"
     )]
@@ -51,7 +51,7 @@ pub enum EvaluateError {
         /// The node's shape.
         expected_shape: Vec<usize>,
     },
-    /// An index lies outside what it is to be found in.
+    /// An index lies outside the tensor that it selects from.
     #[error("{op} as {node}: index {index} at position {position} is not below {extent}")]
     Index {
         /// Word of the operation.
@@ -115,7 +115,7 @@ macro_rules! view {
 ///
 /// # Errors
 /// An input that is missing, or of another shape or type than the graph was made for; an index
-/// outside what it is to be found in.
+/// outside the tensor that it selects from.
 pub fn evaluate(graph: &Graph, inputs: &Tensors) -> Result<Tensors, EvaluateError> {
     let outputs = graph.outputs();
     let nodes: Vec<NodeId> = outputs.iter().map(|output| output.node).collect();
@@ -124,7 +124,7 @@ pub fn evaluate(graph: &Graph, inputs: &Tensors) -> Result<Tensors, EvaluateErro
     Ok(names.zip(values).collect())
 }
 
-/// The values of some nodes; what they don't depend on is not computed.
+/// The values of some nodes; nodes that they don't depend on are not computed.
 ///
 /// # Errors
 /// As [`evaluate`].

@@ -19,14 +19,14 @@ use sweeper_program::tensor::Tensors;
 /// The rounding of one evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounding {
-    /// In what products are computed.
+    /// The number format of products.
     pub precision: Precision,
     /// Which directions: evaluations of different probes are independent.
     pub probe: u8,
 }
 
 impl Rounding {
-    /// What is left of the value of a node when it is rounded.
+    /// The value of a node after its rounding.
     pub(super) fn round(
         &self,
         graph: &Graph,
@@ -148,7 +148,7 @@ pub(in crate::graph) fn scatter(
     }
 }
 
-/// How the factors of products are rounded before, in units of what f32 does to one number.
+/// How the factors of products are rounded before, in units of the rounding of one f32.
 #[derive(Clone, Copy, Debug)]
 struct Factors {
     /// The standard deviation of a term, which is independent of the others'.

@@ -1,5 +1,5 @@
-//! What frameworks offer as one operation, in terms of the graph's. Each is a group: one kernel of
-//! an eager framework, or as many as such a framework takes.
+//! Layers that frameworks offer as one operation, built from the graph's operations. Each is a
+//! group: one kernel of an eager framework, or as many as such a framework takes.
 //!
 //! Formulas as PyTorch documents them; a layer norm's variance is the biased one.
 

@@ -31,8 +31,8 @@ impl<'g> Lowering<'g> {
         }
     }
 
-    /// Launches that compute `nodes` and what they need; where a probe is given, each operation
-    /// rounds.
+    /// Launches that compute `nodes` and the nodes that they need; where a probe is given, each
+    /// operation rounds.
     pub(super) fn evaluate(&mut self, nodes: &[NodeId], probe: Option<u8>) -> Vec<Value> {
         let graph = self.graph;
         let mut uses = uses(graph, nodes);
@@ -247,7 +247,7 @@ impl<'g> Lowering<'g> {
         out
     }
 
-    /// What goes by indices: the operands are dense, the second one whole.
+    /// Gathers and scatters: the operands are dense, the second one has whole numbers.
     fn indexed(
         &mut self,
         entry: &'static str,

@@ -28,7 +28,7 @@ pub(super) const MAX_RANK: usize = 5;
 pub struct Wanted {
     /// Name of the result.
     pub name: String,
-    /// Name of its spread: the L2 norm of what rounding does to it, of shape `()`.
+    /// Name of its spread: the L2 norm of its rounding error, of shape `()`.
     pub spread: String,
     /// The node.
     pub node: NodeId,

@@ -11,7 +11,7 @@ use super::lower::Lowering;
 use super::values::Value;
 
 impl Lowering<'_> {
-    /// The exact value of a node, moved by what its operation rounds.
+    /// The exact value of a node, moved by the rounding of its operation.
     pub(super) fn rounded(
         &mut self,
         id: NodeId,
