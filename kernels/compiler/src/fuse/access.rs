@@ -185,7 +185,7 @@ mod tests {
     use sweeper_program::Role;
     use sweeper_program::tensor::Dtype;
 
-    /// What a place of `node` means in the memory of the tensor that it is a view of.
+    /// Steps in the memory of the viewed tensor for each axis of `node`.
     fn steps(graph: &Graph, mut node: NodeId, extents: &[usize]) -> Result<Vec<usize>, Misfit> {
         let mut place = axes(extents.len());
         while graph.node(node).op.is_view() {

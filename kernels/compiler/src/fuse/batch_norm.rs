@@ -2,7 +2,7 @@
 //! parameters alone move into its weights and a bias.
 //!
 //! Found by structure: a convolution, then additions, subtractions, products and quotients with one
-//! number a channel, made from parameters and constants. What is left is the convolution with other
+//! number a channel, made from parameters and constants. They leave the convolution with other
 //! weights, and one addition; weights and bias are computed once, in the program's prologue.
 
 use std::collections::BTreeSet;

@@ -29,7 +29,7 @@ const OPERATIONS_PER_BYTE: i64 = 8;
 pub(super) struct Rules {
     /// Which operations may share a kernel.
     pub policy: Policy,
-    /// What is timed: forward and backward may share a kernel in one span only.
+    /// The timed phase: forward and backward may share a kernel in one span only.
     pub phase: Phase,
     /// Bytes that are moved while a kernel is launched.
     launch_bytes: i64,

@@ -2,12 +2,12 @@
 //! library's call.
 //!
 //! A factor is a multiplication by a number, a bias an addition of a vector along columns (or
-//! channels). An activation is found by what it computes, not by how it is written: the operations
-//! that follow are a function of one number, which is tried at some points.
+//! channels). An activation is found by its values, not by how it is written: the operations that
+//! follow are a function of one number, which is evaluated at some points.
 //!
-//! The host's library multiplies by a number and adds to what is in memory. It does so for what
-//! would be a kernel of its own at the end of a program; all else that follows a product is done
-//! panel by panel ([`super::panels`]).
+//! The host's library multiplies by a number and adds to the memory of the result. It does so for
+//! an operation that would be a kernel of its own at the end of a program; all others that follow a
+//! product are done panel by panel ([`super::panels`]).
 
 use std::collections::BTreeMap;
 

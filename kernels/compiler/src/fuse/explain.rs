@@ -34,7 +34,7 @@ pub(super) fn stage(name: &'static str, plan: &Plan) -> Stage {
                 lines.for_each(|line| text += &format!("  {line}\n"));
             }
         }
-        // A convolution on a CPU is one call, too: what it unfolds is not counted.
+        // A convolution on a CPU is one call, too: unfolding is not counted.
         count += 1;
         bytes += moved;
     }

@@ -28,7 +28,7 @@ const MAX_ARGUMENT_BYTES: usize = 2048;
 /// than a launch that fusion would gain little.
 const MAX_LIVE_BYTES_GPU: usize = 32 << 20;
 
-/// The same on a CPU.
+/// Most bytes that the kernels of one launch keep alive, on a CPU.
 const MAX_LIVE_BYTES_CPU: usize = 8 << 20;
 
 /// A kernel that may be fused.

@@ -1,8 +1,7 @@
 //! A kernel's body as a nest: axes become few dimensions of rows and one of columns.
 //!
-//! Neighbouring axes are one dimension where every operand steps through both as through one. What
-//! the structure says of steps (none, contiguous, given) and the extents of a launch are taken
-//! apart here.
+//! Neighbouring axes are one dimension where every operand steps through both as through one. The
+//! structure of steps (none, contiguous, given) and the extents of a launch are separated here.
 
 use super::access::Axis;
 use super::body::{Body, Operand, Source};

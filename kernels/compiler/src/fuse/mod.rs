@@ -18,10 +18,10 @@
 //! 10. `horizontal`: horizontal fusion of small independent kernels, such as the updates of all
 //!     parameters, into one launch.
 //!
-//! Then buffers are given to values, and launches and calls made; on a CPU, what follows a product
-//! or a convolution is done panel by panel, while the panel is in the cache. The first three are
-//! rules of [`crate::graph::pattern`]. Patterns are found by structure; no pass knows a workload's
-//! name, and [`Policy::Compiled`] does not look at groups.
+//! Then buffers are given to values, and launches and calls made; on a CPU, operations that follow
+//! a product or a convolution run panel by panel, while the panel is in the cache. The first three
+//! are rules of [`crate::graph::pattern`]. Patterns are found by structure; no pass knows a
+//! workload's name, and [`Policy::Compiled`] does not look at groups.
 
 mod access;
 mod algebra;
@@ -81,7 +81,7 @@ pub struct Request<'a> {
     pub graph: &'a Graph,
     /// The first node of the backward pass, if there is one.
     pub backward: Option<NodeId>,
-    /// What is timed. Results of other phases are not computed, or are scratch memory.
+    /// The timed phase. Results of other phases are not computed, or are scratch memory.
     pub phase: Phase,
     /// Which operations may share a kernel.
     pub policy: Policy,
@@ -95,13 +95,12 @@ pub struct Request<'a> {
 
 /// The program of a graph.
 ///
-/// Results are those of the phase: of a backward pass the gradients and what is made from them.
+/// Results are those of the phase: of a backward pass the gradients and the values made from them.
 /// Where only the backward pass is timed, the forward pass is the prologue. In a forward pass
-/// alone, what depends on parameters alone and was folded into them is computed in the prologue,
-/// too: it is the same from call to call.
+/// alone, folded parameters are computed in the prologue, too: they are equal in all calls.
 ///
 /// # Errors
-/// What the target can't do, or a node that no kernel can be made for, by name.
+/// An operation that the target lacks, or a node that no kernel can be made for, by name.
 pub fn program(request: &Request<'_>) -> Result<Program, Refusal> {
     let plan = passes(request, &mut |_, _| ())?;
     assemble::assemble(&plan, request)

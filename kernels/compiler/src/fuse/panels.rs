@@ -18,7 +18,7 @@ use crate::nest::{CrossBlock, Extents, Value};
 use sweeper_program::workload::Target;
 use sweeper_program::{Conv2d, Library, Matmul, Precision};
 
-/// Bytes of a panel: about half of a second-level cache, for what else is read.
+/// Bytes of a panel: about half of a second-level cache; the other half is for other operands.
 pub(super) const PANEL_BYTES: usize = 1 << 20;
 
 /// Rows of a panel, at least: each product of a panel packs the second factor again.

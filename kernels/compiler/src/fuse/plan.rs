@@ -226,7 +226,7 @@ impl Plan {
         }
     }
 
-    /// The node whose memory a node is read from: itself, or what it is a view of.
+    /// The node whose memory a node is read from: itself, or the node that it views.
     pub(super) fn base(&self, mut id: NodeId) -> NodeId {
         while self.graph.node(id).op.is_view() && !self.kept.contains(&id) {
             id = self.graph.node(id).operands[0];
@@ -301,8 +301,8 @@ impl Plan {
     }
 
     /// Values of a cluster's tasks that must be in memory, where `own` are the positions of kernels
-    /// that it stands for: results, partials, and what another kernel reads that does not compute
-    /// it itself.
+    /// that it stands for: results, partials, and values that another kernel reads and does not
+    /// compute itself.
     pub(super) fn outputs(&self, tasks: &Members, own: &[usize]) -> Vec<TaskId> {
         let is_read = |task: TaskId, user: TaskId| {
             let mut readers = self.holders[user].iter().filter(|at| !own.contains(at));

@@ -1,6 +1,6 @@
-//! The pass `recompute`: the backward pass makes again what it would otherwise read from memory
-//! that the forward pass wrote for it, where that takes no more reading: elementwise functions of
-//! given tensors, of values that are kept anyway, and of small ones.
+//! The pass `recompute`: the backward pass recomputes values that the forward pass would otherwise
+//! store for it, where that takes no more reading: elementwise functions of given tensors, of
+//! values that are kept anyway, and of small ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,7 +106,7 @@ impl<'a> Recompute<'a> {
         )
     }
 
-    /// All nodes that are made again, latest first so that what is kept for them is seen.
+    /// All nodes that are recomputed, latest first, so that the values kept for them are known.
     fn nodes(mut self) -> BTreeSet<NodeId> {
         let mut again = BTreeSet::new();
         for id in self.saved.clone().into_iter().rev() {
@@ -116,7 +116,7 @@ impl<'a> Recompute<'a> {
                 again.extend(through);
             }
         }
-        // What is read as a view of something that is made again is made again, too.
+        // Views of recomputed nodes are recomputed, too.
         for id in self.graph.ids().filter(|&id| id < self.boundary) {
             if self.graph.node(id).op.is_view() && again.contains(&self.graph.viewed(id)) {
                 again.insert(id);
@@ -125,7 +125,7 @@ impl<'a> Recompute<'a> {
         again
     }
 
-    /// The nodes between a value and what it is made from, and what that is; none if it is kept.
+    /// The nodes between a value and its leaves, and the leaves; none if the value is kept.
     fn again(&self, id: NodeId) -> Option<(BTreeSet<NodeId>, BTreeSet<NodeId>)> {
         let is_result = self
             .graph

@@ -84,8 +84,8 @@ impl Class {
     }
 }
 
-/// The dimensions of a reduction, as reductions one after the other that a kernel each can do well:
-/// trailing ones first, then leading ones, then what is in the middle.
+/// The dimensions of a reduction, as reductions one after the other, each of which a kernel does
+/// well: trailing dimensions first, then leading ones, then those in the middle.
 fn steps(shape: &[usize], dims: &[usize]) -> Vec<Vec<usize>> {
     let rank = shape.len();
     let whole = [Class::Columns, Class::Rows, Class::All, Class::None];

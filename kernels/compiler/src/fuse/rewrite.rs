@@ -16,8 +16,8 @@ pub(super) struct Whole {
     pub setup: BTreeSet<NodeId>,
 }
 
-/// Makes the same graph again; `add` adds what stands for a node, whose operands it is given as
-/// they are in the new graph.
+/// Rebuilds a graph; `add` adds the replacement of a node, whose operands are those of the new
+/// graph.
 pub(super) fn rewritten(
     whole: &Whole,
     mut add: impl FnMut(&mut Graph, NodeId, Node) -> NodeId,
@@ -57,8 +57,8 @@ pub(super) fn rewritten(
     }
 }
 
-/// Makes the same graph again, with what the first rule that holds makes of each node; and those
-/// new nodes that depend on parameters and constants alone.
+/// Rebuilds a graph with the first rule that holds for each node. Also returns the nodes that rules
+/// added and that depend on parameters and constants alone.
 pub(super) fn apply(whole: &Whole, rules: &[Rule]) -> (Whole, Vec<NodeId>) {
     let old = &whole.graph;
     let uses_of_old = old.uses();

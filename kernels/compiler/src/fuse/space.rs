@@ -18,8 +18,8 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// The loops of a kernel: those of its reductions, or else over the elements of what is
-    /// largest. None if it combines partials of different shapes.
+    /// The loops of a kernel: those of its reductions, or else over the elements of its largest
+    /// value. None if it combines partials of different shapes.
     pub(super) fn of(plan: &Plan, members: &Members, outputs: &[TaskId]) -> Option<Space> {
         let tasks = members.iter().map(|&task| plan.tasks[task]);
         let finished = tasks.clone().filter(|task| task.kind == Kind::Combine);
@@ -194,7 +194,7 @@ impl Space {
 /// Axes are bits of a word, and nests have few of them.
 const MOST_AXES: usize = 12;
 
-/// What a chain of reshapes that are copied here has the elements of.
+/// The origin of a chain of reshapes that are copied here.
 fn unreshaped(plan: &Plan, members: &Members, mut id: NodeId) -> NodeId {
     let is_here = |id| plan.value(id).is_some_and(|task| members.contains(&task));
     while plan.graph.node(id).op == Op::Reshape && is_here(id) {

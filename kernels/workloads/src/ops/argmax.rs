@@ -79,7 +79,7 @@ fn search_blocks<const W: usize>(
     }
 }
 
-/// Takes what was found in the columns from `start` on into the results: the greater one, of equals
+/// Merges the maxima of the columns from `start` on into the results: the greater one, of equals
 /// the one with the least index.
 #[inline(always)]
 fn merge(best: &[f32], at: &[i32], start: usize, last: usize, out: &mut [f32], index: &mut [i64]) {

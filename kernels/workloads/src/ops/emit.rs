@@ -199,7 +199,7 @@ impl Emitter {
         self.steps.push(Step::Fill { view, value });
     }
 
-    /// What is written until [`Emitter::close_loop`] is the body of a loop.
+    /// Begins a loop: steps until [`Emitter::close_loop`] are its body.
     pub fn open_loop(&mut self) {
         self.outside.push(std::mem::take(&mut self.steps));
     }
@@ -214,7 +214,7 @@ impl Emitter {
         });
     }
 
-    /// Makes what was written so far the prologue.
+    /// Ends the prologue: steps so far belong to it.
     pub fn end_prologue(&mut self) {
         self.program.prologue = std::mem::take(&mut self.steps);
     }

@@ -104,8 +104,8 @@ pub(crate) fn blocks<A: Lanes, B: Lanes>(
 /// The width that stands for rows of at least as many elements.
 pub(crate) const LONG: usize = 16;
 
-/// A row of `W` to `2 W` elements, or of [`LONG`] and more: blocks, and what [`blocks`] makes of
-/// the rest, where the compiler's loop does elements one by one.
+/// A row of `W` to `2 W` elements, or of [`LONG`] and more: blocks, and [`blocks`] for the rest,
+/// where the compiler's loop does elements one by one.
 #[inline(always)]
 pub(crate) fn row_of<A: Lanes, B: Lanes, const W: usize>(
     a: &[f32],

@@ -45,8 +45,8 @@ impl<const N: usize> Loops<N> {
         loops
     }
 
-    /// Makes neighbours one where every operand steps evenly through both. What is left lies at the
-    /// end, the innermost loop last.
+    /// Merges neighbouring loops where every operand steps evenly through both. The remaining loops
+    /// lie at the end, the innermost last.
     #[inline(always)]
     fn merge(&mut self) {
         let mut last = 3;
@@ -116,7 +116,7 @@ impl<const N: usize> Loops<N> {
         }
     }
 
-    /// Calls `plane` with where each operand's plane starts: what the two inner loops go over.
+    /// Calls `plane` with the start of each operand's plane, which the two inner loops go over.
     #[inline(always)]
     pub(super) fn planes(&self, mut plane: impl FnMut([usize; N])) {
         let [outer, middle, ..] = self.extents;

@@ -26,7 +26,7 @@ const EXP_MOST: f32 = 128.0 * std::f32::consts::LN_2;
 /// whose exponent that of infinity, so that an argument need only be cut off there.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
-    // In this order a minimum instruction lets what is not a number through.
+    // In this order a minimum instruction passes NaN through.
     let x = if EXP_MOST < x { EXP_MOST } else { x };
     let rounded = x.mul_add(std::f32::consts::LOG2_E, ROUND);
     let n = rounded - ROUND;
@@ -58,7 +58,8 @@ pub fn ln(x: f32) -> f32 {
     let m = f32::from_bits(bits.wrapping_sub((exponent << 23) as u32)) - 1.0;
     let e = exponent as f32;
     let square = m * m;
-    // Odd and even powers apart: half as long a chain, which is what a few elements take.
+    // Odd and even powers apart: half as long a chain of dependent instructions, which bounds the
+    // time of few elements.
     let mut p = 7.037_683_6e-2f32;
     p = p.mul_add(square, (-1.151_461e-1f32).mul_add(m, 1.167_699_9e-1));
     p = p.mul_add(square, (-1.242_014_1e-1f32).mul_add(m, 1.424_932_3e-1));

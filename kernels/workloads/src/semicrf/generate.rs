@@ -60,8 +60,8 @@ pub fn shortest(t: usize) -> usize {
     t.div_ceil(2)
 }
 
-/// Checks what shapes and types do not say: lengths within the tensors, scores that are numbers,
-/// cumulative scores that begin at 0.
+/// Checks values: lengths within the tensors, scores that are numbers, cumulative scores that begin
+/// at 0.
 ///
 /// # Errors
 /// A sentence that says which value of which tensor is not allowed.

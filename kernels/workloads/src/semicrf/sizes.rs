@@ -1,4 +1,4 @@
-//! The numbers and words of one problem, and what follows from them: durations, shapes, ends.
+//! The parameters of one problem, and the durations, shapes and ends that follow from them.
 
 use sweeper_program::parameters::{Parameters, Value};
 use sweeper_program::tensor::Dtype;
@@ -16,7 +16,7 @@ pub const MAX_B: i64 = 1 << 16;
 /// No tensor may have more elements: offsets in bytes stay far inside 64 bits.
 const MAX_ELEMENTS: u128 = 1 << 48;
 
-/// What (+) and (x) are.
+/// The semiring: the operations (+) and (x).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Semiring {
     /// logsumexp, +.
@@ -133,8 +133,8 @@ impl Sizes {
         Ok(())
     }
 
-    /// Names and sizes of the tensors of scores: [`Sizes::score_specs`] without what a plan of many
-    /// problems has no time for.
+    /// Names and sizes of the tensors of scores: [`Sizes::score_specs`] without shapes, since a
+    /// plan asks for those of many problems.
     pub fn score_elements(&self) -> impl Iterator<Item = (&'static str, u128)> {
         let [t, k, c, b] = [self.t, self.k, self.c, self.b].map(|size| size as u128);
         let tables = if self.transition_per_duration { k } else { 1 };

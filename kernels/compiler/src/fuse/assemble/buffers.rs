@@ -75,8 +75,8 @@ impl Assembly<'_> {
         }
     }
 
-    /// Gives memory to everything: given tensors, results, what is kept from one pass to the other,
-    /// and the rest in one buffer that is used again and again.
+    /// Gives memory to everything: given tensors, results, values kept from one pass to the other,
+    /// and the rest in one buffer that is reused.
     pub(super) fn place(&mut self, order: &[Vec<usize>], made: &[Made]) {
         self.place_given();
         self.place_results();
@@ -216,7 +216,8 @@ impl Assembly<'_> {
         }
     }
 
-    /// Results that no kernel writes: numbers, given tensors, and what has another name already.
+    /// Results that no kernel writes: numbers, given tensors, and results that have another name
+    /// already.
     pub(super) fn results(&mut self) {
         for &output in &self.plan.wanted {
             let name = &self.plan.graph.outputs()[output].name;

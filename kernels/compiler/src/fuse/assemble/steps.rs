@@ -19,7 +19,7 @@ impl Assembly<'_> {
     /// The steps of a kernel of the plan.
     ///
     /// # Errors
-    /// A sentence where sizes are beyond what can be launched.
+    /// A sentence where sizes are too large for a launch.
     pub(super) fn steps(&mut self, position: usize, made: &Made) -> Result<Vec<Step>, String> {
         Ok(match made {
             Made::Loops(loops, generated, kernel) => {
@@ -78,8 +78,8 @@ impl Assembly<'_> {
         })
     }
 
-    /// All panels of a product, and a smaller last one. Of the traffic, what panels are for is left
-    /// out: a panel stays in the cache, and so does the second factor after the first panel.
+    /// All panels of a product, and a smaller last one. Traffic that panels save is left out: a
+    /// panel stays in the cache, and so does the second factor after the first panel.
     fn panels(
         &mut self,
         loops: &Loops,
@@ -144,7 +144,8 @@ impl Assembly<'_> {
         self.call(call, args.collect())
     }
 
-    /// Scratch memory of a call, with what of it is known to be written and read again.
+    /// Scratch memory of a call, with the number of elements that are known to be written and read
+    /// again.
     fn scratch_of(&self, call: &Library, view: View) -> Arg {
         let traffic = call.scratch_traffic(self.request.target);
         Arg::Write(view.updating(Index::from(traffic)))
@@ -220,7 +221,7 @@ fn launch(loops: &Loops, view: impl Fn(&Memory) -> View) -> Launch {
     }
 }
 
-/// The same before anything has a place, as if each operand had memory of its own: wherever values
+/// The launch before values have places, as if each operand had memory of its own: wherever values
 /// lie, they begin at a multiple of more than four elements.
 pub(super) fn placeless(loops: &Loops) -> Launch {
     let own = |memory: &Memory| View::new(BufferId(0), Index::from(memory.start), memory.len);

@@ -1,9 +1,9 @@
 //! The body of a kernel, over axes that are not yet rows and columns of a nest.
 //!
-//! Starting from the places of its outputs, values are found by walking from users to operands:
-//! what the kernel computes itself becomes a value, what it does not is loaded from the memory of a
-//! node, views are places in another node's memory. What comes out is exact or refused
-//! ([`Misfit`]): which kernels can be merged is found out by trying.
+//! Starting from the places of its outputs, values are found by walking from users to operands: a
+//! node that the kernel computes becomes a value, any other is loaded from memory, views are places
+//! in another node's memory. The body is exact or refused ([`Misfit`]): whether kernels can be
+//! merged is found out by trying.
 
 mod reductions;
 mod values;

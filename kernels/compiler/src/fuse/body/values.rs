@@ -1,5 +1,4 @@
-//! Values of nodes at places: what the kernel computes itself, loads, counts, or finds in another
-//! node.
+//! Values of nodes at places: computed by the kernel, loaded, counted, or found in another node.
 
 use super::super::access::{self, Axis, Coordinate, Misfit, Place};
 use super::super::plan::{Kind, TaskId};

@@ -1,4 +1,4 @@
-//! Runs plans in f64, launch by launch: what kernels mean, before anything of threads or text.
+//! Runs plans in f64, launch by launch: the meaning of kernels, without threads or text.
 
 use std::collections::BTreeMap;
 
@@ -52,8 +52,8 @@ pub(super) fn interpret(plan: &Plan, inputs: &Tensors) -> BTreeMap<String, Vec<f
     wanted.collect()
 }
 
-/// What two kernels of one launch write. The second one sees the parts that the first one leaves,
-/// and nothing else of it.
+/// The memory that two kernels of one launch write. The second one sees the partials of the first
+/// one, and nothing else of it.
 fn total(plan: &Plan, [first, last]: [usize; 2], memories: &Memories) -> Memories {
     let mut written = kernel(plan, first, memories);
     let parts = written.iter();
@@ -64,7 +64,7 @@ fn total(plan: &Plan, [first, last]: [usize; 2], memories: &Memories) -> Memorie
     written
 }
 
-/// What a kernel writes.
+/// The memory that a kernel writes.
 fn kernel(plan: &Plan, at: usize, memories: &Memories) -> Memories {
     let cluster = &plan.clusters[at];
     if let Some(&task) = cluster.tasks.iter().find(|&&task| plan.is_call(task)) {
@@ -86,7 +86,7 @@ fn kernel(plan: &Plan, at: usize, memories: &Memories) -> Memories {
             Activation::Relu => values.iter_mut().for_each(|x| *x = x.max(0.0)),
             Activation::GeluTanh => panic!("not interpreted"),
         }
-        // What the last of its tasks is of.
+        // The node of its last task.
         let yields = cluster.tasks.last().map(|&task| plan.tasks[task].node);
         return [(Source::Node(yields.expect("tasks")), values)].into();
     }
@@ -96,7 +96,8 @@ fn kernel(plan: &Plan, at: usize, memories: &Memories) -> Memories {
     run(plan, &loops, memories)
 }
 
-/// What a generated kernel writes: as many blocks of rows as there are parts, one after the other.
+/// The memory that a generated kernel writes: as many blocks of rows as there are partials, one
+/// after the other.
 fn run(plan: &Plan, loops: &Loops, memories: &Memories) -> Memories {
     let elements = |id: NodeId| plan.graph.node(id).elements();
     let launch = launch(plan, loops, memories);

@@ -44,7 +44,7 @@ fn cuda() -> Target {
     }
 }
 
-/// Checks that a plan's kernels yield what the graph's nodes do.
+/// Checks that a plan's kernels yield the values of the graph's nodes.
 fn check(graph: &Graph, inputs: &Tensors, plan: &Plan, what: &str) {
     let expected = evaluate(graph, inputs).unwrap();
     for (name, found) in interpret::interpret(plan, inputs) {

@@ -1,4 +1,4 @@
-//! What single passes do, on graphs made for them.
+//! Single passes on graphs made for them.
 
 use super::{POLICIES, cuda, plan, plan_on};
 use crate::fuse::{Policy, Request, passes, program};
@@ -373,8 +373,8 @@ fn totals_are_added_up_in_the_launch_that_leaves_their_parts() {
     assert_eq!(launches(Policy::Primitive, &cuda()), 7);
 }
 
-/// A total of `x`, what needs it, and what the second kernel needs of the first one or of one after
-/// it.
+/// A full reduction of `x`, a kernel that needs it, and values that the second kernel needs of the
+/// first one or of one after it.
 #[test]
 fn what_else_a_total_needs_has_to_be_there_before() {
     let mut graph = Graph::new();
@@ -390,7 +390,7 @@ fn what_else_a_total_needs_has_to_be_there_before() {
     let both = graph.mul(sum, corner).unwrap();
     graph.output("both", both, Role::Output);
     assert_eq!(totals(&graph, None, Phase::Forward), [[[]; 2]; 0]);
-    // An element of what the first kernel writes for others.
+    // An element of a value that the first kernel writes for others.
     let mut graph = Graph::new();
     let x = given(&mut graph, "x", &[6, 8], Role::Input);
     let rows = graph.reduce(Reduction::Max, x, &[1]).unwrap();
@@ -410,8 +410,8 @@ fn sums_over_rows_are_no_totals() {
     assert_eq!(totals(&graph, Some(backward), Phase::Both), [[[]; 2]; 0]);
 }
 
-/// The second kernel of a total needs an exponential, and the tangent what the first kernel makes:
-/// in one launch they would wait for the total, and it for them.
+/// The second kernel of a full reduction needs an exponential, and the tangent a value of the first
+/// kernel: in one launch they would wait for the reduction, and it for them.
 #[test]
 fn packs_do_not_wait_for_totals_that_wait_for_them() {
     let mut graph = Graph::new();

@@ -148,7 +148,7 @@ impl Growing {
         self.values[at]
     }
 
-    /// Adds what fits of one random operation.
+    /// Adds one random operation, if its operands fit.
     fn grow(&mut self) {
         let x = self.any();
         let made = match self.random.below(16) {

@@ -75,7 +75,7 @@ impl Layout {
         planes * self.longest * width + self.pitch
     }
 
-    /// `ring_rows` and what follows it in ring.h; nothing in other forms.
+    /// Floats of the ring: `ring_rows` and the arrays after it in ring.h; 0 in other forms.
     pub(super) fn ring_floats(&self) -> usize {
         if self.is_materialized() || self.sizes.transition_per_duration {
             return 0;

@@ -1,8 +1,8 @@
 //! `fused` and `fused_checkpointing`: one kernel in C a pass, one block a sequence.
 //!
 //! The sources beside this file say how; here their memory is laid out. T, K, C and B are
-//! arguments. What is compiled in: the semiring, the form of the potentials, and how many vectors
-//! hold a row of labels where the canonical shape bounds C.
+//! arguments. Compiled in are the semiring, the form of the potentials, and the number of vectors
+//! that hold a row of labels where the canonical shape bounds C.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ mod layout;
 
 use layout::Layout;
 
-/// What the forward pass keeps for the backward pass.
+/// The values that the forward pass keeps for the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// The weights of all boundaries.

@@ -1,4 +1,4 @@
-//! Programs as data: what they launch, compile and keep.
+//! Programs as data: their launches, sources and buffers.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Sizes of what the CUDA kernels share and keep. The sources name the functions here.
+//! Sizes of shared memory and of kept values of the CUDA kernels. The sources name the functions
+//! here.
 
 use std::borrow::Cow;
 
@@ -25,7 +26,7 @@ const SCORES_AHEAD: usize = 8;
 const GRADIENT_THREADS: usize = 128;
 /// `TILE` in gradients.cu.
 const TILE: usize = 64;
-/// Cells move to global memory if they and what belongs to them are larger, in bytes.
+/// Cells move to global memory if they and their buffers are larger, in bytes.
 const MOST_SHARED_CELLS: usize = 96 << 10;
 
 pub(super) struct Layout {
@@ -34,7 +35,7 @@ pub(super) struct Layout {
     pub(super) longest: usize,
     /// `WIDTH`: room for labels, a power of two.
     width: usize,
-    /// What a block may share, in bytes.
+    /// Shared memory of a block at most, in bytes.
     most_shared: usize,
 }
 
@@ -86,7 +87,7 @@ impl Layout {
         !self.sizes.is_decomposed() && self.width <= MOST_STAGED_WIDTH
     }
 
-    /// Threads that bring and keep what others sum.
+    /// Threads that load and store the terms that others sum.
     pub(super) fn porters(&self) -> usize {
         if self.is_staged() {
             PORTERS
@@ -121,7 +122,7 @@ impl Layout {
             KernelSource::define("WIDTH", self.width),
         ];
         if entry == "semicrf_scan" {
-            // Two kernels: one for what fits into a block's own memory, and one for what does not.
+            // Two kernels: one for cells that fit into shared memory, and one for others.
             defines.push(KernelSource::define(
                 "CELLS_ARE_SHARED",
                 self.shares_cells(),
@@ -189,7 +190,7 @@ impl Layout {
         (self.longest + more) * self.width
     }
 
-    /// True if cells fit into what a block shares.
+    /// True if cells fit into shared memory.
     pub(super) fn shares_cells(&self) -> bool {
         4 * self.global_cell_floats() <= MOST_SHARED_CELLS.min(self.most_shared / 2)
     }
@@ -227,7 +228,7 @@ impl Layout {
         }
     }
 
-    /// What a block shares but for chunks of edges.
+    /// Shared memory of a block without chunks of edges.
     fn fixed_shared_bytes(&self) -> usize {
         let cells = if self.shares_cells() {
             self.global_cell_floats()

@@ -2,7 +2,7 @@
 //! all positions at once.
 //!
 //! The sources in `cuda/` say how; here their launches are laid out. A scan from the end does not
-//! depend on the one from the start, so both run side by side, and what lies between a prefix and a
+//! depend on the one from the start, so both run side by side, and a segment between a prefix and a
 //! suffix has its gradient from both. Compiled in are the semiring, the form of the potentials, and
 //! a power of two that labels fit into; all sizes are arguments.
 
@@ -89,7 +89,7 @@ struct Rows {
     capacity: usize,
 }
 
-/// What one launch of the scan does.
+/// The work of one launch of the scan.
 #[derive(Clone, Copy)]
 struct Scan {
     /// 0 to begin with sequences from their start, 1 for those from their end.
@@ -364,7 +364,7 @@ impl Builder {
     }
 }
 
-/// What turns rows into gradients, interval by interval.
+/// The buffers that turn rows into gradients, interval by interval.
 struct Gradients {
     kernel: sweeper_program::KernelId,
     /// Of the scores, and for decomposed ones of transition and bias.
@@ -446,7 +446,7 @@ impl Gradients {
         }
     }
 
-    /// What must be in place before the first step: a trace marks what is zero before.
+    /// Steps before the first one of the scan: a trace marks elements of zeroed memory.
     fn begin(&self, builder: &Builder) -> Vec<Step> {
         let Some(places) = self.places else {
             return vec![];
@@ -518,7 +518,7 @@ impl Gradients {
         }
     }
 
-    /// Adds up what steps left.
+    /// Adds up the partial sums of the steps.
     fn conclude(&self, builder: &mut Builder) -> Option<Step> {
         let parts = self.parts?;
         let kernel = builder.compiled(SUMS, "semicrf_sums");

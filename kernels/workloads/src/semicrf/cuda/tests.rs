@@ -1,4 +1,4 @@
-//! Programs for GPUs as data: what they launch, compile and keep.
+//! Programs for GPUs as data: their launches, sources and buffers.
 
 use std::collections::BTreeSet;
 

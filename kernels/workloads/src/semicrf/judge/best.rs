@@ -14,7 +14,7 @@ use sweeper_program::tensor::Tensors;
 use sweeper_program::workload::TensorSpec;
 
 /// Greatest relative difference of the marked segmentations' scores from the best ones, infinite if
-/// what is marked is no segmentation.
+/// the marks are no segmentation.
 pub(super) fn error(sizes: &Sizes, inputs: &Tensors, outputs: &Tensors, expected: &Tensors) -> f64 {
     let ends: Vec<usize> = elements(&inputs["lengths"])
         .map(|length| sizes.end(length as usize))
@@ -91,8 +91,8 @@ fn duration(sizes: &Sizes, index: usize) -> Option<usize> {
         .then_some(duration)
 }
 
-/// What the gradient of cumulative scores says about a batch. Boundaries between segments of the
-/// same label cancel in it, so only runs of a label show.
+/// The runs of labels that the gradient of cumulative scores shows. Boundaries between segments of
+/// the same label cancel in it, so only runs of a label show.
 struct Runs {
     /// Boundaries covered by each label.
     covered: Vec<f64>,

@@ -30,19 +30,20 @@ mod best;
 /// Greatest relative error of values.
 const VALUE_TOLERANCE: f64 = 4e-7;
 
-/// The same in the entropy semiring, where 5.1e-7 was seen: a logarithm that is needed again for
-/// the entropy is rounded more often.
+/// Tolerance of a value in the entropy semiring, where 5.1e-7 was seen: a logarithm that is needed
+/// again for the entropy is rounded more often.
 const ENTROPY_VALUE_TOLERANCE: f64 = 8e-7;
 
 /// Greatest relative error of entropies, beside the rounding of scores.
 const ENTROPY_TOLERANCE: f64 = 2e-6;
 
 /// How far a term of an entropy is out, in half units in the last place of the greatest score: five
-/// roundings (a difference of cumulative scores, bias, transition, the state, and what it is
-/// relative to) of up to twice the score.
+/// roundings (a difference of cumulative scores, bias, transition, the state, and its offset) of up
+/// to twice the score.
 const ENTROPY_TERM_ROUNDINGS: f64 = 10.0;
 
-/// The same of a gradient, in which the segments of a sequence share them out.
+/// How far a term of an entropy's gradient is out, in which the segments of a sequence share the
+/// roundings.
 const GRADIENT_TERM_ROUNDINGS: f64 = 6.0;
 
 /// Greatest relative L2 error of gradients of sequences of up to `t` positions, where rounding
@@ -151,8 +152,8 @@ fn entropy_check(outputs: &Tensors, expected: &Tensors, rounding: f64) -> Tensor
     )
 }
 
-/// The greatest size of a score that does not stand for what is forbidden. Read as they lie: there
-/// may be gigabytes.
+/// The greatest size of a score that does not stand for a forbidden transition. Read without a
+/// copy: there may be gigabytes.
 fn greatest_allowed(scores: &Tensor) -> f64 {
     let greatest = |sizes: &mut dyn Iterator<Item = f64>| {
         let allowed = sizes.filter(|&size| size < FORBIDDEN);
@@ -170,7 +171,7 @@ fn greatest_allowed(scores: &Tensor) -> f64 {
 /// Scores that one task looks at.
 const PIECE: usize = 1 << 16;
 
-/// Scores beyond this stand for what is forbidden, written as -1e9.
+/// Scores beyond this stand for forbidden transitions, written as -1e9.
 const FORBIDDEN: f64 = 1e8;
 
 fn all_present(outputs: &Tensors, specs: &[TensorSpec]) -> bool {

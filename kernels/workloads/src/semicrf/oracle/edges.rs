@@ -15,7 +15,7 @@ pub(super) struct Edge {
 pub(super) trait Edges {
     /// The score of an edge.
     fn score(&self, edge: Edge) -> f64;
-    /// Adds the gradient of an edge's score to what the score is made of.
+    /// Adds the gradient of an edge's score to the gradients of its terms.
     fn add(&mut self, edge: Edge, gradient: f64);
 }
 

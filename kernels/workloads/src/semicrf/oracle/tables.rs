@@ -3,7 +3,7 @@
 use super::edges::{Edge, Edges};
 use crate::semicrf::sizes::{Semiring, Sizes};
 
-/// What a sequence is worth.
+/// The value of a sequence.
 pub(super) struct Solution {
     pub(super) value: f64,
     /// Zero but for the entropy semiring.

@@ -1,9 +1,9 @@
 //! `fused_reference`: the fused algorithm in plain Rust, one builtin a pass. It is meant to be
 //! read.
 //!
-//! A pass goes over a sequence once and keeps what it needs of it in a cache: the states of the
-//! boundaries that a segment can come from, the terms of one sum. Edges of the decomposed form are
-//! never made where the transition can be factored out. What makes it right in f32:
+//! A pass goes over a sequence once, with its working set in a cache: the states of the boundaries
+//! that a segment can come from, the terms of one sum. Edges of the decomposed form are never made
+//! where the transition can be factored out. Three things make it right in f32:
 //!
 //! * the greatest term is taken off before exponentials are summed, so that a term of -1e9 is a
 //!   zero and a sum of such terms is still their sum;
@@ -11,7 +11,7 @@
 //!   far below the best one, for as long as a minimum duration takes;
 //! * states are f64, and differences of them f32 (see [`tables`]).
 //!
-//! Reading order: [`sums`] is the semiring, [`tables`] holds states, [`scores`] is what is given,
+//! Reading order: [`sums`] is the semiring, [`tables`] holds states, [`scores`] are the inputs,
 //! [`sequence`] the forward pass over one sequence, [`whole`] its sum where nothing can be
 //! factored, [`backward`] the backward pass, [`pass`] takes a launch apart into sequences.
 
@@ -120,7 +120,7 @@ fn write_backward(emit: &mut Emitter, layout: &Layout, given: &[BufferId], state
     emit.launch(pass::BACKWARD, args);
 }
 
-/// How many arguments say what sizes there are.
+/// The number of arguments that are sizes.
 const SIZES: usize = 10;
 
 /// The first arguments of both passes: T, K, C, B; semiring (0 log, 1 max, 2 entropy); 1 for
@@ -148,7 +148,7 @@ fn arguments(layout: &Layout) -> Vec<Arg> {
     words.map(|word| Arg::Int(Index::from(word))).into()
 }
 
-/// What follows from the sizes: how much memory each sequence has, in elements.
+/// Memory of each sequence, in elements, as it follows from the sizes.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     sizes: Sizes,

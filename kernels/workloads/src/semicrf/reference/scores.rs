@@ -9,7 +9,7 @@ pub(super) enum Scores<'a> {
     Parts(Parts<'a>),
 }
 
-/// What decomposed scores are made of.
+/// The tensors that decomposed scores are made of.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts<'a> {
     /// (T+1, C).

@@ -50,7 +50,7 @@ pub(super) struct Sequence<'a, D> {
     pub(super) scratch: Scratch<'a>,
 }
 
-/// One sum: over what, and where its result goes.
+/// One sum: its terms, and the place of its result.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
     /// Over sources, from the states of a boundary to its arrivals.
@@ -88,7 +88,7 @@ impl<D: AsRef<[f64]>> Sequence<'_, D> {
         Extents { first, kept, last }
     }
 
-    /// Fills the terms of a stage. What they are relative to, for each component.
+    /// Fills the terms of a stage. Returns the offset of each component that they are relative to.
     pub(super) fn load(&mut self, stage: Stage) -> [f64; 2] {
         let mut references = [self.load_window(stage, false), 0.0];
         self.load_weights(stage);
@@ -175,7 +175,7 @@ impl<D: AsRef<[f64]>> Sequence<'_, D> {
         );
     }
 
-    /// What is added to the sums of a stage: the scores that all their terms have in common.
+    /// The addend of the sums of a stage: the scores that all their terms have in common.
     pub(super) fn common(&self, stage: Stage, dst: usize) -> f64 {
         let c = self.sizes.c;
         match (stage, &self.scores) {

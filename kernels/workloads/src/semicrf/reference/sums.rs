@@ -32,7 +32,7 @@ impl Extents {
     }
 }
 
-/// Memory for terms: log weights, entropies, and what is made of them.
+/// Memory for terms: log weights, entropies, and values made of them.
 #[derive(Debug)]
 pub(super) struct Terms<'a> {
     /// Log weights; going back, their gradients.
@@ -73,8 +73,8 @@ pub(super) fn sum(
     );
 }
 
-/// The greatest is taken off first: what is summed is at most 1, and 1 at least once, so nothing
-/// overflows and a sum is never 0, however far below zero all terms are.
+/// The greatest is subtracted first: all terms of the sum are at most 1, and one of them is 1, so
+/// that nothing overflows and a sum is never 0, however far below zero all terms are.
 #[inline(always)]
 fn log_sum(extents: Extents, terms: &mut Terms<'_>, sums: &mut [f32]) {
     total(extents, terms.weights, terms.most, greater);
@@ -196,7 +196,7 @@ fn total(extents: Extents, terms: &[f32], out: &mut [f32], apply: impl Fn(f32, f
     fold_axes(&terms[..extents.len()], out, extents.axes(), 0.0, apply);
 }
 
-/// `x = apply(x, by)` for all terms of what `by` belongs to.
+/// `x = apply(x, by)` for all terms of the row that `by` belongs to.
 #[inline(always)]
 fn by_kept(extents: Extents, x: &mut [f32], by: &[f32], apply: impl Fn(f32, f32) -> f32 + Copy) {
     let Extents { kept, last, .. } = extents;

@@ -3,8 +3,8 @@
 
 /// States of one sequence: all boundaries, or a ring of the latest.
 ///
-/// At a position near 1e4 an f32 state has a spacing of 0.002. What is summed at one boundary is
-/// close together, but for what does not count in the sum, so differences are f32.
+/// At a position near 1e4 an f32 state has a spacing of 0.002. Terms of one sum are close together,
+/// but for those too small to count, so differences are f32.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table<D> {
     data: D,

@@ -31,7 +31,7 @@ enum Target {
 struct StateGradients {
     weights: BufferId,
     entropies: Option<BufferId>,
-    /// (B, span, C): what one position adds to them.
+    /// (B, span, C): the terms of one position.
     window: BufferId,
 }
 
@@ -61,7 +61,7 @@ impl Scan {
             .buffer(name, Dtype::F32, len, Role::Workspace, Binding::Scratch)
     }
 
-    /// Gradients of what was given, set to zero.
+    /// Gradients of the inputs, set to zero.
     fn target(&mut self) -> Target {
         let Sizes { b, c, k, .. } = self.sizes;
         let specs = self.sizes.score_specs("grad_");

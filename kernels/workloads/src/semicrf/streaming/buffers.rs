@@ -37,7 +37,7 @@ pub(super) struct Component {
     pub(super) last: BufferId,
     /// (B, span, C), f64: the states of the window.
     pub(super) window: BufferId,
-    /// (B), f64: what states are relative to.
+    /// (B), f64: the offset that states are relative to.
     pub(super) reference: BufferId,
     /// (B, span, C): the window's states, relative.
     pub(super) relative: Slot,
@@ -51,7 +51,7 @@ pub(super) struct Component {
     pub(super) result: BufferId,
 }
 
-/// What the decomposed form needs.
+/// Buffers of the decomposed form.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts {
     /// Given, (B, T+1, C).
@@ -75,7 +75,7 @@ pub(super) enum Given {
     Parts(Parts),
 }
 
-/// All memory of the forward pass, and what it leaves behind.
+/// All memory of the forward pass, and the values that it keeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buffers {
     /// Most durations that end at one boundary.

@@ -239,8 +239,8 @@ impl Scan {
         1 - self.sizes.end(1)
     }
 
-    /// Keeps the states of the sequences of length `wanted`. What it touches of states is not
-    /// counted: that is one row of each sequence in the whole pass, where the data says.
+    /// Keeps the states of the sequences of length `wanted`. Its traffic is not counted: it is one
+    /// row of each sequence in the whole pass, at a position that depends on data.
     fn select_last(&mut self, component: &Component, state: View, wanted: Index) {
         let args = vec![
             Arg::Read(state.touching(0.into())),

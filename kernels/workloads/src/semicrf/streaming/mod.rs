@@ -5,16 +5,16 @@
 //! that reads and writes memory. The loop over positions is the program's, so a program is a few
 //! dozen launches for any T. Choices that a framework leaves open:
 //!
-//! * `logsumexp` is what `torch.logsumexp` does: maximum, difference, exponential, sum, logarithm,
-//!   sum. Its guard against infinite maxima is left out, as scores are finite.
+//! * `logsumexp` takes the steps of `torch.logsumexp`: maximum, difference, exponential, sum,
+//!   logarithm, sum. Its guard against infinite maxima is left out, as scores are finite.
 //! * The maximum is one reduction that gives values and indices, as `torch.max` along an axis.
 //! * States are f64, everything of the size of an edge tensor f32 relative to the greatest state of
 //!   the window: at T = 10000 an f32 state has a spacing of 0.002.
-//! * Phases with gradients save what autograd saves: the scores and sum of each position (for max
-//!   the index). The backward pass of the entropy sum is its closed form, as a custom function
-//!   would have it. Gradients of edges go straight to their place, where autograd's indexing would
-//!   make a tensor of zeros a position. Nothing is accumulated from two threads: results are the
-//!   same bits.
+//! * Phases with gradients save the tensors that autograd saves: the scores and sum of each
+//!   position (for max the index). The backward pass of the entropy sum is its closed form, as a
+//!   custom function would have it. Gradients of edges go straight to their place, where autograd's
+//!   indexing would make a tensor of zeros a position. Nothing is accumulated from two threads:
+//!   results are the same bits.
 //!
 //! [`position`] says where things lie, [`buffers`] which memory there is, [`semiring`] is the sum
 //! and its derivative, [`forward`] and [`backward`] are the passes.

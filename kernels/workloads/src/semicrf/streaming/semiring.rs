@@ -26,7 +26,7 @@ pub(super) struct Terms {
     pub(super) entropy: Option<EntropyTerms>,
 }
 
-/// Entropies (outer, first, last), the same for all that is kept, and their sums.
+/// Entropies (outer, first, last), equal along the kept dimensions, and their sums.
 #[derive(Clone, Debug)]
 pub(super) struct EntropyTerms {
     pub(super) terms: View,
@@ -63,7 +63,7 @@ impl Terms {
         Strided::new(view, [self.kept.into(), 0.into(), 1.into(), 0.into()])
     }
 
-    /// A tensor (outer, first, last), broadcast over what is kept.
+    /// A tensor (outer, first, last), broadcast over the kept dimensions.
     pub(super) fn of_sources(&self, view: View) -> Strided {
         let steps = [self.first(self.last), self.last.into(), 0.into(), 1.into()];
         Strided::new(view, steps)
