@@ -92,11 +92,6 @@ impl<'a> Call<'a> {
         Call { args }
     }
 
-    /// The arguments' memory, to be used for the next call.
-    pub fn into_args(self) -> Vec<CallArg<'a>> {
-        self.args
-    }
-
     /// Argument `position` as `f32` elements to read.
     pub fn read(&self, position: usize) -> &'a [f32] {
         match self.args[position] {

@@ -4,7 +4,7 @@
 use crate::nest::{Alignment, Bounds, CrossBlock, Nest, Value};
 
 use super::demand::Demand;
-use super::{FullReduction, Hints, Prefetch, Schedule, Template, Tile};
+use super::{FullReduction, Prefetch, Schedule, Template, Tile};
 
 /// SMs of a large GPU. The grid does not follow the GPU at hand: sums must not depend on its number
 /// of SMs.
@@ -110,6 +110,21 @@ const LINE_THREADS: u32 = 8;
 /// short row that is not reduced.
 const MIN_VECTORS_OF_SEVERAL_ROWS: u64 = 32;
 const MAX_VECTORS_OF_SHORT_ROWS: u64 = 256;
+
+/// Choices that hold for any template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Hints {
+    /// Alignment of rows, as far as the text depends on it.
+    pub alignment: Alignment,
+    /// Programmatic dependent launch: a launch may start while the one before ends, and waits for
+    /// its results.
+    pub overlap: bool,
+    /// Loads may be evicted first from the L2 cache: nothing is loaded twice, nor stored.
+    pub evict_first: bool,
+    /// Blocks that an SM is to have registers for; 1 leaves the number of registers to the
+    /// compiler.
+    pub min_blocks_per_sm: u32,
+}
 
 /// Chooses for a valid nest and an architecture such as `sm_90a`.
 ///

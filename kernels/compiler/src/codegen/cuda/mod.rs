@@ -36,6 +36,7 @@ pub(super) use kernel::text;
 pub(super) use sub_kernel::{Pointee, declarations, sub_kernel};
 pub(super) use vector::alignment;
 
+use choose::Hints;
 use deferred::DeferredEpilogue;
 
 /// Headers of generated kernels.
@@ -125,21 +126,6 @@ impl Tile {
             Residency::ResultsAndLoads
         }
     }
-}
-
-/// Choices that hold for any template.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hints {
-    /// Alignment of rows, as far as the text depends on it.
-    pub alignment: Alignment,
-    /// Programmatic dependent launch: a launch may start while the one before ends, and waits for
-    /// its results.
-    pub overlap: bool,
-    /// Loads may be evicted first from the L2 cache: nothing is loaded twice, nor stored.
-    pub evict_first: bool,
-    /// Blocks that an SM is to have registers for; 1 leaves the number of registers to the
-    /// compiler.
-    pub min_blocks_per_sm: u32,
 }
 
 /// How a CUDA kernel computes a nest.
