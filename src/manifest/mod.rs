@@ -4,14 +4,15 @@
 //! outside over the text, reads it, checks everything against the workloads that there are, and
 //! reports all that is wrong at once. What comes out is plain typed data that cannot be wrong.
 //!
-//! Reading order: [`settings`] and [`case`] are what comes out; `setting` is the table of all keys
-//! of settings. On the way there: `text`, `tree` (TOML with places), `merge` and [`overrides`],
-//! `section` (typed access), `decode` (settings), `wire`, `axis` and `forms` (cases as written),
-//! `build`, `dimensions` and `rules` (cases as meant), `check` (what can be judged on all points
-//! only). [`expression`] is the language of conditions; [`diagnostics`], [`codes`] and [`render`]
-//! are how errors look.
+//! Reading order: [`settings`], [`plots`] and [`case`] are what comes out; `setting` is the table
+//! of all keys of settings. On the way there: `text`, `tree` (TOML with places), `merge` and
+//! [`overrides`], `section` (typed access), `decode` (settings), `wire`, `axis` and `forms` (cases
+//! as written), `build`, `dimensions` and `rules` (cases as meant), `check` (what can be judged on
+//! all points only). [`expression`] is the language of conditions; [`diagnostics`], [`codes`] and
+//! [`render`] are how errors look.
 
 pub mod settings;
+pub mod plots;
 pub mod case;
 pub mod sources;
 pub mod overrides;

@@ -5,7 +5,8 @@ use std::mem;
 use std::sync::Arc;
 
 use sweeper_kernels::program::Role;
-use sweeper_kernels::{Dtype, Phase, Value};
+use sweeper_kernels::workload::Presentation;
+use sweeper_kernels::{Dtype, Phase, Value, registry};
 
 use super::outcome::{Measurement, Starting, Status};
 use super::{CompileUse, Row};
@@ -264,6 +265,11 @@ impl Entry {
         self.times
             .filter(|_| self.status == Status::Ok)
             .map(|times| times.median)
+    }
+
+    /// How rows of its workload are shown, where that has names of its own.
+    pub fn presentation(&self) -> Option<&'static Presentation> {
+        registry::workload(&self.workload)?.info().presentation
     }
 
     /// A parameter, axis or derived value by name.

@@ -17,7 +17,7 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// what is worth it.
 const LINE_BUDGETS: [(&str, usize); 4] = [
     ("src", 59000),
-    ("kernels/src", 38000),
+    ("kernels/src", 38200),
     ("cache/src", 5000),
     ("tests/it", 15500),
 ];

@@ -9,6 +9,7 @@ use sweeper_kernels::program::Role;
 
 use crate::row::Row;
 use crate::row::outcome::Status;
+use crate::word::capitalized;
 
 /// The parameters that the files have columns for.
 pub const COLUMNS: [&str; 6] = ["T", "K", "C", "B", "semiring", "phase"];
@@ -223,7 +224,7 @@ impl Line {
         });
         Line {
             shape: ["T", "K", "C", "B"].map(|name| row.int(name).unwrap_or(0)),
-            semiring: capitalised(row.text("semiring").unwrap_or_default()),
+            semiring: capitalized(row.text("semiring").unwrap_or_default()),
             status,
             message,
             times_ms: measured
@@ -269,14 +270,6 @@ fn status(status: Status) -> &'static str {
         | Status::Wrong
         | Status::Error => "error",
     }
-}
-
-fn capitalised(word: &str) -> String {
-    let mut letters = word.chars();
-    letters
-        .next()
-        .map(|first| first.to_uppercase().chain(letters).collect())
-        .unwrap_or_default()
 }
 
 /// Shortest text that reads back as the same number; `nan` in lower case, as Python writes it.

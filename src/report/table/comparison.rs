@@ -14,9 +14,10 @@ const GB: f64 = (1u64 << 30) as f64;
 /// Rows of one shape, or of the means, by backend.
 pub(super) type Held<'q> = BTreeMap<&'q str, usize>;
 
-/// `comparison.csv`: for workloads other than the semi-CRF guide's, which has tables of its own.
+/// `comparison.csv`: for workloads without a leading axis. Those with one have
+/// `crossover_points.csv` and tables of ratios.
 pub(super) fn comparison(request: &Request<'_>) -> Option<Table> {
-    if request.layout.is_guides {
+    if request.layout.presentation.is_some() {
         return None;
     }
     let frame = request.frame;
