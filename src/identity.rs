@@ -11,7 +11,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
-use sweeper_kernels::inputs::InputKey;
 use sweeper_kernels::{CanonicalShape, Dtype, Parameters, Phase, Value};
 
 /// Version of the encoding.
@@ -123,13 +122,6 @@ identities! {
     ManifestHash;
     /// A run of a manifest with an engine on a device.
     RunId;
-}
-
-impl ProblemId {
-    /// The key of the problem's generated inputs.
-    pub fn input_key(&self) -> InputKey {
-        InputKey(*self.0.bytes())
-    }
 }
 
 /// Encodes fields for SHA-256.

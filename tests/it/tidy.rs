@@ -293,6 +293,7 @@ fn rows_and_reports_do_not_know_how_rows_are_measured() {
         "src/hardware",
         "src/row",
         "src/economics",
+        "src/guides",
         "src/record",
         "src/report",
         "src/compare",
@@ -314,6 +315,23 @@ fn rows_and_reports_do_not_know_how_rows_are_measured() {
                 .any(|above| line.contains(above))
     });
     assert!(found.is_empty(), "rows are below files: {found:#?}");
+}
+
+/// What the engine needs of parameters is data of workloads; the guides' files have columns of
+/// theirs.
+#[test]
+fn the_engine_knows_no_parameter_by_name() {
+    let mut engine = files(&["src"], "rs");
+    engine.retain(|(path, _)| !path.starts_with("src/guides") && !path.ends_with("tests.rs"));
+    for (_, text) in &mut engine {
+        *text = text.split("#[cfg(test)]").next().unwrap().to_owned();
+    }
+    let found = breaches(&engine, |_, line| {
+        ["\"KC\"", "\"semiring\"", "\"KC_", "\"semiring_"]
+            .iter()
+            .any(|name| line.contains(name))
+    });
+    assert!(found.is_empty(), "{found:#?}");
 }
 
 #[test]

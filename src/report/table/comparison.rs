@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 
 use super::means::LogInterval;
 use super::{Cell, Request, Table, Unit, pivot, size};
+use crate::manifest::settings::GB;
 use crate::row::entry::Entry;
 use crate::row::outcome::Checked;
-
-/// A gigabyte in tables is 2^30 bytes.
-const GB: f64 = (1u64 << 30) as f64;
 
 /// Rows of one shape, or of the means, by backend.
 pub(super) type Held<'q> = BTreeMap<&'q str, usize>;

@@ -225,13 +225,6 @@ impl Layout {
         self.derived(name).map_or(name, |derived| derived.label)
     }
 
-    /// The cells that name a row: words, then sizes.
-    pub fn cells(&self, frame: &Frame<'_>, row: usize) -> Vec<Cell> {
-        let words = self.words.iter().map(|name| self.word(frame, row, name));
-        let sizes = self.sizes.iter().map(|name| size(frame, row, name));
-        words.chain(sizes).collect()
-    }
-
     /// A word as tables spell it: some workloads have theirs with a capital.
     pub fn word(&self, frame: &Frame<'_>, row: usize, name: &str) -> Cell {
         let compared = self.presentation.map(|shown| shown.compared);

@@ -4,10 +4,8 @@
 use sweeper_kernels::workload::ComparedWord;
 
 use super::{Cell, Layout, Request, Table, Unit, size};
+use crate::manifest::settings::GB;
 use crate::row::entry::Entry;
-
-/// A gigabyte in tables is 2^30 bytes.
-const GB: f64 = (1u64 << 30) as f64;
 
 /// A row's median in milliseconds.
 pub(super) fn time_ms(entry: &Entry) -> f64 {
