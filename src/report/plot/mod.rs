@@ -130,8 +130,14 @@ const SECOND: &str = "scalability_{second}";
 
 /// All plots, in the order in which they are listed.
 const PLOTS: &[Kind] = &[
-    kind(SECOND, over::scalability_second),
-    kind("scalability_{leading}", over::scalability_leading),
+    kind(SECOND, |slice| {
+        let shown = slice.request.layout.presentation?;
+        Some(over::scalability(slice, shown.second_axis))
+    }),
+    kind("scalability_{leading}", |slice| {
+        let shown = slice.request.layout.presentation?;
+        Some(over::scalability(slice, shown.leading_axis))
+    }),
     kind("throughput", over::throughput),
     kind("efficiency", over::efficiency),
     kind("memory_efficiency", over::memory_efficiency),

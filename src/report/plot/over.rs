@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::fixed::{FixedDimensions, fix_dimensions};
 use super::{Drawn, Slice, describe};
+use crate::manifest::settings::GB;
 use crate::report::chart::{Axis, Chart, Lines, Point, Rule, Scale, Series};
 use crate::report::frame::{number_of, product_of};
 use crate::report::table::means::LogInterval;
@@ -35,18 +36,6 @@ pub(super) fn fixed<'s>(slice: &'s Slice<'_>, axis: &str) -> Vec<&'s str> {
     sizes
         .filter(|name| *name != axis && !layout.is_factor(name, axis))
         .collect()
-}
-
-/// Time over the second axis.
-pub(super) fn scalability_second(slice: &Slice<'_>) -> Option<Drawn> {
-    let shown = slice.request.layout.presentation?;
-    Some(scalability(slice, shown.second_axis))
-}
-
-/// Time over the leading axis.
-pub(super) fn scalability_leading(slice: &Slice<'_>) -> Option<Drawn> {
-    let shown = slice.request.layout.presentation?;
-    Some(scalability(slice, shown.leading_axis))
 }
 
 /// Time over a size. One of several axes must have two places at least where the others are held.
@@ -114,12 +103,7 @@ pub(super) fn throughput(slice: &Slice<'_>) -> Option<Drawn> {
         None => Some(entry.measurement.as_ref()?.compulsory_bytes),
     };
     let measure = |entry: &Entry| {
-        let amount = amount(entry).filter(|&amount| amount > 0.0)?;
-        let work = LogInterval {
-            value: (amount * 1e9).ln(),
-            below: 0.0,
-            above: 0.0,
-        };
+        let work = LogInterval::exact(amount(entry)? * 1e9)?;
         Some(work.over(LogInterval::of(entry)?))
     };
     let unit = work.map_or("compulsory bytes", |work| work.unit);
@@ -139,12 +123,7 @@ pub(super) fn efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
     let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let measure = |entry: &Entry| {
-        let least_ns = entry.roofline_ns.filter(|&least_ns| least_ns > 0.0)?;
-        let least = LogInterval {
-            value: least_ns.ln(),
-            below: 0.0,
-            above: 0.0,
-        };
+        let least = LogInterval::exact(entry.roofline_ns?)?;
         Some(least.over(LogInterval::of(entry)?))
     };
     let found = measured(slice, &held.rows, &axis, measure);
@@ -180,14 +159,10 @@ pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
         let bytes = entry.memory.peak_allocated.filter(|_| entry.is_ok())? as f64;
         // A kilobyte is 10^3 bytes of the semi-CRF guide's gigabyte of 2^30, as its formula has it.
         let amount = match memory {
-            Some(memory) => bytes / (1u64 << 30) as f64 * 1e6 / product_of(entry, memory.factors)?,
+            Some(memory) => bytes / GB * 1e6 / product_of(entry, memory.factors)?,
             None => bytes / 1e6,
         };
-        (amount > 0.0).then(|| LogInterval {
-            value: amount.ln(),
-            below: 0.0,
-            above: 0.0,
-        })
+        LogInterval::exact(amount)
     };
     let (title, label) = match memory {
         Some(memory) => {

@@ -114,12 +114,8 @@ pub(super) fn shared_no_point(baseline: &str) -> String {
 
 /// A row's peak memory, which has no interval.
 pub(super) fn peak(entry: &Entry) -> Option<LogInterval> {
-    let bytes = entry.memory.peak_allocated.filter(|&bytes| bytes > 0)?;
-    entry.is_ok().then(|| LogInterval {
-        value: (bytes as f64).ln(),
-        below: 0.0,
-        above: 0.0,
-    })
+    let bytes = entry.memory.peak_allocated.filter(|_| entry.is_ok())?;
+    LogInterval::exact(bytes as f64)
 }
 
 fn baseline_ratio(

@@ -144,8 +144,8 @@ pub(super) fn means<'q>(request: &Request<'_>, common: &[&Held<'q>]) -> Vec<Mean
     });
     let times: BTreeMap<&str, LogInterval> = times.collect();
     let of_backend = |(&backend, &row): (&&'q str, &usize)| {
-        let rate = mean(backend, |entry| exact(entry.bytes_per_s()));
-        let efficiency = mean(backend, |entry| exact(entry.efficiency()));
+        let rate = mean(backend, |entry| LogInterval::exact(entry.bytes_per_s()?));
+        let efficiency = mean(backend, |entry| LogInterval::exact(entry.efficiency()?));
         Mean {
             backend,
             row,
@@ -208,12 +208,6 @@ pub(super) fn speedup(request: &Request<'_>, shapes: &pivot::Shapes<'_>, name: &
         Some(baseline) => pivot::speedup(request, shapes, name, baseline),
         None => Cell::Empty,
     }
-}
-
-/// A number greater than zero that is what it is.
-fn exact(value: Option<f64>) -> Option<LogInterval> {
-    let value = value.filter(|&value| value > 0.0)?;
-    Some(LogInterval::new(value, Some((value, value))))
 }
 
 pub(super) fn number(value: Option<f64>) -> Cell {

@@ -135,11 +135,7 @@ mod tests {
 
     fn shapes(rows: &[(u64, f64, f64)]) -> Shapes {
         let mut shapes = Shapes::new();
-        let exact = |time_ms: f64| LogInterval {
-            value: (time_ms * 1e6).ln(),
-            below: 0.0,
-            above: 0.0,
-        };
+        let exact = |time_ms: f64| LogInterval::exact(time_ms * 1e6).unwrap();
         for &(place, a, b) in rows {
             shapes.entry(place).or_default().push((exact(a), exact(b)));
         }
