@@ -1,5 +1,5 @@
-//! The pipeline from sources to a manifest, but for its last step: the points of the grid are judged
-//! where they are made.
+//! The pipeline from sources to a manifest, but for its last step: the points of the grid are
+//! judged where they are made.
 
 use std::collections::BTreeSet;
 
