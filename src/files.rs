@@ -2,7 +2,7 @@
 //! is written is there as a whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -46,6 +46,15 @@ fn regular(file: File) -> io::Result<File> {
         () if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         () => Err(io::Error::other("not a regular file")),
     }
+}
+
+/// Creates a file in a folder, and the folder where it is not there.
+///
+/// # Errors
+/// Those of the file system.
+pub fn create(folder: &Path, name: &str) -> io::Result<BufWriter<File>> {
+    fs::create_dir_all(folder)?;
+    Ok(BufWriter::new(File::create(folder.join(name))?))
 }
 
 /// The bytes of a file.

@@ -32,6 +32,11 @@ impl LogInterval {
         }
     }
 
+    /// A number greater than zero that is known exactly.
+    pub fn exact(number: f64) -> Option<Self> {
+        (number > 0.0).then(|| LogInterval::new(number, Some((number, number))))
+    }
+
     /// This over `other`. Errors of the two are taken as independent, and add up in quadrature.
     pub fn over(self, other: Self) -> Self {
         LogInterval {

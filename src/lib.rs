@@ -16,6 +16,7 @@ pub mod plan;
 pub mod compile;
 pub mod device;
 pub mod execute;
+pub mod guides;
 pub mod record;
 pub mod run;
 pub mod report;

@@ -1,4 +1,4 @@
-//! Sets of values that manifests and files spell as words.
+//! Words of manifests and files, and the sets of values that are spelt as words.
 
 /// A set of values that manifests spell as words.
 pub trait Word: Copy + PartialEq + 'static {
@@ -16,4 +16,11 @@ pub trait Word: Copy + PartialEq + 'static {
         let found = Self::WORDS.iter().find(|(held, _)| *held == word);
         found.map(|(_, value)| *value)
     }
+}
+
+/// A word with its first letter in upper case.
+pub fn capitalized(word: &str) -> String {
+    let mut letters = word.chars();
+    let first = letters.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(letters).collect()
 }

@@ -24,7 +24,7 @@ pub struct ManifestArgs {
     deny_warnings: bool,
 }
 
-/// `--set`, and the flags of the guides, in the order typed.
+/// `--set`, and the flags that stand for keys, in the order typed.
 struct Settings {
     sets: Vec<String>,
     flags: Vec<(&'static str, String)>,
@@ -42,7 +42,7 @@ fn argument(known: &'static FlagInfo) -> Arg {
         .visible_aliases(aliases)
         .help(format!("{} ({})", known.about, known.path))
         .help_heading("Settings");
-    match known.value {
+    match &known.value {
         Some(_) => argument.action(ArgAction::SetTrue),
         None => argument.value_name("VALUE").allow_hyphen_values(true),
     }

@@ -12,6 +12,7 @@ pub(crate) mod walk;
 mod meaning;
 mod merge;
 mod fate;
+mod check;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -280,7 +281,7 @@ fn parameter_of(case: &Case, index: usize, slots: &[Operand<'_>]) -> Value {
     }
 }
 
-pub(crate) fn answer(script: &NullScript, slots: &[Operand<'_>]) -> Result<NullAnswer, EvalError> {
+fn answer(script: &NullScript, slots: &[Operand<'_>]) -> Result<NullAnswer, EvalError> {
     let number = |operand| match operand {
         Operand::Int(value) => value as f64,
         Operand::Float(value) => value,

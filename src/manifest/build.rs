@@ -30,14 +30,14 @@ pub(super) struct Shared<'a> {
 
 /// Where the parts of a case were written.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
-    pub(super) name: At,
-    pub(super) rows: Vec<Vec<At>>,
-    pub(super) when: Vec<Option<WireText>>,
-    pub(super) derived: Vec<WireText>,
-    pub(super) exclude: Vec<WireText>,
-    pub(super) include: Vec<At>,
-    pub(super) outcomes: Vec<At>,
+pub(crate) struct Places {
+    pub(crate) name: At,
+    pub(crate) rows: Vec<Vec<At>>,
+    pub(crate) when: Vec<Option<WireText>>,
+    pub(crate) derived: Vec<WireText>,
+    pub(crate) exclude: Vec<WireText>,
+    pub(crate) include: Vec<At>,
+    pub(crate) outcomes: Vec<At>,
 }
 
 impl Shared<'_> {

@@ -76,7 +76,7 @@ codes! {
     Include = "E0212", "An extra point does not say which point it is.";
     Conflict = "E0213", "Two keys exclude each other.";
     PublishedOnly = "E0214", "A key belongs to the published sampling alone.";
-    PublishedNeeds = "E0215", "The published sampling needs integer axes T, K and C.";
+    PublishedNeeds = "E0215", "The published sampling needs an integer axis that a case lacks.";
     NeedsCycle = "E0216", "Cases wait for each other.";
     NoCases = "E0217", "The manifest has no cases.";
     GridTooLarge = "E0218", "A case has more points than a sweep can hold.";

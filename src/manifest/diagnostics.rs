@@ -120,11 +120,11 @@ impl Diagnostics {
 }
 
 /// A diagnostic that was just added.
-pub(super) struct Report<'a>(Option<&'a mut Diagnostic>);
+pub(crate) struct Report<'a>(Option<&'a mut Diagnostic>);
 
 impl Report<'_> {
     /// Sets the words beside the caret.
-    pub(super) fn label(mut self, label: impl Into<String>) -> Self {
+    pub(crate) fn label(mut self, label: impl Into<String>) -> Self {
         if let Some(diagnostic) = &mut self.0 {
             diagnostic.label = label.into();
         }
@@ -132,7 +132,7 @@ impl Report<'_> {
     }
 
     /// Adds a line of help; an empty one adds nothing.
-    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         let help = help.into();
         if let Some(diagnostic) = &mut self.0
             && !help.is_empty()

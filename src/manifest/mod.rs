@@ -4,14 +4,15 @@
 //! outside over the text, reads it, checks everything against the workloads that there are, and
 //! reports all that is wrong at once. What comes out is plain typed data that cannot be wrong.
 //!
-//! Reading order: [`settings`] and [`case`] are what comes out; `setting` is the table of all keys
-//! of settings. On the way there: `text`, `tree` (TOML with places), `merge` and [`overrides`],
-//! `section` (typed access), `decode` (settings), `wire`, `axis` and `forms` (cases as written),
-//! `build`, `dimensions` and `rules` (cases as meant), `check` (what can be judged on all points
-//! only). [`expression`] is the language of conditions; [`diagnostics`], [`codes`] and [`render`]
-//! are how errors look.
+//! Reading order: [`settings`], [`plots`] and [`case`] are what comes out; `setting` is the table
+//! of all keys of settings. On the way there: `text`, `tree` (TOML with places), `merge` and
+//! [`overrides`], `section` (typed access), `decode` (settings), `wire`, `axis` and `forms` (cases
+//! as written), `build`, `dimensions` and `rules` (cases as meant); what can be judged on all
+//! points only is in `grid::check`, and so is [`Manifest::resolve`]. [`expression`] is the language
+//! of conditions; [`diagnostics`], [`codes`] and [`render`] are how errors look.
 
 pub mod settings;
+pub mod plots;
 pub mod case;
 pub mod sources;
 pub mod overrides;
@@ -40,7 +41,6 @@ mod uses;
 mod ties;
 pub(crate) mod rules;
 mod relate;
-mod check;
 mod chosen;
 mod resolve;
 mod hash;
@@ -51,19 +51,24 @@ mod starter;
 
 use sweeper_program::workload::WorkloadInfo;
 
+pub(crate) use build::Places;
 pub use case::Case;
 pub use diagnostics::{Diagnostic, Diagnostics};
-pub(crate) use dimensions::fitted;
+pub(crate) use dimensions::{Misfit, fitted};
 pub use null::NullDevice;
 pub use overrides::{OverrideOrigin, Overrides};
 pub use provenance::{Origin, Provenance};
 pub use reference::reference;
+pub(crate) use resolve::Draft;
 pub use schema::schema;
+pub(crate) use section::Context;
 pub use settings::{
     CacheSettings, Canonical, DeviceSettings, Limits, Measure, Output, PlanSettings, Report,
 };
 pub use sources::Sources;
 pub use starter::STARTER;
+pub(crate) use text::At;
+pub(crate) use wire::WireText;
 
 use crate::identity::ManifestHash;
 
@@ -128,18 +133,6 @@ impl Manifest {
     /// The script of the test device, which is there as soon as one of its keys is set.
     fn null_mut(&mut self) -> &mut NullDevice {
         self.null.get_or_insert_default()
-    }
-
-    /// Turns sources into a manifest.
-    ///
-    /// # Errors
-    /// Everything that is wrong, in the order of the text; warnings too.
-    pub fn resolve(
-        sources: &Sources,
-        overrides: &Overrides,
-        registry: &[&'static WorkloadInfo],
-    ) -> Result<Self, Diagnostics> {
-        resolve::resolve(sources, overrides, registry)
     }
 
     /// The identity of what this manifest means.

@@ -3,9 +3,12 @@
 //! Each is a key path with raw text. Texts are TOML values, and also what is easier to type in a
 //! shell: `256,512` is a list, and a bare word is a string.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::LazyLock;
+
+use sweeper_program::workload::{FlagTarget, ShorthandFlag, WorkloadInfo};
 
 use super::diagnostics::{Code, Diagnostic, Diagnostics};
 use super::merge;
@@ -82,13 +85,13 @@ impl Overrides {
         }
     }
 
-    /// Adds a flag of a guide with its value, if it is one: `--T`, `--backends`, ...
+    /// Adds a flag of [`FLAGS`] with its value, if it is one: `--backends`, ...
     pub fn flag(&mut self, flag: &str, value: Option<&str>) -> bool {
         let Some(known) = FLAGS.iter().find(|known| known.flags.contains(&flag)) else {
             return false;
         };
-        let text = known.value.or(value).unwrap_or_default();
-        self.push(known.path, text, OverrideOrigin::Flag(flag.to_owned()));
+        let text = known.value.as_deref().or(value).unwrap_or_default();
+        self.push(&known.path, text, OverrideOrigin::Flag(flag.to_owned()));
         true
     }
 
@@ -99,85 +102,70 @@ impl Overrides {
 }
 
 /// A flag that stands for a key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct FlagInfo {
     /// The flag and its other spellings.
     pub flags: &'static [&'static str],
     /// The key path it sets.
-    pub path: &'static str,
+    pub path: String,
     /// The text it sets, if it takes no value.
-    pub value: Option<&'static str>,
+    pub value: Option<String>,
     /// Meaning, one line.
     pub about: &'static str,
 }
 
-/// Flags that set what is no setting: axes of the grid, and keys of every case.
-const OF_CASES: &[FlagInfo] = &[
-    axis(&["--T"], "grid.T", "sequence lengths"),
-    axis(&["--K"], "grid.K", "maximum segment lengths"),
-    axis(&["--C"], "grid.C", "numbers of labels"),
-    axis(&["--B"], "grid.B", "batch sizes"),
-    axis(
-        &["--batch", "--batch-sizes"],
-        "grid.batch",
-        "batch sizes of operations",
-    ),
-    axis(
-        &["--sequence", "--sequence-lengths"],
-        "grid.sequence",
-        "sequence lengths of operations",
-    ),
-    axis(
-        &["--dimension", "--tensor-dimensions"],
-        "grid.dimension",
-        "dimensions of operations",
-    ),
-    axis(
-        &["--semirings"],
-        "grid.semiring",
-        "semirings: Log, Max, Entropy",
-    ),
-    axis(
-        &["--phases"],
-        "case.*.phases",
-        "phases: forward, backward, both",
-    ),
-    axis(&["--backends"], "case.*.backends", "backends"),
-    FlagInfo {
-        flags: &["--use-compile"],
-        path: "case.*.backends",
-        value: Some("fused_checkpointing->fused"),
-        about: "use the fused backend instead of the checkpointing one",
-    },
-    FlagInfo {
-        flags: &["--no-use-compile"],
-        path: "case.*.backends",
-        value: Some("fused->fused_checkpointing"),
-        about: "use the checkpointing backend instead of the fused one",
-    },
-];
+/// The backends of every case.
+const BACKENDS: &str = "case.*.backends";
 
-const fn axis(flags: &'static [&'static str], path: &'static str, about: &'static str) -> FlagInfo {
-    FlagInfo {
-        flags,
-        path,
-        value: None,
-        about,
+impl FlagInfo {
+    fn of_workload(flag: &ShorthandFlag) -> Self {
+        let (path, value) = match flag.sets {
+            FlagTarget::Axis(parameter) => (format!("grid.{parameter}"), None),
+            FlagTarget::Backend { from, to } => {
+                (BACKENDS.to_owned(), Some(format!("{from}->{to}")))
+            }
+        };
+        FlagInfo {
+            flags: flag.names,
+            path,
+            value,
+            about: flag.about,
+        }
+    }
+
+    fn of_cases(flags: &'static [&'static str], path: &str, about: &'static str) -> Self {
+        FlagInfo {
+            flags,
+            path: path.to_owned(),
+            value: None,
+            about,
+        }
     }
 }
 
-/// The flags of the guides and the keys they set.
+/// The flags that stand for keys: of workloads, of every case, of settings.
 pub static FLAGS: LazyLock<Vec<FlagInfo>> = LazyLock::new(|| {
-    let of_settings = SETTINGS.iter().filter_map(|setting| {
+    let registry = super::registry();
+    let of_workloads = registry.iter().flat_map(|info| info.flags);
+    let mut all: Vec<FlagInfo> = of_workloads.map(FlagInfo::of_workload).collect();
+    // Workloads that are alike have their flags in common.
+    let mut seen = BTreeSet::new();
+    all.retain(|flag| seen.insert(flag.flags));
+    let phases = "phases: forward, backward, both";
+    all.extend([
+        FlagInfo::of_cases(&["--phases"], "case.*.phases", phases),
+        FlagInfo::of_cases(&["--backends"], BACKENDS, "backends"),
+    ]);
+    all.extend(SETTINGS.iter().filter_map(|setting| {
         let flag = setting.flag.as_ref()?;
         Some(FlagInfo {
             flags: flag.names,
-            path: setting.path,
-            value: flag.preset.map(|(value, _)| value),
+            path: setting.path.to_owned(),
+            value: flag.preset.map(|(value, _)| value.to_owned()),
             about: flag.preset.map_or(setting.about, |(_, about)| about),
         })
-    });
-    OF_CASES.iter().copied().chain(of_settings).collect()
+    }));
+    all
 });
 
 impl fmt::Display for Override {
@@ -323,12 +311,18 @@ impl Target<'_> {
     }
 }
 
-/// Replaces the name of a backend in a list: where both are listed already, `from` goes.
+/// Replaces a backend in a list, by whichever of its names: where both are listed already, `from`
+/// goes.
 fn rename(node: &mut Node, from: &str, to: &str) {
+    let registry = super::registry();
+    let is_from = |info: &&WorkloadInfo, word: &str| {
+        let backend = info.backend(from);
+        backend.is_some_and(|backend| backend.name == from && backend.aliases.contains(&word))
+    };
     let spells = |node: &Node, word: &str| node.text() == Some(word);
-    let guide = from.replace("fused", "triton");
     let change = |node: &mut Node| {
-        if spells(node, from) || spells(node, &guide) {
+        let is_it = |word: &str| word == from || registry.iter().any(|info| is_from(info, word));
+        if node.text().is_some_and(is_it) {
             node.raw = Raw::Text(to.to_owned());
         }
     };

@@ -87,10 +87,12 @@ fn unknown_axis(cx: &mut Context<'_>, at: At, name: &str, key: &str, cases: &[Ca
     .help(suggest::among(name, "in scope", &known));
 }
 
+/// The published sampling is of one workload; cases of others can have its sizes, too.
 fn published(cx: &mut Context<'_>, node: &Node, cases: &[Case]) {
+    let sizes = Canonical::published_sampling().map_or([].as_slice(), |sampling| &sampling.sizes);
     for case in cases {
-        let missing = ["T", "K", "C"]
-            .into_iter()
+        let missing = sizes
+            .iter()
             .find(|name| kind_in(case, name) != Some(Kind::Int));
         if let Some(missing) = missing {
             let message = format!("the published sampling needs an integer axis `{missing}`");

@@ -1,4 +1,5 @@
-//! The pipeline from sources to a manifest.
+//! The pipeline from sources to a manifest, but for its last step: the points of the grid are
+//! judged where they are made.
 
 use std::collections::BTreeSet;
 
@@ -14,40 +15,64 @@ use super::sources::Sources;
 use super::tree::{self, Node, Raw};
 use super::wire::{self, Owner, WireCase, WireScope};
 use super::{
-    Manifest, Overrides, SCHEMA, check, chosen, decode, merge, overrides, relate, setting, suggest,
+    Manifest, Overrides, SCHEMA, chosen, decode, merge, overrides, relate, setting, suggest,
 };
 
-pub(super) fn resolve(
-    sources: &Sources,
-    overrides: &Overrides,
-    registry: &[&'static WorkloadInfo],
-) -> Result<Manifest, Diagnostics> {
-    let mut cx = Context::new(sources, sources.texts.clone());
-    let root = document(&mut cx, overrides);
-    let read = root.and_then(|root| read(&mut cx, &root, registry));
-    if let Some((manifest, places)) = &read
-        && cx.diagnostics.errors() == 0
-    {
-        check::check(&mut cx, manifest, places);
-    }
-    let mut diagnostics = cx.diagnostics;
-    diagnostics.settle();
-    match read {
-        Some((mut manifest, _)) if acceptable(&diagnostics, overrides) => {
-            manifest.provenance = cx.provenance;
-            manifest.warnings = diagnostics;
-            Ok(manifest)
+/// A manifest that was read and checked against the workloads, of which no point was looked at yet.
+pub(crate) struct Draft<'s> {
+    cx: Context<'s>,
+    read: Option<(Manifest, Vec<Places>)>,
+    deny_lints: bool,
+}
+
+impl<'s> Draft<'s> {
+    /// Reads sources.
+    pub(crate) fn new(
+        sources: &'s Sources,
+        overrides: &Overrides,
+        registry: &[&'static WorkloadInfo],
+    ) -> Self {
+        let mut cx = Context::new(sources, sources.texts.clone());
+        let root = document(&mut cx, overrides);
+        let read = root.and_then(|root| read(&mut cx, &root, registry));
+        Draft {
+            cx,
+            read,
+            deny_lints: overrides.deny_lints,
         }
-        _ => Err(diagnostics),
+    }
+
+    /// Where to report, the manifest, and where its cases were written, if nothing is wrong so far.
+    pub(crate) fn sound(&mut self) -> Option<(&mut Context<'s>, &Manifest, &[Places])> {
+        let (manifest, places) = self.read.as_ref()?;
+        let is_sound = self.cx.diagnostics.errors() == 0;
+        is_sound.then_some((&mut self.cx, manifest, places))
+    }
+
+    /// The manifest, or everything that is wrong.
+    ///
+    /// # Errors
+    /// All that was reported, in the order of the text.
+    pub(crate) fn settle(self) -> Result<Manifest, Diagnostics> {
+        let mut diagnostics = self.cx.diagnostics;
+        diagnostics.settle();
+        match self.read {
+            Some((mut manifest, _)) if acceptable(&diagnostics, self.deny_lints) => {
+                manifest.provenance = self.cx.provenance;
+                manifest.warnings = diagnostics;
+                Ok(manifest)
+            }
+            _ => Err(diagnostics),
+        }
     }
 }
 
-fn acceptable(diagnostics: &Diagnostics, overrides: &Overrides) -> bool {
+fn acceptable(diagnostics: &Diagnostics, deny_lints: bool) -> bool {
     let severities = diagnostics.iter().map(|each| each.code.severity());
     let worst = severities.min();
     match worst {
         None => true,
-        Some(Severity::Warning) => !overrides.deny_lints,
+        Some(Severity::Warning) => !deny_lints,
         Some(Severity::Error) => false,
     }
 }

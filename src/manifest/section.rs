@@ -1,6 +1,7 @@
 //! Typed access to tables: every reader checks, reports at the place, and goes on.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use super::diagnostics::{Code, Diagnostic, Diagnostics, Report};
@@ -10,10 +11,11 @@ use super::suggest;
 use super::text::{At, Texts};
 use super::tree::{Entry, Node, Raw, Table};
 use super::variables;
+use super::wire::WireText;
 use crate::word::Word;
 
 /// What the readers share: sources to look into, and places to report to.
-pub(super) struct Context<'a> {
+pub(crate) struct Context<'a> {
     pub(super) sources: &'a Sources,
     /// The sources' texts, and those of settings from outside.
     pub(super) texts: Texts,
@@ -32,9 +34,14 @@ pub(super) struct Spanned<T> {
 
 impl<'s> Context<'s> {
     /// Reports something at a place.
-    pub(super) fn report(&mut self, code: Code, at: At, message: impl Into<String>) -> Report<'_> {
+    pub(crate) fn report(&mut self, code: Code, at: At, message: impl Into<String>) -> Report<'_> {
         let diagnostic = Diagnostic::new(code, message).at(self.texts.place(at));
         self.diagnostics.report(diagnostic)
+    }
+
+    /// The place of a part of an expression.
+    pub(crate) fn inside(&self, text: &WireText, part: Range<usize>) -> At {
+        self.texts.inside(text.at, &text.text, part)
     }
 
     /// A fresh context over the same sources.

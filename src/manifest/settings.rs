@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use sweeper_program::workload::PublishedSampling;
 
 use crate::status::Status;
 use crate::word::Word;
@@ -58,6 +59,11 @@ impl Canonical {
         max_canonical_shapes: 8,
         samples_per_shape: 2,
     };
+
+    /// What the published sampling is of: sizes and buckets of the workload that has one.
+    pub fn published_sampling() -> Option<&'static PublishedSampling> {
+        super::registry().iter().find_map(|info| info.published)
+    }
 }
 
 /// Order of the measurements within a problem's block.
@@ -351,28 +357,9 @@ impl Default for Report {
 pub enum Plots {
     /// All that the results allow.
     All,
-    /// These, of [`PLOTS`].
+    /// These, of [`super::plots::PLOTS`].
     Names(Vec<&'static str>),
 }
-
-/// The plots, by the names that `report.plots` takes.
-pub const PLOTS: &[&str] = &[
-    "scalability_T",
-    "scalability_KC",
-    "throughput",
-    "efficiency",
-    "memory_efficiency",
-    "backward_forward_ratio",
-    "semiring_overhead",
-    "time_ratio_baseline",
-    "memory_ratio_baseline",
-    "time_ratio_heatmap",
-    "memory_ratio_heatmap",
-    "feasibility",
-    "roofline",
-    "break_even",
-    "fusion_speedup",
-];
 
 /// File format of a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

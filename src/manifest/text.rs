@@ -38,7 +38,7 @@ impl Text {
 
 /// A range of bytes of one of the texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct At {
+pub(crate) struct At {
     pub(super) source: u32,
     pub(super) start: u32,
     pub(super) end: u32,

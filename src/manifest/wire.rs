@@ -12,10 +12,10 @@ use crate::status::Status;
 
 /// The text of an expression, with the key it stands under.
 #[derive(Clone, Debug)]
-pub(super) struct WireText {
-    pub(super) key: String,
+pub(crate) struct WireText {
+    pub(crate) key: String,
     pub(super) text: String,
-    pub(super) at: At,
+    pub(crate) at: At,
     /// How to say which of several cases it is for, if it is for all of them.
     pub(super) for_all: Option<&'static str>,
 }

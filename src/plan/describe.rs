@@ -8,7 +8,7 @@ use sweeper_program::Refusal;
 
 use super::Plan;
 use super::graph::{Step, graph};
-use super::published::{Group, Shape};
+use super::published::{self, Group};
 use super::selection::{Selection, Taken};
 use crate::grid::Grid;
 
@@ -75,7 +75,6 @@ pub fn json(plan: &Plan<'_>) -> Json {
 /// The groups of the published sampling: each shape with its configurations, and those that are
 /// measured.
 pub fn published_json(grid: &Grid<'_>, selection: &Selection) -> Json {
-    let sizes = |[t, k, c]: &Shape| json!({ "T": t, "K": k, "C": c });
     let of_case = |(index, case): (usize, &crate::manifest::Case)| {
         let groups = selection.published.iter();
         let groups = groups.flat_map(move |sampling| sampling.groups_of(index));
@@ -83,9 +82,9 @@ pub fn published_json(grid: &Grid<'_>, selection: &Selection) -> Json {
         groups.map(move |group| {
             json!({
                 "case": &*name,
-                "shape": sizes(&group.shape),
-                "configurations": group.members.iter().map(sizes).collect::<Vec<_>>(),
-                "measured": group.chosen.iter().map(sizes).collect::<Vec<_>>(),
+                "shape": published::json(&group.shape),
+                "configurations": group.members.iter().map(published::json).collect::<Vec<_>>(),
+                "measured": group.chosen.iter().map(published::json).collect::<Vec<_>>(),
             })
         })
     };
@@ -127,14 +126,16 @@ pub fn taken(groups: &[Group]) -> String {
 
 /// A published shape and its configurations.
 fn group_line(group: &Group) -> String {
-    let sizes = |[t, k, c]: &Shape| format!("T={t} K={k} C={c}");
-    let chosen: Vec<String> = group.chosen.iter().map(sizes).collect();
+    let chosen: Vec<String> = group.chosen.iter().map(published::in_words).collect();
     let measured = match (chosen.len(), group.members.len()) {
         (0, count) => format!("not taken, {count} configurations"),
         (chosen_count, count) if chosen_count == count => chosen.join(", "),
         (_, count) => format!("{} (of {count})", chosen.join(", ")),
     };
-    format!("  shape {:20} {measured}", sizes(&group.shape))
+    format!(
+        "  shape {:20} {measured}",
+        published::in_words(&group.shape)
+    )
 }
 
 /// Points of each canonical shape, by number.

@@ -1,76 +1,89 @@
-//! The sampling of the published semi-Markov CRF benchmark (the semi-CRF guide), reproduced
-//! exactly.
+//! The sampling of a published benchmark, reproduced exactly: that of the semi-CRF guide, whose
+//! sizes and buckets its workload has
+//! ([`PublishedSampling`](sweeper_program::workload::PublishedSampling)).
 //!
-//! A configuration (T, K, C) is mapped to a canonical shape: the first bucket of T and of K x C
-//! that is at least the value, *else the last*; then the divisor pair (k, c) of the K x C bucket
-//! that minimises |k - K| + 0.5 |c - C|, the least k among equals. Configurations are grouped by
-//! shape, shapes ordered by T K C, some of them taken evenly, and some configurations of each,
+//! A configuration (a, b, c) is mapped to a canonical shape: the first bucket of a and of b x c
+//! that is at least the value, *else the last*; then the divisor pair (l, r) of the b x c bucket
+//! that minimises |l - b| + 0.5 |r - c|, the least l among equals. Configurations are grouped by
+//! shape, shapes ordered by a b c, some of them taken evenly, and some configurations of each,
 //! ordered the same way. Everything else is dropped, and shapes can be smaller than their
 //! configurations: both are why this is a named strategy, and not what is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use serde_json::Value as Json;
+
 use crate::grid::walk::Walker;
 use crate::grid::{Grid, Point};
 use crate::manifest::Manifest;
 use crate::manifest::expression::Operand;
 use crate::manifest::rules::VARIANTS;
+use crate::manifest::settings::Canonical;
 
-/// The published buckets of T.
-pub const T_BUCKETS: &[u64] = &[64, 128, 256, 512, 1024, 2048];
-
-/// The published buckets of K x C.
-pub const KC_BUCKETS: &[u64] = &[12, 24, 48, 72, 96, 144, 192, 288];
-
-/// T, K and C of a point.
+/// The three sizes of a point.
 pub type Configuration = [u64; 3];
 
-/// T, K and C of a canonical shape.
+/// The three sizes of a canonical shape.
 pub type Shape = [u64; 3];
 
-/// The buckets of T and of K x C, ascending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buckets<'a> {
-    /// Of T.
-    pub t: &'a [u64],
-    /// Of K x C.
-    pub kc: &'a [u64],
+/// The sizes by name.
+fn names() -> [&'static str; 3] {
+    Canonical::published_sampling().map_or([""; 3], |sampling| sampling.sizes)
 }
 
-impl Buckets<'static> {
-    /// The published ones.
-    pub const PUBLISHED: Self = Buckets {
-        t: T_BUCKETS,
-        kc: KC_BUCKETS,
-    };
+/// A configuration or a shape in words.
+pub fn in_words(sizes: &[u64; 3]) -> String {
+    let named = names().into_iter().zip(sizes);
+    let words: Vec<String> = named.map(|(name, size)| format!("{name}={size}")).collect();
+    words.join(" ")
+}
+
+/// A configuration or a shape as JSON.
+pub fn json(sizes: &[u64; 3]) -> Json {
+    let named = names().into_iter().zip(sizes);
+    Json::Object(
+        named
+            .map(|(name, size)| (name.to_owned(), Json::from(*size)))
+            .collect(),
+    )
+}
+
+/// The buckets of the first size and of the product of the two others, ascending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buckets<'a> {
+    /// Of the first size.
+    pub first: &'a [u64],
+    /// Of the product.
+    pub product: &'a [u64],
 }
 
 impl<'a> Buckets<'a> {
-    /// The manifest's buckets of T and KC, or the published ones.
+    /// The manifest's buckets, or the published ones.
     pub fn of(manifest: &'a Manifest) -> Self {
-        let list = |wanted: &str, default: &'static [u64]| {
-            let found = manifest
-                .plan
-                .buckets
-                .iter()
-                .find(|(name, _)| &**name == wanted);
-            found.map_or(default, |(_, list)| list.as_slice())
-        };
-        Buckets {
-            t: list("T", T_BUCKETS),
-            kc: list("KC", KC_BUCKETS),
-        }
+        Buckets::chosen(|wanted| {
+            let mut given = manifest.plan.buckets.iter();
+            let found = given.find(|(name, _)| &**name == wanted);
+            found.map(|(_, list)| list.as_slice())
+        })
+    }
+
+    /// The published buckets, but for those of which `given` has others.
+    fn chosen(given: impl Fn(&str) -> Option<&'a [u64]>) -> Self {
+        let buckets = Canonical::published_sampling().map(|sampling| sampling.buckets);
+        let buckets = buckets.unwrap_or_default();
+        let [first, product] = buckets.map(|(name, default)| given(name).unwrap_or(default));
+        Buckets { first, product }
     }
 
     /// The canonical shape of a configuration.
-    pub fn shape(&self, [t, k, c]: Configuration) -> Shape {
-        let kc = clamped(self.kc, k * c);
-        let score = |divisor: &u64| 2 * divisor.abs_diff(k) + (kc / divisor).abs_diff(c);
-        let divisors = (1..=kc).filter(|divisor| kc.is_multiple_of(*divisor));
+    pub fn shape(&self, [a, b, c]: Configuration) -> Shape {
+        let product = clamped(self.product, b * c);
+        let score = |left: &u64| 2 * left.abs_diff(b) + (product / left).abs_diff(c);
+        let divisors = (1..=product).filter(|left| product.is_multiple_of(*left));
         // Of equal scores `min_by_key` keeps the first, as the published loop does.
-        let best = divisors.min_by_key(score).unwrap_or(k);
-        [clamped(self.t, t), best, kc / best.max(1)]
+        let best = divisors.min_by_key(score).unwrap_or(b);
+        [clamped(self.first, a), best, product / best.max(1)]
     }
 }
 
@@ -80,7 +93,7 @@ fn clamped(buckets: &[u64], value: u64) -> u64 {
     found.or(buckets.last()).copied().unwrap_or(value)
 }
 
-/// A canonical shape with its configurations, ordered by T K C.
+/// A canonical shape with its configurations, ordered by the product of their sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// The shape.
@@ -93,7 +106,8 @@ pub struct Group {
 
 /// Groups configurations and takes at most `max_shapes` groups and `samples` members of each.
 ///
-/// Groups are ordered by T K C of their shape; of equal ones, by the first of their configurations.
+/// Groups are ordered by the product of their shape's sizes; of equal ones, by the first of their
+/// configurations.
 pub fn sample(
     configurations: &BTreeSet<Configuration>,
     buckets: Buckets<'_>,
@@ -126,8 +140,8 @@ pub fn sample(
     groups
 }
 
-fn size([t, k, c]: &[u64; 3]) -> u128 {
-    u128::from(*t) * u128::from(*k) * u128::from(*c)
+fn size(sizes: &[u64; 3]) -> u128 {
+    sizes.iter().map(|size| u128::from(*size)).product()
 }
 
 /// `count` indices of `length` that are evenly spread: round(i (length - 1) / (count - 1)), halves
@@ -206,7 +220,7 @@ impl Sampling {
     }
 }
 
-/// T, K and C of the points of a case; `None` where one is no positive integer.
+/// The configurations of the points of a case; `None` where a size is no positive integer.
 fn configurations(grid: &Grid<'_>, case: usize) -> Vec<Option<Configuration>> {
     let slots = slots(grid, case);
     let mut reader = grid.reader(case);
@@ -219,7 +233,7 @@ fn configurations(grid: &Grid<'_>, case: usize) -> Vec<Option<Configuration>> {
 
 fn slots(grid: &Grid<'_>, case: usize) -> [Option<usize>; 3] {
     let held = &grid.manifest().cases[case];
-    ["T", "K", "C"].map(|name| crate::grid::slot_of(held, name))
+    names().map(|name| crate::grid::slot_of(held, name))
 }
 
 fn configuration(
@@ -242,6 +256,10 @@ fn configuration(
 mod tests {
     use super::*;
 
+    fn published() -> Buckets<'static> {
+        Buckets::chosen(|_| None)
+    }
+
     fn grid(k: &[u64]) -> BTreeSet<Configuration> {
         let mut found = BTreeSet::new();
         for t in [128, 256, 512, 1024] {
@@ -258,7 +276,7 @@ mod tests {
     fn the_default_grid_has_84_shapes_of_which_8_are_taken_and_11_configurations_measured() {
         let all = grid(&[4, 8, 12, 16, 20, 24]);
         assert_eq!(all.len(), 96);
-        let groups = sample(&all, Buckets::PUBLISHED, 8, 2);
+        let groups = sample(&all, published(), 8, 2);
         assert_eq!(groups.len(), 84);
         assert_eq!(
             groups
@@ -276,7 +294,7 @@ mod tests {
     #[test]
     fn sixteen_configurations_are_larger_than_their_shape() {
         let smaller = |configuration: &&Configuration| {
-            let shape = Buckets::PUBLISHED.shape(**configuration);
+            let shape = published().shape(**configuration);
             shape
                 .iter()
                 .zip(configuration.iter())
@@ -300,8 +318,8 @@ mod tests {
 
     #[test]
     fn values_beyond_the_last_bucket_are_clamped() {
-        assert_eq!(Buckets::PUBLISHED.shape([4096, 48, 12])[0], 2048);
-        let [_, k, c] = Buckets::PUBLISHED.shape([4096, 48, 12]);
+        assert_eq!(published().shape([4096, 48, 12])[0], 2048);
+        let [_, k, c] = published().shape([4096, 48, 12]);
         assert_eq!(k * c, 288);
     }
 }

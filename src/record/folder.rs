@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::environment::Environment;
-use super::exports::{self, About};
+use super::exports;
 use super::find;
 use super::journal::{Contents, Journal, JournalError};
 use super::stamp::{self, Stamp};
 use super::tables;
 use crate::files;
+use crate::guides::About;
 use crate::identity::{PointId, RunId};
 use crate::row::Row;
 

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::exports::About;
 use super::journal::Contents;
 use crate::files;
+use crate::guides::About;
 
 /// Name of the stamp's file in a run's folder.
 pub(super) const FILE: &str = ".tables.json";

@@ -134,8 +134,8 @@ impl Part {
     }
 }
 
-/// Rows that are reported on together: they differ in sizes, backends and phases, and in the words
-/// that the semi-CRF guide's tables have columns for.
+/// Rows that are reported on together: they differ in sizes, backends and phases, and in the word
+/// that their workload compares.
 struct Section {
     /// Relative to the report's folder.
     folder: PathBuf,
@@ -341,7 +341,11 @@ fn refuse_unknown(frame: &Frame<'_>, options: &Options) -> Result<(), ReportErro
 /// Sections by the words in which rows differ. A word that no row of a section's workload has is
 /// not among its own; one that others of that workload have is `unstated`.
 fn sections(frame: &Frame<'_>) -> Vec<Section> {
-    let names = frame.words(&["backend", "phase", MACHINE, "semiring"]);
+    let workloads = registry::workloads().iter();
+    let shown = workloads.filter_map(|workload| workload.info().presentation);
+    let mut together = vec!["backend", "phase", MACHINE];
+    together.extend(shown.map(|shown| shown.compared.name));
+    let names = frame.words(&together);
     let groups = frame.groups(&frame.all(), &names);
     let is_alone = groups.len() == 1;
     let workload = |row: usize| frame.entries[row].workload.as_ref();

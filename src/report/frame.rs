@@ -331,14 +331,19 @@ pub fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// The number of states of a semi-CRF's position: `K * C`, also where no manifest derives it.
+/// A size of a row; one that its workload derives also where no manifest does.
 pub fn number_of(entry: &Entry, name: &str) -> Option<f64> {
     match entry.value(name) {
         Some(value) => number(value),
-        None if name == "KC" => Some((entry.int("K")? * entry.int("C")?) as f64),
         None if name == "threads" => entry.threads.map(f64::from),
-        None => None,
+        None => product_of(entry, entry.presentation()?.derived(name)?.factors),
     }
+}
+
+/// The product of some sizes of a row.
+pub fn product_of(entry: &Entry, names: &[&str]) -> Option<f64> {
+    let mut sizes = names.iter().map(|name| number_of(entry, name));
+    sizes.try_fold(1.0, |product, size| Some(product * size?))
 }
 
 #[cfg(test)]

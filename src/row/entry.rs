@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 
+use sweeper_program::workload::Presentation;
 use sweeper_program::{Dtype, Phase, Role, Value};
+use sweeper_workloads::registry;
 
 use super::outcome::{Measurement, Starting, Status};
 use super::{CompileUse, Row};
@@ -263,6 +265,11 @@ impl Entry {
         self.times
             .filter(|_| self.status == Status::Ok)
             .map(|times| times.median)
+    }
+
+    /// How rows of its workload are shown, where that has names of its own.
+    pub fn presentation(&self) -> Option<&'static Presentation> {
+        registry::workload(&self.workload)?.info().presentation
     }
 
     /// A parameter, axis or derived value by name.

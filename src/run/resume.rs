@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use super::tables::{self, Tally};
 use super::{Ended, Event, LeftOut, Progress, Request, RunError, open_folder, standings};
+use crate::guides::About;
 use crate::hardware::DeviceIdentity;
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::plan::Outline;
-use crate::record::exports::About;
 use crate::record::folder::RunFolder;
 use crate::record::journal::{Contents, Journal, Standing};
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::RunError;
+use crate::guides::About;
 use crate::identity::PointId;
-use crate::record::exports::About;
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::journal::{Contents, Standing};
 use crate::row::Row;

@@ -157,6 +157,9 @@ static SEMICRF: WorkloadInfo = WorkloadInfo {
         ("K", &[8, 16, 24, 32]),
         ("C", &[4, 8, 12, 16]),
     ],
+    presentation: None,
+    published: None,
+    flags: &[],
 };
 
 static LAYERNORM: WorkloadInfo = WorkloadInfo {
@@ -185,6 +188,9 @@ static LAYERNORM: WorkloadInfo = WorkloadInfo {
     inputs: &[],
     outputs: &[],
     buckets: &[],
+    presentation: None,
+    published: None,
+    flags: &[],
 };
 
 /// Workloads shaped like real ones.

@@ -17,17 +17,11 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// what is worth it.
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 59000),
-    ("kernels/program/src", 3300),
+    ("kernels/program/src", 3400),
     ("kernels/compiler/src", 20000),
     ("kernels/workloads/src", 15400),
     ("cache/src", 5000),
     ("tests/it", 15500),
-];
-
-/// Modules at the top of a crate that use each other, with the reason.
-const CYCLES: [&[&str]; 1] = [
-    // Reading a manifest ends with a walk over its grid, whose errors are shown with all others.
-    &["grid", "manifest"],
 ];
 
 /// Private words for things that the field has names for, and these names.
@@ -209,10 +203,11 @@ fn modules_do_not_go_in_circles() {
         "kernels/compiler/src",
         "kernels/workloads/src",
     ] {
-        for cycle in cycles(folder) {
-            let is_known = CYCLES.iter().any(|known| *known == cycle);
-            assert!(is_known, "{folder}: {cycle:?} use each other");
-        }
+        let cycles = cycles(folder);
+        assert!(
+            cycles.is_empty(),
+            "{folder}: these use each other: {cycles:?}"
+        );
     }
 }
 
@@ -301,6 +296,7 @@ fn rows_and_reports_do_not_know_how_rows_are_measured() {
         "src/hardware",
         "src/row",
         "src/economics",
+        "src/guides",
         "src/record",
         "src/report",
         "src/compare",
@@ -322,6 +318,23 @@ fn rows_and_reports_do_not_know_how_rows_are_measured() {
                 .any(|above| line.contains(above))
     });
     assert!(found.is_empty(), "rows are below files: {found:#?}");
+}
+
+/// What the engine needs of parameters is data of workloads; the guides' files have columns of
+/// theirs.
+#[test]
+fn the_engine_knows_no_parameter_by_name() {
+    let mut engine = files(&["src"], "rs");
+    engine.retain(|(path, _)| !path.starts_with("src/guides") && !path.ends_with("tests.rs"));
+    for (_, text) in &mut engine {
+        *text = text.split("#[cfg(test)]").next().unwrap().to_owned();
+    }
+    let found = breaches(&engine, |_, line| {
+        ["\"KC\"", "\"semiring\"", "\"KC_", "\"semiring_"]
+            .iter()
+            .any(|name| line.contains(name))
+    });
+    assert!(found.is_empty(), "{found:#?}");
 }
 
 #[test]

@@ -62,6 +62,9 @@ pub(crate) const PLAIN: WorkloadInfo = WorkloadInfo {
     inputs: &[],
     outputs: &[],
     buckets: &[],
+    presentation: None,
+    published: None,
+    flags: &[],
 };
 
 /// A graph with its results named.

@@ -4,7 +4,7 @@ use crate::grid::{Fate, Point};
 use crate::manifest::case::Rule;
 use crate::manifest::provenance::Origin;
 use crate::plan::Plan;
-use crate::plan::published::{Configuration, Group};
+use crate::plan::published::{Group, in_words};
 use crate::plan::query::Query;
 
 /// A combination that the plan leaves out.
@@ -43,11 +43,6 @@ pub(super) fn by_reason(all: &[LeftOut]) -> Vec<(&str, Vec<&str>)> {
         }
     }
     reasons
-}
-
-/// A configuration or a published shape in words.
-pub(super) fn sizes([t, k, c]: &Configuration) -> String {
-    format!("T={t} K={k} C={c}")
 }
 
 fn left_out(plan: &Plan<'_>, point: Point, fate: &Fate) -> LeftOut {
@@ -113,14 +108,14 @@ fn sampled_out(plan: &Plan<'_>, point: Point) -> String {
 }
 
 fn of_group(group: &Group) -> String {
-    let shape = sizes(&group.shape);
+    let shape = in_words(&group.shape);
     let members = group.members.len();
     if group.chosen.is_empty() {
         return format!(
             "sampled out: its published shape {shape} is not among those taken (`plan.max_canonical_shapes`)"
         );
     }
-    let chosen: Vec<String> = group.chosen.iter().map(sizes).collect();
+    let chosen: Vec<String> = group.chosen.iter().map(in_words).collect();
     format!(
         "sampled out: of the {members} configurations of the published shape {shape} those measured are {} \
          (`plan.samples_per_shape`)",

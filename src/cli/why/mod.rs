@@ -7,6 +7,7 @@ use super::exit::Exit;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::target::{ArchArgs, Target};
+use crate::plan::published::in_words;
 use crate::plan::query::Query;
 use crate::plan::{Plan, Planned};
 
@@ -175,7 +176,7 @@ fn more(count: usize, indent: &str, screen: &Screen) {
 fn explain(plan: &Plan<'_>, point: &Planned, target: &Target, screen: &Screen) {
     let sampled = plan.selection.published.as_ref();
     let group = sampled.and_then(|sampling| sampling.group(&plan.grid, point.point));
-    let shape = group.map(|(group, _)| left_out::sizes(&group.shape));
+    let shape = group.map(|(group, _)| in_words(&group.shape));
     let (measured, kernels) = match &point.refusal {
         Some(_) => (None, Vec::new()),
         None => (

@@ -8,10 +8,9 @@ use super::json;
 use super::{Data, Kind};
 use crate::manifest::Manifest;
 use crate::manifest::diagnostics::Code;
+use crate::manifest::plots::PLOTS;
 use crate::manifest::section::Context;
-use crate::manifest::settings::{
-    DeviceUse, EXPORTS, NOT_EXPORTED, PLOTS, Plots, Prune, Threads, Warmup,
-};
+use crate::manifest::settings::{DeviceUse, EXPORTS, NOT_EXPORTED, Plots, Prune, Threads, Warmup};
 use crate::manifest::tree::{Node, Raw};
 use crate::manifest::wire;
 use crate::status::Status;
@@ -373,7 +372,7 @@ impl Kind for PlotNames {
     fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
         manifest.report.plots = match node.text() {
             Some("all") => Plots::All,
-            _ => Plots::Names(names(cx, node, key, PLOTS)),
+            _ => Plots::Names(names(cx, node, key, &PLOTS)),
         };
     }
 
@@ -385,7 +384,7 @@ impl Kind for PlotNames {
     }
 
     fn schema(&self) -> Json {
-        json::word_or("all", json::list(json::one_of(PLOTS)))
+        json::word_or("all", json::list(json::one_of(&PLOTS)))
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use sweeper_program::Value;
 
@@ -29,20 +28,6 @@ pub fn write_records(rows: &[Row], mut out: impl Write) -> io::Result<()> {
             })
             .collect();
         serde_json::to_writer(&mut out, &object)?;
-    }
-    out.write_all(b"\n]\n")?;
-    out.flush()
-}
-
-/// Writes a guide's file: a list of objects, one a line.
-///
-/// # Errors
-/// Those of the stream.
-pub fn write_objects(objects: &[impl Serialize], mut out: impl Write) -> io::Result<()> {
-    out.write_all(b"[")?;
-    for (number, object) in objects.iter().enumerate() {
-        out.write_all(if number == 0 { b"\n" } else { b",\n" })?;
-        serde_json::to_writer(&mut out, object)?;
     }
     out.write_all(b"\n]\n")?;
     out.flush()

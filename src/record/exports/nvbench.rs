@@ -12,6 +12,7 @@ use std::path::Path;
 use serde_json::{Value as Json, json};
 use sweeper_program::Value;
 
+use crate::files;
 use crate::row::Row;
 use crate::row::outcome::Status;
 use crate::stats::Summary;
@@ -65,7 +66,7 @@ pub fn write(rows: &[Row], folder: &Path) -> io::Result<()> {
             fs::write(samples.join(format!("{number}.bin")), bytes)?;
         }
     }
-    let mut out = super::create(folder, FILE)?;
+    let mut out = files::create(folder, FILE)?;
     serde_json::to_writer_pretty(&mut out, &root)?;
     out.flush()
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fixed::fix_dimensions;
-use super::over::axis_label;
 use super::{Drawn, Slice, describe};
 use crate::report::chart::{Chart, Heat, HeatCell, Panel};
 use crate::report::frame::number_of;
@@ -15,18 +14,12 @@ const MOST_PANELS: usize = 8;
 /// Status and peak memory over two sizes.
 pub(super) fn feasibility(slice: &Slice<'_>) -> Option<Drawn> {
     let layout = slice.request.layout;
-    let (x, y) = match layout.is_guides {
-        true => ("T".to_owned(), "KC".to_owned()),
-        false => {
-            let main = slice.main_axis()?;
-            let other = layout.sizes.iter().find(|name| **name != main)?;
-            (main, other.clone())
-        }
-    };
-    let sizes = layout.sizes_of_rows();
-    let of_axes =
-        |name: &&str| *name == x || *name == y || layout.is_guides && ["K", "C"].contains(name);
-    let fixed: Vec<&str> = sizes.into_iter().filter(|name| !of_axes(name)).collect();
+    let (x, y) = axes(slice)?;
+    let is_of = |name: &str, axis: &str| name == axis || layout.is_factor(name, axis);
+    let sizes = layout.sizes_of_rows().into_iter();
+    let fixed: Vec<&str> = sizes
+        .filter(|name| !is_of(name, &x) && !is_of(name, &y))
+        .collect();
     let held = fix_dimensions(slice.frame(), &slice.rows, &x, &fixed);
     let cells = cells(slice, &held.rows, &x, &y);
     if cells.is_empty() {
@@ -41,7 +34,7 @@ pub(super) fn feasibility(slice: &Slice<'_>) -> Option<Drawn> {
     rows.reverse();
     let styles: BTreeSet<usize> = cells.keys().map(|place| place.0).collect();
     let name = |bits: &u64| f64::from_bits(*bits).to_string();
-    let title = format!("What runs, by {} and {}", axis_label(&x), axis_label(&y));
+    let title = format!("What runs, by {} and {}", slice.label(&x), slice.label(&y));
     let mut caption = describe::caption(slice, &title, &held, false);
     match describe::failures(slice, &held.rows) {
         Some(words) => caption.notes.push(format!(
@@ -66,13 +59,26 @@ pub(super) fn feasibility(slice: &Slice<'_>) -> Option<Drawn> {
     });
     Some(Ok(Chart::Heat(Heat {
         caption,
-        x_label: axis_label(&x).to_owned(),
-        y_label: axis_label(&y).to_owned(),
+        x_label: slice.label(&x).to_owned(),
+        y_label: slice.label(&y).to_owned(),
         columns: columns.iter().map(name).collect(),
         panels: panels.collect(),
         colour_label: "peak memory (MiB)".to_owned(),
         is_ratio: false,
     })))
+}
+
+/// The sizes to the right and upwards.
+fn axes(slice: &Slice<'_>) -> Option<(String, String)> {
+    let main = slice.main_axis()?;
+    let layout = slice.request.layout;
+    match layout.presentation {
+        Some(shown) => Some((shown.second_axis.to_owned(), main)),
+        None => {
+            let other = layout.sizes.iter().find(|name| **name != main)?;
+            Some((main, other.clone()))
+        }
+    }
 }
 
 /// The worst of each place's shapes: a failure, or the greatest peak in MiB.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fixed::{FixedDimensions, fix_dimensions};
-use super::over::{axis_label, fixed};
+use super::over::fixed;
 use super::pairs::{NO_BASELINE, baseline_pairs, peak, shared_no_point};
 use super::{Drawn, Slice, describe};
 use crate::report::chart::{Chart, Heat, HeatCell, Panel};
@@ -46,7 +46,7 @@ fn heatmap(slice: &Slice<'_>, label: &str, measure: Measure) -> Option<Drawn> {
         let needed = shared_no_point(baseline);
         return Some(Err(describe::reason(slice, &held.rows, &needed)));
     }
-    let axis = axis_label(&axis);
+    let axis = slice.label(&axis);
     let kind = match label {
         "time ratio" => "Time ratio",
         _ => "Memory ratio",

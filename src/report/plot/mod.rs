@@ -1,8 +1,8 @@
 //! Plots: charts made from rows. [`PLOTS`] lists all of them; a new plot is a function and a line
 //! there.
 //!
-//! A plot is made once for each question of a section: a phase and, in the semi-CRF guide's
-//! workload, a semiring.
+//! A plot is made once for each question of a section: a phase and, where the workload compares a
+//! word, a value of it.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use super::chart::Chart;
 use super::frame::Frame;
 use super::source::Source;
 use super::table::Layout;
+use crate::manifest::plots;
 
 mod break_even;
 mod describe;
@@ -66,10 +67,10 @@ impl<'r> Slice<'r> {
         self.request.frame
     }
 
-    /// The axis that most plots have: states of a position, or the size with the most values.
+    /// The axis that most plots have: the workload's leading one, or the size with the most values.
     fn main_axis(&self) -> Option<String> {
-        if self.request.layout.is_guides {
-            return Some("KC".to_owned());
+        if let Some(shown) = self.request.layout.presentation {
+            return Some(shown.leading_axis.to_owned());
         }
         let frame = self.frame();
         let values = |name: &&String| {
@@ -88,6 +89,11 @@ impl<'r> Slice<'r> {
         Some(most.clone())
     }
 
+    /// The name of an axis as plots write it.
+    fn label<'n>(&self, axis: &'n str) -> &'n str {
+        self.request.layout.label(axis)
+    }
+
     /// The place of a row's line among all, which chooses its colour.
     fn style(&self, row: usize) -> usize {
         let name = self.frame().series(row);
@@ -101,12 +107,12 @@ type Make = fn(&Slice<'_>) -> Option<Drawn>;
 
 /// A kind of plot.
 struct Kind {
-    /// Its name, as in `report.plots`, and the beginning of its files' names.
+    /// Its name, as in [`plots::PLOT_KINDS`]; names of files begin with it.
     name: &'static str,
     /// False if the two phases are its subject.
     has_phase: bool,
-    /// False if the semirings are its subject.
-    has_semiring: bool,
+    /// False if the word that the workload compares is its subject.
+    has_word: bool,
     make: Make,
 }
 
@@ -114,15 +120,24 @@ const fn kind(name: &'static str, make: Make) -> Kind {
     Kind {
         name,
         has_phase: true,
-        has_semiring: true,
+        has_word: true,
         make,
     }
 }
 
+/// Time over the second axis; of workloads that name none, over each size.
+const SECOND: &str = "scalability_{second}";
+
 /// All plots, in the order in which they are listed.
 const PLOTS: &[Kind] = &[
-    kind("scalability_T", over::scalability_length),
-    kind("scalability_KC", over::scalability_states),
+    kind(SECOND, |slice| {
+        let shown = slice.request.layout.presentation?;
+        Some(over::scalability(slice, shown.second_axis))
+    }),
+    kind("scalability_{leading}", |slice| {
+        let shown = slice.request.layout.presentation?;
+        Some(over::scalability(slice, shown.leading_axis))
+    }),
     kind("throughput", over::throughput),
     kind("efficiency", over::efficiency),
     kind("memory_efficiency", over::memory_efficiency),
@@ -131,8 +146,8 @@ const PLOTS: &[Kind] = &[
         ..kind("backward_forward_ratio", pairs::backward_forward_ratio)
     },
     Kind {
-        has_semiring: false,
-        ..kind("semiring_overhead", pairs::semiring_overhead)
+        has_word: false,
+        ..kind("{compared}_overhead", pairs::compared_overhead)
     },
     kind("time_ratio_baseline", pairs::time_ratio_baseline),
     kind("memory_ratio_baseline", pairs::memory_ratio_baseline),
@@ -154,7 +169,8 @@ pub fn of_report(request: &Request<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Pl
 /// The plots of a section, of those that are `wanted` by name.
 pub fn of_section(request: &Request<'_>, wanted: impl Fn(&str) -> bool + Sync) -> Vec<Plot<Drawn>> {
     let mut jobs = Vec::new();
-    for kind in PLOTS.iter().filter(|kind| wanted(kind.name)) {
+    let is_wanted = |kind: &&Kind| plots::plot_names(kind.name).iter().any(|name| wanted(name));
+    for kind in PLOTS.iter().filter(is_wanted) {
         for (suffix, slice) in slices(request, kind) {
             jobs.push((kind, suffix, slice));
         }
@@ -167,33 +183,34 @@ pub fn of_section(request: &Request<'_>, wanted: impl Fn(&str) -> bool + Sync) -
 }
 
 fn made(kind: &Kind, suffix: &str, slice: &Slice<'_>) -> Vec<Plot<Drawn>> {
-    // Other workloads than the guide's have their own sizes: one plot for each.
-    if kind.name == "scalability_T" && !slice.request.layout.is_guides {
-        return slice
-            .request
-            .layout
-            .sizes
-            .iter()
-            .map(|axis| Plot {
-                name: format!("scalability_{axis}{suffix}"),
-                chart: over::scalability(slice, axis),
-            })
-            .collect();
+    let layout = slice.request.layout;
+    let plot = |name: &str, chart: Drawn| Plot {
+        name: format!("{name}{suffix}"),
+        chart,
+    };
+    match plots::plot_name(kind.name, layout.presentation) {
+        Some(name) => {
+            let chart = (kind.make)(slice).into_iter();
+            chart.map(|chart| plot(&name, chart)).collect()
+        }
+        None if kind.name == SECOND => {
+            let sizes = layout.sizes.iter();
+            let over = |axis: &String| {
+                plot(
+                    &format!("scalability_{axis}"),
+                    over::scalability(slice, axis),
+                )
+            };
+            sizes.map(over).collect()
+        }
+        None => Vec::new(),
     }
-    let chart = (kind.make)(slice);
-    chart
-        .into_iter()
-        .map(|chart| Plot {
-            name: format!("{}{suffix}", kind.name),
-            chart,
-        })
-        .collect()
 }
 
 /// The questions of a kind of plot, each with what tells its file from others.
 fn slices<'r>(request: &'r Request<'r>, kind: &Kind) -> Vec<(String, Slice<'r>)> {
     let mut names: Vec<&str> = Vec::new();
-    if kind.has_semiring {
+    if kind.has_word {
         names.extend(request.layout.words.iter().map(String::as_str));
     }
     if kind.has_phase {
@@ -213,9 +230,9 @@ fn slices<'r>(request: &'r Request<'r>, kind: &Kind) -> Vec<(String, Slice<'r>)>
         .map(|rows| {
             let words: Vec<Arc<str>> = names.iter().map(|name| word(rows[0], name)).collect();
             let suffix: String = words.iter().map(|word| format!("_{word}")).collect();
-            let phrase = names.iter().zip(&words).map(|(&name, word)| match name {
-                "semiring" => format!("{word} semiring"),
-                _ => word.to_string(),
+            let phrase = names.iter().zip(&words).map(|(name, word)| match *name {
+                "phase" => word.to_string(),
+                name => format!("{word} {name}"),
             });
             let question = phrase.collect::<Vec<_>>().join(", ");
             (

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::fixed::{FixedDimensions, fix_dimensions};
 use super::{Drawn, Slice, describe};
+use crate::manifest::settings::GB;
 use crate::report::chart::{Axis, Chart, Lines, Point, Rule, Scale, Series};
-use crate::report::frame::number_of;
+use crate::report::frame::{number_of, product_of};
 use crate::report::table::means::LogInterval;
 use crate::row::entry::Entry;
 
@@ -30,26 +31,11 @@ pub(super) struct Failure {
 
 /// Names of sizes that a plot over `axis` holds fixed.
 pub(super) fn fixed<'s>(slice: &'s Slice<'_>, axis: &str) -> Vec<&'s str> {
-    let sizes = slice.request.layout.sizes_of_rows();
+    let layout = slice.request.layout;
+    let sizes = layout.sizes_of_rows().into_iter();
     sizes
-        .into_iter()
-        .filter(|name| *name != axis)
-        // The number of states is the product of these two.
-        .filter(|name| {
-            !(axis == "KC" && slice.request.layout.is_guides && ["K", "C"].contains(name))
-        })
+        .filter(|name| *name != axis && !layout.is_factor(name, axis))
         .collect()
-}
-
-/// Time over T.
-pub(super) fn scalability_length(slice: &Slice<'_>) -> Option<Drawn> {
-    Some(scalability(slice, "T"))
-}
-
-/// Time over K C.
-pub(super) fn scalability_states(slice: &Slice<'_>) -> Option<Drawn> {
-    let is_guides = slice.request.layout.is_guides;
-    is_guides.then(|| scalability(slice, "KC"))
 }
 
 /// Time over a size. One of several axes must have two places at least where the others are held.
@@ -74,7 +60,7 @@ pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Drawn {
         })
         .collect();
     let about = About {
-        title: format!("Time over {}", axis_label(axis)),
+        title: format!("Time over {}", slice.label(axis)),
         axis,
         label: &format!("time ({unit})"),
         needed: NOT_MEASURED,
@@ -106,31 +92,25 @@ pub(super) fn time_unit(values: &[Value]) -> (f64, &'static str) {
     }
 }
 
-/// Positions a second over K C; for other workloads compulsory bytes a second.
+/// The workload's work a second over the leading axis; of workloads that count none, compulsory
+/// bytes a second.
 pub(super) fn throughput(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
     let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
-    let amount = |entry: &Entry| match slice.request.layout.is_guides {
-        true => Some((entry.int("B").unwrap_or(1) * entry.int("T")?) as f64),
-        false => Some(entry.measurement.as_ref()?.compulsory_bytes),
+    let work = slice.request.layout.presentation.map(|shown| shown.work);
+    let amount = |entry: &Entry| match work {
+        Some(work) => product_of(entry, work.factors),
+        None => Some(entry.measurement.as_ref()?.compulsory_bytes),
     };
     let measure = |entry: &Entry| {
-        let amount = amount(entry).filter(|&amount| amount > 0.0)?;
-        let work = LogInterval {
-            value: (amount * 1e9).ln(),
-            below: 0.0,
-            above: 0.0,
-        };
+        let work = LogInterval::exact(amount(entry)? * 1e9)?;
         Some(work.over(LogInterval::of(entry)?))
     };
-    let label = match slice.request.layout.is_guides {
-        true => "positions a second",
-        false => "compulsory bytes a second",
-    };
+    let unit = work.map_or("compulsory bytes", |work| work.unit);
     let about = About {
-        title: format!("Throughput over {}", axis_label(&axis)),
+        title: format!("Throughput over {}", slice.label(&axis)),
         axis: &axis,
-        label,
+        label: &format!("{unit} a second"),
         needed: NOT_MEASURED,
         is_timed: true,
     };
@@ -143,19 +123,14 @@ pub(super) fn efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
     let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let measure = |entry: &Entry| {
-        let least_ns = entry.roofline_ns.filter(|&least_ns| least_ns > 0.0)?;
-        let least = LogInterval {
-            value: least_ns.ln(),
-            below: 0.0,
-            above: 0.0,
-        };
+        let least = LogInterval::exact(entry.roofline_ns?)?;
         Some(least.over(LogInterval::of(entry)?))
     };
     let found = measured(slice, &held.rows, &axis, measure);
     let places = found.0.iter().map(|value| value.x);
     let ends = [places.clone().reduce(f64::min), places.reduce(f64::max)];
     let about = About {
-        title: format!("Attained part of the roofline over {}", axis_label(&axis)),
+        title: format!("Attained part of the roofline over {}", slice.label(&axis)),
         axis: &axis,
         label: "least possible time / time",
         needed: "no point was measured on a device whose ceilings are known",
@@ -173,38 +148,37 @@ pub(super) fn efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     Some(chart)
 }
 
-/// Peak memory for each state of each position over K C; for other workloads peak memory.
+/// Peak memory for each unit of the workload's over the leading axis; of workloads that name none,
+/// peak memory.
 pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
     let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
-    let is_guides = slice.request.layout.is_guides;
+    let layout = slice.request.layout;
+    let memory = layout.presentation.map(|shown| shown.memory);
     let measure = |entry: &Entry| {
         let bytes = entry.memory.peak_allocated.filter(|_| entry.is_ok())? as f64;
         // A kilobyte is 10^3 bytes of the semi-CRF guide's gigabyte of 2^30, as its formula has it.
-        let amount = match is_guides {
-            true => {
-                let states = entry.int("T")? as f64 * number_of(entry, "KC")?;
-                bytes / (1u64 << 30) as f64 * 1e6 / states
-            }
-            false => bytes / 1e6,
+        let amount = match memory {
+            Some(memory) => bytes / GB * 1e6 / product_of(entry, memory.factors)?,
+            None => bytes / 1e6,
         };
-        (amount > 0.0).then(|| LogInterval {
-            value: amount.ln(),
-            below: 0.0,
-            above: 0.0,
-        })
+        LogInterval::exact(amount)
     };
-    let (title, label) = match is_guides {
-        true => (
-            "Memory per state over K·C".to_owned(),
-            "peak (kB for each T·K·C)",
-        ),
-        false => (format!("Peak memory over {axis}"), "peak (MB)"),
+    let (title, label) = match memory {
+        Some(memory) => {
+            let factors = memory.factors.iter().map(|name| layout.label(name));
+            let factors = factors.collect::<Vec<_>>().join("·");
+            (
+                format!("Memory per {} over {}", memory.unit, slice.label(&axis)),
+                format!("peak (kB for each {factors})"),
+            )
+        }
+        None => (format!("Peak memory over {axis}"), "peak (MB)".to_owned()),
     };
     let about = About {
         title,
         axis: &axis,
-        label,
+        label: &label,
         needed: "no point has a peak of memory",
         is_timed: false,
     };
@@ -235,14 +209,6 @@ pub(super) fn measured(
     (values, failures)
 }
 
-/// The name of an axis as plots write it.
-pub(super) fn axis_label(axis: &str) -> &str {
-    match axis {
-        "KC" => "K·C",
-        other => other,
-    }
-}
-
 /// What a chart of lines shows.
 pub(super) struct About<'a> {
     pub(super) title: String,
@@ -269,11 +235,14 @@ pub(super) fn lines(
     let mut caption = describe::caption(slice, &about.title, held, about.is_timed);
     let (series, has_means) = series(slice, &values, &failures);
     if has_means {
-        let note = match axis {
-            "KC" => "Lines are geometric means over the shapes with that K·C (dots).",
-            _ => "Lines are geometric means over the dots.",
+        let note = match slice.request.layout.derived(axis) {
+            Some(derived) => format!(
+                "Lines are geometric means over the shapes with that {} (dots).",
+                derived.label
+            ),
+            None => "Lines are geometric means over the dots.".to_owned(),
         };
-        caption.notes.push(note.to_owned());
+        caption.notes.push(note);
     }
     if !failures.is_empty() {
         let failed = describe::failures(slice, &held.rows).unwrap_or_default();
@@ -282,7 +251,7 @@ pub(super) fn lines(
     Ok(Chart::Lines(Lines {
         caption,
         x: Axis {
-            label: axis_label(axis).to_owned(),
+            label: slice.label(axis).to_owned(),
             scale: Scale::Log2,
         },
         y: Axis {

@@ -1,7 +1,9 @@
-//! Lines of ratios between two rows: phases, semirings, backend and baseline.
+//! Lines of ratios between two rows: phases, compared words, backend and baseline.
+
+use sweeper_program::workload::ComparedWord;
 
 use super::fixed::{FixedDimensions, fix_dimensions};
-use super::over::{About, Failure, Value, axis_label, fixed, lines};
+use super::over::{About, Failure, Value, fixed, lines};
 use super::{Drawn, Slice};
 use crate::report::chart::{Chart, Rule};
 use crate::report::frame::{MACHINE, number_of};
@@ -21,7 +23,7 @@ pub(super) fn backward_forward_ratio(slice: &Slice<'_>) -> Option<Drawn> {
         |row| phase(row) == "backward",
     );
     let about = About {
-        title: format!("Backward over forward by {}", axis_label(&axis)),
+        title: format!("Backward over forward by {}", slice.label(&axis)),
         axis: &axis,
         label: "time ratio",
         needed: "no point was measured in both the forward and the backward phase",
@@ -31,35 +33,33 @@ pub(super) fn backward_forward_ratio(slice: &Slice<'_>) -> Option<Drawn> {
     Some(ratio_lines(slice, &held, &about, found))
 }
 
-/// Time of each other semiring over that of the log semiring.
-pub(super) fn semiring_overhead(slice: &Slice<'_>) -> Option<Drawn> {
-    if !slice.request.layout.is_guides {
-        return None;
-    }
-    let held = fix_dimensions(slice.frame(), &slice.rows, "KC", &fixed(slice, "KC"));
-    let semiring = |row: usize| {
-        slice.frame().entries[row]
-            .text("semiring")
-            .unwrap_or_default()
-    };
+/// Time at each other value of the compared word over that at the value they are relative to.
+pub(super) fn compared_overhead(slice: &Slice<'_>) -> Option<Drawn> {
+    let shown = slice.request.layout.presentation?;
+    let ComparedWord {
+        name, reference, ..
+    } = shown.compared;
+    let axis = shown.leading_axis;
+    let held = fix_dimensions(slice.frame(), &slice.rows, axis, &fixed(slice, axis));
+    let word = |row: usize| slice.frame().entries[row].text(name).unwrap_or_default();
     let pairs = paired(
         slice,
         &held,
-        &["semiring"],
-        |row| semiring(row) == "log",
-        |row| semiring(row) != "log",
+        &[name],
+        |row| word(row) == reference,
+        |row| word(row) != reference,
     );
-    // A line for each semiring of each backend; the first semiring has the backends' own colours.
+    // A line for each word of each backend; the first word has the backends' own colours.
     let count = slice.request.series.len();
-    let mut others: Vec<&str> = pairs.iter().map(|&(_, row)| semiring(row)).collect();
+    let mut others: Vec<&str> = pairs.iter().map(|&(_, row)| word(row)).collect();
     others.sort_unstable();
     others.dedup();
     let mut values = Vec::new();
-    for &(log, row) in &pairs {
-        let place = others.iter().position(|held| *held == semiring(row));
+    for &(base, row) in &pairs {
+        let place = others.iter().position(|held| *held == word(row));
         let style = slice.style(row) + place.unwrap_or(0) * count;
         values.extend(
-            ratio(slice, "KC", (log, row), LogInterval::of).map(|value| Value { style, ..value }),
+            ratio(slice, axis, (base, row), LogInterval::of).map(|value| Value { style, ..value }),
         );
     }
     let labels: Vec<String> = others
@@ -82,10 +82,13 @@ pub(super) fn semiring_overhead(slice: &Slice<'_>) -> Option<Drawn> {
         question: slice.question.clone(),
     };
     let about = About {
-        title: "Overhead over the log semiring by K·C".to_owned(),
-        axis: "KC",
+        title: format!(
+            "Overhead over the {reference} {name} by {}",
+            slice.label(axis)
+        ),
+        axis,
         label: "time ratio",
-        needed: "no point was measured in the log semiring and in another one",
+        needed: &format!("no point was measured in the {reference} {name} and in another one"),
         is_timed: true,
     };
     Some(ratio_lines(&wide, &held, &about, (values, Vec::new())))
@@ -111,12 +114,8 @@ pub(super) fn shared_no_point(baseline: &str) -> String {
 
 /// A row's peak memory, which has no interval.
 pub(super) fn peak(entry: &Entry) -> Option<LogInterval> {
-    let bytes = entry.memory.peak_allocated.filter(|&bytes| bytes > 0)?;
-    entry.is_ok().then(|| LogInterval {
-        value: (bytes as f64).ln(),
-        below: 0.0,
-        above: 0.0,
-    })
+    let bytes = entry.memory.peak_allocated.filter(|_| entry.is_ok())?;
+    LogInterval::exact(bytes as f64)
 }
 
 fn baseline_ratio(
@@ -146,7 +145,7 @@ fn baseline_ratio(
         }
     }
     let about = About {
-        title: format!("{title} by {}", axis_label(&axis)),
+        title: format!("{title} by {}", slice.label(&axis)),
         axis: &axis,
         label: &format!("{label} to {baseline}"),
         needed: &shared_no_point(baseline),

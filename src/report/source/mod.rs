@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use crate::files;
+use crate::guides::semicrf::read;
 use crate::hardware::DeviceIdentity;
 use crate::manifest::settings::Order;
 use crate::record::environment::Environment;
@@ -15,7 +16,6 @@ use crate::record::usage::RunUsage;
 use crate::word::Word;
 
 pub mod folders;
-mod guide;
 mod records;
 mod run;
 
@@ -266,8 +266,8 @@ fn from_csv(path: &Path) -> Result<Source, SourceError> {
             add_surroundings(&mut source, beside)?;
         }
         source
-    } else if table.missing(&guide::REQUIRED).is_empty() {
-        let (entries, warnings) = guide::entries(&table, path)?;
+    } else if table.missing(&read::REQUIRED).is_empty() {
+        let (entries, warnings) = read::entries(&table, path)?;
         Source {
             entries,
             warnings,
@@ -303,7 +303,7 @@ fn blank(path: &Path, kind: Kind) -> Source {
 /// All columns that the closest format would need.
 fn missing(table: &Table, path: &Path) -> SourceError {
     let ours = table.missing(&records::REQUIRED);
-    let guides = table.missing(&guide::REQUIRED);
+    let guides = table.missing(&read::REQUIRED);
     let (format, missing) = match table.has("point") || ours.len() < guides.len() {
         true => ("a `records.csv`", ours),
         false => ("a `benchmark_full.csv` of the semi-CRF guide", guides),

@@ -5,18 +5,17 @@ use std::collections::BTreeMap;
 
 use super::means::LogInterval;
 use super::{Cell, Request, Table, Unit, pivot, size};
+use crate::manifest::settings::GB;
 use crate::row::entry::Entry;
 use crate::row::outcome::Checked;
-
-/// A gigabyte in tables is 2^30 bytes.
-const GB: f64 = (1u64 << 30) as f64;
 
 /// Rows of one shape, or of the means, by backend.
 pub(super) type Held<'q> = BTreeMap<&'q str, usize>;
 
-/// `comparison.csv`: for workloads other than the semi-CRF guide's, which has tables of its own.
+/// `comparison.csv`: for workloads without a leading axis. Those with one have
+/// `crossover_points.csv` and tables of ratios.
 pub(super) fn comparison(request: &Request<'_>) -> Option<Table> {
-    if request.layout.is_guides {
+    if request.layout.presentation.is_some() {
         return None;
     }
     let frame = request.frame;
@@ -145,8 +144,8 @@ pub(super) fn means<'q>(request: &Request<'_>, common: &[&Held<'q>]) -> Vec<Mean
     });
     let times: BTreeMap<&str, LogInterval> = times.collect();
     let of_backend = |(&backend, &row): (&&'q str, &usize)| {
-        let rate = mean(backend, |entry| exact(entry.bytes_per_s()));
-        let efficiency = mean(backend, |entry| exact(entry.efficiency()));
+        let rate = mean(backend, |entry| LogInterval::exact(entry.bytes_per_s()?));
+        let efficiency = mean(backend, |entry| LogInterval::exact(entry.efficiency()?));
         Mean {
             backend,
             row,
@@ -209,12 +208,6 @@ pub(super) fn speedup(request: &Request<'_>, shapes: &pivot::Shapes<'_>, name: &
         Some(baseline) => pivot::speedup(request, shapes, name, baseline),
         None => Cell::Empty,
     }
-}
-
-/// A number greater than zero that is what it is.
-fn exact(value: Option<f64>) -> Option<LogInterval> {
-    let value = value.filter(|&value| value > 0.0)?;
-    Some(LogInterval::new(value, Some((value, value))))
 }
 
 pub(super) fn number(value: Option<f64>) -> Cell {

@@ -2,57 +2,56 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::guide::sort;
 use super::means::LogInterval;
+use super::ratios::sort;
 use super::{Cell, Request, Table, Unit, size};
 use crate::report::frame::{Key, number_of};
 
-/// Times of two backends at the same shapes, by number of states.
+/// Times of two backends at the same shapes, by the size of the leading axis.
 type Shapes = BTreeMap<u64, Vec<(LogInterval, LogInterval)>>;
 
-/// Backend a crosses b at the least KC from which on it is faster on every shape that both were
-/// measured on. Shapes are compared whole: equal K and C, not equal products.
+/// Backend a crosses b at the least size of the leading axis from which on it is faster on every
+/// shape that both were measured on. Shapes are compared whole: equal factors, not equal products.
 pub(super) fn crossover_points(request: &Request<'_>) -> Option<Table> {
-    if !request.layout.is_guides {
-        return None;
-    }
+    let shown = request.layout.presentation?;
+    let (compared, leading, second) = (shown.compared.name, shown.leading_axis, shown.second_axis);
     let frame = request.frame;
+    // What the leading axis is, as formulas have it.
+    let (about, axis) = match shown.derived(leading) {
+        Some(derived) => (derived.about, derived.factors.join(" ")),
+        None => ("Least", leading.to_owned()),
+    };
     let mut table = Table::new(
         "crossover_points",
-        "Number of states K C from which on backend a stays faster than backend b",
+        format!("{about} {axis} from which on backend a stays faster than backend b"),
     );
     table
-        .plain([
-            "semiring",
-            "phase",
-            "T",
-            "crossover_KC",
-            "backend_a",
-            "backend_b",
-        ])
+        .plain([compared, "phase", second])
+        .plain([format!("crossover_{leading}")])
+        .plain(["backend_a", "backend_b"])
         .column("time_a_ms", Unit::Ms)
         .column("time_b_ms", Unit::Ms)
         .column("speedup", Unit::Ratio);
-    let more = &request.layout.sizes[4..];
+    let more = &request.layout.sizes[shown.sizes.len()..];
     table.plain(more);
-    table.notes.push(
-        "a is faster at every shape with K C of crossover_KC and more; the least K C measured means \
-         that it is ahead everywhere. Times are geometric means over the shapes with that K C."
-            .to_owned(),
-    );
+    table.notes.push(format!(
+        "a is faster at every shape with {axis} of crossover_{leading} and more; the least {axis} \
+         measured means that it is ahead everywhere. Times are geometric means over the shapes with \
+         that {axis}."
+    ));
     let mut series: Vec<String> = request.rows.iter().map(|&row| frame.series(row)).collect();
     series.sort();
     series.dedup();
-    let mut fixed = vec!["semiring", "phase", "T"];
+    let mut fixed = vec![compared, "phase", second];
     fixed.extend(more.iter().map(String::as_str));
     for rows in frame.groups(request.rows, &fixed).into_values() {
-        for (a, b, states, times) in crossings(request, &rows, &series) {
+        for (a, b, place, times) in crossings(request, &rows, &series, leading) {
             let first = rows[0];
             let mut line = vec![
-                request.layout.word(frame, first, "semiring"),
+                request.layout.word(frame, first, compared),
                 Cell::word(frame.entries[first].phase.name()),
-                size(frame, first, "T"),
-                Cell::Count(states as i64),
+                size(frame, first, second),
+                Cell::Count(place as i64),
                 Cell::word(a),
                 Cell::word(b),
             ];
@@ -70,11 +69,12 @@ pub(super) fn crossover_points(request: &Request<'_>) -> Option<Table> {
     Some(table)
 }
 
-/// Ordered pairs that cross: the backends, the number of states, and times there in milliseconds.
+/// Ordered pairs that cross: the backends, the size, and times there in milliseconds.
 fn crossings<'n>(
     request: &Request<'_>,
     rows: &[usize],
     series: &'n [String],
+    leading: &str,
 ) -> Vec<(&'n str, &'n str, u64, [f64; 2])> {
     let frame = request.frame;
     let mut shapes: BTreeMap<Key, BTreeMap<&str, usize>> = BTreeMap::new();
@@ -96,37 +96,37 @@ fn crossings<'n>(
     let mut found = Vec::new();
     for &a in &present {
         for &b in present.iter().filter(|&&b| b != a) {
-            let mut by_states: Shapes = BTreeMap::new();
+            let mut by_size: Shapes = BTreeMap::new();
             for held in shapes.values() {
                 let Some((&row_a, &row_b)) = held.get(a).zip(held.get(b)) else {
                     continue;
                 };
                 let (entry_a, entry_b) = (frame.entries[row_a], frame.entries[row_b]);
-                let states = number_of(entry_a, "KC").unwrap_or(0.0) as u64;
+                let place = number_of(entry_a, leading).unwrap_or(0.0) as u64;
                 let both = LogInterval::of(entry_a).zip(LogInterval::of(entry_b));
-                by_states.entry(states).or_default().extend(both);
+                by_size.entry(place).or_default().extend(both);
             }
-            if let Some((states, times)) = crossing(&by_states) {
-                found.push((a, b, states, times));
+            if let Some((place, times)) = crossing(&by_size) {
+                found.push((a, b, place, times));
             }
         }
     }
     found
 }
 
-/// The least number of states from which on a is faster at every shape, and mean times there in ms.
+/// The least size from which on a is faster at every shape, and mean times there in ms.
 fn crossing(shapes: &Shapes) -> Option<(u64, [f64; 2])> {
     let is_ahead = |pairs: &[(LogInterval, LogInterval)]| {
         !pairs.is_empty() && pairs.iter().all(|(a, b)| a.value < b.value)
     };
-    let (&states, pairs) = shapes
+    let (&place, pairs) = shapes
         .iter()
         .rev()
         .take_while(|(_, pairs)| is_ahead(pairs))
         .last()?;
     let (a, b): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
     let ms = |all: &[LogInterval]| Some(LogInterval::mean(all)?.number() / 1e6);
-    Some((states, [ms(&a)?, ms(&b)?]))
+    Some((place, [ms(&a)?, ms(&b)?]))
 }
 
 #[cfg(test)]
@@ -135,19 +135,15 @@ mod tests {
 
     fn shapes(rows: &[(u64, f64, f64)]) -> Shapes {
         let mut shapes = Shapes::new();
-        let exact = |time_ms: f64| LogInterval {
-            value: (time_ms * 1e6).ln(),
-            below: 0.0,
-            above: 0.0,
-        };
-        for &(states, a, b) in rows {
-            shapes.entry(states).or_default().push((exact(a), exact(b)));
+        let exact = |time_ms: f64| LogInterval::exact(time_ms * 1e6).unwrap();
+        for &(place, a, b) in rows {
+            shapes.entry(place).or_default().push((exact(a), exact(b)));
         }
         shapes
     }
 
     fn found(rows: &[(u64, f64, f64)]) -> Option<u64> {
-        crossing(&shapes(rows)).map(|(states, _)| states)
+        crossing(&shapes(rows)).map(|(place, _)| place)
     }
 
     #[test]

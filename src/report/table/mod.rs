@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use sweeper_program::Value;
+use sweeper_program::workload::{DerivedSize, Presentation};
 
 use super::frame::Frame;
+use crate::word::capitalized;
 
 mod comparison;
 mod crossover;
@@ -14,11 +16,12 @@ mod economics;
 mod fusion;
 mod generic;
 mod operations;
-pub mod guide;
 pub mod means;
 mod pivot;
+mod ratios;
 pub mod render;
 mod stack;
+mod statistics;
 mod units;
 
 pub use economics::NAME as ECONOMICS;
@@ -171,90 +174,89 @@ pub struct Request<'r> {
     pub layout: &'r Layout,
 }
 
-/// Which columns name a row of one workload, in the semi-CRF guide's order where it is its
-/// workload.
+/// Which columns name a row of one workload, in the workload's order where it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Words in which rows differ beside backend and phase: `semiring`.
+    /// Words in which rows differ beside backend and phase: the one that the workload compares.
     pub words: Vec<String>,
-    /// Sizes: `T`, `K`, `C`, `KC`; then others in which rows differ.
+    /// Sizes: the workload's, derived ones among them; then others in which rows differ.
     pub sizes: Vec<String>,
-    /// True for the workload of the semi-CRF guide.
-    pub is_guides: bool,
+    /// How rows are shown, if they are of one workload that says so and have all that it names.
+    pub presentation: Option<&'static Presentation>,
 }
 
 impl Layout {
     /// The layout of a section's rows.
     pub fn of(frame: &Frame<'_>, rows: &[usize]) -> Self {
-        let is_guides = rows.iter().all(|&row| {
-            let entry = frame.entries[row];
-            let has = |name: &&str| entry.int(name).is_some();
-            ["T", "K", "C"].iter().all(has) && entry.text("semiring").is_some()
-        });
         let differs = |name: &&str| {
             let mut values = rows.iter().map(|&row| frame.key_of(row, &[name]));
             let first = values.next();
             values.any(|value| Some(value) != first)
         };
-        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>();
-        if is_guides && !rows.is_empty() {
-            let more = frame.sizes(&["T", "K", "C"]);
-            let more = more.into_iter().filter(differs);
-            return Layout {
-                words: vec!["semiring".to_owned()],
-                sizes: owned(["T", "K", "C", "KC"].into_iter().chain(more).collect()),
-                is_guides,
-            };
-        }
-        let sizes = frame.sizes(&[]).into_iter().filter(differs).collect();
+        let presentation = presentation(frame, rows);
+        let own = presentation.map_or([].as_slice(), |shown| shown.sizes);
+        let more = frame.sizes(own).into_iter().filter(differs);
         Layout {
-            words: Vec::new(),
-            sizes: owned(sizes),
-            is_guides: false,
+            words: presentation.map_or(Vec::new(), |shown| vec![shown.compared.name.to_owned()]),
+            sizes: (own.iter().copied().chain(more).map(str::to_owned)).collect(),
+            presentation,
         }
     }
 
     /// The sizes that distinguish rows: all but derived ones.
     pub fn sizes_of_rows(&self) -> Vec<&str> {
-        self.sizes
-            .iter()
-            .map(String::as_str)
-            .filter(|name| !(self.is_guides && *name == "KC"))
-            .collect()
+        let sizes = self.sizes.iter().map(String::as_str);
+        sizes.filter(|name| self.derived(name).is_none()).collect()
     }
 
-    /// The cells that name a row: words, then sizes.
-    pub fn cells(&self, frame: &Frame<'_>, row: usize) -> Vec<Cell> {
-        let words = self.words.iter().map(|name| self.word(frame, row, name));
-        let sizes = self.sizes.iter().map(|name| size(frame, row, name));
-        words.chain(sizes).collect()
+    /// What is known of a size that the workload derives.
+    pub fn derived(&self, name: &str) -> Option<&'static DerivedSize> {
+        self.presentation?.derived(name)
     }
 
-    /// A word as files spell it: the semi-CRF guide has its semirings in capitals.
+    /// True if a size is one of those that the size `of` is the product of.
+    pub fn is_factor(&self, name: &str, of: &str) -> bool {
+        let derived = self.derived(of);
+        derived.is_some_and(|derived| derived.factors.contains(&name))
+    }
+
+    /// A size as titles and axes have it.
+    pub fn label<'n>(&self, name: &'n str) -> &'n str {
+        self.derived(name).map_or(name, |derived| derived.label)
+    }
+
+    /// A word as tables spell it: some workloads have theirs with a capital.
     pub fn word(&self, frame: &Frame<'_>, row: usize, name: &str) -> Cell {
+        let compared = self.presentation.map(|shown| shown.compared);
+        let is_capitalized =
+            compared.is_some_and(|compared| compared.is_capitalized && compared.name == name);
         match frame.value(row, name) {
-            Some(Value::Text(word)) if self.is_guides && name == "semiring" => {
-                let mut letters = word.chars();
-                let first = letters.next().map(char::to_uppercase);
-                Cell::word(
-                    first
-                        .into_iter()
-                        .flatten()
-                        .chain(letters)
-                        .collect::<String>(),
-                )
-            }
+            Some(Value::Text(word)) if is_capitalized => Cell::word(capitalized(&word)),
             value => Cell::from(value),
         }
     }
 }
 
+/// How some rows are shown, if they are of one workload that says so and have all that it names.
+fn presentation(frame: &Frame<'_>, rows: &[usize]) -> Option<&'static Presentation> {
+    let first = frame.entries[*rows.first()?];
+    let shown = first.presentation()?;
+    let has_all = |&row: &usize| {
+        let entry = frame.entries[row];
+        let has = |name: &&str| entry.int(name).is_some() || shown.derived(name).is_some();
+        entry.workload == first.workload
+            && shown.sizes.iter().all(has)
+            && entry.text(shown.compared.name).is_some()
+    };
+    rows.iter().all(has_all).then_some(shown)
+}
+
 /// A size of a row.
 pub fn size(frame: &Frame<'_>, row: usize, name: &str) -> Cell {
     match frame.value(row, name) {
-        None if name == "KC" => {
-            let states = super::frame::number_of(frame.entries[row], name);
-            states.map_or(Cell::Empty, |states| Cell::Count(states as i64))
+        None => {
+            let derived = super::frame::number_of(frame.entries[row], name);
+            derived.map_or(Cell::Empty, |size| Cell::Count(size as i64))
         }
         value => Cell::from(value),
     }
@@ -277,12 +279,12 @@ const OF_REPORTS: &[Make] = &[
 
 /// Tables of each section, in the order in which they are listed.
 const OF_SECTIONS: &[Make] = &[
-    guide::summary_stats,
+    statistics::summary_stats,
     comparison::comparison,
-    guide::backward_forward_ratios,
-    guide::semiring_overhead,
+    ratios::backward_forward_ratios,
+    ratios::compared_overhead,
     crossover::crossover_points,
-    guide::baseline_ratios,
+    ratios::baseline_ratios,
 ];
 
 /// The tables of all rows.

@@ -4,7 +4,7 @@
 use super::comparison::{self, Mean, number};
 use super::means::LogInterval;
 use super::{Cell, Request, Table, Unit, pivot};
-use crate::record::exports::operations::is_operation;
+use crate::guides::operations::is_operation;
 use crate::report::frame::MACHINE;
 
 /// The table's name.

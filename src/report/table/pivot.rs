@@ -193,11 +193,7 @@ pub(super) fn speedup(
             })?;
             if *base == row {
                 // Not noise over itself.
-                return Some(LogInterval {
-                    value: 0.0,
-                    below: 0.0,
-                    above: 0.0,
-                });
+                return LogInterval::exact(1.0);
             }
             let base = LogInterval::of(frame.entries[*base])?;
             Some(base.over(LogInterval::of(frame.entries[row])?))

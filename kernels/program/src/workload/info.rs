@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Phase;
+use super::{Phase, Presentation, PublishedSampling, ShorthandFlag};
 use crate::parameters::{Parameters, Value};
 use crate::tensor::Dtype;
 
@@ -203,6 +203,12 @@ pub struct WorkloadInfo {
     pub outputs: &'static [TensorInfo],
     /// Buckets used where a manifest gives none: parameter, ascending values.
     pub buckets: &'static [(&'static str, &'static [u64])],
+    /// How its rows are shown; none where sizes are as good as each other, and words, too.
+    pub presentation: Option<&'static Presentation>,
+    /// The sampling of its published benchmark, if there is one.
+    pub published: Option<&'static PublishedSampling>,
+    /// Flags of the command line that stand for its parameters and backends.
+    pub flags: &'static [ShorthandFlag],
 }
 
 impl WorkloadInfo {
@@ -335,6 +341,9 @@ mod tests {
         inputs: &[],
         outputs: &[],
         buckets: &[],
+        presentation: None,
+        published: None,
+        flags: &[],
     };
 
     fn resolved(parameters: &[(&str, Value)]) -> Result<Parameters, String> {

@@ -4,6 +4,7 @@
 //! tensors are, what the right answer is, and which [`Program`] a backend yields for it.
 
 mod info;
+mod presentation;
 
 use std::fmt;
 
@@ -21,6 +22,10 @@ pub use info::{
     WorkloadInfo,
 };
 pub use info::{size, tensor, word};
+pub use presentation::axis_flag;
+pub use presentation::{
+    Amount, ComparedWord, DerivedSize, FlagTarget, Presentation, PublishedSampling, ShorthandFlag,
+};
 
 /// Which part of a computation is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -63,6 +63,9 @@ static INFO: WorkloadInfo = WorkloadInfo {
         about: "destination",
     }],
     buckets: &[],
+    presentation: None,
+    published: None,
+    flags: &[],
 };
 
 impl Workload for Copy {

@@ -16,7 +16,8 @@ use crate::graph_problem::{self, GraphProblem};
 use sweeper_program::parameters::Parameters;
 use sweeper_program::tensor::Dtype;
 use sweeper_program::workload::{
-    ParameterError, ParameterInfo, Problem, TensorInfo, Workload, WorkloadInfo, size, tensor, word,
+    ParameterError, ParameterInfo, Problem, ShorthandFlag, TensorInfo, Workload, WorkloadInfo,
+    axis_flag, size, tensor, word,
 };
 
 /// A workload that is one operation.
@@ -99,12 +100,31 @@ const LABELS: TensorInfo = TensorInfo {
     about: "classes, from 0 on",
 };
 
+const FLAGS: &[ShorthandFlag] = &[
+    axis_flag(
+        &["--batch", "--batch-sizes"],
+        "batch",
+        "batch sizes of operations",
+    ),
+    axis_flag(
+        &["--sequence", "--sequence-lengths"],
+        "sequence",
+        "sequence lengths of operations",
+    ),
+    axis_flag(
+        &["--dimension", "--tensor-dimensions"],
+        "dimension",
+        "dimensions of operations",
+    ),
+];
+
 /// An elementwise operation of three sizes; others differ in some fields.
 const PLAIN: WorkloadInfo = WorkloadInfo {
     parameters: SIZES,
     inputs: &[X, GRAD_OUT],
     outputs: &[OUT, GRAD_X],
     buckets: BUCKETS,
+    flags: FLAGS,
     ..graph_problem::PLAIN
 };
 

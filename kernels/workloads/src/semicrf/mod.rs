@@ -22,8 +22,9 @@ use sizes::Sizes;
 use sweeper_program::parameters::Parameters;
 use sweeper_program::tensor::Dtype;
 use sweeper_program::workload::{
-    BackendInfo, DefaultValue, ParameterError, Phase, Problem, TensorInfo, Workload, WorkloadInfo,
-    size, tensor, word,
+    Amount, BackendInfo, ComparedWord, DefaultValue, DerivedSize, FlagTarget, ParameterError,
+    Phase, Presentation, Problem, PublishedSampling, ShorthandFlag, TensorInfo, Workload,
+    WorkloadInfo, axis_flag, size, tensor, word,
 };
 
 /// The workload.
@@ -165,7 +166,68 @@ backward:     gradients of the sum over the batch of log Z, of the best score (t
         ("T", &[64, 128, 256, 512, 1024, 2048]),
         ("C", &[16, 32, 64]),
     ],
+    presentation: Some(&PRESENTATION),
+    published: Some(&PUBLISHED),
+    flags: FLAGS,
 };
+
+/// A position has K C states: what its scan keeps, and what most of its cost depends on.
+static PRESENTATION: Presentation = Presentation {
+    sizes: &["T", "K", "C", "KC"],
+    derived: &[DerivedSize {
+        name: "KC",
+        factors: &["K", "C"],
+        label: "K·C",
+        about: "Number of states",
+    }],
+    leading_axis: "KC",
+    second_axis: "T",
+    compared: ComparedWord {
+        name: "semiring",
+        reference: "log",
+        is_capitalized: true,
+    },
+    work: Amount {
+        unit: "positions",
+        factors: &["B", "T"],
+    },
+    memory: Amount {
+        unit: "state",
+        factors: &["T", "KC"],
+    },
+};
+
+static PUBLISHED: PublishedSampling = PublishedSampling {
+    sizes: ["T", "K", "C"],
+    buckets: [
+        ("T", &[64, 128, 256, 512, 1024, 2048]),
+        ("KC", &[12, 24, 48, 72, 96, 144, 192, 288]),
+    ],
+};
+
+const FLAGS: &[ShorthandFlag] = &[
+    axis_flag(&["--T"], "T", "sequence lengths"),
+    axis_flag(&["--K"], "K", "maximum segment lengths"),
+    axis_flag(&["--C"], "C", "numbers of labels"),
+    axis_flag(&["--B"], "B", "batch sizes"),
+    axis_flag(&["--semirings"], "semiring", "semirings: Log, Max, Entropy"),
+    ShorthandFlag {
+        names: &["--use-compile"],
+        sets: FlagTarget::Backend {
+            from: "fused_checkpointing",
+            to: "fused",
+        },
+        about: "use the fused backend instead of the checkpointing one",
+    },
+    ShorthandFlag {
+        names: &["--no-use-compile"],
+        sets: FlagTarget::Backend {
+            from: "fused",
+            to: "fused_checkpointing",
+        },
+        about: "use the checkpointing backend instead of the fused one",
+    },
+];
 
 impl Workload for SemiCrf {
     fn info(&self) -> &'static WorkloadInfo {

@@ -7,10 +7,10 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::*;
+use crate::guides::about;
 use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::{Digest, PointId, ProblemId};
 use crate::manifest::settings::Hardware;
-use crate::record::exports::about;
 use crate::row::outcome::{Checked, KernelUse, Outcome};
 use crate::row::test_row;
 

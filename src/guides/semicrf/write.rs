@@ -1,5 +1,4 @@
-//! The three files of the semi-CRF guide, with its columns, units and status words, at full
-//! precision.
+//! Writes `benchmark_full.csv`, `memory_breakdown.csv` and `heatmap_data.json`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -7,14 +6,13 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sweeper_program::Role;
 
+use crate::manifest::settings::GB;
 use crate::row::Row;
 use crate::row::outcome::Status;
+use crate::word::capitalized;
 
 /// The parameters that the files have columns for.
 pub const COLUMNS: [&str; 6] = ["T", "K", "C", "B", "semiring", "phase"];
-
-/// A gigabyte in these files is 2^30 bytes.
-const GB: f64 = (1u64 << 30) as f64;
 
 const BENCHMARK_FULL: [&str; 20] = [
     "T",
@@ -223,7 +221,7 @@ impl Line {
         });
         Line {
             shape: ["T", "K", "C", "B"].map(|name| row.int(name).unwrap_or(0)),
-            semiring: capitalised(row.text("semiring").unwrap_or_default()),
+            semiring: capitalized(row.text("semiring").unwrap_or_default()),
             status,
             message,
             times_ms: measured
@@ -269,14 +267,6 @@ fn status(status: Status) -> &'static str {
         | Status::Wrong
         | Status::Error => "error",
     }
-}
-
-fn capitalised(word: &str) -> String {
-    let mut letters = word.chars();
-    letters
-        .next()
-        .map(|first| first.to_uppercase().chain(letters).collect())
-        .unwrap_or_default()
 }
 
 /// Shortest text that reads back as the same number; `nan` in lower case, as Python writes it.

@@ -1,15 +1,16 @@
-//! The semi-CRF guide's `benchmark_full.csv`, ours or anyone's.
+//! Reads `benchmark_full.csv`, ours or anyone's.
 
 use std::path::Path;
 
 use sweeper_program::{Phase, Role, Value};
 
+use crate::manifest::settings::GB;
 use crate::row::entry::{Entry, Memory, Times, Words};
 use crate::row::lines::{Line, Table, TableError, parse_word};
 use crate::row::outcome::Status;
 
 /// Columns without which nothing can be made of the file.
-pub(super) const REQUIRED: [&str; 9] = [
+pub(crate) const REQUIRED: [&str; 9] = [
     "T",
     "K",
     "C",
@@ -21,15 +22,12 @@ pub(super) const REQUIRED: [&str; 9] = [
     "status",
 ];
 
-/// A gigabyte in these files is 2^30 bytes.
-const GB: f64 = (1u64 << 30) as f64;
-
 /// The file's rows, and what to know about them. A parameter that the format has no column for is
 /// in the names of the folders that exports are in: `potentials=decomposed`.
 ///
 /// # Errors
 /// Those of lines and fields.
-pub(super) fn entries(table: &Table, path: &Path) -> Result<(Vec<Entry>, Vec<String>), TableError> {
+pub(crate) fn entries(table: &Table, path: &Path) -> Result<(Vec<Entry>, Vec<String>), TableError> {
     let mut words = Words::default();
     let mut entries = Vec::new();
     let mut zeros = 0;

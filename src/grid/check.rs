@@ -1,28 +1,44 @@
-//! What can be judged on all points only: expressions without a value, cases without a point, rules
-//! that never fire, values that are never reached, points that are the same.
+//! What of a manifest can be judged on all points only: expressions without a value, cases without
+//! a point, rules that never fire, values that are never reached, points that are the same.
 
 use std::collections::BTreeMap;
 
 use sweeper_program::Value;
+use sweeper_program::workload::WorkloadInfo;
 
-use super::Manifest;
-use super::build::Places;
-use super::case::{Case, ParameterSource};
-use super::diagnostics::Code;
-use super::dimensions::{Misfit, fitted};
-use super::expression::{EvalError, Operand};
-use super::rules::VARIANTS;
-use super::section::Context;
-use super::text::At;
-use super::wire::WireText;
-use crate::grid::walk::{Part, Verdict, Visit, Walker};
-use crate::grid::{Layout, Merger, Problems, answer};
+use super::walk::{Part, Verdict, Visit, Walker};
+use super::{Layout, Merger, Problems, answer};
+use crate::manifest::case::{Case, ParameterSource};
+use crate::manifest::diagnostics::Code;
+use crate::manifest::expression::{EvalError, Operand};
+use crate::manifest::rules::VARIANTS;
+use crate::manifest::{
+    At, Context, Diagnostics, Draft, Manifest, Misfit, Overrides, Places, Sources, WireText, fitted,
+};
 
 /// No sweep has more combinations than this.
 const MAX_COMBINATIONS: u64 = 10_000_000;
 
+impl Manifest {
+    /// Turns sources into a manifest.
+    ///
+    /// # Errors
+    /// Everything that is wrong, in the order of the text; warnings too.
+    pub fn resolve(
+        sources: &Sources,
+        overrides: &Overrides,
+        registry: &[&'static WorkloadInfo],
+    ) -> Result<Self, Diagnostics> {
+        let mut draft = Draft::new(sources, overrides, registry);
+        if let Some((cx, manifest, places)) = draft.sound() {
+            check(cx, manifest, places);
+        }
+        draft.settle()
+    }
+}
+
 /// Walks every case once and reports what is wrong with its points.
-pub(super) fn check(cx: &mut Context<'_>, manifest: &Manifest, places: &[Places]) {
+fn check(cx: &mut Context<'_>, manifest: &Manifest, places: &[Places]) {
     let mut merger = Merger::default();
     let mut tally = Tally::default();
     for (case, places) in manifest.cases.iter().zip(places) {
@@ -178,10 +194,10 @@ impl<'m> Survey<'m> {
     fn report(self, cx: &mut Context<'_>, tally: &mut Tally) {
         let places = self.places;
         for (part, (error, point)) in &self.failures {
-            let Some(text) = places.text(*part) else {
+            let Some(text) = text_of(places, *part) else {
                 continue;
             };
-            let at = cx.texts.inside(text.at, &text.text, error.span.clone());
+            let at = cx.inside(text, error.span.clone());
             cx.report(Code::Arithmetic, at, format!("`{}` has no value", text.key))
                 .label(error.to_string())
                 .help(format!("at {point}"));
@@ -221,7 +237,7 @@ impl<'m> Survey<'m> {
         }
         let rules = self.fired.iter().filter(|_| self.failures.is_empty());
         for (part, fired) in rules {
-            if let Some(text) = self.places.text(*part) {
+            if let Some(text) = text_of(self.places, *part) {
                 *tally.rules.entry(text.at).or_default() |= *fired;
             }
         }
@@ -246,13 +262,11 @@ impl<'m> Survey<'m> {
     }
 }
 
-impl Places {
-    fn text(&self, part: Part) -> Option<&WireText> {
-        match part {
-            Part::When(index) => self.when.get(index)?.as_ref(),
-            Part::Derived(index) => self.derived.get(index),
-            Part::Exclude(index) => self.exclude.get(index),
-        }
+fn text_of(places: &Places, part: Part) -> Option<&WireText> {
+    match part {
+        Part::When(index) => places.when.get(index)?.as_ref(),
+        Part::Derived(index) => places.derived.get(index),
+        Part::Exclude(index) => places.exclude.get(index),
     }
 }
 

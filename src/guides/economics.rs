@@ -179,7 +179,7 @@ fn side(row: &Row, held: &Loop, iterations: u64) -> Side {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::exports::json;
+    use crate::guides::write_objects;
     use crate::row::outcome::{Checked, FirstRuns, FreshStart, Measurement, Outcome};
     use crate::row::{CompileUse, test_row};
 
@@ -208,7 +208,7 @@ mod tests {
 
     fn objects(rows: &[Row]) -> Vec<serde_json::Value> {
         let mut bytes = Vec::new();
-        json::write_objects(&comparisons(rows, "eager", 100), &mut bytes).unwrap();
+        write_objects(&comparisons(rows, "eager", 100), &mut bytes).unwrap();
         serde_json::from_slice(&bytes).unwrap()
     }
 

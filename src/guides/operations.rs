@@ -82,8 +82,8 @@ pub fn result(row: &Row) -> Option<Measured> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guides::{about, write, write_objects};
     use crate::manifest::settings::Hardware;
-    use crate::record::exports::{about, json, write};
     use crate::row::outcome::{Measurement, Outcome};
     use crate::row::test_row;
     use sweeper_program::{Phase, Value};
@@ -111,7 +111,7 @@ mod tests {
     fn objects_have_the_guides_keys() {
         let row = row("layernorm", Phase::Forward, Checked::Full);
         let mut bytes = Vec::new();
-        json::write_objects(&[result(&row).unwrap()], &mut bytes).unwrap();
+        write_objects(&[result(&row).unwrap()], &mut bytes).unwrap();
         assert_eq!(
             String::from_utf8(bytes).unwrap(),
             "[\n{\"operation\":\"LayerNorm\",\"implementation\":\"fused\",\"batch_size\":32,\

@@ -1,0 +1,57 @@
+//! The plots that reports have, by name. Some are called after what a workload says of itself.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use sweeper_program::workload::Presentation;
+
+/// The kinds of plots. What is in braces is what a workload says of itself: [`plot_name`].
+pub const PLOT_KINDS: &[&str] = &[
+    "scalability_{second}",
+    "scalability_{leading}",
+    "throughput",
+    "efficiency",
+    "memory_efficiency",
+    "backward_forward_ratio",
+    "{compared}_overhead",
+    "time_ratio_baseline",
+    "memory_ratio_baseline",
+    "time_ratio_heatmap",
+    "memory_ratio_heatmap",
+    "feasibility",
+    "roofline",
+    "break_even",
+    "fusion_speedup",
+];
+
+/// The name of a kind of plots for a workload, if it has such plots.
+pub fn plot_name(kind: &str, presentation: Option<&Presentation>) -> Option<String> {
+    let words = presentation.map_or([""; 3], |shown| {
+        [shown.second_axis, shown.leading_axis, shown.compared.name]
+    });
+    let mut name = kind.to_owned();
+    for (place, word) in ["{second}", "{leading}", "{compared}"]
+        .into_iter()
+        .zip(words)
+    {
+        if word.is_empty() && kind.contains(place) {
+            return None;
+        }
+        name = name.replace(place, word);
+    }
+    Some(name)
+}
+
+/// The names of a kind of plots, for all workloads.
+pub fn plot_names(kind: &str) -> BTreeSet<String> {
+    let workloads = sweeper_workloads::registry::workloads().iter();
+    workloads
+        .filter_map(|workload| plot_name(kind, workload.info().presentation))
+        .collect()
+}
+
+/// The plots, by the names that `report.plots` takes.
+pub static PLOTS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let names = PLOT_KINDS.iter().flat_map(|kind| plot_names(kind));
+    names.map(|name| &*name.leak()).collect()
+});
