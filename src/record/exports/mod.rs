@@ -1,6 +1,6 @@
 //! Other file formats, made from rows: names and columns are a contract for people's scripts.
 //!
-//! The guides' own, and those that other programs read. One of a guide has columns for some
+//! The guides' own formats, and those that other programs read. A guide's file has columns for some
 //! parameters only. Where another parameter has several values, the files are written once for each
 //! combination, in a folder such as `potentials=materialized`.
 
@@ -25,22 +25,23 @@ pub mod json;
 pub mod parquet;
 mod typed;
 
-/// The export that makes a run a calibration: a finished one raises what is known of its devices.
+/// The export that makes a run a calibration: a finished one raises the known ceilings of its
+/// devices.
 pub const CALIBRATION_PROFILE: &str = "calibration_profile";
 
 /// The export of the operations guide.
 pub const BENCHMARK_RESULTS: &str = "benchmark_results";
 
-/// What a run is, beside its rows.
+/// Facts about a run, beside its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
     /// The run.
     pub run: RunId,
     /// Name of its manifest.
     pub name: &'a str,
-    /// Its devices.
+    /// The devices of the run.
     pub devices: &'a [DeviceIdentity],
-    /// What the manifest says of them.
+    /// The manifest's settings of the devices' hardware.
     pub hardware: &'a Hardware,
     /// The backend that others are relative to.
     pub baseline: Option<&'a str>,
@@ -51,7 +52,7 @@ pub struct About<'a> {
 }
 
 impl<'a> About<'a> {
-    /// What a run of a manifest is.
+    /// Facts about a run of a manifest.
     pub fn new(run: RunId, manifest: &'a Manifest, devices: &'a [DeviceIdentity]) -> Self {
         About {
             run,
@@ -65,8 +66,8 @@ impl<'a> About<'a> {
     }
 }
 
-/// Writes the exports called `names` below `folder`; those that no row belongs to are left out.
-/// What is relative to a backend is to the baseline, or where there is none to the guide's.
+/// Writes the exports called `names` below `folder`; exports without a row are left out. Values
+/// that are relative to a backend are to the baseline, or where there is none to the guide's.
 ///
 /// # Errors
 /// Those of the file system.
@@ -123,7 +124,7 @@ fn write_parquet(rows: &[Row], folder: &Path) -> io::Result<()> {
 /// Refuses exports that this build can't write, before anything is measured for them.
 ///
 /// # Errors
-/// What to do about it.
+/// Advice.
 pub fn check(names: &[&str]) -> Result<(), String> {
     match names.contains(&"parquet") && cfg!(not(feature = "parquet")) {
         true => Err(NO_PARQUET.to_owned()),
@@ -131,7 +132,7 @@ pub fn check(names: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The baseline of the compilation guide: what an eager framework does.
+/// The baseline of the compilation guide: an eager framework.
 const EAGER: &str = "eager";
 
 const NO_PARQUET: &str = "this program was built without Parquet; `cargo build --release --features \
@@ -179,7 +180,8 @@ fn create(folder: &Path, name: &str) -> io::Result<BufWriter<File>> {
     Ok(BufWriter::new(File::create(folder.join(name))?))
 }
 
-/// How the device was told what to do is treated as a parameter.
+/// The name of the way in which timed steps are given to the device, which is treated as a
+/// parameter.
 const MODE: &str = "mode";
 
 /// So is the phase.
@@ -217,7 +219,7 @@ fn combinations<'r>(rows: &[&'r Row], columns: &[&str]) -> BTreeMap<PathBuf, Vec
     groups
 }
 
-/// What a run of tests is.
+/// Facts about a run of tests.
 #[cfg(test)]
 fn about(hardware: &Hardware) -> About<'_> {
     About {
