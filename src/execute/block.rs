@@ -2,7 +2,7 @@
 //!
 //! The recipe, once its [`block_inputs`](super::block_inputs) is laid: prepare every program, check
 //! its outputs against the oracle, warm up, take samples in interleaved rounds, check that the
-//! outputs are still the same.
+//! outputs are unchanged.
 
 use super::answers::Answers;
 use super::block_context::{Artifacts, BlockContext, ContextError, VerifiedPoint, failed};

@@ -60,7 +60,7 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
     let answers = Arc::new(answers);
     let of_reader = Arc::clone(&answers);
     let (orders, given) = mpsc::channel();
-    // Not scoped: where the device is lost, nobody waits for the next request.
+    // Not scoped: where the device is lost, this one must not wait for the next request.
     let threads = thread::Builder::new();
     let reader = threads.spawn(move || read(requests, copies, &of_reader, &orders))?;
     let mut bench = Bench {
@@ -204,7 +204,7 @@ impl<W: Write> Bench<W> {
 /// Opens a device.
 ///
 /// # Errors
-/// What is missing here.
+/// The missing part.
 pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
     match request.kind {
         DeviceKind::Cpu => {
