@@ -66,10 +66,10 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
     io::read_to_string(open(path)?)
 }
 
-/// Writes a file as a whole: a reader sees the one before or the new one, also after a crash.
+/// Writes a file as a whole: a reader sees the old file or the new one, also after a crash.
 ///
 /// # Errors
-/// Those of the file system; the file before is there still.
+/// Those of the file system; the old file is still there.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{}.new", name.trim_start_matches('.')));

@@ -201,7 +201,8 @@ impl Nvrtc {
                 });
             }
         };
-        // It has answered, or panicked; what NVRTC keeps for a thread is gone when the thread is.
+        // The thread has answered, or panicked; NVRTC's memory for a thread is gone when the thread
+        // is.
         let _ = thread.join();
         match answer {
             Ok(Ok(compilation)) => Ok(compilation),

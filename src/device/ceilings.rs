@@ -33,8 +33,8 @@ fn size_of(device: &DeviceIdentity, threads: u32) -> Size {
     }
 }
 
-/// Measures what a device can do. `artifacts` has one for each source of the probes' kernels, in
-/// their order; a probe whose kernel is missing is left out.
+/// Measures the ceilings of a device. `artifacts` has one for each source of the probes' kernels,
+/// in their order; a probe whose kernel is missing is left out.
 ///
 /// # Errors
 /// A lost device. After any other failure of a probe, the other probes go on.

@@ -98,8 +98,8 @@ impl Priced {
         })
     }
 
-    /// The loop that begins with `first` iterations, of which those that were not timed by
-    /// themselves take the median; none where it would read from a cache that there is not.
+    /// The loop that begins with `first` iterations; those that were not timed by themselves take
+    /// the median; none where it would read from a cache that there is not.
     pub fn begin(&self, kernels: Kernels, first: u32) -> Option<Loop> {
         let kernels_ns = match kernels {
             Kernels::Compiled => self.compile_ns,

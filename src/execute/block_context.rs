@@ -312,7 +312,7 @@ impl<'a> BlockContext<'a> {
 }
 
 impl VerifiedPoint<'_> {
-    /// Keeps the digest of the outputs of the last sample, which is the one before.
+    /// Keeps the digest of the outputs of the last sample, which has just run.
     ///
     /// # Errors
     /// A lost device.

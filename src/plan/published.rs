@@ -6,7 +6,7 @@
 //! that minimises |k - K| + 0.5 |c - C|, the least k among equals. Configurations are grouped by
 //! shape, shapes ordered by T K C, some of them taken evenly, and some configurations of each,
 //! ordered the same way. Everything else is dropped, and shapes can be smaller than their
-//! configurations: both are why this is a named strategy, and not the default.
+//! configurations: both are why this is a named strategy, and not how plans are made otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::folder::{FolderError, Recorded};
 use super::history;
 
-/// Folders between the one that is searched and a run: `results/quick/host/quick-29fcbb991eb4`. An
+/// Levels between the searched folder and a run: `results/quick/host/quick-29fcbb991eb4`. An
 /// attempt lies one deeper.
 pub const DEPTH: usize = 4;
 

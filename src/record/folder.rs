@@ -319,7 +319,7 @@ impl Recorded {
         }
     }
 
-    /// Its rows, in the order written.
+    /// Rows of the run, in the order written.
     ///
     /// # Errors
     /// If the journal can't be read.

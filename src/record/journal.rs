@@ -27,7 +27,7 @@ pub const VERSION: u32 = 1;
 const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 
 const PREFIX: &str = "{\"crc\":\"";
-/// Bytes of a line before what the checksum covers: the prefix, eight digits and a quote.
+/// Bytes of a line before the part that the checksum covers: the prefix, eight digits and a quote.
 const SEALED_FROM: usize = PREFIX.len() + 9;
 /// After the seal, a row's line goes on with this, then the id and a quote.
 const POINT: &str = ",\"point\":\"";
@@ -43,7 +43,7 @@ pub enum JournalError {
         /// The error of the system call.
         error: io::Error,
     },
-    /// It is from a newer program.
+    /// The journal is from a newer program.
     #[error(
         "{path}: version {found} of the journal, this program knows {VERSION}; use a newer sweeper",
         path = path.display()
@@ -54,7 +54,7 @@ pub enum JournalError {
         /// The version of the journal.
         found: u32,
     },
-    /// It belongs to another run.
+    /// The journal belongs to another run.
     #[error(
         "{path} belongs to run {found}, not {expected}; choose another output folder",
         path = path.display()
@@ -62,9 +62,9 @@ pub enum JournalError {
     Foreign {
         /// The journal.
         path: PathBuf,
-        /// Whose it is.
+        /// The run that the journal belongs to.
         found: RunId,
-        /// Whose it should be.
+        /// The run that was expected.
         expected: RunId,
     },
     /// A line other than a torn last one is damaged.

@@ -120,7 +120,7 @@ impl Table {
         self.columns.contains_key(column)
     }
 
-    /// Those of `columns` that the table lacks.
+    /// The `columns` that the table lacks.
     pub(crate) fn missing(&self, columns: &[&str]) -> Vec<String> {
         let missing = columns.iter().filter(|column| !self.has(column));
         missing.map(|column| (*column).to_owned()).collect()

@@ -1,7 +1,6 @@
 //! One row: a point and its result, as the journal keeps it; and the columns of `records.csv`.
 //!
-//! [`Row`] is a journal's, [`entry::Entry`] the same row as tables have it. [`schema`] says which
-//! columns there are.
+//! [`Row`] is a row of a journal, [`entry::Entry`] a row of a table. [`schema`] lists the columns.
 
 pub mod entry;
 pub mod lines;

@@ -30,7 +30,7 @@ fn with_kernels<R>(toolchain: &Toolchain, use_it: impl FnOnce(&mut Kernels<'_>) 
     })
 }
 
-/// Changes to a kernel's source, each of which makes another kernel.
+/// Changes to a kernel's source, each of which gives another key.
 fn changes() -> Vec<KernelSource> {
     let one = source("int f(void) { return N; }");
     let header = SourceFile::embedded("h.h", "");

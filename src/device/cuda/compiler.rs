@@ -76,8 +76,8 @@ pub enum Refusal {
 }
 
 impl Compiler {
-    /// Loads NVRTC from `path`, and the builtins that belong to it from the same folder; their path
-    /// comes back too.
+    /// Loads NVRTC from `path`, and the builtins that belong to it from its folder; their path is
+    /// returned, too.
     ///
     /// # Errors
     /// The library that can't be loaded.
@@ -194,7 +194,7 @@ struct Unit<'a> {
 }
 
 impl Unit<'_> {
-    /// Something of which NVRTC tells the size first.
+    /// Bytes whose number NVRTC tells first.
     #[expect(unsafe_code, reason = "calls of foreign functions")]
     fn bytes(&self, size: SizeFunction, get: BytesFunction) -> Result<Vec<u8>, c_int> {
         let mut len = 0;

@@ -157,7 +157,7 @@ impl Fault {
                 available_bytes,
             },
             NOT_AVAILABLE | NO_DEVICE | INVALID_DEVICE => DeviceError::Unavailable(self.what),
-            // Whatever is called after one of these fails with it again, until the process ends.
+            // Every call after one of these errors fails with it again, until the process ends.
             214 | 700 | 702 | 710 | 714..=719 | 999 => DeviceError::Lost(self.what),
             _ => DeviceError::Launch(self.what),
         }

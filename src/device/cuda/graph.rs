@@ -19,7 +19,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Records what `queue` puts into the stream, which does not run it.
+    /// Records the work that `queue` puts into the stream, which does not run it.
     ///
     /// # Errors
     /// Those of `queue`, and the driver's.

@@ -1,7 +1,7 @@
 //! An NVIDIA GPU: kernels from cubins, through the driver.
 //!
 //! [`driver`] says whether there is one and explains its errors, [`identity`] describes it;
-//! [`context`], [`memory`] (large copies to it by [`staging`]) and [`module`] hold what lives on
+//! [`context`], [`memory`] (large copies to it by [`staging`]) and [`module`] hold the objects on
 //! it, [`run`] queues steps, [`timing`] and [`gate`] time them, [`flush`] sets the state of the
 //! cache before that, [`graph`] makes one launch of many, [`nvml`] watches clocks; [`compiler`]
 //! calls NVRTC, which needs no GPU; [`calls`] makes a launch a call of a kernel or of one of
@@ -88,9 +88,9 @@ struct Loaded {
     /// Spans are gated. The first is not: the initial work of a first launch may wait for the
     /// device.
     gated: bool,
-    /// Its timed steps are launched as one graph.
+    /// The program's timed steps are launched as one graph.
     as_graph: bool,
-    /// Its timed steps as one launch, once they were recorded.
+    /// The program's timed steps as one launch, once they were recorded.
     graph: Option<Graph>,
     /// How long it took to load kernels and libraries that earlier programs had loaded, and to
     /// record its graph for the first time.

@@ -80,7 +80,7 @@ pub fn comparisons(rows: &[Row], baseline: &str, iterations: u32) -> Vec<Object>
         .collect()
 }
 
-/// A row's backend, and the one before it that had its program.
+/// A row's backend, and the earlier backend that had its program.
 fn program_of(row: &Row) -> (&str, Option<&str>) {
     let found = row.outcome.measurement.as_ref();
     let same = found.and_then(|found| found.same_program_as.as_deref());

@@ -279,7 +279,7 @@ fn capitalised(word: &str) -> String {
         .unwrap_or_default()
 }
 
-/// Shortest text that reads back as the same number; `nan` in lower case, as Python writes it.
+/// Shortest text that reads back as this number; `nan` in lower case, as Python writes it.
 fn number(value: f64) -> String {
     if value.is_nan() {
         "nan".to_owned()
