@@ -1,5 +1,5 @@
-//! Regular files, and nothing else: no pipe is waited for, no device is read without end, and what
-//! is written is there as a whole or not at all.
+//! Regular files, and nothing else: no pipe is waited for, no device is read without end, and a
+//! written file is there as a whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
@@ -26,7 +26,7 @@ pub fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     regular(file)
 }
 
-/// Opens a file of our own, which is no link to a file of somebody else.
+/// Opens a file of our own, which is no link to another user's file.
 ///
 /// # Errors
 /// Those of the file system, or that it is a link or no regular file.
@@ -75,10 +75,10 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
     io::read_to_string(open(path)?)
 }
 
-/// Writes a file as a whole: a reader sees the one before or the new one, also after a crash.
+/// Writes a file as a whole: a reader sees the old file or the new one, also after a crash.
 ///
 /// # Errors
-/// Those of the file system; the file before is there still.
+/// Those of the file system; the old file is still there.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{}.new", name.trim_start_matches('.')));
@@ -87,7 +87,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&temporary, path));
     written.inspect_err(|_| {
-        // What could not be written takes no room.
+        // A file that was not written in full must not take up room.
         let _ = fs::remove_file(&temporary);
     })
 }
@@ -136,13 +136,13 @@ mod tests {
         write(&path, b"a page").unwrap();
         write(&path, b"another page").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"another page");
-        // A folder in the place of what is written first.
+        // A folder in the place of the temporary file.
         let temporary = folder.path().join(".page.html.new");
         fs::create_dir(&temporary).unwrap();
         write(&path, b"a third page").unwrap_err();
         assert_eq!(fs::read(&path).unwrap(), b"another page");
         fs::remove_dir(&temporary).unwrap();
-        // No file of somebody else is written through a link.
+        // No other user's file is written through a link.
         let precious = folder.path().join("precious");
         fs::write(&precious, "kept").unwrap();
         std::os::unix::fs::symlink(&precious, &temporary).unwrap();

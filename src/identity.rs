@@ -1,10 +1,10 @@
-//! Identities: what makes two problems, points, manifests or runs the same.
+//! Identities: two problems, points, manifests or runs are equal where theirs are.
 //!
 //! All are SHA-256 over one encoding, version 1: a sequence of fields, each its tag (length as
 //! `u32`, then bytes), a byte for the kind of value, and the value (texts and digests with their
 //! length as `u64`; numbers as 8 bytes; all little-endian). The first field, tagged `sweeper`, says
-//! the version and the second, tagged `of`, what is identified. Lists are their length followed by
-//! their items.
+//! the version and the second, tagged `of`, the kind of identity. Lists are their length followed
+//! by their items.
 
 use std::fmt;
 use std::str::FromStr;
@@ -114,11 +114,12 @@ macro_rules! identities {
 }
 
 identities! {
-    /// A workload with parameters, type and inputs: what its inputs and its right answer depend on.
+    /// A workload with parameters, type and inputs: everything that its inputs and its right answer
+    /// depend on.
     ProblemId;
-    /// A row of results: a problem, how it was computed and what was timed.
+    /// A row of results: a problem, the way it was computed, and the timed phase.
     PointId;
-    /// The keys of a manifest that change what rows mean.
+    /// The keys of a manifest that change the meaning of rows.
     ManifestHash;
     /// A run of a manifest with an engine on a device.
     RunId;
@@ -214,13 +215,13 @@ impl Encoder {
         self
     }
 
-    /// The digest of what was encoded.
+    /// The digest of the encoded fields.
     pub fn finish(&self) -> Digest {
         Digest(Sha256::digest(&self.buffer).into())
     }
 }
 
-/// What a problem's inputs come from.
+/// The source of a problem's inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputSource {
     /// Generated from this seed.
@@ -271,14 +272,14 @@ pub(crate) fn problem_id_of<'a>(
     ProblemId(encoder.finish())
 }
 
-/// What the second-level cache holds when a sample begins.
+/// The content of the second-level cache when a sample begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheState {
-    /// What ran before left in it.
+    /// Whatever earlier work left in it.
     Hot,
-    /// Other memory, which was written: its lines have yet to reach memory, and whoever needs their
-    /// place waits for that.
+    /// Other memory, which was written: its lines have yet to reach memory, and a program that
+    /// needs their place waits for that.
     Cold,
     /// Other memory, which was only read: its lines can be dropped.
     Clean,
@@ -295,7 +296,7 @@ impl CacheState {
     }
 }
 
-/// The settings of a measurement that change what its number means.
+/// The settings of a measurement that change the meaning of its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Conditions {
     /// The second-level cache before each sample.
@@ -330,7 +331,7 @@ pub fn point_id(
     PointId(encoder.finish())
 }
 
-/// The identity of a run: what was run, with what, on what.
+/// The identity of a run: manifest, program, devices and compilers.
 pub fn run_id(
     manifest: ManifestHash,
     engine: &Digest,

@@ -1,8 +1,7 @@
-//! Numbers with intervals, as logarithms: what ratios and means of times are made of.
+//! Numbers with intervals, as logarithms: ratios and means of times are made of these.
 
-/// A number and its interval, as logarithms: ratios and means of times are made of these. Where
-/// there is no interval, as of a single sample, its ends are NaN, and so are those of all that is
-/// made of it.
+/// A number and its interval, as logarithms. Where there is no interval, as of a single sample, its
+/// ends are NaN, and so are those of all results of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogInterval {
     /// Logarithm of the number.

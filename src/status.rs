@@ -1,4 +1,4 @@
-//! What became of a point, in one word: of rows, and of the rules in manifests that speak of rows.
+//! The result of a point, in one word: of rows, and of the rules in manifests that speak of rows.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::word::Word;
 
-/// One word for what became of a point. Anything but `ok` comes with a reason.
+/// One word for the result of a point. Anything but `ok` comes with a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -14,7 +14,7 @@ pub enum Status {
     Ok,
     /// Left out for a declared reason: an exclusion, or mathematics that does not define it.
     Skipped,
-    /// The backend or what it needs is missing here.
+    /// The backend, or a part that it needs, is missing here.
     Unavailable,
     /// The device ran out of memory.
     Oom,

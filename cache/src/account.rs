@@ -1,8 +1,9 @@
-//! How much the cache holds, as a number that is never under the truth, whoever is killed when.
+//! The disk space that the cache holds, as a number that is never too low, whichever process is
+//! killed at whichever moment.
 //!
-//! Whoever publishes reserves first and writes then. Whoever deletes unlinks first and releases
-//! then. A death in between leaves the number too high, which the next complete scan settles. The
-//! record has two copies that are written in turn, so that one is always whole.
+//! A publication reserves space first and writes then. A deletion unlinks first and releases then.
+//! A death in between leaves the number too high, which the next complete scan settles. The record
+//! has two copies that are written in turn, so that one is always whole.
 
 use std::{
     fs::File,
@@ -22,19 +23,19 @@ use crate::{
 
 const MAGIC: &[u8; 8] = b"SWPACCT1";
 
-/// What a file costs beyond its blocks: an inode and a name, rounded up.
+/// Bytes that a file costs beyond its blocks: an inode and a name, rounded up.
 const INODE_BYTES: u64 = 512;
 
-/// Byte of the lock file that is held by whoever evicts.
+/// Byte of the lock file that is held by the process that evicts.
 const GC_BYTE: u64 = 0;
-/// Byte of the lock file that is shared by all who have reserved and not yet published, and held
-/// alone to settle.
+/// Byte of the lock file that is shared by all processes that have reserved and not yet published,
+/// and held alone to settle.
 const LEDGER_BYTE: u64 = 1;
 
 /// Why nothing could be reserved.
 #[derive(Debug)]
 pub(crate) enum NotReserved {
-    /// The cache would be over its capacity, or nobody knows whether it would.
+    /// The cache would be over its capacity, or its size is unknown.
     Full,
     Failed(Failure),
 }
@@ -45,9 +46,9 @@ pub(crate) struct Account {
     file: Mutex<File>,
     path: PathBuf,
     lock_file: PathBuf,
-    /// How long to wait for whoever updates the record or settles it.
+    /// How long to wait for a process that updates the record or settles it.
     patience: Duration,
-    /// What stands in for a lost record: nothing is known but the allocation unit.
+    /// The replacement of a lost record: only the allocation unit is known.
     blank: Record,
 }
 
@@ -85,8 +86,8 @@ impl Account {
         Ok(account)
     }
 
-    /// What a file of this length counts for. A function of the length alone, so that exactly what
-    /// was reserved is released, however long ago that was.
+    /// The space that is charged for a file of this length. A function of the length alone, so that
+    /// a reservation is released exactly, however long ago it was made.
     pub(crate) fn charge(&self, file_bytes: u64) -> Usage {
         let unit = self.blank.unit;
         Usage {
@@ -130,7 +131,7 @@ impl Account {
         synced.map_err(|error| NotReserved::Failed(Failure::at("write", &self.path)(error)))
     }
 
-    /// Subtracts what was unlinked.
+    /// Subtracts the space of unlinked files.
     pub(crate) fn release(&self, charge: Usage) -> Result<(), Failure> {
         self.update_or(self.blank, |record| {
             record.current = record.current.saturating_sub(charge);
@@ -162,7 +163,7 @@ impl Account {
             .map_err(Failure::at("lock", &self.lock_file))
     }
 
-    /// Held to be sure that nobody is between reserving and publishing.
+    /// Held to be sure that no process is between reserving and publishing.
     pub(crate) fn close_ledger(&self, wait: Duration) -> Result<Option<RangeLock<File>>, Failure> {
         lock::lock_path(&self.lock_file, LEDGER_BYTE, Mode::Exclusive, wait)
             .map_err(Failure::at("lock", &self.lock_file))
@@ -190,7 +191,8 @@ impl Account {
         update().map_err(Failure::at("update", &self.path))
     }
 
-    /// Within a process the lock on an open file holds nobody off, so threads take turns here.
+    /// Within a process the lock on an open file excludes no other thread, so threads take turns
+    /// here.
     fn file(&self) -> MutexGuard<'_, File> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }

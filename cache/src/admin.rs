@@ -17,32 +17,32 @@ use crate::{
     usage::Usage,
 };
 
-/// How full a cache is, and what happened in it.
+/// How full a cache is, and counters of its events.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stats {
     /// The root directory.
     pub dir: PathBuf,
     /// How many entries there are. As `disk_bytes`, never under the truth.
     pub entries: u64,
-    /// What they take on disk, in bytes, with an inode each.
+    /// The disk space of these entries, in bytes, with an inode each.
     pub disk_bytes: u64,
     /// The most they may take, in bytes.
     pub capacity_bytes: u64,
-    /// What happened since the cache was made, this session included, as far as processes came to
-    /// their end.
+    /// Events since the cache was made, this session included, as far as processes came to their
+    /// end.
     pub total: Counters,
-    /// What happened through this open cache.
+    /// Events of this open cache.
     pub session: Counters,
-    /// Why nothing more is stored, if that is so.
+    /// Why nothing more is stored. `None` if entries are stored.
     pub warning: Option<Warning>,
 }
 
-/// What [`Cache::verify`] found and did.
+/// The findings of [`Cache::verify`], and its changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct VerifyReport {
     /// How many entries were read.
     pub checked: u64,
-    /// What sound entries hold, in bytes of payload.
+    /// Bytes of payload of all sound entries.
     pub payload_bytes: u64,
     /// The entries that aren't sound, by name.
     pub bad: Vec<BadEntry>,
@@ -50,47 +50,47 @@ pub struct VerifyReport {
     pub foreign: Vec<PathBuf>,
     /// How many bad entries were moved away.
     pub quarantined: u64,
-    /// What the account said before, `None` if it was lost.
+    /// The account before, `None` if it was lost.
     pub accounted: Option<Usage>,
-    /// What is there, counted as the account does.
+    /// The space that is in use, counted by the rules of the account.
     pub actual: Usage,
-    /// Whether the account now says what is there.
+    /// Whether the account was set to `actual`.
     pub account_rebuilt: bool,
 }
 
 /// An entry that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BadEntry {
-    /// Its name.
+    /// The name of the entry.
     pub name: EntryName,
-    /// What is wrong with it.
+    /// The defect.
     pub reason: String,
 }
 
-/// What [`Cache::gc`] did or would do.
+/// The deletions of [`Cache::gc`], done or planned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Collected {
-    /// Entries deleted, and what they took.
+    /// Entries deleted, and the space that they took.
     pub evicted: Usage,
-    /// What the cache holds now, or would hold.
+    /// The space that the cache holds now, or would hold.
     pub left: Usage,
     /// Where collecting ends, in bytes: 90 % of the capacity.
     pub goal_bytes: u64,
-    /// Whether this only looked.
+    /// Whether nothing was deleted.
     pub dry_run: bool,
 }
 
-/// What [`Cache::clear`] deleted.
+/// The deletions of [`Cache::clear`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cleared {
-    /// Entries, and what they took.
+    /// Entries, and the space that they took.
     pub entries: Usage,
     /// Files that were left over from broken writes, or set aside as bad.
     pub leftovers: u64,
 }
 
 impl Cache {
-    /// How full the cache is and what happened in it.
+    /// How full the cache is, and counters of its events.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Cache {
         })
     }
 
-    /// Counts what there is no account of.
+    /// Counts the entries of a cache without an account.
     fn count_entries(&self) -> Result<Usage, CacheError> {
         let (entries, _) = listing::list(&self.inner.store.layout, |_| true)?;
         Ok(Usage {
@@ -181,7 +181,8 @@ impl Cache {
         Ok(entry)
     }
 
-    /// Sets aside what is still bad now that nobody publishes. Yields how many that were.
+    /// Sets aside the entries that are still bad now that no process publishes. Yields their
+    /// number.
     fn quarantine_all(&self, bad: &[BadEntry]) -> u64 {
         let still_bad = |bad: &&BadEntry| matches!(self.check(bad.name), Err(ReadError::Bad(_)));
         let moved = bad
@@ -191,8 +192,8 @@ impl Cache {
         moved.count() as u64
     }
 
-    /// Deletes the least recently used entries until the cache is at most 90 % full, and whatever
-    /// broken writes left.
+    /// Deletes the least recently used entries until the cache is at most 90 % full, and the
+    /// leftovers of broken writes.
     ///
     /// # Errors
     ///
@@ -212,8 +213,8 @@ impl Cache {
         })
     }
 
-    /// Deletes all entries, whatever broken writes left, and the quarantine. Foreign files and the
-    /// counters stay.
+    /// Deletes all entries, the leftovers of broken writes, and the quarantine. Foreign files and
+    /// the counters stay.
     ///
     /// # Errors
     ///
@@ -229,7 +230,7 @@ impl Cache {
         let mut cleared = Cleared::default();
         for listed in listing::list(&store.layout, |_| true)?.0 {
             let path = store.layout.entry(&listed.name);
-            // A folder in the place of an entry is nobody's entry.
+            // A folder in the place of an entry is not an entry.
             if !listed.metadata.is_dir() && delete(path)? {
                 cleared.entries += evictor.account.charge(listed.metadata.size());
                 evictor.unpin(&listed.name);
@@ -248,7 +249,7 @@ impl Cache {
         Ok(cleared)
     }
 
-    /// What may change the cache, or why nothing may.
+    /// The evictor that changes the cache, or an error that says why the cache can't be changed.
     fn evictor(&self) -> Result<&Evictor, CacheError> {
         let store = &self.inner.store;
         match (&store.evictor, store.stopped()) {

@@ -34,8 +34,8 @@ pub struct CacheConfig {
     /// How long one publication may spend on making room.
     pub eviction_time: Duration,
     /// How long to wait for another process that changes the account, which normally takes it
-    /// microseconds. After that a publication stops storing for good, and an administrative
-    /// operation ends as busy.
+    /// microseconds. After that this cache stores nothing more, and an administrative operation
+    /// ends as busy.
     pub lock_wait: Duration,
 }
 
@@ -57,7 +57,7 @@ impl CacheConfig {
 /// A cache directory in use. Clones share it; the last one to go adds its counters to those on
 /// disk.
 ///
-/// What was used or stored through one `Cache` is never evicted through it.
+/// Entries that were used or stored through one `Cache` are never evicted through it.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pub(crate) inner: Arc<Inner>,
@@ -70,7 +70,7 @@ pub(crate) struct Inner {
     flight: Flight,
 }
 
-/// What asking for a key yields.
+/// The outcome of asking for a key.
 #[derive(Debug)]
 #[must_use = "a miss holds the right to fill the entry until it is dropped"]
 #[expect(
@@ -80,7 +80,7 @@ pub(crate) struct Inner {
 pub enum Lookup {
     /// The entry, verified.
     Hit(Entry),
-    /// There is none, and it is up to the caller to make it.
+    /// There is no entry, and it is up to the caller to make it.
     Miss(Slot),
 }
 
@@ -90,26 +90,27 @@ pub enum Lookup {
 pub struct Slot {
     inner: Arc<Inner>,
     key: Key,
-    /// `None` if locks don't work here or waiting took too long: somebody else may do the same
+    /// `None` if locks don't work here or waiting took too long: another process may do the same
     /// work.
     right: Option<Right>,
 }
 
-/// What became of an artifact.
+/// The outcome of publishing an artifact.
 #[derive(Debug)]
 pub struct Published {
     /// The artifact as an entry, made of the caller's own bytes whether or not they were stored.
     pub entry: Entry,
-    /// Whether the entry is in the cache now.
+    /// Whether the artifact is in the cache now.
     pub stored: bool,
-    /// Why it isn't. Comes with every entry that isn't stored; saying it once is up to the caller.
+    /// Why it isn't stored. Comes with every entry that isn't; reporting it once is up to the
+    /// caller.
     pub warning: Option<Warning>,
 }
 
 impl Cache {
-    /// Opens the cache in `config.dir` and makes what is missing there. Looks at no entry.
+    /// Opens the cache in `config.dir` and makes missing files there. Looks at no entry.
     ///
-    /// A directory that can be read but not written is fine; [`Cache::warning`] tells.
+    /// A directory that can be read but not written is accepted; [`Cache::warning`] says so.
     ///
     /// # Errors
     ///
@@ -152,7 +153,7 @@ impl Cache {
         &self.inner.config.dir
     }
 
-    /// Why this cache stores nothing more, if that is so.
+    /// Why this cache stores nothing more. `None` if it stores entries.
     #[must_use]
     pub fn warning(&self) -> Option<Warning> {
         self.inner.store.stopped().cloned()
@@ -161,9 +162,9 @@ impl Cache {
     /// Finds the entry for `key`, or hands out the right to make it.
     ///
     /// While another thread or process makes it, this waits, at most for
-    /// [`CacheConfig::flight_wait`]; after that the caller may make it all the same. Trouble with
-    /// the cache is a miss, never an error.
-    /// A thread that still holds the slot for the same key waits for itself.
+    /// [`CacheConfig::flight_wait`]; after that the caller may make it anyway. A failure of the
+    /// cache is a miss, never an error. A thread that still holds the slot for `key` waits for
+    /// itself.
     pub fn lookup(&self, key: &Key) -> Lookup {
         let mut backoff = Backoff::new(self.inner.config.flight_wait);
         loop {
@@ -176,8 +177,8 @@ impl Cache {
         }
     }
 
-    /// As [`lookup`](Self::lookup), but `None` as soon as `is_stopped` says so while it waits: at
-    /// most 20 ms later.
+    /// [`lookup`](Self::lookup) that can be stopped: it yields `None` at most 20 ms after
+    /// `is_stopped` says so while it waits.
     pub fn lookup_unless(&self, key: &Key, is_stopped: impl Fn() -> bool) -> Option<Lookup> {
         let mut backoff = Backoff::new(self.inner.config.flight_wait);
         loop {
@@ -199,8 +200,8 @@ impl Cache {
         self.inner.store.quarantine(name)
     }
 
-    /// As [`lookup`](Self::lookup), but `None` instead of waiting: someone else is making the
-    /// entry.
+    /// [`lookup`](Self::lookup) without waiting: it yields `None` if another thread or process is
+    /// making the entry.
     pub fn try_lookup(&self, key: &Key) -> Option<Lookup> {
         let name = key.name();
         let hit = |entry| {
@@ -215,7 +216,7 @@ impl Cache {
             Claim::NoLocks => None,
             Claim::Theirs => return None,
         };
-        // Whoever had the right before may have published between the look and the claim.
+        // The previous holder of the right may have published between the look and the claim.
         match self.inner.store.get(&name) {
             Some(entry) => hit(entry),
             None => Some(self.miss(key, right)),
@@ -282,14 +283,14 @@ impl Slot {
         &self.key
     }
 
-    /// Whether nobody else can be making the same entry.
+    /// Whether no other thread or process can be making this entry.
     #[must_use]
     pub fn is_exclusive(&self) -> bool {
         self.right.is_some()
     }
 
-    /// Stores what was made and gives the right back. Never fails: at worst the caller has its
-    /// bytes and a warning.
+    /// Stores the artifact and gives the right back. Never fails: at worst the caller has its bytes
+    /// and a warning.
     pub fn publish(self, artifact: Artifact) -> Published {
         let entry = Entry::new(&self.key, artifact, crate::clock::now_ns());
         let warning = self.inner.store.put(&entry).err();

@@ -1,5 +1,4 @@
-//! What happened in the cache, counted in memory and added to the file `stats` at the end of a
-//! process.
+//! Events of the cache, counted in memory and added to the file `stats` at the end of a process.
 
 use std::{
     io,
@@ -20,16 +19,16 @@ const MAGIC: &[u8; 8] = b"SWPSTAT1";
 /// How long the end of a process may wait for another one's.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often each thing happened.
+/// How often each event happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Lookups that found an entry.
     pub hits: u64,
-    /// Lookups that didn't.
+    /// Lookups that found no entry.
     pub misses: u64,
     /// Entries published, without those that another process had published first.
     pub stores: u64,
-    /// Entries that weren't stored, for whatever reason.
+    /// Entries that weren't stored, for any reason.
     pub refusals: u64,
     /// Entries deleted to make room.
     pub evictions: u64,
@@ -70,7 +69,7 @@ impl Counters {
     }
 }
 
-/// Something that is counted.
+/// An event that is counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Hit,

@@ -1,4 +1,4 @@
-//! An entry: an artifact, what is known about it, and the bytes that hold both.
+//! An entry: an artifact, its metadata, and the bytes that hold both.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -10,10 +10,10 @@ use crate::{
     key::{Digest, EntryName, FieldDigest, Key, digest_fields},
 };
 
-/// What is known about an artifact besides its bytes.
+/// Facts about an artifact besides its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Metadata {
-    /// What it was compiled from, for people.
+    /// Names of the sources that it was compiled from, for people.
     pub sources: Vec<String>,
     /// Compiler options in order.
     pub options: Vec<String>,
@@ -90,14 +90,14 @@ impl WireMetadata {
     }
 }
 
-/// What a compile yielded and [`Slot::publish`](crate::Slot::publish) takes.
+/// The result of a compile, for [`Slot::publish`](crate::Slot::publish).
 #[derive(Clone, Debug)]
 pub struct Artifact {
-    /// What the payload is.
+    /// The kind of the payload.
     pub kind: Kind,
     /// The bytes to keep.
     pub payload: Vec<u8>,
-    /// What is known about them.
+    /// Facts about the bytes.
     pub metadata: Metadata,
 }
 
@@ -177,8 +177,8 @@ impl Entry {
         })
     }
 
-    /// What [`decode`](Self::decode) may leave out because the checksum covers it: that the writer
-    /// was right.
+    /// A check that [`decode`](Self::decode) may leave out because the checksum covers the bytes:
+    /// the writer's digests of payload and key are right.
     pub(crate) fn check_writer(&self) -> Result<(), Defect> {
         if Digest::of(self.payload()) != self.head.payload_digest {
             return Err(Defect::Checksum);
@@ -189,7 +189,7 @@ impl Entry {
         Ok(())
     }
 
-    /// What the payload is.
+    /// The kind of the payload.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.head.kind
@@ -207,7 +207,7 @@ impl Entry {
         self.head.payload_digest
     }
 
-    /// What is known about the payload.
+    /// Facts about the payload.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
@@ -376,7 +376,7 @@ mod tests {
             prop_assert!(Entry::decode(&key(1).name(), bytes).is_err());
         }
 
-        /// The same behind a valid prefix and a right checksum, where more of the parser is
+        /// Bytes behind a valid prefix and with a right checksum, where more of the parser is
         /// reached.
         #[test]
         fn forged_bytes_never_panic(at in 0..HEAD_BYTES, patch in any::<u64>()) {

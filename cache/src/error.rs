@@ -1,4 +1,4 @@
-//! What can go wrong: errors end an operation, warnings don't.
+//! Errors, which end an operation, and warnings, which don't.
 
 use std::{fmt, io, path::PathBuf, time::Duration};
 
@@ -18,10 +18,10 @@ pub enum CacheError {
     Create {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// Something else is in its place.
+    /// The path is of another type of file.
     #[error("{path} is not a directory; name another one for the cache, or move it away")]
     NotADirectory {
         /// The path.
@@ -46,7 +46,7 @@ pub enum CacheError {
         /// Numeric id of the effective user.
         user: u32,
     },
-    /// Others could replace what is in the directory: they could run code as this user.
+    /// Other users could replace the files of the directory and so run code as this user.
     #[error(
         "users other than its owner may write to {path} (mode {mode:o}); \
          run `chmod go-w` on it, or name another directory for the cache"
@@ -54,15 +54,15 @@ pub enum CacheError {
     OthersMayWrite {
         /// The directory.
         path: PathBuf,
-        /// Its permission bits.
+        /// The permission bits of the directory.
         mode: u32,
     },
-    /// Another process holds what the operation needs.
+    /// Another process holds a lock that the operation needs.
     #[error("another process is at work in {path} since {waited:?}; try again when it is done")]
     Busy {
         /// The directory of the cache.
         path: PathBuf,
-        /// How long was waited.
+        /// The time waited.
         waited: Duration,
     },
     /// The cache can be read but not changed.
@@ -71,11 +71,11 @@ pub enum CacheError {
     /// The system refused something.
     #[error("can't {action} {path}: {source}")]
     Io {
-        /// What was tried, as a verb.
+        /// The failed action, as a verb.
         action: &'static str,
-        /// With what.
+        /// The file or directory that it was tried with.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
 }
@@ -90,7 +90,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// For `map_err`: what was tried, and with what.
+    /// For `map_err`: the failed action, and the path that it was tried with.
     pub(crate) fn at(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -137,13 +137,13 @@ pub enum FindError {
          which is hexadecimal digits with a dot after 64"
     )]
     NotAPrefix {
-        /// What was asked for.
+        /// The prefix that was looked up.
         prefix: String,
     },
     /// No entry begins like that.
     #[error("no entry begins with `{prefix}`")]
     NotFound {
-        /// What was asked for.
+        /// The prefix that was looked up.
         prefix: String,
     },
     /// Several entries begin like that.
@@ -153,9 +153,9 @@ pub enum FindError {
         first = candidates[0]
     )]
     Ambiguous {
-        /// What was asked for.
+        /// The prefix that was looked up.
         prefix: String,
-        /// All entries that it may mean, sorted, at least two.
+        /// All entries that the prefix may mean, sorted, at least two.
         candidates: Vec<EntryName>,
     },
     /// The cache can't be read.
@@ -163,7 +163,7 @@ pub enum FindError {
     Cache(#[from] CacheError),
 }
 
-/// Why something wasn't stored. The work goes on without; say it once.
+/// Why an artifact wasn't stored. The work goes on without; report it once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "warning", rename_all = "snake_case")]
 pub enum Warning {
@@ -173,35 +173,36 @@ pub enum Warning {
         path = path.display()
     )]
     WritingStopped {
-        /// What was tried, as a verb.
+        /// The failed action, as a verb.
         action: &'static str,
-        /// With what.
+        /// The file or directory that it was tried with.
         path: PathBuf,
-        /// What the system said.
+        /// The text of the system's error.
         reason: String,
     },
-    /// What this run used fills the cache. Storing more would only throw out what it will want
-    /// again.
+    /// Entries that this run used fill the cache. Storing more would only evict entries that it
+    /// will need again.
     #[error(
         "working set {} > cap {}: what doesn't fit is compiled each time; raise the cap",
         Size(*working_set_bytes),
         Size(*capacity_bytes)
     )]
     OverCapacity {
-        /// What this run used, stored and wanted to store, in bytes on disk.
+        /// The size of all entries that this run used, stored and wanted to store, in bytes on
+        /// disk.
         working_set_bytes: u64,
         /// The most that the cache may hold, in bytes on disk.
         capacity_bytes: u64,
     },
-    /// The cache is full and making room takes longer than a publication may. The next ones go on
-    /// with it.
+    /// The cache is full and making room takes longer than a publication may. The next publications
+    /// go on with it.
     #[error(
         "no room yet for {} in a cache of {}; more is made with each kernel",
         Size(*bytes),
         Size(*capacity_bytes)
     )]
     NoRoomYet {
-        /// What it would take, in bytes on disk.
+        /// The space that the entry would take, in bytes on disk.
         bytes: u64,
         /// The most that the cache may hold, in bytes on disk.
         capacity_bytes: u64,

@@ -1,9 +1,10 @@
-//! Keeping the cache under its capacity: who is let in, and when others have to go for that.
+//! Keeping the cache under its capacity: which entries are admitted, and which are evicted for
+//! them.
 //!
-//! The least recently used go first, down to 90 % of the capacity once that is exceeded. What this
-//! process used or stored itself never goes: under LRU a sweep that is one percent larger than the
-//! cache would find nothing on its next run, but if the last percent isn't let in, the rest is
-//! there.
+//! The least recently used entries are evicted first, down to 90 % of the capacity once that is
+//! exceeded. Entries that this process used or stored are never evicted: under LRU a sweep that is
+//! one percent larger than the cache would find nothing on its next run, but if the last percent
+//! isn't admitted, the rest is found.
 
 use std::{
     fs::File,
@@ -28,7 +29,8 @@ pub(crate) fn low_watermark(capacity: u64) -> u64 {
     capacity - capacity / 10
 }
 
-/// The right to write an entry for which there is room. While it lives, nobody settles the account.
+/// The right to write an entry for which there is room. While it lives, no process settles the
+/// account.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) charge: Usage,
@@ -38,7 +40,7 @@ pub(crate) struct Admission {
 /// Why an entry isn't let in.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// There is no room, for the reason given.
+    /// There is no room, for this reason.
     NoRoom(Warning),
     /// The cache can't be written.
     Failed(Failure),
@@ -50,7 +52,7 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// Decides what stays.
+/// Decides which entries stay.
 #[derive(Debug)]
 pub(crate) struct Evictor {
     pub(crate) layout: Layout,
@@ -142,7 +144,7 @@ impl Evictor {
         let Some(_gc) = self.account.lock_gc(self.pass_time)? else {
             return Ok(());
         };
-        // What the dead left goes before what the living may want.
+        // Leftovers of dead processes are deleted before entries that a living one may need.
         self.reap()?;
         let low = low_watermark(self.capacity);
         let limit = if need.bytes <= low {
@@ -158,7 +160,7 @@ impl Evictor {
         Ok(())
     }
 
-    /// Evicts a tenth of what is there: the file system is fuller than the cache.
+    /// Evicts a tenth of the cache: the file system is fuller than the cache.
     pub(crate) fn relieve(&self) -> Result<(), Failure> {
         let mut state = lock(&self.state);
         let Some(_gc) = self.account.lock_gc(self.pass_time)? else {
@@ -175,7 +177,7 @@ impl Evictor {
     }
 
     /// Evicts down to the low watermark, however long that takes, and settles the account. Yields
-    /// what went and what is left.
+    /// the evicted space and the space that is left.
     pub(crate) fn collect(&self) -> Result<(Usage, Usage), CacheError> {
         let mut state = lock(&self.state);
         let _gc = self.lock_gc_for_admin()?;
@@ -187,7 +189,7 @@ impl Evictor {
         Ok((evicted, left.map_or_else(|| self.count(), Ok)?))
     }
 
-    /// What [`collect`](Self::collect) would evict and leave.
+    /// The space that [`collect`](Self::collect) would evict, and the space that it would leave.
     pub(crate) fn rehearse(&self) -> Result<(Usage, Usage), CacheError> {
         let census = self.census()?;
         let mut evicted = Usage::default();
@@ -207,13 +209,13 @@ impl Evictor {
         low_watermark(self.capacity)
     }
 
-    /// Counts what is there as the account does.
+    /// Counts the space in use by the rules of the account.
     pub(crate) fn count(&self) -> Result<Usage, Failure> {
         Ok(self.census()?.seen)
     }
 
-    /// Counts everything while nobody publishes or evicts, runs `change` on it, and makes what is
-    /// left the account.
+    /// Runs `change` while no process publishes or evicts, then counts the remaining files and sets
+    /// the account to that.
     pub(crate) fn rebuild<T>(
         &self,
         change: impl FnOnce() -> Result<T, CacheError>,

@@ -12,7 +12,7 @@ use crate::{
     scan,
 };
 
-/// What there is to say about a key.
+/// Why a key is in the cache or isn't.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// The name the key asks for.
@@ -29,10 +29,10 @@ pub struct Explanation {
 /// The entry that is most like a key.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Nearest {
-    /// Its name.
+    /// The name of the entry.
     pub name: EntryName,
-    /// In what it differs: fields in the order of the key, then those only the entry has, then the
-    /// compiler.
+    /// The differences: fields in the order of the key, then fields that only the entry has, then
+    /// the compiler.
     pub differences: Vec<Difference>,
 }
 
@@ -102,8 +102,7 @@ fn differences(key: &Key, entry: &Summary) -> Vec<Difference> {
     differences
 }
 
-/// Compares field by field under the same tag. Of a tag that repeats, the values are compared as a
-/// list.
+/// Compares field by field under the same tag. The values of a repeated tag are compared as a list.
 fn field_differences(key: &[FieldDigest], entry: &[FieldDigest]) -> Vec<Difference> {
     let (in_key, mut in_entry) = (by_tag(key), by_tag(entry));
     let mut differences = Vec::new();

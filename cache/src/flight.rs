@@ -17,11 +17,11 @@ pub(crate) struct Right {
     _lock: RangeLock<File>,
 }
 
-/// What came of asking for the right.
+/// The outcome of asking for the right to fill an entry.
 #[derive(Debug)]
 pub(crate) enum Claim {
     Mine(Right),
-    /// Somebody else is filling the entry.
+    /// Another thread or process is filling the entry.
     Theirs,
     /// There are no locks here. Work may be done twice.
     NoLocks,

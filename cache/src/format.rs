@@ -1,5 +1,5 @@
-//! The bytes of an entry: what is written once, and everything a reader demands before believing
-//! it.
+//! The bytes of an entry, which are written once, and all checks that a reader makes before it
+//! believes them.
 //!
 //! Format 1, all integers little-endian:
 //!
@@ -40,7 +40,7 @@ pub const MAX_ENTRY_BYTES: u64 = 256 << 20;
 /// Longest metadata that is written or read: 4 MiB.
 pub const MAX_METADATA_BYTES: u64 = 4 << 20;
 
-/// What the payload of an entry is.
+/// The kind of an entry's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -52,7 +52,7 @@ pub enum Kind {
     SharedObject,
     /// A compile that fails every time. The payload says how.
     Failure,
-    /// Tensors that are costly to compute and the same each time.
+    /// Tensors that are costly to compute and equal each time.
     Answer,
 }
 
@@ -107,7 +107,7 @@ pub enum Defect {
     /// A sound entry under the name of another.
     #[error("the key of another entry")]
     WrongKey,
-    /// Sound bytes that don't say what they must.
+    /// Sound bytes that aren't the expected metadata.
     #[error("metadata that can't be read: {0}")]
     Metadata(String),
     /// A folder, symbolic link, pipe or device where an entry belongs.
@@ -118,7 +118,7 @@ pub enum Defect {
     Untrusted {
         /// Numeric id of the file's owner.
         owner: u32,
-        /// Its permission bits.
+        /// The permission bits of the file.
         mode: u32,
     },
     /// The file can't be opened or read.
@@ -140,7 +140,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Reads the head of a file of `file_bytes` bytes and checks what it says against that length.
+    /// Reads the head of a file of `file_bytes` bytes and checks its lengths against that.
     pub(crate) fn parse(bytes: &[u8], file_bytes: u64) -> Result<Self, Defect> {
         if !(HEAD_BYTES as u64 + CHECKSUM_BYTES as u64..=MAX_ENTRY_BYTES).contains(&file_bytes) {
             return Err(Defect::Length(file_bytes));

@@ -1,4 +1,4 @@
-//! What names an entry: a digest of everything that can change the stored bytes, field by field.
+//! The name of an entry: a digest of everything that can change the stored bytes, field by field.
 //!
 //! The encoding is version 1 and never changes under that number:
 //!
@@ -121,7 +121,7 @@ pub struct KeyBuilder {
 }
 
 impl KeyBuilder {
-    /// Starts a key under `schema`, the caller's own version of what its fields mean.
+    /// Starts a key under `schema`, the caller's own version of its fields' meaning.
     #[must_use]
     pub fn new(schema: &str) -> Self {
         let builder = Self {
@@ -141,8 +141,9 @@ impl KeyBuilder {
         self
     }
 
-    /// Sets the identity of the compiler, apart from the other fields, so that a machine without
-    /// one can still find what was compiled elsewhere. A second call replaces the first.
+    /// Sets the identity of the compiler, apart from the other fields, so that a machine without a
+    /// compiler can still find entries that were compiled elsewhere. A second call replaces the
+    /// first.
     #[must_use]
     pub fn compiler(mut self, identity: impl AsRef<[u8]>) -> Self {
         self.compiler = Some(identity.as_ref().to_vec());
@@ -220,7 +221,7 @@ impl EntryName {
         Self { content, compiler }
     }
 
-    /// All of it in hexadecimal digits: what was compiled, then with what.
+    /// The whole name in hexadecimal digits: the content, then the compiler.
     #[must_use]
     pub fn hex(&self) -> String {
         hex::encode(self.to_bytes())
@@ -255,7 +256,7 @@ impl EntryName {
         (name.shard() == shard && name.file() == file).then_some(name)
     }
 
-    /// Whether both hold the same source, options and target, whatever the compiler.
+    /// Whether both names have equal content (source, options, target), whichever compiler made it.
     pub(crate) fn same_content(&self, other: &Self) -> bool {
         self.content == other.content
     }
@@ -363,7 +364,7 @@ mod tests {
             prop_assert_eq!(key("s", &a, None).content() == key("s", &b, None).content(), a == b);
         }
 
-        /// Whatever single thing is changed, the key changes, and undoing it brings the key back.
+        /// Any single change changes the key, and undoing it brings the key back.
         #[test]
         fn every_mutation_counts(
             original in fields(),

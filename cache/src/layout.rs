@@ -28,7 +28,7 @@ pub(crate) struct Layout {
 
 /// One name found inside a shard.
 pub(crate) enum Found {
-    /// The name of an entry, whatever is behind it.
+    /// The name of an entry, whichever type of file has it.
     Entry(EntryName, fs::Metadata),
     /// Something that this crate never wrote.
     Foreign(PathBuf),
@@ -50,8 +50,8 @@ impl Layout {
             return Err(CacheError::Create { path, source });
         }
         check_trust(&self.root, fs::metadata(&self.root))?;
-        // `v1` comes before all else: it is what tells a cache from a directory full of other
-        // things. Another process may make it just now, hence the second look.
+        // `v1` comes before all else: it tells a cache from a directory full of other things.
+        // Another process may make it just now, hence the second look.
         let has_v1 = || fs::symlink_metadata(&self.v1).is_ok();
         if !has_v1() && !is_empty(&self.root).map_err(Failure::at("list", &self.root))? && !has_v1()
         {
@@ -60,7 +60,7 @@ impl Layout {
         }
         make_dir(&self.v1, false).map_err(Failure::at("create", &self.v1))?;
         check_trust(&self.v1, fs::symlink_metadata(&self.v1))?;
-        // Whoever can rename in here can put a shard of their own in place of ours. A damaged tree
+        // A user who can rename in here can put another shard in place of ours. A damaged tree
         // without it is mended later.
         let objects = self.objects();
         match fs::symlink_metadata(&objects) {
@@ -156,7 +156,7 @@ impl Layout {
         Ok((shards, foreign))
     }
 
-    /// What is in one shard, in no order. Names that vanish meanwhile are left out.
+    /// The files of one shard, in no order. Names that vanish meanwhile are left out.
     pub(crate) fn list(&self, shard: &str) -> io::Result<Vec<Found>> {
         let mut found = Vec::new();
         for item in absent_is_none(fs::read_dir(self.objects().join(shard)))?

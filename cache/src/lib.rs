@@ -2,20 +2,19 @@
 //!
 //! Many processes share one directory without a server. Ask for a [`Key`]: a [`Lookup::Hit`] is a
 //! verified [`Entry`], a [`Lookup::Miss`] is the right to make it, which one thread of one process
-//! has at a time. Whatever goes wrong with the cache is a miss or a [`Warning`], never a wrong
-//! answer.
+//! has at a time. Any failure of the cache is a miss or a [`Warning`], never a wrong answer.
 //!
-//! What must stay true, whoever is killed when:
+//! Invariants, whichever process is killed at whichever moment:
 //!
-//! 1. Readers believe only files with the right checksum that echo the key. Whatever else a crash
-//!    leaves is a miss.
+//! 1. Readers believe only files with the right checksum that echo the key. All other leftovers of
+//!    a crash are misses.
 //! 2. Names appear only by publishing closed files, and never replace one.
-//! 3. Entries never change. Deleting them is all that is ever done to them.
+//! 3. Entries never change. They can only be deleted.
 //! 4. Entries don't depend on each other.
 //! 5. The queue, the counters and the account are derived and can be made again; the account errs
 //!    high.
 //! 6. Locks only save work.
-//! 7. Who loses a race uses its own bytes.
+//! 7. A process that loses a race uses its own bytes.
 
 mod key;
 mod entry;

@@ -1,4 +1,4 @@
-//! What is in the cache, entry by entry.
+//! The contents of the cache, entry by entry.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::PathBuf};
 
@@ -21,20 +21,20 @@ const FIRST_READ: u64 = 16 << 10;
 /// One entry as a listing shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EntryInfo {
-    /// Its name.
+    /// The name of the entry.
     pub name: EntryName,
     /// When it was last used, in nanoseconds since 1970.
     pub last_use_ns: u64,
-    /// What it takes on disk, in bytes of allocated blocks.
+    /// The space that the entry takes on disk, in bytes of allocated blocks.
     pub disk_bytes: u64,
-    /// What it says about itself, not verified. `None` if it isn't an entry.
+    /// The summary in the file, not verified. `None` if the file isn't an entry.
     pub summary: Option<Summary>,
 }
 
-/// What an entry says about itself.
+/// An entry's description of itself.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// What the payload is.
+    /// The kind of the payload.
     pub kind: Kind,
     /// The length of the payload in bytes.
     pub payload_bytes: u64,
@@ -48,7 +48,7 @@ pub struct Summary {
     pub metadata: Metadata,
 }
 
-/// The name of an entry and what the file system knows of it.
+/// The name of an entry and the file system's metadata of it.
 pub(crate) struct Listed {
     pub(crate) name: EntryName,
     pub(crate) metadata: fs::Metadata,
@@ -90,7 +90,7 @@ impl Listed {
     }
 }
 
-/// Reads what an entry says about itself, and not its payload.
+/// Reads an entry's description of itself, and not its payload.
 pub(crate) fn summary(layout: &Layout, name: &EntryName) -> Result<Summary, ReadError> {
     let path = layout.entry(name);
     let (_, mut bytes, length) = sys::read(&path, FIRST_READ)?;

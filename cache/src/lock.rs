@@ -1,7 +1,7 @@
 //! Byte-range locks that the kernel lets go of when their holder dies, however it dies.
 //!
 //! They belong to an open file description (`F_OFD_SETLK`), so they work between threads as between
-//! processes. Nobody ever waits for one without a bound: a holder may be stopped.
+//! processes. Every wait for a lock is bounded: its holder may be stopped.
 
 use std::{
     fs::File,
@@ -20,7 +20,7 @@ use nix::{
 
 use crate::sys;
 
-/// Who else may hold the same byte.
+/// Whether others may hold the byte, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Shared,

@@ -1,7 +1,7 @@
-//! One pass of eviction: what is oldest goes, as far as time and numbers allow.
+//! One pass of eviction: the oldest entries are deleted, as far as time and numbers allow.
 //!
-//! A candidate at the head of the queue that nobody used since the scan is older than everything
-//! else, so this is LRU to the letter although nobody keeps a list of all entries.
+//! A candidate at the head of the queue that wasn't used since the scan is older than all other
+//! entries, so this is exact LRU without a list of all entries.
 
 use std::{
     fs, io,
@@ -43,7 +43,7 @@ impl Budget {
         victims: u64::MAX,
     };
 
-    /// What one publication may spend, with at most `time`.
+    /// The budget of one publication, with at most `time`.
     pub(crate) fn for_publication(time: Duration) -> Self {
         Self {
             deadline: Some(Instant::now() + time),
@@ -59,7 +59,7 @@ impl Budget {
     }
 }
 
-/// What is left over from the pass before.
+/// The state that the previous pass left.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     queue: Queue,
@@ -69,8 +69,8 @@ pub(crate) struct State {
 impl Evictor {
     /// Deletes temporary files of dead writers. Call it with the right to evict.
     ///
-    /// Who writes one shares the ledger, so once that is closed they are all dead, and otherwise
-    /// those of an hour ago.
+    /// A writer of one shares the ledger, so once that is closed, all writers of the files are
+    /// dead; otherwise the writers of files that are an hour old.
     pub(crate) fn reap(&self) -> Result<(), Failure> {
         let list =
             || scan::temporary_files(&self.layout).map_err(Failure::at("list", self.layout.tmp()));
@@ -97,7 +97,7 @@ impl Evictor {
     }
 
     /// One pass: empties the queue from its head until `goal` bytes are left, and scans when there
-    /// is no queue. Yields what it evicted.
+    /// is no queue. Yields the evicted space.
     pub(crate) fn run(
         &self,
         state: &mut State,
@@ -171,7 +171,7 @@ impl Evictor {
         Ok(unlinked.map_or(Usage::default(), |()| charge))
     }
 
-    /// The file behind a candidate, if nobody used it since, and what it counts for.
+    /// The file of a candidate and the space that it is charged, if it wasn't used since the scan.
     pub(crate) fn victim(
         &self,
         candidate: &Candidate,

@@ -1,4 +1,5 @@
-//! The working set of one open cache: what it used or stored, and what it wanted to store in vain.
+//! The working set of one open cache: entries that it used or stored, and entries that weren't
+//! admitted.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,7 @@ impl Pins {
         self.held.sum
     }
 
-    /// Notes what wasn't let in, and yields the whole working set in bytes.
+    /// Notes an entry that wasn't admitted, and yields the whole working set in bytes.
     pub(crate) fn refuse(&mut self, name: EntryName, bytes: u64) -> u64 {
         self.refused.insert(name, bytes);
         self.held.sum + self.refused.sum

@@ -1,8 +1,8 @@
 //! The oldest entries in order, kept between processes so that few of them ever have to scan.
 //!
 //! The file is advice: a record counts only while the entry it names still has the time of last use
-//! it had, so a stale or damaged queue costs a scan at worst. It is changed only by whoever has the
-//! right to evict.
+//! it had, so a stale or damaged queue costs a scan at worst. It is changed only by the process
+//! that has the right to evict.
 //!
 //! ```text
 //! head    8 magic "SWPQUEU1", 8 stamp unlike that of any other, 8 number of records, 8 used up
@@ -48,7 +48,7 @@ impl Queue {
             stamp: clock::now_ns(),
         };
         if queue.store(layout).is_err() {
-            // Only the next process misses it, but an older one would tell it what isn't so.
+            // Only the next process misses it, but an older queue would mislead it.
             let _ = fs::remove_file(layout.queue());
         }
         queue
@@ -75,7 +75,7 @@ impl Queue {
     /// Notes in the file how far it is used up, unless another process has used up more or put
     /// another queue there.
     pub(crate) fn note(&self, layout: &Layout) {
-        // What isn't noted is looked at once more.
+        // Records that aren't noted are looked at once more.
         let _ = self.try_note(layout);
     }
 
@@ -186,7 +186,8 @@ mod tests {
         let mut later = Queue::load(&layout);
         assert_eq!(later.pop(), Some(candidates[2]));
         later.note(&layout);
-        // The first has used up less of it, and says nothing about a queue that isn't its own.
+        // The first queue has used up fewer records of the file, and changes no note of another
+        // queue.
         queue.note(&layout);
         assert_eq!(Queue::load(&layout).pop(), Some(candidates[3]));
         let mut newer = Queue::replace(&layout, candidates.clone());

@@ -7,8 +7,8 @@ use crate::key::Digest;
 
 const CHECKSUM_BYTES: usize = 8;
 
-/// Room for one record. Two in one file never share a sector, so that one survives whatever happens
-/// to the other.
+/// Room for one record. Two in one file never share a sector, so that damage to one leaves the
+/// other.
 pub(crate) const SLOT_BYTES: u64 = 512;
 
 /// Reads `N` integers from a slot. `None` if `magic` or the checksum isn't there.

@@ -1,4 +1,4 @@
-//! Walking all entries in steps, to find the oldest and to count what is there.
+//! Walking all entries in steps, to find the oldest and to count the space in use.
 
 use std::{
     fs, io,
@@ -32,19 +32,19 @@ pub(crate) struct Scan {
     found: Vec<Candidate>,
 }
 
-/// What a scan found out.
+/// The findings of a scan.
 #[derive(Debug)]
 pub(crate) struct Census {
     /// The record when it began, if that was a quiet moment.
     pub(crate) before: Option<Record>,
-    /// Everything that counts: entries, and temporary files.
+    /// All space that counts: entries, and temporary files.
     pub(crate) seen: Usage,
     /// All entries, oldest first.
     pub(crate) oldest: Vec<Candidate>,
 }
 
 impl Scan {
-    /// Starts a scan. `before` is the record at a moment when nobody was between reserving and
+    /// Starts a scan. `before` is the record at a moment when no process was between reserving and
     /// publishing.
     pub(crate) fn begin(layout: &Layout, before: Option<Record>) -> io::Result<Self> {
         let (mut shards, _) = layout.shards()?;
@@ -95,7 +95,7 @@ impl Scan {
 
     pub(crate) fn finish(mut self) -> Census {
         // Over several steps, an entry that was used after the beginning may be younger than one
-        // that nobody saw.
+        // that no step saw.
         if self.steps > 1
             && self
                 .found
@@ -135,7 +135,7 @@ pub(crate) fn temporary_files(layout: &Layout) -> io::Result<Vec<(PathBuf, fs::M
     Ok(files)
 }
 
-/// Whether nobody can still be writing a temporary file.
+/// Whether a temporary file can have no writer any more.
 pub(crate) fn is_abandoned(metadata: &fs::Metadata) -> bool {
     let now = clock::since_epoch_ns(SystemTime::now());
     last_use_ns(metadata).saturating_add(ABANDONED_NS) < now

@@ -33,7 +33,7 @@ const BAD_BYTES: u64 = 64 << 20;
 /// On a network file system an entry's time of last use is set this rarely.
 const NETWORK_TOUCH: Duration = Duration::from_mins(10);
 
-/// What is on disk, and the rules for changing it.
+/// The files on disk, and the rules for changing them.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) layout: Layout,
@@ -75,7 +75,7 @@ impl Store {
         }
     }
 
-    /// Why nothing is written any more, if that is so.
+    /// Why nothing is written any more. `None` if files are written.
     pub(crate) fn stopped(&self) -> Option<&Warning> {
         self.stopped.get()
     }
@@ -129,14 +129,13 @@ impl Store {
         }
     }
 
-    /// Moves what is under a name to `bad/`, whatever it is. The account isn't told: it errs high
-    /// until the next scan.
+    /// Moves the file of a name to `bad/`, whichever type it has. The account isn't told: it errs
+    /// high until the next scan.
     pub(crate) fn quarantine(&self, name: &EntryName) -> bool {
         let (path, bad) = (self.layout.entry(name), self.layout.bad());
         let target = bad.join(format!("{name}.{}", clock::now_ns()));
         let set_aside = || fs::rename(&path, &target);
-        // Somebody may have tidied up the folder. Without it the entry would be in the way for
-        // good.
+        // The folder may have been deleted. Without it the entry would stay in the way.
         let moved = set_aside().or_else(|_| make_dir(&bad, false).and_then(|()| set_aside()));
         if moved.is_err() {
             return false;
@@ -150,7 +149,7 @@ impl Store {
         true
     }
 
-    /// Deletes everything that was set aside. Yields how many files that was.
+    /// Deletes everything that was set aside. Yields the number of files.
     pub(crate) fn empty_quarantine(&self) -> io::Result<u64> {
         bound_quarantine(&self.layout.bad(), 0, 0)
     }
@@ -203,7 +202,7 @@ impl Store {
         let admission = evictor.admit(entry.name(), entry.bytes().len() as u64)?;
         let tmp = self.layout.fresh_tmp();
         let placed = self.place(&tmp, entry);
-        // Whoever unlinks the file releases its room. If it is gone, that was somebody else.
+        // The process that unlinks the file releases its room. If it is gone, another one did.
         if !matches!(placed, Ok(Placed::New)) && fs::remove_file(&tmp).is_ok() {
             evictor.account.release(admission.charge)?;
         }

@@ -25,15 +25,15 @@ pub(crate) fn user() -> u32 {
 /// Why a file yields no bytes.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// There is none.
+    /// There is no file.
     Absent,
-    /// There is something, but it can't be an entry.
+    /// There is a file, but it can't be an entry.
     Bad(Defect),
     /// The trouble is not with the file: too many open files, no memory, a network that is down.
     Unavailable,
 }
 
-/// Opens what may be anything: no link is followed, and a pipe without a writer doesn't block.
+/// Opens a file of unknown type: no link is followed, and a pipe without a writer doesn't block.
 pub(crate) fn open_unknown(path: &Path) -> Result<File, ReadError> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
@@ -61,7 +61,7 @@ pub(crate) fn open_unknown(path: &Path) -> Result<File, ReadError> {
 pub(crate) fn read(path: &Path, limit: u64) -> Result<(File, Vec<u8>, u64), ReadError> {
     let file = open_unknown(path)?;
     let metadata = file.metadata().map_err(|_| ReadError::Unavailable)?;
-    // Checksums prove nothing against somebody who can write: who made the file does.
+    // Checksums prove nothing against a user who can write; the owner of the file does.
     let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
     if owner != user() || mode & 0o022 != 0 {
         return Err(ReadError::Bad(Defect::Untrusted { owner, mode }));
@@ -127,9 +127,9 @@ pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
 /// Whether a name was free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placed {
-    /// It was, and names the file now.
+    /// The name was free, and names the file now.
     New,
-    /// It names another file, which is left alone. The source keeps its old name.
+    /// The name belongs to another file, which is left alone. The source keeps its old name.
     Exists,
 }
 
@@ -178,7 +178,7 @@ pub(crate) fn is_network(path: &Path) -> bool {
         0x6573_5546,
         0x0102_1997,
     ];
-    // The type is a signed long on some targets; its low 32 bits are what the numbers above mean.
+    // The type is a signed long on some targets; the numbers above are its low 32 bits.
     statfs::statfs(path).is_ok_and(|fs| {
         NETWORK
             .iter()

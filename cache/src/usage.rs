@@ -39,13 +39,13 @@ impl AddAssign for Usage {
     }
 }
 
-/// The record. `reserved` and `released` only grow; they say what happened while somebody scanned.
+/// The record. `reserved` and `released` only grow; they record changes during a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) sequence: u64,
-    /// Allocation unit in bytes, the same for all processes and for ever.
+    /// Allocation unit in bytes, equal for all processes and never changed.
     pub(crate) unit: u64,
-    /// False until a scan has counted what was there before the record.
+    /// False until a scan has counted the files that are older than the record.
     pub(crate) known: bool,
     pub(crate) current: Usage,
     pub(crate) reserved: Usage,
@@ -53,7 +53,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The record of a cache of which nothing is known.
+    /// The record of a cache of unknown size.
     pub(crate) const UNKNOWN: Self = Self {
         sequence: 0,
         unit: 4096,
@@ -72,7 +72,7 @@ impl Record {
         },
     };
 
-    /// What the cache holds at most, or `None` if that has to be found out by a scan.
+    /// The most space that the cache can hold, or `None` if a scan has to find it out.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.known.then_some(self.current)
     }
@@ -103,10 +103,10 @@ impl Record {
         }
     }
 
-    /// Puts in what a scan has `seen` since the record was `before`.
+    /// Sets the record by a scan that has `seen` files since the record was `before`.
     ///
-    /// Every file that was there all the time was seen, so the truth lies between what was seen
-    /// less all that was released meanwhile, and what was seen and all that was reserved meanwhile.
+    /// Every file that was there all the time was seen, so the truth lies between `seen` less all
+    /// releases meanwhile, and `seen` and all reservations meanwhile.
     pub(crate) fn settle(&mut self, before: &Self, seen: Usage) {
         let most = seen + self.reserved.saturating_sub(before.reserved);
         let least = seen.saturating_sub(self.released.saturating_sub(before.released));

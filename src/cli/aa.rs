@@ -1,5 +1,5 @@
-//! `sweeper doctor --aa`: one program compared with itself, to know what a comparison here is
-//! worth.
+//! `sweeper doctor --aa`: one program compared with itself, to know how far comparisons on this
+//! machine can be trusted.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -46,7 +46,7 @@ pub struct AaArgs {
     margin: f64,
 }
 
-/// Runs a sweep again and again, and says what comparisons of its runs come to.
+/// Runs a sweep again and again, and shows the results of comparing its runs.
 pub fn aa(args: &AaArgs, screen: &Screen) -> Exit {
     let (runs, seconds) = match measure(args, screen) {
         Ok(measured) => measured,
@@ -237,7 +237,7 @@ fn line(trials: &Trials) -> String {
     )
 }
 
-/// What to do to find the slowdown that was asked about.
+/// Advice on how to find the slowdown that was asked about.
 fn advice(trials: &[Trials], injected: f64) -> String {
     const WANTED: f64 = 0.9;
     let size = quantity::percent(injected);

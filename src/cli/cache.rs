@@ -88,7 +88,7 @@ impl Place {
     }
 }
 
-/// Does what a verb says.
+/// Runs a verb.
 pub fn cache(verb: &CacheVerb, screen: &Screen) -> Exit {
     let done = match verb {
         CacheVerb::Path(place) => {
@@ -140,7 +140,7 @@ pub fn cache(verb: &CacheVerb, screen: &Screen) -> Exit {
     })
 }
 
-/// What was collected, in a line.
+/// The result of a collection, in a line.
 fn collected_text(collected: &Collected) -> String {
     format!(
         "{} entries {}, {}; {} left, {}, where collecting ends at {}",
@@ -178,7 +178,7 @@ fn stats(cache: &Cache, bound_from: &str, screen: &Screen) -> Result<Exit, Cache
     Ok(Exit::Fine)
 }
 
-/// What an artifact is, in words.
+/// The kind of an artifact, in words.
 const fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Cubin => "cubin",

@@ -1,4 +1,4 @@
-//! `sweeper check`: validate a manifest, and say what it amounts to.
+//! `sweeper check`: validate a manifest, and count its points.
 
 use clap::Args;
 use serde_json::{Value as Json, json};
@@ -22,7 +22,7 @@ pub struct CheckArgs {
     resolved: bool,
 }
 
-/// Validates a manifest. No device is asked for: what is counted is the same on all.
+/// Validates a manifest. No device is asked for: counts are equal on all.
 pub fn check(args: &CheckArgs, screen: &Screen) -> Exit {
     let manifest = match args.manifest.load(screen) {
         Ok(manifest) => manifest,
@@ -48,7 +48,7 @@ fn resolved(manifest: &Manifest) -> Json {
     json!({ "manifest": manifest.hash().to_string(), "resolved": keys, "origins": origins })
 }
 
-/// The whole order of meaning, with what each of its steps leaves.
+/// The steps from a manifest to its points, each with the points that it leaves.
 struct Meaning<'m> {
     grid: Grid<'m>,
     selection: Selection,

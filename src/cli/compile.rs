@@ -33,8 +33,8 @@ pub struct CompileArgs {
     arch: Vec<String>,
 }
 
-/// Fills the kernel cache with what a manifest needs on this machine, or on the GPUs that are
-/// named.
+/// Fills the kernel cache with the kernels that a manifest needs on this machine, or on the GPUs
+/// that are named.
 pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
     let manifest = match args.manifest.load(screen) {
         Ok(manifest) => manifest,
@@ -104,7 +104,7 @@ fn opened(dir: &Path, manifest: &Manifest, screen: &Screen) -> Option<Cache> {
         .ok()
 }
 
-/// What to compile for: the device of the manifest, or GPUs that need not be here.
+/// The targets to compile for: the device of the manifest, or GPUs that need not be here.
 fn targets(args: &CompileArgs, manifest: &Manifest, screen: &Screen) -> Result<Vec<Target>, Exit> {
     if args.arch.is_empty() {
         return Ok(vec![Target::of_manifest(manifest, screen)?]);
@@ -122,7 +122,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Those that were there before.
+    /// Kernels that were in the cache before.
     fn held(&self) -> usize {
         self.all - self.built - self.failed
     }
@@ -159,10 +159,10 @@ impl Counts {
     }
 }
 
-/// Compiles what a plan needs; nothing if a signal stopped it.
+/// Compiles the kernels that a plan needs; nothing if a signal stopped it.
 fn compile_for(plan: &Plan<'_>, kernels: &Kernels<'_>, screen: &Screen) -> Option<Counts> {
     let device = kernels.device;
-    // What measures the device's ceilings belongs to every run on it.
+    // Probes of the device's ceilings belong to every run on it.
     let threads = plan.manifest().device.threads;
     let probes = match device.kind {
         DeviceKind::Null => Vec::new(),

@@ -1,4 +1,5 @@
-//! `sweeper devices` and `sweeper doctor`: what works here, and what to install for what does not.
+//! `sweeper devices` and `sweeper doctor`: the devices and tools that work here, and the packages
+//! to install for those that do not.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -71,7 +72,7 @@ pub fn devices(args: &DevicesArgs, screen: &Screen) -> Exit {
     Exit::Fine
 }
 
-/// A device as JSON, with what is remembered of it.
+/// A device as JSON, with its remembered ceilings.
 fn with_ceilings(device: &DeviceIdentity, folder: &Path) -> serde_json::Value {
     let held = CeilingsFile::all_of(folder, device);
     let ceilings: Vec<_> = held
@@ -83,7 +84,7 @@ fn with_ceilings(device: &DeviceIdentity, folder: &Path) -> serde_json::Value {
     value
 }
 
-/// What is remembered of a device: each rate, who measured it and when.
+/// Shows the remembered ceilings of a device: each rate, who measured it and when.
 fn show_remembered(device: &DeviceIdentity, folder: &Path, screen: &Screen) {
     for held in CeilingsFile::all_of(folder, device) {
         let ceilings = held.ceilings();
@@ -120,7 +121,7 @@ fn show_remembered(device: &DeviceIdentity, folder: &Path, screen: &Screen) {
     }
 }
 
-/// Measures what the CPU and every GPU can do, and shows it.
+/// Measures the ceilings of the CPU and of every GPU, and shows them.
 fn calibrate(screen: &Screen) -> Exit {
     let (dir, _) = place::cache_dir(None);
     let config = sweeper_cache::CacheConfig::new(&dir, (DEFAULT_CACHE_GB * GB) as u64);
@@ -211,7 +212,7 @@ fn describe(gpu: &DeviceIdentity) -> String {
     )
 }
 
-/// What is said of GPUs and their compiler. A machine without a GPU lacks nothing.
+/// Findings about GPUs and their compiler. A machine without a GPU lacks nothing.
 fn gpu_findings(toolchain: &Toolchain) -> Vec<Finding> {
     let finding = |subject, fine, text| Finding {
         subject,
@@ -251,7 +252,7 @@ struct Finding {
     text: String,
 }
 
-/// Says what works here.
+/// Shows the devices and tools that work here.
 pub fn doctor(args: &DoctorArgs, screen: &Screen) -> Exit {
     if args.aa.aa {
         return aa::aa(&args.aa, screen);

@@ -16,7 +16,7 @@ pub enum Exit {
     Manifest,
     /// Finished; some points failed.
     Failures,
-    /// A rerun's outputs differ, or a comparison found what it was told to fail on.
+    /// A rerun's outputs differ, or a comparison found a difference that it was told to fail on.
     Different,
     /// Files.
     Files,
@@ -27,7 +27,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// All of them, by their numbers.
+    /// All exit codes, by their numbers.
     pub const ALL: [Exit; 8] = [
         Exit::Fine,
         Exit::Usage,

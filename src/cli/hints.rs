@@ -1,8 +1,8 @@
-//! Flags of the guides that are no flags here: what to write instead.
+//! Flags of the guides that are no flags here, with their replacements.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Flags as the guides have them, and what does the same here.
+/// Flags as the guides have them, and hints on their replacements.
 const HINTS: &[(&str, &str)] = &[
     (
         "--quick",
@@ -40,7 +40,7 @@ const HINTS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What to write instead of a flag of a guide.
+/// The hint for a flag of a guide.
 fn hint(flag: &str) -> Option<&'static str> {
     let name = flag.split('=').next().unwrap_or(flag);
     let found = HINTS.iter().find(|(held, _)| *held == name);
@@ -57,7 +57,7 @@ pub fn explain(mut error: clap::Error) -> clap::Error {
         _ => None,
     };
     if let Some(hint) = unknown {
-        // What is merely spelt alike would lead astray.
+        // A flag that is merely spelt alike would mislead.
         error.remove(ContextKind::SuggestedArg);
         let hint = ContextValue::StyledStrs(vec![hint.to_owned().into()]);
         error.insert(ContextKind::Suggested, hint);

@@ -98,7 +98,7 @@ enum Verb {
     Worker,
 }
 
-/// Parses the command line and does what it says.
+/// Parses the command line and runs its verb.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

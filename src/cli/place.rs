@@ -1,4 +1,4 @@
-//! What the place offers: processors, scratch, and where the kernel cache goes.
+//! Properties of the machine: processors, scratch, and the folder of the kernel cache.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -43,13 +43,13 @@ pub fn processors() -> (usize, &'static str) {
     )
 }
 
-/// The compilers of this machine; `CC` names the C compiler. What a cache's folder remembers of
-/// them need not be read again.
+/// The compilers of this machine; `CC` names the C compiler. Facts about them that a cache's folder
+/// remembers need not be read again.
 pub fn toolchain(cache: Option<&Path>) -> Toolchain {
     toolchain_until(cache, &NEVER)
 }
 
-/// The same, of which searches end when `stop` is set.
+/// The compilers of this machine, as [`toolchain`] finds them; searches end when `stop` is set.
 pub fn toolchain_until(cache: Option<&Path>, stop: &'static AtomicBool) -> Toolchain {
     Toolchain::here_until(env::var_os("CC").map(PathBuf::from), cache, stop)
 }
@@ -71,8 +71,8 @@ pub fn cache_dir_of_environment() -> Option<PathBuf> {
     dir.map(PathBuf::from)
 }
 
-/// Where the kernel cache is, and who says so. What the environment says is part of a manifest that
-/// was resolved.
+/// The folder of the kernel cache, and the origin of this setting. A folder that the environment
+/// names is part of a resolved manifest.
 pub fn cache_dir(manifest: Option<&Manifest>) -> (PathBuf, String) {
     if let Some(manifest) = manifest
         && let Some(dir) = &manifest.cache.dir

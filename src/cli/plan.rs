@@ -1,4 +1,4 @@
-//! `sweeper plan`: what a run would do.
+//! `sweeper plan`: the points and programs of a run, before it starts.
 
 use clap::Args;
 use serde_json::{Value as Json, json};
@@ -118,7 +118,7 @@ fn show_points(plan: &Plan<'_>, target: &Target, screen: &Screen) {
     }
 }
 
-/// What the published sampling took, by name.
+/// Shows the points that the published sampling took, by name.
 fn show_sampling(plan: &Plan<'_>, screen: &Screen) {
     for line in describe::sampling(&plan.grid, &plan.selection, screen.verbose) {
         screen.line(&format!("sampling   {line}"));

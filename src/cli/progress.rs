@@ -327,7 +327,7 @@ impl Progress for Shown<'_> {
     }
 }
 
-/// What is not measured, after a comma; nothing where nothing is left out.
+/// Points that are not measured, after a comma; nothing where none is left out.
 fn left_out_text(left_out: &LeftOut) -> String {
     let counts = [
         (left_out.skipped as u64, "skipped by the manifest"),
@@ -400,7 +400,7 @@ fn by_name(counts: &BTreeMap<Status, usize>) -> BTreeMap<&'static str, usize> {
         .collect()
 }
 
-/// What is left of a run, in words that fit beside a bar.
+/// The remaining time of a run, in words that fit beside a bar.
 fn left(remaining: Duration) -> String {
     let seconds = remaining.as_secs();
     match seconds {
@@ -410,7 +410,7 @@ fn left(remaining: Duration) -> String {
     }
 }
 
-/// What is done now: a label ends with backend and phase, which a narrow screen would cut off.
+/// The current work: a label ends with backend and phase, which a narrow screen would cut off.
 fn working(label: &str, stage: Stage) -> String {
     let mut words = label.rsplitn(3, ' ');
     match (words.next(), words.next(), words.next()) {

@@ -135,7 +135,7 @@ fn folder(args: &ReportArgs, sources: &[Source]) -> PathBuf {
     }
 }
 
-/// What a run's manifest says of reports.
+/// Settings of a run's manifest for reports.
 #[derive(Default)]
 struct Settings {
     baseline: Option<String>,
@@ -238,7 +238,8 @@ fn show(report: &Report, folder: &Path, paths: &[PathBuf], options: &Options, sc
     }
     let tables = || report.parts.iter().flat_map(|part| &part.tables);
     let named = |place: usize| tables().nth(place).map(|table| &*table.name);
-    // Of single problems what a loop costs stands beside the comparison of operations.
+    // Where there are single problems, the costs of a loop stand beside the comparison of
+    // operations.
     let telling = match (named(0), named(1)) {
         (Some(table::OPERATIONS), Some(table::ECONOMICS)) => 2,
         _ => 1,
@@ -265,8 +266,8 @@ fn show(report: &Report, folder: &Path, paths: &[PathBuf], options: &Options, sc
     ));
 }
 
-/// Prints the operations guide's comparison of a run's operations, if it has any; that it can't be
-/// made is no trouble of the run, of which `sweeper report` would say more.
+/// Prints the operations guide's comparison of a run's operations, if it has any; a comparison that
+/// can't be made is no failure of the run, and `sweeper report` explains it.
 pub fn show_operations(folder: &Path, manifest: &Manifest, screen: &Screen) {
     let run = folder.to_string_lossy().into_owned();
     let Ok(sources) = source::open_all(&[run], folder) else {

@@ -1,4 +1,4 @@
-//! `sweeper rerun`: the same again, and whether it is the same.
+//! `sweeper rerun`: repeat a recorded run, and compare outputs and times.
 
 use std::collections::HashMap;
 

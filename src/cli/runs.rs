@@ -1,4 +1,4 @@
-//! `sweeper runs` and `sweeper show`: what was recorded.
+//! `sweeper runs` and `sweeper show`: recorded runs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -265,7 +265,7 @@ pub fn show(args: &ShowArgs, screen: &Screen) -> Exit {
     Exit::Fine
 }
 
-/// Geometric mean of the medians by what was run.
+/// Shows the geometric mean of the medians by case, phase and backend.
 fn show_medians(rows: &[Row], screen: &Screen) {
     let mut groups: BTreeMap<(String, String, String), Vec<f64>> = BTreeMap::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! What people see: how much, in colour or not, and where it goes.
+//! Output for people: how much, in colour or not, and where it goes.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ enum ColorChoice {
     Never,
 }
 
-/// The terminal, or whatever stands in its place.
+/// The terminal, or the files and pipes in its place.
 pub struct Screen {
     /// Nothing but errors.
     pub quiet: bool,
@@ -90,7 +90,8 @@ impl Screen {
         }
     }
 
-    /// How the program ends: output that could not be written is a failure where nothing else is.
+    /// How the program ends: output that could not be written is a failure where nothing else
+    /// failed.
     pub fn verdict(&self, exit: Exit) -> Exit {
         match exit {
             Exit::Fine if self.is_incomplete.load(Ordering::Relaxed) => Exit::Files,
@@ -132,7 +133,7 @@ impl Screen {
 
     /// Writes text to standard error as it is.
     pub fn to_stderr(&self, text: &str) {
-        // With standard error gone there is nobody left to tell.
+        // With standard error closed there is no way to tell.
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 

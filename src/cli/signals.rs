@@ -18,7 +18,7 @@ static STOPPED: AtomicBool = AtomicBool::new(false);
 /// schedulers and `timeout` send several signals close together, and mean one.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Listens for signals from now on. Yields what the first of them sets.
+/// Listens for signals from now on. Yields the flag that the first of them sets.
 pub(super) fn listen(screen: &Screen) -> &'static AtomicBool {
     let wanted = [SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGXCPU];
     let ignored = ignored();

@@ -1,4 +1,4 @@
-//! What a plan is made for: the device that a manifest asks for, or a GPU that need not be here.
+//! The target of a plan: the device that a manifest asks for, or a GPU that need not be here.
 
 use clap::Args;
 use sweeper_program::Target as Instructions;
@@ -19,16 +19,16 @@ pub struct ArchArgs {
     arch: Option<String>,
 }
 
-/// What is planned for.
+/// The target of a plan.
 pub struct Target {
-    /// What programs are made for.
+    /// The device that programs are made for.
     pub plan: PlanDevice,
-    /// The devices, at least one; of one that is not here all that is known is its architecture.
+    /// The devices, at least one; of one that is not here only the architecture is known.
     pub devices: Vec<DeviceIdentity>,
 }
 
 impl Target {
-    /// The GPU that is named, else what the manifest asks for.
+    /// The GPU that is named, or else the device that the manifest asks for.
     ///
     /// # Errors
     /// The exit code, after the reason was shown.
@@ -91,7 +91,7 @@ impl Target {
         &self.devices[0]
     }
 
-    /// In words: the kind, and of a GPU its architecture.
+    /// The target in words: the kind, and of a GPU its architecture.
     pub fn name(&self) -> String {
         match &self.plan.target {
             Instructions::Cuda { arch } => format!("{} ({arch})", self.plan.kind.name()),

@@ -12,7 +12,7 @@ use crate::execute::worker::serve;
 
 /// Serves until the main process goes away.
 pub fn worker() -> Exit {
-    // A scheduler signals every process of a job: the main one decides what happens then.
+    // A scheduler signals every process of a job: the main one decides how to go on.
     for signal in [SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGXCPU] {
         // If it can't be ignored, it ends this process: one row says so.
         let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));

@@ -1,4 +1,4 @@
-//! `sweeper workloads`: what can be measured.
+//! `sweeper workloads`: the workloads that can be measured.
 
 use clap::Args;
 use serde_json::json;

@@ -42,25 +42,25 @@ impl fmt::Display for Made {
     }
 }
 
-/// What comparisons of one kind came to.
+/// Results of comparisons of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trials {
     /// How their runs were made.
     pub made: Made,
     /// Comparisons of one point each.
     pub comparisons: usize,
-    /// Those that said SLOWER or FASTER.
+    /// Comparisons of one point that said SLOWER or FASTER.
     pub false_positives: usize,
     /// Comparisons of all points at once.
     pub families: usize,
-    /// Those in which any point was SLOWER or FASTER after Holm's correction.
+    /// Comparisons of all points in which any point was SLOWER or FASTER after Holm's correction.
     pub false_families: usize,
     /// The smallest slowdown of one point that 90 % of the comparisons find, as a share; none where
     /// it is more than a thousandfold.
     pub resolution: Option<f64>,
     /// The slowdown that was asked about.
     pub injected: f64,
-    /// The share of comparisons of one point that find it.
+    /// The share of comparisons of one point that find the injected slowdown.
     pub found: f64,
 }
 
@@ -76,16 +76,16 @@ impl Trials {
     }
 }
 
-/// What runs of one program show.
+/// Findings about runs of one program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Assessment {
     /// Points that all runs have.
     pub points: usize,
     /// Runs.
     pub runs: usize,
-    /// How far apart they lie.
+    /// How far apart the runs lie.
     pub spread: Spread,
-    /// Comparisons by kind; those that there were enough runs for.
+    /// Comparisons by kind, for kinds with enough runs.
     pub trials: Vec<Trials>,
 }
 
@@ -105,7 +105,7 @@ pub fn assess(runs: &[Source], margin: f64, injected: f64) -> Result<Assessment,
     };
     let few = || format!("{} runs are too few; 24 are the least", runs.len());
     let spread = Spread::measured(&logs(0..runs.len())).ok_or_else(few)?;
-    // What stands in for the machine's spread must not come from the runs that it judges.
+    // The estimate of the machine's spread must not come from the runs that it judges.
     let middle = runs.len() / 2;
     let early = Spread::measured(&logs(0..middle)).ok_or_else(few)?;
     let late = Spread::measured(&logs(middle..runs.len())).ok_or_else(few)?;

@@ -1,4 +1,4 @@
-//! What differs between the surroundings of two sides: read this before any ratio.
+//! Differences between the surroundings of two sides: read this before any ratio.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,17 @@ use crate::row::outcome::Flag;
 pub struct Change {
     /// The field, such as `toolchain` or `device driver`.
     pub field: String,
-    /// Its values among the runs of A; none where no run says.
+    /// The field's values among the runs of A; none where no run has the field.
     pub a: Vec<String>,
-    /// Its values among the runs of B.
+    /// The field's values among the runs of B.
     pub b: Vec<String>,
 }
 
-/// What is said of a side, by field, in the order of reports.
+/// Descriptions of a side, by field, in the order of reports.
 type Fields = BTreeMap<(u8, String), BTreeSet<String>>;
 
-/// The fields in which the sides differ, the weightiest first, and what to know of the runs within
-/// one side.
+/// The fields in which the sides differ, the weightiest first, and warnings about differences
+/// between the runs of one side.
 pub(super) fn changes(sides: [&[Source]; 2]) -> (Vec<Change>, Vec<String>) {
     let [a, b] = sides.map(fields);
     let names: BTreeSet<&(u8, String)> = a.keys().chain(b.keys()).collect();
@@ -106,7 +106,7 @@ fn fields(sources: &[Source]) -> Fields {
     fields
 }
 
-/// What the device was held to be capable of: efficiencies are parts of that.
+/// Ceilings that the device was taken to have: efficiencies are parts of them.
 fn of_ceilings(ceilings: &Ceilings, add: &mut impl FnMut(u8, &str, String)) {
     let rate = |per_s: f64, unit: &str| format!("{}{unit}", quantity::scaled(per_s));
     add(

@@ -1,26 +1,26 @@
-//! `--fail-on`: what makes a comparison end with exit code 5.
+//! `--fail-on`: the conditions under which a comparison ends with exit code 5.
 
 use std::str::FromStr;
 
 use super::verdict::Verdict;
 use super::{Comparison, Digests};
 
-/// What is to be objected to.
+/// A condition under which a comparison fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Condition {
     /// A point that is SLOWER by more than a share.
     Slower(f64),
-    /// A point that is FASTER by more than a share: of those who want to know.
+    /// A point that is FASTER by more than a share, for users who want to know.
     Faster(f64),
     /// A point that was better off in A: `ok` there, and not everywhere in B.
     Status,
     /// A point of A that B lacks.
     Missing,
-    /// A point whose outputs are not those of A, bit by bit.
+    /// A point whose outputs in B differ from those in A, in any bit.
     Digest,
 }
 
-/// A condition as it was written, with what it means.
+/// A condition as it was written, with its meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailOn {
     /// The text.
@@ -29,7 +29,7 @@ pub struct FailOn {
     pub condition: Condition,
 }
 
-/// What may be written.
+/// The forms of a condition.
 const FORMS: &str = "write `slower`, `slower > 3%`, `faster > 3%`, `status`, `missing` or `digest`";
 
 impl FromStr for FailOn {
@@ -77,7 +77,7 @@ impl FailOn {
     /// Refuses a size that no verdict can have.
     ///
     /// # Errors
-    /// A sentence that says what to do.
+    /// A sentence of advice.
     pub fn check(&self, margin: f64) -> Result<(), String> {
         match self.condition {
             Condition::Slower(share) | Condition::Faster(share)

@@ -13,21 +13,21 @@ use super::{Point, Settings};
 pub struct Group {
     /// The axis; none for all points.
     pub axis: Option<String>,
-    /// Its value.
+    /// The value of the axis.
     pub value: String,
-    /// Points in it.
+    /// Points in the group.
     pub points: usize,
     /// The geometric mean of the ratios of B to A.
     pub estimate: Estimate,
     /// The estimate's probability, corrected for all groups.
     pub p: f64,
-    /// What is said of it.
+    /// The verdict on the group.
     pub verdict: Verdict,
 }
 
-/// Geometric means of all points, and of those with each value of each axis that is asked for. A
-/// group has those of its points that were measured in every run: each run then counts as one
-/// measurement of the group, because its points share its fate.
+/// Geometric means of all points, and of the points with each value of each axis that is asked for.
+/// A group has its points that were measured in every run: each run then counts as one measurement
+/// of the group, because its points share its fate.
 pub(super) fn groups(
     centres: &[[Vec<Option<Centre>>; 2]],
     points: &[Point],

@@ -10,7 +10,7 @@ use crate::stats::student::normal_critical;
 /// A quarter of a normal distribution lies beyond this many standard deviations, above and below.
 const QUARTILE: f64 = 0.674_489_750_196_081_7;
 
-/// The standard error of a logarithm, and how much is known of it.
+/// The standard error of a logarithm, and how well it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Error {
     /// The standard error.
@@ -25,8 +25,8 @@ pub(super) struct Error {
 pub(super) struct Centre {
     /// Natural logarithm of the median in nanoseconds.
     pub(super) log: f64,
-    /// The error of that which samples of the same run can show; none where there is one sample, or
-    /// a file that holds medians alone.
+    /// The error of the logarithm, as far as samples of one run can show it; none where there is
+    /// one sample, or a file that holds medians alone.
     pub(super) error: Option<Error>,
 }
 
@@ -84,7 +84,7 @@ fn is_time(time: &f64) -> bool {
 /// on either side of it (Price and Bonett, 2001; for ratios Bonett and Price, 2020), times the
 /// square root of how much longer memory makes it.
 ///
-/// That needs no shape of the distribution. `samples` are in the order taken.
+/// The method assumes no shape of the distribution. `samples` are in the order taken.
 fn error_of_samples(samples: &[f64]) -> Error {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -111,8 +111,9 @@ fn binomial_below(count: usize, rank: usize) -> f64 {
     total
 }
 
-/// The same from what a file kept: the median's interval with its coverage, or the quartiles under
-/// a normal distribution (1.2533 standard deviations over sqrt(n)).
+/// The standard error of the logarithm of the median from the statistics in a file: the median's
+/// interval with its coverage, or the quartiles under a normal distribution (1.2533 standard
+/// deviations over sqrt(n)).
 fn error_of_times(times: &Times) -> Option<Error> {
     let count = f64::from(times.n?);
     let freedom = count.sqrt();
@@ -146,8 +147,8 @@ mod tests {
         Centre::of(&times, samples).unwrap()
     }
 
-    /// How often the interval of a ratio of medians covers the true one, where both sides are the
-    /// same.
+    /// How often the interval of a ratio of medians covers the true one, where both sides have one
+    /// distribution.
     fn coverage(count: usize, mut sample: impl FnMut() -> f64) -> f64 {
         const TRIALS: usize = 2000;
         let covered = (0..TRIALS).filter(|_| {

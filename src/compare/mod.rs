@@ -1,11 +1,11 @@
-//! Comparing two recorded sides, point by point: what changed around them, which points are slower
-//! or faster or the same, and whether that is shown.
+//! Comparing two recorded sides, point by point: the changes around them, which points are slower,
+//! faster or equal, and whether that is shown.
 //!
-//! [`pairing`] finds rows of the same point, [`median`] says where one run's samples lie,
-//! [`spread`] how far apart runs of one program are on a machine, [`estimate`] what follows for a
-//! ratio, [`groups`] for several together, [`verdict`] what is said of it, [`changes`] what else is
-//! different, [`fail_on`] what ends with an exit code; [`render`] makes text of it. [`aa`] holds
-//! the method against runs of one program.
+//! [`pairing`] finds rows of one point, [`median`] says where one run's samples lie, [`spread`] how
+//! far apart runs of one program are on a machine, [`estimate`] infers a ratio from them,
+//! [`groups`] one for several points together, [`verdict`] judges it, [`changes`] lists other
+//! differences, [`fail_on`] has the conditions of an exit code; [`render`] makes text of the
+//! comparison. [`aa`] tries the method on runs of one program.
 //!
 //! Architecture invariant: like [`crate::report`], this module reads files alone.
 
@@ -52,15 +52,15 @@ pub struct Settings {
     pub by: Vec<String>,
 }
 
-/// What became of a point's outputs.
+/// How a point's outputs compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Digests {
-    /// The same bits in all runs that say.
+    /// Equal bits in all runs that have a digest.
     Identical,
     /// Other bits in B than in A.
     Changed,
-    /// Several in the runs of one side, some of them on both.
+    /// Several digests in the runs of one side, some of them on both.
     Vary,
     /// One side does not say.
     Unknown,
@@ -69,9 +69,9 @@ pub enum Digests {
 /// One point on both sides.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Its identity in full, where rows have one.
+    /// The point's identity in full, where rows have one.
     pub id: Option<String>,
-    /// What tells it from the other points, in words.
+    /// The values that tell the point from others, in words.
     pub label: String,
     /// All its axes.
     pub axes: BTreeMap<String, String>,
@@ -85,14 +85,14 @@ pub struct Point {
     pub estimate: Option<Estimate>,
     /// The estimate's probability, corrected for all comparisons of this kind.
     pub p: Option<f64>,
-    /// What is said of it.
+    /// The verdict on the ratio.
     pub verdict: Option<Verdict>,
-    /// What became of its outputs.
+    /// How the point's outputs compare.
     pub digests: Digests,
 }
 
 impl Point {
-    /// True if statuses are not those of the other side, in kind.
+    /// True if one side has a status that the other lacks.
     pub fn has_other_status(&self) -> bool {
         let kinds = |side: &BTreeMap<Status, usize>| side.keys().copied().collect::<Vec<_>>();
         kinds(&self.statuses[0]) != kinds(&self.statuses[1])
@@ -130,15 +130,15 @@ pub struct Comparison {
     pub sides: [SideOutline; 2],
     /// How their runs were made.
     pub design: Design,
-    /// What rows were paired by.
+    /// How rows were paired.
     pub paired_by: PairedBy,
     /// When a difference counts.
     pub rule: Rule,
-    /// What was counted on where runs do not show it.
+    /// The spread between runs that is assumed where runs do not show it.
     pub spread: Spread,
-    /// What else is different.
+    /// Differences between the surroundings of the sides.
     pub changes: Vec<Change>,
-    /// What to know before believing it.
+    /// Warnings to read before the ratios.
     pub warnings: Vec<String>,
     /// Points that both sides have, in the order of A.
     pub points: Vec<Point>,
@@ -159,10 +159,10 @@ impl Comparison {
 /// Why two sides can't be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// They can, but not in the way that was asked for.
+    /// The sides can be compared, but not with these settings.
     #[error("{0}")]
     Settings(String),
-    /// Their rows have nothing to say about each other.
+    /// The rows of the sides have no point in common.
     #[error("{0}")]
     Rows(String),
 }
@@ -353,7 +353,7 @@ fn outline(sources: &[Source]) -> SideOutline {
     }
 }
 
-/// What to know of the sides and of how they were made.
+/// Warnings about the sides and about how their runs were made.
 fn warnings_about(
     sides: [&[Source]; 2],
     design: &Design,

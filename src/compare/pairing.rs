@@ -1,4 +1,4 @@
-//! Which rows of two sides are about the same point, and which runs were made next to each other.
+//! Which rows of two sides are about one point, and which runs were made next to each other.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use super::estimate::Design;
 use crate::report::source::Source;
 use crate::row::entry::Entry;
 
-/// What all rows have, and which always tells them apart.
+/// Names that all rows have, and that always tell them apart.
 const ALWAYS: [&str; 4] = ["workload", "backend", "phase", "dtype"];
 /// How rows were measured: tells them apart only where one side has several.
 const CONDITIONS: [&str; 3] = ["l2", "mode", "threads"];
 
-/// What rows were paired by.
+/// How rows were paired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PairedBy {
@@ -139,7 +139,7 @@ fn ambiguous(source: &Source, entry: &Entry, by: &PairedBy) -> String {
     )
 }
 
-/// By identity where all rows have one and most of the smaller side's are met on the other.
+/// By identity where all rows have one and most points of the smaller side are on the other, too.
 fn choose(sides: [&[Source]; 2]) -> PairedBy {
     let by_axes = |reason| PairedBy::Axes {
         names: shared_axes(sides),
@@ -219,7 +219,8 @@ fn key(entry: &Entry, by: &PairedBy) -> String {
 /// For each workload, the axes that tell its points apart, in the order of labels.
 pub(super) type TellingAxes = BTreeMap<Arc<str>, Vec<String>>;
 
-/// What tells points apart: parameters that vary within a workload, then how they were measured.
+/// Names that tell points apart: parameters that vary within a workload, then how they were
+/// measured.
 pub(super) fn telling_axes(rows: &[Rows<'_>]) -> TellingAxes {
     let mut by_workload: BTreeMap<Arc<str>, Vec<&Entry>> = BTreeMap::new();
     for entry in rows.iter().filter_map(Rows::any) {
@@ -376,7 +377,7 @@ mod tests {
             (by, _) => panic!("{by:?}"),
         };
         let [hot, cold, clean] = ["hot", "cold", "clean"].map(run);
-        // Between the sides it is what is asked about, and among the changes.
+        // A state that differs between the sides is the question itself, and one of the changes.
         let (a, b) = ([cold.clone()], [clean.clone()]);
         assert_eq!(names(&a, &b), (false, 1));
         let (changes, _) = super::super::changes::changes([&a, &b]);

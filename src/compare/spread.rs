@@ -1,8 +1,8 @@
-//! How far apart two runs of the same program lie on a machine, and where that is remembered.
+//! How far apart two runs of one program lie on a machine, and where that is remembered.
 //!
 //! Samples of one process share its pages, its clock and its neighbours, so they can't show how
-//! much another process would differ. `sweeper doctor --aa` measures that, `compare` counts on it
-//! wherever runs do not show it themselves.
+//! much another process would differ. `sweeper doctor --aa` measures this spread, and `compare`
+//! assumes it wherever runs do not show it themselves.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ const LEAST_DIFFERENCES: usize = 6;
 pub enum Origin {
     /// `sweeper doctor --aa` measured it on this device.
     Measured,
-    /// Nobody measured it: what machines of that kind often have.
+    /// The spread was not measured: a common one of machines of that kind.
     Assumed,
     /// `--spread` says so.
     Given,
@@ -45,7 +45,7 @@ pub struct Level {
     pub freedom: f64,
 }
 
-/// How far apart runs of the same program lie.
+/// How far apart runs of one program lie.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Where it comes from.
@@ -55,7 +55,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The same spread for any number of runs, as heavy in its tails as four degrees of freedom.
+    /// One spread for any number of runs, as heavy in its tails as four degrees of freedom.
     fn constant(origin: Origin, scale: f64) -> Self {
         let level = Level {
             runs: 1,
@@ -68,8 +68,8 @@ impl Spread {
         }
     }
 
-    /// What is assumed of a device that nobody measured. Shared machines' processors change their
-    /// clocks by a step or two between runs; GPUs differ by less.
+    /// The assumed spread of a device that was not measured. Shared machines' processors change
+    /// their clocks by a step or two between runs; GPUs differ by less.
     pub fn assumed(kind: Option<DeviceKind>) -> Self {
         let scale = match kind {
             Some(DeviceKind::Null) => 0.0,
@@ -79,7 +79,8 @@ impl Spread {
         Spread::constant(Origin::Assumed, scale.ln_1p())
     }
 
-    /// What somebody says: `share` is the standard deviation of the ratio of two runs, less one.
+    /// The spread that a user gives: `share` is the standard deviation of the ratio of two runs,
+    /// less one.
     pub fn given(share: f64) -> Self {
         Spread::constant(Origin::Given, share.ln_1p())
     }
@@ -88,7 +89,7 @@ impl Spread {
     /// medians, run by run, in the order made. `None` if there are too few runs to tell.
     ///
     /// For `k` runs a side, means of `k` runs in a row are compared with those of `k` others half
-    /// of the series later, so that what changes slowly counts.
+    /// of the series later, so that slow changes count.
     pub fn measured(series: &[Vec<f64>]) -> Option<Self> {
         let levels: Vec<Level> = RUNS
             .iter()
@@ -117,7 +118,7 @@ impl Spread {
         &self.levels
     }
 
-    /// The wider of two, by what they say of one run a side.
+    /// The wider of two spreads, by those of one run a side.
     #[must_use]
     pub fn wider(self, other: Spread) -> Spread {
         if other.level(1).scale > self.level(1).scale {
@@ -128,7 +129,7 @@ impl Spread {
 }
 
 impl Level {
-    /// The relative difference that 19 of 20 comparisons of the same program keep below.
+    /// The relative difference that 19 of 20 comparisons of one program with itself keep below.
     pub fn reach(&self) -> f64 {
         (self.scale * student::critical(CONFIDENCE, self.freedom)).exp_m1()
     }
@@ -145,7 +146,7 @@ impl Level {
             return None;
         }
         let (scale, freedom) = student::fit(&all);
-        // Points of one run share its fate: they do not add to what is known of the tails.
+        // Points of one run share its fate: they do not add to the knowledge of the tails.
         let freedom = freedom.min(count as f64);
         Some(Level {
             runs,
@@ -190,7 +191,7 @@ pub struct SpreadFile {
     pub threads: u32,
     /// Runs that it was made from.
     pub runs: usize,
-    /// Seconds that those took together, breaks included.
+    /// Seconds that the runs took together, breaks included.
     pub seconds: f64,
     /// When they were made, in seconds since 1970.
     pub unix_time_s: f64,
@@ -199,7 +200,7 @@ pub struct SpreadFile {
 }
 
 impl SpreadFile {
-    /// What is to be remembered of `runs` runs.
+    /// The file that remembers the spread of `runs` runs.
     pub fn new(
         device: DeviceIdentity,
         threads: u32,
@@ -219,8 +220,8 @@ impl SpreadFile {
         }
     }
 
-    /// Reads what is remembered of a device in the cache's `folder`; a file of another version or
-    /// device is as good as none.
+    /// Reads the remembered spread of a device in the cache's `folder`. None, too, for a file of
+    /// another version or device.
     pub fn read(folder: &Path, device: &DeviceIdentity, threads: u32) -> Option<Self> {
         let bytes = files::read(&path(folder, device, threads)?).ok()?;
         let held: SpreadFile = serde_json::from_slice(&bytes).ok()?;
@@ -234,7 +235,7 @@ impl SpreadFile {
         (is_it && is_whole && held.spread.levels.iter().all(is_finite)).then_some(held)
     }
 
-    /// Writes it into the cache's `folder`.
+    /// Writes the file into the cache's `folder`.
     ///
     /// # Errors
     /// Those of the file system; if the folder is no cache.

@@ -1,4 +1,4 @@
-//! Random numbers and rows for tests: the same every time.
+//! Random numbers and rows for tests: equal in each run.
 
 use sweeper_program::Phase;
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::estimate::{CONFIDENCE, Estimate};
 
-/// What is said of one comparison.
+/// The verdict on one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
@@ -15,9 +15,9 @@ pub enum Verdict {
     Slower,
     /// B takes less time.
     Faster,
-    /// Nothing of this was shown.
+    /// Neither a difference nor equality is shown.
     Inconclusive,
-    /// Any difference is smaller than what counts.
+    /// Any difference is smaller than the margin.
     Same,
 }
 

@@ -1,4 +1,4 @@
-//! The system's C compiler: what it is, and kernels to shared objects.
+//! The system's C compiler: its identity, and kernels to shared objects.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -17,8 +17,8 @@ use super::scratch::{self, Scratch};
 use super::{Bounds, CompileError};
 
 /// How every kernel is compiled. Not `-ffast-math`: gcc then switches the thread that loads the
-/// kernel to flush-to-zero, and assumes that there are no infinities. No build id, so that the same
-/// source gives the same bytes.
+/// kernel to flush-to-zero, and assumes that there are no infinities. No build id, so that equal
+/// sources give equal bytes.
 pub const OPTIONS: &[&str] = &[
     "-std=gnu11",
     "-O3",
@@ -89,7 +89,7 @@ pub struct Cc {
     pub version: String,
     /// The target as the compiler names it.
     pub machine: String,
-    /// Digest of what `-march=native` means here, spelt out: all predefined macros.
+    /// Digest of the meaning of `-march=native` here, spelt out: all predefined macros.
     pub isa: String,
     /// Digest of the compiler's programs and of [`Cc::isa`]: changes whenever the compiler would.
     pub identity: String,
@@ -97,10 +97,10 @@ pub struct Cc {
 
 impl Cc {
     /// The compiler `named`, a file or a command such as `ccache gcc`, or else `cc`, `gcc`,
-    /// `clang`, whichever answers first. A stop ends the search.
+    /// `clang`, the first that answers. A stop ends the search.
     ///
     /// # Errors
-    /// What was tried, and what to install.
+    /// The commands that were tried, and the package to install.
     pub fn find(
         named: Option<&OsStr>,
         digests: &Digests,
@@ -186,8 +186,8 @@ impl Cc {
         }
         let mut command = self.driver.command();
         command.current_dir(folder.path()).args(&self.options);
-        // What parts of the compiler leave for each other goes with the folder, should all of them
-        // be killed.
+        // Should all processes of the compiler be killed, the files between them are deleted with
+        // the folder.
         command.env("TMPDIR", folder.path());
         for (name, value) in &source.defines {
             command.arg(format!("-D{name}={value}"));

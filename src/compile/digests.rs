@@ -31,7 +31,7 @@ pub struct Digests {
     memo: Option<PathBuf>,
 }
 
-/// What is remembered of one file.
+/// The remembered digest of one file.
 #[derive(Clone, Serialize, Deserialize)]
 struct Remembered {
     /// Size, times and inode: a file that was replaced differs in one of them.
@@ -47,7 +47,7 @@ impl Digests {
         }
     }
 
-    /// The digest of a file, in hexadecimal digits.
+    /// The SHA-256 of a file, in hexadecimal digits.
     ///
     /// # Errors
     /// Those of the file system.
@@ -134,7 +134,8 @@ mod tests {
         fs::write(cache.join("CACHEDIR.TAG"), "").unwrap();
         let first = digests.of(&file).unwrap();
         assert_eq!(first, Digests::default().of(&file).unwrap());
-        // What is remembered is believed: a memo that lies is noticed by its answer.
+        // The file of remembered digests is believed: the test writes a wrong one, and expects it
+        // back.
         let memo = cache.join(FILE);
         let lie = fs::read_to_string(&memo).unwrap().replace(&first, "lie");
         fs::write(&memo, lie).unwrap();

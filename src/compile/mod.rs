@@ -22,7 +22,7 @@ pub enum CompileError {
     /// The compiler refused the source; it would again.
     #[error("the compiler refused the kernel:\n{log}")]
     Rejected {
-        /// What it said.
+        /// The log of the compiler.
         log: String,
     },
     /// The compiler did not finish.
@@ -60,7 +60,7 @@ impl CompileError {
     }
 }
 
-/// How long a compiler may work, and what ends it before.
+/// How long a compiler may work, and the flag that ends it before.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds<'a> {
     /// The time it has.

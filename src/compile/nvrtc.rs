@@ -1,4 +1,4 @@
-//! NVRTC: where it is, what it is, and CUDA kernels to cubins.
+//! NVRTC: finding it, its identity, and CUDA kernels to cubins.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -16,18 +16,19 @@ use super::{Bounds, CompileError};
 use crate::device::cuda::compiler::{Compilation, Compiler, Refusal, Text};
 use crate::library_folders::{FOLDERS_VARIABLE, children, folders};
 
-/// How every kernel is compiled, beside its architecture: the assembler tells what it used.
+/// How every kernel is compiled, beside its architecture: the assembler reports registers and
+/// spills.
 pub const OPTIONS: &[&str] = &["--std=c++17", "--ptxas-options=-v"];
 
-/// Since this version NVRTC has a cache of its own, beside the driver's. What comes out of it has
-/// no report of the assembler, and took no time that would tell anybody what compiling costs: it is
-/// left out.
+/// Since this version NVRTC has a cache of its own, beside the driver's. A cubin out of that cache
+/// has no report of the assembler, and its time says nothing about the cost of compiling: that
+/// cache is not used.
 const FIRST_WITH_CACHE: (i32, i32) = (12, 9);
 
-/// The option that leaves it out.
+/// The option that turns this cache off.
 const NO_CACHE: &str = "--no-cache";
 
-/// What the library's name begins with; its major version follows.
+/// The beginning of the library's name; its major version follows.
 const NAME: &str = "libnvrtc.so.";
 
 /// Major versions that can be used, the best first.
@@ -42,7 +43,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// Threads whose compilations did not finish in time.
 static LATE: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 
-/// True while NVRTC compiles what nobody waits for any more. A process that ended as usual would
+/// True while NVRTC compiles for a caller that no longer waits. A process that ended as usual would
 /// run NVRTC's destructors under it, and crash.
 pub fn is_left_at_work() -> bool {
     let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +51,7 @@ pub fn is_left_at_work() -> bool {
         return true;
     }
     for thread in late.drain(..) {
-        // It panicked, and nobody waits for what it came to.
+        // An error is a panic of the thread, whose result is not needed any more.
         let _ = thread.join();
     }
     false
@@ -62,7 +63,7 @@ pub struct Nvrtc {
     compiler: Arc<Compiler>,
     /// Where it was found.
     pub path: PathBuf,
-    /// Its version, such as `13.0`.
+    /// NVRTC's version, such as `13.0`.
     pub version: String,
     /// Digest of its libraries and its version: changes whenever the compiler would.
     pub identity: String,
@@ -83,7 +84,7 @@ impl Nvrtc {
     /// and in those of Python packages.
     ///
     /// # Errors
-    /// What was found and failed, and what to install.
+    /// The libraries that were found and failed, and the package to install.
     pub fn find(digests: &Digests) -> Result<Self, String> {
         Nvrtc::find_in(&folders(), digests)
     }
@@ -91,7 +92,7 @@ impl Nvrtc {
     /// The first NVRTC in `folders`.
     ///
     /// # Errors
-    /// What was found and failed, and what to install.
+    /// The libraries that were found and failed, and the package to install.
     pub fn find_in(folders: &[PathBuf], digests: &Digests) -> Result<Self, String> {
         let paths = folders
             .iter()
@@ -157,7 +158,7 @@ impl Nvrtc {
     /// and [`is_left_at_work`] until it ends.
     ///
     /// # Errors
-    /// NVRTC's complaints, a time-out, or what kept it from running.
+    /// NVRTC's complaints, a time-out, or the reason why it could not run.
     pub fn compile(
         &self,
         source: &KernelSource,
@@ -178,7 +179,7 @@ impl Nvrtc {
             .name("nvrtc".to_owned())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                // Nobody waits any more after a time-out.
+                // After a time-out there is no receiver any more.
                 let _ = sender.send(compiler.compile(&files, &options));
             })
             .map_err(|error| CompileError::Surroundings(format!("a thread: {error}")))?;
@@ -200,7 +201,8 @@ impl Nvrtc {
                 });
             }
         };
-        // It has answered, or panicked; what NVRTC keeps for a thread is gone when the thread is.
+        // The thread has answered, or panicked; NVRTC's memory for a thread is gone when the thread
+        // is.
         let _ = thread.join();
         match answer {
             Ok(Ok(compilation)) => Ok(compilation),
@@ -213,7 +215,7 @@ impl Nvrtc {
     }
 }
 
-/// What is said of libraries in `folders` of versions that can't be used.
+/// A sentence about libraries in `folders` whose versions can't be used.
 fn others(folders: &[PathBuf]) -> Option<String> {
     let is_major = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let found = folders.iter().flat_map(|folder| children(folder, NAME));
@@ -256,8 +258,8 @@ fn zero_ended(text: &str) -> Result<CString, CompileError> {
     })
 }
 
-/// What the assembler's report says of a cubin's kernels: registers of a thread, and bytes of a
-/// thread's spills and of a block's static shared memory, the greatest of each.
+/// Resources of a cubin's kernels, out of the assembler's report: registers of a thread, and bytes
+/// of a thread's spills and of a block's static shared memory, the greatest of each.
 pub fn resources(log: &str) -> BTreeMap<String, Number> {
     let greatest = |before_unit: &str| {
         let counts = log.match_indices(before_unit).filter_map(|(at, _)| {
@@ -297,7 +299,7 @@ mod tests {
         stop: &crate::compile::NEVER,
     };
 
-    /// NVRTC, unless there is none here and nobody insists on it.
+    /// NVRTC, unless there is none here and it is not required.
     fn nvrtc() -> Option<Nvrtc> {
         match Nvrtc::find(&Digests::default()) {
             Ok(nvrtc) => Some(nvrtc),
@@ -306,7 +308,7 @@ mod tests {
                 assert!(!required.split(',').any(|what| what == "nvrtc"), "{reason}");
                 let thread = std::thread::current();
                 let test = thread.name().unwrap_or("a test");
-                // Not by a macro: what those print is kept from the screen where a test passes.
+                // Not by a macro: output of macros is kept from the screen where a test passes.
                 let said = format!("skipped for want of nvrtc: {test}: {reason}\n");
                 std::io::stderr().write_all(said.as_bytes()).unwrap();
                 None

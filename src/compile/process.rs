@@ -15,11 +15,11 @@ use crate::device::process::die_with_parent;
 /// The most that is kept of one stream of a process, in bytes. The rest is read and dropped.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// How long a process may take to say what it is.
+/// How long a compiler may take to identify itself.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long to wait for the end of a stream once its process has ended: a child of it may keep the
-/// stream open for ever.
+/// How long to wait for the end of a stream once its process has ended: a child process may keep
+/// the stream open.
 const STREAM_WAIT: Duration = Duration::from_millis(500);
 
 /// Parts of complaints that are not about the source: the system ran out of something, or killed a
@@ -95,7 +95,7 @@ pub fn first_line(bytes: &[u8]) -> String {
 
 /// How a process ended, and the beginning of its output.
 struct Ended {
-    /// None if it had to be killed.
+    /// None if the process had to be killed.
     status: Option<ExitStatus>,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
@@ -111,7 +111,7 @@ fn end_of(mut command: Command, bounds: &Bounds<'_>) -> Result<Ended, CompileErr
     let stdout = child.stdout.take().map(Stream::read).transpose();
     let stderr = child.stderr.take().map(Stream::read).transpose();
     let (Ok(stdout), Ok(stderr)) = (stdout, stderr) else {
-        // Nobody can wait for what it says.
+        // Without both streams its output can't be read.
         kill(&child);
         child.wait().map_err(surroundings)?;
         let reason = "no thread to read what a compiler says: too many processes?";
@@ -147,7 +147,7 @@ impl Stream {
         Ok(Stream { kept, reader })
     }
 
-    /// What was read, once the stream has ended or its process has been gone for a while.
+    /// The bytes read, once the stream has ended or its process has been gone for a while.
     fn text(self) -> Vec<u8> {
         let start = Instant::now();
         while !self.reader.is_finished() && start.elapsed() < STREAM_WAIT {
@@ -165,7 +165,7 @@ fn surroundings(error: io::Error) -> CompileError {
 /// Kills a child and all that it has started.
 fn kill(child: &Child) {
     if let Some(group) = rustix::process::Pid::from_raw(child.id() as i32) {
-        // It may have ended just now; then there is nothing to kill.
+        // The group may have ended just now; then there is nothing to kill.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
 }

@@ -36,7 +36,7 @@ impl Scratch {
         REAPED.call_once(|| reap(&parent));
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
         let lock = File::create(folder.path().join(LOCK))?;
-        // Without locks nobody reaps.
+        // Without locks no process reaps.
         let _ = lock.try_lock();
         Ok(Scratch {
             folder,
@@ -50,14 +50,14 @@ impl Scratch {
     }
 }
 
-/// Removes this user's folders whose owner is gone: nobody holds their lock.
+/// Removes this user's folders whose owner is gone: no process holds their lock.
 fn reap(parent: &Path) {
     let found = fs::read_dir(parent).into_iter().flatten().flatten();
     for item in found {
         let name = item.file_name();
         let is_ours = name.to_string_lossy().starts_with(PREFIX);
         if is_ours && is_abandoned(&item.path()) {
-            // What can't be removed is tried again by the next process.
+            // A folder that can't be removed is tried again by the next process.
             let _ = fs::remove_dir_all(item.path());
         }
     }

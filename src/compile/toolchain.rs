@@ -44,8 +44,9 @@ impl Default for Found {
     }
 }
 
-/// A search that was begun ahead. It ends before what holds this does: a process that ended in the
-/// middle of loading NVRTC would run the destructors of what NVRTC is just constructing, and crash.
+/// A search that was begun ahead. It ends before the owner of this value does: a process that ended
+/// in the middle of loading NVRTC would run destructors of objects that NVRTC is just constructing,
+/// and crash.
 #[must_use = "dropping it waits for the search"]
 pub struct Ahead {
     thread: Option<JoinHandle<()>>,
@@ -54,7 +55,7 @@ pub struct Ahead {
 impl Drop for Ahead {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // What a search that panicked did not find is looked for again when it is asked for.
+            // A tool that a panicked search did not find is looked for again when it is needed.
             let _ = thread.join();
         }
     }
@@ -67,7 +68,7 @@ impl Toolchain {
         Toolchain::here_until(cc, cache, &NEVER)
     }
 
-    /// The same, of which searches end when `stop` is set: then there are none.
+    /// The compilers of this machine; searches end when `stop` is set, and then find none.
     pub fn here_until(
         cc: Option<PathBuf>,
         cache: Option<&Path>,
@@ -94,8 +95,8 @@ impl Toolchain {
         }
     }
 
-    /// Begins to look for what a kind of device needs, if it needs anything, while the caller does
-    /// something else.
+    /// Begins to look for the compiler that a kind of device needs, if it needs one, while the
+    /// caller does something else.
     pub fn look_ahead(&self, kind: DeviceKind) -> Ahead {
         if kind == DeviceKind::Null {
             return Ahead { thread: None };
@@ -112,7 +113,7 @@ impl Toolchain {
     /// The C compiler.
     ///
     /// # Errors
-    /// Why there is none, and what to install.
+    /// Why there is none, and the package to install.
     pub fn cc(&self) -> Result<&Cc, &str> {
         let Found {
             named_cc,
@@ -129,7 +130,7 @@ impl Toolchain {
     /// NVRTC.
     ///
     /// # Errors
-    /// Why there is none, and what to install.
+    /// Why there is none, and the package to install.
     pub fn nvrtc(&self) -> Result<&Nvrtc, &str> {
         let Found { nvrtc, digests, .. } = &*self.found;
         let found = nvrtc.get_or_init(|| Nvrtc::find(digests));

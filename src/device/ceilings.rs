@@ -14,7 +14,7 @@ const PROBE_TIME: Duration = Duration::from_millis(150);
 /// A probe runs so often at least, however long it takes.
 const LEAST_SAMPLES: usize = 4;
 
-/// The probes of a device, for whoever has their kernels compiled.
+/// The probes of a device, for a caller that has their kernels compiled.
 pub fn probes_of(device: &DeviceIdentity, target: &Target, threads: u32) -> Vec<Probe> {
     probes(target, size_of(device, threads))
 }
@@ -33,11 +33,11 @@ fn size_of(device: &DeviceIdentity, threads: u32) -> Size {
     }
 }
 
-/// Measures what a device can do. `artifacts` has one for each source of the probes' kernels, in
-/// their order; a probe whose kernel is missing is left out.
+/// Measures the ceilings of a device. `artifacts` has one for each source of the probes' kernels,
+/// in their order; a probe whose kernel is missing is left out.
 ///
 /// # Errors
-/// A lost device. Whatever else a probe fails with, it fails alone.
+/// A lost device. After any other failure of a probe, the other probes go on.
 pub fn measure(
     device: &mut dyn Device,
     threads: u32,
@@ -67,12 +67,12 @@ pub fn measure(
         };
         *held = rate.max(*held);
     }
-    // Nothing of the probes stays in the way of what is measured next.
+    // Memory of the probes must not stay in the way of the next measurement.
     device.bind(&Tensors::new())?;
     Ok(ceilings)
 }
 
-/// The best of some samples: a ceiling is what was possible once.
+/// The best of some samples: a ceiling is a rate that was possible once.
 fn best_rate(
     device: &mut dyn Device,
     probe: &Probe,

@@ -21,7 +21,7 @@ pub fn group_kills() -> u64 {
     leaf.max().unwrap_or(0)
 }
 
-/// What the address space of this process may still grow by.
+/// Bytes by which the address space of this process may still grow.
 fn own_limit_allows(root: &Path) -> u64 {
     let used = kilobytes(root, "proc/self/status", "VmSize").unwrap_or(0);
     let limit = getrlimit(Resource::As).current;
@@ -67,7 +67,7 @@ static VERSION_2: Hierarchy = Hierarchy {
 };
 
 impl Group {
-    /// What this group and those that it lies in may still take: a limit may be set on any of them,
+    /// Bytes that this group and those around it may still take: a limit may be set on any of them,
     /// as Slurm's is on the job's and not on the step's.
     fn allows(&self, root: &Path) -> u64 {
         let levels = self.inner.ancestors();

@@ -1,4 +1,4 @@
-//! Devices: what runs a [`Program`].
+//! Devices, which run [`Program`]s.
 //!
 //! A device is driven by one worker process. It binds the input tensors of one problem, prepares
 //! the programs that compute it, and runs samples of them; a sample of one program may overwrite
@@ -34,15 +34,15 @@ pub struct Artifact {
     pub bytes: Arc<[u8]>,
 }
 
-/// Why a device did not do what it was asked.
+/// Why a device failed to do a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum DeviceError {
     /// There is not enough memory.
     #[error("out of memory: {needed_bytes} bytes needed, {available_bytes} available")]
     OutOfMemory {
-        /// What the program needs in all.
+        /// Bytes that the program needs in all.
         needed_bytes: u64,
-        /// What the device could give.
+        /// Bytes that the device could give.
         available_bytes: u64,
     },
     /// The device refuses the launch; it works on.
@@ -51,12 +51,12 @@ pub enum DeviceError {
     /// The device is lost; the worker must be replaced.
     #[error("device lost: {0}")]
     Lost(String),
-    /// The device or what it needs is missing here.
+    /// The device, or a library that it needs, is missing here.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// What the null device pretends.
+/// The behavior that the null device pretends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Script {
     /// Time of one iteration, in nanoseconds.
@@ -69,13 +69,13 @@ pub struct Script {
     pub memory_bytes: Option<u64>,
 }
 
-/// A program to prepare, and what it needs.
+/// A program to prepare, with its kernels.
 pub struct Job<'a> {
     /// The program.
     pub program: Program,
-    /// Its compiled kernels, in the order of [`Program::sources`].
+    /// The program's compiled kernels, in the order of [`Program::sources`].
     pub artifacts: &'a [Artifact],
-    /// What the null device pretends; other devices do not look at it.
+    /// The behavior that the null device pretends; other devices do not look at it.
     pub script: Option<Script>,
 }
 
@@ -97,7 +97,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A sample of which nothing else is known.
+    /// A sample with only its time known.
     pub fn new(elapsed_ns: f64, iterations: u32) -> Self {
         Sample {
             elapsed_ns,
@@ -120,10 +120,10 @@ impl Sample {
 
 /// A device that runs programs.
 pub trait Device {
-    /// What it is.
+    /// The identity of the device.
     fn identity(&self) -> &DeviceIdentity;
 
-    /// What programs for it are made for.
+    /// The target that programs for the device are made for.
     fn target(&self) -> Target;
 
     /// False for a device whose results mean nothing: inputs, oracle and checks are left out.
@@ -132,7 +132,7 @@ pub trait Device {
     /// The resolution of its clock in nanoseconds: a sample should last a thousand times as long.
     fn clock_resolution_ns(&self) -> f64;
 
-    /// Makes `inputs` resident and forgets those of the problem before, with all its programs.
+    /// Makes `inputs` resident and forgets the inputs of the problem before, with all its programs.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], or a lost device.
@@ -141,13 +141,14 @@ pub trait Device {
     /// Loads a program's kernels and allocates its memory.
     ///
     /// # Errors
-    /// Out of memory, kernels that can't be loaded, a program that asks for what the device
+    /// Out of memory, kernels that can't be loaded, a program with a request that the device
     /// refuses.
     fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError>;
 
-    /// What making a program ready takes beyond the time that [`prepare`](Device::prepare) took for
-    /// it, in nanoseconds: to load what programs before it had loaded already, and to record its
-    /// graph once it ran. Both together are the price of the program by itself.
+    /// The time that making a program ready takes beyond the time of its
+    /// [`prepare`](Device::prepare), in nanoseconds: to load kernels and libraries that programs
+    /// before it had loaded already, and to record its graph once it ran. Both together are the
+    /// price of the program by itself.
     fn further_preparation_ns(&self, _program: Prepared) -> u64 {
         0
     }
@@ -156,7 +157,8 @@ pub trait Device {
     /// goes on as before.
     fn launch_as_graph(&mut self, _program: Prepared) {}
 
-    /// Overwrites all results and scratch memory of a program, so that what is never written shows.
+    /// Overwrites all results and scratch memory of a program, so that elements that are never
+    /// written show.
     ///
     /// # Errors
     /// A lost device.
@@ -174,7 +176,7 @@ pub trait Device {
     /// A lost device.
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError>;
 
-    /// What the program's memory was, by the device's own accounting.
+    /// The memory that the program took, by the device's own accounting.
     ///
     /// # Errors
     /// A lost device.

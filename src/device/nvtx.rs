@@ -1,4 +1,4 @@
-//! Names for a profiler's time line: which point is worked on, and what is done to it.
+//! Names for a profiler's time line: the point that is worked on, and the phase of the work.
 //!
 //! Only where a profiler is attached, which says so by a variable, and NVIDIA's library is there.
 
@@ -9,7 +9,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use crate::library_folders;
 
-/// Set by NVIDIA's profilers for what they start.
+/// Set by NVIDIA's profilers for processes that they start.
 const ATTACHED: &str = "NVTX_INJECTION64_PATH";
 
 /// Names of the library, of newer toolkits and of older ones.

@@ -6,14 +6,14 @@ use std::process::Command;
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
-/// Lets the system kill a child when the thread that starts it ends, however that ends. What the
-/// child starts itself is not concerned.
+/// Lets the system kill a child when the thread that starts it ends, however that ends. Processes
+/// that the child starts are not concerned.
 #[expect(unsafe_code, reason = "a child's first steps, between fork and exec")]
 pub fn die_with_parent(command: &mut Command) {
     let parent = getpid();
     let prepare = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // It may have ended before the request.
+        // The parent may have ended before the request.
         if getppid() == Some(parent) {
             Ok(())
         } else {
@@ -21,8 +21,8 @@ pub fn die_with_parent(command: &mut Command) {
         }
     };
     // SAFETY: two system calls without memory or locks; the error of the second holds a boxed
-    // message, but is made only in a child whose parent is gone, where nobody is left to wait for a
-    // lock.
+    // message, but is made only in a child whose parent is gone, where no thread is left to wait
+    // for a lock.
     unsafe {
         command.pre_exec(prepare);
     }

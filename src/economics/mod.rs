@@ -1,8 +1,8 @@
-//! When compiling pays: what a loop costs in all by two programs, and from how many iterations on
+//! When compiling pays: the whole costs of a loop by two programs, and from how many iterations on
 //! one of them is ahead.
 //!
-//! A loop costs what starting it costs, its first iterations included, and the median for each
-//! further iteration. METHODOLOGY.md has the rules, the compilation guide the question.
+//! The costs of a loop are those of starting it, its first iterations included, and the median for
+//! each further iteration. METHODOLOGY.md has the rules, the compilation guide the question.
 
 use crate::interval::LogInterval;
 use crate::row::CompileUse;
@@ -33,7 +33,7 @@ pub enum Start {
 }
 
 impl Start {
-    /// All of them.
+    /// All starts.
     pub const ALL: [Start; 3] = [Start::Cold, Start::BaselineCached, Start::Warm];
 
     /// The word of tables.
@@ -45,7 +45,7 @@ impl Start {
         }
     }
 
-    /// Where the kernels of the baseline are, and those of the other program.
+    /// Where the kernels of the baseline are, and where those of the other program are.
     const fn kernels(self) -> (Kernels, Kernels) {
         match self {
             Start::Cold => (Kernels::Compiled, Kernels::Compiled),
@@ -60,11 +60,11 @@ impl Start {
 pub struct Steady {
     /// The median.
     pub median_ns: f64,
-    /// Its interval; none of a single sample.
+    /// The median's interval; none of a single sample.
     pub interval_ns: Option<(f64, f64)>,
 }
 
-/// A program with all that a loop of it pays, in nanoseconds.
+/// A program with all costs of a loop of it, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Priced {
     /// Compiling its kernels: the time in which at least one of them was being compiled.
@@ -80,7 +80,7 @@ pub struct Priced {
 }
 
 impl Priced {
-    /// What a row says of its program, if it says everything.
+    /// The costs of a row's program, if the row has all of them.
     pub fn new(
         compile: &CompileUse,
         starting: Option<Starting>,
@@ -98,8 +98,8 @@ impl Priced {
         })
     }
 
-    /// The loop that begins with `first` iterations, of which those that were not timed by
-    /// themselves take the median; none where it would read from a cache that there is not.
+    /// The loop that begins with `first` iterations; those that were not timed by themselves take
+    /// the median; none where it would read from a cache that there is not.
     pub fn begin(&self, kernels: Kernels, first: u32) -> Option<Loop> {
         let kernels_ns = match kernels {
             Kernels::Compiled => self.compile_ns,
@@ -124,7 +124,7 @@ pub struct Loop {
     pub first: u32,
     /// The warm-up: kernels, preparing, first iterations; in nanoseconds.
     pub warmup_ns: f64,
-    /// Its interval; none where the program was started once.
+    /// The warm-up's interval; none where the program was started once.
     pub warmup_ends_ns: Option<(f64, f64)>,
     /// Each further iteration.
     pub steady: Steady,
@@ -136,13 +136,14 @@ impl Loop {
         iterations as f64 - f64::from(self.first)
     }
 
-    /// What `iterations` cost in all, in nanoseconds: as many as the warm-up has, or more.
+    /// The costs of `iterations` in all, in nanoseconds: as many as the warm-up has, or more.
     pub fn total_ns(&self, iterations: u64) -> f64 {
         self.warmup_ns + self.further(iterations) * self.steady.median_ns
     }
 
-    /// Its interval in nanoseconds, from those of the warm-up and of the median, errors taken as
-    /// independent ([`sum_ends`]); none where the warm-up was seen once, since it varies most.
+    /// The interval of [`total_ns`](Self::total_ns), from those of the warm-up and of the median,
+    /// errors taken as independent ([`sum_ends`]); none where the warm-up was seen once, since it
+    /// varies most.
     pub fn total_ends_ns(&self, iterations: u64) -> Option<(f64, f64)> {
         let further = self.further(iterations);
         let (low, high) = self.steady.interval_ns?;
@@ -155,7 +156,7 @@ impl Loop {
         Some(sum_ends((low, self.warmup_ns, high), steady))
     }
 
-    /// What `iterations` cost in all, with the interval.
+    /// The costs of `iterations` in all, with the interval.
     pub fn total(&self, iterations: u64) -> LogInterval {
         LogInterval::new(self.total_ns(iterations), self.total_ends_ns(iterations))
     }
@@ -180,7 +181,8 @@ pub enum Crossing {
 pub struct BreakEven {
     /// The estimate.
     pub estimate: Crossing,
-    /// What the intervals of medians and warm-ups allow, least and most; none where there are none.
+    /// The least and the most that the intervals of medians and warm-ups allow; none where there
+    /// are no intervals.
     pub ends: Option<(Crossing, Crossing)>,
     /// The medians' intervals do not say whether an iteration is faster: it may be that it never
     /// pays.
@@ -199,12 +201,12 @@ fn sum_ends(one: Within, other: Within) -> (f64, f64) {
     (sum - below, sum + above)
 }
 
-/// The same of a difference.
+/// The interval of a difference of two estimates from theirs, errors taken as independent.
 fn difference_ends(one: Within, other: Within) -> (f64, f64) {
     sum_ends(one, (-other.2, -other.1, -other.0))
 }
 
-/// What the compilation guide calls the two in the end.
+/// The compilation guide's judgement of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The other program is faster in all, by more than a tenth.
@@ -215,9 +217,9 @@ pub enum Verdict {
     Loses,
     /// The interval of the total speedup does not tell which of these it is.
     Unclear,
-    /// Outputs of one of the two were not checked: what may be wrong wins nothing.
+    /// Outputs of one of the two were not checked: a program that may be wrong wins nothing.
     NotChecked,
-    /// Both backends have one program: what their times differ by is not compiling.
+    /// Both backends have one program: compiling is not the reason for different times.
     SameProgram,
 }
 
@@ -282,7 +284,7 @@ impl Comparison {
         })
     }
 
-    /// The same comparison, of two backends that have one program if that is so.
+    /// This comparison, marked as one of two backends with one program if that is so.
     pub fn of_same_program(self, is_same_program: bool) -> Self {
         Comparison {
             is_same_program,
@@ -353,7 +355,7 @@ impl Comparison {
         ends.iter().all(Option::is_some)
     }
 
-    /// From how many iterations on the other program is ahead for good: where the totals cross.
+    /// From how many iterations on the other program stays ahead: where the totals cross.
     pub fn break_even(&self) -> BreakEven {
         let gain = self.baseline.steady.median_ns - self.other.steady.median_ns;
         let behind = self.other.warmup_ns - self.baseline.warmup_ns;
@@ -373,7 +375,7 @@ impl Comparison {
         }
     }
 
-    /// What is gained by an iteration, least and most.
+    /// The gain of an iteration, least and most.
     fn gain_ends(&self) -> Option<(f64, f64)> {
         let [one, other] = [self.baseline.steady, self.other.steady].map(|steady| {
             let (low, high) = steady.interval_ns?;

@@ -1,4 +1,4 @@
-//! Break-even is where the totals cross, and what is said of its interval is true.
+//! Break-even is where the totals cross, and its interval is right.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn priced(compile_ns: f64, median_ns: f64, width: f64) -> Priced {
     }
 }
 
-/// Five first iterations and what comes before them, with the relative width of the interval.
+/// Five first iterations and the work before them, with the relative width of the interval.
 fn starting(median_ns: f64, width: Option<f64>) -> Starting {
     Starting {
         processes: width.map_or(0, |_| 5),
@@ -111,7 +111,7 @@ fn verdicts_follow_from_intervals_alone() {
     let baseline = priced(0.0, 30.0, 0.01);
     let other = priced(0.0, 20.0, 0.01);
     assert_eq!(cold(&baseline, &other).verdict(), Verdict::Wins);
-    // The warm-up is most of the total, and nobody knows what it takes.
+    // The warm-up is most of the total, and its time is uncertain.
     let mut wide = priced(0.0, 20.0, 0.01);
     wide.starting = starting(1100.0, Some(0.9));
     assert_eq!(cold(&baseline, &wide).verdict(), Verdict::Unclear);
@@ -154,7 +154,7 @@ fn what_is_not_known_is_not_said() {
     assert_eq!(of(use_of(0, None), once).unwrap().read_ns, Some(0.0));
     assert_eq!(of(use_of(1, None), once).unwrap().read_ns, None);
     assert_eq!(of(use_of(1, Some(1)), None), None);
-    // What one waits for counts; of rows that do not say, what compiling took in all.
+    // The time waited counts; in rows without it, the time of compiling in all.
     let waited = |wall_ns| CompileUse {
         compile_ns: 900,
         wall_ns,
@@ -192,7 +192,7 @@ proptest! {
     fn break_even_is_where_the_totals_cross(one in any(), other in any()) {
         for start in Start::ALL {
             let found = Comparison::new(&one, &other, start, ITERATIONS).unwrap();
-            // Totals are long sums: what they lose to rounding.
+            // Totals are long sums: this is their rounding error.
             let slack = |n: u64| 1e-9 * found.baseline.total_ns(n).abs().max(found.other.total_ns(n).abs());
             let lead = |n: u64| found.baseline.total_ns(n) - found.other.total_ns(n);
             match found.break_even().estimate {

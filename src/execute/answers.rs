@@ -54,7 +54,7 @@ impl Answers {
     }
 
     /// The right outputs for `phase`, from the cache or by asking `oracle`. `id` is the identity of
-    /// the problem, or of that for which a smaller one stands.
+    /// the problem, or of the problem that a smaller one stands for.
     ///
     /// # Errors
     /// Those of `oracle`.
@@ -80,7 +80,7 @@ impl Answers {
                 None
             }
             Some(Lookup::Miss(slot)) => Some(slot),
-            // Somebody else is at it; waiting takes as long as asking.
+            // Another process computes the answer; waiting takes as long as asking.
             None => None,
         };
         let start = Instant::now();

@@ -1,8 +1,8 @@
 //! Measures the points of one problem, inside a worker.
 //!
-//! The recipe, once its [`block_inputs`](super::block_inputs) is laid: prepare every program, check
-//! its outputs against the oracle, warm up, take samples in interleaved rounds, check that the
-//! outputs are still the same.
+//! The recipe, once its [`block_inputs`](super::block_inputs) are generated: prepare every program,
+//! check its outputs against the oracle, warm up, take samples in interleaved rounds, check that
+//! the outputs are unchanged.
 
 use super::answers::Answers;
 use super::block_context::{Artifacts, BlockContext, ContextError, VerifiedPoint, failed};

@@ -26,7 +26,7 @@ pub type Artifacts = HashMap<String, Artifact>;
 pub struct BlockContext<'a> {
     block: &'a Block,
     instance: ProblemInstance,
-    /// Programs of points so far, each once, to say where two backends' are the same.
+    /// Programs of points so far, each once, to find equal programs of two backends.
     programs: RefCell<Vec<(Phase, String, Program)>>,
     /// The verdict on each point's kernels on a smaller problem, by number, where there is one.
     reduced: Option<BTreeMap<u32, Result<Verdict, Outcome>>>,
@@ -36,7 +36,7 @@ pub struct BlockContext<'a> {
 pub struct VerifiedPoint<'a> {
     /// The point.
     pub point: &'a BlockPoint,
-    /// Its program.
+    /// The program of the point.
     pub prepared: Prepared,
     /// How long the first run took, an iteration.
     pub first_ns: f64,
@@ -48,7 +48,7 @@ pub struct VerifiedPoint<'a> {
 
 /// Why a block has no context.
 pub enum ContextError {
-    /// None of its points can be measured.
+    /// No point of the block can be measured.
     AllPoints(Outcome),
     /// The device was lost at one point.
     LostAt(u32, DeviceError),
@@ -239,8 +239,8 @@ impl<'a> BlockContext<'a> {
         }
     }
 
-    /// The backend of the first point before this one whose program was the same, unless it is this
-    /// one's own, launched in another way. It is measured all the same, as a control: by how much
+    /// The backend of the first point before this one with an equal program, unless it is this
+    /// one's own, launched in another way. The point is measured anyway, as a control: by how much
     /// times of one program differ.
     fn same_program_as(&self, point: &BlockPoint, program: &Program) -> Option<String> {
         let mut programs = self.programs.borrow_mut();
@@ -312,7 +312,7 @@ impl<'a> BlockContext<'a> {
 }
 
 impl VerifiedPoint<'_> {
-    /// Keeps the digest of the outputs of the last sample, which is the one before.
+    /// Keeps the digest of the outputs of the last sample, which has just run.
     ///
     /// # Errors
     /// A lost device.
@@ -457,7 +457,7 @@ mod tests {
             programs: RefCell::default(),
             reduced: None,
         };
-        // Kernels of `faulty` are others for another fault; those of `sound` are not.
+        // Another fault changes the kernels of `faulty`, not those of `sound`.
         let mut device = Null::default();
         let small = instance("wrong");
         let verdicts = context.verify_reduced(&small, &Artifacts::new(), &mut device, &mut Nobody);

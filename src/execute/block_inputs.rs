@@ -24,7 +24,7 @@ pub struct BlockInputs {
 
 /// A smaller problem with its right answer, and its use.
 pub enum SmallerProblem {
-    /// There is none: the whole problem's answer is known, or is not asked for.
+    /// There is no smaller problem: the whole problem's answer is known, or is not needed.
     Nothing,
     /// The points' kernels are judged on it.
     Reduced(ProblemInstance),

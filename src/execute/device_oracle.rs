@@ -16,8 +16,8 @@ use crate::device::{Artifact, Device, DeviceError, Job};
 use crate::row::outcome::{Outcome, Status};
 
 /// How far the two oracles may lie apart, as a relative L2 error. Both compute in f64, in different
-/// orders; what an answer's rounding comes to, which is beside some answers, is a difference of
-/// nearly equal numbers and as much less exact.
+/// orders; the rounding error that comes with some answers is a difference of nearly equal numbers
+/// and so less exact.
 const AGREEMENT: f64 = 1e-6;
 
 /// The oracle of a block on its device.

@@ -1,9 +1,8 @@
 //! Starting times of programs, in processes of their own.
 //!
 //! The first program of a process pays for more than itself: a library makes its tables, the system
-//! its pages, the processor its frequency. A loop that somebody starts pays that too, whatever its
-//! backend. So a worker starts further workers, one for each start, in which nothing else ever
-//! runs.
+//! its pages, the processor its frequency. A user's loop pays for that, too, with any backend. So a
+//! worker starts further workers, one for each start, in which nothing else ever runs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,9 +17,8 @@ use crate::row::outcome::{FreshStart, Outcome, Status};
 /// The main process loses its patience sooner, and ends this worker with all that it started.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// Starts every program of a block as often as its settings say, in turns, so that what changes
-/// slowly falls on all alike. A start that fails is left out: what is wrong with the program is
-/// said when it is measured.
+/// Starts every program of a block as often as its settings say, in turns, so that slow changes
+/// affect all alike. A start that fails is left out: the measurement reports the program's fault.
 pub(super) fn starts(
     block: &Block,
     artifacts: &Artifacts,

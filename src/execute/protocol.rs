@@ -36,7 +36,7 @@ pub struct DeviceRequest {
 /// A kernel cache that holds the oracle's answers, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswerCache {
-    /// Its folder.
+    /// The folder of the cache.
     pub dir: PathBuf,
     /// The most that it may hold, in bytes on disk.
     pub capacity_bytes: u64,
@@ -47,7 +47,7 @@ pub struct AnswerCache {
 pub struct Settings {
     /// When to stop.
     pub stop: Stopping,
-    /// What comes before.
+    /// The warm-up before samples.
     pub warmup: Warmup,
     /// In how many processes of its own each program is started.
     pub fresh_starts: u32,
@@ -73,7 +73,7 @@ pub struct InputFile {
 pub struct Block {
     /// Name of the workload.
     pub workload: String,
-    /// Its parameters.
+    /// The parameters of the problem.
     pub parameters: Vec<(String, Value)>,
     /// Type of the elements.
     pub dtype: Dtype,
@@ -139,14 +139,14 @@ pub enum Event {
     Working {
         /// The point.
         number: u32,
-        /// What is done.
+        /// The stage of the work.
         stage: Stage,
     },
     /// A point is finished.
     Finished {
         /// The point.
         number: u32,
-        /// What became of it.
+        /// The result of the point.
         outcome: Outcome,
     },
     /// All points of the block are.

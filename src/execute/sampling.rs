@@ -15,14 +15,14 @@ const TICKS_PER_SAMPLE: f64 = 1000.0;
 const FIRST_RUNS: u32 = 5;
 /// Samples that may be spent on finding how many iterations last that long.
 const SIZING_SAMPLES: u32 = 4;
-/// After so long at work clocks have risen and caches are what they will be; a program whose one
+/// After so long at work clocks have risen and caches are in their final state; a program whose one
 /// run lasts this long is warm after it.
 const ENOUGH_WARMUP_NS: f64 = 20e6;
 /// After that, two samples in a row that differ by less than this are steady.
 const STEADY_RATIO: f64 = 1.05;
 /// A sample that was throttled is taken again so often at most; then it is kept, and flagged.
 const MAX_REPEATS: usize = 3;
-/// Samples that show a trend for this long are measured all the same, and flagged.
+/// Samples that show a trend for this long are accepted and flagged.
 const MAX_WARMUP_NS: f64 = 200e6;
 
 /// The samples of one program.

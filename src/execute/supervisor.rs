@@ -23,17 +23,17 @@ use crate::row::outcome::{Cause, Outcome, Status};
 pub struct WorkerCommand {
     /// The program; normally this one.
     pub program: PathBuf,
-    /// Its arguments.
+    /// The arguments of the program.
     pub args: Vec<String>,
 }
 
 /// Why there is no worker.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// It could not be started, or its pipes broke.
+    /// The worker could not be started, or its pipes broke.
     #[error("worker: {0}")]
     Io(#[from] io::Error),
-    /// Its device did not answer.
+    /// The worker's device did not answer.
     #[error("{0}")]
     NoDevice(String),
 }
@@ -46,7 +46,7 @@ pub trait Observer {
     fn finished(&mut self, number: u32, outcome: Outcome);
     /// True if the block should be left where it is.
     fn is_stopped(&self) -> bool;
-    /// What comes after the block, once that is known and if it may be made ready meanwhile.
+    /// The task after this block, once it is known and if it may be made ready meanwhile.
     fn next(&mut self) -> Option<&Task>;
 }
 
@@ -117,7 +117,7 @@ impl Supervisor {
         all.pop().ok_or_else(none)
     }
 
-    /// Starts the first worker of each device; they open their devices at the same time.
+    /// Starts the first worker of each device; they open their devices concurrently.
     ///
     /// The thread that calls it must live as long as the workers: the system ends a worker with the
     /// thread that started it.
@@ -155,7 +155,7 @@ impl Supervisor {
     /// Measures the device's ceilings, with the kernels of its probes in their order.
     ///
     /// # Errors
-    /// Why that is not known. The next block is measured all the same.
+    /// Why the ceilings are not known. The next block can be measured anyway.
     pub fn calibrate(&mut self, kernels: Vec<Option<Artifact>>) -> Result<Ceilings, String> {
         let worker = self.worker().map_err(|error| error.to_string())?;
         let measured = worker.calibrate(kernels);
@@ -173,7 +173,7 @@ impl Supervisor {
 
     /// Measures a block. Every point is finished once, unless the observer stops it; a worker that
     /// dies or falls silent costs the point it was at, and the rest goes to the next one. The task
-    /// that the observer says is next must be what is measured next.
+    /// that the observer names as next must be measured next.
     ///
     /// # Errors
     /// If no new worker can be started.
@@ -201,7 +201,7 @@ impl Supervisor {
                     return Ok(());
                 }
                 Ending::Stopped => break,
-                // It died before it began: no point is to blame, unless it happens again.
+                // The worker died before it began: no point is to blame, unless it happens again.
                 Ending::Died(None, _) if !has_died_idle => {
                     has_died_idle = true;
                     self.worker = None;
@@ -360,7 +360,7 @@ impl Worker {
         left: &mut BTreeSet<u32>,
         observer: &mut dyn Observer,
     ) -> Ending {
-        // What was given ahead is the whole task: a worker that lost a point is another one.
+        // A task that was given ahead is whole: a worker that lost a point is another one.
         if self.ahead.take().is_none() && self.give(task, |number| left.contains(&number)).is_err()
         {
             return Ending::Died(None, self.obituary().outcome());
@@ -408,7 +408,7 @@ impl Worker {
 
     /// The process's exit status and its last words on standard error.
     fn obituary(&mut self) -> Obituary {
-        // It may still be at its end; it has a moment, then it is helped.
+        // The process may still be ending; it has a moment, then it is killed.
         for _ in 0..100 {
             if let Ok(Some(_)) = self.child.try_wait() {
                 break;
@@ -478,7 +478,7 @@ impl Obituary {
             Some(SIGABRT) if self.words.contains(ALLOCATION_FAILED) => {
                 Outcome::without_measurement(Status::Oom, reason)
             }
-            // None of these comes from a program's own fault.
+            // None of these signals comes from a program's own fault.
             Some(SIGKILL | SIGTERM | SIGINT | SIGHUP) => crashed.because_of(Cause::Surroundings),
             _ => crashed,
         }

@@ -49,7 +49,7 @@ pub enum InputError {
         /// The reason.
         reason: String,
     },
-    /// It does not hold the problem's inputs.
+    /// The file does not hold the problem's inputs.
     #[error("{0}")]
     Unfit(String),
 }

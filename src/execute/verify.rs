@@ -13,7 +13,7 @@ use crate::row::outcome::Checked;
 pub struct ProblemInstance {
     /// The problem.
     pub problem: Box<dyn Problem>,
-    /// Its inputs; none where nothing is computed.
+    /// The problem's inputs; none where nothing is computed.
     pub inputs: Tensors,
     /// The oracle's answer.
     pub expected: Option<Tensors>,
@@ -98,13 +98,13 @@ impl ProblemInstance {
     }
 }
 
-/// Of which problem the oracle is asked.
+/// The problem that the oracle is asked about.
 pub enum Asked {
-    /// Of the problem itself.
+    /// The problem itself.
     Whole,
-    /// Of a smaller one, which stands for it.
+    /// A smaller problem, which stands for it.
     Reduced(Box<dyn Problem>),
-    /// Of none: it would not fit.
+    /// No problem: it would not fit.
     None,
 }
 
@@ -119,7 +119,8 @@ pub struct OracleLimits {
 
 impl Asked {
     /// The whole problem where the oracle has time and memory for it, else one that is small
-    /// enough. Where there is none, too little time is no reason not to ask.
+    /// enough. Where no smaller one exists, the whole problem is asked in spite of too little time,
+    /// if it fits.
     pub fn of(problem: &dyn Problem, phase: Phase, limits: OracleLimits) -> Self {
         let threads = rayon::current_num_threads();
         let limit = limits.time_s * ORACLE_OPERATIONS_PER_SECOND;

@@ -1,7 +1,7 @@
-//! The process that measures: reads requests from standard input, answers on standard output.
+//! The process that measures. It reads requests from standard input and answers on standard output.
 //!
-//! One thread reads requests and lays the block_inputs of blocks; another has the device. When the
-//! main process sends a block while the one before is measured, its block_inputs is laid meanwhile.
+//! One thread reads requests and generates the inputs of blocks; another has the device. When the
+//! main process sends a block while the one before is measured, its inputs are generated meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufReader, Read, Write};
@@ -23,7 +23,7 @@ use crate::device::{Artifact, Device, DeviceError, ceilings};
 use crate::hardware::DeviceKind;
 use crate::row::outcome::{FreshStart, Outcome};
 
-/// A message from the thread that reads to the one that has the device.
+/// A message from the reading thread to the thread that has the device.
 enum Order {
     /// The block_inputs of a block with this first point is begun.
     Begun(u32),
@@ -60,7 +60,7 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
     let answers = Arc::new(answers);
     let of_reader = Arc::clone(&answers);
     let (orders, given) = mpsc::channel();
-    // Not scoped: where the device is lost, nobody waits for the next request.
+    // Not scoped: where the device is lost, this one must not wait for the next request.
     let threads = thread::Builder::new();
     let reader = threads.spawn(move || read(requests, copies, &of_reader, &orders))?;
     let mut bench = Bench {
@@ -90,7 +90,7 @@ fn start_threads(kind: DeviceKind) -> Result<(), rayon::ThreadPoolBuildError> {
     pool.build_global()
 }
 
-/// Reads requests and lays the block_inputs of blocks, until the stream or the other thread ends.
+/// Reads requests and generates the inputs of blocks, until the stream or the other thread ends.
 fn read(
     mut requests: impl Read,
     copies: u64,
@@ -204,7 +204,7 @@ impl<W: Write> Bench<W> {
 /// Opens a device.
 ///
 /// # Errors
-/// What is missing here.
+/// The missing part.
 pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
     match request.kind {
         DeviceKind::Cpu => {

@@ -1,9 +1,9 @@
-//! What fusing gains: ratios of times that were measured in turns, and what may be said of them
-//! (the calibration guide).
+//! The gain of fusing: ratios of times that were measured in turns, and verdicts on them (the
+//! calibration guide).
 //!
-//! [`Ratio`] is how often the time of one program holds that of another, with its interval;
-//! [`Verdict`] what follows from it, and from what the machine takes for a difference between two
-//! measurements of one program; [`subject`] how what is fused is called.
+//! [`Ratio`] is the time of one program over that of another, with its interval; [`Verdict`]
+//! follows from it, and from the ratio of two measurements of one program on this machine;
+//! [`subject`] names the fused patterns.
 
 use std::fmt;
 
@@ -22,13 +22,13 @@ pub const CONTROL: &str = "control";
 const CONFIDENCE: f64 = 0.95;
 
 /// A control that is certainly further from 1 than this says that the machine can't tell programs
-/// apart: the margin at which [`crate::compare`] takes times for the same.
+/// apart: the margin at which [`crate::compare`] takes times for equal.
 pub const MARGIN: f64 = 0.01;
 
-/// From which speedups on a gain is minimal, moderate and strong; what is less is slower.
+/// From which speedups on a gain is minimal, moderate and strong; a smaller one is slower.
 pub const BOUNDS: [f64; 3] = [0.95, 1.1, 1.5];
 
-/// What an interval rests on.
+/// The basis of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The ratios of so many rounds, in each of which both programs were timed.
@@ -46,18 +46,17 @@ pub struct Ratio {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// What it rests on.
+    /// The basis of the interval.
     pub basis: Basis,
 }
 
 impl Ratio {
-    /// The first time over the second, from samples of which those at the same place are of the
-    /// same round.
+    /// The first time over the second, from samples whose positions are rounds.
     ///
     /// The estimate is the centre of the logarithms of the rounds' ratios ([`paired::centre`]):
-    /// what slows both programs of a round cancels. Where rounds in a row are alike, the interval
-    /// is wider by the root of [`memory::memory`]. None of fewer than two rounds, or where a time
-    /// is not over zero.
+    /// influences that slow both programs of a round cancel. Where rounds in a row are alike, the
+    /// interval is wider by the root of [`memory::memory`]. None of fewer than two rounds, or where
+    /// a time is not over zero.
     pub fn of_rounds(over_ns: &[f64], under_ns: &[f64]) -> Option<Self> {
         let rounds = over_ns.iter().zip(under_ns);
         let logs: Vec<f64> = rounds.map(|(over, under)| (over / under).ln()).collect();
@@ -94,7 +93,7 @@ fn median(numbers: &[f64]) -> f64 {
 /// How much fusing gains, by the calibration guide's bounds of the speedup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Less than 0.95: what is fused is slower.
+    /// Less than 0.95: the fused program is slower.
     Slower,
     /// From 0.95: no gain, or one that is hard to see.
     Minimal,
@@ -127,20 +126,20 @@ impl Class {
     }
 }
 
-/// What is said of a speedup.
+/// The verdict on a speedup.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// The whole interval lies in one class.
     Is(Class),
     /// The whole interval lies in the upper two classes, and in both.
     AtLeastModerate,
-    /// Nothing was fused: both backends have the same program.
+    /// Nothing was fused: both backends have one program.
     SameProgram,
-    /// None of this is shown.
+    /// Neither is shown.
     Inconclusive(Doubt),
 }
 
-/// Why nothing is said.
+/// Why a verdict is inconclusive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Doubt {
     /// The interval reaches over several classes.
@@ -149,8 +148,8 @@ pub enum Doubt {
     Control(f64),
     /// There are too few samples for an interval.
     Samples,
-    /// One program was sampled after the other: what changed between them is no difference of
-    /// theirs.
+    /// One program was sampled after the other: changes of the machine between them may be the
+    /// difference.
     Apart,
 }
 
@@ -207,14 +206,14 @@ impl fmt::Display for Doubt {
     }
 }
 
-/// What became of one pattern of one size.
+/// The judgement of one pattern of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
     /// Unfused over fused; none where both are one program.
     pub speedup: Option<Ratio>,
     /// Unfused over the control, where one was measured.
     pub control: Option<Ratio>,
-    /// What is said of it.
+    /// The verdict on the speedup.
     pub verdict: Verdict,
 }
 
@@ -236,7 +235,7 @@ impl Judged {
         }
     }
 
-    /// What is left to say where the programs were not timed in turns: whether they are one.
+    /// The judgement where the programs were not timed in turns: only whether they are one.
     pub fn apart(is_same_program: bool) -> Self {
         Judged {
             speedup: None,
@@ -249,13 +248,14 @@ impl Judged {
     }
 }
 
-/// True if two backends of a block have one program, by what each of them says of those before it.
+/// True if two backends of a block have one program, by the earlier backend that each of them
+/// names.
 pub fn is_same_program(unfused_as: Option<&str>, fused_as: Option<&str>) -> bool {
     let first = |own: &'static str, said: Option<&str>| said.unwrap_or(own).to_owned();
     first(UNFUSED, unfused_as) == first(FUSED, fused_as)
 }
 
-/// What fusing saves: 1 - fused / unfused; none of nothing.
+/// The part that fusing saves: 1 - fused / unfused; none of nothing.
 pub fn reduction(unfused: f64, fused: f64) -> Option<f64> {
     (unfused > 0.0).then(|| 1.0 - fused / unfused)
 }

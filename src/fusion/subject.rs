@@ -1,5 +1,4 @@
-//! How what is fused is called: the calibration guide's name of a pattern, its sizes, and a key
-//! that no other has.
+//! Names of fused patterns: the calibration guide's name of a pattern, its sizes, and a unique key.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +24,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// What a row of a workload with these parameters is about.
+    /// The subject of a row of a workload with these parameters.
     pub fn of<'v>(
         workload: &str,
         parameters: impl IntoIterator<Item = (&'v str, &'v Value)>,
@@ -76,7 +75,7 @@ impl Subject {
         sizes.join("x")
     }
 
-    /// Pattern and sizes, and whatever else tells a row from others: the phase unless it is
+    /// Pattern and sizes, and everything else that tells a row from others: the phase unless it is
     /// forward, and a launch as a graph.
     pub fn key(&self, phase: Phase, is_graph: bool) -> String {
         let mut parts = vec![self.pattern.clone(), self.shape()];

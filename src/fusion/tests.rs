@@ -1,4 +1,4 @@
-//! Verdicts by hand, and what holds of all of them.
+//! Verdicts by hand, and properties of all of them.
 
 use proptest::prelude::*;
 
@@ -48,7 +48,7 @@ fn a_control_that_differs_takes_the_verdict_away() {
         assert!(matches!(doubt, Doubt::Control(part) if part > 0.029));
         assert!(doubt.to_string().contains("can't tell"), "{doubt}");
     }
-    // It excludes 1, by less than counts.
+    // The control's interval excludes 1, by less than the margin.
     assert_eq!(verdict(ratio(1.005, 1.05)), Verdict::Is(Class::Strong));
     assert_eq!(verdict(ratio(0.8, 1.3)), Verdict::Is(Class::Strong));
     assert_eq!(
@@ -103,7 +103,7 @@ fn what_slows_both_programs_of_a_round_cancels() {
     );
 }
 
-/// The same samples in two orders: as they rise, and the low ones and the high ones in turns.
+/// Equal samples in two orders: as they rise, and the low ones and the high ones in turns.
 #[test]
 fn rounds_that_remember_say_less() {
     let rising: Vec<f64> = (0..40).map(|round| 100.0 + f64::from(round)).collect();

@@ -1,25 +1,26 @@
-//! What becomes of each combination of a grid, for whoever asks why a point is in or out.
+//! The fate of each combination of a grid, for callers that ask why a point is in or out.
 
 use std::collections::HashMap;
 
 use super::walk::{Verdict, Walker};
 use super::{Grid, Merger, Point, Problems};
 
-/// What becomes of a combination.
+/// The fate of a combination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is `points()[n]`.
+    /// The combination is `points()[n]`.
     Point(usize),
-    /// It is the problem of `points()[n]`, measured in the same way: one of the two is enough.
+    /// The combination is the problem of `points()[n]`, measured in that way: one of the two is
+    /// enough.
     Merged(usize),
     /// Rule `n` of its case's `exclude` holds.
     Excluded(usize),
-    /// An expression has no value for it.
+    /// An expression has no value for the combination.
     Undefined(String),
 }
 
 impl Grid<'_> {
-    /// Calls `see` with every combination that exists and what becomes of it, in the grid's order.
+    /// Calls `see` with every combination that exists and its fate, in the grid's order.
     pub fn fates(&self, mut see: impl FnMut(Point, Fate)) {
         let mut merger = Merger::default();
         let mut held: HashMap<(u32, &str, u8), usize> = HashMap::new();

@@ -8,9 +8,9 @@ use crate::manifest::Case;
 /// Counts of one case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// What is multiplied.
+    /// The factors of the product.
     pub factors: Vec<Factor>,
-    /// Their product: grid x zip x backends x phases.
+    /// The product of all factors: grid x zip x backends x phases.
     pub combinations: u64,
     /// Combinations that exist, with conditional axes.
     pub existing: u64,
@@ -91,7 +91,7 @@ impl Counts {
         self.existing + self.included - self.undefined - self.excluded - self.merged
     }
 
-    /// The steps in order, each with what is left after it.
+    /// The steps in order, each with the number of combinations after it.
     pub fn steps(&self) -> Vec<(&'static str, u64)> {
         let mut left = self.existing;
         let mut steps = vec![

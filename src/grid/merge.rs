@@ -1,4 +1,4 @@
-//! Which points are the same: identities of problems, and a record of what was seen.
+//! Finding equal points: identities of problems, and a record of those seen.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -69,7 +69,7 @@ impl<'m> Problems<'m> {
     }
 }
 
-/// Finds points that are the same.
+/// Finds equal points.
 #[derive(Default)]
 pub(crate) struct Merger {
     pub(super) problems: Vec<ProblemId>,
@@ -107,8 +107,8 @@ impl Merger {
 
 type Cheap = BuildHasherDefault<CheapHasher>;
 
-/// A hash for keys that are digests, and so random already, or small numbers. Nobody who writes a
-/// manifest gains from collisions in it.
+/// A hash for keys that are digests, and so random already, or small numbers. An author of a
+/// manifest gains nothing from collisions in it.
 #[derive(Default)]
 struct CheapHasher(u64);
 

@@ -1,11 +1,11 @@
 //! The grid: from a manifest to its points, in a fixed order.
 //!
-//! Order of meaning: grid x zip, conditional axes, derive, exclude, include; then points that are
-//! the same problem measured the same way are merged. What follows (canonical shapes, sampling,
-//! budget) is the plan's.
+//! Order of meaning: grid x zip, conditional axes, derive, exclude, include; then points with one
+//! problem and one way of measuring are merged. The steps after that (canonical shapes, sampling,
+//! budget) are the plan's.
 //!
-//! Architecture invariant: a grid does no I/O and cannot fail; what could go wrong was reported
-//! when the manifest was resolved.
+//! Architecture invariant: a grid does no I/O and cannot fail; all errors were reported when the
+//! manifest was resolved.
 
 mod point;
 pub(crate) mod walk;
@@ -46,7 +46,7 @@ pub struct Grid<'m> {
     counts: Vec<Counts>,
 }
 
-/// What the scripted test device answers for a point.
+/// The scripted answer of the null device for a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NullAnswer {
     /// Median time in nanoseconds.
@@ -55,7 +55,7 @@ pub struct NullAnswer {
     pub memory_bytes: Option<f64>,
     /// Relative standard deviation of samples.
     pub noise: f64,
-    /// What becomes of the point.
+    /// The status of the point.
     pub status: Status,
 }
 
@@ -191,7 +191,7 @@ impl<'m> Grid<'m> {
         values.unwrap_or_default()
     }
 
-    /// What the workload is asked for: every parameter, by name.
+    /// The workload's parameters at a point: every one, by name.
     pub fn parameters(&self, point: Point) -> Parameters {
         let case = self.case(point);
         let parameters = self.with_slots(point, |slots| {
@@ -219,7 +219,7 @@ impl<'m> Grid<'m> {
         label
     }
 
-    /// What the scripted test device answers for a point, where the manifest has a script.
+    /// The scripted answer of the null device for a point, where the manifest has a script.
     ///
     /// # Errors
     /// An expression that has no value for it.

@@ -10,7 +10,7 @@ use sweeper_program::Phase;
 
 use crate::manifest::Case;
 
-/// A point of the grid. What it means is asked of its [`Grid`](super::Grid).
+/// A point of the grid. Its [`Grid`](super::Grid) knows its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Point {
     /// Index into `Manifest::cases`.
@@ -19,7 +19,7 @@ pub struct Point {
     pub(super) code: u64,
     /// Index into `Case::backends`.
     pub backend: u16,
-    /// What is timed.
+    /// The timed phase.
     pub phase: Phase,
 }
 
@@ -32,7 +32,7 @@ pub struct Skip {
     pub reason: Arc<str>,
 }
 
-/// How many values each digit of a case's points has, and what a step of it is worth.
+/// How many values each digit of a case's points has, and the weight of a digit.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     strides: Vec<u64>,
@@ -64,7 +64,7 @@ impl Layout {
         }
     }
 
-    /// What a step of dimension `index` adds to a code.
+    /// The weight of dimension `index` in a code.
     pub(crate) fn stride(&self, index: usize) -> u64 {
         self.strides[index]
     }

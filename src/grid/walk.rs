@@ -1,4 +1,4 @@
-//! Walking one case: every combination in order, with what the rules say of it.
+//! Walking one case: every combination in order, with the verdict of the rules.
 //!
 //! The order is that of the dimensions, the last fastest; then backends, then phases, so that all
 //! variants of a problem stand together.
@@ -11,10 +11,10 @@ use crate::manifest::case::Dimension;
 use crate::manifest::expression::{EvalError, Operand};
 use crate::manifest::rules::VARIANTS;
 
-/// What the rules of a case say of a combination.
+/// The verdict of a case's rules on a combination.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// It is a point.
+    /// The combination is a point.
     Kept,
     /// Rule `n` of `exclude` holds.
     Excluded(usize),
@@ -28,7 +28,7 @@ pub(crate) enum Extra {
     No,
     /// The rules had left it out.
     Overruled(Verdict),
-    /// It is not in the grid.
+    /// The combination is not in the grid.
     New,
 }
 

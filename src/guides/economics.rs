@@ -26,7 +26,7 @@ struct Side {
     average_per_iteration_s: f64,
 }
 
-/// A comparison. What is not known, and a break-even that never comes, is null.
+/// A comparison. Unknown values, and a break-even that never comes, are null.
 #[derive(Debug, Serialize)]
 pub struct Object {
     workload: String,
@@ -56,8 +56,8 @@ pub struct Object {
     best_for: String,
 }
 
-/// All comparisons of rows that are right with the baseline's of the same problem, in the order of
-/// the rows; totals are of so many `iterations`.
+/// All comparisons of rows that are right with the baseline's of their problem, in the order of the
+/// rows; totals are of so many `iterations`.
 pub fn comparisons(rows: &[Row], baseline: &str, iterations: u32) -> Vec<Object> {
     let mut bases: BTreeMap<Vec<String>, (&Row, Priced)> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.backend == baseline) {
@@ -80,14 +80,14 @@ pub fn comparisons(rows: &[Row], baseline: &str, iterations: u32) -> Vec<Object>
         .collect()
 }
 
-/// A row's backend, and the one before it that had its program.
+/// A row's backend, and the earlier backend that had its program.
 fn program_of(row: &Row) -> (&str, Option<&str>) {
     let found = row.outcome.measurement.as_ref();
     let same = found.and_then(|found| found.same_program_as.as_deref());
     (&row.backend, same)
 }
 
-/// What rows have in common that differ by the backend alone.
+/// Everything that rows have in common that differ by the backend alone.
 fn alike(row: &Row) -> Vec<String> {
     vec![
         row.problem.0.hex(),
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(cold["no_compile"]["warmup_s"], 55e-6);
         assert_eq!(cold["no_compile"]["warmup_low_s"], 45e-6);
         assert_eq!(cold["no_compile"]["warmup_high_s"], 65e-6);
-        // 5 + (955 - 55) / 1 microseconds, and what 10 a side may do to it.
+        // 5 + (955 - 55) / 1 microseconds, and the effect of 10 a side.
         assert_eq!(cold["break_even_point"], 905);
         assert_eq!(cold["break_even_point_low"], 905 - 14);
         assert_eq!(cold["break_even_point_high"], 905 + 15);

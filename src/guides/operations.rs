@@ -1,12 +1,12 @@
 //! `benchmark_results.json` of the operations guide: one object for each operation, backend and
-//! shape that was measured and is right. What its fields mean here, docs/records.md says.
+//! shape that was measured and is right. docs/records.md explains its fields.
 
 use serde::Serialize;
 
 use crate::row::Row;
 use crate::row::outcome::{Checked, Status};
 
-/// What the file has a field for; the form of GELU is part of the operation's name.
+/// Columns that have a field in the file; the form of GELU is part of the operation's name.
 pub const COLUMNS: [&str; 4] = ["batch", "sequence", "dimension", "form"];
 
 /// A megabyte of the guide.

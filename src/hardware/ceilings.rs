@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::RunId;
 
-/// A time under this part of what the ceilings allow is too good to be true.
+/// A time under this part of the roofline's is too good to be true.
 const MARGIN: f64 = 0.9;
 
-/// What a device can do at most.
+/// The highest rates of a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
     /// Bytes read and written a second, in a copy of far more than the caches hold.
@@ -23,7 +23,7 @@ pub struct Ceilings {
     pub sources: BTreeMap<String, CeilingSource>,
 }
 
-/// What [`Ceilings::sources`] calls the rate of copies.
+/// The key of copies in [`Ceilings::sources`].
 pub const COPY: &str = "copy";
 
 /// Where a ceiling comes from.
@@ -36,7 +36,7 @@ pub struct CeilingSource {
 }
 
 impl Ceilings {
-    /// What the null device pretends: a terabyte and ten teraflops a second.
+    /// The rates that the null device pretends: a terabyte and ten teraflops a second.
     pub fn scripted() -> Self {
         Ceilings {
             copy_bytes_per_s: 1e12,
@@ -63,7 +63,7 @@ impl Ceilings {
         Some(arithmetic_s.max(memory_s) * 1e9)
     }
 
-    /// True if a time is more than a tenth below what is possible, even if the cache holds as much
+    /// True if a time is more than a tenth below the possible one, even if the cache holds as much
     /// of the data as it can.
     pub fn are_surpassed(&self, arithmetic: &str, flops: f64, bytes: f64, time_ns: f64) -> bool {
         let certain_bytes = (bytes - self.cache_bytes as f64).max(0.0);

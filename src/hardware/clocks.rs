@@ -1,4 +1,5 @@
-//! How a GPU was doing while it was measured: clocks, temperature, power, and what held it back.
+//! How a GPU was doing while it was measured: clocks, temperature, power, and reasons for
+//! throttling.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +16,8 @@ pub struct Clocks {
     pub reasons: u64,
 }
 
-/// NVML's bits that mean trouble, and words for them. Others mean that the device has nothing to
-/// do, or that somebody set its clocks.
+/// NVML's bits that mean trouble, and words for them. Other bits mean that the device has nothing
+/// to do, or that its clocks were set.
 const REASONS: [(u64, &str); 5] = [
     (0x04, "power_cap"),
     (0x08, "hardware_slowdown"),
@@ -41,7 +42,7 @@ pub struct ClockSummary {
     pub temperature_c: u32,
     /// Median power, in watts.
     pub power_w: f64,
-    /// What held the device back in any sample that was kept.
+    /// Reasons for throttling in any sample that was kept.
     pub throttled_by: Vec<String>,
 }
 

@@ -11,7 +11,7 @@ pub mod ceilings;
 pub mod clocks;
 pub mod peaks;
 
-/// What kind of device it is.
+/// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
@@ -34,14 +34,15 @@ impl DeviceKind {
     }
 }
 
-/// What makes measurements on two devices comparable: equal identities, equal hardware and drivers.
+/// The identity of a device. Measurements on two devices are comparable where it is equal: equal
+/// hardware and drivers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DeviceIdentity {
     /// The kind.
     pub kind: DeviceKind,
     /// The product's name.
     pub name: String,
-    /// What tells this device from others of its name: a GPU's UUID; empty for a CPU.
+    /// Unit of the device, which tells it from others of its name: a GPU's UUID; empty for a CPU.
     pub unit: String,
     /// Everything else that a number may depend on, such as the driver's version.
     pub details: BTreeMap<String, String>,

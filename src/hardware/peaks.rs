@@ -1,5 +1,4 @@
-//! What makers say of well-known devices: theoretical rates by product name, from their data
-//! sheets.
+//! Theoretical rates of well-known devices by product name, from their makers' data sheets.
 //!
 //! Rates of tensor cores are without sparsity, which the sheets of NVIDIA's H100 and H200 double.
 //! Devices that are not listed have no peaks here: none is guessed from clocks and numbers of
@@ -80,7 +79,7 @@ const KNOWN: &[Peaks] = &[
     hopper("NVIDIA H200 NVL", H200, 4_800.0, 60_000.0, 835_000.0),
 ];
 
-/// What is known of a product by the name that its driver gives.
+/// The peaks of a product by the name that its driver gives.
 pub fn known(name: &str) -> Option<&'static Peaks> {
     KNOWN.iter().find(|peaks| peaks.name == name.trim())
 }

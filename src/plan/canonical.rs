@@ -1,8 +1,9 @@
 //! Canonical shapes: the sizes that kernels are compiled for.
 //!
 //! The canonical shape of a point is the vector of the buckets of its values: a pure function of
-//! the point and the bucket lists, whatever else is in the sweep. It dominates the point: every
-//! bound is at least the value. Beyond the last bucket it is the next power of two, never a clamp.
+//! the point and the bucket lists, independent of the rest of the sweep. It dominates the point:
+//! every bound is at least the value. Beyond the last bucket it is the next power of two, never a
+//! clamp.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,7 +91,7 @@ pub struct Canonical {
     waste: Vec<Waste>,
 }
 
-/// What padding to a bucket costs, over the points of a grid that have the dimension.
+/// The waste of padding to a bucket, over the points of a grid that have the dimension.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waste {
     /// The axis or derived value.
@@ -163,7 +164,7 @@ impl Canonical {
         self.of_point[index] as usize
     }
 
-    /// What padding costs, by dimension.
+    /// The waste of padding, by dimension.
     pub fn waste(&self) -> &[Waste] {
         &self.waste
     }

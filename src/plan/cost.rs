@@ -60,7 +60,8 @@ impl Plan<'_> {
         self.guesses_ns(threads).iter().sum()
     }
 
-    /// The same for each of [`Plan::points`]: those of a block share the time of its oracle.
+    /// A guess for each of [`Plan::points`], as by [`Plan::guess_ns`]: points of a block share the
+    /// time of its oracle.
     pub fn guesses_ns(&self, threads: usize) -> Vec<f64> {
         let measure = &self.manifest().measure;
         let samples = match measure.stopping {

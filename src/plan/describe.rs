@@ -1,4 +1,4 @@
-//! A plan as JSON and as a list: the same bytes for the same manifest and device.
+//! A plan as JSON and as a list: equal bytes for equal manifests and devices.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! The plan: canonical shapes, programs and kernels of all points, and their dependencies.
 //!
-//! Architecture invariant: a plan is a pure function of manifest and device. What the cache holds
-//! is laid over it by whoever asks, and is not part of it.
+//! Architecture invariant: a plan is a pure function of manifest and device. The cache's content is
+//! no part of it; callers add that.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -52,7 +52,7 @@ pub struct Planned {
     pub id: PointId,
     /// Launch by launch, or as one graph.
     pub mode: Launching,
-    /// Its canonical shape, by position in [`Canonical::shapes`].
+    /// The point's canonical shape, by position in [`Canonical::shapes`].
     pub shape: u32,
     /// The sources of its compiled kernels, by position in [`Plan::kernels`], in the order of its
     /// program.
@@ -72,7 +72,7 @@ pub struct Planned {
 pub struct PlannedBlock {
     /// The problem.
     pub problem: ProblemId,
-    /// Its points, by position in [`Plan::points`].
+    /// The block's points, by position in [`Plan::points`].
     pub points: Vec<u32>,
     /// Operations of its oracle, in all; none where the problem can't be made.
     pub oracle_operations: f64,
@@ -85,7 +85,7 @@ pub struct PlannedBlock {
 pub struct Plan<'m> {
     /// The grid it was made from.
     pub grid: Grid<'m>,
-    /// Its device.
+    /// The device of the plan.
     pub device: PlanDevice,
     /// Points to measure, in the order of the grid.
     pub points: Vec<Planned>,
@@ -242,8 +242,8 @@ impl<'m> Plan<'m> {
         self.grid.manifest()
     }
 
-    /// A point in words; how the device is told what to do is one of them where there are several
-    /// ways.
+    /// A point in words; the way in which steps are given to the device is one of them where there
+    /// are several ways.
     pub fn label(&self, point: &Planned) -> String {
         let label = self.grid.label(point.point);
         match modes(self.manifest(), self.device.kind).len() {

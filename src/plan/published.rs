@@ -7,7 +7,7 @@
 //! that minimises |l - b| + 0.5 |r - c|, the least l among equals. Configurations are grouped by
 //! shape, shapes ordered by a b c, some of them taken evenly, and some configurations of each,
 //! ordered the same way. Everything else is dropped, and shapes can be smaller than their
-//! configurations: both are why this is a named strategy, and not what is done.
+//! configurations: both are why this is a named strategy, and not how plans are made otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -100,7 +100,7 @@ pub struct Group {
     pub shape: Shape,
     /// All configurations that are mapped to it.
     pub members: Vec<Configuration>,
-    /// Those that are measured; none if the shape was not taken.
+    /// The configurations that are measured; none if the shape was not taken.
     pub chosen: Vec<Configuration>,
 }
 

@@ -8,7 +8,7 @@ use crate::manifest::Case;
 use crate::manifest::settings::Launching;
 use crate::word::Word as _;
 
-/// So many values of an axis are listed where none is the one that was asked for.
+/// So many values of an axis are listed where none is the wanted one.
 const MOST_VALUES: usize = 16;
 
 /// A query: all words must hold of a point.

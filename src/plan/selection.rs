@@ -1,4 +1,4 @@
-//! Which points of a grid are measured: what sampling and the budget leave.
+//! The points of a grid that are measured: those that sampling and the budget leave.
 
 use super::published::{Group, Sampling};
 use crate::grid::Grid;
@@ -72,11 +72,11 @@ impl Selection {
 pub struct Taken {
     /// Canonical shapes that are measured.
     pub shapes: usize,
-    /// All of them.
+    /// All canonical shapes.
     pub of_shapes: usize,
     /// Configurations that are measured.
     pub configurations: usize,
-    /// All of them.
+    /// All configurations.
     pub of_configurations: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Where and with what a run was made, and whether another place is the same.
+//! The machine, devices and compilers of a run, and whether another place has equal ones.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::hardware::DeviceIdentity;
 use crate::identity::{Digest, ManifestHash, RunId, run_id};
 
-/// What identifies a run, spelt out. Two runs with equal fields have one id.
+/// The identity of a run, spelt out. Two runs with equal fields have one id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunIdentity {
     /// The run.
     pub run: RunId,
-    /// The keys of the manifest that change what rows mean.
+    /// The keys of the manifest that change the meaning of rows.
     pub manifest: ManifestHash,
     /// Digest of the engine's sources.
     pub engine: Digest,
@@ -75,9 +75,9 @@ impl RunIdentity {
 pub struct Difference {
     /// The field: `manifest`, `engine`, `kernels`, `device` or `toolchain`.
     pub field: &'static str,
-    /// Its value in the first run.
+    /// The field's value in the first run.
     pub own: String,
-    /// Its value in the second.
+    /// The field's value in the second run.
     pub other: String,
 }
 
@@ -99,7 +99,7 @@ fn device_text(device: &DeviceIdentity) -> String {
 /// All that is written down about a run beside its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
-    /// What identifies it.
+    /// The identity of the run.
     pub identity: RunIdentity,
     /// Name of the manifest.
     pub name: String,
@@ -128,7 +128,7 @@ const VARIABLES: [&str; 9] = [
     "SWEEPER_CACHE_DIR",
 ];
 
-/// What describes this machine and job.
+/// Facts about this machine and job.
 pub fn surroundings() -> (BTreeMap<String, String>, BTreeMap<String, String>) {
     let line = |path: &str| {
         fs::read_to_string(path)

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::folder::{FolderError, Recorded};
 use super::history;
 
-/// Folders between the one that is searched and a run: `results/quick/host/quick-29fcbb991eb4`. An
+/// Levels between the searched folder and a run: `results/quick/host/quick-29fcbb991eb4`. An
 /// attempt lies one deeper.
 pub const DEPTH: usize = 4;
 
@@ -20,7 +20,7 @@ pub struct Found {
     pub path: PathBuf,
     /// Which attempt it is, where it lies in the folder of its run.
     pub attempt: Option<u32>,
-    /// The run; or what is wrong with its description.
+    /// The run; or the defect of its description.
     pub run: Result<Recorded, FolderError>,
 }
 
@@ -93,7 +93,7 @@ pub fn attempts(path: &Path) -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// What lies below a folder.
+/// The runs below a folder.
 #[derive(Default)]
 pub struct Listing {
     /// Runs and their attempts: the newest run first, a run before its attempts.
@@ -103,8 +103,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Adds what lies at `path` and up to `depth` folders below it. A run's own folders, such as
-    /// its exports, are no runs; only its attempts are.
+    /// Adds the runs at `path` and up to `depth` folders below it. A run's own folders, such as its
+    /// exports, are no runs; only its attempts are.
     fn look(&mut self, path: PathBuf, depth: usize) {
         if is_run(&path) {
             let attempts = attempts(&path);
@@ -162,7 +162,7 @@ fn is_hidden(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with('.'))
 }
 
-/// True for a folder that a run was written to, whatever became of it since.
+/// True for a folder that a run was written to, even if its files are damaged since.
 pub fn is_run(path: &Path) -> bool {
     ["journal.jsonl", "environment.json"]
         .iter()
@@ -238,7 +238,7 @@ pub fn find(wanted: &str, dir: &Path) -> Result<Recorded, String> {
     choose(wanted, matching)
 }
 
-/// The one run that is meant.
+/// The one run that a query means.
 fn choose(wanted: &str, matching: Vec<Found>) -> Result<Recorded, String> {
     let mut own: Vec<&Found> = matching
         .iter()

@@ -26,7 +26,7 @@ pub enum FolderError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         error: io::Error,
     },
     /// Another process writes it.
@@ -35,12 +35,12 @@ pub enum FolderError {
         /// The folder.
         path: PathBuf,
     },
-    /// A file of it is not what it should be.
+    /// A file of the folder is not the expected one.
     #[error("{path}: {reason}", path = path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect of the file.
         reason: String,
     },
     /// The journal is not usable.
@@ -93,7 +93,7 @@ impl RunFolder {
     }
 
     /// The folder of a run that is to be measured again beside `path`: the last attempt if that was
-    /// left unfinished and nobody works on it, else a new one.
+    /// left unfinished and no process works on it, else a new one.
     ///
     /// # Errors
     /// Those of the file system.
@@ -125,7 +125,7 @@ impl RunFolder {
         &self.path
     }
 
-    /// The journal, and what it holds.
+    /// The journal, and its contents.
     ///
     /// # Errors
     /// A [`JournalError`].
@@ -249,9 +249,9 @@ impl RunFolder {
 
 /// A run that was recorded, for reading.
 pub struct Recorded {
-    /// Its folder.
+    /// The folder of the run.
     pub path: PathBuf,
-    /// Where and with what it was made.
+    /// The machine, devices and compilers of the run.
     pub environment: Environment,
 }
 
@@ -320,7 +320,7 @@ impl Recorded {
         }
     }
 
-    /// Its rows, in the order written.
+    /// Rows of the run, in the order written.
     ///
     /// # Errors
     /// If the journal can't be read.

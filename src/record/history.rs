@@ -71,7 +71,7 @@ fn folders_in(place: &Path) -> Vec<(String, PathBuf)> {
         if Path::new(&folder).is_dir() {
             found.push((id.to_owned(), PathBuf::from(folder)));
         } else if is_old(&entry) {
-            // What can't be deleted is passed over again the next time.
+            // A file that can't be deleted is passed over again the next time.
             let _ = fs::remove_file(entry.path());
         }
     }

@@ -1,10 +1,10 @@
 //! The journal: one checksummed line a point, the source of truth of a run.
 //!
 //! A line is a JSON object that starts with `{"crc":"` and eight hex digits: the CRC-32 (IEEE) of
-//! everything that follows the digits' closing quote up to the end of the line. What identifies the
-//! point comes next at a fixed place, so that a finished sweep is recognised without parsing rows.
-//! The first line names the version and the run. A line is written by one `write`, so a killed
-//! process leaves at most the last one torn.
+//! everything that follows the digits' closing quote up to the end of the line. The point's id
+//! comes next at a fixed place, so that a finished sweep is recognised without parsing rows. The
+//! first line names the version and the run. A line is written by one `write`, so a killed process
+//! leaves at most the last one torn.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -27,12 +27,12 @@ pub const VERSION: u32 = 1;
 const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 
 const PREFIX: &str = "{\"crc\":\"";
-/// Bytes of a line before what the checksum covers: the prefix, eight digits and a quote.
+/// Bytes of a line before the part that the checksum covers: the prefix, eight digits and a quote.
 const SEALED_FROM: usize = PREFIX.len() + 9;
 /// After the seal, a row's line goes on with this, then the id and a quote.
 const POINT: &str = ",\"point\":\"";
 
-/// What is wrong with a journal.
+/// Why a journal can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// Reading or writing failed.
@@ -40,10 +40,10 @@ pub enum JournalError {
     Io {
         /// The journal.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         error: io::Error,
     },
-    /// It is from a newer program.
+    /// The journal is from a newer program.
     #[error(
         "{path}: version {found} of the journal, this program knows {VERSION}; use a newer sweeper",
         path = path.display()
@@ -51,10 +51,10 @@ pub enum JournalError {
     Newer {
         /// The journal.
         path: PathBuf,
-        /// Its version.
+        /// The version of the journal.
         found: u32,
     },
-    /// It belongs to another run.
+    /// The journal belongs to another run.
     #[error(
         "{path} belongs to run {found}, not {expected}; choose another output folder",
         path = path.display()
@@ -62,9 +62,9 @@ pub enum JournalError {
     Foreign {
         /// The journal.
         path: PathBuf,
-        /// Whose it is.
+        /// The run that the journal belongs to.
         found: RunId,
-        /// Whose it should be.
+        /// The run that was expected.
         expected: RunId,
     },
     /// A line other than a torn last one is damaged.
@@ -77,7 +77,7 @@ pub enum JournalError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The defect of the line.
         reason: String,
     },
 }
@@ -96,7 +96,8 @@ pub struct Journal {
     dirty: bool,
 }
 
-/// What a journal holds: the last row of each point. A point that is tried again gets another row.
+/// The contents of a journal: the last row of each point. A point that is tried again gets another
+/// row.
 #[derive(Debug, Default)]
 pub struct Contents {
     bytes: Vec<u8>,
@@ -106,7 +107,7 @@ pub struct Contents {
     pub torn_bytes: usize,
 }
 
-/// What became of a point, without its measurement.
+/// The status of a point, without its measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Standing {
     /// The point.
@@ -131,7 +132,7 @@ impl Standing {
 }
 
 impl Journal {
-    /// Opens the journal of `run` at `path`, making it if there is none, and reads what it holds. A
+    /// Opens the journal of `run` at `path`, making it if there is none, and reads its contents. A
     /// torn last line is cut off.
     ///
     /// # Errors
@@ -270,7 +271,7 @@ impl Contents {
         (0..self.len()).map(|index| self.row(index)).collect()
     }
 
-    /// What became of each point, in the order written.
+    /// The status of each point, in the order written.
     ///
     /// # Errors
     /// A message that names the line.

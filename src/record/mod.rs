@@ -1,4 +1,4 @@
-//! What is written down: the journal first, and every other file made from it.
+//! Files of a run: the journal first, and every other file made from it.
 
 pub mod journal;
 pub mod tables;

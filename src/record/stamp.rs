@@ -1,5 +1,5 @@
-//! Which tables and exports a run's folder has, and what they were made from: where that has
-//! changed, or a file is missing, cut or edited, they are made again.
+//! The tables and exports of a run's folder, and their sources: where sources have changed, or a
+//! file is missing, cut or edited, the files are made again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,11 +18,11 @@ pub(super) const FILE: &str = ".tables.json";
 /// Length in bytes, and CRC-32.
 type Seal = (u64, u32);
 
-/// What tables are made from.
+/// The sources of tables.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamp {
     journal: Seal,
-    /// What exports say of a run beside its rows.
+    /// Facts about the run, beside its rows, that exports contain.
     about: String,
     /// Exports that were asked for, now or before.
     pub(super) exports: BTreeSet<String>,

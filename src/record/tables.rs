@@ -20,7 +20,7 @@ pub(super) enum FileColumn<'r> {
 }
 
 impl<'r> FileColumn<'r> {
-    /// Its name in the header.
+    /// The column's name in the header.
     pub(super) fn name(&self) -> Cow<'r, str> {
         match *self {
             FileColumn::Fixed(column) => Cow::Borrowed(column.name),

@@ -28,7 +28,7 @@ pub struct DeviceUsage {
     pub kind: DeviceKind,
     /// The device's name.
     pub name: String,
-    /// What tells it from others of its name.
+    /// Unit of the device, which tells it from others of its name.
     pub unit: String,
     /// Blocks it measured.
     pub blocks: u32,
@@ -36,7 +36,7 @@ pub struct DeviceUsage {
     pub at_work_s: f64,
     /// How long it ran programs, in seconds.
     pub running_s: f64,
-    /// What it can do, where that is known.
+    /// Ceilings of the device, where they are known.
     pub ceilings: Option<Ceilings>,
 }
 
@@ -66,7 +66,7 @@ impl RunUsage {
         ratios.map(|ratio| (ratio - 1.0).abs()).reduce(f64::max)
     }
 
-    /// Adds up what devices did in `wall_s` seconds.
+    /// Adds up the devices' work in `wall_s` seconds.
     pub fn new(
         wall_s: f64,
         compiled: usize,

@@ -14,8 +14,8 @@ use crate::hardware::DeviceKind;
 use crate::identity::{PointId, ProblemId};
 use crate::stats::Summary;
 
-/// Statistics of the samples of one row, in nanoseconds of one iteration. What a file does not say
-/// is `None`: the semi-CRF guide's files have the median and the quartiles only.
+/// Statistics of the samples of one row, in nanoseconds of one iteration. Statistics that a file
+/// lacks are `None`: the semi-CRF guide's files have the median and the quartiles only.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
     /// Number of samples.
@@ -24,7 +24,7 @@ pub struct Times {
     pub median: f64,
     /// Lower end of the median's 95 % interval.
     pub ci_low: Option<f64>,
-    /// Upper end of it.
+    /// Upper end of the median's interval.
     pub ci_high: Option<f64>,
     /// The probability that the interval covers the median: under 0.95 for fewer than six samples.
     pub coverage: Option<f64>,
@@ -90,10 +90,10 @@ pub struct WorstOutput {
     pub tolerance: f64,
 }
 
-/// Memory of a row, in bytes. What a file does not say is absent.
+/// Memory of a row, in bytes. Amounts that a file lacks are absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
-    /// The program's buffers by what they are for.
+    /// The program's buffers by role.
     pub by_role: BTreeMap<Role, u64>,
     /// The most that was allocated for the program at one time.
     pub peak_allocated: Option<u64>,
@@ -101,7 +101,7 @@ pub struct Memory {
     pub peak_reserved: Option<u64>,
 }
 
-/// A row as `records.csv` has it, and as reports need it: a point and what became of it.
+/// A row as `records.csv` has it, and as reports need it: a point and its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Identity of the point, where the file has one.
@@ -112,7 +112,7 @@ pub struct Entry {
     pub case: Arc<str>,
     /// Name of the workload.
     pub workload: Arc<str>,
-    /// Its parameters, defaults included.
+    /// The workload's parameters, defaults included.
     pub parameters: BTreeMap<Arc<str>, Value>,
     /// Axes that are not parameters, and derived values.
     pub values: BTreeMap<Arc<str>, Value>,
@@ -130,11 +130,11 @@ pub struct Entry {
     pub device_name: Option<Arc<str>>,
     /// State of the second-level cache at the start of a sample: `cold`, `clean` or `hot`.
     pub l2: Option<Arc<str>>,
-    /// How the device was told what to do: `launch` or `graph`.
+    /// How the timed steps were given to the device: `launch` or `graph`.
     pub mode: Option<Arc<str>>,
     /// CPU threads of a measured program.
     pub threads: Option<u32>,
-    /// What became of it.
+    /// The status of the point.
     pub status: Status,
     /// Why, where that is not `ok`.
     pub reason: Option<Arc<str>>,
@@ -148,11 +148,11 @@ pub struct Entry {
     /// check and memory: files may have these alone or summed up, so that `samples_ns`,
     /// `fresh_starting`, `worst` and `memory` hold them.
     pub measurement: Option<Box<Measurement>>,
-    /// What starting the program takes, where it was started in processes of its own.
+    /// The costs of starting the program, where it was started in processes of its own.
     pub fresh_starting: Option<Starting>,
     /// The output that was furthest from right.
     pub worst: Option<WorstOutput>,
-    /// What the kernel cache did.
+    /// The program's use of the kernel cache.
     pub compile: CompileUse,
     /// The least time that the device's ceilings allow, in nanoseconds.
     pub roofline_ns: Option<f64>,
@@ -161,7 +161,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A row that says no more than what was to be measured and what became of it.
+    /// A row with nothing but its point's names and its status.
     pub fn new(workload: Arc<str>, backend: Arc<str>, phase: Phase, status: Status) -> Self {
         Entry {
             point: None,
@@ -287,7 +287,7 @@ impl Entry {
         self.value(name)?.as_text()
     }
 
-    /// What distinguishes rows, by name: a parameter, axis or derived value, or one of
+    /// A value that distinguishes rows, by name: a parameter, axis or derived value, or one of
     /// [`DIMENSIONS`].
     pub fn axis(&self, name: &str) -> Option<Value> {
         let word = |word: &Arc<str>| Some(Value::Text(Arc::clone(word)));
@@ -306,7 +306,7 @@ impl Entry {
         }
     }
 
-    /// In what its operations are computed, as in
+    /// The arithmetic of its operations, as in
     /// [`Ceilings::flops_per_s`](crate::hardware::ceilings::Ceilings): the parameter `precision` of
     /// a workload that has one, else the type of its elements, if the file says.
     pub fn arithmetic(&self) -> Option<&str> {
@@ -330,7 +330,7 @@ impl Entry {
     }
 }
 
-/// What distinguishes rows beside parameters, axes and derived values, in the order listed.
+/// Names that distinguish rows beside parameters, axes and derived values, in the order listed.
 pub const DIMENSIONS: [&str; 10] = [
     "case",
     "workload",
@@ -349,7 +349,7 @@ pub const DIMENSIONS: [&str; 10] = [
 pub struct Words(BTreeSet<Arc<str>>);
 
 impl Words {
-    /// The one copy.
+    /// The one copy of a word.
     pub fn get(&mut self, word: &str) -> Arc<str> {
         if let Some(held) = self.0.get(word) {
             return Arc::clone(held);
@@ -359,7 +359,7 @@ impl Words {
         word
     }
 
-    /// The one copy, unless the word is empty.
+    /// The one copy of a word, unless it is empty.
     pub fn some(&mut self, word: &str) -> Option<Arc<str>> {
         (!word.is_empty()).then(|| self.get(word))
     }

@@ -1,4 +1,4 @@
-//! A CSV file as lines of named fields, with errors that say where and what was expected.
+//! A CSV file as lines of named fields, with errors that name the place and the expected value.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,15 +19,15 @@ pub enum TableError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         error: io::Error,
     },
-    /// Its header is not the header of a table.
+    /// The header of the file is not the header of a table.
     #[error("{path}: {reason}", path = path.display())]
     Header {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect of the header.
         reason: String,
     },
     /// A line is not whole.
@@ -37,10 +37,10 @@ pub enum TableError {
         path: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The defect of the line.
         reason: String,
     },
-    /// A field is not what it should be.
+    /// A field has no value of its kind.
     #[error("{path}:{line}: column `{column}`: `{found}` is not {expected}", path = path.display())]
     Field {
         /// The file.
@@ -49,9 +49,9 @@ pub enum TableError {
         line: u64,
         /// The column's name.
         column: String,
-        /// What is there.
+        /// The text of the field.
         found: String,
-        /// What should be.
+        /// The expected kind of value.
         expected: String,
     },
 }
@@ -120,7 +120,7 @@ impl Table {
         self.columns.contains_key(column)
     }
 
-    /// Those of `columns` that are not there.
+    /// The `columns` that the table lacks.
     pub(crate) fn missing(&self, columns: &[&str]) -> Vec<String> {
         let missing = columns.iter().filter(|column| !self.has(column));
         missing.map(|column| (*column).to_owned()).collect()
@@ -195,7 +195,7 @@ fn rename_axes(header: &mut [String]) {
 pub(crate) struct Line<'t> {
     table: &'t Table,
     record: &'t StringRecord,
-    /// Its number in the file, from 1.
+    /// The line's number in the file, from 1.
     pub(crate) number: u64,
 }
 
@@ -255,7 +255,7 @@ impl Line<'_> {
         parsed.map_err(|_| self.refuse(column, "a whole number"))
     }
 
-    /// What is written with words, or none where the field is empty.
+    /// A value that is written with words, or none where the field is empty.
     pub(crate) fn word<W: DeserializeOwned>(
         &self,
         column: &str,

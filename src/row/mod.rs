@@ -1,8 +1,6 @@
-//! One row: a point and what became of it, as the journal keeps it; and the columns of
-//! `records.csv`.
+//! One row: a point and its result, as the journal keeps it; and the columns of `records.csv`.
 //!
-//! [`Row`] is a journal's, [`entry::Entry`] the same row as tables have it. [`schema`] says which
-//! columns there are.
+//! [`Row`] is a row of a journal, [`entry::Entry`] a row of a table. [`schema`] lists the columns.
 
 pub mod entry;
 pub mod lines;
@@ -19,21 +17,21 @@ use crate::hardware::DeviceKind;
 use crate::identity::{PointId, ProblemId};
 use crate::stats::Summary;
 
-/// What the kernel cache did for a row.
+/// Kernels of a row, and their use of the kernel cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompileUse {
     /// Kernels that the program needs compiled.
     pub kernels: u32,
-    /// How many of them the cache held.
+    /// The number of kernels that the cache held.
     pub hits: u32,
-    /// How long compiling each of them took, whenever that was, added up; in nanoseconds.
+    /// How long compiling each kernel took, whenever that was, added up; in nanoseconds.
     pub compile_ns: u64,
-    /// For how long at least one of them was being compiled, in nanoseconds; absent where there are
-    /// none, and in rows of versions that did not know.
+    /// For how long at least one kernel was being compiled, in nanoseconds; absent where there are
+    /// no kernels, and in rows of versions without this field.
     #[serde(default)]
     pub wall_ns: Option<u64>,
-    /// How long reading all of them from the cache takes, in nanoseconds; absent where one is in
-    /// none.
+    /// How long reading all kernels from the cache takes, in nanoseconds; absent where one is in no
+    /// cache.
     #[serde(default)]
     pub read_ns: Option<u64>,
 }
@@ -49,7 +47,7 @@ pub struct Row {
     pub case: String,
     /// Name of the workload.
     pub workload: String,
-    /// Its parameters, defaults included.
+    /// The workload's parameters, defaults included.
     pub parameters: BTreeMap<String, Value>,
     /// Axes that are not parameters, and derived values.
     pub values: BTreeMap<String, Value>,
@@ -68,19 +66,19 @@ pub struct Row {
     /// State of the second-level cache at the start of a sample: `cold`, `clean` or `hot`.
     #[serde(default)]
     pub l2: String,
-    /// How the device was told what to do: `launch` or `graph`.
+    /// How the timed steps were given to the device: `launch` or `graph`.
     #[serde(default)]
     pub mode: String,
     /// CPU threads of a measured program.
     pub threads: u32,
     /// When the row was made, in seconds since 1970; zero on the null device.
     pub unix_time_s: f64,
-    /// What the kernel cache did.
+    /// The program's use of the kernel cache.
     pub compile: CompileUse,
     /// The least time that the device's ceilings allow for its work, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roofline_ns: Option<f64>,
-    /// What became of it.
+    /// The result of the point.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
@@ -91,7 +89,7 @@ impl Row {
         Summary::of(&self.outcome.measurement.as_ref()?.samples_ns)
     }
 
-    /// What starting the program takes, where it was started in processes of its own.
+    /// The costs of starting the program, where it was started in processes of its own.
     pub fn fresh_starting(&self) -> Option<Starting> {
         let starts = &self.outcome.measurement.as_ref()?.fresh_starts;
         if starts.is_empty() {
@@ -105,8 +103,8 @@ impl Row {
         self.parameters.get(name).or_else(|| self.values.get(name))
     }
 
-    /// In what its operations are computed: the parameter `precision` of a workload that has one,
-    /// else the type of its elements.
+    /// The arithmetic of its operations: the parameter `precision` of a workload that has one, else
+    /// the type of its elements.
     pub fn arithmetic(&self) -> &str {
         let precision = self.parameters.get("precision").and_then(Value::as_text);
         precision.unwrap_or_else(|| self.dtype.name())

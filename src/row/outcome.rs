@@ -1,4 +1,4 @@
-//! What became of one point.
+//! The result of one point.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ pub use crate::status::Status;
 pub enum Checked {
     /// All outputs against the oracle.
     Full,
-    /// All outputs of the same kernels on a smaller problem, because the oracle of the whole one
-    /// would take too long.
+    /// All outputs of these kernels on a smaller problem, because the oracle of the whole one would
+    /// take too long.
     Reduced,
     /// Not at all.
     #[default]
@@ -52,7 +52,7 @@ pub enum Flag {
     Ungated,
     /// The device held its clocks back in a sample that was kept.
     Throttled,
-    /// The median is below what the device's measured ceilings allow.
+    /// The median is below the bound of the device's measured ceilings.
     AboveRoofline,
     /// The device's account of memory and the program's differ by more than 1 % and 2 MiB.
     MemoryMismatch,
@@ -61,7 +61,7 @@ pub enum Flag {
 }
 
 impl Flag {
-    /// All of them.
+    /// All flags.
     pub const ALL: [Flag; 8] = [
         Flag::Unsteady,
         Flag::WideInterval,
@@ -97,25 +97,25 @@ pub struct KernelUse {
     pub key: Option<Arc<str>>,
 }
 
-/// A program's first iterations, each timed by itself: what a loop that has just begun pays.
+/// A program's first iterations, each timed by itself: the costs of a loop that has just begun.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FirstRuns {
     /// How many: few, and one where an iteration is long.
     pub count: u32,
-    /// Their time in all, in nanoseconds, as the device's samples have it.
+    /// The time of all first iterations, in nanoseconds, as the device's samples have it.
     pub elapsed_ns: f64,
 }
 
-/// What starting a program took in a process in which no other had run.
+/// The costs of starting a program in a process in which no other had run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FreshStart {
     /// How long it took to make the program ready, in nanoseconds.
     pub prepare_ns: u64,
-    /// Its first iterations.
+    /// The first iterations of the program.
     pub first_runs: FirstRuns,
 }
 
-/// What starting a program takes: making it ready, and its first iterations.
+/// The costs of starting a program: making it ready, and its first iterations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Starting {
     /// How often it was seen: in so many processes of its own, or 0 for once, in a process that had
@@ -130,7 +130,7 @@ pub struct Starting {
 }
 
 impl Starting {
-    /// The one that was seen in the worker that measured the program.
+    /// The start in the worker that measured the program.
     pub fn once(prepare_ns: u64, first_runs: FirstRuns) -> Option<Self> {
         (first_runs.count > 0).then_some(Starting {
             processes: 0,
@@ -140,8 +140,8 @@ impl Starting {
         })
     }
 
-    /// Those in processes of their own. Where one has fewer first iterations, the others are taken
-    /// to last `iteration_ns`.
+    /// Starts in processes of their own. Where one has fewer first iterations, each missing one is
+    /// taken to last `iteration_ns`.
     pub(super) fn of(starts: &[FreshStart], iteration_ns: f64) -> Option<Self> {
         let iterations = starts.iter().map(|start| start.first_runs.count).max()?;
         let time_ns = |start: &FreshStart| {
@@ -173,13 +173,13 @@ pub struct Measurement {
     /// first of its process, in nanoseconds; absent where no time passes.
     #[serde(default)]
     pub prepare_ns: Option<u64>,
-    /// Its first iterations; absent in rows from before they were recorded.
+    /// The first iterations of the program; absent in rows from before they were recorded.
     #[serde(default)]
     pub first_runs: Option<FirstRuns>,
     /// Starts in processes of their own, in the order made; none unless the manifest asks for some.
     #[serde(default)]
     pub fresh_starts: Vec<FreshStart>,
-    /// Bytes of the program's buffers, by what they are for.
+    /// Bytes of the program's buffers, by role.
     pub memory_bytes: BTreeMap<Role, u64>,
     /// The device's own account.
     pub device_memory: DeviceMemory,
@@ -187,8 +187,7 @@ pub struct Measurement {
     pub totals: Totals,
     /// Kernels, in the order of the program.
     pub kernels: Vec<KernelUse>,
-    /// The backend before it in the block whose program is the same: measured twice, it is one
-    /// program.
+    /// An earlier backend in the block with an equal program: measured twice, it is one program.
     #[serde(default)]
     pub same_program_as: Option<String>,
     /// How thoroughly outputs were judged.
@@ -204,7 +203,7 @@ pub struct Measurement {
     /// How the device was doing, where it can be asked.
     #[serde(default)]
     pub clocks: Option<ClockSummary>,
-    /// What else to know.
+    /// Further facts about the measurement.
     pub flags: Vec<Flag>,
 }
 
@@ -219,7 +218,7 @@ pub enum Cause {
     Device,
 }
 
-/// What became of one point.
+/// The result of one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The word.
@@ -229,7 +228,7 @@ pub struct Outcome {
     /// Where the cause of a missing result lies; none for the point itself.
     #[serde(default)]
     pub cause: Option<Cause>,
-    /// What was measured; also of wrong points, without samples.
+    /// The measurement; also of wrong points, without samples.
     pub measurement: Option<Box<Measurement>>,
 }
 
@@ -244,7 +243,7 @@ impl Outcome {
         }
     }
 
-    /// The same outcome for a cause outside of the point.
+    /// This outcome, with a cause outside of the point.
     pub fn because_of(self, cause: Cause) -> Self {
         Outcome {
             cause: Some(cause),

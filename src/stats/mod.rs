@@ -14,12 +14,12 @@ pub struct Interval {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// The probability that it covers the median of the distribution: 0.95 at least where there are
-    /// six samples or more, and what `min..max` covers where there are fewer.
+    /// The probability that the interval covers the median of the distribution: 0.95 at least where
+    /// there are six samples or more, and the coverage of `min..max` where there are fewer.
     pub coverage: f64,
 }
 
-/// What is kept of a set of samples, in their unit.
+/// Statistics of a set of samples, in their unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Number of samples.
@@ -131,7 +131,8 @@ fn median_interval(sorted: &[f64]) -> Interval {
     }
 }
 
-/// The same by the normal approximation, for more samples than powers of 1/2 have room for.
+/// The interval of the median by the normal approximation, for more samples than powers of 1/2 have
+/// room for.
 fn wide_interval(sorted: &[f64]) -> Interval {
     let n = sorted.len() as f64;
     let rank = (n / 2.0 - 0.98 * n.sqrt()).floor() as usize;

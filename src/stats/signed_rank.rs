@@ -8,7 +8,7 @@
 /// Fewer differences than this cannot be significant at 5 %: 2 / 2^5 is more.
 pub(crate) const LEAST_PAIRS: usize = 6;
 
-/// What a set of paired differences says about their centre.
+/// The centre of a set of paired differences.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SignedRank {
     /// The Hodges-Lehmann estimate of the centre.

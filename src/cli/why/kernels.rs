@@ -1,4 +1,4 @@
-//! Whether the kernels of a point are in the cache, or in what the nearest entry differs.
+//! Whether the kernels of a point are in the cache, or how the nearest entry differs.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub(super) struct Kernel {
     title: String,
     key: String,
     is_cached: bool,
-    /// In what the nearest entry of the cache differs; none of an empty cache.
+    /// Fields in which the nearest entry of the cache differs; none of an empty cache.
     differences: Option<Vec<String>>,
 }
 

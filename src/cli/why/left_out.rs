@@ -1,4 +1,4 @@
-//! Combinations of the grid that are no points of the plan, and by what they are left out.
+//! Combinations of the grid that are no points of the plan, and the rules that leave them out.
 
 use crate::grid::{Fate, Point};
 use crate::manifest::case::Rule;

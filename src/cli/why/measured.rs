@@ -1,4 +1,4 @@
-//! Whether a point was measured before, or in what the nearest run that has it differs.
+//! Whether a point was measured before, or how the nearest run that has it differs.
 
 use std::fmt;
 
@@ -15,13 +15,13 @@ use crate::record::folder::Recorded;
 use crate::row::outcome::Status;
 use crate::run;
 
-/// What is recorded of a point.
+/// The record of a point in earlier runs.
 #[derive(Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(super) enum Before {
     /// The run that `sweeper run` would go on with has it.
     Measured { run: RunId, status: Status },
-    /// Another run has it, which differs in these fields: from its values to what they are now.
+    /// Another run has it, which differs in these fields: from its values to those of now.
     Elsewhere { run: RunId, changes: Vec<Change> },
     /// No run has it.
     Never { folder: String },
@@ -62,8 +62,8 @@ pub(super) fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Before {
     }
 }
 
-/// Differences between an earlier run and the one that would start now; those of manifests key by
-/// key, where both can be read.
+/// Differences between an earlier run and the one that would start now; differences of manifests
+/// key by key, where both can be read.
 fn changes(run: &Recorded, now: &RunIdentity, manifest: &str) -> Vec<Change> {
     let then = &run.environment.identity;
     let differences = then.differences(now).into_iter();

@@ -93,7 +93,7 @@ fn line(plan: &Plan<'_>, point: &Planned) -> String {
     format!("  {} {}", point.id, plan.label(point))
 }
 
-/// What is meant: points of the plan, and combinations that it leaves out.
+/// The meaning of a query: points of the plan, and combinations that it leaves out.
 struct Meant<'p> {
     points: Vec<&'p Planned>,
     left_out: Vec<LeftOut>,
@@ -123,7 +123,8 @@ impl<'p> Meant<'p> {
         }
     }
 
-    /// Several points, or some that are out: how many of each, and by what they are out.
+    /// Shows several points, or some that are out: how many of each, and the rules that leave them
+    /// out.
     fn show(&self, plan: &Plan<'_>, wanted: &str, screen: &Screen) {
         let (points, left_out) = (self.points.len(), self.left_out.len());
         if let ([], [only]) = (&self.points[..], &self.left_out[..]) {
@@ -172,7 +173,7 @@ fn more(count: usize, indent: &str, screen: &Screen) {
     }
 }
 
-/// All that is to be said of one point of the plan.
+/// Shows all facts about one point of the plan.
 fn explain(plan: &Plan<'_>, point: &Planned, target: &Target, screen: &Screen) {
     let sampled = plan.selection.published.as_ref();
     let group = sampled.and_then(|sampling| sampling.group(&plan.grid, point.point));

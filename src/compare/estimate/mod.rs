@@ -1,10 +1,10 @@
 //! How long one side takes in units of the other: an estimate, its interval, and a probability.
 //!
-//! All is done with logarithms of medians, one a run. What stands in for the error depends on how
-//! the runs were made:
+//! All is done with logarithms of medians, one a run. The error is estimated by how the runs were
+//! made:
 //!
-//! * *pairs*: each run of one side was made next to a run of the other. What changes slowly cancels
-//!   in the differences. Six pairs or more: Wilcoxon's signed ranks; fewer: Student's t.
+//! * *pairs*: each run of one side was made next to a run of the other. Slow changes cancel in the
+//!   differences. Six pairs or more: Wilcoxon's signed ranks; fewer: Student's t.
 //! * *apart*: several runs a side, one side after the other. Their own scatter is small where the
 //!   machine changed between the sides, so the error is never less than the machine's spread
 //!   between such sides.
@@ -63,7 +63,7 @@ pub enum Method {
     Spread,
 }
 
-/// What is known of a ratio of times, as natural logarithms.
+/// An estimate of a ratio of times, as natural logarithms.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// The logarithm of the ratio.
@@ -72,7 +72,7 @@ pub struct Estimate {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// The probability of a difference of this size or more between two sides of the same program.
+    /// The probability of a difference of this size or more between two sides of one program.
     pub p: f64,
     /// How that was found.
     pub method: Method,

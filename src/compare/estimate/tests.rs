@@ -50,7 +50,7 @@ impl Machine {
         centre(0.03 * self.state + self.own * self.random.normal() + hit)
     }
 
-    /// The share of comparisons of the same program that find a difference.
+    /// The share of comparisons of a program with itself that find a difference.
     fn rejections(&mut self, design: &Design, runs: usize, spreads: &[Spread]) -> f64 {
         const TRIALS: usize = 2000;
         let mut rejected = 0;
@@ -101,7 +101,7 @@ fn the_same_program_differs_in_five_of_a_hundred_comparisons_at_most() {
     }
 }
 
-/// What the spread is for: without it, runs made one side after the other cry wolf.
+/// The purpose of the spread: without it, runs made one side after the other give false alarms.
 #[test]
 fn runs_apart_would_cry_wolf_without_the_machines_spread() {
     let mut machine = Machine::new(0.99, 0.002);

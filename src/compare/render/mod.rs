@@ -15,7 +15,7 @@ pub mod terminal;
 pub mod markdown;
 pub mod data;
 
-/// What `--fail-on` came to: each condition, and how many points meet it.
+/// The results of `--fail-on`: each condition, and how many points meet it.
 pub type Failures<'f> = [(&'f FailOn, usize)];
 
 /// More points than this are shown only if they are slower or faster, or if all are asked for.
@@ -80,7 +80,7 @@ fn in_order(comparison: &Comparison) -> Vec<&Point> {
     points
 }
 
-/// Those of the points that are shown, and how many are not.
+/// The points that are shown, and how many are not.
 fn shown(comparison: &Comparison, all: bool) -> (Vec<&Point>, usize) {
     let mut points = in_order(comparison);
     let count = points.len();
@@ -91,7 +91,7 @@ fn shown(comparison: &Comparison, all: bool) -> (Vec<&Point>, usize) {
     (points, hidden)
 }
 
-/// How many points have each verdict, those that none has left out.
+/// How many points have each verdict, without verdicts that no point has.
 fn tally(comparison: &Comparison) -> String {
     let words = Verdict::ALL.into_iter().filter_map(|verdict| {
         let count = comparison.count(verdict);
@@ -104,7 +104,7 @@ fn tally(comparison: &Comparison) -> String {
     }
 }
 
-/// How runs were made and rows paired, and what errors rest on.
+/// How runs were made and rows paired, and the basis of errors.
 fn method(comparison: &Comparison) -> Vec<String> {
     let mut lines = Vec::new();
     lines.push(match &comparison.paired_by {
@@ -133,7 +133,7 @@ fn method(comparison: &Comparison) -> Vec<String> {
     lines
 }
 
-/// What was counted on between runs, where any interval rests on it.
+/// The assumed spread between runs, where any interval rests on it.
 fn spread(comparison: &Comparison) -> Option<String> {
     let rests = |method: Method| matches!(method, Method::Spread | Method::Welch);
     let estimates = comparison.points.iter().filter_map(|point| point.estimate);
@@ -169,7 +169,7 @@ fn spread(comparison: &Comparison) -> Option<String> {
     ))
 }
 
-/// What `--fail-on` objects to, or none.
+/// The conditions of `--fail-on` that are met.
 fn objections(failures: &Failures<'_>) -> Vec<String> {
     let met = failures.iter().filter(|(_, count)| *count > 0);
     met.map(|(condition, count)| format!("{}: {}", condition.text, of_points(*count)))
@@ -208,7 +208,7 @@ fn outputs(comparison: &Comparison) -> Option<String> {
     (!words.is_empty()).then(|| format!("outputs: {}", words.join(", ")))
 }
 
-/// One side in one line: how many runs of what, where.
+/// One side in one line: how many runs, their ids, and their place.
 fn side(comparison: &Comparison, side: usize) -> String {
     let side = &comparison.sides[side];
     let runs = match (side.origins.len(), side.runs.is_empty()) {

@@ -170,7 +170,7 @@ fn table(rows: Vec<Cells>, paint: Paint<'_>) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// What is not about times: statuses, points of one side, outputs, warnings.
+/// Remarks that are not about times: statuses, points of one side, outputs, warnings.
 fn remarks(comparison: &Comparison) -> Vec<String> {
     const MOST: usize = 10;
     let mut lines = Vec::new();

@@ -28,14 +28,14 @@ const LOG_TAIL_BYTES: usize = 4096;
 pub enum Origin {
     /// The cache held it.
     Hit,
-    /// It was compiled now.
+    /// The kernel was compiled now.
     Built,
 }
 
 /// A kernel that is ready to be loaded.
 #[derive(Clone, Debug)]
 pub struct Built {
-    /// What the device loads.
+    /// The artifact that the device loads.
     pub artifact: Artifact,
     /// Where it came from.
     pub origin: Origin,
@@ -48,11 +48,12 @@ pub struct Built {
     pub read_ns: Option<u64>,
     /// The compiler that made it.
     pub compiler: String,
-    /// What it uses of a processor, as far as the compiler said: registers, bytes of spills.
+    /// The kernel's use of a processor, as far as the compiler's log has it: registers, bytes of
+    /// spills.
     pub resources: BTreeMap<String, Number>,
     /// Why the cache did not take it, if that is so.
     pub warning: Option<Warning>,
-    /// It was found, and another compiler than this machine's made it.
+    /// The kernel was found, and another compiler than this machine's made it.
     pub is_foreign: bool,
 }
 
@@ -64,7 +65,7 @@ impl Built {
     }
 }
 
-/// Registers of a thread and what it spills, in words; none where the compiler did not say.
+/// Registers and spilled bytes of a thread, in words; none where the compiler's log has none.
 pub fn resources_in_words(resources: &BTreeMap<String, Number>) -> Option<String> {
     let count = |name: &str| resources.get(name).and_then(Number::as_u64);
     let registers = count("registers")?;
@@ -74,7 +75,7 @@ pub fn resources_in_words(resources: &BTreeMap<String, Number>) -> Option<String
     })
 }
 
-/// What a compiler's log tells of resources. Compilers of C tell nothing.
+/// Resources in a compiler's log. The logs of C compilers have none.
 fn resources(language: Language, log: &str) -> BTreeMap<String, Number> {
     match language {
         Language::C => BTreeMap::new(),
@@ -88,7 +89,7 @@ fn now_ns() -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// What a compiler made.
+/// The output of a compiler.
 struct Made {
     payload: Vec<u8>,
     log: String,
@@ -137,7 +138,7 @@ impl Kernels<'_> {
     /// have one key.
     ///
     /// The instruction set is the device's, so that a machine without a compiler arrives at the
-    /// same key; what the compiler makes of `-march=native` is part of the compiler's identity.
+    /// same key; the meaning of `-march=native` is part of the compiler's identity.
     pub fn key(&self, source: &KernelSource) -> Key {
         let options = match source.language {
             Language::C => cc::OPTIONS,
@@ -175,7 +176,8 @@ impl Kernels<'_> {
             };
         }
         if self.require_cached {
-            // What a login node's compiler made will do where nothing may be compiled; it is said.
+            // Where nothing may be compiled, a kernel that a login node's compiler made will do;
+            // the result says so.
             let own = cache.peek(&key);
             return match own.or_else(|| cache.lookup_any_compiler(&key)) {
                 Some(entry) => self.found(&entry, start),
@@ -206,7 +208,7 @@ impl Kernels<'_> {
         self.cache.is_some_and(|cache| cache.set_aside(&name))
     }
 
-    /// Compiles a kernel, and stores what came of it.
+    /// Compiles a kernel, and stores the artifact or the failure.
     fn build(&self, source: &KernelSource, key: &Key, slot: Slot) -> Result<Built, CompileError> {
         match self.compile(source) {
             Ok(made) => {
@@ -257,7 +259,7 @@ impl Kernels<'_> {
         Some(start.elapsed().as_nanos() as u64)
     }
 
-    /// What an entry holds that was looked for since `start`.
+    /// The kernel in an entry that was looked for since `start`.
     fn found(&self, entry: &Entry, start: Instant) -> Result<Built, CompileError> {
         let read_ns = Some(start.elapsed().as_nanos() as u64);
         if entry.kind() == Kind::Failure {

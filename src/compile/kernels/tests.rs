@@ -1,4 +1,4 @@
-//! Keys and what they depend on; hits, misses, and what is set aside.
+//! Keys and their fields; hits, misses, and entries that are set aside.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ fn with_kernels<R>(toolchain: &Toolchain, use_it: impl FnOnce(&mut Kernels<'_>) 
     })
 }
 
-/// Changes to a kernel's source, each of which makes another kernel.
+/// Changes to a kernel's source, each of which gives another key.
 fn changes() -> Vec<KernelSource> {
     let one = source("int f(void) { return N; }");
     let header = SourceFile::embedded("h.h", "");
@@ -73,7 +73,7 @@ fn whatever_machine_code_depends_on_changes_the_key() {
     ]);
     let names: BTreeSet<String> = keys.iter().map(|key| format!("{key:?}")).collect();
     assert_eq!(names.len(), keys.len());
-    // The function that is called is no part of it.
+    // The name of the called function is no part of the key.
     let other = KernelSource {
         entry: "g".into(),
         ..one.clone()

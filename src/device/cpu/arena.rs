@@ -62,8 +62,8 @@ impl Arena {
 
     /// Makes at least `bytes` available. Contents are lost if the memory must grow.
     ///
-    /// The system promises more than it has, and kills the process that takes it by its word, so
-    /// what is available is asked first.
+    /// The system promises more memory than it has, and kills the process that then uses it, so the
+    /// available memory is read first.
     pub fn reserve(&mut self, bytes: usize) -> Result<(), DeviceError> {
         if bytes <= self.capacity() {
             return Ok(());

@@ -77,9 +77,9 @@ fn parallelism(threads: usize) -> Parallelism {
 /// How a product gets into its result.
 #[derive(Clone, Copy)]
 struct Onto {
-    /// By what it is multiplied.
+    /// The factor of the product.
     scale: f32,
-    /// Whether it is added to what is there.
+    /// Whether the product is added to the result's old value.
     adds: bool,
 }
 

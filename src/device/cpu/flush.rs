@@ -8,20 +8,20 @@ use rayon::ThreadPool;
 
 use crate::identity::CacheState;
 
-/// What a thread writes at least, where the caches' sizes are not known.
+/// Bytes that a thread writes at least, where the caches' sizes are not known.
 const LEAST_BYTES: usize = 16 << 20;
 
 /// Writes a stretch of memory several times as large as the private caches, in every thread; for a
 /// clean cache, reads another stretch of that size then.
 ///
-/// The last level is left alone: it is shared with whatever else runs, and may belong to more
+/// The last level is left alone: it is shared with all other processes, and may belong to more
 /// machines than this one.
 pub struct Flush {
     bytes: usize,
     reads: bool,
 }
 
-/// What one thread writes and reads.
+/// Memory that one thread writes and reads.
 #[derive(Default)]
 struct Stretches {
     written: Vec<u64>,
@@ -34,7 +34,8 @@ thread_local! {
 }
 
 impl Flush {
-    /// What brings the second-level caches of this host into a state; none where they stay hot.
+    /// A flush that brings the second-level caches of this host into a state; none where they stay
+    /// hot.
     pub fn of_host(cache: CacheState) -> Option<Self> {
         let reads = match cache {
             CacheState::Hot => return None,
@@ -68,8 +69,8 @@ impl Flush {
 }
 
 impl Stretches {
-    /// Makes them as large as they need be. What is read is made first: what is written then pushes
-    /// the lines that this leaves dirty out.
+    /// Makes both stretches as large as they need be. The one that is read is made first: writing
+    /// the other pushes out the lines that this leaves dirty.
     fn fit(&mut self, flush: &Flush) {
         let words = flush.bytes / size_of::<u64>();
         if flush.reads && self.read.is_empty() {

@@ -1,4 +1,4 @@
-//! What this host is: its processors, clock and memory.
+//! The identity of this host: its processors, clock and memory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -101,7 +101,7 @@ pub fn last_cache_bytes() -> u64 {
     (0..8).filter_map(size).max().unwrap_or(0)
 }
 
-/// Forgets the greatest resident size, so that the next reading is about what comes.
+/// Forgets the greatest resident size, so that the next reading is of later use only.
 pub fn reset_peak_resident() {
     // Where the system refuses, peaks are those of the process so far: too large, never too small.
     let _ = fs::write("/proc/self/clear_refs", "5");

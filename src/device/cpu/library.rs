@@ -1,9 +1,10 @@
 //! Loads shared objects from memory.
 //!
-//! The bytes go into a sealed memfd, which is opened by its name under `/proc/self/fd`: nobody can
-//! change them between the check of their digest and the load, and scratch directories that forbid
-//! execution do not matter. glibc takes a library for loaded if one of the same name is, so a
-//! descriptor stays open for as long as its library: a reused number would bring back the old code.
+//! The bytes go into a sealed memfd, which is opened by its name under `/proc/self/fd`: no process
+//! can change them between the check of their digest and the load, and scratch directories that
+//! forbid execution do not matter. glibc takes a library for loaded if a library of that name is,
+//! so a descriptor stays open for as long as its library: a reused number would bring back the old
+//! code.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -27,9 +28,9 @@ impl Entry {
     /// Calls the function for one block.
     #[expect(unsafe_code, reason = "compiled kernels are foreign functions")]
     pub fn call(self, cells: &[u64], block: u32) {
-        // SAFETY: the cells are the launch's arguments, checked against the program; what the
-        // kernel does with them is the kernel's own responsibility, as with any foreign function.
-        // It runs in a worker process, which may die of it.
+        // SAFETY: the cells are the launch's arguments, checked against the program; memory
+        // accesses of the kernel are its own responsibility, as with any foreign function. It runs
+        // in a worker process, which may die of it.
         unsafe { (self.0)(cells.as_ptr(), block) }
     }
 }
@@ -48,7 +49,8 @@ struct Loaded {
 }
 
 impl Libraries {
-    /// How long loading those of some artifacts took that are loaded, in nanoseconds.
+    /// How long loading took, summed over those artifacts of `keys` that are loaded, in
+    /// nanoseconds.
     pub fn load_ns<'k>(&self, keys: impl IntoIterator<Item = &'k str>) -> u64 {
         let loaded = keys.into_iter().filter_map(|key| self.loaded.get(key));
         loaded.map(|loaded| loaded.load_ns).sum()

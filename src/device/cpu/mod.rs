@@ -36,7 +36,7 @@ pub struct Cpu {
     /// Memory of results and scratch, shared by all programs: only one runs at a time.
     arena: Arena,
     programs: Vec<Loaded>,
-    /// Run before whatever is timed, where caches are not to stay as they are.
+    /// Run before timed steps, where caches are not to stay as they are.
     flush: Option<Flush>,
 }
 
@@ -46,7 +46,8 @@ struct Loaded {
     entries: Vec<Option<Entry>>,
     /// Where each buffer that is not given lies in the arena.
     layout: Layout,
-    /// What loading those of its kernels took that were loaded for programs before it.
+    /// How long loading took for those of its kernels that earlier programs had loaded, in
+    /// nanoseconds.
     earlier_loads_ns: u64,
 }
 
@@ -73,8 +74,8 @@ impl Cpu {
         })
     }
 
-    /// The same device, which brings the second-level caches of its threads into a state before
-    /// whatever is timed.
+    /// This device, set to bring the second-level caches of its threads into a state before timed
+    /// steps.
     pub fn beginning(mut self, cache: CacheState) -> Self {
         self.flush = Flush::of_host(cache);
         self

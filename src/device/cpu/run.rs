@@ -41,7 +41,7 @@ impl<'a> Runner<'a> {
         (0..iterations).map(|_| self.sample_after(|| ())).sum()
     }
 
-    /// Runs the program once, with something between the prologue and what is timed.
+    /// Runs the program once, with `flush` between the prologue and the timed steps.
     pub fn sample_after(&self, flush: impl FnOnce()) -> f64 {
         self.steps(&self.program.prologue, &mut Vec::new());
         flush();
@@ -254,8 +254,8 @@ fn check_steps(program: &Program, steps: &[Step], counts: &mut Vec<u64>) -> Resu
     Ok(())
 }
 
-/// Views of one buffer, one of them written, must be apart in every iteration. There are few such
-/// pairs and loops are a few thousand iterations long, so all iterations are tried.
+/// Views of one buffer, one of them written, must be disjoint in every iteration. There are few
+/// such pairs and loops are a few thousand iterations long, so all iterations are tried.
 fn check_views(program: &Program, views: &[(&View, bool)], counts: &[u64]) -> Result<(), String> {
     for (position, &(one, one_written)) in views.iter().enumerate() {
         for &(other, other_written) in &views[position + 1..] {

@@ -43,14 +43,14 @@ fn said(doing: &str, error: &lt::CublasError) -> Fault {
 /// How one matrix lies, as the library sees it: column by column.
 struct Layout {
     handle: sys::cublasLtMatrixLayout_t,
-    /// Whether what lies there is the transpose of what is meant.
+    /// Whether the matrix in memory is the transpose of the operand.
     is_transposed: bool,
 }
 
 impl Layout {
-    /// Of a matrix of `rows` and `columns`, of which the library is to see the transpose: a product
-    /// that is stored row by row is, column by column, the product of the transposes in reverse
-    /// order.
+    /// The layout of a matrix of `rows` and `columns`, whose transpose the library is to see: a
+    /// product that is stored row by row is, column by column, the product of the transposes in
+    /// reverse order.
     #[expect(unsafe_code, reason = "calls of the library")]
     fn of_transpose(
         matrix: &Matrix,
@@ -103,7 +103,7 @@ impl Drop for Layout {
     }
 }
 
-/// What is computed with the matrices.
+/// The computation with the matrices.
 struct Description(sys::cublasLtMatmulDesc_t);
 
 impl Description {
@@ -125,7 +125,7 @@ impl Drop for Description {
     }
 }
 
-/// What the library is told of how to choose.
+/// The library's conditions for choosing an algorithm.
 struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Drop for Preference {
@@ -152,7 +152,7 @@ impl Product {
     /// at multiples of `alignment` bytes.
     ///
     /// # Errors
-    /// What the library can't do.
+    /// A call that the library can't do.
     pub fn new(
         blas: &Rc<Blas>,
         call: &Matmul,
@@ -204,7 +204,7 @@ impl Product {
         let scratch = rest.get(1).copied().unwrap_or(0);
         let (scale, zero) = (self.call.scale.get(), 0f32);
         let [in_b, in_a, in_out] = &self.layouts;
-        // SAFETY: everything lives as long as `self`; the operands' views span what the call says
+        // SAFETY: everything lives as long as `self`; the operands' views span the call's matrices
         // (`check_library_launch`), and the factors are read before the call returns.
         unsafe {
             lt::matmul(
@@ -234,8 +234,8 @@ fn describe(call: &Matmul, layouts: &[Layout; 3]) -> Result<Description, Fault> 
     use sys::cublasComputeType_t as Compute;
     use sys::cublasLtEpilogue_t as Epilogue;
     let compute = match call.precision {
-        // What `CUBLAS_COMPUTE_32F_FAST_16BF` makes of factors in f32 is the library's choice, and
-        // is tf32.
+        // With `CUBLAS_COMPUTE_32F_FAST_16BF` the library chooses how to round factors in f32, and
+        // chooses tf32.
         Precision::F32 | Precision::Bf16 => Compute::CUBLAS_COMPUTE_32F,
         Precision::Tf32 => Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
     };

@@ -1,4 +1,4 @@
-//! What a launch calls: a kernel of ours, or a library of NVIDIA's, which is opened when it is
+//! The target of a launch: a kernel of ours, or a library of NVIDIA's, which is opened when it is
 //! first needed.
 
 use std::ffi::c_void;
@@ -13,7 +13,7 @@ use super::driver::Fault;
 use super::libraries::Nvidia;
 use super::module::Function;
 
-/// What a launch calls.
+/// The target of a launch.
 pub enum Callable {
     /// A kernel of a loaded cubin.
     Function(Function),
@@ -64,8 +64,8 @@ impl Vendor {
     /// Prepares a call of a program.
     ///
     /// # Errors
-    /// What is missing here and what to install, a launch with other arguments than the call has,
-    /// or what the library can't do.
+    /// A missing library, with the package to install; a launch with other arguments than the call
+    /// has; a call that the library can't do.
     pub fn callable(
         &mut self,
         program: &Program,
@@ -132,7 +132,7 @@ fn launches_of(program: &Program, kernel: KernelId) -> Vec<&[Arg]> {
     launches
 }
 
-/// Operands that a call reads, before what it writes.
+/// Operands that a call reads, before those that it writes.
 fn reads(library: &Library) -> usize {
     2 + usize::from(match library {
         Library::Matmul(call) => call.has_bias,

@@ -1,7 +1,8 @@
 //! NVRTC's functions: CUDA C++ to cubin, without a GPU.
 //!
-//! The library is used by the path it was found at, not by whatever name a search would find it
-//! under: its digest is part of kernels' keys. Lives here because calls of foreign functions do.
+//! The library is loaded by the path that it was found at, not by a name that the loader would
+//! search for: its digest is part of kernels' keys. Lives here because calls of foreign functions
+//! do.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -9,9 +10,9 @@ use std::ptr;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-/// What NVRTC answers when all is well.
+/// NVRTC's result of a call without an error.
 const SUCCESS: c_int = 0;
-/// It answers one of these where the source or the options are at fault.
+/// NVRTC's result where the source or the options are at fault, as is the next one.
 const INVALID_OPTION: c_int = 5;
 const COMPILATION: c_int = 6;
 
@@ -55,11 +56,11 @@ pub struct Text {
     pub text: CString,
 }
 
-/// What came out of a compilation.
+/// The result of a compilation.
 pub struct Compilation {
     /// The cubin.
     pub cubin: Vec<u8>,
-    /// What NVRTC and its assembler said.
+    /// The log of NVRTC and its assembler.
     pub log: String,
 }
 
@@ -67,7 +68,7 @@ pub struct Compilation {
 pub enum Refusal {
     /// The source or the options are at fault.
     Source {
-        /// What NVRTC said.
+        /// The log of NVRTC.
         log: String,
     },
     /// NVRTC itself failed.
@@ -75,11 +76,11 @@ pub enum Refusal {
 }
 
 impl Compiler {
-    /// Loads NVRTC from `path`, and the builtins that belong to it from the same folder; their path
-    /// comes back too.
+    /// Loads NVRTC from `path`, and the builtins that belong to it from its folder; their path is
+    /// returned, too.
     ///
     /// # Errors
-    /// What can't be loaded.
+    /// The library that can't be loaded.
     pub fn load(path: &Path) -> Result<(Self, PathBuf), String> {
         let library = open(path)?;
         let version = function(&library, c"nvrtcVersion")?;
@@ -109,7 +110,7 @@ impl Compiler {
         Ok((compiler, builtins))
     }
 
-    /// Its version: major, minor.
+    /// NVRTC's version: major, minor.
     ///
     /// # Errors
     /// NVRTC's.
@@ -193,7 +194,7 @@ struct Unit<'a> {
 }
 
 impl Unit<'_> {
-    /// Something of which NVRTC tells the size first.
+    /// Bytes whose number NVRTC tells first.
     #[expect(unsafe_code, reason = "calls of foreign functions")]
     fn bytes(&self, size: SizeFunction, get: BytesFunction) -> Result<Vec<u8>, c_int> {
         let mut len = 0;

@@ -20,7 +20,7 @@ impl Context {
         let device = result::device::get(ordinal as i32).during("opening the device")?;
         let spin = sys::CUctx_flags::CU_CTX_SCHED_SPIN as u32;
         // SAFETY: `device` came from the driver; the context is released once, when `Context`
-        // drops, and what was made in it holds a `Context` for as long.
+        // drops, and every object that was made in it holds a `Context` for as long.
         unsafe {
             sys::cuDevicePrimaryCtxSetFlags_v2(device, spin)
                 .result()

@@ -31,8 +31,8 @@ impl Dnn {
     pub fn open(stream: *mut c_void) -> Result<Rc<Self>, Fault> {
         let handle = dnn::create_handle().map_err(said("opening cuDNN"))?;
         let dnn = Dnn { handle };
-        // SAFETY: the handle was just made; the stream lives as long as the device, which drops
-        // what it called before its context.
+        // SAFETY: the handle was just made; the stream lives as long as the device, which drops its
+        // convolutions before its context.
         unsafe { dnn::set_stream(handle, stream.cast()) }.map_err(said("opening cuDNN"))?;
         Ok(Rc::new(dnn))
     }
@@ -169,10 +169,10 @@ pub struct Convolution {
 
 impl Convolution {
     /// Chooses how `call` is computed, with at most `scratch_bytes` of scratch memory: the first
-    /// algorithm of the library's list that gives the same bits every time.
+    /// algorithm of the library's list whose results are equal in every bit each time.
     ///
     /// # Errors
-    /// What the library can't do.
+    /// A call that the library can't do.
     pub fn new(dnn: &Rc<Dnn>, call: &Conv2d, scratch_bytes: usize) -> Result<Self, Fault> {
         if call.precision == Precision::Bf16 {
             let reason = "convolutions are computed in f32 or tf32, not in bf16";
@@ -214,7 +214,7 @@ impl Convolution {
         let (one, zero) = (1f32, 0f32);
         let (one, zero) = ((&raw const one).cast(), (&raw const zero).cast());
         let is_fused = self.call.has_bias || self.call.activation != Activation::None;
-        // SAFETY: everything lives as long as `self`; the operands' views span what the call says
+        // SAFETY: everything lives as long as `self`; the operands' views span the call's tensors
         // (`check_library_launch`), and the factors are read before the call returns.
         unsafe {
             match self.algorithm {
@@ -293,7 +293,7 @@ impl Convolution {
     }
 }
 
-/// The first of the library's candidates that works, fits and gives the same bits every time.
+/// The first of the library's candidates that works, fits and is deterministic.
 macro_rules! first_of {
     ($ask:path, $perf:ty, $handle:expr, [$($description:expr),*], $scratch:expr) => {{
         let mut count = 0;

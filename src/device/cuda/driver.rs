@@ -1,4 +1,4 @@
-//! The driver: whether it is there, and what its complaints mean.
+//! The driver: whether it is there, and the meaning of its errors.
 
 use std::sync::OnceLock;
 
@@ -13,7 +13,7 @@ const LEAST_CUDA: i32 = 13_000;
 /// minor`.
 ///
 /// # Errors
-/// What is missing here, and what to install. Nothing else of this module's folder may be called
+/// The missing part, and the package to install. Nothing else of this module's folder may be called
 /// then: calls into a library that is not there panic.
 pub fn start() -> Result<i32, String> {
     static STARTED: OnceLock<Result<i32, String>> = OnceLock::new();
@@ -45,7 +45,7 @@ fn start_now() -> Result<i32, String> {
 /// Restricts which devices a process sees.
 pub const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// What to say where no device is seen, with the value of [`VISIBLE`].
+/// The message where no device is seen, with the value of [`VISIBLE`].
 fn invisible(fault: Fault, visible: Option<&str>) -> String {
     match (fault.code, visible) {
         (NO_DEVICE | INVALID_DEVICE, Some("")) => format!("{VISIBLE} is empty: it hides every GPU"),
@@ -69,7 +69,7 @@ const NO_TRANSLATOR: u32 = 221;
 const NOT_READY: u32 = 802;
 const DRIVER_MISMATCH: u32 = 803;
 
-/// What to do about an error, where the driver's words do not say.
+/// Advice about an error, where the driver's words have none.
 fn hint(code: u32) -> Option<&'static str> {
     match code {
         NOT_AVAILABLE => Some(
@@ -120,7 +120,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// The same, of opening a device: what else may use it is told.
+    /// This fault, of opening a device: it mentions other users of the device's memory.
     pub fn of_opening(mut self) -> Self {
         if self.code == OUT_OF_MEMORY {
             self.what
@@ -137,19 +137,19 @@ impl Fault {
         }
     }
 
-    /// True if the device can't do what was asked for.
+    /// True if the device can't do the requested operation.
     pub fn is_unsupported(&self) -> bool {
         self.code == sys::CUresult::CUDA_ERROR_NOT_SUPPORTED as u32
     }
 
-    /// The same, with the kernel that it is about.
+    /// This fault, with the name of its kernel.
     pub fn of_kernel(mut self, name: &str) -> Self {
         self.what = format!("`{name}`: {}", self.what);
         self
     }
 
-    /// What it means for the device. `needed_bytes` and `available_bytes` are told where memory is
-    /// what is missing.
+    /// The error of the device. `needed_bytes` and `available_bytes` are told where memory is
+    /// missing.
     pub fn means(self, needed_bytes: u64, available_bytes: u64) -> DeviceError {
         match self.code {
             OUT_OF_MEMORY => DeviceError::OutOfMemory {
@@ -157,7 +157,7 @@ impl Fault {
                 available_bytes,
             },
             NOT_AVAILABLE | NO_DEVICE | INVALID_DEVICE => DeviceError::Unavailable(self.what),
-            // Whatever is called after one of these fails with it again, until the process ends.
+            // Every call after one of these errors fails with it again, until the process ends.
             214 | 700 | 702 | 710 | 714..=719 | 999 => DeviceError::Lost(self.what),
             _ => DeviceError::Launch(self.what),
         }
@@ -166,7 +166,7 @@ impl Fault {
 
 /// Gives the driver's errors a place.
 pub trait During<T> {
-    /// The value, or what went wrong while `doing`.
+    /// The value, or a fault that says that it happened while `doing`.
     ///
     /// # Errors
     /// The driver's.

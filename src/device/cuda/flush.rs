@@ -1,7 +1,7 @@
-//! Brings the second-level cache into a state before whatever is timed.
+//! Brings the second-level cache into a state before timed steps.
 //!
-//! Writing other memory pushes everything else out, and leaves lines that whoever needs their place
-//! has to wait for, until they are back in memory. For a clean cache as much memory is read then.
+//! Writing other memory pushes everything else out, and leaves dirty lines: a kernel that needs
+//! their place waits until they are written back. For a clean cache as much memory is read then.
 
 use std::ffi::{CStr, c_void};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::identity::CacheState;
 /// The least that is written, in bytes.
 const LEAST_BYTES: usize = 64 << 20;
 
-/// What a thread of [`PTX`] reads at once, in bytes.
+/// Bytes that a thread of [`PTX`] reads at once.
 const VECTOR_BYTES: usize = 16;
 
 /// The kernel that reads.
@@ -26,10 +26,10 @@ const PTX: &CStr =
         Err(_) => panic!("a zero byte in read.ptx"),
     };
 
-/// Its name.
+/// Name of the kernel.
 const ENTRY: &str = "read_all";
 
-/// How many parameters it has: those of [`Reader::queue`].
+/// The number of its parameters, those of [`Reader::queue`].
 const PARAMETERS: usize = 2;
 
 /// Threads of its blocks.
@@ -39,8 +39,9 @@ const THREADS: u32 = 128;
 /// way.
 const BLOCKS_EACH: u32 = 16;
 
-/// What the memory holds that is read, and what turns numbers of turns into words that look random.
-/// It is not zero: [`PTX`] stores something if no bit is set in all that it reads.
+/// Every word of the memory that is read, and a multiplier that turns numbers of turns into words
+/// that look random. It is not zero: [`PTX`] stores something if no bit is set in all that it
+/// reads.
 const WORD: u32 = 0x9E37_79B9;
 
 /// Pushes everything out of the second-level cache.
@@ -52,7 +53,7 @@ pub struct Flush {
 }
 
 impl Flush {
-    /// What brings the cache into a state; none where it stays hot.
+    /// A flush that brings the cache into a state; none where it stays hot.
     ///
     /// # Errors
     /// The driver's, which for a clean cache translates a kernel.
@@ -105,7 +106,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The memory is filled once: what is written before the first reading pushes its lines out.
+    /// The memory is filled once: the writes before the first reading push its lines out.
     fn new(context: &Rc<Context>, bytes: usize) -> Result<Self, Fault> {
         let function = Function::of_ptx(PTX, ENTRY)?;
         if function.parameters() != PARAMETERS {
@@ -151,7 +152,7 @@ impl Reader {
 struct Stretch {
     address: sys::CUdeviceptr,
     bytes: usize,
-    /// What it was allocated in.
+    /// The context that it was allocated in.
     _context: Rc<Context>,
 }
 
@@ -181,7 +182,7 @@ impl Stretch {
 impl Drop for Stretch {
     #[expect(unsafe_code, reason = "a call of the driver")]
     fn drop(&mut self) {
-        // SAFETY: freed once; the driver waits for what still uses it.
+        // SAFETY: freed once; the driver waits for work that still uses it.
         let _ = unsafe { result::free_sync(self.address) };
     }
 }
@@ -206,7 +207,7 @@ mod tests {
             assert!(text.contains(&load), "{load}");
         }
         assert!(text.contains(&format!("mul.wide.u32 step, threads, {VECTOR_BYTES};")));
-        // It stores where nothing is left, and what it reads is `WORD` again and again.
+        // The kernel stores where no bit is left, and it reads `WORD` again and again.
         assert!(text.contains("setp.ne.u32 is_done, all, 0;") && WORD != 0);
     }
 

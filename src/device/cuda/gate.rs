@@ -28,11 +28,11 @@ pub struct Gate {
     /// How often it was closed.
     closings: u32,
     watchdog: Option<JoinHandle<()>>,
-    /// What the word was allocated in.
+    /// The context that the word was allocated in.
     _context: Rc<Context>,
 }
 
-/// What host, device and watchdog share.
+/// The word that host, device and watchdog share.
 struct Word {
     /// The number of the last closing that was opened again, in memory that the device reads.
     opened: NonNull<AtomicU32>,
@@ -113,7 +113,8 @@ impl Gate {
             watchdog: Some(watchdog),
             _context: Rc::clone(context),
         };
-        // The attribute that is documented for it speaks of an older form of the call: a try tells.
+        // The attribute that is documented for it is about an older form of the call, so it is
+        // tried.
         match gate.close(context) {
             Err(fault) if fault.is_unsupported() => return Ok(None),
             tried => tried?,
@@ -123,7 +124,7 @@ impl Gate {
         Ok(Some(gate))
     }
 
-    /// What is queued from now on waits until the gate is opened.
+    /// Work that is queued from now on waits until the gate is opened.
     ///
     /// # Errors
     /// The driver's; the gate is open then.

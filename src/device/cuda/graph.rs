@@ -19,7 +19,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Records what `queue` puts into the stream, which does not run it.
+    /// Records the work that `queue` puts into the stream, which does not run it.
     ///
     /// # Errors
     /// Those of `queue`, and the driver's.
@@ -29,7 +29,7 @@ impl Graph {
         queue: impl FnOnce() -> Result<(), Fault>,
     ) -> Result<Self, Fault> {
         begin(context)?;
-        // The recording must end, whatever became of it, or nothing can be queued any more.
+        // The recording must end, even after an error, or nothing can be queued any more.
         let queued = queue();
         let graph = end(context);
         queued?;
@@ -69,7 +69,7 @@ impl Drop for Graph {
     }
 }
 
-/// What was recorded, until it is instantiated.
+/// A recorded graph, until it is instantiated.
 struct Recorded(sys::CUgraph);
 
 impl Drop for Recorded {

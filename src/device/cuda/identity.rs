@@ -1,4 +1,4 @@
-//! What devices there are, without opening one.
+//! The devices that exist, without opening one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::hardware::{DeviceIdentity, DeviceKind};
 /// All devices that this process may use, by number.
 ///
 /// # Errors
-/// Why there are none, and what to do about it.
+/// Why there are none, and how to change that.
 pub fn all() -> Result<&'static [DeviceIdentity], String> {
     static ALL: OnceLock<Result<Vec<DeviceIdentity>, String>> = OnceLock::new();
     match ALL.get_or_init(find) {
@@ -111,8 +111,8 @@ fn describe(ordinal: i32, cuda: i32) -> Result<DeviceIdentity, Fault> {
     })
 }
 
-/// What programs are compiled for: with the instructions that one architecture alone has where a
-/// kernel may want them.
+/// The architecture that programs are compiled for: with its own instructions where a kernel may
+/// use them.
 fn arch(major: i32, minor: i32) -> String {
     match (major, minor) {
         (9, 0) => "sm_90a".to_owned(),

@@ -17,24 +17,24 @@ pub enum Nvidia {
     Cudnn,
 }
 
-/// What is to be known of a library.
+/// Facts about a library.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Its name in reports.
+    /// The library's word in reports.
     pub word: &'static str,
-    /// Its name.
+    /// The library's name.
     pub name: &'static str,
-    /// What its file's name begins with.
+    /// The beginning of its file's name.
     pub file: &'static str,
-    /// What programs call it for.
+    /// The operation that programs call it for.
     pub purpose: &'static str,
 }
 
 impl Nvidia {
-    /// All of them.
+    /// All libraries.
     pub const ALL: [Nvidia; 2] = [Nvidia::CublasLt, Nvidia::Cudnn];
 
-    /// What is to be known of it.
+    /// Facts about this library.
     pub fn facts(self) -> Facts {
         match self {
             Nvidia::CublasLt => Facts {
@@ -56,7 +56,7 @@ impl Nvidia {
     /// of Python: by its whole path, so that it is found again by its name.
     ///
     /// # Errors
-    /// What is missing here, and what to install.
+    /// The missing library, and the package to install.
     #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
     pub fn load(self) -> Result<(), String> {
         if self.is_here() {
@@ -67,7 +67,7 @@ impl Nvidia {
             // SAFETY: it is NVIDIA's library, by its name and from a folder that the user or the
             // system named.
             if let Ok(library) = unsafe { Opened::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) } {
-                // Never unloaded: what was opened with it lives as long as the process.
+                // Never unloaded: its handles live as long as the process.
                 std::mem::forget(library);
                 if self.is_here() {
                     return Ok(());
@@ -81,7 +81,7 @@ impl Nvidia {
         ))
     }
 
-    /// Its version, such as `9.14.0`, once it is loaded.
+    /// The library's version, such as `9.14.0`, once it is loaded.
     ///
     /// # Errors
     /// As [`Nvidia::load`].

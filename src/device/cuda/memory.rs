@@ -24,7 +24,7 @@ pub struct Allocation {
 }
 
 impl Pool {
-    /// A pool that keeps what is freed, until it is trimmed.
+    /// A pool that keeps freed memory until it is trimmed.
     ///
     /// # Errors
     /// The driver's; some virtual GPUs have no pools.
@@ -70,7 +70,7 @@ impl Pool {
         })
     }
 
-    /// Gives what is free back to the device, so that what is reserved says what is needed.
+    /// Gives free memory back to the device, so that the reserved memory is the needed memory.
     ///
     /// # Errors
     /// The driver's.
@@ -81,7 +81,7 @@ impl Pool {
         unsafe { result::mem_pool::trim_to(self.pool, 0) }.during("trimming the memory pool")
     }
 
-    /// Sets the high-water marks to what is used and reserved now.
+    /// Sets the high-water marks to the memory that is used and reserved now.
     ///
     /// # Errors
     /// The driver's.
@@ -113,7 +113,7 @@ impl Pool {
     fn get(&self, attribute: Mark) -> Result<u64, Fault> {
         let mut value = 0u64;
         let pointer = (&raw mut value).cast::<c_void>();
-        // SAFETY: all attributes asked for are 64-bit numbers, and so is what the pointer is to.
+        // SAFETY: all attributes asked for are 64-bit numbers, and so is the target of the pointer.
         unsafe { result::mem_pool::get_attribute(self.pool, attribute, pointer) }
             .during("asking the memory pool")?;
         Ok(value)
@@ -142,7 +142,7 @@ impl Allocation {
         self.address
     }
 
-    /// Its size.
+    /// Size of the allocation.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -162,7 +162,7 @@ impl Allocation {
             .during("filling memory")
     }
 
-    /// Copies bytes to its beginning, and waits for it.
+    /// Copies bytes to its beginning, and waits for the copy.
     ///
     /// # Errors
     /// The driver's.

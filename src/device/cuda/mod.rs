@@ -1,11 +1,11 @@
 //! An NVIDIA GPU: kernels from cubins, through the driver.
 //!
-//! [`driver`] says whether there is one and what its errors mean, [`identity`] what it is;
-//! [`context`], [`memory`] (large copies to it by [`staging`]) and [`module`] hold what lives on
-//! it, [`run`] queues steps, [`timing`] and [`gate`] time them, [`flush`] sees to the cache before
-//! that, [`graph`] makes one launch of many, [`nvml`] watches clocks; [`compiler`] calls NVRTC,
-//! which needs no GPU; [`calls`] makes a launch a call of a kernel or of one of NVIDIA's
-//! [`libraries`]. This file keeps the books.
+//! [`driver`] says whether there is one and explains its errors, [`identity`] describes it;
+//! [`context`], [`memory`] (large copies to it by [`staging`]) and [`module`] hold the objects on
+//! it, [`run`] queues steps, [`timing`] and [`gate`] time them, [`flush`] sets the state of the
+//! cache before that, [`graph`] makes one launch of many, [`nvml`] watches clocks; [`compiler`]
+//! calls NVRTC, which needs no GPU; [`calls`] makes a launch a call of a kernel or of one of
+//! NVIDIA's [`libraries`]. This file keeps the books.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -58,7 +58,7 @@ const MOST_GATED_LAUNCHES: u64 = 500;
 
 /// The CUDA device.
 ///
-/// Everything of it happens on the thread that opened it. Fields drop in this order: the context is
+/// All calls are made on the thread that opened it. Fields drop in this order: the context is
 /// released last.
 pub struct Cuda {
     identity: DeviceIdentity,
@@ -85,24 +85,24 @@ struct Loaded {
     layout: Layout,
     /// Launches of one iteration.
     launches: u64,
-    /// Spans are gated. The first is not: whatever a first launch has to do may wait for the
+    /// Spans are gated. The first is not: the initial work of a first launch may wait for the
     /// device.
     gated: bool,
-    /// Its timed steps are launched as one graph.
+    /// The program's timed steps are launched as one graph.
     as_graph: bool,
-    /// Its timed steps as one launch, once they were recorded.
+    /// The program's timed steps as one launch, once they were recorded.
     graph: Option<Graph>,
-    /// What loading those kernels and libraries took that programs before it had loaded, and
-    /// recording its graph for the first time.
+    /// How long it took to load kernels and libraries that earlier programs had loaded, and to
+    /// record its graph for the first time.
     further_preparation_ns: u64,
 }
 
 impl Cuda {
-    /// Opens a device by number, which brings its second-level cache into a state before whatever
-    /// is timed.
+    /// Opens a device by number, which brings its second-level cache into a state before timed
+    /// steps.
     ///
     /// # Errors
-    /// [`DeviceError::Unavailable`] with what is missing.
+    /// [`DeviceError::Unavailable`] with the missing part.
     pub fn open(ordinal: u32, cache: CacheState) -> Result<Self, DeviceError> {
         let identity = identity::of(ordinal).map_err(DeviceError::Unavailable)?;
         let unavailable = |fault: Fault| {
@@ -128,7 +128,7 @@ impl Cuda {
         })
     }
 
-    /// What a fault means to a caller that needs `bytes` in all.
+    /// The device's error for a fault, for a caller that needs `bytes` in all.
     fn means(&self, fault: Fault, bytes: usize) -> DeviceError {
         fault.means(bytes as u64, self.pool.available_bytes())
     }
@@ -156,7 +156,7 @@ impl Cuda {
         }
     }
 
-    /// What each kernel of a program calls.
+    /// The target that each kernel of a program calls.
     fn functions(
         &mut self,
         program: &Program,

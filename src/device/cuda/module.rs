@@ -10,7 +10,7 @@ use sys::CUfunction_attribute as Attribute;
 use super::driver::{During, Fault};
 use crate::device::Artifact;
 
-/// What every cubin begins with: it is an ELF file.
+/// The first bytes of every cubin: it is an ELF file.
 const ELF_MAGIC: &[u8] = b"\x7fELF";
 
 /// The size of an argument cell, in bytes.
@@ -90,7 +90,7 @@ struct Module {
 }
 
 impl Modules {
-    /// How long loading those of some kernels took that are loaded, in nanoseconds.
+    /// How long loading took, summed over those kernels of `keys` that are loaded, in nanoseconds.
     pub fn load_ns<'k>(&self, keys: impl IntoIterator<Item = &'k str>) -> u64 {
         let loaded = keys.into_iter().filter_map(|key| self.loaded.get(key));
         loaded.map(|module| module.load_ns).sum()
@@ -128,7 +128,7 @@ fn load(artifact: &Artifact) -> Result<sys::CUmodule, Fault> {
         )));
     }
     // SAFETY: the bytes are a whole cubin, which says how long it is: they came out of NVRTC, and
-    // the cache hands out only what has the digest of what went in.
+    // the cache hands out only bytes with the digest of those that it was given.
     unsafe { result::module::load_data(bytes.as_ptr().cast()) }
         .during(&format!("loading kernel {:.12}", artifact.key))
 }

@@ -1,5 +1,5 @@
-//! What NVIDIA's management library says of a device while it works. Where it is missing, nothing
-//! is said, and nothing else is lost.
+//! Readings of NVIDIA's management library while a device works. Where the library is missing, only
+//! these readings are.
 
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};

@@ -51,7 +51,7 @@ impl<'a> Runner<'a> {
     /// With a `graph` of the timed steps, it is launched in their place.
     ///
     /// # Errors
-    /// A refused launch, or whatever kernels did wrong.
+    /// A refused launch, or an error of a kernel.
     pub fn sample(
         &self,
         timer: &mut Timer,
@@ -149,7 +149,7 @@ impl<'a> Runner<'a> {
         };
         // SAFETY: there is a pointer for every parameter of the function, each to a cell at least
         // as large (`check_launches`, `count_parameters`); the driver copies the cells before it
-        // returns. What the kernel does with the addresses is its own responsibility, as with any
+        // returns. Accesses of the kernel to the addresses are its own responsibility, as with any
         // foreign function: it runs in a worker process, which may die of it.
         unsafe {
             sys::cuLaunchKernelEx(
@@ -261,7 +261,7 @@ fn pattern(dtype: Dtype, value: f64) -> Pattern {
     }
 }
 
-/// What a launch asks for beside its grid.
+/// The attributes of a launch beside its grid.
 fn attributes(geometry: &Geometry) -> Vec<sys::CUlaunchAttribute> {
     use sys::CUlaunchAttributeID::{
         CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
@@ -301,7 +301,7 @@ pub fn check_launches(program: &Program, functions: &[Callable]) -> Result<(), F
     collect(&program.prologue, &mut launches);
     collect(&program.steps, &mut launches);
     for (position, function) in functions.iter().enumerate() {
-        // Those of libraries were checked when the call was prepared.
+        // Arguments of libraries were checked when the call was prepared.
         let Callable::Function(function) = function else {
             continue;
         };

@@ -21,7 +21,7 @@ const BUFFER_BYTES: usize = 32 << 20;
 /// Bytes that one task copies.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Copies `bytes` to an address of the device, and waits for it.
+/// Copies `bytes` to an address of the device, and waits for the copy.
 ///
 /// # Errors
 /// The driver's.
@@ -65,13 +65,14 @@ impl Buffer {
         })
     }
 
-    /// Holds a copy of `part`, of [`BUFFER_BYTES`] at most, once the device has read what it held
-    /// before.
+    /// Holds a copy of `part`, of [`BUFFER_BYTES`] at most, once the device has read its previous
+    /// content.
     #[expect(unsafe_code, reason = "memory of the driver as a slice")]
     fn fill(&mut self, part: &[u8]) -> Result<&[u8], Fault> {
         self.is_read.wait()?;
         let len = part.len().min(BUFFER_BYTES);
-        // SAFETY: the memory is as large, nobody else has it, and bytes of any value are bytes.
+        // SAFETY: the memory is as large, no other reference to it exists, and bytes of any value
+        // are bytes.
         let pinned = unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), len) };
         let pieces = pinned.par_chunks_mut(PIECE_BYTES);
         let pieces = pieces.zip(part.par_chunks(PIECE_BYTES));

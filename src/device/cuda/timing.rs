@@ -1,9 +1,9 @@
-//! How long the stream takes for something.
+//! The time that the stream takes for queued work.
 //!
 //! A sample is the time between two events. The device would reach the first while the host is
-//! still queueing what comes after it, so a gate holds the stream back until all of a sample is
-//! queued. It opens when the device has nothing else to do: a host that is quick would otherwise
-//! have a sample begin on the heels of what flushes the cache, and a slow one after a rest.
+//! still queueing the work after it, so a gate holds the stream back until all of a sample is
+//! queued. It opens when the device has nothing else to do: with a quick host a sample would
+//! otherwise begin right after the flush of the cache, and with a slow one after a rest.
 
 use std::rc::Rc;
 
@@ -18,10 +18,10 @@ use crate::identity::CacheState;
 /// Pairs of events from which the clock's resolution is read.
 const PROBES: usize = 64;
 
-/// Taken for the resolution where all probes agree: what NVIDIA documents for events.
+/// The resolution where all probes agree: NVIDIA documents it for events.
 const DOCUMENTED_RESOLUTION_NS: f64 = 500.0;
 
-/// Times what is queued in a stream.
+/// Times work that is queued in a stream.
 pub struct Timer {
     /// All before a gated span is done.
     ready: Event,
@@ -63,17 +63,17 @@ impl Timer {
         self.gate.is_some()
     }
 
-    /// True if, since the last call, queueing took longer than a gate stays closed. What was timed
-    /// then holds some of the host's time.
+    /// True if, since the last call, queueing took longer than a gate stays closed. The timed spans
+    /// then hold some of the host's time.
     pub fn was_late(&mut self) -> bool {
         std::mem::take(&mut self.late)
     }
 
-    /// Flushes, and times what `queue` puts into the stream, in nanoseconds. Where it is `gated`
-    /// the device begins when all of it is queued, from rest: no more than 900 launches.
+    /// Flushes, and times the work that `queue` puts into the stream, in nanoseconds. Where it is
+    /// `gated` the device begins when all of it is queued, from rest: no more than 900 launches.
     ///
     /// # Errors
-    /// Those of `queue`, and whatever kernels did wrong.
+    /// Errors of `queue`, and those of kernels.
     pub fn span(
         &mut self,
         gated: bool,

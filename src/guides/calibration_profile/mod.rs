@@ -1,8 +1,8 @@
-//! `calibration_profile.json`, as the calibration guide has it: what a device can do, and what
-//! fusing gains on it.
+//! `calibration_profile.json`, as the calibration guide has it: the ceilings of a device, and the
+//! gains of fusing on it.
 //!
-//! Under the guide's names, in both of its spellings, and beside them what it lacks: intervals,
-//! verdicts, controls. Profiles are keyed by pattern *and* size. What is not known is null. A
+//! Under the guide's names, in both of its spellings, and beside them intervals, verdicts and
+//! controls, which it lacks. Profiles are keyed by pattern *and* size. Unknown values are null. A
 //! gigabyte is 10^9 bytes here, as in the guide.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub fn write(rows: &[Row], about: &About<'_>, mut out: impl Write) -> io::Result
     out.flush()
 }
 
-/// What is said on paper of the device.
+/// Theoretical rates of the device.
 struct Paper<'a> {
     about: &'a About<'a>,
     known: Option<&'static Peaks>,
@@ -97,8 +97,8 @@ fn profile(rows: &[Row], about: &About<'_>) -> Value {
     Value::Object(profile)
 }
 
-/// Rows by all but their backend, in the order of the table; what was left out by declaration is
-/// not in it.
+/// Rows by all but their backend, in the order of the table, without rows that were left out by
+/// declaration.
 fn groups(rows: &[Row]) -> Vec<Group<'_>> {
     let mut places = BTreeMap::new();
     let mut groups: Vec<Group<'_>> = Vec::new();
@@ -116,7 +116,7 @@ fn groups(rows: &[Row]) -> Vec<Group<'_>> {
     groups
 }
 
-/// What a row is about.
+/// The subject of a row.
 fn subject(row: &Row) -> Subject {
     let parameters = row.parameters.iter();
     Subject::of(
@@ -136,7 +136,7 @@ fn measurement(row: &Row) -> Option<(&Measurement, f64)> {
     (row.outcome.status == Status::Ok && median_ns > 0.0).then_some((found, median_ns))
 }
 
-/// What operations reached.
+/// Rates that operations reached.
 struct Measured {
     /// 10^9 operations a second of each operation that computes, by kind of arithmetic.
     gflops: BTreeMap<String, Vec<f64>>,
@@ -210,7 +210,7 @@ fn headline(measured: &Measured, paper: &Paper<'_>) -> Map<String, Value> {
     top
 }
 
-/// What was reached of what is said on paper.
+/// The attained part of a theoretical rate.
 fn part(measured: Option<f64>, theoretical: Option<f64>) -> Option<f64> {
     Some(measured? / theoretical?)
 }

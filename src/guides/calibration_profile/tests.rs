@@ -1,4 +1,4 @@
-//! The profile of rows whose times are known, word by word, and what it does not know.
+//! The profile of rows whose times are known, word by word, and the values that it does not know.
 
 use std::collections::BTreeSet;
 

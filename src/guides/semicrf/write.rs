@@ -86,7 +86,7 @@ pub fn write_benchmark_full(rows: &[&Row], out: impl Write) -> io::Result<()> {
 }
 
 /// Writes `memory_breakdown.csv`. Where the published file estimates, this one adds up the
-/// program's buffers by what they are for.
+/// program's buffers by role.
 ///
 /// # Errors
 /// Those of the stream.
@@ -131,7 +131,7 @@ struct Cell {
     time_ms: Option<f64>,
 }
 
-/// Writes `heatmap_data.json`. What a cell lacks is null.
+/// Writes `heatmap_data.json`. Values that a cell lacks are null.
 ///
 /// # Errors
 /// Those of the stream.
@@ -162,7 +162,7 @@ pub fn write_heatmap_data(rows: &[&Row], mut out: impl Write) -> io::Result<()> 
     out.flush()
 }
 
-/// What the guide's files divide memory into.
+/// The guide's files divide memory into these categories.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Category {
     Potentials,
@@ -183,7 +183,7 @@ fn category(role: Role) -> Category {
     }
 }
 
-/// What the three files say of a row.
+/// A row as the three files have it.
 struct Line {
     /// T, K, C, B.
     shape: [i64; 4],

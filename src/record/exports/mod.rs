@@ -38,7 +38,7 @@ fn write_parquet(rows: &[Row], folder: &Path) -> io::Result<()> {
 /// Refuses exports that this build can't write, before anything is measured for them.
 ///
 /// # Errors
-/// What to do about it.
+/// Advice.
 pub fn check(names: &[&str]) -> Result<(), String> {
     match names.contains(&"parquet") && cfg!(not(feature = "parquet")) {
         true => Err(NO_PARQUET.to_owned()),

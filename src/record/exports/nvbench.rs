@@ -2,7 +2,7 @@
 //! scripts compare, plot and summarise our results.
 //!
 //! A benchmark there is a case with a phase and a backend, its axes are our parameters. Times stand
-//! under `nv/cold/time/gpu`, whatever the device was, because the scripts read no others.
+//! under `nv/cold/time/gpu`, on every device, because the scripts read no other times.
 
 use std::collections::BTreeMap;
 use std::fs;

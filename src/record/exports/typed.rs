@@ -11,7 +11,7 @@ use crate::row::schema::Kind;
 
 /// A column of `records.csv`, with values of its kind.
 pub(super) struct TypedColumn<'r> {
-    /// Its name.
+    /// Name of the column.
     pub(super) name: Cow<'r, str>,
     /// The kind of all its values.
     #[cfg_attr(
@@ -45,7 +45,7 @@ pub(super) fn typed_columns(rows: &[Row]) -> Vec<TypedColumn<'_>> {
 }
 
 /// The narrowest kind that all values have by their texts, and the values as that kind: manifests
-/// may write the same number as a word, and readers of the CSV file can't tell them apart either.
+/// may write a number as a word, and readers of the CSV file can't tell them apart either.
 fn of_one_kind(values: Vec<Option<Value>>) -> (Kind, Vec<Option<Value>>) {
     let texts: Vec<Option<String>> = values
         .iter()

@@ -1,4 +1,4 @@
-//! Columns of how outputs were judged, how the device was doing, and what else to know.
+//! Columns of how outputs were judged, how the device was doing, and flags.
 
 use super::Field;
 use super::column::{

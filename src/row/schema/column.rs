@@ -37,15 +37,15 @@ impl Kind {
 /// The subject of a column; the column chooser of a report's page groups by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// What tells points apart.
+    /// Values that tell points apart.
     Axis,
-    /// What became of a point.
+    /// The result of a point.
     Result,
     /// Statistics of its samples.
     Statistic,
     /// Bytes.
     Memory,
-    /// What its program does, and how it was checked.
+    /// The work of its program, and how it was checked.
     Program,
     /// Digests, and the time of day.
     Identity,
@@ -89,17 +89,17 @@ enum Access {
 /// A column that every `records.csv` has.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: &'static str,
     /// The type of its fields.
     pub kind: Kind,
     /// The unit; empty for words and counts.
     pub unit: &'static str,
-    /// Its meaning, as the rest of a sentence, with names between backquotes.
+    /// Meaning of the column, as the rest of a sentence, with names between backquotes.
     pub meaning: &'static str,
     /// Where it comes from.
     pub source: &'static str,
-    /// Its place on the page; none if the page does without it.
+    /// The column's place on the page; none if the page does without it.
     pub group: Option<Group>,
     access: Access,
 }
@@ -128,7 +128,7 @@ impl Column {
     /// already.
     ///
     /// # Errors
-    /// If the field is not what it should be.
+    /// If the field is no value of the column.
     pub(crate) fn read(&self, entry: &mut Entry, field: &mut Field<'_>) -> Result<(), TableError> {
         match self.access {
             Access::Written(_) => Ok(()),
@@ -252,7 +252,7 @@ pub(super) fn word(text: &str) -> Option<Value> {
     (!text.is_empty()).then(|| Value::from(text))
 }
 
-/// Puts what was read, if anything was.
+/// Stores a value that was read, if there was one.
 pub(super) fn put<V, T: From<V>>(
     place: &mut T,
     read: Result<Option<V>, TableError>,

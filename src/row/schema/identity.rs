@@ -1,4 +1,4 @@
-//! Columns that say what was measured, under which conditions, and what became of it.
+//! Columns of the point, of the conditions of its measurement, and of its result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::row::lines::TableError;
 const PLAN: &str = "plan";
 const MANIFEST: &str = "manifest";
 
-/// What was measured.
+/// The columns of the point.
 pub(super) const IDENTITY: &[Column] = &[
     digest(
         "point",
@@ -111,7 +111,7 @@ pub(super) const CONDITIONS: &[Column] = &[
         ),
 ];
 
-/// What became of it.
+/// The columns of the result.
 pub(super) const OUTCOME: &[Column] = &[
     text(
         "status",

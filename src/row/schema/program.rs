@@ -1,4 +1,4 @@
-//! Columns of the program: its work and rates, and what compiling it took.
+//! Columns of the program: its work and rates, and the costs of compiling it.
 
 use super::column::{Column, Group, count, float, int, number, put, text, word};
 use crate::row::CompileUse;
@@ -103,7 +103,7 @@ pub(super) const WORK: &[Column] = &[
     .written(|entry| entry.efficiency().and_then(float)),
 ];
 
-/// The kernels of the program, and what compiling them took.
+/// The kernels of the program, and the costs of compiling them.
 pub(super) const COMPILING: &[Column] = &[
     count("kernels", "kernels that had to be compiled", "plan")
         .group(Group::Program)
@@ -177,7 +177,7 @@ pub(super) const COMPILING: &[Column] = &[
     ),
 ];
 
-/// What the kernel cache did, of rows that were measured.
+/// The use of the kernel cache, of rows that were measured.
 fn compiling(entry: &Entry) -> Option<&CompileUse> {
     entry.measurement.as_ref().map(|_| &entry.compile)
 }

@@ -1,4 +1,4 @@
-//! Columns of times: statistics of the samples, how they were taken, and what starting takes.
+//! Columns of times: statistics of the samples, how they were taken, and the costs of starting.
 
 use super::Field;
 use super::column::{Column, Group, count, float, int, number, put, with_another};
@@ -72,7 +72,7 @@ pub(super) const STATISTICS: &[Column] = &[
     ),
 ];
 
-/// How samples were taken, and what starting takes.
+/// How samples were taken, and the costs of starting.
 pub(super) const STARTING: &[Column] = &[
     count("iterations", "iterations in one sample", SAMPLING)
         .group(Group::Program)
