@@ -1,4 +1,4 @@
-//! The files of a report: sections, tables, plots, and where they go.
+//! The files of a report: sections, tables and plots, and the folders that they are written to.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,12 +32,13 @@ pub const INDEX: &str = "index.html";
 /// The page to look at, of `report --html`.
 pub(super) const PAGE: &str = "report.html";
 
-/// What a report is to have.
+/// The user's choices for a report.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The backend that ratios are relative to.
     pub baseline: Option<String>,
-    /// Iterations of the loop that economics is about; the compilation guide's where nobody says.
+    /// Iterations of the loop that the tables of economics are about; by default those of the
+    /// compilation guide.
     pub iterations: Option<u32>,
     /// Axes by which backends are compared.
     pub by: Vec<String>,
@@ -47,7 +48,7 @@ pub struct Options {
     pub plots: Option<Vec<String>>,
 }
 
-/// Why there is no report.
+/// A reason why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// A file can't be written.
@@ -55,58 +56,58 @@ pub enum ReportError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// An axis that no row has.
     #[error("no row has an axis `{axis}`; there are {known}")]
     Axis {
-        /// The name.
+        /// Name of the axis.
         axis: String,
-        /// All names.
+        /// Names of all axes.
         known: String,
     },
     /// A baseline that no row has.
     #[error("no row has the backend `{baseline}`; there are {known}")]
     Baseline {
-        /// The name.
+        /// Name of the baseline.
         baseline: String,
-        /// All names.
+        /// Names of all backends.
         known: String,
     },
 }
 
-/// A report: what it is made of, ready to be written.
+/// A report: its text, tables and plots, ready to be written.
 #[derive(Default)]
 pub struct Report {
-    /// The names of what it reports on.
+    /// The names of the manifests or files that the report is about.
     pub title: String,
     /// How many points there are, and where they were measured.
     pub lede: String,
-    /// What goes into each folder; first the report's own, whose first table is the most telling.
+    /// The contents of each folder; first the report's own, whose first table is the most telling.
     pub parts: Vec<Part>,
-    /// What to know before believing it.
+    /// Reasons to doubt the numbers.
     pub warnings: Vec<String>,
 }
 
-/// What goes into one folder.
+/// The tables and plots of one folder.
 #[derive(Default)]
 pub struct Part {
     /// The folder, relative to the report's.
     pub folder: PathBuf,
-    /// What all of its rows have in common; empty where they are all rows.
+    /// The words that all rows of the part share; empty for the part of all rows.
     pub title: String,
-    /// Its tables.
+    /// Tables of the part.
     pub tables: Vec<Table>,
-    /// Its plots.
+    /// Plots of the part.
     pub plots: Vec<Plot<Chart>>,
     /// Plots that would be empty and are not written, with the reason.
     pub empty: Vec<Plot<String>>,
 }
 
 impl Report {
-    /// All plots that would be empty: for each reason the places and names of those that it keeps
-    /// from being drawn, in the order of the report.
+    /// All plots that would be empty: for each reason the places and names of the plots that it
+    /// keeps from being drawn, in the order of the report.
     pub fn empty(&self) -> Vec<(&str, Vec<PathBuf>)> {
         let mut reasons: Vec<(&str, Vec<PathBuf>)> = Vec::new();
         for part in &self.parts {
@@ -123,7 +124,7 @@ impl Report {
 }
 
 impl Part {
-    /// Takes plots in, those that would be empty apart.
+    /// Takes plots in; empty plots go into a list of their own.
     fn take(&mut self, plots: Vec<Plot<Drawn>>) {
         for Plot { name, chart } in plots {
             match chart {
@@ -137,9 +138,9 @@ impl Part {
 /// Rows that are reported on together: they differ in sizes, backends and phases, and in the word
 /// that their workload compares.
 struct Section {
-    /// Relative to the report's folder.
+    /// Folder of the section, relative to the report's.
     folder: PathBuf,
-    /// What all of its rows have in common.
+    /// The words that all rows of the section share.
     title: String,
     rows: Vec<usize>,
     layout: Layout,
@@ -180,7 +181,7 @@ pub fn make(sources: &[Source], options: &Options) -> Result<Report, ReportError
     })
 }
 
-/// The names of manifests, or of files where there is none.
+/// The names of manifests, or of files where there is no manifest.
 fn title(sources: &[Source]) -> String {
     let mut names: Vec<String> = Vec::new();
     for source in sources {
@@ -209,7 +210,7 @@ fn lede(sources: &[Source]) -> String {
     format!("{points} points{without}; {}", labels.join(", "))
 }
 
-/// Tables and plots of all rows, then those of each section.
+/// Tables and plots of all rows, then the tables and plots of each section.
 fn parts(
     frame: &Frame<'_>,
     sources: &[Source],
@@ -276,8 +277,8 @@ fn parts(
     parts
 }
 
-/// The backend of some rows that `word` names: by its own name, or by another name of it that its
-/// workload has.
+/// The backend of some rows that `word` names: by its own name or by an alias that its workload
+/// knows.
 pub fn backend_of(word: &str, sources: &[Source]) -> Option<String> {
     let entries = || sources.iter().flat_map(|source| &source.entries);
     if entries().any(|entry| &*entry.backend == word) {
@@ -339,7 +340,7 @@ fn refuse_unknown(frame: &Frame<'_>, options: &Options) -> Result<(), ReportErro
 }
 
 /// Sections by the words in which rows differ. A word that no row of a section's workload has is
-/// not among its own; one that others of that workload have is `unstated`.
+/// not among the section's words; a word that only other rows of the workload have is `unstated`.
 fn sections(frame: &Frame<'_>) -> Vec<Section> {
     let workloads = registry::workloads().iter();
     let shown = workloads.filter_map(|workload| workload.info().presentation);
@@ -425,11 +426,8 @@ pub fn write(
     Ok(paths)
 }
 
-/// Writes the page of some sources into a folder, as `report.html`; says where. Of the options it
-/// needs the baseline and the iterations.
-///
-/// # Errors
-/// If the baseline is not in any row, or the file can't be written.
+/// Writes the page of some sources into a folder, as `report.html`; returns the path. Only the
+/// baseline and the iterations of the options count.
 pub fn write_page(
     sources: &[Source],
     options: &Options,
@@ -463,7 +461,7 @@ pub fn operations(sources: &[Source], options: &Options) -> Option<Table> {
     })
 }
 
-/// The tables that the page carries. Those that nobody would print are left to the files of a
+/// The tables that the page carries. Tables with too many rows for print are left to the files of a
 /// report.
 fn page_tables(frame: &Frame<'_>, options: &Options) -> Vec<Shown> {
     let all = frame.all();

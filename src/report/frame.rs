@@ -1,5 +1,4 @@
-//! The rows of a report with what distinguishes them as small numbers, so that they can be grouped
-//! and joined quickly: by everything but the backend, everything but the phase, and so on.
+//! The rows of a report, whose distinguishing values are small numbers, so that rows can be grouped
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +14,15 @@ pub const MACHINE: &str = "machine";
 /// The code of a value that a row lacks.
 const ABSENT: u32 = u32::MAX;
 
-/// Something in which rows may differ.
+/// A parameter or another property in which rows may differ.
 #[derive(Clone, Debug)]
 pub struct Dimension {
-    /// Its name.
+    /// Name of the dimension.
     pub name: Arc<str>,
-    /// Its values, in ascending order.
+    /// Values of the dimension, in ascending order.
     pub values: Vec<Value>,
-    /// True for numbers: sizes, along which one looks and takes means. Words make different
-    /// questions.
+    /// True for numbers: sizes, which plots have as axes and over which means are taken. Words make
+    /// different questions.
     pub is_size: bool,
 }
 
@@ -33,11 +32,11 @@ pub struct Frame<'s> {
     pub entries: Vec<&'s Entry>,
     /// The label of each row's source.
     machines: Vec<Arc<str>>,
-    /// Whether each row's source took samples in turns.
+    /// For each row, whether its source took samples in turns.
     in_turns: Vec<bool>,
     /// Dimensions in which rows differ, in the order of [`DIMENSIONS`], then by name.
     pub dimensions: Vec<Dimension>,
-    /// Dimensions that have one value only, with it.
+    /// Dimensions with one value only, and this value.
     pub constants: Vec<(Arc<str>, Value)>,
     /// Codes of the rows' values, row by row.
     codes: Vec<u32>,
@@ -45,7 +44,7 @@ pub struct Frame<'s> {
     has_machines: bool,
 }
 
-/// What identifies rows that are alike in some dimensions.
+/// The values that identify rows that are alike in some dimensions.
 pub type Key = Box<[u32]>;
 
 impl<'s> Frame<'s> {
@@ -117,9 +116,9 @@ impl<'s> Frame<'s> {
             .collect();
     }
 
-    /// True if there are several machines, each of which has one value only, and the value is not
-    /// what was computed: a GPU's cache is cold where a CPU's is hot. Also if some machines do not
-    /// say.
+    /// True if there are several machines, each of which has one value only, and the value is a
+    /// condition, not part of the problem: a GPU's cache is cold where a CPU's is hot. Also if all
+    /// machines that state a value state one value.
     fn is_machines(&self, name: &str, codes: &[u32]) -> bool {
         if !self.has_machines || [MACHINE, "workload", "backend", "phase"].contains(&name) {
             return false;
@@ -165,7 +164,7 @@ impl<'s> Frame<'s> {
         (values, given)
     }
 
-    /// What a row says of a dimension, parameter or derived value.
+    /// The value of a row in a dimension, a parameter or a derived value.
     pub fn value(&self, row: usize, name: &str) -> Option<Value> {
         if name == MACHINE {
             return Some(Value::Text(Arc::clone(&self.machines[row])));
@@ -183,7 +182,7 @@ impl<'s> Frame<'s> {
         }
     }
 
-    /// True if a row's samples were taken in turns with those of other backends
+    /// True if a row's samples were taken in turns with samples of other backends
     /// ([`Source::is_in_turns`]).
     pub fn is_in_turns(&self, row: usize) -> bool {
         self.in_turns[row]
@@ -196,7 +195,7 @@ impl<'s> Frame<'s> {
             .position(|held| held.name.as_ref() == name)
     }
 
-    /// A row's values in all dimensions but some: equal keys, rows alike.
+    /// A row's values in all dimensions except `except`: rows with equal keys are alike.
     pub fn key_without(&self, row: usize, except: &[&str]) -> Key {
         let width = self.dimensions.len();
         let codes = &self.codes[row * width..][..width];
@@ -208,7 +207,7 @@ impl<'s> Frame<'s> {
             .collect()
     }
 
-    /// A row's values in some dimensions; those in which rows do not differ are left out.
+    /// A row's values in some dimensions; dimensions in which rows do not differ are left out.
     pub fn key_of(&self, row: usize, names: &[&str]) -> Key {
         let width = self.dimensions.len();
         names
@@ -227,7 +226,7 @@ impl<'s> Frame<'s> {
         groups
     }
 
-    /// The rows that are right, by all but some dimensions.
+    /// The rows with right results, grouped by all dimensions except `except`.
     pub fn joined(&self, rows: &[usize], except: &[&str]) -> BTreeMap<Key, Vec<usize>> {
         let mut groups: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
         for &row in rows {
@@ -239,12 +238,12 @@ impl<'s> Frame<'s> {
         groups
     }
 
-    /// Names of the dimensions of words in which rows differ, but those in `except`.
+    /// Names of the dimensions of words in which rows differ, except those in `except`.
     pub fn words(&self, except: &[&str]) -> Vec<&str> {
         self.named(false, except)
     }
 
-    /// Names of the dimensions of numbers in which rows differ, but those in `except`.
+    /// Names of the dimensions of numbers in which rows differ, except those in `except`.
     pub fn sizes(&self, except: &[&str]) -> Vec<&str> {
         self.named(true, except)
     }
@@ -263,7 +262,7 @@ impl<'s> Frame<'s> {
         (0..self.entries.len()).collect()
     }
 
-    /// The names that `--by` takes: whatever distinguishes rows, and derived values.
+    /// The names that `--by` takes: the dimensions that distinguish rows, and derived values.
     pub fn axes(&self) -> Vec<String> {
         let mut names: Vec<String> = self
             .dimensions
@@ -331,7 +330,7 @@ pub fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// A size of a row; one that its workload derives also where no manifest does.
+/// A size of a row; also a size that its workload derives where no manifest does.
 pub fn number_of(entry: &Entry, name: &str) -> Option<f64> {
     match entry.value(name) {
         Some(value) => number(value),
@@ -461,7 +460,7 @@ pub(crate) mod tests {
         };
         assert_eq!(names(&sources), ["machine"]);
         assert_eq!(Frame::new(&sources).series(1), "a (other)");
-        // Two sources that state different things are about different things.
+        // Two sources whose rows state different words are about different questions.
         sources[1].entries[0]
             .parameters
             .insert("potentials".into(), "materialized".into());

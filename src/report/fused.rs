@@ -1,5 +1,5 @@
-//! Pairs of rows that differ in fusing alone, and what is said of them: what the table and the plot
-//! of fusion share.
+//! Pairs of rows that differ in fusing alone, and the comparison of each pair, for the table and
+//! the plot of fusion.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::fusion::subject::Subject;
 use crate::fusion::{Basis, CONTROL, FUSED, Judged, Ratio, UNFUSED, is_same_program};
 use crate::row::entry::{DIMENSIONS, Entry};
 
-/// Dimensions that the pattern's name says, or that are held apart anyway.
+/// Dimensions that the pattern's name contains, or that are told apart anyway.
 const NAMED: [&str; 3] = ["backend", "workload", "case"];
 
 /// One pattern of one size, unfused and fused.
 pub(super) struct Pair<'f> {
     pub(super) unfused: &'f Entry,
     pub(super) fused: &'f Entry,
-    /// The unfused program once more.
+    /// The second measurement of the unfused program.
     pub(super) control: Option<&'f Entry>,
     /// The unfused row.
     pub(super) row: usize,
@@ -24,14 +24,15 @@ pub(super) struct Pair<'f> {
     pub(super) judged: Judged,
 }
 
-/// All pairs of some rows, by pattern and size. Rows that are not right have none.
+/// All pairs of some rows, by pattern and size. Rows without a right result are in no pair.
 pub(super) fn pairs<'f>(frame: &Frame<'f>, rows: &[usize]) -> Vec<Pair<'f>> {
     let is_one_of =
         |row: &usize| [UNFUSED, FUSED, CONTROL].contains(&&*frame.entries[*row].backend);
     let rows: Vec<usize> = rows.iter().copied().filter(is_one_of).collect();
     let alike = frame.joined(&rows, &["backend"]).into_values();
     let mut pairs: Vec<Pair<'f>> = alike.filter_map(|rows| Pair::of(frame, &rows)).collect();
-    // Not by the codes of whatever rows differ in; those decide among equals.
+    // Not by codes, which depend on the dimensions in which rows differ; codes decide between equal
+    // names and sizes.
     pairs.sort_by(|a, b| {
         let key = |pair: &Pair<'f>| (pair.subject.pattern.clone(), pair.subject.sizes.clone());
         key(a).cmp(&key(b))
@@ -40,7 +41,7 @@ pub(super) fn pairs<'f>(frame: &Frame<'f>, rows: &[usize]) -> Vec<Pair<'f>> {
 }
 
 /// Names of the dimensions beside parameters in which rows differ: phases, machines, states of the
-/// cache. Parameters are in a pattern's name and in its sizes.
+/// cache. The parameters are contained in a pattern's name and sizes.
 pub(super) fn conditions<'f>(frame: &'f Frame<'_>) -> Vec<&'f str> {
     let names = frame.dimensions.iter().map(|held| held.name.as_ref());
     let is_condition = |name: &&str| DIMENSIONS.contains(name) || *name == MACHINE;
@@ -51,7 +52,7 @@ pub(super) fn conditions<'f>(frame: &'f Frame<'_>) -> Vec<&'f str> {
 }
 
 impl<'f> Pair<'f> {
-    /// Rows that differ in their backend alone, if both are among them.
+    /// The pair of some rows that differ in their backend alone, if both backends are among them.
     fn of(frame: &Frame<'f>, rows: &[usize]) -> Option<Self> {
         let backends: BTreeMap<&str, usize> = rows
             .iter()

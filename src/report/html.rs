@@ -1,10 +1,10 @@
-//! What pages share: filling a frame, and text that can't become markup.
+//! Helpers for all pages: filling a frame, and text that can't become markup.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-/// What made a page.
+/// Name and version of this program, which pages state as their generator.
 pub(super) const GENERATOR: &str = concat!("sweeper ", env!("CARGO_PKG_VERSION"));
 
 /// Puts parts into a frame's places; a part that looks like a place stays as it is.
@@ -38,12 +38,12 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// A script or a style in a content security policy, by its digest.
+/// A script or a style as an entry of a content security policy, by its digest.
 pub(super) fn in_policy(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)))
 }
 
-/// Bytes as the address of themselves.
+/// Bytes as a `data:` address, which contains them.
 pub(super) fn data_url(kind: &str, bytes: &[u8]) -> String {
     format!("data:{kind};base64,{}", STANDARD.encode(bytes))
 }

@@ -1,11 +1,11 @@
-//! Rows as bodies of loops: which are to be compared, and what each loop pays.
+//! Rows as bodies of loops: the rows to compare, and the costs of each loop.
 
 use super::frame::Frame;
 use crate::economics::{Priced, Steady};
 use crate::row::entry::Entry;
 use crate::row::outcome::Starting;
 
-/// The baseline where nobody chose one: what an eager framework does.
+/// The default baseline: an eager framework's way of computing.
 const EAGER: &str = "eager";
 
 /// The backend that loops are held against.
@@ -17,17 +17,17 @@ pub(super) fn baseline_of(chosen: Option<&str>) -> &str {
 pub(super) struct Body {
     /// The row.
     pub(super) row: usize,
-    /// What a loop of it pays.
+    /// The costs of a loop of this body.
     pub(super) price: Priced,
 }
 
-/// One problem: the baseline's row, and those that are alike but for the backend.
+/// One problem: the baseline's row, and the rows that differ from it in the backend alone.
 pub(super) struct Problem {
     pub(super) baseline: Body,
     pub(super) others: Vec<Body>,
 }
 
-/// The problems of some rows; rows that do not say what starting took are left out.
+/// The problems of some rows; rows that do not state the cost of their start are left out.
 pub(super) fn problems(frame: &Frame<'_>, rows: &[usize], baseline: &str) -> Vec<Problem> {
     let is_baseline = |body: &Body| frame.entries[body.row].backend.as_ref() == baseline;
     let problem = |rows: Vec<usize>| {
@@ -43,7 +43,7 @@ pub(super) fn problems(frame: &Frame<'_>, rows: &[usize], baseline: &str) -> Vec
     alike.filter_map(problem).collect()
 }
 
-/// What a row says of its program as the body of a loop, if it says everything.
+/// A row's program as the body of a loop with its costs, if the row states all of them.
 fn priced(entry: &Entry) -> Option<Priced> {
     let found = entry.measurement.as_ref()?;
     let times = entry.times.filter(|_| entry.is_ok())?;

@@ -1,6 +1,4 @@
-//! From recorded files to what people read: tables, plots, a page.
-//!
-//! Architecture invariant: this module reads files alone, never memory of a run.
+//! From recorded files to text, tables, plots and a page for people.
 
 pub mod source;
 pub mod frame;

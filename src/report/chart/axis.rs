@@ -1,26 +1,26 @@
 //! Logarithmic axes: ranges, ticks and their labels.
 
-/// Where ticks are.
+/// The values at which an axis has ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// At powers of two: sizes.
+    /// At powers of two, for sizes.
     Log2,
-    /// At powers of ten, and at 2 and 5 times those where there are few: times, ratios.
+    /// At powers of ten, and at 2 and 5 times these powers where there are few: times, ratios.
     Log10,
 }
 
 /// A tick.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
-    /// Where it is.
+    /// The value at which the tick stands.
     pub(super) value: f64,
-    /// Its label; the base where there is an exponent.
+    /// The tick's label; the base of the power where there is an exponent.
     pub(super) label: String,
     /// An exponent, to be raised.
     pub(super) exponent: Option<String>,
 }
 
-/// What an axis spans, as natural logarithms.
+/// The range of an axis, as natural logarithms of its ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Span {
     low: f64,
@@ -28,8 +28,8 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// A span that holds all of `values` that can be shown, with some room; from 1 to 10 without
-    /// any.
+    /// A span of all of `values` that a logarithmic axis can show, with some room at both ends;
+    /// from 1 to 10 if there are no such values.
     pub(super) fn of(values: impl IntoIterator<Item = f64>, least_factor: f64) -> Self {
         let shown = values
             .into_iter()
@@ -52,7 +52,7 @@ impl Span {
         }
     }
 
-    /// Where a value is, from 0 to 1.
+    /// The place of a value on the axis, from 0 to 1.
     pub(super) fn place(self, value: f64) -> f64 {
         (value.ln() - self.low) / (self.high - self.low)
     }
@@ -75,7 +75,7 @@ impl Span {
         let powers = (last - first + 1).max(0) as usize;
         if powers >= 3 || (scale == Scale::Log2 && powers >= 2) {
             let step = powers.div_ceil(most).max(1) as i32;
-            // Multiples of the step: two plots of one thing have the same ticks.
+            // Multiples of the step: two plots of the same data have the same ticks.
             let exponents = (first..=last).filter(|exponent| exponent % step == 0);
             return with_powers(base as u32, &exponents.collect::<Vec<i32>>());
         }
@@ -95,7 +95,7 @@ impl Span {
         with_numbers(&even(low, high, most))
     }
 
-    /// Ticks without labels between powers of ten.
+    /// Values of the ticks without labels between powers of ten.
     pub(super) fn minor(self) -> Vec<f64> {
         let first = (self.low / 10f64.ln()).floor() as i32;
         let last = (self.high / 10f64.ln()).ceil() as i32;
@@ -110,7 +110,7 @@ impl Span {
     }
 }
 
-/// Powers of a base: written out if all of them are short, else as powers.
+/// Ticks at powers of a base: written out if all of the numbers are short, else as powers.
 fn with_powers(base: u32, exponents: &[i32]) -> Vec<Tick> {
     let value = |exponent: i32| f64::from(base).powi(exponent);
     let is_short = |exponent: i32| match base {
@@ -145,7 +145,7 @@ fn even(low: f64, high: f64, most: usize) -> Vec<f64> {
     (first..=last).map(|number| number as f64 * step).collect()
 }
 
-/// A number with a prefix of the SI: `2 M`; as a power where there is none.
+/// A number with a prefix of the SI: `2 M`; as a power where no prefix fits.
 fn with_prefix(value: f64) -> String {
     let prefixes = [(1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P")];
     let found = prefixes.iter().rev().find(|(factor, _)| value >= *factor);
@@ -158,7 +158,7 @@ fn with_prefix(value: f64) -> String {
     }
 }
 
-/// Numbers as they are; thousands with prefixes if any is too long without.
+/// Ticks at numbers, written out; all of them with a prefix if one of them is too long without.
 fn with_numbers(values: &[f64]) -> Vec<Tick> {
     let has_prefixes = values.iter().any(|&value| value >= 1e5);
     let ticks = values.iter().map(|&value| plain(value, has_prefixes));
@@ -167,7 +167,7 @@ fn with_numbers(values: &[f64]) -> Vec<Tick> {
 
 /// A tick whose label is its number.
 fn plain(value: f64, has_prefix: bool) -> Tick {
-    // Twelve digits: what arithmetic adds at the end is not shown.
+    // Twelve digits: the label does not show rounding errors of the arithmetic.
     let rounded: f64 = format!("{value:.11e}").parse().unwrap_or(value);
     let label = match rounded {
         size if has_prefix && size >= 1e3 => with_prefix(size),

@@ -16,12 +16,12 @@ const GAP: f64 = 2.5;
 /// An interval that reaches further than this factor from its own estimate does not stretch the
 /// axis.
 const FAR: f64 = 1.5;
-/// Bounds, which are seen but not read.
+/// Colour of the bounds, which are seen but not read.
 const BOUND: Colour = Colour(185, 185, 185);
 /// Half the height of the caps of an interval.
 const CAP: f64 = 1.5;
 
-/// Where things are from the left to the right.
+/// Horizontal places of the parts of the chart.
 struct Plot {
     x: Span,
     left: f64,
@@ -48,7 +48,7 @@ pub(super) fn draw(forest: &Forest) -> Picture {
             let weight = Weight::Semibold;
             picture.text(place, Anchor::Start, SMALL, weight, BLACK, &group.title);
         }
-        // Beside the rows alone: a group's name may be longer than theirs.
+        // Beside the rows alone: a group's name may be longer than the rows' labels.
         let end = y + group.rows.len() as f64 * ROW;
         rules(&mut picture, forest, &plot, (y, end));
         for row in &group.rows {
@@ -142,7 +142,7 @@ fn draw_row(picture: &mut Picture, plot: &Plot, row: &ForestRow, top: f64) {
     }
 }
 
-/// A small grey ring: what estimates are held against.
+/// A small grey ring: the value that an estimate is held against.
 fn ring(picture: &mut Picture, x: f64, y: f64) {
     let ink = Ink {
         fill: Some(WHITE),
@@ -172,7 +172,7 @@ fn interval(picture: &mut Picture, plot: &Plot, one: &Estimate, y: f64, ink: Ink
     }
 }
 
-/// What marks mean; how far down that goes.
+/// Explains the marks; returns how far down the legend goes.
 fn legend(picture: &mut Picture, forest: &Forest, y: f64) -> f64 {
     let (mut x, mut line) = (EDGE, y + LEADING);
     let marks = forest

@@ -16,11 +16,11 @@ const BAR: f64 = 5.0;
 /// Blues, from light to dark, for amounts.
 const LEAST: Colour = Colour(235, 243, 251);
 const MOST: Colour = Colour(8, 64, 129);
-/// Less than one, and more.
+/// Colours of ratios below one, and above one.
 const LESS: Colour = Colour(0, 114, 178);
 const MORE: Colour = Colour(213, 94, 0);
 
-/// What colours mean: logarithms of the values at their ends.
+/// The scale of colours: logarithms of the values at its ends.
 struct Shades {
     low: f64,
     high: f64,
@@ -198,7 +198,7 @@ fn column_names(picture: &mut Picture, names: &[String], (left, y): (f64, f64), 
     y + LEADING
 }
 
-/// The bar that says what colours mean; how far down it goes.
+/// The bar that explains the colours; returns how far down the bar goes.
 fn bar(picture: &mut Picture, shades: &Shades, label: &str, left: f64, y: f64) -> f64 {
     const STEPS: usize = 40;
     let width = WIDTH - EDGE - left;

@@ -15,10 +15,10 @@ const LABELS: f64 = 0.36;
 const LABEL_GAP: f64 = 8.0;
 /// Lines with more points have marks at some of them only.
 const MANY: usize = 30;
-/// Lines with as many points are curves, which have none.
+/// Lines with at least so many points are drawn as curves without marks.
 const CURVE: usize = 100;
 
-/// Where things are.
+/// Places of the plot's parts, and its two spans.
 pub(super) struct Plot {
     x: Span,
     y: Span,
@@ -82,7 +82,7 @@ fn is_labelled(series: &Series) -> bool {
     !series.points.is_empty() || !series.failures.is_empty() || !series.dots.is_empty()
 }
 
-/// Where everything goes, and the ticks upwards.
+/// The places of the plot's parts, and the ticks of the axis upwards.
 fn layout(lines: &Lines, y: f64, right: f64) -> (Plot, Vec<Tick>) {
     let points = || lines.series.iter().flat_map(|series| &series.points);
     let dots = || lines.series.iter().flat_map(|series| &series.dots);
@@ -267,7 +267,7 @@ fn draw_series(picture: &mut Picture, plot: &Plot, series: &Series) {
     }
 }
 
-/// Draws crosses over the plot, those of lines that fail at one place side by side.
+/// Draws crosses over the plot; the crosses of lines that fail at one place stand side by side.
 fn draw_failures(picture: &mut Picture, plot: &Plot, series: &[Series]) {
     let mut taken: Vec<(f64, f64)> = Vec::new();
     for one in series {
@@ -325,9 +325,11 @@ fn darker(colour: super::Colour) -> super::Colour {
     colour.towards(BLACK, excess * 1.6)
 }
 
-/// Places at least [`LABEL_GAP`] apart, in order, as near to `wanted` as that and the ends allow.
+/// Places at least [`LABEL_GAP`] apart, in order, as near to `wanted` as this distance and the ends
+/// allow.
 fn spread(wanted: &[f64], low: f64, high: f64) -> Vec<f64> {
-    // Neighbours that would overlap form a group, which stands around the mean of what it wants.
+    // Neighbours that would overlap form a group, which stands around the mean of its wanted
+    // places.
     let mut groups: Vec<(f64, usize)> = Vec::new();
     for &place in wanted {
         groups.push((place, 1));
@@ -359,7 +361,7 @@ fn spread(wanted: &[f64], low: f64, high: f64) -> Vec<f64> {
     places
 }
 
-/// Writes the lines' names under the plot; how far down that goes.
+/// Writes the lines' names under the plot; returns how far down the legend goes.
 fn legend(picture: &mut Picture, series: &[&Series], y: f64) -> f64 {
     let mut x = EDGE;
     let mut line = y + LEADING;

@@ -27,7 +27,7 @@ struct Drawn<'m> {
     mark: &'m Mark,
     x: f64,
     y: f64,
-    /// Ends of its interval inside of the plot, and whether each is the interval's own.
+    /// Ends of the interval inside the plot, each with whether it is the interval's own end.
     ends: Option<[(f64, bool); 2]>,
 }
 
@@ -46,7 +46,7 @@ impl<'m> Drawn<'m> {
         Drawn { mark, x, y, ends }
     }
 
-    /// What its ring and its interval take.
+    /// The rectangles that the ring and the interval take.
     fn taken(&self) -> Vec<Taken> {
         let (x, y) = (self.x, self.y);
         let mut taken = vec![Taken([x - RING, y - RING, x + RING, y + RING])];
@@ -58,7 +58,7 @@ impl<'m> Drawn<'m> {
 }
 
 /// Draws rings over the bars of their intervals; labels go below them to the right if there is
-/// room, else around.
+/// room, else elsewhere around the ring.
 pub(super) fn draw(picture: &mut Picture, plot: &Plot, marks: &[Mark]) {
     let drawn: Vec<Drawn<'_>> = marks.iter().map(|mark| Drawn::new(plot, mark)).collect();
     let ink = Ink::line(BLACK, 0.8);
@@ -95,19 +95,19 @@ pub(super) fn draw(picture: &mut Picture, plot: &Plot, marks: &[Mark]) {
     }
 }
 
-/// What letters on a line take.
+/// The rectangle that letters on a line take.
 fn letters(left: f64, base: f64, width: f64) -> Taken {
     Taken([left, base - SMALL * 0.8, left + width, base + SMALL * 0.1])
 }
 
-/// How a label may stand.
+/// The places that a label may take.
 struct Ways {
     is_left_first: bool,
     width: f64,
 }
 
-/// Where a label begins, and its line: the first free place around its ring, further out where
-/// those are taken.
+/// Where a label begins, and its line: the first free place around its ring, further out where the
+/// near places are taken.
 fn place(plot: &Plot, (x, y): (f64, f64), ways: &Ways, taken: &[Taken]) -> (f64, f64) {
     let width = ways.width;
     let (right, left) = (x + 2.0, x - 2.0 - width);

@@ -20,14 +20,14 @@ pub use picture::{Colour, Picture};
 
 use crate::manifest::settings::PlotFormat;
 
-/// What stands over a chart, and under it.
+/// The text over a chart, and under it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caption {
-    /// What it shows.
+    /// The subject of the chart.
     pub title: String,
-    /// What is held fixed, how it was measured, and where.
+    /// The dimensions that are held fixed, the way of measuring, and the machine.
     pub subtitle: String,
-    /// What to know to read it.
+    /// Remarks without which the chart can't be read.
     pub notes: Vec<String>,
 }
 
@@ -45,16 +45,16 @@ pub enum Chart {
 /// An axis. All are logarithmic: times, sizes and ratios are compared by factors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// What it shows, with its unit.
+    /// The quantity that the axis shows, with its unit.
     pub label: String,
-    /// Where its ticks are.
+    /// The values at which the axis has ticks.
     pub scale: Scale,
 }
 
 /// Lines over an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lines {
-    /// What stands around it.
+    /// The text around the chart.
     pub caption: Caption,
     /// The axis to the right.
     pub x: Axis,
@@ -71,58 +71,58 @@ pub struct Lines {
 /// One line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Its name.
+    /// Name of the line.
     pub label: String,
-    /// Which colour and mark it has; the same for the same thing in every chart of a report.
+    /// The line's colour and mark: one style for one thing in every chart of a report.
     pub style: usize,
     /// True for a line without gaps between marks, false for marks alone.
     pub is_joined: bool,
-    /// Its points, by x.
+    /// Points of the line, by x.
     pub points: Vec<Point>,
-    /// Single values that a point is the mean of.
+    /// The single values of which a point is the mean.
     pub dots: Vec<(f64, f64)>,
-    /// Where there is no result.
+    /// Places on the axis without a result.
     pub failures: Vec<f64>,
 }
 
 /// A point of a line. All numbers are greater than zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// To the right.
+    /// Place to the right.
     pub x: f64,
-    /// Upwards.
+    /// Place upwards.
     pub y: f64,
-    /// Lower end of its interval.
+    /// Lower end of the point's interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the point's interval.
     pub high: f64,
 }
 
 /// A straight line for comparison, between two points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// Where it begins.
+    /// The point where the rule begins.
     pub from: (f64, f64),
-    /// Where it ends.
+    /// The point where the rule ends.
     pub to: (f64, f64),
-    /// What it is; written over it.
+    /// Name of the rule, written over it.
     pub label: String,
 }
 
 /// A place to look at, with its interval to the left and right. All numbers are greater than zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// To the right.
+    /// Place to the right.
     pub x: f64,
-    /// Upwards.
+    /// Place upwards.
     pub y: f64,
-    /// Ends of its interval, if it has one; an infinite one lies beyond the chart.
+    /// Ends of the mark's interval, if it has one; an infinite end lies beyond the chart.
     pub ends: Option<[f64; 2]>,
-    /// What it is; written beside it.
+    /// Name of the mark, written beside it.
     pub label: String,
 }
 
-/// The style with the same colour and mark, dashed.
+/// The dashed style with the colour and the mark of `style`.
 pub fn dashed(style: usize) -> usize {
     style + page::COLOURS
 }
@@ -130,26 +130,26 @@ pub fn dashed(style: usize) -> usize {
 /// Coloured cells in panels that share their columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heat {
-    /// What stands around it.
+    /// The text around the chart.
     pub caption: Caption,
-    /// What the columns are.
+    /// Name of the dimension of the columns.
     pub x_label: String,
-    /// What the rows are.
+    /// Name of the dimension of the rows.
     pub y_label: String,
     /// Names of the columns.
     pub columns: Vec<String>,
     /// The panels.
     pub panels: Vec<Panel>,
-    /// What the colours mean, with the unit.
+    /// The quantity that colours show, with its unit.
     pub colour_label: String,
-    /// True if colours tell more than one from less than one.
+    /// True if values are ratios, whose colours tell more than one from less than one.
     pub is_ratio: bool,
 }
 
 /// A panel of cells.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
-    /// What it shows; empty where there is one panel only.
+    /// The subject of the panel; empty where there is one panel only.
     pub title: String,
     /// Names of the rows, from the top.
     pub rows: Vec<String>,
@@ -160,7 +160,7 @@ pub struct Panel {
 /// A cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HeatCell {
-    /// Nobody asked.
+    /// No point was asked for.
     Blank,
     /// A value greater than zero.
     Value(f64),
@@ -171,25 +171,25 @@ pub enum HeatCell {
 /// Ratios with their intervals, one below the other: a forest plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forest {
-    /// What stands around it.
+    /// The text around the chart.
     pub caption: Caption,
-    /// What the ratios are.
+    /// The quantity of which ratios are made.
     pub x_label: String,
     /// Rows that belong together, from the top.
     pub groups: Vec<ForestGroup>,
-    /// Vertical lines for comparison; true for one that all ratios are held against, false for
+    /// Vertical lines for comparison; true for the line that all ratios are held against, false for
     /// bounds.
     pub rules: Vec<(f64, bool)>,
-    /// What the marks of styles mean.
+    /// Styles and the meanings of their marks.
     pub legend: Vec<(usize, String)>,
-    /// What the ring below an estimate is, where there is one.
+    /// Meaning of the ring below an estimate, where there is one.
     pub beside: Option<String>,
 }
 
 /// Rows that belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForestGroup {
-    /// What they are; empty where there is nothing to say.
+    /// Name of the group; may be empty.
     pub title: String,
     /// The rows, from the top.
     pub rows: Vec<ForestRow>,
@@ -198,32 +198,32 @@ pub struct ForestGroup {
 /// A row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForestRow {
-    /// What it is.
+    /// Name of the row.
     pub label: String,
-    /// The ratio; none where there is none to show.
+    /// The ratio; none where there is no ratio to show.
     pub estimate: Option<Estimate>,
-    /// What it is held against, drawn as a ring below it whatever its style.
+    /// The estimate that the ratio is held against, drawn as a ring below it whatever its style.
     pub beside: Option<Estimate>,
-    /// The ratio in digits, or why there is none: a word.
+    /// The ratio in digits, or a word for the reason why there is no ratio.
     pub said: String,
 }
 
-/// A ratio with its interval. The ratio is greater than zero; ends may be NaN, where there are
-/// none.
+/// A ratio with its interval. The ratio is greater than zero; ends may be NaN, where there is no
+/// interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The ratio.
     pub value: f64,
-    /// Lower end of its interval.
+    /// Lower end of the ratio's interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the ratio's interval.
     pub high: f64,
-    /// Which colour and mark it has.
+    /// The colour and the mark.
     pub style: usize,
 }
 
 impl Chart {
-    /// What stands around it.
+    /// The text around the chart.
     pub fn caption(&self) -> &Caption {
         match self {
             Chart::Lines(lines) => &lines.caption,

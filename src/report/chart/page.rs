@@ -1,4 +1,4 @@
-//! What all charts share: the page, captions, colours and marks.
+//! The parts that all charts share: the page, captions, colours and marks.
 
 use super::Caption;
 use super::font::{Face, Weight};
@@ -50,7 +50,7 @@ pub(super) fn dash(style: usize) -> [f64; 2] {
     }
 }
 
-/// Draws the mark of a style: no two of a palette's colours have the same.
+/// Draws the mark of a style. No two colours of the palette have equal marks.
 pub(super) fn mark(picture: &mut Picture, style: usize, x: f64, y: f64, radius: f64) {
     let r = radius;
     let ink = Ink::fill(colour(style));
@@ -113,7 +113,7 @@ pub(super) fn hatch(picture: &mut Picture, place: [f64; 4], colour: Colour) {
     picture.path(path, Ink::line(colour, 0.5));
 }
 
-/// A picture with its caption; how far down that goes.
+/// A picture with its caption, and how far down the caption goes.
 pub(super) fn begin(caption: &Caption) -> (Picture, f64) {
     let mut parts = vec![caption.subtitle.clone()];
     parts.extend(caption.notes.iter().cloned());
@@ -161,7 +161,7 @@ pub(super) fn small(
     picture.text(place, anchor, SMALL, Weight::Regular, colour, text);
 }
 
-/// How wide small text is.
+/// Width of small text.
 pub(super) fn small_width(text: &str) -> f64 {
     Face::of(Weight::Regular).width(text, SMALL)
 }

@@ -1,5 +1,5 @@
-//! A picture as PDF, with the letters it uses of the font embedded, so that text can be searched
-//! and copied.
+//! A picture as PDF, with the used letters of the font embedded, so that text can be searched and
+//! copied.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -36,7 +36,7 @@ struct Used {
     advances: BTreeMap<u16, f32>,
 }
 
-/// The file.
+/// The bytes of the PDF file.
 ///
 /// # Errors
 /// If the font can't be made smaller.

@@ -1,4 +1,4 @@
-//! What a chart is drawn with: paths and lines of text, in points, downwards from the top left.
+//! The primitives of a chart: paths and lines of text, in points, downwards from the top left.
 
 use super::font::{Face, Weight};
 
@@ -31,24 +31,24 @@ impl Colour {
 /// A part of a path; numbers are pairs of x and y.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Segment {
-    /// Begins somewhere else.
+    /// Begins a new part of the path at a point.
     Move(f64, f64),
     /// A straight line.
     Line(f64, f64),
     /// A cubic curve: two control points and the end.
     Curve([f64; 6]),
-    /// Back to where it began.
+    /// Closes the part: a line back to the point where it began.
     Close,
 }
 
 /// How a path is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ink {
-    /// The colour of its inside.
+    /// Colour of the path's inside.
     pub fill: Option<Colour>,
-    /// The colour and width of its line.
+    /// Colour and width of the path's line.
     pub stroke: Option<(Colour, f64)>,
-    /// How much it hides, from 0 to 1.
+    /// Opacity, from 0 to 1.
     pub opacity: f64,
     /// Lengths of dashes and gaps; zeros for a whole line.
     pub dash: [f64; 2],
@@ -75,12 +75,12 @@ impl Ink {
         }
     }
 
-    /// The same, with something shining through.
+    /// This ink with an opacity below one.
     pub const fn with_opacity(self, opacity: f64) -> Self {
         Ink { opacity, ..self }
     }
 
-    /// The same, dashed.
+    /// This ink with a dashed line.
     pub const fn with_dash(self, dash: [f64; 2]) -> Self {
         Ink { dash, ..self }
     }
@@ -89,7 +89,7 @@ impl Ink {
 /// One line of text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Text {
-    /// Where it begins, on the base line.
+    /// Left end of the text, on the base line.
     pub x: f64,
     /// The base line.
     pub y: f64,
@@ -97,13 +97,13 @@ pub struct Text {
     pub size: f64,
     /// Weight of the font.
     pub weight: Weight,
-    /// Its colour.
+    /// Colour of the text.
     pub colour: Colour,
     /// The text.
     pub text: String,
 }
 
-/// Something drawn.
+/// A drawn path or line of text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     /// A path.
@@ -115,26 +115,26 @@ pub enum Item {
 /// Where a text stands relative to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// Begins there.
+    /// The text begins at its place.
     Start,
-    /// Has its middle there.
+    /// The middle of the text is at its place.
     Middle,
-    /// Ends there.
+    /// The text ends at its place.
     End,
 }
 
-/// A picture: what was drawn first lies below.
+/// A picture: later items lie over earlier ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
     /// Width in points.
     pub width: f64,
     /// Height in points.
     pub height: f64,
-    /// What it is of, for those who can't see it.
+    /// The subject of the picture, for people who can't see it.
     pub title: String,
-    /// The rest of what it says.
+    /// All further information in the picture, for people who can't see it.
     pub description: String,
-    /// What is drawn.
+    /// The drawn paths and lines of text.
     pub items: Vec<Item>,
 }
 

@@ -12,7 +12,7 @@ use super::picture::{Colour, Ink, Item, Picture, Segment};
 /// Points in an inch.
 const INCH: f64 = 72.0;
 
-/// Dots, and how many of them a point is wide.
+/// The dots of a picture, and how many dots a point is wide.
 struct Canvas {
     dots: Pixmap,
     scale: Transform,

@@ -1,5 +1,5 @@
-//! A picture as SVG. Text is drawn as outlines of glyphs, so that it looks the same without the
-//! font; what the picture says is kept in its title and description.
+//! A picture as SVG. Text is drawn as outlines of glyphs, so that it looks alike on machines
+//! without the font; the picture's text is kept in its title and description.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::font::{Face, Weight};
 use super::picture::{Colour, Ink, Item, Picture, Segment, Text};
 
-/// The file.
+/// The text of the SVG file.
 pub(super) fn svg(picture: &Picture) -> String {
     let mut glyphs: BTreeMap<(Weight, u32, u16), String> = BTreeMap::new();
     let mut body = String::new();

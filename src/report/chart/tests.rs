@@ -1,4 +1,4 @@
-//! Pictures of charts: what is on them, and that every format takes them.
+//! Pictures of charts: their contents, and that every format can hold them.
 
 use super::picture::Item;
 use super::*;
@@ -52,7 +52,7 @@ fn texts(picture: &Picture) -> Vec<&str> {
         .collect()
 }
 
-/// No text ends outside of the page or under seven points, exponents but for.
+/// No text ends outside of the page or under seven points, except for exponents.
 fn is_readable(picture: &Picture) {
     for item in &picture.items {
         let Item::Text(text) = item else { continue };
@@ -243,7 +243,7 @@ fn ratios_stand_below_each_other_with_what_they_are() {
         assert!(found.contains(&text), "{text} is not in {found:?}");
     }
     is_readable(&picture);
-    // No row's text is on another's.
+    // No row's text overlaps another row's.
     let at = |text: &str| {
         let mut items = picture.items.iter();
         items.find_map(|item| match item {

@@ -1,5 +1,5 @@
 //! The first page of a report's folder: its tables and plots, with small pictures to choose from.
-//! It has no scripts and loads nothing; what comes from files is escaped text.
+//! It has no scripts and loads nothing; text from files is escaped.
 
 use std::fmt::Write;
 use std::io;
@@ -14,7 +14,7 @@ use super::table::{Table, render};
 const FRAME: &str = include_str!("index.html");
 const STYLE: &str = include_str!("index.css");
 
-/// Tables of at most so many rows are shown; others are files alone.
+/// Tables of at most so many rows are shown; larger tables are only linked as files.
 const MOST_ROWS: usize = 40;
 /// CSS pixels in a point.
 const PIXELS: f64 = 96.0 / 72.0;
@@ -27,7 +27,7 @@ pub(super) struct Thumbnail {
 }
 
 impl Thumbnail {
-    /// Draws it.
+    /// Draws the small picture.
     ///
     /// # Errors
     /// If the picture has no area.
@@ -39,7 +39,7 @@ impl Thumbnail {
     }
 }
 
-/// What a folder holds, and the files of it.
+/// A part of the report, and the files that it was written to.
 pub(super) struct Section<'r> {
     part: &'r Part,
     tables: Vec<(&'r Table, Links)>,
@@ -50,7 +50,7 @@ pub(super) struct Section<'r> {
 struct Links(Vec<(String, String)>);
 
 impl Links {
-    /// Links to these files, which lie in the part's folder.
+    /// Links to the files at `paths`, which lie in the part's folder.
     fn new(part: &Part, paths: &[PathBuf]) -> Self {
         let link = |path: &PathBuf| {
             let name = path.file_name()?;
@@ -101,7 +101,7 @@ impl<'r> Section<'r> {
     }
 }
 
-/// The page, as HTML. With `has_page` it links the one that `report --html` wrote.
+/// The page, as HTML. With `has_page` it links the page that `report --html` wrote.
 pub(super) fn index(report: &Report, sections: &[Section<'_>], has_page: bool) -> String {
     let policy = format!(
         "default-src 'none'; style-src {}; img-src data:; base-uri 'none'; form-action 'none'",
@@ -140,7 +140,7 @@ pub(super) fn index(report: &Report, sections: &[Section<'_>], has_page: bool) -
     )
 }
 
-/// Links to the sections, where there are several.
+/// Links to the sections, if there are several.
 fn contents(sections: &[Section<'_>]) -> String {
     if sections.len() < 2 {
         return String::new();
@@ -156,7 +156,7 @@ fn body(number: usize, section: &Section<'_>) -> String {
     let title = escaped(section.title());
     let mut html = format!("<section id=\"s{number}\">\n<h2>{title}</h2>\n");
     for (place, (table, links)) in section.tables.iter().enumerate() {
-        // The first of all is the most telling.
+        // The first table of all is the most telling.
         html.push_str(&table_html(table, links, number == 0 && place == 0));
     }
     let mut kind = "";
@@ -181,7 +181,7 @@ fn body(number: usize, section: &Section<'_>) -> String {
     html
 }
 
-/// A plot's title up to its question, and that: `Time over T`, `log semiring, forward`.
+/// A plot's title up to its question, and the question: `Time over T`, `log semiring, forward`.
 fn kind_of(plot: &Plot<Chart>) -> (&str, &str) {
     let title = plot.chart.caption().title.as_str();
     title.split_once(": ").unwrap_or((title, ""))
@@ -213,7 +213,7 @@ fn table_html(table: &Table, links: &Links, is_open: bool) -> String {
     };
     let files = links.html();
     if !(1..=MOST_ROWS).contains(&table.rows.len()) {
-        // An empty one says why.
+        // An empty table says why it is empty.
         let notes = table.notes.iter().filter(|_| table.rows.is_empty());
         let notes: String = notes.map(|note| format!(": {}", escaped(note))).collect();
         return format!("<p>{title} <small>{rows} {files}</small>{notes}</p>\n");

@@ -1,4 +1,4 @@
-//! The columns of the page's table: those of `records.csv`, by its names and with its values.
+//! The columns of the page's table: the columns of `records.csv`, with their names and values.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::row::entry::Entry;
 use crate::row::schema::{self, Group, Kind};
 use crate::status::Status;
 
-/// The values of a column, one a row.
+/// The values of a column, one for each row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cells {
     /// Text; empty where a row has none.
@@ -28,20 +28,20 @@ pub(super) const DIGEST_BYTES: usize = 6;
 /// One column.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Column {
-    /// Its name in `records.csv`.
+    /// Name of the column in `records.csv`.
     pub(super) name: String,
-    /// What it is about.
+    /// The group of columns that it belongs to.
     pub(super) group: Group,
-    /// True for what follows from parameters.
+    /// True for values that follow from parameters.
     pub(super) is_derived: bool,
-    /// What its values mean, for people.
+    /// The meaning of the values, for people.
     pub(super) about: String,
-    /// The values.
+    /// The values, one for each row.
     pub(super) cells: Cells,
 }
 
 impl Column {
-    /// The order of words that have one.
+    /// The natural order of words, where they have one.
     pub(super) fn natural_order(&self) -> Vec<&'static str> {
         match self.name.as_str() {
             "phase" => Phase::ALL.iter().map(|phase| phase.name()).collect(),
@@ -60,8 +60,8 @@ impl Column {
     }
 }
 
-/// All columns of some sources, one below the other; a column that no row fills is left out, but
-/// for those that the page can't do without.
+/// All columns of some sources, one below the other; a column that no row fills is left out, except
+/// for columns that the page can't do without.
 pub(super) fn columns(sources: &[Source]) -> Vec<Column> {
     let entries: Vec<&Entry> = sources.iter().flat_map(|source| &source.entries).collect();
     let mut columns = Vec::new();
@@ -110,7 +110,7 @@ fn of_group(entries: &[&Entry], group: Group) -> Vec<Column> {
 
 fn fixed(entries: &[&Entry], column: &schema::Column, group: Group) -> Column {
     let values = entries.iter().map(|entry| column.get(entry));
-    // On the null device rows are made at no time.
+    // On the null device rows have no times.
     let values = values.map(|value| value.filter(|value| !is_no_time(column, value)));
     Column {
         name: column.name.to_owned(),
@@ -233,7 +233,7 @@ fn word(value: &Option<Value>) -> Arc<str> {
     }
 }
 
-/// The first bytes of a digest in hexadecimal; zeros where there is none.
+/// The first bytes of a digest in hexadecimal; zeros where there is no digest.
 fn first_bytes(hex: &Option<Value>) -> [u8; DIGEST_BYTES] {
     let mut bytes = [0; DIGEST_BYTES];
     let digits = hex.as_ref().and_then(Value::as_text);

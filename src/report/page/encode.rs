@@ -1,9 +1,9 @@
 //! Columns as the page carries them: JSON that describes them, and one deflated stream of bytes.
 //!
 //! A column of `n` rows is `width` planes of `n` bytes from `offset` on: the lowest byte of every
-//! row, then the next one. Planes of equal bytes lie together that way, which is what deflate is
-//! good at. What the numbers are is the column's `kind`: codes into `words` or into `values` (where
-//! few differ), f64 bits (`numbers`), or the bytes of a digest from its last to its first (`hex`).
+//! row, then the next one. In this order equal bytes lie together, which deflate packs well. The
+//! column's `kind` says how to read the numbers: codes into `words` or into `values` (where few
+//! differ), f64 bits (`numbers`), or the bytes of a digest from its last to its first (`hex`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 use super::columns::{Cells, Column, DIGEST_BYTES};
 use crate::row::schema::Group;
 
-/// Codes are used for numbers of which no more differ than this part of the rows.
+/// Numbers are coded if at most one in so many rows has a different number.
 const FEW: usize = 4;
-/// Or than this many in any case.
+/// Numbers are coded anyway if at most so many differ.
 const ALWAYS_FEW: usize = 256;
 
 /// Columns, described and packed.
 pub(super) struct Encoded {
-    /// What the page needs to know of each column.
+    /// The description of each column for the page.
     pub(super) columns: Vec<Value>,
     /// Base64 of the deflated bytes.
     pub(super) packed: String,
@@ -35,7 +35,7 @@ pub(super) struct Encoded {
 /// Packs columns.
 ///
 /// # Errors
-/// Never in practice: those of a stream into memory.
+/// Never in practice: errors of a stream into memory.
 pub(super) fn encode(columns: &[Column]) -> io::Result<Encoded> {
     let mut stream = DeflateEncoder::new(Vec::new(), Compression::new(6));
     let mut offset = 0;
@@ -70,11 +70,11 @@ pub(super) fn encode(columns: &[Column]) -> io::Result<Encoded> {
 /// A column as whole numbers.
 struct Coded {
     kind: &'static str,
-    /// One a row.
+    /// The whole number of each row.
     numbers: Vec<u64>,
-    /// Bytes of each.
+    /// Bytes of a number.
     width: usize,
-    /// What codes stand for, and under which name.
+    /// The values that codes stand for, and the field that has them in the page.
     levels: Option<(&'static str, Value)>,
 }
 
@@ -196,7 +196,7 @@ pub(super) fn json_for_html(value: &impl Serialize) -> serde_json::Result<String
     let mut text = String::new();
     for character in serde_json::to_string(value)?.chars() {
         match character {
-            // These occur in strings alone, where an escape means the same.
+            // These occur in strings alone, where an escape means the character itself.
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
                 text.push_str(&format!("\\u{:04x}", u32::from(character)));
             }
@@ -229,7 +229,8 @@ mod tests {
         }
     }
 
-    /// What the page makes of a column, as text; the inverse of `encode`, written apart from it.
+    /// The text that the page shows for each row of a column; the inverse of `encode`, written
+    /// independently.
     fn decode(info: &Value, bytes: &[u8], rows: usize) -> Vec<String> {
         let [width, offset] = ["width", "offset"].map(|key| info[key].as_u64().unwrap() as usize);
         let number = |row: usize| {

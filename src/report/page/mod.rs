@@ -1,6 +1,6 @@
 //! One file that shows a run, or several: table, plots, environment, manifest. It loads nothing.
 //!
-//! The page's parts lie beside this file; here they are put together with the data. What comes from
+//! The page's parts lie beside this file; this module puts them together with the data. Data from
 //! files goes into JSON and base64 alone, from which the page's script makes text nodes: nothing
 //! that a manifest or a compiler's log says can become markup. A content security policy that knows
 //! the script by its digest is the second lock.
@@ -23,7 +23,7 @@ use super::source::{Kind, Source};
 const FRAME: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
 
-/// The script, in the order in which its parts need each other.
+/// The parts of the script, in the order in which they need each other.
 const SCRIPTS: [&str; 15] = [
     include_str!("dom.js"),
     include_str!("format.js"),
@@ -44,11 +44,11 @@ const SCRIPTS: [&str; 15] = [
 const START: &str = include_str!("app.js");
 
 /// The page of some sources, as HTML. `baseline` is the backend that speedups are relative to;
-/// without one it is what the manifests say, or a plain backend of those that were measured.
-/// `tables` are shown as they are.
+/// without one it is the backend that the manifests name, or a plain backend among the measured
+/// ones. `tables` are shown unchanged.
 ///
 /// # Errors
-/// Never in practice: those of writing into memory.
+/// Never in practice: errors of writing into memory.
 pub fn page(sources: &[Source], baseline: Option<&str>, tables: &[Shown]) -> io::Result<String> {
     let columns = columns::columns(sources);
     let encoded = encode(&columns)?;
@@ -139,7 +139,8 @@ fn kernels(source: &Source) -> Vec<Value> {
         .collect()
 }
 
-/// How to run it again: as a recorded run, and from the manifest that the page carries.
+/// The commands that measure a source again: by its recorded run, and from the manifest that the
+/// page carries.
 fn commands(source: &Source) -> Vec<Value> {
     let mut commands = Vec::new();
     if let (Kind::Run, Some(environment)) = (source.kind, &source.environment) {
@@ -166,7 +167,7 @@ fn commands(source: &Source) -> Vec<Value> {
     commands
 }
 
-/// A word for a shell.
+/// A word, quoted for a shell.
 fn quoted(word: &str) -> String {
     let is_plain =
         |character: char| character.is_ascii_alphanumeric() || "-_./,=:@+".contains(character);

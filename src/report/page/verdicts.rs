@@ -1,18 +1,18 @@
-//! The tables that the page carries as they are: what rows alone do not tell.
+//! The tables that the page shows unchanged: results that its script can't make from rows alone.
 
 use serde_json::{Value, json};
 
 use super::super::table::{Table, render};
 
-/// A table of a section, which is empty for those of all rows.
+/// A table of a section; the section is empty for a table of all rows.
 pub struct Shown {
-    /// The words that its rows have in common: `workload = gelu`.
+    /// The words that its rows share: `workload = gelu`.
     pub section: String,
     /// The table.
     pub table: Table,
 }
 
-/// What the page's script makes a table of.
+/// The JSON from which the page's script makes a table.
 pub(super) fn describe(shown: &Shown) -> Value {
     let table = &shown.table;
     let mut lines = render::texts(table).into_iter();

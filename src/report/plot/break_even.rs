@@ -16,7 +16,7 @@ use crate::report::loops::{Body, Problem, baseline_of, problems};
 const POINTS: u32 = 120;
 /// A plot ends at so many iterations at least.
 const LEAST_END: u64 = 1000;
-/// And at so many at most.
+/// A plot ends at so many iterations at most.
 const MOST_END: u64 = 1_000_000_000_000;
 
 /// Time of a loop over its iterations.
@@ -55,16 +55,16 @@ pub(super) fn break_even(slice: &Slice<'_>) -> Option<Made> {
     Some(Ok(drawn.chart(caption)))
 }
 
-/// What is in the chart.
+/// The contents of the chart.
 #[derive(Default)]
 struct Drawn {
     /// Loops by style and whether their kernels are compiled first, with their lines' names.
     loops: BTreeMap<(usize, bool), (String, Loop)>,
-    /// Where other backends cross the baseline.
+    /// The points where other backends cross the baseline.
     crossings: Vec<Passing>,
 }
 
-/// Where a loop passes the baseline's.
+/// The point where a loop crosses the baseline's loop.
 #[derive(PartialEq)]
 struct Passing {
     at: u64,
@@ -78,7 +78,7 @@ impl Drawn {
         let first = counts[0].max(counts[1]);
         for Body { row, price } in [baseline, other] {
             for kernels in [Kernels::Cached, Kernels::Compiled] {
-                // Where there is nothing to compile, both lines are one.
+                // Without anything to compile, both lines are one.
                 let is_compiled = kernels == Kernels::Compiled;
                 if is_compiled && price.compile_ns == 0.0 {
                     continue;
@@ -171,7 +171,7 @@ impl Drawn {
     }
 }
 
-/// Where a crossing is; none is infinitely far.
+/// The place of a crossing on the axis; no crossing is infinitely far away.
 fn place(at: Crossing) -> f64 {
     match at {
         Crossing::At(iterations) => iterations as f64,
@@ -191,7 +191,7 @@ fn places(first: u64, last: u64) -> Vec<u64> {
 /// A loop's total, in `factor` nanoseconds.
 fn point(held: &Loop, at: u64, factor: f64) -> Point {
     let [low, y, high] = held.total(at).numbers().map(|ns| ns / factor);
-    // What has no interval is shown as a point.
+    // A value without an interval is shown as a point.
     let [low, high] = [low, high].map(|end| if end.is_nan() { y } else { end });
     Point {
         x: at as f64,

@@ -1,5 +1,5 @@
-//! What a plot says of itself: what it holds fixed, how often and where it was measured, and what
-//! has no result.
+//! The text of a plot: the dimensions that it holds fixed, how often and where it was measured, and
+//! the failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::fixed::FixedDimensions;
 use crate::report::chart::Caption;
 use crate::status::Status;
 
-/// The caption of a plot of `held`'s rows. `is_timed` plots say what their intervals are.
+/// The caption of a plot of `held`'s rows. `is_timed` plots explain their intervals.
 pub(super) fn caption(
     slice: &Slice<'_>,
     title: &str,
@@ -40,7 +40,7 @@ pub(super) fn caption(
     }
 }
 
-/// How many samples there are, and what intervals are.
+/// The number of samples, and the meaning of the intervals.
 fn samples(slice: &Slice<'_>, rows: &[usize], is_timed: bool) -> Option<String> {
     if !is_timed {
         return None;
@@ -66,7 +66,7 @@ fn samples(slice: &Slice<'_>, rows: &[usize], is_timed: bool) -> Option<String> 
     Some(format!("{what} with {percent:.0} % intervals"))
 }
 
-/// In which state the cache was, if in one only.
+/// The state of the cache, if all rows have one state.
 fn cache(slice: &Slice<'_>, rows: &[usize]) -> Option<String> {
     let mut states = rows
         .iter()
@@ -77,7 +77,7 @@ fn cache(slice: &Slice<'_>, rows: &[usize]) -> Option<String> {
         .then(|| format!("{first} cache"))
 }
 
-/// The devices, or the files where those do not say.
+/// The devices, or the files of sources that name no device.
 fn devices(slice: &Slice<'_>, rows: &[usize]) -> String {
     let names: BTreeSet<&str> = rows
         .iter()
@@ -95,7 +95,7 @@ fn devices(slice: &Slice<'_>, rows: &[usize]) -> String {
     labels.join(", ")
 }
 
-/// What rows without a result are, by line: `streaming 2 oom, 1 skipped`.
+/// The statuses of rows without a result, by line: `streaming 2 oom, 1 skipped`.
 pub(super) fn failures(slice: &Slice<'_>, rows: &[usize]) -> Option<String> {
     let mut counts: BTreeMap<(String, Status), usize> = BTreeMap::new();
     for &row in rows {
@@ -120,7 +120,7 @@ pub(super) fn failures(slice: &Slice<'_>, rows: &[usize]) -> Option<String> {
     Some(lines.join("; "))
 }
 
-/// A status in words; a row that is `ok` without a time has none that counts.
+/// A status in words; a row that is `ok` without a time has no time that counts.
 pub(super) fn status_word(status: Status) -> &'static str {
     match status {
         Status::Ok => "without a time",
@@ -132,7 +132,7 @@ pub(super) fn status_word(status: Status) -> &'static str {
     }
 }
 
-/// Why a plot would be empty: `what` it needed, and which rows have no result.
+/// Why a plot would be empty: `what` the plot needed, and which rows have no result.
 pub(super) fn reason(slice: &Slice<'_>, rows: &[usize], what: &str) -> String {
     match failures(slice, rows) {
         Some(failed) => format!("{what}; without a result: {failed}"),

@@ -1,4 +1,4 @@
-//! What could be run, and with how much memory: a panel for each backend.
+//! The points that could be run, and their memory: a panel for each backend.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +81,7 @@ fn axes(slice: &Slice<'_>) -> Option<(String, String)> {
     }
 }
 
-/// The worst of each place's shapes: a failure, or the greatest peak in MiB.
+/// The worst result at each place, over all rows there: a failure, or the greatest peak in MiB.
 fn cells(
     slice: &Slice<'_>,
     rows: &[usize],
@@ -115,7 +115,7 @@ fn cells(
     cells
 }
 
-/// A status in so few letters that they fit into a cell.
+/// A status, short enough for a cell.
 fn short(status: Status) -> &'static str {
     match status {
         Status::Ok => "no time",

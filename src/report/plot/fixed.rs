@@ -1,4 +1,4 @@
-//! Values that a plot holds fixed: chosen from the data, never one that is not in it.
+//! Values that a plot holds fixed: chosen among the values of the data.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use sweeper_program::Value;
 pub(super) struct FixedDimensions {
     pub(super) rows: Vec<usize>,
     pub(super) values: Vec<(String, Value)>,
-    /// Sizes that are tied to the axis: each of its values has one of theirs.
+    /// Sizes that are tied to the axis: each value of the axis has one value of such a size.
     pub(super) tied: Vec<String>,
 }
 
 impl FixedDimensions {
-    /// The values that are held, `batch = 4, size = 8`.
+    /// The fixed values as text, `batch = 4, size = 8`.
     pub(super) fn said(&self) -> String {
         let values = self.values.iter();
         let said = values.map(|(name, value)| format!("{name} = {value}"));
@@ -24,8 +24,8 @@ impl FixedDimensions {
 }
 
 /// Holds `names` fixed for a plot over `axis`: at the combination of values with results at the
-/// most places of the axis; of several, at the one that is closest to the middle of each
-/// dimension's values. What is tied to the axis, as by `zip`, moves with it.
+/// most places of the axis; of several combinations, at the one closest to the middle of each
+/// dimension's values. A dimension that is tied to the axis, as by `zip`, moves with it.
 pub(super) fn fix_dimensions(
     frame: &Frame<'_>,
     rows: &[usize],
@@ -68,7 +68,8 @@ pub(super) fn fix_dimensions(
     FixedDimensions { rows, values, tied }
 }
 
-/// True if each value of the axis has one value of another dimension, and that not always the same.
+/// True if each value of the axis has one value of another dimension, and this value differs along
+/// the axis.
 fn is_tied(frame: &Frame<'_>, rows: &[usize], axis: &str, name: &str) -> bool {
     let places = |names: &[&str]| frame.groups(rows, names).len();
     frame.dimension(axis).is_some()
@@ -124,7 +125,7 @@ mod tests {
     fn a_value_near_the_middle_that_is_there() {
         let rows = [64, 128, 1024].map(|length| ("a", length, 8, Some(1.0)));
         assert_eq!(held(&rows, "K", "T"), Value::Int(128));
-        // The median of two is none of them.
+        // The median of two values is neither of them.
         assert_eq!(held(&rows[..2], "K", "T"), Value::Int(64));
     }
 
@@ -136,7 +137,7 @@ mod tests {
         let found = fix_dimensions(&frame, &frame.all(), "T", &["K"]);
         assert_eq!((found.rows.len(), found.tied), (3, vec!["K".to_owned()]));
         assert!(!found.values.iter().any(|(name, _)| name == "K"));
-        // Two lengths have one K: it does not say which.
+        // Two lengths have one K, which therefore does not determine the length.
         let found = fix_dimensions(&frame, &frame.all(), "K", &["T"]);
         assert_eq!((found.rows.len(), found.tied), (1, vec![]));
     }

@@ -11,15 +11,15 @@ use crate::report::frame::number_of;
 use crate::report::table::means::LogInterval;
 use crate::row::entry::Entry;
 
-/// A row's amount, of which ratios are made.
+/// A row's quantity, of which ratios are made.
 type Measure = fn(&Entry) -> Option<LogInterval>;
 
-/// Time over that of the baseline.
+/// Time over the baseline's time.
 pub(super) fn time_ratio_heatmap(slice: &Slice<'_>) -> Option<Drawn> {
     heatmap(slice, "time ratio", LogInterval::of)
 }
 
-/// Peak memory over that of the baseline.
+/// Peak memory over the baseline's peak memory.
 pub(super) fn memory_ratio_heatmap(slice: &Slice<'_>) -> Option<Drawn> {
     heatmap(slice, "memory ratio", peak)
 }
@@ -27,11 +27,11 @@ pub(super) fn memory_ratio_heatmap(slice: &Slice<'_>) -> Option<Drawn> {
 /// A line's style and the bits of a place on the axis.
 type Place = (usize, u64);
 
-/// What is in the cells.
+/// The contents of the cells.
 #[derive(Default)]
 struct Cells {
     ratios: BTreeMap<Place, Vec<LogInterval>>,
-    /// Cells without a ratio, with a word why.
+    /// Cells without a ratio, with a word for the reason.
     failed: BTreeMap<Place, &'static str>,
 }
 

@@ -25,15 +25,15 @@ mod over;
 mod pairs;
 mod roofline;
 
-/// What plots are made from.
+/// The input of all plots.
 pub struct Request<'r> {
     /// The rows.
     pub frame: &'r Frame<'r>,
-    /// Where they come from.
+    /// The sources of the rows.
     pub sources: &'r [Source],
-    /// Those of the section.
+    /// The rows of the section.
     pub rows: &'r [usize],
-    /// What distinguishes the section from others: `potentials = decomposed`.
+    /// The words that distinguish the section from others: `potentials = decomposed`.
     pub section: &'r str,
     /// The backend that ratios are relative to.
     pub baseline: Option<&'r str>,
@@ -43,14 +43,14 @@ pub struct Request<'r> {
     pub series: &'r [String],
 }
 
-/// A chart; or why it would be empty.
+/// A chart, or the reason why it would be empty.
 pub type Drawn = Result<Chart, String>;
 
 /// A plot of one question.
 pub struct Plot<C> {
     /// Name of its file, without an extension.
     pub name: String,
-    /// What to draw: a [`Chart`], or [`Drawn`] where that is still to be seen.
+    /// The chart: a [`Chart`], or [`Drawn`] while it may still turn out to be empty.
     pub chart: C,
 }
 
@@ -107,11 +107,11 @@ type Make = fn(&Slice<'_>) -> Option<Drawn>;
 
 /// A kind of plot.
 struct Kind {
-    /// Its name, as in [`plots::PLOT_KINDS`]; names of files begin with it.
+    /// Name of the kind, as in [`plots::PLOT_KINDS`]; names of files begin with it.
     name: &'static str,
-    /// False if the two phases are its subject.
+    /// False if the plot compares the two phases.
     has_phase: bool,
-    /// False if the word that the workload compares is its subject.
+    /// False if the plot compares the values of the workload's compared word.
     has_word: bool,
     make: Make,
 }
@@ -125,7 +125,7 @@ const fn kind(name: &'static str, make: Make) -> Kind {
     }
 }
 
-/// Time over the second axis; of workloads that name none, over each size.
+/// Name of plots of time over the second axis; of workloads that name none, over each size.
 const SECOND: &str = "scalability_{second}";
 
 /// All plots, in the order in which they are listed.
@@ -158,7 +158,7 @@ const PLOTS: &[Kind] = &[
     kind("break_even", break_even::break_even),
 ];
 
-/// The plots of all rows at once, of those that are `wanted` by name.
+/// The plots of all rows at once, as far as their names are `wanted`.
 pub fn of_report(request: &Request<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Plot<Drawn>> {
     match wanted(fusion::NAME) {
         true => fusion::fusion_speedup(request),
@@ -166,7 +166,7 @@ pub fn of_report(request: &Request<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Pl
     }
 }
 
-/// The plots of a section, of those that are `wanted` by name.
+/// The plots of a section, as far as their names are `wanted`.
 pub fn of_section(request: &Request<'_>, wanted: impl Fn(&str) -> bool + Sync) -> Vec<Plot<Drawn>> {
     let mut jobs = Vec::new();
     let is_wanted = |kind: &&Kind| plots::plot_names(kind.name).iter().any(|name| wanted(name));
@@ -207,7 +207,7 @@ fn made(kind: &Kind, suffix: &str, slice: &Slice<'_>) -> Vec<Plot<Drawn>> {
     }
 }
 
-/// The questions of a kind of plot, each with what tells its file from others.
+/// The questions of a kind of plot, each with the suffix that tells its file from others.
 fn slices<'r>(request: &'r Request<'r>, kind: &Kind) -> Vec<(String, Slice<'r>)> {
     let mut names: Vec<&str> = Vec::new();
     if kind.has_word {

@@ -12,11 +12,11 @@ use crate::row::entry::Entry;
 
 /// A value of a line at a place.
 pub(super) struct Value {
-    /// Which line.
+    /// Style of the line.
     pub(super) style: usize,
-    /// Where.
+    /// Place on the axis.
     pub(super) x: f64,
-    /// What.
+    /// The value at this place, with its interval.
     pub(super) value: LogInterval,
 }
 
@@ -38,7 +38,8 @@ pub(super) fn fixed<'s>(slice: &'s Slice<'_>, axis: &str) -> Vec<&'s str> {
         .collect()
 }
 
-/// Time over a size. One of several axes must have two places at least where the others are held.
+/// Time over a size. If there are several axes, this one must have two places at least where the
+/// other axes are fixed.
 pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Drawn {
     let held = fix_dimensions(slice.frame(), &slice.rows, axis, &fixed(slice, axis));
     if let [place] = places(slice, &held, axis)[..]
@@ -69,7 +70,7 @@ pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Drawn {
     lines(slice, &held, &about, (values, failures))
 }
 
-/// The places on an axis at which rows are.
+/// The places on an axis where there are rows.
 fn places(slice: &Slice<'_>, held: &FixedDimensions, axis: &str) -> Vec<f64> {
     let rows = held.rows.iter();
     let mut places: Vec<f64> = rows
@@ -80,7 +81,7 @@ fn places(slice: &Slice<'_>, held: &FixedDimensions, axis: &str) -> Vec<f64> {
     places
 }
 
-/// The unit of times that suits most of them: nanoseconds in it, and its name.
+/// The unit that suits most of the times: its length in nanoseconds, and its name.
 pub(super) fn time_unit(values: &[Value]) -> (f64, &'static str) {
     let all: Vec<LogInterval> = values.iter().map(|value| value.value).collect();
     let mean_ns = LogInterval::mean(&all).map_or(1e6, LogInterval::number);
@@ -148,8 +149,8 @@ pub(super) fn efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     Some(chart)
 }
 
-/// Peak memory for each unit of the workload's over the leading axis; of workloads that name none,
-/// peak memory.
+/// Peak memory for each unit of the workload's work over the leading axis; of workloads that name
+/// no unit, peak memory.
 pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
     let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
@@ -157,7 +158,8 @@ pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     let memory = layout.presentation.map(|shown| shown.memory);
     let measure = |entry: &Entry| {
         let bytes = entry.memory.peak_allocated.filter(|_| entry.is_ok())? as f64;
-        // A kilobyte is 10^3 bytes of the semi-CRF guide's gigabyte of 2^30, as its formula has it.
+        // A kilobyte is 10^3 bytes of the semi-CRF guide's gigabyte of 2^30, as in the formula of
+        // this guide.
         let amount = match memory {
             Some(memory) => bytes / GB * 1e6 / product_of(entry, memory.factors)?,
             None => bytes / 1e6,
@@ -209,13 +211,13 @@ pub(super) fn measured(
     (values, failures)
 }
 
-/// What a chart of lines shows.
+/// The descriptions of a chart of lines.
 pub(super) struct About<'a> {
     pub(super) title: String,
     pub(super) axis: &'a str,
-    /// What is upwards, with its unit.
+    /// The quantity upwards, with its unit.
     pub(super) label: &'a str,
-    /// Why there is nothing, where there are no values.
+    /// The reason for an empty chart, where there are no values.
     pub(super) needed: &'a str,
     /// True if intervals come from samples.
     pub(super) is_timed: bool,
@@ -264,7 +266,7 @@ pub(super) fn lines(
     }))
 }
 
-/// Lines through the means of values at one place; true if any is the mean of several.
+/// Lines through the means of values at one place; true if any point is the mean of several values.
 pub(super) fn series(
     slice: &Slice<'_>,
     values: &[Value],
@@ -297,7 +299,7 @@ pub(super) fn series(
                     has_means = true;
                     dots.extend(values.iter().map(|value| (x, value.number())));
                 }
-                // What has no interval is shown as a point.
+                // A value without an interval is shown as a point.
                 let [low, y, high] = mean.numbers();
                 let [low, high] = [low, high].map(|end| if end.is_nan() { y } else { end });
                 points.push(Point { x, y, low, high });

@@ -33,7 +33,7 @@ pub(super) fn backward_forward_ratio(slice: &Slice<'_>) -> Option<Drawn> {
     Some(ratio_lines(slice, &held, &about, found))
 }
 
-/// Time at each other value of the compared word over that at the value they are relative to.
+/// Time at each other value of the compared word over the time at its reference value.
 pub(super) fn compared_overhead(slice: &Slice<'_>) -> Option<Drawn> {
     let shown = slice.request.layout.presentation?;
     let ComparedWord {
@@ -94,12 +94,12 @@ pub(super) fn compared_overhead(slice: &Slice<'_>) -> Option<Drawn> {
     Some(ratio_lines(&wide, &held, &about, (values, Vec::new())))
 }
 
-/// Time over that of the baseline.
+/// Time over the baseline's time.
 pub(super) fn time_ratio_baseline(slice: &Slice<'_>) -> Option<Drawn> {
     baseline_ratio(slice, "Time ratio to the baseline", LogInterval::of, true)
 }
 
-/// Peak memory over that of the baseline.
+/// Peak memory over the baseline's peak memory.
 pub(super) fn memory_ratio_baseline(slice: &Slice<'_>) -> Option<Drawn> {
     baseline_ratio(slice, "Memory ratio to the baseline", peak, false)
 }
@@ -168,7 +168,7 @@ pub(super) fn baseline_pairs(
     paired(slice, &held, &["backend"], is_base, |row| !is_base(row))
 }
 
-/// Pairs of rows that differ in `except` alone: one of `of`, and each of `others`.
+/// Pairs of rows that differ in `except` alone: a row of `of`, and each of its rows in `others`.
 fn paired(
     slice: &Slice<'_>,
     held: &FixedDimensions,

@@ -53,7 +53,7 @@ pub(super) fn roofline(slice: &Slice<'_>) -> Option<Drawn> {
     })))
 }
 
-/// The ceilings of the device; of several devices those of the first one, if all are alike.
+/// The ceilings of the device; of several devices the ceilings of the first one, if all are alike.
 fn common_ceilings<'s>(slice: &Slice<'s>) -> Option<&'s Ceilings> {
     let usages = slice.request.sources.iter();
     let devices = usages
@@ -114,7 +114,7 @@ fn place(entry: &Entry) -> Option<(f64, f64)> {
 }
 
 /// The slope of memory up to the highest ridge, and from its ridge on the level of each kind of
-/// arithmetic that rows are computed in and that was measured; nothing if none was.
+/// arithmetic that the rows use and that was measured; no rules if none was measured.
 fn rules(held: &Ceilings, kinds: &BTreeSet<&str>, (low, high): (f64, f64)) -> Vec<Rule> {
     let rates = kinds
         .iter()
@@ -167,7 +167,7 @@ mod tests {
             levels(&["f32"]),
             [of(5e13, "4.00 TB/s"), of(5e13, "50.0 Tflop/s f32")]
         );
-        // The slope goes up to the highest of them.
+        // The slope goes up to the highest of the levels.
         assert_eq!(
             levels(&["f32", "tf32"]),
             [

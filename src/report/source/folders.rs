@@ -1,14 +1,14 @@
-//! Which runs a folder stands for.
+//! The runs that a folder stands for.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Folders between one that is named and a run: `new/7/quick/m-29fcbb991eb4`.
+/// Levels between a named folder and a run below it:
 const DEPTH: usize = 4;
 
-/// Files that make a folder a run's, or a copy of its tables.
+/// Files that mark a folder as a run's, or as a copy of a run's tables.
 const OF_RUNS: [&str; 4] = [
     "journal.jsonl",
     "records.csv",
@@ -16,7 +16,8 @@ const OF_RUNS: [&str; 4] = [
     "exports/benchmark_full.csv",
 ];
 
-/// How the folder of a run that was measured again begins, inside the first run's.
+/// Beginning of the name of an attempt's folder, which holds a repeated run inside the first run's
+/// folder.
 const ATTEMPT: &str = "attempt-";
 
 /// True if a run, or a copy of its tables, is in this folder itself.
@@ -25,10 +26,10 @@ pub fn is_run(path: &Path) -> bool {
 }
 
 /// All runs below a folder, each once, by path. Of a run's own folders only its further attempts
-/// are runs: its exports say again what its journal says.
+/// are runs: its exports repeat its journal.
 ///
 /// # Errors
-/// Of a folder that can't be read.
+/// If a folder can't be read.
 pub fn runs_below(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut search = Search::default();
     search.enter(path, DEPTH)?;

@@ -22,7 +22,7 @@ mod run;
 use crate::row::entry::Entry;
 use crate::row::lines::{Table, TableError};
 
-/// Why something can't be reported on.
+/// Why a path can't be reported on.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// A CSV file can't be read.
@@ -34,12 +34,12 @@ pub enum SourceError {
     /// A run's folder is not usable.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// It is nothing that reports are made of.
+    /// The file or folder is in no known format.
     #[error("{path}: {reason}", path = path.display())]
     Foreign {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// A CSV file lacks columns.
@@ -51,9 +51,9 @@ pub enum SourceError {
     MissingColumns {
         /// The file.
         path: PathBuf,
-        /// The format that it is closest to.
+        /// The closest format.
         format: &'static str,
-        /// All that are missing.
+        /// All missing columns.
         missing: Vec<String>,
     },
     /// A file is from a newer program.
@@ -65,10 +65,10 @@ pub enum SourceError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the file.
         found: u32,
     },
-    /// Sources whose rows do not say the same things.
+    /// Sources whose rows have different columns or meanings.
     #[error(
         "{one} has rows of version {versions_0}, {other} of version {versions_1}: they can't be in one \
          report; measure the older one again, or report on each alone",
@@ -78,11 +78,11 @@ pub enum SourceError {
         versions_1 = versions[1]
     )]
     Mixed {
-        /// A source.
+        /// One source.
         one: PathBuf,
-        /// Another one.
+        /// Another source.
         other: PathBuf,
-        /// Their versions.
+        /// Versions of the rows of both sources.
         versions: [u32; 2],
     },
 }
@@ -92,7 +92,7 @@ fn quoted(names: &[String]) -> String {
     names.join(", ")
 }
 
-/// What a source was read from.
+/// The file format of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A run's journal.
@@ -103,33 +103,32 @@ pub enum Kind {
     Guide,
 }
 
-/// Rows, and what is known about where they come from.
+/// Rows, and information about their origin.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The machine, as reports name it; unique among the sources of a report.
     pub label: String,
     /// The run's folder, or the file.
     pub origin: PathBuf,
-    /// What it was read from.
+    /// The format that it was read from.
     pub kind: Kind,
     /// The version of the rows' format; none for files that are not ours.
     pub schema: Option<u32>,
-    /// Where and with what the run was made: runs, and files with an `environment.json` beside
-    /// them.
+    /// The environment of the run: for runs, and for files with an `environment.json` beside them.
     pub environment: Option<Environment>,
-    /// How devices were used, with their ceilings, where the run wrote that down.
+    /// How devices were used, with their ceilings, where the run recorded them.
     pub usage: Option<RunUsage>,
     /// The text of the resolved manifest, where there is one.
     pub manifest: Option<String>,
     /// The rows, in the order written; one for each point.
     pub entries: Vec<Entry>,
-    /// What to know before believing it.
+    /// Reasons to doubt the rows.
     pub warnings: Vec<String>,
 }
 
 impl Source {
-    /// The models of its devices, `NVIDIA H200`: which of several alike it was is the environment's
-    /// to say. Nothing where neither that nor rows name one.
+    /// The models of its devices, `NVIDIA H200`, without the number of the device, which the
+    /// environment states. Empty if neither the environment nor the rows name a model.
     pub fn machine(&self) -> String {
         let names: BTreeSet<&str> = match &self.environment {
             Some(environment) => {
@@ -145,8 +144,8 @@ impl Source {
         names.into_iter().collect::<Vec<_>>().join(", ")
     }
 
-    /// True if the backends of a problem were sampled in turns, so that samples at the same place
-    /// are of the same round: unless the manifest says otherwise.
+    /// True if the backends of a problem were sampled in turns, so that samples with equal indexes
+    /// belong to one round; true unless the manifest turns it off.
     pub fn is_in_turns(&self) -> bool {
         let order = || {
             let manifest: toml::Table = self.manifest.as_deref()?.parse().ok()?;
@@ -156,11 +155,11 @@ impl Source {
     }
 }
 
-/// Opens what `names` name: a run's folder, the first digits of a run's id under `dir`, or a CSV
-/// file.
+/// Opens the sources that `names` name: a run's folder, the first digits of a run's id under `dir`,
+/// or a CSV file.
 ///
 /// # Errors
-/// Of the first that can't be read; or if their rows are of different versions.
+/// If a source can't be read, or if the sources' rows have different versions.
 pub fn open_all(names: &[String], dir: &Path) -> Result<Vec<Source>, SourceError> {
     let mut sources = names
         .iter()
@@ -171,8 +170,8 @@ pub fn open_all(names: &[String], dir: &Path) -> Result<Vec<Source>, SourceError
     Ok(sources)
 }
 
-/// Opens what `name` names: a run's folder, the first digits of a run's id under `dir`, or a CSV
-/// file.
+/// Opens the source that `name` names: a run's folder, the first digits of a run's id under `dir`,
+/// or a CSV file.
 ///
 /// # Errors
 /// A [`SourceError`].
@@ -224,8 +223,8 @@ fn from_run(path: &Path) -> Result<Source, SourceError> {
         path: journal,
         reason,
     })?;
-    // As in the tables: declared skips, then the plan's order, so that nothing depends on what was
-    // done first.
+    // As in the tables: declared skips, then the plan's order, so that the order of execution does
+    // not matter.
     let order = recorded.plan_order();
     entries.sort_by_key(|entry| entry.point.and_then(|point| order.get(&point)));
     let mut warnings = Vec::new();
@@ -329,7 +328,7 @@ fn add_surroundings(source: &mut Source, folder: &Path) -> Result<(), SourceErro
     Ok(())
 }
 
-/// Files that were put together by hand may say several things about one point.
+/// Keeps the last row of each point: files that were put together by hand may have several.
 fn keep_last_of_each(source: &mut Source) {
     let mut last: HashMap<String, usize> = HashMap::with_capacity(source.entries.len());
     for (index, entry) in source.entries.iter().enumerate() {
@@ -359,7 +358,7 @@ fn identity(entry: &Entry) -> String {
     }
 }
 
-/// The machine's name, or the file's where it does not say.
+/// The machine's name, or the file's name where the machine is unknown.
 fn label(source: &Source) -> String {
     match source.machine() {
         machine if machine.is_empty() => {
@@ -370,7 +369,7 @@ fn label(source: &Source) -> String {
     }
 }
 
-/// Tells sources of one label apart by their run, else by where they are.
+/// Tells sources with equal labels apart by their run, else by their paths.
 fn make_unique(sources: &mut [Source]) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for source in sources.iter() {
@@ -386,7 +385,7 @@ fn make_unique(sources: &mut [Source]) {
             source.label = format!("{} ({which})", source.label);
         }
     }
-    // The same run twice.
+    // Two sources of one run.
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for source in sources {
         let number = seen.entry(source.label.clone()).or_default();

@@ -14,7 +14,7 @@ use crate::row::lines::{Line, Table, TableError};
 use crate::row::outcome::Status;
 use crate::row::schema::{self, Field};
 
-/// Columns without which nothing can be made of the file. The first tells it from other formats.
+/// Columns that every file must have. The first column tells this format from others.
 pub(super) const REQUIRED: [&str; 9] = [
     "point",
     "problem",
@@ -27,8 +27,8 @@ pub(super) const REQUIRED: [&str; 9] = [
     "median_ns",
 ];
 
-/// The version of the file's format: its column `schema`. Files from before there was one are
-/// version 1 if rows say in which state the cache was, and 0 if they do not.
+/// The version of the file's format: its column `schema`. Files without this column are version 1
+/// if rows state how warm the cache was, and 0 if they do not.
 ///
 /// # Errors
 /// If it is a version that this program does not know, or lines differ.
@@ -63,7 +63,7 @@ pub(super) fn schema(table: &Table, path: &Path) -> Result<u32, SourceError> {
 /// The file's rows.
 ///
 /// # Errors
-/// Those of lines and fields.
+/// If a line or a field can't be read.
 pub(super) fn entries(table: &Table) -> Result<Vec<Entry>, TableError> {
     let columns = table.header().iter().map(String::as_str);
     let named: Vec<(&str, &str)> = columns
@@ -81,7 +81,7 @@ pub(super) fn entries(table: &Table) -> Result<Vec<Entry>, TableError> {
 /// Adds samples from the `samples.csv` beside the file.
 ///
 /// # Errors
-/// Those of lines and fields.
+/// If a line or a field can't be read.
 pub(super) fn add_samples(entries: &mut [Entry], table: &Table) -> Result<(), TableError> {
     let mut samples: HashMap<PointId, Vec<f64>> = HashMap::new();
     table.each(|line| {
@@ -119,8 +119,8 @@ fn entry(line: &Line<'_>, named: &[(&str, &str)], words: &mut Words) -> Result<E
     Ok(entry)
 }
 
-/// Reads the columns that every file has. A median says that there are statistics, a number of
-/// iterations that there is a measurement.
+/// Reads the columns that every file has. A row with a median has statistics; a row with a number
+/// of iterations has a measurement.
 fn add_columns(entry: &mut Entry, line: &Line<'_>, words: &mut Words) -> Result<(), TableError> {
     entry.times = line.amount("median_ns")?.map(|median| Times {
         median,
@@ -144,8 +144,8 @@ fn digest(line: &Line<'_>, column: &str) -> Result<Digest, TableError> {
     parsed.map_err(|_| line.refuse(column, "an identity of 64 hex digits"))
 }
 
-/// Parameters and other values from `named`, names and their columns; of which kind a parameter is,
-/// its workload says.
+/// Parameters and other values from `named`, names and their columns; the workload of a row says
+/// which kind a parameter is.
 fn add_values(
     entry: &mut Entry,
     line: &Line<'_>,

@@ -6,7 +6,7 @@ use crate::record::journal::Contents;
 use crate::row::Row;
 use crate::row::entry::{Entry, Times, Words};
 
-/// Rows that are held in the journal's form at a time.
+/// Number of rows that are held in the journal's form at a time.
 const CHUNK: usize = 8192;
 
 /// The rows of a journal; its lines are read in parallel.

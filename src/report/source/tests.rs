@@ -1,4 +1,4 @@
-//! What is read from where, and how bad files are refused.
+//! Reading sources of all formats, and errors of bad files.
 
 use std::fs;
 
@@ -92,7 +92,7 @@ fn a_journal_and_its_table_say_the_same() {
     let contents = Contents::read(&path).unwrap();
     let from_journal = run::entries(&contents).unwrap();
     let mut from_table = read(&records()).unwrap().entries;
-    // The table keeps samples elsewhere.
+    // The table's samples are in a file of their own.
     from_table[0].samples_ns = vec![5e6, 1e6, 4e6, 2e6, 3e6];
     assert_eq!(from_journal, from_table);
     assert_eq!(from_journal[0].efficiency(), Some(0.5));
@@ -196,7 +196,7 @@ fn versions_are_known_and_not_mixed() {
         read(&newer).unwrap_err(),
         "results.csv: version 9 of `records.csv`, this program knows 1; use a newer sweeper"
     );
-    // A file from before rows said in which state the cache was.
+    // A file of an older version, whose rows do not state the cache's state.
     let mut lines = Vec::new();
     for line in records().lines() {
         let fields: Vec<&str> = line.split(',').collect();

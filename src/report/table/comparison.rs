@@ -12,7 +12,7 @@ use crate::row::outcome::Checked;
 /// Rows of one shape, or of the means, by backend.
 pub(super) type Held<'q> = BTreeMap<&'q str, usize>;
 
-/// `comparison.csv`: for workloads without a leading axis. Those with one have
+/// `comparison.csv`: for workloads without a leading axis. Workloads with a leading axis have
 /// `crossover_points.csv` and tables of ratios.
 pub(super) fn comparison(request: &Request<'_>) -> Option<Table> {
     if request.layout.presentation.is_some() {
@@ -79,7 +79,7 @@ fn of_shape(request: &Request<'_>, alone: &pivot::Shapes<'_>, held: &Held<'_>) -
     held.iter().map(line).collect()
 }
 
-/// A line for each backend of the means over the shapes that all share.
+/// A line for each backend of the means over the shapes that all backends share.
 fn of_means(
     request: &Request<'_>,
     shapes: &pivot::Shapes<'_>,
@@ -107,13 +107,13 @@ fn of_means(
 /// A backend's geometric means over some shapes.
 pub(super) struct Mean<'q> {
     pub(super) backend: &'q str,
-    /// One of its rows.
+    /// One of the backend's rows.
     pub(super) row: usize,
     pub(super) time: Option<LogInterval>,
     bytes_per_s: Option<f64>,
-    /// Part of what the device's ceilings allow.
+    /// Attained part of the device's ceilings.
     pub(super) efficiency: Option<f64>,
-    /// Whether it is the fastest, and how clearly.
+    /// Whether the backend is the fastest, and how clearly.
     pub(super) fastest: Cell,
 }
 
@@ -123,7 +123,7 @@ impl Mean<'_> {
     }
 }
 
-/// The means of each backend over shapes that all share.
+/// The means of each backend over shapes that all backends share.
 pub(super) fn means<'q>(request: &Request<'_>, common: &[&Held<'q>]) -> Vec<Mean<'q>> {
     let frame = request.frame;
     let Some(first) = common.first() else {
@@ -137,7 +137,7 @@ pub(super) fn means<'q>(request: &Request<'_>, common: &[&Held<'q>]) -> Vec<Mean
         let values: Option<Vec<LogInterval>> = entries(name).into_iter().map(of).collect();
         LogInterval::mean(&values?)
     };
-    // A backend that was not checked everywhere wins nowhere.
+    // A backend that was not checked at every shape can't be the fastest.
     let times = first.keys().filter_map(|&name| {
         let is_checked = entries(name).into_iter().all(is_checked);
         Some((name, mean(name, LogInterval::of).filter(|_| is_checked)?))
@@ -172,7 +172,7 @@ fn time(entry: &Entry) -> Cell {
     }
 }
 
-/// The times of those that were checked.
+/// The times of the backends whose results were checked.
 fn times<'q>(request: &Request<'_>, held: &Held<'q>) -> BTreeMap<&'q str, LogInterval> {
     let time = |(&name, &row): (&&'q str, &usize)| {
         let entry = request.frame.entries[row];
@@ -186,8 +186,7 @@ fn is_checked(entry: &Entry) -> bool {
     measured.is_some_and(|found| found.checked != Checked::None)
 }
 
-/// Whether a backend is the fastest of those that were checked, and whether the intervals bear it
-/// out.
+/// Whether a backend is the fastest of the checked ones, and whether the intervals support this.
 fn fastest(times: &BTreeMap<&str, LogInterval>, name: &str) -> Cell {
     let Some(own) = times.get(name) else {
         return Cell::Empty;

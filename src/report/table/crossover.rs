@@ -10,13 +10,13 @@ use crate::report::frame::{Key, number_of};
 /// Times of two backends at the same shapes, by the size of the leading axis.
 type Shapes = BTreeMap<u64, Vec<(LogInterval, LogInterval)>>;
 
-/// Backend a crosses b at the least size of the leading axis from which on it is faster on every
-/// shape that both were measured on. Shapes are compared whole: equal factors, not equal products.
+/// Backend a crosses b at the least size of the leading axis from which on it is faster at every
+/// shape that both were measured at. Shapes are compared whole: equal factors, not equal products.
 pub(super) fn crossover_points(request: &Request<'_>) -> Option<Table> {
     let shown = request.layout.presentation?;
     let (compared, leading, second) = (shown.compared.name, shown.leading_axis, shown.second_axis);
     let frame = request.frame;
-    // What the leading axis is, as formulas have it.
+    // The formula of the leading axis.
     let (about, axis) = match shown.derived(leading) {
         Some(derived) => (derived.about, derived.factors.join(" ")),
         None => ("Least", leading.to_owned()),
@@ -69,7 +69,8 @@ pub(super) fn crossover_points(request: &Request<'_>) -> Option<Table> {
     Some(table)
 }
 
-/// Ordered pairs that cross: the backends, the size, and times there in milliseconds.
+/// Ordered pairs of backends that cross: the backends, the size, and their times there in
+/// milliseconds.
 fn crossings<'n>(
     request: &Request<'_>,
     rows: &[usize],

@@ -1,5 +1,5 @@
-//! `economics.csv`: when compiling pays, by problem: what a loop costs in all by the baseline and
-//! by the other backends, and from how many iterations on they are ahead.
+//! `economics.csv`: when compiling pays, by problem: the total cost of a loop by the baseline and
+//! by the other backends, and the number of iterations from which on they are ahead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,7 @@ use crate::row::entry::DIMENSIONS;
 /// Name of the table.
 pub const NAME: &str = "economics";
 
-/// True if rows that are alike in all words are of one problem: there is nothing to take means
-/// over.
+/// True if rows with equal words are of one problem: there is no dimension to take means over.
 pub(super) fn is_of_single_problems(request: &Request<'_>) -> bool {
     let frame = request.frame;
     let words = frame.words(&[]);
@@ -87,7 +86,7 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
     Some(table)
 }
 
-/// The baseline's own loops.
+/// The costs of the baseline's own loops.
 fn of_baseline(price: &Priced, iterations: u32) -> Vec<(Start, [Cell; 3])> {
     let first = price.starting.iterations;
     let kernels = [
@@ -101,10 +100,11 @@ fn of_baseline(price: &Priced, iterations: u32) -> Vec<(Start, [Cell; 3])> {
     loops.collect()
 }
 
-/// What tells problems apart: words and conditions in columns of their own, parameters in one.
+/// The values that tell problems apart: words and conditions in columns of their own, parameters in
+/// one.
 struct Names<'f> {
     words: Vec<&'static str>,
-    /// By workload, those in which its problems differ.
+    /// By workload, the parameters in which its problems differ.
     parameters: BTreeMap<&'f str, Vec<&'f str>>,
 }
 
@@ -184,7 +184,7 @@ fn loop_cells(held: &Loop, iterations: u64) -> [Cell; 3] {
     ]
 }
 
-/// A row's backend, and the one before it that had its program.
+/// A row's backend, and the earlier backend with an equal program.
 fn program_of<'f>(frame: &'f Frame<'_>, row: usize) -> (&'f str, Option<&'f str>) {
     let entry = &frame.entries[row];
     let same = entry.measurement.as_ref();
@@ -192,7 +192,7 @@ fn program_of<'f>(frame: &'f Frame<'_>, row: usize) -> (&'f str, Option<&'f str>
     (&entry.backend, same)
 }
 
-/// All that a comparison says; of one program twice what each took, and no more.
+/// All cells of a comparison; of two backends with one program only the costs and the verdict.
 fn comparison_cells(found: &Comparison) -> Vec<Cell> {
     let break_even = found.break_even();
     let mut cells = loop_cells(&found.other, found.iterations).to_vec();

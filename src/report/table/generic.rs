@@ -1,4 +1,4 @@
-//! Tables for any sweep: who is how much faster, who is best, and what failed.
+//! Tables for any sweep: speedups, the best backend, and failures.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::fusion::CONTROL;
 use crate::report::frame::MACHINE;
 use crate::status::Status;
 
-/// `geometric_means.csv`: medians, averaged over the shapes that all backends share.
+/// `geometric_means.csv`: medians, as geometric means over the shapes that all backends share.
 pub(super) fn geometric_means(request: &Request<'_>) -> Option<Table> {
     let mut table = Table::new("geometric_means", "Geometric means of medians");
     pivot::fill(&mut table, request, None, What::Times);
@@ -24,10 +24,10 @@ pub(super) fn speedup(request: &Request<'_>) -> Option<Table> {
     Some(table)
 }
 
-/// `best_backend.csv`: who is fastest, by how much, and at how many shapes.
+/// `best_backend.csv`: the fastest backend, its lead, and the number of shapes.
 pub(super) fn best_backend(request: &Request<'_>) -> Option<Table> {
     let frame = request.frame;
-    // A control is no way of computing anything.
+    // A control is not a candidate: it repeats another backend's program.
     let is_candidate = |row: &usize| &*frame.entries[*row].backend != CONTROL;
     let rows: Vec<usize> = request.rows.iter().copied().filter(is_candidate).collect();
     let mut series: Vec<String> = rows.iter().map(|&row| frame.series(row)).collect();
@@ -85,7 +85,7 @@ struct Ranking<'q> {
     next: Option<(&'q str, LogInterval)>,
 }
 
-/// Ranks the lines of some shapes, all of which have the same ones.
+/// Ranks the lines over some shapes, which have the same lines.
 fn rank<'q>(request: &Request<'_>, shapes: &[&BTreeMap<&'q str, usize>]) -> Option<Ranking<'q>> {
     let time = |row: &usize| LogInterval::of(request.frame.entries[*row]);
     let mut times: BTreeMap<&'q str, Vec<LogInterval>> = BTreeMap::new();
@@ -122,7 +122,7 @@ fn rank<'q>(request: &Request<'_>, shapes: &[&BTreeMap<&'q str, usize>]) -> Opti
     })
 }
 
-/// `not_measured.csv`: what has no result, and why.
+/// `not_measured.csv`: points without a result, and the reasons.
 pub(super) fn not_measured(request: &Request<'_>) -> Option<Table> {
     let frame = request.frame;
     let mut groups: BTreeMap<(String, &str, Status, &str), usize> = BTreeMap::new();

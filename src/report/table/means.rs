@@ -6,8 +6,8 @@ use crate::row::entry::Entry;
 pub use crate::interval::LogInterval;
 
 impl LogInterval {
-    /// The median of a row with its interval, if it is greater than zero; of a single sample it has
-    /// none.
+    /// The median of a row with its interval, if it is greater than zero; without an interval for a
+    /// single sample.
     pub fn of(entry: &Entry) -> Option<Self> {
         let median = entry.median_ns().filter(|&median| median > 0.0)?;
         let times = entry.times.filter(|times| times.n != Some(1));
@@ -15,7 +15,7 @@ impl LogInterval {
         Some(LogInterval::new(median, interval))
     }
 
-    /// The cell that shows it.
+    /// The cell that shows this value with its interval.
     pub fn cell(self) -> Cell {
         let [low, value, high] = self.numbers();
         Cell::Interval { value, low, high }

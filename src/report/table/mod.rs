@@ -1,5 +1,6 @@
-//! Tables: one value each, whatever they are written as. `OF_REPORTS` and `OF_SECTIONS` list all
-//! that a report has; a new table is a function and a line there.
+//! Tables: one value for each, independent of the format that it is written in. `OF_REPORTS` and
+//! `OF_SECTIONS` list the functions that make the tables of a report; a new table is a function and
+//! a line there.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ pub use economics::NAME as ECONOMICS;
 pub use operations::NAME as OPERATIONS;
 pub use pivot::by_axis;
 
-/// In what unit a column's numbers are, in files; people see them in the unit that suits them.
+/// The unit of a column's numbers in files; people see each number in the unit that suits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Words, and numbers without a unit that are shown in full: sizes, counts.
@@ -43,39 +44,39 @@ pub enum Unit {
     Speedup,
     /// Units of 2^30 bytes.
     Gb,
-    /// Anything a second.
+    /// A rate: any amount a second.
     PerSecond,
 }
 
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name in files.
+    /// Name of the column in files.
     pub name: String,
-    /// Its unit.
+    /// Unit of the numbers in the column.
     pub unit: Unit,
-    /// The backend that it is about, where each has columns of its own.
+    /// The backend that the column is about, in tables with columns for each backend.
     pub of: Option<String>,
 }
 
 /// One field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Nothing to say.
+    /// Without a value.
     Empty,
     /// A word.
     Word(Arc<str>),
     /// A whole number.
     Count(i64),
-    /// A number in the column's unit; NaN where it could not be had.
+    /// A number in the column's unit; NaN where there is none.
     Number(f64),
     /// A number with its interval: three columns in files.
     Interval {
         /// The number.
         value: f64,
-        /// Lower end.
+        /// Lower end of the interval.
         low: f64,
-        /// Upper end.
+        /// Upper end of the interval.
         high: f64,
     },
 }
@@ -102,15 +103,15 @@ impl From<Option<Value>> for Cell {
 /// A table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// Name of its file.
+    /// Name of the table's file.
     pub name: String,
-    /// What it shows, in a line.
+    /// The subject of the table, in a line.
     pub title: String,
-    /// The columns.
+    /// Columns of the table.
     pub columns: Vec<Column>,
-    /// The rows, as wide as there are columns.
+    /// The rows, each with a cell for every column.
     pub rows: Vec<Vec<Cell>>,
-    /// What to know before reading it; why it is empty, if it is.
+    /// Remarks for the reader; the reason why the table is empty, if it is.
     pub notes: Vec<String>,
 }
 
@@ -136,7 +137,8 @@ impl Table {
         self
     }
 
-    /// Adds a column about one backend. All that have such columns have as many, in one order.
+    /// Adds a column about one backend. All backends with such columns must have equally many, in
+    /// one order.
     pub fn column_of(
         &mut self,
         backend: impl Into<String>,
@@ -160,28 +162,29 @@ impl Table {
     }
 }
 
-/// What tables are made from.
+/// The input of all tables.
 pub struct Request<'r> {
     /// The rows.
     pub frame: &'r Frame<'r>,
-    /// Those of the section.
+    /// The rows of the section.
     pub rows: &'r [usize],
     /// The backend that ratios are relative to.
     pub baseline: Option<&'r str>,
-    /// Iterations of the loop that economics is about.
+    /// Iterations of the loop that the tables of economics are about.
     pub iterations: u32,
     /// The section's columns.
     pub layout: &'r Layout,
 }
 
-/// Which columns name a row of one workload, in the workload's order where it has one.
+/// The columns that name a row of one workload, in the workload's order where it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Words in which rows differ beside backend and phase: the one that the workload compares.
+    /// Words in which rows differ, except backend and phase: the compared word of the workload.
     pub words: Vec<String>,
-    /// Sizes: the workload's, derived ones among them; then others in which rows differ.
+    /// Sizes: the workload's, derived ones among them; then other sizes in which rows differ.
     pub sizes: Vec<String>,
-    /// How rows are shown, if they are of one workload that says so and have all that it names.
+    /// The workload's presentation of rows, if they are of one workload that has one, and have all
+    /// sizes and words that it names.
     pub presentation: Option<&'static Presentation>,
 }
 
@@ -203,29 +206,29 @@ impl Layout {
         }
     }
 
-    /// The sizes that distinguish rows: all but derived ones.
+    /// The sizes that distinguish rows: without derived ones.
     pub fn sizes_of_rows(&self) -> Vec<&str> {
         let sizes = self.sizes.iter().map(String::as_str);
         sizes.filter(|name| self.derived(name).is_none()).collect()
     }
 
-    /// What is known of a size that the workload derives.
+    /// The definition of a size that the workload derives.
     pub fn derived(&self, name: &str) -> Option<&'static DerivedSize> {
         self.presentation?.derived(name)
     }
 
-    /// True if a size is one of those that the size `of` is the product of.
+    /// True if a size is a factor of the product `of`.
     pub fn is_factor(&self, name: &str, of: &str) -> bool {
         let derived = self.derived(of);
         derived.is_some_and(|derived| derived.factors.contains(&name))
     }
 
-    /// A size as titles and axes have it.
+    /// A size as it is written in titles and at axes.
     pub fn label<'n>(&self, name: &'n str) -> &'n str {
         self.derived(name).map_or(name, |derived| derived.label)
     }
 
-    /// A word as tables spell it: some workloads have theirs with a capital.
+    /// A word as tables spell it: some workloads capitalise words.
     pub fn word(&self, frame: &Frame<'_>, row: usize, name: &str) -> Cell {
         let compared = self.presentation.map(|shown| shown.compared);
         let is_capitalized =
@@ -237,7 +240,8 @@ impl Layout {
     }
 }
 
-/// How some rows are shown, if they are of one workload that says so and have all that it names.
+/// The workload's presentation of some rows, if they are of one workload that has one, and have all
+/// sizes and words that it names.
 fn presentation(frame: &Frame<'_>, rows: &[usize]) -> Option<&'static Presentation> {
     let first = frame.entries[*rows.first()?];
     let shown = first.presentation()?;
@@ -265,8 +269,8 @@ pub fn size(frame: &Frame<'_>, row: usize, name: &str) -> Cell {
 /// Makes a table, or none where its question does not arise.
 type Make = fn(&Request<'_>) -> Option<Table>;
 
-/// Tables of all rows at once, in the order in which they are listed; the first that there is goes
-/// to the screen.
+/// Tables of all rows at once, in the order in which they are listed; the first one that the report
+/// has goes to the screen.
 const OF_REPORTS: &[Make] = &[
     operations::operations,
     generic::speedup,
@@ -290,7 +294,8 @@ const OF_SECTIONS: &[Make] = &[
 /// The tables of all rows.
 pub fn of_report(request: &Request<'_>) -> Vec<Table> {
     let mut tables = made(OF_REPORTS, request);
-    // The first goes to the screen: where there are no sizes to take means over, what a loop costs.
+    // The first table goes to the screen: the costs of loops where there are no sizes to take means
+    // over.
     if economics::is_of_single_problems(request) {
         let place = |table: &Table| match table.name.as_str() {
             operations::NAME => 0,
@@ -302,13 +307,13 @@ pub fn of_report(request: &Request<'_>) -> Vec<Table> {
     tables
 }
 
-/// What is said of fusing and of compiling, where rows tell: for the page, which has no room for
-/// all tables.
+/// The verdicts on fusing and on compiling, where there are any: for the page, which has no room
+/// for all tables.
 pub fn verdicts(request: &Request<'_>) -> Vec<Table> {
     made(&[fusion::fusion, economics::economics], request)
 }
 
-/// Backends of a section side by side, where it has a workload without tables of its own.
+/// Backends of a section side by side, for a workload without tables of its own.
 pub fn comparison(request: &Request<'_>) -> Option<Table> {
     comparison::comparison(request)
 }

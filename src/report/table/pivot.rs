@@ -7,14 +7,14 @@ use super::means::LogInterval;
 use super::{Cell, Request, Table, Unit, size};
 use crate::report::frame::{Key, MACHINE, Ordered, number_of};
 
-/// What the cells say.
+/// The quantities in the cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     /// Medians.
     Times,
     /// Speedups over the baseline.
     Speedups,
-    /// Both.
+    /// Medians and speedups.
     Both,
 }
 
@@ -119,7 +119,7 @@ fn notes(table: &mut Table, request: &Request<'_>, what: What, unshared: bool) {
     }
 }
 
-/// Rows by the value of the axis, with its cell; all rows without one.
+/// Rows by the value of the axis, with its cell; without an axis all rows in one group.
 fn by_value(
     request: &Request<'_>,
     rows: &[usize],
@@ -143,7 +143,7 @@ fn by_value(
         .collect()
 }
 
-/// Rows that are right by shape, and by their name in `series`.
+/// Rows with right results, by shape and by their name in `series`.
 pub(super) fn shapes<'q>(
     request: &Request<'_>,
     rows: &[usize],
@@ -162,7 +162,7 @@ pub(super) fn shapes<'q>(
     shapes
 }
 
-/// Shapes at which all that were measured at any shape were measured.
+/// Shapes at which every line was measured that was measured at any shape.
 pub(super) fn common<'s, 'q>(shapes: &'s Shapes<'q>) -> Vec<&'s BTreeMap<&'q str, usize>> {
     let mut names: Vec<&str> = shapes
         .values()
@@ -174,7 +174,7 @@ pub(super) fn common<'s, 'q>(shapes: &'s Shapes<'q>) -> Vec<&'s BTreeMap<&'q str
     shapes.values().filter(is_whole).collect()
 }
 
-/// How much faster a line is than the baseline on the same machine.
+/// Speedup of a line over the baseline on the same machine.
 pub(super) fn speedup(
     request: &Request<'_>,
     shapes: &Shapes<'_>,
@@ -192,7 +192,7 @@ pub(super) fn speedup(
                 is_base && frame.value(other, MACHINE) == machine
             })?;
             if *base == row {
-                // Not noise over itself.
+                // The baseline over itself is exactly 1, without noise.
                 return LogInterval::exact(1.0);
             }
             let base = LogInterval::of(frame.entries[*base])?;

@@ -1,4 +1,4 @@
-//! Ratios of rows that differ in one thing alone: phase, compared word, backend. Sizes that the
+//! Ratios of rows that differ in one dimension alone: phase, compared word, backend. Sizes that the
 //! workload does not name come last.
 
 use sweeper_program::workload::ComparedWord;
@@ -26,7 +26,7 @@ struct Names<'l> {
 }
 
 impl Names<'_> {
-    /// Sizes that stand before a table's own columns, and those behind.
+    /// Sizes that stand before a table's own columns, and sizes behind them.
     fn sizes(&self) -> (&[String], &[String]) {
         let sizes = &self.layout.sizes;
         let shown = self.layout.presentation;
@@ -45,7 +45,7 @@ impl Names<'_> {
         table.plain(self.sizes().1);
     }
 
-    /// A row: names, `cells`, and what the guide has no columns for.
+    /// A row of the table: names, `cells`, and the sizes that the guide has no columns for.
     fn row(&self, request: &Request<'_>, row: usize, cells: &[Cell]) -> Vec<Cell> {
         let frame = request.frame;
         let mut line = vec![Cell::word(frame.series(row))];
@@ -106,7 +106,7 @@ pub(super) fn backward_forward_ratios(request: &Request<'_>) -> Option<Table> {
 }
 
 /// The word that the workload compares, such as `semiring_overhead.csv`: its other values against
-/// the one that they are relative to.
+/// the reference value.
 pub(super) fn compared_overhead(request: &Request<'_>) -> Option<Table> {
     let ComparedWord {
         name, reference, ..

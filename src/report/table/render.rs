@@ -6,11 +6,11 @@ use super::stack::{self, Printed};
 use super::{Cell, Column, Table, Unit, units};
 use crate::quantity;
 
-/// CSV with full precision; `nan` where a number could not be had, as Python writes it. An interval
-/// takes three columns.
+/// CSV with full precision; `nan` where there is no number, as Python writes it. An interval takes
+/// three columns.
 ///
 /// # Errors
-/// None but those of memory.
+/// Never in practice: errors of writing into memory.
 pub fn csv(table: &Table) -> io::Result<Vec<u8>> {
     let wide: Vec<bool> = (0..table.columns.len())
         .map(|column| {
@@ -72,7 +72,7 @@ fn shown(cell: &Cell, unit: Unit) -> String {
         Cell::Count(count) => count.to_string(),
         Cell::Number(value) if value.is_nan() => "–".to_owned(),
         Cell::Number(value) => quantity_of(*value, unit),
-        // No interval, or none that could be: of the baseline over itself.
+        // No interval, or an interval without a meaning: the baseline over itself.
         Cell::Interval { value, low, high } if low.is_nan() || high.is_nan() || low == high => {
             quantity_of(*value, unit)
         }
@@ -151,7 +151,7 @@ fn widths(lines: &[Vec<String>]) -> Vec<usize> {
     columns.map(width).collect()
 }
 
-/// The table as it is printed: one that is too wide for a line has one for each backend.
+/// The table as it is printed: if it is too wide for a line, with a line for each backend.
 fn printed(table: &Table) -> Printed<'_> {
     let width = widths(&texts(table)).iter().map(|width| width + 3).sum();
     stack::printed(table, width)

@@ -1,11 +1,11 @@
-//! Tables with a few columns for each backend, as people read them: where they get too wide, a line
-//! for each backend instead. Files for programs stay as they are.
+//! Tables with a few columns for each backend, as people read them: tables that are too wide get a
+//! line for each backend instead. Files for programs do not change.
 
 use std::borrow::Cow;
 
 use super::{Cell, Column, Table, Unit};
 
-/// What is set under each other if it is wider: characters of a terminal's line.
+/// Greatest width of a table with backends side by side: characters of a terminal's line.
 const WIDEST: usize = 100;
 
 /// A table as it is printed, and how many lines each of its rows takes.
@@ -14,7 +14,8 @@ pub(super) struct Printed<'t> {
     pub(super) lines_per_row: usize,
 }
 
-/// The table itself if a line of `width` characters is fine; else one with a line for each backend.
+/// The table itself if it fits into lines of `width` characters; else a table with a line for each
+/// backend.
 pub(super) fn printed(table: &Table, width: usize) -> Printed<'_> {
     let owners = owners(table);
     if width <= WIDEST || owners.len() < 2 {
@@ -24,7 +25,7 @@ pub(super) fn printed(table: &Table, width: usize) -> Printed<'_> {
         };
     }
     let shared: Vec<usize> = of(table, None).collect();
-    // All backends have the same columns: those of the first.
+    // All backends have equal columns: the columns of the first one count.
     let held: Vec<usize> = of(table, Some(owners[0])).collect();
     let mut stacked = Table {
         name: table.name.clone(),
@@ -79,7 +80,7 @@ fn owners(table: &Table) -> Vec<&str> {
     owners
 }
 
-/// The places of a backend's columns, or of those that belong to none.
+/// The places of a backend's columns, or of the columns that belong to no backend.
 fn of<'t>(table: &'t Table, owner: Option<&'t str>) -> impl Iterator<Item = usize> + 't {
     let is_its = move |(_, column): &(usize, &Column)| column.of.as_deref() == owner;
     let found = table.columns.iter().enumerate().filter(is_its);

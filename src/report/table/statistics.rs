@@ -1,4 +1,4 @@
-//! `summary_stats.csv`: what a backend needs over all shapes of a section.
+//! `summary_stats.csv`: time and memory of a backend over all shapes of a section.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{Cell, Request, Table, Unit};
 use crate::report::frame::{Key, number_of, product_of};
 use crate::row::entry::Entry;
 
-/// How much of its work a row gets done in a second.
+/// The row's amount of `work` for each second.
 fn work_per_s(entry: &Entry, work: Amount) -> Option<f64> {
     let median_ns = entry.median_ns().filter(|&median| median > 0.0)?;
     Some(product_of(entry, work.factors)? / median_ns * 1e9)
@@ -79,7 +79,7 @@ pub(super) fn summary_stats(request: &Request<'_>) -> Option<Table> {
     Some(table)
 }
 
-/// A number that is shown without a fraction where it has none.
+/// A number, shown without a fraction if it is whole.
 fn whole(value: f64) -> Cell {
     match value.fract() == 0.0 && value.abs() < 1e15 {
         true => Cell::Count(value as i64),

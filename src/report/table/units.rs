@@ -1,26 +1,26 @@
-//! Tables for writing, in Markdown and LaTeX: a column has one unit, which stands in its heading,
-//! and its cells are plain numbers.
+//! Tables for writing, in Markdown and LaTeX: a column has one unit, which its heading states, and
+//! its cells are plain numbers.
 
 use super::render::without;
 use super::{Cell, Column, Table, Unit};
 use crate::quantity;
 
-/// The least value of a column is so much of its unit at least.
+/// The least value of a column is at least so much of the column's unit.
 const LEAST: f64 = 0.1;
 
 /// A unit of times, sizes or rates, with its size.
 type Scale = (&'static str, f64);
 
-/// In nanoseconds.
+/// Units of times, in nanoseconds.
 const TIMES: [Scale; 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-/// In bytes.
+/// Units of sizes, in bytes.
 const SIZES: [Scale; 4] = [
     ("B", 1.0),
     ("KiB", 1024.0),
     ("MiB", 1048576.0),
     ("GiB", 1073741824.0),
 ];
-/// Of anything a second.
+/// Prefixes of amounts a second.
 const RATES: [Scale; 5] = [("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)];
 
 /// Every field, the headings first.
@@ -37,10 +37,10 @@ pub(super) fn texts(table: &Table) -> Vec<Vec<String>> {
     lines
 }
 
-/// How a column is written.
+/// The format of a column.
 struct Kind {
     heading: String,
-    /// What numbers are divided by; none where they are written in full, as words are.
+    /// The divisor of numbers; none for numbers in full and for words.
     divisor: Option<f64>,
     has_intervals: bool,
 }
@@ -103,12 +103,11 @@ impl Kind {
                 let divisor = self.divisor.unwrap_or(1.0);
                 let half = (high - value).max(value - low) / divisor;
                 let value = value / divisor;
-                // No interval, or none that could be: of the baseline over itself.
+                // No interval, or an interval without a meaning: the baseline over itself.
                 if !self.has_intervals || !half.is_finite() || half == 0.0 {
                     return fixed(value, digits(value));
                 }
-                // Two digits more than the value alone would have, where the interval is that
-                // narrow.
+                // Up to two digits more than the value alone would have, for narrow intervals.
                 let of_half = (-half.log10().floor()).max(0.0) as usize;
                 let digits = digits(value).max(of_half.min(digits(value) + 2));
                 format!("{} ± {}", fixed(value, digits), fixed(half, digits))
@@ -126,7 +125,7 @@ fn number(cell: &Cell) -> Option<f64> {
     .filter(|value| value.is_finite() && *value > 0.0)
 }
 
-/// The largest unit of which the least value is a tenth at least.
+/// The largest unit of which the least value is at least a tenth.
 fn scale(scales: &[Scale], least: f64) -> Scale {
     let suits = |(_, size): &&Scale| least.is_finite() && least >= LEAST * size;
     *scales.iter().rev().find(suits).unwrap_or(&scales[0])

@@ -1,4 +1,4 @@
-//! The font of charts, which travels with the program: pictures look the same everywhere.
+//! The font of charts, which travels with the program: pictures look alike on every machine.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -10,33 +10,33 @@ use super::picture::Segment;
 /// Weight of a font.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
-    /// For everything.
+    /// For all text but titles.
     Regular,
     /// For titles.
     Semibold,
 }
 
 impl Weight {
-    /// All of them.
+    /// All weights.
     pub const ALL: [Weight; 2] = [Weight::Regular, Weight::Semibold];
 }
 
 /// A glyph's outline and advance, in units of the em.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Glyph {
-    /// Its number in the font.
+    /// The glyph's number in the font.
     pub(super) id: u16,
-    /// How far the next one is to the right.
+    /// Distance to the next glyph on the right.
     pub(super) advance: f64,
-    /// Its outline: y downwards from the base line.
+    /// The glyph's outline: y downwards from the base line.
     pub(super) outline: Vec<Segment>,
 }
 
 /// A font face.
 pub(super) struct Face {
-    /// The file.
+    /// The bytes of the font file.
     pub(super) bytes: &'static [u8],
-    /// Its name in PDF files.
+    /// Name of the face in PDF files.
     pub(super) name: &'static str,
     /// Top of capitals and bottom of descenders over the base line, in ems.
     pub(super) extent: (f64, f64),
@@ -102,7 +102,7 @@ impl Face {
         self.glyphs.get(&letter).unwrap_or(&self.missing)
     }
 
-    /// How wide a text is, in points.
+    /// Width of a text, in points.
     pub(super) fn width(&self, text: &str, size: f64) -> f64 {
         text.chars()
             .map(|letter| self.glyph(letter).advance)
@@ -125,7 +125,7 @@ fn glyph(font: &ttf_parser::Face<'_>, id: GlyphId, em: f64) -> Glyph {
     }
 }
 
-/// Takes an outline down in ems.
+/// Collects a glyph's outline in ems.
 struct Outline {
     em: f64,
     segments: Vec<Segment>,
@@ -150,7 +150,8 @@ impl OutlineBuilder for Outline {
     }
 
     fn quad_to(&mut self, x1: f32, y1: f32, x: f32, y: f32) {
-        // The same curve as a cubic one: control points two thirds of the way to the quadratic's.
+        // The quadratic curve as a cubic one: control points two thirds of the way to the
+        // quadratic's.
         let (from, control, to) = (self.at, self.scaled(x1, y1), self.scaled(x, y));
         let near = |end: (f64, f64)| {
             let part = |end: f64, control: f64| end + (control - end) * 2.0 / 3.0;

@@ -1,5 +1,4 @@
-//! What fusing gains: speedups of `compiled` over `eager` by pattern and size, the control beside
-//! each.
+//! Speedups by fusing: `compiled` over `eager` by pattern and size, with the control beside each.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +24,7 @@ const STYLES: [(Verdict, usize); 5] = [
     (Verdict::Is(Class::Minimal), 4),
     (Verdict::Is(Class::Slower), 1),
 ];
-/// The style of what is inconclusive.
+/// The style of an inconclusive verdict.
 const UNCLEAR: usize = 3;
 
 /// Speedups with their intervals, controls and verdicts: a plot for each combination of phase,
@@ -58,7 +57,7 @@ pub(super) fn fusion_speedup(request: &Request<'_>) -> Vec<Plot<Drawn>> {
     plots.collect()
 }
 
-/// All pairs at once if they fit, else by workload.
+/// All pairs at once if they fit, else the pairs of each workload.
 fn parts(pairs: Vec<Pair<'_>>) -> Vec<(Option<String>, Vec<Pair<'_>>)> {
     if pairs.len() <= MOST_ROWS {
         return vec![(None, pairs)];
@@ -126,7 +125,7 @@ fn chart(request: &Request<'_>, pairs: &[Pair<'_>], question: String) -> Chart {
     })
 }
 
-/// Rows of the two programs, those without a result too, under the conditions and of the workloads
+/// Rows of the two programs, with and without a result, under the conditions and of the workloads
 /// of `pairs`.
 fn rows_of(request: &Request<'_>, pairs: &[Pair<'_>]) -> Vec<usize> {
     let frame = request.frame;

@@ -34,7 +34,7 @@ fn plots(entries: Vec<Entry>) -> Vec<Plot<Drawn>> {
     })
 }
 
-/// A pattern, and its rows: size, what is said of it, and the style of its mark.
+/// A pattern and its rows: size, the text of the ratio, and the style of its mark.
 type Group<'f> = (&'f str, Vec<(&'f str, &'f str, Option<usize>)>);
 
 fn forest(plot: &Plot<Drawn>) -> &Forest {
@@ -49,7 +49,7 @@ fn patterns_are_groups_of_sizes_with_their_verdicts() {
     let mut entries = rows("bias_relu", 512, [1200.0, 1000.0, 1200.0]);
     entries.extend(rows("bias", 128, [1000.0, 500.0, 1000.0]));
     entries.extend(rows("bias", 64, [1000.0, 2000.0, 1000.0]));
-    // The control is far off, and so is what can be said.
+    // The control is far off, and so is the interval of the verdict.
     entries.extend(rows("bias", 256, [1000.0, 500.0, 1500.0]));
     entries.extend(rows("bias_gelu", 64, [1000.0, 1000.0, 1000.0]));
     let last = entries.len() - 2;

@@ -1,4 +1,4 @@
-//! `fusion.csv`: what fusing gains for each pattern and size, and whether the machine can tell.
+//! `fusion.csv`: the speedup by fusing for each pattern and size, and whether the machine can tell.
 
 use super::means::LogInterval;
 use super::{Cell, Request, Table, Unit};
@@ -7,10 +7,10 @@ use crate::report::frame::Frame;
 use crate::report::fused::{Pair, conditions, pairs};
 use crate::row::entry::Entry;
 
-/// What is to know of a verdict without a control beside it.
+/// A note for verdicts without a control.
 const NO_CONTROL: &str = "no control: what this machine takes for a difference is not known";
 
-/// Unfused against fused, wherever both were measured.
+/// Unfused rows against fused ones, where both were measured.
 pub(super) fn fusion(request: &Request<'_>) -> Option<Table> {
     let frame = request.frame;
     let measured = pairs(frame, request.rows);

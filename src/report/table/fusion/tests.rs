@@ -30,7 +30,7 @@ fn sources() -> Vec<Source> {
         entry("eager", "bias_gelu", 512, 3000.0, 400),
         entry("compiled", "bias_gelu", 512, 1000.0, 100),
         entry("control", "bias_gelu", 512, 3000.0, 400),
-        // The machine takes one program for two here.
+        // The machine measures one program as two different ones here.
         entry("eager", "bias_gelu", 128, 3000.0, 400),
         entry("compiled", "bias_gelu", 128, 1000.0, 100),
         entry("control", "bias_gelu", 128, 3300.0, 400),
@@ -42,7 +42,7 @@ fn sources() -> Vec<Source> {
     ];
     let same = sources[0].entries[7].measurement.as_mut().unwrap();
     same.same_program_as = Some("eager".to_owned());
-    // A file that kept no samples.
+    // A file without samples.
     for row in [8, 9] {
         sources[0].entries[row].samples_ns.clear();
     }
