@@ -1,4 +1,4 @@
-//! Axes as they are written: a value, a list, one of the forms, a zip.
+//! Axes as the manifest writes them: a value, a list, one of the forms, a zip.
 
 use sweeper_program::Value;
 
@@ -109,7 +109,7 @@ fn form(
     }
 }
 
-/// Takes the options of all forms, so that only what no form has is unknown.
+/// Takes the options of all forms, so that only an option of no form is unknown.
 fn take_options(cx: &mut Context<'_>, section: &mut Section<'_>) {
     for key in forms::OPTIONS.iter().copied() {
         section.take(cx, key);
@@ -264,7 +264,7 @@ fn zipped(
     })
 }
 
-/// An axis of a zip: any form, but no condition of its own, and values may repeat.
+/// An axis of a zip: it can have any form and repeated values, but no condition of its own.
 fn tied(cx: &mut Context<'_>, entry: &Entry) -> Option<WireAxis> {
     if let Raw::Array(_) = entry.value.raw {
         if !wire::name(cx, entry) {

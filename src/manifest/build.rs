@@ -1,5 +1,5 @@
-//! From a case as it was written to a [`Case`]: workload and variants looked up, shared things
-//! taken over, everything checked against what the workload is.
+//! From a case as it was written to a [`Case`]: workload and variants looked up, shared settings
+//! taken over, everything checked against the definition of the workload.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use super::uses::Uses;
 use super::wire::{WireCase, WireScope, WireText};
 use super::{axis, null};
 
-/// What the cases of a manifest share.
+/// The settings that the cases of a manifest share, and the list of these cases.
 pub(super) struct Shared<'a> {
     pub(super) scope: &'a WireScope,
     pub(super) cases: &'a [WireCase],
@@ -41,7 +41,7 @@ pub(crate) struct Places {
 }
 
 impl Shared<'_> {
-    /// The conditions of a case: its own, and the shared ones that are for it.
+    /// The conditions of a case: its own, and the shared conditions that apply to it.
     pub(super) fn texts<'s>(&'s self, wire: &'s WireCase) -> impl Iterator<Item = &'s WireText> {
         let scopes = [self.scope, &wire.scope];
         let rules = scopes.into_iter().flat_map(|scope| &scope.exclude);
@@ -55,7 +55,7 @@ impl Shared<'_> {
             .chain(ties.filter_map(|tie| tie.when.as_ref()))
     }
 
-    /// Whether there are several cases, so that something shared can be for some of them.
+    /// Whether there are several cases, so that a shared setting can apply to some of them.
     pub(super) fn is_several(&self) -> bool {
         self.cases.len() > 1
     }
@@ -92,8 +92,8 @@ pub(super) fn workload(
     found.copied()
 }
 
-/// Builds a case. What is wrong is reported, and something sound put in its place, so that the rest
-/// can be judged too.
+/// Builds a case. An error is reported and replaced by a valid value, so that the rest can be
+/// judged too.
 pub(super) fn case(
     cx: &mut Context<'_>,
     wire: &WireCase,

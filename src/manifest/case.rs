@@ -21,11 +21,11 @@ use crate::status::Status;
 pub struct Case {
     /// Name in the manifest; in rows, but in no identity.
     pub name: Arc<str>,
-    /// What is computed.
+    /// The computation.
     pub workload: KnownWorkload,
-    /// How, each once, at least one.
+    /// The implementations, each once, at least one.
     pub backends: Vec<KnownBackend>,
-    /// What is timed, each once, at least one.
+    /// The timed phases, each once, at least one.
     pub phases: Vec<Phase>,
     /// Type of the elements.
     pub dtype: Dtype,
@@ -35,17 +35,17 @@ pub struct Case {
     pub needs: Vec<usize>,
     /// Columns of all dimensions, in order.
     pub variables: Vec<Variable>,
-    /// What is multiplied, slowest first.
+    /// The dimensions whose product is the grid, slowest first.
     pub dimensions: Vec<Dimension>,
-    /// Named expressions, each after those that it uses.
+    /// Named expressions, each after the expressions that it uses.
     pub derived: Vec<Derived>,
     /// Conditions under which a point is skipped.
     pub exclude: Vec<Rule>,
     /// Extra points, not subject to the rules above.
     pub include: Vec<Include>,
-    /// Where each parameter of the workload comes from, in the workload's order.
+    /// The source of each parameter of the workload, in the workload's order.
     pub parameters: Vec<ParameterSource>,
-    /// What the scripted test device answers, where the manifest has a `[null]` table.
+    /// The answers of the scripted test device, where the manifest has a `[null]` table.
     pub null: Option<NullScript>,
 }
 
@@ -84,9 +84,9 @@ pub struct Variable {
 pub struct Dimension {
     /// Indices into `Case::variables`.
     pub columns: Vec<usize>,
-    /// Rows, no two alike; those from `swept` on are reached by [`Include`] alone.
+    /// Rows, no two alike; rows from `swept` on are reached by [`Include`] alone.
     pub rows: Vec<Vec<Value>>,
-    /// How many rows are walked, at least one.
+    /// Number of rows that the grid walks, at least one.
     pub swept: usize,
     /// The dimension exists only where this holds.
     pub when: Option<Conditional>,
@@ -130,7 +130,7 @@ pub struct Include {
     pub phases: Vec<Phase>,
 }
 
-/// Where a parameter's value comes from.
+/// The source of a parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterSource {
     /// A variable, by index.
@@ -139,7 +139,7 @@ pub enum ParameterSource {
     Derived(usize),
 }
 
-/// What the scripted test device answers for the points of a case.
+/// The answers of the scripted test device for the points of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NullScript {
     /// Median time in nanoseconds, a positive number.
@@ -148,7 +148,7 @@ pub struct NullScript {
     pub memory_bytes: Option<Expression>,
     /// Relative standard deviation of samples.
     pub noise: f64,
-    /// The first that holds decides the status; `ok` where none does.
+    /// The first condition that holds decides the status; `ok` where none holds.
     pub outcomes: Vec<(Expression, Status)>,
 }
 

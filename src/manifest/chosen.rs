@@ -7,8 +7,8 @@ use super::diagnostics::Code;
 use super::section::{Context, Spanned};
 use super::suggest;
 
-/// Leaves the cases that are named. The others were read and checked like them: what is wrong with
-/// one is an error whichever are run.
+/// Keeps the named cases. The other cases were read and checked, too: an error in a case counts
+/// even if the case is not run.
 pub(super) fn choose(
     cx: &mut Context<'_>,
     named: &[Spanned<String>],
@@ -34,7 +34,7 @@ pub(super) fn choose(
     pairs
         .filter(|(index, _)| place_of(*index).is_some())
         .map(|(_, (mut case, places))| {
-            // What is not run needs not be waited for.
+            // A case that does not run needs no waiting for.
             case.needs = case
                 .needs
                 .iter()

@@ -1,17 +1,17 @@
 //! The codes of diagnostics, one list, with a sentence each.
 
-/// How bad a diagnostic is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The manifest can't be used.
     Error,
-    /// The manifest can be used, but probably does not say what was meant.
+    /// The manifest can be used, but probably differs from the author's intention.
     Warning,
 }
 
 macro_rules! codes {
     ($($(#[$attribute:meta])* $name:ident = $id:literal, $about:literal;)*) => {
-        /// What a diagnostic is about. Codes of warnings start with `W`.
+        /// The kind of a diagnostic. Codes of warnings start with `W`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[expect(missing_docs, reason = "`Code::about` says what each code is")]
         pub enum Code { $($name,)* }
@@ -25,7 +25,7 @@ macro_rules! codes {
                 match self { $(Code::$name => $id,)* }
             }
 
-            /// What the code stands for, one sentence.
+            /// The meaning of the code, in one sentence.
             pub const fn about(self) -> &'static str {
                 match self { $(Code::$name => $about,)* }
             }

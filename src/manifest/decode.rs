@@ -1,4 +1,4 @@
-//! Reading the settings of a manifest, and what they say of each other.
+//! Reading the settings of a manifest, and checking them against each other.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ fn keys<'n>(
     given: &mut Given<'n>,
 ) {
     for setting in settings {
-        // The version is missed in words of its own.
+        // A missing version is reported with a text of its own.
         let node = match setting.is_needed && !section.path.is_empty() {
             true => section.need(cx, setting.key()),
             false => section.take(cx, setting.key()),

@@ -1,4 +1,4 @@
-//! What is wrong with a manifest: where, what, and what to do about it.
+//! Errors and warnings about a manifest: their place, their meaning, and help.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ pub use super::codes::{Code, Severity};
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// What kind of thing.
+    /// Kind of the diagnostic.
     pub code: Code,
     /// One line.
     pub message: String,
@@ -15,7 +15,7 @@ pub struct Diagnostic {
     pub place: Option<Place>,
     /// A few words beside the caret.
     pub label: String,
-    /// What to do about it, and what else is worth knowing.
+    /// Lines of help: how to fix the manifest, and further information.
     pub help: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ impl Diagnostics {
         Report(self.list.last_mut())
     }
 
-    /// All of them.
+    /// Iterates over all diagnostics.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Diagnostic> {
         self.list.iter()
     }
@@ -103,7 +103,7 @@ impl Diagnostics {
         self.list.is_empty()
     }
 
-    /// How many are errors.
+    /// Number of errors.
     pub fn errors(&self) -> usize {
         let errors = |each: &&Diagnostic| each.code.severity() == Severity::Error;
         self.list.iter().filter(errors).count()

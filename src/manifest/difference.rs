@@ -1,4 +1,4 @@
-//! In which keys two resolved manifests differ: those that change what rows mean.
+//! The keys in which two resolved manifests differ, if these keys change the meaning of rows.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use super::setting::{self, Identity};
 /// A key in which two manifests differ.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Change {
-    /// Its path, such as `measure.repeats`.
+    /// Path of the key, such as `measure.repeats`.
     pub key: String,
-    /// Its value in the first manifest; none where it has no such key.
+    /// Value of the key in the first manifest; none where the key is missing.
     pub from: Option<String>,
     /// Its value in the second.
     pub to: Option<String>,
 }
 
-/// The keys in which two resolved manifests differ. What is no part of a manifest's identity is
-/// left out.
+/// The keys in which two resolved manifests differ. Keys that are no part of a manifest's identity
+/// are left out.
 pub fn changes(from: &str, to: &str) -> Vec<Change> {
     let [from, to] = [from, to].map(keys);
     let mut names: Vec<&String> = from.keys().chain(to.keys()).collect();

@@ -1,5 +1,5 @@
-//! The axes of one case: which shared ones it takes, whether their values are what the workload's
-//! parameters can be, and what is multiplied.
+//! The axes of one case: the shared axes that it takes, the check of their values against the
+//! workload's parameters, and the dimensions of the grid.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Collects what a case walks over: plain axes first, then zips.
+    /// Collects the axes that a case walks over: plain axes first, then zips.
     pub(super) fn collect(
         cx: &mut Context<'_>,
         wire: &WireCase,
@@ -78,7 +78,7 @@ impl Columns {
         columns
     }
 
-    /// Adds zips of which the case has a use for some axis.
+    /// Adds the zips with an axis that the case uses.
     fn add_zips(
         &mut self,
         cx: &mut Context<'_>,
@@ -135,7 +135,7 @@ pub(super) fn unused(
         .help(help);
 }
 
-/// What the axes of a case became.
+/// The dimensions and variables of a case.
 pub(super) struct Built {
     pub(super) variables: Vec<Variable>,
     pub(super) dimensions: Vec<Dimension>,
@@ -230,7 +230,7 @@ fn some_value(kind: &ParameterKind) -> Value {
     }
 }
 
-/// The condition of dimension `index`, over variants and what it can depend on.
+/// The condition of dimension `index`, over variants and earlier dimensions.
 fn conditional(
     cx: &mut Context<'_>,
     info: &'static WorkloadInfo,
@@ -353,7 +353,7 @@ pub(super) fn fit(
     }
 }
 
-/// Why a value can't be that of a parameter.
+/// Why a parameter can't have a value.
 pub(crate) enum Misfit {
     Kind(&'static str),
     Bounds(String),
@@ -439,7 +439,8 @@ fn sources(
     }
 }
 
-/// What a dimension's columns are where it does not exist, if the workload has defaults for them.
+/// The values of a dimension's columns where the dimension does not exist, if the workload has
+/// defaults for them.
 fn defaults(
     info: &WorkloadInfo,
     variables: &[Variable],

@@ -10,7 +10,7 @@ use super::section::{Context, Section, Spanned};
 use super::suggest;
 use super::tree::{Node, Raw};
 
-/// The keys of which an axis has one.
+/// The keys of forms; an axis has one of them.
 pub(super) const FORMS: &[&str] = &["values", "pow2", "range", "linspace", "logspace", "csv"];
 
 /// The keys that belong to a form.
@@ -94,7 +94,7 @@ fn ends(cx: &mut Context<'_>, node: &Node, form: &str) -> Option<(Number, Number
     }
 }
 
-/// Values of an axis, or what is wrong with its form.
+/// Values of an axis, or the error in its form.
 type Made = Result<Vec<Value>, String>;
 
 fn too_many<T>() -> Result<T, String> {

@@ -1,8 +1,9 @@
-//! The identity of a manifest: the canonical form of the keys that change what rows mean.
+//! The identity of a manifest: the canonical form of the keys that change the meaning of rows.
 //!
-//! Hashed: cases with their grids, zips, derived values and rules, the script of the test
-//! device, and the settings whose entry says so. Not hashed: names, reasons, `needs`, every order
-//! (of keys, values, cases, rules), and all other settings, which are stored with the run.
+//! Hashed: cases with their grids, zips, derived values and rules, the script of the test device,
+//! and the settings whose entry marks them as part of the identity. Not hashed: names, reasons,
+//! `needs`, every order (of keys, values, cases, rules), and all other settings, which are stored
+//! with the run.
 
 use super::Manifest;
 use super::case::{Case, Dimension, Include, NullScript};
@@ -114,7 +115,7 @@ fn script(encoder: &mut Encoder, null: &NullScript) {
     if let Some(memory) = &null.memory_bytes {
         encoder.text("memory_bytes", memory.canonical());
     }
-    // The first condition that holds decides, so their order means something.
+    // The first condition that holds decides, so the order of conditions matters.
     encoder.list("outcomes", null.outcomes.len());
     for (when, status) in &null.outcomes {
         encoder

@@ -1,15 +1,15 @@
-//! The manifest: what a sweep is, as data.
+//! The manifest: the definition of a sweep, as data.
 //!
 //! [`Sources`] reads files at the edge; [`Manifest::resolve`] is pure. It lays settings from
-//! outside over the text, reads it, checks everything against the workloads that there are, and
-//! reports all that is wrong at once. What comes out is plain typed data that cannot be wrong.
+//! outside over the text, reads it, checks everything against the existing workloads, and reports
+//! all errors at once. The result is plain typed data that is known to be valid.
 //!
-//! Reading order: [`settings`], [`plots`] and [`case`] are what comes out; `setting` is the table
-//! of all keys of settings. On the way there: `text`, `tree` (TOML with places), `merge` and
+//! Reading order: [`settings`], [`plots`] and [`case`] are the result; `setting` is the table of
+//! all keys of settings. On the way there: `text`, `tree` (TOML with places), `merge` and
 //! [`overrides`], `section` (typed access), `decode` (settings), `wire`, `axis` and `forms` (cases
-//! as written), `build`, `dimensions` and `rules` (cases as meant); what can be judged on all
-//! points only is in `grid::check`, and so is [`Manifest::resolve`]. [`expression`] is the language
-//! of conditions; [`diagnostics`], [`codes`] and [`render`] are how errors look.
+//! as written), `build`, `dimensions` and `rules` (checked cases); checks that need all points are
+//! in `grid::check`, together with [`Manifest::resolve`]. [`expression`] is the language of
+//! conditions; [`diagnostics`], [`codes`] and [`render`] make and print errors.
 
 pub mod settings;
 pub mod plots;
@@ -86,7 +86,7 @@ pub struct Manifest {
     pub tags: Vec<String>,
     /// Seed of generated inputs and of orders.
     pub seed: u64,
-    /// Cases in the order in which they are run: each after those it needs.
+    /// Cases in the order in which they are run: each after the cases that it needs.
     pub cases: Vec<Case>,
     /// `[plan]`
     pub plan: PlanSettings,
@@ -130,12 +130,12 @@ impl Manifest {
         }
     }
 
-    /// The script of the test device, which is there as soon as one of its keys is set.
+    /// The script of the test device, which is created when one of its keys is set.
     fn null_mut(&mut self) -> &mut NullDevice {
         self.null.get_or_insert_default()
     }
 
-    /// The identity of what this manifest means.
+    /// The identity of this manifest's meaning.
     pub fn hash(&self) -> ManifestHash {
         hash::hash(self)
     }
@@ -150,12 +150,12 @@ impl Manifest {
         print::toml(self, true)
     }
 
-    /// Where values came from.
+    /// The origins of the values.
     pub fn provenance(&self) -> &Provenance {
         &self.provenance
     }
 
-    /// What is probably not meant.
+    /// Warnings: parts of the manifest that are probably not intended.
     pub fn warnings(&self) -> &Diagnostics {
         &self.warnings
     }
@@ -166,7 +166,7 @@ impl Manifest {
     }
 }
 
-/// Equal if they say the same, wherever it was written.
+/// Manifests are equal if their values are, wherever these were written.
 impl PartialEq for Manifest {
     fn eq(&self, other: &Self) -> bool {
         let Manifest {

@@ -1,4 +1,4 @@
-//! `[null]`: what the scripted test device answers.
+//! `[null]`: the answers of the scripted test device.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ pub struct NullDevice {
     pub memory_bytes: Option<Arc<str>>,
     /// Relative standard deviation of samples.
     pub noise: f64,
-    /// How many devices it pretends to be; no part of any identity but the devices' own.
+    /// Number of devices that the test device simulates; no part of any identity but the identities
+    /// of these devices.
     pub units: u32,
     /// Conditions with the status they lead to; the first that holds decides.
     pub outcomes: Vec<(Arc<str>, Status)>,

@@ -1,7 +1,7 @@
 //! Settings from outside the manifest: flags, `--set`, environment variables.
 //!
-//! Each is a key path with raw text. Texts are TOML values, and also what is easier to type in a
-//! shell: `256,512` is a list, and a bare word is a string.
+//! Each setting is a key path with raw text. Texts are TOML values or shorter forms that are easier
+//! to type in a shell: `256,512` is a list, and a bare word is a string.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,18 +31,18 @@ pub struct Override {
     pub path: String,
     /// The value as it was typed.
     pub text: String,
-    /// Where it was typed.
+    /// The place where the setting was typed.
     pub origin: OverrideOrigin,
 }
 
-/// Where a setting was typed; later ones win over earlier ones.
+/// Origin of a setting; later origins win over earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OverrideOrigin {
     /// An environment variable, by name.
     Environment(String),
     /// `--set`.
     Set,
-    /// A flag of its own, such as `--T`.
+    /// A dedicated flag, such as `--T`.
     Flag(String),
 }
 
@@ -311,8 +311,8 @@ impl Target<'_> {
     }
 }
 
-/// Replaces a backend in a list, by whichever of its names: where both are listed already, `from`
-/// goes.
+/// Replaces a backend in a list, under any of its names: where both backends are listed already,
+/// `from` is removed.
 fn rename(node: &mut Node, from: &str, to: &str) {
     let registry = super::registry();
     let is_from = |info: &&WorkloadInfo, word: &str| {

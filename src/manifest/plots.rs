@@ -1,11 +1,12 @@
-//! The plots that reports have, by name. Some are called after what a workload says of itself.
+//! The plots that reports have, by name. Some names contain a word of the workload's presentation.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use sweeper_program::workload::Presentation;
 
-/// The kinds of plots. What is in braces is what a workload says of itself: [`plot_name`].
+/// The kinds of plots. [`plot_name`] replaces words in braces by words of the workload's
+/// presentation.
 pub const PLOT_KINDS: &[&str] = &[
     "scalability_{second}",
     "scalability_{leading}",

@@ -1,7 +1,6 @@
-//! The full manifest as TOML again: every key, every shared thing resolved into its case.
+//! The full manifest as TOML again: every key, with all shared settings resolved into the cases.
 //!
-//! What it prints can be read again and is then equal; with comments it says where each value came
-//! from.
+//! Reading the printed text yields an equal manifest; its comments name the origin of each value.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -52,7 +51,7 @@ impl Printer<'_> {
         self.key_from(&full, key, value);
     }
 
-    /// A key whose origin is that of another path.
+    /// A key whose origin is the origin of another path.
     fn key_from(&mut self, full: &str, key: &str, value: &str) {
         let line = format!("{} = {value}", bare(key));
         let Some(manifest) = self.comments else {
@@ -127,7 +126,7 @@ impl Printer<'_> {
         self.rules(case, &path);
     }
 
-    /// Plain axes first, then those with several columns: the order in which they are read.
+    /// Plain axes first, then axes with several columns: the order in which they are read.
     fn axes(&mut self, case: &Case, path: &str) {
         let plain = |dimension: &&Dimension| dimension.columns.len() == 1;
         self.section(&format!("[{path}.grid]"));
@@ -260,7 +259,7 @@ pub(super) fn value(value: &Value) -> String {
     }
 }
 
-/// A float that is read again as the same float.
+/// A float as text that is read again as an equal float.
 fn float(value: f64) -> String {
     format!("{value:?}")
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::text::{At, Texts};
 
-/// Where a value was written.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// In a manifest.
+    /// Written in a manifest.
     File {
         /// Path of the manifest.
         path: Arc<str>,

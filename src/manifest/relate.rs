@@ -102,7 +102,7 @@ fn published(cx: &mut Context<'_>, node: &Node, cases: &[Case]) {
     }
 }
 
-/// Checks along what points are pruned, and makes a rule of the short form.
+/// Checks the axes of pruning, and expands the short form to a rule.
 fn prune(cx: &mut Context<'_>, given: &Given<'_>, limits: &mut Limits, cases: &[Case]) {
     let rule = given.get("limits.prune");
     if let Some(node) = rule {

@@ -150,7 +150,7 @@ fn numbers(section: &Section<'_>, key: &str) -> Option<(Vec<f64>, bool)> {
     Some((values.collect::<Option<_>>()?, are_whole))
 }
 
-/// What an axis with a removed form is written as; none where the form itself is wrong.
+/// The new spelling of an axis with a removed form; none where the form itself is wrong.
 fn instead(section: &Section<'_>, key: &str, option: &str) -> Option<String> {
     let (ends, option) = match key {
         "mid" => (option, key),

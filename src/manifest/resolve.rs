@@ -18,7 +18,8 @@ use super::{
     Manifest, Overrides, SCHEMA, chosen, decode, merge, overrides, relate, setting, suggest,
 };
 
-/// A manifest that was read and checked against the workloads, of which no point was looked at yet.
+/// A manifest that was read and checked against the workloads, before any of its points was
+/// checked.
 pub(crate) struct Draft<'s> {
     cx: Context<'s>,
     read: Option<(Manifest, Vec<Places>)>,
@@ -42,7 +43,8 @@ impl<'s> Draft<'s> {
         }
     }
 
-    /// Where to report, the manifest, and where its cases were written, if nothing is wrong so far.
+    /// The context for reports, the manifest, and the places of its cases, if there is no error so
+    /// far.
     pub(crate) fn sound(&mut self) -> Option<(&mut Context<'s>, &Manifest, &[Places])> {
         let (manifest, places) = self.read.as_ref()?;
         let is_sound = self.cx.diagnostics.errors() == 0;
@@ -77,7 +79,7 @@ fn acceptable(diagnostics: &Diagnostics, deny_lints: bool) -> bool {
     }
 }
 
-/// The manifest as one tree: what it extends below, settings from outside above.
+/// The manifest as one tree: the manifest that it extends below, settings from outside above.
 fn document(cx: &mut Context<'_>, overrides: &Overrides) -> Option<Node> {
     let count = cx.texts.0.len();
     let mut merged: Option<Node> = None;
@@ -106,7 +108,8 @@ fn document(cx: &mut Context<'_>, overrides: &Overrides) -> Option<Node> {
         });
     }
     let mut root = merged?;
-    // Text that could not be read leaves holes; what is around them would be judged wrongly.
+    // Text that could not be read leaves holes, which would cause misleading errors about its
+    // surroundings.
     if cx.diagnostics.errors() > 0 {
         return None;
     }
@@ -123,7 +126,7 @@ fn refuse_empty(cx: &mut Context<'_>, node: &Node) {
     }
 }
 
-/// Reads the whole tree. Everything is read even where something is wrong, so that all is reported.
+/// Reads the whole tree. Reading goes on after errors, so that all of them are reported.
 fn read(
     cx: &mut Context<'_>,
     root: &Node,
@@ -229,7 +232,7 @@ fn unknown_case(cx: &mut Context<'_>, name: &Spanned<String>, wires: &[WireCase]
         .help(suggest::among(&name.value, "cases", &known));
 }
 
-/// All cases, each after those it needs.
+/// All cases, each after the cases that it needs.
 fn cases(
     cx: &mut Context<'_>,
     scope: &WireScope,
@@ -279,7 +282,8 @@ fn unused(
     }
 }
 
-/// Orders cases so that each comes after those it needs, and else as they were written.
+/// Orders cases so that each comes after the cases that it needs, and otherwise as they were
+/// written.
 fn in_order(
     cx: &mut Context<'_>,
     cases: Vec<Case>,
@@ -316,8 +320,8 @@ fn in_order(
     sorted.into_iter().map(|(_, pair)| pair).unzip()
 }
 
-/// The positions of cases, each after those it needs, the first that can be next; and those that
-/// wait for each other.
+/// The positions of cases in order: each after the cases that it needs, and of several candidates
+/// the first; and the cases that wait for each other.
 fn order(cases: &[Case]) -> (Vec<usize>, Vec<usize>) {
     let mut waits_for: Vec<usize> = cases.iter().map(|case| case.needs.len()).collect();
     let mut wanted_by: Vec<Vec<usize>> = vec![Vec::new(); cases.len()];

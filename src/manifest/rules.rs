@@ -18,7 +18,8 @@ use super::wire::{NAME_CASES, WireCase, WireInclude, WireRule, WireText};
 /// Slots before the variables: backend, phase, dtype, workload.
 pub(crate) const VARIANTS: usize = 4;
 
-/// What expressions of a case can name: variants, then variables. Derived values are added after.
+/// The names that expressions of a case can use: variants, then variables. Derived values are added
+/// later.
 pub(super) fn scope(
     info: &'static WorkloadInfo,
     variables: &[Variable],
@@ -67,7 +68,7 @@ pub(super) fn scope(
     Scope { names }
 }
 
-/// Parses and checks an expression; what is wrong is reported at its place in the string.
+/// Parses and checks an expression; errors are reported at its place in the string.
 pub(super) fn compile(cx: &mut Context<'_>, wire: &WireText, scope: &Scope) -> Option<Expression> {
     let WireText { key, text, at, .. } = wire;
     let tree = match Tree::parse(text) {
@@ -119,7 +120,7 @@ fn report(cx: &mut Context<'_>, wire: &WireText, fault: Fault, scope: &Scope) {
             let message = format!("unknown axis `{name}` in `{}`", wire.key);
             let report = cx.report(Code::UnknownName, place, message);
             match wire.for_all {
-                // Said once, not for each case that has no such name.
+                // Reported once, not for each case that lacks this name.
                 Some(help) => report
                     .label("not an axis, derived value or variable of every case")
                     .help(suggest::did_you_mean(&name, known))

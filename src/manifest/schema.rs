@@ -1,6 +1,6 @@
 //! The format as a JSON Schema (draft 2020-12), for editors.
 //!
-//! It says what a manifest may look like; what it may mean is judged by `Manifest::resolve` alone.
+//! It describes the syntax of a manifest; `Manifest::resolve` alone judges the meaning.
 
 use serde_json::{Map, Value, json};
 use sweeper_program::Phase;
@@ -53,7 +53,7 @@ fn top() -> Value {
     ])
 }
 
-/// What belongs to a case, or is shared by cases; `more` is what each shared rule has besides.
+/// The keys that a case has or that cases share; `more` is added to each shared rule.
 fn scope(more: &Value) -> Value {
     let rule = |properties: Value, required: &[&str]| {
         list(object(merged([properties, more.clone()]), required))

@@ -14,10 +14,10 @@ use super::variables;
 use super::wire::WireText;
 use crate::word::Word;
 
-/// What the readers share: sources to look into, and places to report to.
+/// The context of all readers: the sources that they read, and the diagnostics that they add to.
 pub(crate) struct Context<'a> {
     pub(super) sources: &'a Sources,
-    /// The sources' texts, and those of settings from outside.
+    /// Texts of the sources, and of settings from outside.
     pub(super) texts: Texts,
     pub(super) diagnostics: Diagnostics,
     pub(super) provenance: Provenance,
@@ -33,7 +33,7 @@ pub(super) struct Spanned<T> {
 }
 
 impl<'s> Context<'s> {
-    /// Reports something at a place.
+    /// Adds a diagnostic at a place.
     pub(crate) fn report(&mut self, code: Code, at: At, message: impl Into<String>) -> Report<'_> {
         let diagnostic = Diagnostic::new(code, message).at(self.texts.place(at));
         self.diagnostics.report(diagnostic)
@@ -44,7 +44,7 @@ impl<'s> Context<'s> {
         self.texts.inside(text.at, &text.text, part)
     }
 
-    /// A fresh context over the same sources.
+    /// A fresh context over `sources`.
     pub(super) fn new(sources: &'s Sources, texts: Texts) -> Self {
         Context {
             sources,
@@ -72,7 +72,7 @@ impl<'s> Context<'s> {
         self.report(Code::WrongType, node.at, message).label(label);
     }
 
-    /// A string. Settings from outside need no quotes, whatever they look like.
+    /// A string. Settings from outside need no quotes, even if they look like another type.
     pub(super) fn text(&mut self, node: &Node, key: &str) -> Option<String> {
         match &node.raw {
             Raw::Text(text) => Some(text.clone()),
@@ -274,7 +274,7 @@ impl<'s> Context<'s> {
     }
 }
 
-/// A table that is being read: keys that nobody asked for are unknown.
+/// A table that is being read: keys that no reader asks for are unknown.
 pub(super) struct Section<'n> {
     pub(super) table: &'n Table,
     pub(super) at: At,
@@ -345,7 +345,7 @@ impl<'n> Section<'n> {
         entries.filter(move |entry| !known.contains(&entry.key.as_str()))
     }
 
-    /// Reports keys that nobody asked for; `also` are keys that would have been fine here.
+    /// Reports keys that no reader asked for; `also` are keys that would have been allowed here.
     pub(super) fn finish(&self, cx: &mut Context<'_>, also: &[&str]) {
         let known: Vec<&str> = self
             .asked

@@ -13,7 +13,7 @@ use crate::word::Word;
 /// One gigabyte as this project counts it, in guide files too: 2^30 bytes.
 pub const GB: f64 = (1u64 << 30) as f64;
 
-/// The bound of a kernel cache of which nobody says another, in units of [`GB`].
+/// The default bound of a kernel cache, in units of [`GB`].
 pub const DEFAULT_CACHE_GB: f64 = 10.0;
 
 /// `[plan]`: how points become steps.
@@ -23,7 +23,7 @@ pub struct PlanSettings {
     ///
     /// A case that has none of these names uses the buckets of its workload.
     pub buckets: Vec<(Arc<str>, Vec<u64>)>,
-    /// Which points are measured, seen from their canonical shapes.
+    /// The points that are measured, chosen by their canonical shapes.
     pub canonical: Canonical,
     /// Order of the measurements within a problem's block.
     pub order: Order,
@@ -39,16 +39,16 @@ impl Default for PlanSettings {
     }
 }
 
-/// Which points of the grid are measured.
+/// The choice of the grid's points that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canonical {
-    /// All of them; canonical shapes dominate their points.
+    /// All points; canonical shapes dominate their points.
     Dominating,
     /// The sampling of the published benchmark: some shapes, some points of each.
     Published {
-        /// At most so many canonical shapes.
+        /// Greatest number of canonical shapes.
         max_canonical_shapes: u32,
-        /// At most so many points of each.
+        /// Greatest number of points of each canonical shape.
         samples_per_shape: u32,
     },
 }
@@ -60,7 +60,7 @@ impl Canonical {
         samples_per_shape: 2,
     };
 
-    /// What the published sampling is of: sizes and buckets of the workload that has one.
+    /// The published sampling: sizes and buckets of the workload that has one.
     pub fn published_sampling() -> Option<&'static PublishedSampling> {
         super::registry().iter().find_map(|info| info.published)
     }
@@ -71,7 +71,7 @@ impl Canonical {
 pub enum Order {
     /// Rounds over all variants, in a seeded order (A B A B).
     Interleaved,
-    /// One variant after the other, as declared.
+    /// One variant after the other, in the declared order.
     Sequential,
     /// One variant after the other, in a seeded order.
     Random,
@@ -80,11 +80,11 @@ pub enum Order {
 /// `[device]`: where programs run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceSettings {
-    /// Which devices.
+    /// The devices in use.
     pub use_: DeviceUse,
     /// CPU threads of a measured program.
     pub threads: u32,
-    /// What its maker says of it.
+    /// The maker's data of the device.
     pub hardware: Hardware,
 }
 
@@ -98,11 +98,11 @@ impl Default for DeviceSettings {
     }
 }
 
-/// What is said of a device on paper, for calibration profiles; what is not given may be known
-/// ([`crate::hardware::peaks`]).
+/// The nominal data of a device, for calibration profiles; missing values may be known from
+/// [`crate::hardware::peaks`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hardware {
-    /// What to call it.
+    /// Name of the device.
     pub name: Option<String>,
     /// Theoretical f32 operations a second, in 10^9.
     pub peak_gflops: Option<f64>,
@@ -128,7 +128,7 @@ pub enum DeviceUse {
 /// `[cache]`: the kernel cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheSettings {
-    /// Its folder; where none is given the place decides.
+    /// Folder of the cache; by default the cache folder of the place where runs are kept.
     pub dir: Option<PathBuf>,
     /// Its size in bytes before eviction.
     pub size_bytes: u64,
@@ -165,12 +165,13 @@ pub struct Measure {
     pub stopping: Stopping,
     /// Warm-up before the first sample.
     pub warmup: Warmup,
-    /// In how many processes of its own each program is started, to know what starting it takes.
+    /// Number of processes in which each program is started afresh, to measure the cost of its
+    /// start.
     pub fresh_starts: u32,
     /// State of the second-level cache at the start of a sample.
     pub l2: L2,
-    /// How a GPU is told what to do: each point is measured in each of these ways, of which there
-    /// is one at least.
+    /// The ways of launching work on a GPU: each point is measured in each of these ways, of which
+    /// there is at least one.
     pub modes: Vec<Launching>,
     /// Check outputs against the oracle.
     pub verify: bool,
@@ -215,7 +216,7 @@ pub enum Stopping {
 /// Warm-up before the first sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Warmup {
-    /// By time and a test for a steady state.
+    /// Until a time is over and a test finds a steady state.
     Auto,
     /// So many runs.
     Runs(u32),
@@ -234,7 +235,7 @@ pub enum L2 {
     Hot,
 }
 
-/// How a GPU is told what to do in a sample.
+/// How the work of a sample is launched on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launching {
     /// Launch by launch.
@@ -243,12 +244,12 @@ pub enum Launching {
     Graph,
 }
 
-/// `[limits]`: what a sweep may use; no part of any identity.
+/// `[limits]`: the resources that a sweep may use; no part of any identity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// Points that are predicted to need more memory are not run.
     pub max_memory_bytes: Option<u64>,
-    /// What a failed point says about larger ones.
+    /// The larger points to leave out after a failed one.
     pub prune: Option<Prune>,
     /// Longest compilation of one kernel.
     pub compile_timeout: Duration,
@@ -257,7 +258,7 @@ pub struct Limits {
     /// Longest evaluation of the oracle for one problem; where it would take longer, the kernels
     /// are checked on a reduced problem.
     pub oracle_time: Duration,
-    /// How long it takes until a device's anchor point is measured again, to see drift.
+    /// Time until a device's anchor point is measured again, to detect drift.
     pub anchor_interval: Duration,
     /// Measure no more points than this, the first ones in order.
     pub max_points: Option<u64>,
@@ -304,8 +305,8 @@ impl Default for Output {
     }
 }
 
-/// Other file formats, by the names that `output.exports` takes: the guides' first, then those that
-/// other programs read.
+/// Other file formats, by the names that `output.exports` takes: first the guides' formats, then
+/// formats of other programs.
 pub const EXPORTS: &[&str] = &[
     "benchmark_full",
     "heatmap_data",
@@ -318,24 +319,24 @@ pub const EXPORTS: &[&str] = &[
     "nvbench",
 ];
 
-/// Files of the guides that no workload of this version has the rows for: they are no [`EXPORTS`],
-/// and who asks for one is told so.
+/// Files of the guides that no workload of this version has the rows for: they are not among
+/// [`EXPORTS`], and a request for one gets an explanation.
 pub const NOT_EXPORTED: &[&str] = &[
     "compiled_attention_benchmark",
     "compiled_transformer_benchmark",
 ];
 
-/// Iterations of the loop that economics is about, where nobody says: the compilation guide's.
+/// Default iterations of the loop that the tables of economics are about: the compilation guide's.
 pub const ITERATIONS: u32 = 100;
 
-/// `[report]`: what is made of the results.
+/// `[report]`: the reports that are made of the results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Backend that ratios are relative to.
     pub baseline: Option<&'static str>,
     /// Iterations of the loop that economics is about, at least one.
     pub iterations: u32,
-    /// Which plots.
+    /// The plots of a report.
     pub plots: Plots,
     /// File formats of plots, at least one.
     pub formats: Vec<PlotFormat>,
@@ -352,7 +353,7 @@ impl Default for Report {
     }
 }
 
-/// Which plots a report has.
+/// The choice of a report's plots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plots {
     /// All that the results allow.

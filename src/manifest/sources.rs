@@ -1,7 +1,7 @@
 //! The edge of the manifest stage: the only place that reads files and the environment.
 //!
-//! [`Sources`] holds everything that a manifest refers to as plain data: its text and that of the
-//! manifests it extends, tables of values, digests of tensor files, environment variables.
+//! [`Sources`] holds everything that a manifest refers to as plain data: its text and the texts of
+//! the manifests that it extends, tables of values, digests of tensor files, environment variables.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,7 @@ const MAX_BYTES: u64 = 100_000_000;
 /// Everything that a manifest is made of, as plain data.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// The manifest first, then what it extends, in that order.
+    /// Texts of the manifest and of the manifests that it extends, in this order.
     pub(super) texts: Texts,
     /// Folder of each text.
     pub(super) folders: Vec<PathBuf>,
@@ -50,8 +50,8 @@ impl Sources {
     /// Reads the manifest at `path` and everything it refers to.
     ///
     /// # Errors
-    /// What keeps the manifest, or one that it extends, from being read. Anything else that is
-    /// missing is reported by `Manifest::resolve`, with its place.
+    /// If the manifest, or one that it extends, can't be read. Any other missing file is reported
+    /// by `Manifest::resolve`, with its place.
     pub fn read(path: &Path) -> Result<Self, Diagnostics> {
         let mut sources = Sources::default();
         let mut seen = Vec::new();
@@ -85,7 +85,7 @@ impl Sources {
         sources
     }
 
-    /// Reads what settings from outside the manifest refer to.
+    /// Reads the files and variables that settings from outside the manifest refer to.
     pub fn read_for(&mut self, overrides: &Overrides) {
         for setting in overrides.iter() {
             self.note_variables(&setting.text);
@@ -100,7 +100,7 @@ impl Sources {
         }
     }
 
-    /// Sets an environment variable, whatever the environment says.
+    /// Sets an environment variable, in place of the environment's value.
     pub fn set_variable(&mut self, name: &str, value: &str) {
         self.environment.insert(name.to_owned(), value.to_owned());
     }
@@ -111,7 +111,8 @@ impl Sources {
         readable.filter_map(|(path, table)| Some((path.as_path(), table.as_ref().ok()?)))
     }
 
-    /// Adds a text and what it refers to; the manifest that it extends, and where it says so.
+    /// Adds a text and the files that it refers to; returns the manifest that it extends, and the
+    /// place of this key.
     fn add(&mut self, path: &Path, text: String) -> Option<(PathBuf, At)> {
         let source = self.texts.0.len();
         let name = path.display().to_string();
@@ -124,7 +125,7 @@ impl Sources {
         Some((folder.join(base.text()?), base.at))
     }
 
-    /// Reads what a value refers to, if it refers to something.
+    /// Reads the files and variables that a value refers to, if any.
     fn note(&mut self, folder: &Path, key: &str, node: &Node) {
         let Some(text) = node.text() else { return };
         self.note_variables(text);

@@ -14,7 +14,7 @@ pub(super) fn did_you_mean<'a>(wrong: &str, known: impl IntoIterator<Item = &'a 
     closest(wrong, known).map_or_else(String::new, |name| format!("did you mean `{name}`?"))
 }
 
-/// A line of help with the closest name and all the others.
+/// A line of help with the closest name and all other names.
 pub(super) fn among(wrong: &str, title: &str, known: &[&str]) -> String {
     let question = did_you_mean(wrong, known.iter().copied());
     let all = format!("{title}: {}", known.join(" "));
@@ -25,7 +25,7 @@ pub(super) fn among(wrong: &str, title: &str, known: &[&str]) -> String {
     }
 }
 
-/// True if one is probably a misspelling of the other.
+/// True if one word is probably a misspelling of the other.
 pub(super) fn similar(wrong: &str, known: &str) -> bool {
     let longest = wrong.chars().count().max(known.chars().count());
     let allowed = if longest <= 2 {

@@ -12,7 +12,7 @@ pub(super) struct Text {
     pub(super) name: Arc<str>,
     pub(super) text: Arc<str>,
     pub(super) is_file: bool,
-    /// Where lines begin.
+    /// Offsets of the beginnings of lines.
     lines: Arc<[u32]>,
 }
 
@@ -130,7 +130,7 @@ impl Texts {
     }
 }
 
-/// Where a literal that starts at `offset` of `text` is, after it has spelt `value`.
+/// The offset in `text`, in a literal that starts at `offset`, after the spelling of `value`.
 fn advance(text: &str, mut offset: usize, value: &str, escapes: bool) -> usize {
     for _ in value.chars() {
         let rest = &text[floor(text, offset)..];

@@ -1,4 +1,4 @@
-//! Axes that walk together, and which of them a case has.
+//! Axes that walk together, and the choice of the zips that a case has.
 
 use super::axis::WireAxis;
 use super::diagnostics::Code;
@@ -45,8 +45,8 @@ impl WireTie {
 
 /// Whether a shared zip holds in a case, whose own plain axes are `own`.
 ///
-/// A zip of the case with all axes of the shared one takes its place. A case that gives only some
-/// of them, or does not tie them, is reported: the other axes would be left alone.
+/// A zip of the case with all axes of the shared zip replaces it. A case that gives only some of
+/// these axes, or does not tie them, is reported: the other axes would be left alone.
 pub(super) fn stands(
     cx: &mut Context<'_>,
     shared: &WireTie,
@@ -70,7 +70,7 @@ pub(super) fn stands(
         .find(|own| own.column(&taken.value).is_some())
         .map_or(0, |own| own.rows.len());
     let axes = shared.columns.iter().map(|name| {
-        // The case's own values, and those shared ones that fit them.
+        // The case's own values, and the shared values that fit them.
         let mut all = own.iter().copied().chain([shared]);
         let held = all.find_map(|held| Some((held, held.column(&name.value)?)));
         let held = held.filter(|(held, _)| held.rows.len() == length);

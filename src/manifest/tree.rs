@@ -25,7 +25,7 @@ pub(super) enum Raw {
     Table(Table),
 }
 
-/// A table in the order of its text.
+/// A table, in the order of the text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     pub(super) entries: Vec<Entry>,
@@ -111,7 +111,7 @@ impl Node {
     }
 }
 
-/// Reads one of the texts; what can't be read is reported and left out.
+/// Reads one of the texts; a part that can't be read is reported and left out.
 pub(super) fn parse(texts: &Texts, source: usize, diagnostics: &mut Diagnostics) -> Node {
     let text = &texts.0[source].text;
     let (table, errors) = DeTable::parse_recoverable(text);

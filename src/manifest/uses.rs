@@ -1,5 +1,5 @@
-//! What the expressions of a case use: derived values in the order in which they can be computed,
-//! and names of axes.
+//! The names that the expressions of a case use: derived values in the order in which they can be
+//! computed, and names of axes.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::wire::{WireCase, WireText};
 
 /// The derived values of a case, and the names that its expressions use.
 pub(super) struct Uses {
-    /// Derived values, each after those that it uses.
+    /// Derived values, each after the derived values that it uses.
     pub(super) derived: Vec<(Spanned<String>, WireText)>,
     /// Names that some expression or setting uses.
     names: BTreeSet<String>,
@@ -52,7 +52,7 @@ impl Uses {
     }
 }
 
-/// Derived values, each after those that it uses; a cycle is reported and left out.
+/// Derived values, each after the derived values that it uses; a cycle is reported and left out.
 fn in_order(
     cx: &mut Context<'_>,
     mut waiting: Vec<(Spanned<String>, WireText)>,

@@ -16,8 +16,7 @@ pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
         .map(|reference| reference.name)
 }
 
-/// `text` with the values of variables in it. As in a shell, an empty value counts as none where
-/// there is a default.
+/// `text` with the values of variables in it. As in a shell, a default replaces an empty value.
 pub(super) fn expand(text: &str, environment: &BTreeMap<String, String>) -> Result<String, Unset> {
     let mut out = String::new();
     let mut end = 0;

@@ -16,16 +16,16 @@ pub(crate) struct WireText {
     pub(crate) key: String,
     pub(super) text: String,
     pub(crate) at: At,
-    /// How to say which of several cases it is for, if it is for all of them.
+    /// The hint on how to restrict the rule to some cases, if it applies to all of several cases.
     pub(super) for_all: Option<&'static str>,
 }
 
-/// The cases that something shared is for, by name or workload; all where none are named.
+/// The cases that a shared setting applies to, by name or workload; all cases where none are named.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WireCases(pub(super) Option<Vec<Spanned<String>>>);
 
 impl WireCases {
-    /// Whether a case is among them.
+    /// Whether the setting applies to a case.
     pub(super) fn have(&self, case: &WireCase) -> bool {
         let workload = case.workload.as_ref().map(|workload| &workload.value);
         self.0.as_ref().is_none_or(|names| {
@@ -112,7 +112,7 @@ impl WireScope {
     }
 }
 
-/// Reads what may be shared, at the top or in a case.
+/// Reads the keys that may be shared, at the top or in a case.
 pub(super) fn scope(cx: &mut Context<'_>, section: &mut Section<'_>, owner: Owner) -> WireScope {
     let mut scope = WireScope::default();
     if let Some(node) = section.take(cx, "grid") {
@@ -150,7 +150,7 @@ pub(super) fn scope(cx: &mut Context<'_>, section: &mut Section<'_>, owner: Owne
     scope
 }
 
-/// What helps where something shared does not fit one of the cases.
+/// The help for a shared setting that does not fit one of the cases.
 pub(super) const NAME_CASES: &str = "name the cases that it is for: `cases = [\"NAME\"]`";
 
 fn rule(cx: &mut Context<'_>, scope: &mut WireScope, node: &Node, key: &'static str, owner: Owner) {

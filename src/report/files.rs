@@ -428,6 +428,9 @@ pub fn write(
 
 /// Writes the page of some sources into a folder, as `report.html`; returns the path. Only the
 /// baseline and the iterations of the options count.
+///
+/// # Errors
+/// If the baseline is not in any row, or the file can't be written.
 pub fn write_page(
     sources: &[Source],
     options: &Options,

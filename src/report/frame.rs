@@ -1,4 +1,5 @@
 //! The rows of a report, whose distinguishing values are small numbers, so that rows can be grouped
+//! and joined quickly: by everything but the backend, everything but the phase, and so on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! From recorded files to text, tables, plots and a page for people.
+//!
+//! Architecture invariant: this module reads files alone, never memory of a run.
 
 pub mod source;
 pub mod frame;

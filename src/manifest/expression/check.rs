@@ -1,4 +1,5 @@
-//! From a tree to something that runs: names become slots, kinds are checked, words are spelt.
+//! From a tree to an expression that can be evaluated: names become slots, kinds are checked, words
+//! are spelt.
 
 use std::sync::Arc;
 
@@ -10,9 +11,9 @@ use super::{Kind, Span};
 pub struct Known {
     /// The name.
     pub name: Arc<str>,
-    /// Kind of its values.
+    /// Kind of the variable's values.
     pub kind: Kind,
-    /// If it can only be one of some words: each with other spellings of it.
+    /// The only words that it can be, if there are such: each with other spellings of it.
     pub words: Option<Vec<(&'static str, &'static [&'static str])>>,
 }
 
@@ -42,7 +43,7 @@ pub struct Expression {
     slots: Vec<usize>,
 }
 
-/// Equal if they say the same over the same slots.
+/// Expressions are equal if their texts mean the same computation over equal slots.
 impl PartialEq for Expression {
     fn eq(&self, other: &Self) -> bool {
         self.root == other.root && self.canonical == other.canonical
@@ -52,13 +53,13 @@ impl PartialEq for Expression {
 /// Why a tree can't run in a scope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
-    /// Where in the text.
+    /// Place in the text.
     pub span: Span,
-    /// What.
+    /// The fault.
     pub kind: FaultKind,
 }
 
-/// What is wrong with an expression.
+/// A mistake in an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultKind {
     /// A name that is not in scope.
@@ -69,7 +70,7 @@ pub enum FaultKind {
         word: String,
         /// The name.
         name: String,
-        /// What it can be.
+        /// The allowed words.
         known: Vec<&'static str>,
     },
     /// Kinds that don't go together, in words.
@@ -102,7 +103,7 @@ impl Expression {
         }
     }
 
-    /// The kind of its value.
+    /// Kind of the expression's value.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -112,7 +113,7 @@ impl Expression {
         &self.text
     }
 
-    /// One spelling for all texts that say the same.
+    /// One spelling for all texts with one meaning.
     pub fn canonical(&self) -> &str {
         &self.canonical
     }
@@ -135,7 +136,7 @@ struct Checker<'a> {
     slots: Vec<usize>,
 }
 
-/// A checked node, and its kind unless something in it was wrong.
+/// A checked node, and its kind unless a part of the node was wrong.
 type Checked = (Node<usize>, Option<Kind>);
 
 impl Checker<'_> {

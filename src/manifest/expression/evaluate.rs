@@ -10,13 +10,13 @@ use super::{Operand, Span};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct EvalError {
-    /// Where in the text.
+    /// Place in the text.
     pub span: Span,
-    /// What happened.
+    /// The problem.
     pub problem: Arithmetic,
 }
 
-/// What can happen in arithmetic.
+/// A problem in arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Arithmetic {
     /// A divisor is zero.
@@ -213,7 +213,8 @@ fn call<'a>(
                     best = next;
                 }
             }
-            // One float among the arguments makes the result a float, whichever is least.
+            // One float among the arguments makes the result a float, even if an integer is the
+            // least.
             Ok(if mixed {
                 Operand::Float(float(best))
             } else {

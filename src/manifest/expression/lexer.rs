@@ -9,7 +9,7 @@ pub(super) struct Token {
     pub(super) kind: TokenKind,
 }
 
-/// What a token is.
+/// The kind of a token, with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TokenKind {
     Int(i64),
@@ -27,7 +27,7 @@ const SYMBOLS: [&str; 20] = [
     "[", "]", ",",
 ];
 
-/// The tokens of `text`, the last of them [`TokenKind::End`].
+/// The tokens of `text`; the last token is [`TokenKind::End`].
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
     let mut found = Vec::new();
     let mut at = 0;

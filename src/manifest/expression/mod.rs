@@ -65,7 +65,7 @@ impl Kind {
     }
 }
 
-/// A borrowed value: what expressions compute with.
+/// A borrowed value, with which expressions compute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operand<'a> {
     /// True or false.
@@ -106,11 +106,11 @@ pub type Span = Range<usize>;
 /// Text that is not an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// Where.
+    /// Place in the text.
     pub span: Span,
-    /// What is wrong, a few words to stand beside the caret.
+    /// The error, in a few words that stand beside the caret.
     pub message: String,
-    /// What to do about it.
+    /// How to fix it.
     pub help: Option<String>,
 }
 

@@ -274,7 +274,8 @@ impl Parser {
     }
 }
 
-/// `a < b < c` means something else in every language: it is refused. In brackets it is fine.
+/// `a < b < c` means different things in different languages: it is refused. With brackets it is
+/// allowed.
 fn refuse_chain(left: &Node<String>, op: Binary, at: &Span) -> Result<(), SyntaxError> {
     match &left.op {
         Op::Binary(inner, first, _)

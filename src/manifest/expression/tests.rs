@@ -172,8 +172,8 @@ fn the_canonical_form_has_one_spelling() {
     assert_eq!(canonical("-a ** 2"), "(-(a ** 2))");
 }
 
-/// A random expression as text with what an evaluator of its own, on 128-bit integers, says of it:
-/// a value, or nothing where a step does not fit or divides by zero.
+/// A random expression as text, with its value by an independent evaluator on 128-bit integers: a
+/// value, or nothing where a step does not fit or divides by zero.
 fn integer_expression() -> impl Strategy<Value = (String, Option<i128>)> {
     let leaf = prop_oneof![
         (-20i64..20).prop_map(|value| match value {
@@ -207,7 +207,7 @@ fn integer_expression() -> impl Strategy<Value = (String, Option<i128>)> {
 }
 
 fn floor(a: i128, b: i128) -> i128 {
-    // Rounding down is what `div_euclid` does for a positive divisor.
+    // Rounding down is `div_euclid` for a positive divisor.
     (a * b.signum()).div_euclid(b.abs())
 }
 

@@ -1,4 +1,4 @@
-//! What an expression says: a tree whose names are not resolved yet.
+//! The syntax tree of an expression, in which names are not resolved yet.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub(super) struct Node<N> {
     pub(super) op: Op<N>,
 }
 
-/// Two nodes are equal if they say the same, wherever they stand.
+/// Nodes are equal if their trees are, whatever their places in the text.
 impl<N: PartialEq> PartialEq for Node<N> {
     fn eq(&self, other: &Self) -> bool {
         self.op == other.op
@@ -160,7 +160,7 @@ impl Node<String> {
     }
 }
 
-/// The canonical form: one spelling for everything that means the same tree, brackets everywhere.
+/// The canonical form: one spelling for all texts of one tree, with all brackets.
 impl fmt::Display for Tree {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.root.fmt(out)

@@ -35,7 +35,7 @@ pub(in crate::manifest) fn one_of(words: &[&str]) -> Value {
     json!({ "enum": words })
 }
 
-/// A word, or what `other` says.
+/// The schema of a word, or of `other`.
 pub(in crate::manifest) fn word_or(word: &str, other: Value) -> Value {
     json!({ "anyOf": [{ "const": word }, other] })
 }

@@ -53,7 +53,7 @@ impl<T: Copy + Into<u64> + TryFrom<u64> + Sync> Kind for Integer<T> {
     }
 }
 
-/// A kind of which all settings have the same bounds.
+/// A kind for settings that all have equal bounds.
 macro_rules! plain {
     ($($(#[$about:meta])* $name:ident($type:ty): $read:expr, $data:expr, $schema:expr;)*) => { $(
         $(#[$about])*
@@ -106,7 +106,7 @@ plain! {
     Path(PathBuf): |cx, node, key| cx.path(node, key),
         |path| Data::text(path.to_string_lossy()), json::string();
 
-    /// Paths, perhaps none.
+    /// Paths, possibly none.
     Paths(Vec<PathBuf>): paths,
         |paths| Data::texts(paths.iter().map(|path| path.to_string_lossy())),
         json::list(json::string());

@@ -21,7 +21,7 @@ use super::tree::Node;
 pub(super) use special::is_name_character;
 pub(super) use table::{ADAPTIVE, PUBLISHED, SETTINGS};
 
-/// One key: where it stands, what it takes, what it means.
+/// One key: its path, its values and its meaning.
 pub(super) struct Setting {
     /// Key path, such as `measure.repeats`; without a dot at the top of the manifest.
     pub(super) path: &'static str,
@@ -29,11 +29,11 @@ pub(super) struct Setting {
     pub(super) about: &'static str,
     /// How its value is read and written.
     pub(super) kind: &'static dyn Kind,
-    /// Whether it changes what rows mean.
+    /// Whether the setting changes the meaning of rows.
     pub(super) identity: Identity,
     /// The flag of the command line that sets it.
     pub(super) flag: Option<Flag>,
-    /// Whether its section can't be without it.
+    /// Whether its section is invalid without it.
     pub(super) is_needed: bool,
 }
 
@@ -52,13 +52,13 @@ pub(super) enum Identity {
 pub(super) struct Flag {
     /// The flag and its other spellings.
     pub(super) names: &'static [&'static str],
-    /// The value it sets and what that does, if it takes none.
+    /// The value that the flag sets, and its effect, if the flag takes no value.
     pub(super) preset: Option<(&'static str, &'static str)>,
 }
 
 /// How the value of a setting is read, written and described.
 pub(super) trait Kind: Sync {
-    /// Reads `node` into the manifest. What is wrong is reported, and the default stays.
+    /// Reads `node` into the manifest. Errors are reported, and the default stays.
     fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest);
     /// The value, where the manifest has one that is worth writing down.
     fn get(&self, manifest: &Manifest) -> Option<Data>;

@@ -219,7 +219,7 @@ impl Kind for DeviceThreads {
     }
 }
 
-/// `cache.compile_threads`: a number or `all`, or a string that gives one of these.
+/// `cache.compile_threads`: a number or `all`, or a string that contains one of these.
 pub(super) struct CompileThreads;
 
 impl Kind for CompileThreads {
@@ -327,11 +327,12 @@ impl Kind for PruneRule {
     }
 }
 
-/// `output.exports`: names of file formats, perhaps none.
+/// `output.exports`: names of file formats, possibly none.
 pub(super) struct Exports;
 
 impl Kind for Exports {
-    /// A format that nothing feeds would leave no file: better said before anything is measured.
+    /// A format without rows for it would leave no file, which is better reported before anything
+    /// is measured.
     fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
         let items = match &node.raw {
             Raw::Array(items) => items.as_slice(),
@@ -365,7 +366,7 @@ impl Kind for Exports {
     }
 }
 
-/// `report.plots`: `all`, or names of plots, perhaps none.
+/// `report.plots`: `all`, or names of plots, possibly none.
 pub(super) struct PlotNames;
 
 impl Kind for PlotNames {

@@ -13,7 +13,7 @@ use super::{Data, Flag, Identity, Kind, Setting};
 use crate::manifest::SCHEMA;
 use crate::manifest::settings::{Canonical, GB, Stopping};
 
-/// More processes a point than anybody waits for.
+/// Upper bound of processes for a point: more would take too long.
 const MAX_FRESH_STARTS: u32 = 1000;
 
 /// The largest integer that TOML can hold.
@@ -73,7 +73,7 @@ impl Setting {
         Setting { flag, ..self }
     }
 
-    /// Adds a flag that sets `value`, and what that does.
+    /// Adds a flag that sets `value`, with a description of the effect.
     const fn preset(
         self,
         names: &'static [&'static str],
@@ -86,7 +86,8 @@ impl Setting {
     }
 }
 
-/// A field of a variant: it has a value while the manifest has that variant, and is set then alone.
+/// A field of a variant: it has a value while the manifest has that variant, and can be set only
+/// then.
 macro_rules! of_variant {
     ($kind:ident { $($bound:ident: $value:expr),* }
         of $($place:ident).+, $variant:path, $field:ident) => {
