@@ -1,5 +1,5 @@
 //! Anchor points: one point of each device is measured again at intervals, so that a machine that
-//! changes while it measures shows. What is found is told with the run, and changes no row.
+//! changes while it measures shows. The findings are reported with the run, and change no row.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::stats::Summary;
 /// The number of an anchor's block among the blocks that a worker is given.
 pub(super) const ANCHOR: usize = usize::MAX;
 
-/// A point is an anchor only if all of its samples took less than this: measuring it again is to
-/// cost little of an interval.
+/// A point is an anchor only if all of its samples took less than this: measuring it again should
+/// take only a small part of an interval.
 const LONGEST_NS: f64 = 1e9;
 
-/// Where an anchor is in the plan.
+/// Position of an anchor in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Position of its block in the plan.
+    /// Position of the anchor's block in the plan.
     pub(super) block: usize,
     /// Number of the point.
     pub(super) number: u32,

@@ -23,7 +23,7 @@ pub(super) struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// The points called `numbers` of a block, of which there is one at least.
+    /// A block of the points called `numbers`, at least one.
     pub(super) fn block(&self, planned: &PlannedBlock, first: u32, numbers: &[u32]) -> Block {
         let grid = &self.plan.grid;
         let first = self.plan.points[first as usize].point;
@@ -79,8 +79,8 @@ impl Blocks<'_> {
         }
     }
 
-    /// Keys of the kernels of the device's oracle; none where the host's has to do, as one of them
-    /// was not compiled.
+    /// Keys of the kernels of the device's oracle; none if one of them was not compiled, so that
+    /// the host's oracle is used.
     fn oracle_keys(&self, planned: &PlannedBlock) -> Vec<String> {
         let kernels = planned.oracle_kernels.iter();
         let keys = kernels.map(|&kernel| Some(self.artifact(kernel)?.key.clone()));
@@ -92,7 +92,7 @@ impl Blocks<'_> {
         Some(&built.artifact)
     }
 
-    /// The compiled kernels of some points of a block and of its oracle, each once.
+    /// The compiled kernels of some points of a block and of its oracle, each kernel once.
     pub(super) fn artifacts(&self, planned: &PlannedBlock, numbers: &[u32]) -> Vec<Artifact> {
         let kernels = self.plan.kernels_of(planned, numbers.iter().copied());
         let kernels: BTreeSet<u32> = kernels.collect();

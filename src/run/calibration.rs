@@ -1,4 +1,4 @@
-//! What devices can do: measured once a device, and remembered beside the kernel cache
+//! The ceilings of devices: measured once for each device, and remembered beside the kernel cache
 //! ([`super::ceilings_file`]).
 
 use std::path::Path;
@@ -22,7 +22,7 @@ pub struct Calibrator<'a> {
     pub target: Target,
     /// CPU threads of a measured program.
     pub threads: u32,
-    /// Where ceilings are remembered.
+    /// Folder where ceilings are remembered.
     pub folder: Option<&'a Path>,
     /// Measure ceilings again although there are some.
     pub again: bool,
@@ -52,14 +52,16 @@ impl Calibrator<'_> {
         }
         let is_whole = kernels.iter().all(Option::is_some);
         let ceilings = supervisor.calibrate(kernels).inspect_err(|_| {
-            // One of them may have taken the worker with it, and is compiled again next time.
+            // One of the kernels may have crashed the worker; all of them are compiled again next
+            // time.
             for source in &sources {
                 self.kernels.set_aside(source);
             }
         })?;
         let now_s = now_unix_s(device.kind);
         let remembered = CeilingsFile::probed(device, self.threads, ceilings, now_s);
-        // What was measured with a part of the kernels is measured again when the others are there.
+        // Ceilings that lack some kernels are not remembered: they are measured again with all
+        // kernels.
         if let Some(folder) = self.folder.filter(|_| is_whole) {
             // It is measured again next time then.
             let _ = remembered.keep(folder);
@@ -67,7 +69,7 @@ impl Calibrator<'_> {
         Ok(remembered.ceilings())
     }
 
-    /// The probes' kernels in their order, those that can be had.
+    /// The probes' kernels in their order; none for a kernel that can't be had.
     fn artifacts(&self, sources: &[KernelSource]) -> Vec<Option<Artifact>> {
         let wanted = KernelSource::distinct(sources);
         let built = self

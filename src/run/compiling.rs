@@ -11,7 +11,8 @@ use crate::compile::kernels::{Built, Origin};
 use crate::hardware::DeviceKind;
 use crate::manifest::Manifest;
 
-/// The cache of a run on a device of this kind; none where it can't be opened, which is a warning.
+/// The cache of a run on a device of this kind; none if the cache can't be opened, which causes a
+/// warning.
 pub(super) fn cache_of(
     kind: DeviceKind,
     manifest: &Manifest,
@@ -45,7 +46,7 @@ pub fn open_cache(manifest: &Manifest, request: &Request) -> Result<Option<Cache
     }
 }
 
-/// How many kernels were compiled now.
+/// Number of kernels that were compiled now.
 pub fn count_built(results: &[Result<Built, CompileError>]) -> usize {
     let is_built = |result: &&Result<Built, CompileError>| matches!(result, Ok(built) if built.origin == Origin::Built);
     results.iter().filter(is_built).count()

@@ -15,7 +15,7 @@ use crate::plan::{PlanDevice, conditions};
 /// The devices that a manifest asks for, at least one, all of one kind and architecture.
 ///
 /// # Errors
-/// If one of them is not here, or they differ: a plan is made for one architecture.
+/// If a device is missing, or if they differ: a plan is made for one architecture.
 pub fn device_requests(manifest: &Manifest) -> Result<Vec<DeviceRequest>, RunError> {
     let (kind, ordinals) = match &manifest.device.use_ {
         DeviceUse::Auto if cuda::identity::of(0).is_ok() => (DeviceKind::Cuda, vec![0]),

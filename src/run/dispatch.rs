@@ -1,4 +1,4 @@
-//! Blocks that are left, and who is at which.
+//! The remaining blocks, and the workers that have them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::Sender;
@@ -13,9 +13,10 @@ pub(super) struct Dispatch<'a> {
     pub(super) blocks: Vec<&'a PlannedBlock>,
     pub(super) schedule: Schedule,
     pub(super) tasks: Vec<Sender<Numbered>>,
-    /// The blocks that each worker has: the one that it is at, then those that it makes ready.
+    /// The blocks that each worker has: the block that it measures, then the blocks that it
+    /// prepares.
     pub(super) hands: Vec<VecDeque<usize>>,
-    /// How many blocks a worker has at most.
+    /// Greatest number of blocks that a worker has.
     pub(super) depth: usize,
     /// Workers that can't go on.
     pub(super) lost: Vec<bool>,

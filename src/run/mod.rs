@@ -1,9 +1,9 @@
 //! A run: plan, compile, measure, record. Finished points are not measured again.
 //!
-//! [`devices`] says on what, [`calibration`] and [`ceilings_file`] how fast that can be;
+//! [`devices`] chooses the devices, [`calibration`] and [`ceilings_file`] find their ceilings;
 //! [`compiling`] opens the cache, [`schedule`] deals out blocks, [`rows`] turns outcomes into rows,
-//! [`pruning`] learns from failures, [`repeats`] does all of it again and again; this file is the
-//! order of events.
+//! [`pruning`] learns from failures, [`repeats`] repeats whole runs; this file has the order of
+//! events.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ use tables::Tally;
 
 /// The options of a run beside its manifest.
 pub struct Request {
-    /// How workers are started.
+    /// The command that starts a worker.
     pub worker: WorkerCommand,
     /// The resolved manifest, as text.
     pub resolved: String,
@@ -70,7 +70,7 @@ pub struct Request {
     pub command: Vec<String>,
     /// Measure all again, in a folder `attempt-N`; the last one if it was left unfinished.
     pub fresh: bool,
-    /// Which points without a result are tried again.
+    /// The points without a result that are tried again.
     pub retry: Retry,
     /// Fail instead of compiling.
     pub require_cached: bool,
@@ -78,7 +78,7 @@ pub struct Request {
     pub skip_precompile: bool,
     /// Write inputs and outputs below this folder.
     pub save_tensors: Option<PathBuf>,
-    /// Where the kernel cache is; none for no cache.
+    /// Folder of the kernel cache; none for no cache.
     pub cache_dir: Option<PathBuf>,
     /// Threads that compile.
     pub compile_threads: usize,
@@ -87,7 +87,7 @@ pub struct Request {
 /// An event of a run, for displays.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The run is known, and how much of it is left.
+    /// The identity of the run is known, and its remaining work.
     Started {
         /// The run.
         run: RunId,
@@ -104,21 +104,21 @@ pub enum Event<'a> {
     },
     /// Kernels are compiled ahead.
     Compiling {
-        /// How many are needed.
+        /// Number of needed kernels.
         kernels: usize,
     },
     /// One kernel is there, or is not.
     Compiled {
         /// Its entry point and its defines.
         name: &'a str,
-        /// Where it came from, or why it is missing.
+        /// Origin of the kernel, or the reason why it is missing.
         result: Result<&'a Built, &'a CompileError>,
     },
     /// A point is worked on.
     Working {
         /// The point's label.
         label: &'a str,
-        /// What is done.
+        /// The stage of the work on the point.
         stage: Stage,
     },
     /// A row was written.
@@ -129,21 +129,22 @@ pub enum Event<'a> {
         label: &'a str,
         /// Rows of the plan's points, this one included.
         done: usize,
-        /// Estimated time of the rest, where enough of it is like points that were measured.
+        /// Estimated time of the rest, if enough of the rest is similar to points that were
+        /// measured.
         left: Option<Duration>,
     },
     /// A calibration measured more than was known to be possible.
     Raised {
         /// The device.
         device: &'a str,
-        /// What can be done from now on.
+        /// The raised ceilings.
         raised: &'a ceilings_file::Raised,
     },
     /// Something that people should know.
     Warning(&'a str),
 }
 
-/// How many points of the grid a run does not measure.
+/// Numbers of points of the grid that a run does not measure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// Skipped by the manifest's rules.
@@ -170,7 +171,7 @@ pub trait Progress: Sync {
     fn event(&self, event: &Event<'_>);
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug)]
 pub struct Ended {
     /// The run.
@@ -185,7 +186,7 @@ pub struct Ended {
     pub written: usize,
     /// Kernels compiled now.
     pub compiled: usize,
-    /// How the devices' time was used.
+    /// The use of the devices' time.
     pub usage: RunUsage,
     /// True if it was stopped before the end.
     pub stopped: bool,
@@ -212,7 +213,7 @@ pub enum RunError {
     /// This place can't do it.
     #[error("{0}")]
     Impossible(String),
-    /// It was stopped before anything was known of it.
+    /// The run was stopped before its identity was known.
     #[error("stopped before the first point; run again to go on")]
     Stopped,
     /// The folder or the journal.
@@ -226,7 +227,7 @@ pub enum RunError {
 /// Runs a manifest.
 ///
 /// # Errors
-/// A [`RunError`]; whatever was measured before is recorded.
+/// A [`RunError`]; points that were measured before are recorded.
 pub fn run(
     manifest: &Manifest,
     request: &Request,
@@ -250,7 +251,8 @@ pub fn run(
     let kind = devices[0].kind;
     let outline = Outline::new(manifest, plan_device.clone());
     let identity = RunIdentity::new(manifest.hash(), devices.clone(), toolchain.identity(kind));
-    // A compiler that did not come to say what it is would make this another run.
+    // Without the identity of a compiler, which a stop may have prevented, this would be another
+    // run.
     if stop.load(Ordering::Relaxed) {
         return Err(RunError::Stopped);
     }
@@ -349,8 +351,7 @@ fn open_folder(
     if !fresh {
         return RunFolder::open(&path);
     }
-    // A journal that can't be used is no reason to lose what it holds: the next attempt gets
-    // another.
+    // A journal that can't be used is kept: the next attempt gets another one.
     let is_finished = |folder: &RunFolder| match folder.journal(run) {
         Ok((_, contents)) => {
             let held: HashSet<PointId> = contents.points().collect();

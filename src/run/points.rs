@@ -1,4 +1,4 @@
-//! What becomes of points: why they are not tried, the rows of those that were, and the tables at
+//! The outcomes of points: why they are not tried, the rows of the tried points, and the tables at
 //! the end.
 
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Session<'_> {
         })
     }
 
-    /// The outcome of a point of which a smaller one failed.
+    /// The outcome of a point that is skipped because a smaller point failed.
     fn prune(&self, point: &Planned) -> Option<Outcome> {
         if !self.pruner.has_failures() {
             return None;
@@ -78,10 +78,10 @@ impl Session<'_> {
         Some(Outcome::without_measurement(Status::Pruned, reason))
     }
 
-    /// Writes the row of a point that a worker finished. A block that was given ahead may hold
-    /// points that the failure of the block before prunes: they are pruned, so that no row depends
-    /// on which process was faster. Points of one block never prune each other: they have the same
-    /// sizes, and differ in backend or phase.
+    /// Writes the row of a point that a worker finished. A block that was handed out ahead may hold
+    /// points that are pruned by a failure in the block before: their measured outcomes are
+    /// dropped, so that no row depends on which process was faster. Points of one block never prune
+    /// each other: they have the same sizes, and differ in backend or phase.
     pub(super) fn finish_measured(
         &mut self,
         number: u32,
@@ -97,9 +97,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Sets the kernels of a point that the device could not load, or that took its worker with it,
-    /// aside in the cache: they may be broken, and a later run compiles them again. This run does
-    /// so once for each kernel: its next compilation has the same fault if the source has.
+    /// Sets the kernels of a point aside in the cache if the device could not load them or if the
+    /// point crashed its worker: they may be broken, and a later run compiles them again. This run
+    /// does so once for each kernel: if the fault is in the source, compiling again does not help.
     fn doubt_kernels(&mut self, number: u32, status: Status) {
         if !matches!(status, Status::Crashed | Status::LaunchError) {
             return;
@@ -110,13 +110,14 @@ impl Session<'_> {
             self.kernels().set_aside(&plan.kernels[kernel as usize]);
         }
         kernels.retain(|&kernel| self.doubted.insert(kernel));
-        // A worker that lives keeps what it has loaded.
+        // A worker that survives keeps its loaded kernels.
         if status == Status::Crashed {
             kernels
                 .iter()
                 .for_each(|kernel| _ = self.built.remove(kernel));
-            // Where blocks wait for their kernels, nobody else would compile these; elsewhere it
-            // would disturb what is measured now, and is done before the block that needs them.
+            // Where blocks wait for their kernels, no other code would compile these; elsewhere
+            // compiling would disturb the current measurement, and is done before the block that
+            // needs the kernels.
             if self.compiles_beside() {
                 self.compile(kernels.to_vec());
             }
@@ -149,8 +150,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Says what the devices can do before anything is measured: a run that is killed has no end to
-    /// say it at.
+    /// Writes the devices' ceilings before anything is measured: a run that is killed has no end to
+    /// write them at.
     pub(super) fn begin(&mut self, folder: &RunFolder) -> Result<(), FolderError> {
         match folder.path().join(USAGE).exists() {
             true => Ok(()),
@@ -158,7 +159,7 @@ impl Session<'_> {
         }
     }
 
-    /// How the devices' time was used so far.
+    /// The use of the devices' time so far.
     fn usage(&mut self) -> RunUsage {
         // On the null device no time passes.
         let is_null = self.plan.device.kind == DeviceKind::Null;
@@ -215,8 +216,8 @@ impl Session<'_> {
         })
     }
 
-    /// A finished calibration raises what is known of its devices. The rows of this run are held
-    /// against what was known before it: that is what `usage.json` says.
+    /// A finished calibration raises the ceilings of its devices. The rows of this run are held
+    /// against the earlier ceilings, which `usage.json` contains.
     fn teach(&self, run: RunId, rows: &[Row]) {
         let exports = &self.manifest.output.exports;
         let Some(folder) = self.request.cache_dir.as_deref() else {

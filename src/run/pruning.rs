@@ -49,7 +49,7 @@ impl Pruner {
         !self.failed.is_empty()
     }
 
-    /// Where a row lies.
+    /// The place of a row in the space of sizes.
     pub fn place(&self, row: &Row) -> Place {
         let mut same = format!(
             "{} {} {} {} {}",
@@ -71,8 +71,8 @@ impl Pruner {
         }
     }
 
-    /// Remembers a row, if it failed in a way that larger points would too: trouble of the moment
-    /// is none of the point's.
+    /// Remembers a row that failed in a way that also concerns larger points; a temporary problem
+    /// of the machine does not.
     pub fn learn(&mut self, row: &Row) {
         let is_its_own = row.outcome.cause.is_none();
         if self.is_active() && is_its_own && self.on.contains(&row.outcome.status) {

@@ -1,9 +1,9 @@
-//! How long the rest of a run takes, by how long points like its own took.
+//! The estimated rest of a run, from the times of similar points.
 //!
-//! The plan guesses what each point costs ([`crate::plan::cost`]): the guesses are off by the same
-//! factor for points of one kind (case, backend, phase), which is measured as rows come in.
-//! Compiling is in none of it: it goes on before points of a kind, or beside the first of them,
-//! which is left out.
+//! The plan guesses what each point costs ([`crate::plan::cost`]): for points of one kind (case,
+//! backend, phase) the guesses are wrong by a common factor, which is measured as rows come in. The
+//! estimate leaves out compiling, which happens before points of a kind, or beside the first of
+//! them, whose time does not count.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use sweeper_program::Phase;
 
 use crate::plan::{Plan, Planned};
 
-/// Rows that are timed before anything is said.
+/// Number of timed rows that an estimate needs.
 const LEAST_ROWS: usize = 3;
 
-/// The part of the rest that is of kinds that were timed, before anything is said.
+/// Part of the rest that must be of timed kinds for an estimate.
 const LEAST_KNOWN: f64 = 0.5;
 
 /// Points that take alike: their case, backend and phase.
@@ -25,7 +25,7 @@ type Kind = (u16, u16, Phase);
 struct Known {
     /// Predicted time of the points that are left, in nanoseconds.
     left_ns: f64,
-    /// Points that were done, those included that were not timed.
+    /// Number of finished points, with and without a time.
     done: usize,
     /// Predicted and real time of the points that were measured, in nanoseconds.
     guessed_ns: f64,
@@ -44,7 +44,8 @@ pub(super) struct Remaining {
 }
 
 impl Remaining {
-    /// Of the points of a plan that `is_left`, with `threads` threads for the oracle.
+    /// The estimate for the points of a plan that `is_left` selects, with `threads` threads for the
+    /// oracle.
     pub(super) fn of(plan: &Plan<'_>, threads: usize, is_left: impl Fn(&Planned) -> bool) -> Self {
         let guesses = plan.points.iter().zip(plan.guesses_ns(threads));
         let mut remaining = Remaining {
@@ -78,8 +79,7 @@ impl Remaining {
         }
     }
 
-    /// How long the rest takes, in nanoseconds; none as long as too little of it is like what was
-    /// done.
+    /// The estimated rest in nanoseconds; none while too little of the rest is of timed kinds.
     pub(super) fn left_ns(&self) -> Option<f64> {
         let sum = |of: fn(&Known) -> f64| self.kinds.values().map(of).sum::<f64>();
         let is_known = |known: &&Known| known.guessed_ns > 0.0;
@@ -122,7 +122,8 @@ mod tests {
     const FAST: Kind = (0, 0, Phase::Forward);
     const SLOW: Kind = (0, 1, Phase::Forward);
 
-    /// Some points of two kinds, guessed alike, of which those of `slow` take 50 times as long.
+    /// Some points of two kinds with equal guesses, where the points of `slow` take 50 times as
+    /// long.
     fn remaining(points: usize) -> Remaining {
         let mut remaining = Remaining::default();
         for _ in 0..points {
@@ -136,7 +137,7 @@ mod tests {
     fn nothing_is_said_before_it_means_something() {
         let mut all = remaining(100);
         assert_eq!(all.left_ns(), None);
-        // What was compiled first, and ceilings: in no estimate.
+        // Compiling and ceilings are in no estimate.
         all.passed(FAST, 1e6, 60e9);
         all.passed(FAST, 1e6, 60e9 + 2e6);
         assert_eq!(all.left_ns(), None);

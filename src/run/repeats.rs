@@ -1,4 +1,4 @@
-//! One manifest run again and again, without a word, each time into a folder of its own.
+//! One manifest that is run repeatedly without output, each time into a folder of its own.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -15,9 +15,9 @@ pub const AA: &str = include_str!("aa.toml");
 pub struct Repeats {
     /// The manifest's files.
     pub sources: Sources,
-    /// How workers are started.
+    /// The command that starts a worker.
     pub worker: WorkerCommand,
-    /// Where the kernel cache is; none for no cache.
+    /// Folder of the kernel cache; none for no cache.
     pub cache_dir: Option<PathBuf>,
     /// Threads that compile.
     pub compile_threads: usize,

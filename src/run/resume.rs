@@ -1,4 +1,4 @@
-//! The folder of a run as an earlier, interrupted part of it left it.
+//! The folder of a run as an earlier, interrupted attempt left it.
 
 use std::collections::HashSet;
 

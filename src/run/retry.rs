@@ -43,8 +43,8 @@ impl Retry {
         Ok(Retry(statuses))
     }
 
-    /// True if the point of a row is tried again. A point that was pruned is when any is: the one
-    /// that it was pruned for may be among them.
+    /// True if the point of a row is tried again. A pruned point is tried again if any status is:
+    /// the failed point that pruned it may be among them.
     pub fn covers(&self, row: &Standing) -> bool {
         let is_asked_for =
             self.0.contains(&row.status) || (row.status == Status::Pruned && !self.0.is_empty());

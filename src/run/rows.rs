@@ -99,7 +99,7 @@ impl<'a> RowMaker<'a> {
         row
     }
 
-    /// Says what would have been possible, and flags what is not.
+    /// Adds the rates that the ceilings allow to a row, and flags a row that exceeds them.
     fn hold_against_ceilings(&self, row: &mut Row, worker: usize) {
         let median_ns = row.summary().map(|summary| summary.median);
         let kind = row.arithmetic().to_owned();
@@ -115,7 +115,7 @@ impl<'a> RowMaker<'a> {
         }
     }
 
-    /// A point's row before anything became of it.
+    /// A point's row before the point has an outcome.
     pub fn describe(&self, point: &Planned) -> Row {
         let canonical = self.plan.shape(point).iter();
         let canonical = canonical
@@ -242,7 +242,7 @@ fn named_values(
     (parameters, values)
 }
 
-/// Seconds since 1970. On the null device no time passes: its files are the same every time.
+/// Seconds since 1970. On the null device no time passes: its files are equal every time.
 pub fn now_unix_s(kind: DeviceKind) -> f64 {
     match kind {
         DeviceKind::Null => 0.0,

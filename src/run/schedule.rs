@@ -1,8 +1,8 @@
-//! Which worker measures which block next.
+//! The distribution of blocks over workers.
 //!
-//! Blocks are dealt out by their predicted cost, the longest first, each to the worker that has the
-//! least so far; a worker that is done early takes what another has not begun. One worker alone
-//! follows the plan's order.
+//! Blocks are dealt out by their predicted cost, the longest first, each to the worker with the
+//! least work so far; a worker that finishes early takes blocks that another has not begun. One
+//! worker alone follows the plan's order.
 
 use std::collections::VecDeque;
 
@@ -19,8 +19,8 @@ impl Schedule {
         let workers = workers.max(1);
         let mut order: Vec<usize> = (0..costs.len()).collect();
         if workers > 1 {
-            // Stable: of equal costs the first comes first, so that the same plan is dealt the same
-            // way.
+            // Stable: blocks with equal costs keep their order, so that a plan is always dealt out
+            // alike.
             order.sort_by(|&one, &other| costs[other].total_cmp(&costs[one]));
         }
         let mut queues = vec![VecDeque::new(); workers];
@@ -40,7 +40,7 @@ impl Schedule {
         self.queues.iter().all(VecDeque::is_empty)
     }
 
-    /// All blocks that are left, roughly in the order in which they will be begun.
+    /// All remaining blocks, roughly in the order in which they will be begun.
     pub fn order(&self) -> Vec<usize> {
         let longest = self.queues.iter().map(VecDeque::len).max().unwrap_or(0);
         let rounds = (0..longest).flat_map(|round| {
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(schedule.next(0, |block| block != 0), Some(2));
         assert_eq!(schedule.next(0, |_| true), Some(0));
         assert_eq!(schedule.next(0, |_| false), None);
-        // Its own are gone: it takes the other's.
+        // Its own blocks are gone: it takes a block of the other worker.
         assert_eq!(schedule.next(0, |_| true), Some(1));
         schedule.put_back(0, 1);
         assert_eq!(schedule.next(1, |_| true), Some(3));

@@ -32,9 +32,9 @@ use crate::record::folder::FolderError;
 use crate::record::journal::{Contents, Journal};
 use crate::row::outcome::Outcome;
 
-/// How often the main thread looks whether it should stop.
+/// Interval at which the main thread checks whether it should stop.
 const TICK: Duration = Duration::from_millis(50);
-/// What is worked on is said this often: screens are not read faster.
+/// Least time between two reports of the current work: people can't read faster.
 const SHOWN_EVERY: Duration = Duration::from_millis(40);
 
 /// Everything that a run holds while it goes on.
@@ -53,22 +53,22 @@ pub(super) struct Session<'a> {
     pub(super) finished: HashSet<PointId>,
     /// Kernels that were asked for, by number.
     pub(super) built: BuiltKernels,
-    /// Kernels that were set aside because a point of theirs crashed.
+    /// Kernels that were set aside because a point that uses them crashed.
     pub(super) doubted: HashSet<u32>,
     /// Warnings that were shown: each once.
     pub(super) warned: HashSet<WarningKind>,
-    /// When it was last said what is worked on.
+    /// Time of the last report of the current work.
     pub(super) shown: Instant,
     pub(super) anchors: Anchors,
     /// The use of each device's time.
     pub(super) usage: Vec<Usage>,
-    /// How long measuring took.
+    /// Duration of the measuring.
     pub(super) wall: Duration,
     pub(super) written: usize,
     pub(super) compiled: usize,
     /// When measuring began.
     pub(super) began: Instant,
-    /// How long the rest takes.
+    /// Estimate of the remaining time.
     pub(super) remaining: Remaining,
 }
 
@@ -156,7 +156,7 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         for row in contents.rows().map_err(RunError::Impossible)? {
-            // What is tried again has proved nothing.
+            // A point that is tried again has proved nothing.
             if self.finished.contains(&row.point) {
                 self.pruner.learn(&row);
             }
@@ -169,8 +169,8 @@ impl<'a> Session<'a> {
         points.all(|point| self.finished.contains(&point.id))
     }
 
-    /// How many blocks a worker has at most: where that disturbs no clock, the next one is made
-    /// ready while one is measured.
+    /// Greatest number of blocks that a worker has: where preparing disturbs no clock, the next
+    /// block is prepared while one is measured.
     fn depth(&self) -> usize {
         match self.plan.device.kind {
             DeviceKind::Cpu => 1,
@@ -223,7 +223,7 @@ impl<'a> Session<'a> {
         plan.blocks.iter().filter(is_left).collect()
     }
 
-    /// The kernels that blocks need, each once, in the order in which they are needed.
+    /// The kernels that blocks need, each kernel once, in the order in which the blocks need them.
     fn kernels_of(&self, blocks: &[&PlannedBlock], schedule: &Schedule) -> Vec<u32> {
         let mut seen = HashSet::new();
         let order = schedule.order().into_iter();
@@ -280,7 +280,7 @@ impl<'a> Session<'a> {
 
     /// Records the result of building a kernel.
     fn keep(&mut self, number: u32, result: Result<Built, CompileError>) {
-        // Nothing became of it: the run is stopping.
+        // Without an outcome: the run is stopping.
         if matches!(result, Err(CompileError::Stopped)) {
             return;
         }
@@ -293,7 +293,8 @@ impl<'a> Session<'a> {
         self.built.insert(number, result);
     }
 
-    /// Measures blocks by all workers at once, and compiles meanwhile where that disturbs nobody.
+    /// Measures blocks by all workers at once, and compiles meanwhile where compiling disturbs no
+    /// measurement.
     fn measure(
         &mut self,
         blocks: Vec<&'a PlannedBlock>,
@@ -381,7 +382,7 @@ impl<'a> Session<'a> {
             match messages.recv_timeout(TICK) {
                 Ok(message) => self.hear(message, dispatch)?,
                 Err(RecvTimeoutError::Timeout) => {}
-                // The last worker is gone, with blocks left that nobody can measure.
+                // The last worker is gone, and blocks are left that no worker can measure.
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
         }
@@ -475,7 +476,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Gives a worker blocks while it has room; one that needs no worker is finished at once.
+    /// Gives a worker blocks while it has room; a block that needs no worker is finished at once.
     fn give(&mut self, worker: usize, dispatch: &mut Dispatch<'a>) -> Result<(), RunError> {
         while dispatch.has_room(worker) && !self.stop.load(Ordering::Relaxed) {
             let (blocks, of_case) = (&dispatch.blocks, &dispatch.of_case);
@@ -505,7 +506,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Lets a worker's first points be its anchor, if it has none.
+    /// Makes one of a worker's first points its anchor, if it has none.
     fn offer_anchor(
         &mut self,
         block: &PlannedBlock,

@@ -10,14 +10,14 @@ use crate::record::journal::{Contents, Standing};
 use crate::row::Row;
 use crate::row::outcome::Status;
 
-/// How many points a run's journal has of each status.
+/// Numbers of points in a run's journal, by status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// All of them.
+    /// All points.
     pub statuses: BTreeMap<Status, usize>,
-    /// Those that have no result and should.
+    /// Points that have no result and should have one.
     pub failures: BTreeMap<Status, usize>,
-    /// Those among the failures that the next run tries again: trouble of the moment.
+    /// Failures that the next run tries again, because their cause was a temporary problem.
     pub of_the_moment: usize,
 }
 
@@ -35,18 +35,18 @@ impl Tally {
         tally
     }
 
-    /// How many points have no result and should.
+    /// Number of points that have no result and should have one.
     pub fn failed(&self) -> usize {
         self.failures.values().sum()
     }
 }
 
-/// Makes tables and exports from a journal, unless those that are there were made from it. `points`
-/// are those of the plan: the journal has rows as they were finished, tables have declared skips,
-/// then the plan's order. Yields the rows, where they had to be read.
+/// Makes tables and exports from a journal, unless the existing ones were made from it. `points`
+/// are the points of the plan: the journal has rows in the order in which they were finished,
+/// tables have declared skips, then the plan's order. Returns the rows, if they had to be read.
 ///
 /// # Errors
-/// Those of the files.
+/// Errors of reading and writing the files.
 pub(super) fn write(
     folder: &RunFolder,
     contents: &Contents,

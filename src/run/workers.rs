@@ -1,4 +1,4 @@
-//! Workers and compilers at work beside each other: threads that wait for them, and what they tell.
+//! Concurrent workers and compilers: threads that wait for them, and the messages of these threads.
 //!
 //! One thread a worker, because each waits for its process; on a GPU, threads that compile ahead of
 //! the measuring. All of them tell the main thread, which alone writes rows and shows what happens.
@@ -14,7 +14,7 @@ use crate::execute::protocol::Stage;
 use crate::execute::supervisor::{Observer, Supervisor, Task, Usage, WorkerError};
 use crate::row::outcome::Outcome;
 
-/// A task, and its block's number among those that are left.
+/// A task, and its block's number among the remaining blocks.
 pub(super) type Numbered = (usize, Task);
 
 /// A message to the main thread.
@@ -24,7 +24,7 @@ pub(super) enum Message {
     /// The outcome of a point.
     Finished {
         worker: usize,
-        /// The number of the point's block among those that are left.
+        /// Number of the point's block among the remaining blocks.
         block: usize,
         number: u32,
         outcome: Outcome,
@@ -32,7 +32,7 @@ pub(super) enum Message {
     /// A worker is done with a block, or can't go on.
     Done {
         worker: usize,
-        /// The block's number among those that are left.
+        /// The block's number among the remaining blocks.
         block: usize,
         usage: Usage,
         result: Result<(), WorkerError>,
@@ -70,15 +70,15 @@ pub(super) fn serve(
             usage: supervisor.usage(),
             result,
         };
-        // Nobody listens when the run has failed elsewhere.
+        // The receiver is gone if the run has failed elsewhere.
         if messages.send(done).is_err() {
             return;
         }
     }
 }
 
-/// Hands on what a block yields, each point as soon as it is known: a run that is killed loses none
-/// that it has.
+/// Forwards the outcomes of a block, each point as soon as it is known, so that a run that is
+/// killed loses no known outcome.
 struct Listener<'a> {
     worker: usize,
     block: usize,
@@ -96,7 +96,7 @@ impl Observer for Listener<'_> {
     }
 
     fn finished(&mut self, number: u32, outcome: Outcome) {
-        // Nobody listens when the run has failed elsewhere.
+        // The receiver is gone if the run has failed elsewhere.
         let _ = self.messages.send(Message::Finished {
             worker: self.worker,
             block: self.block,
@@ -142,7 +142,7 @@ impl<'a> Ahead<'a> {
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    /// Compiles one kernel after the other until none is left; several threads may.
+    /// Compiles one kernel after the other until none is left; several threads may call it.
     pub(super) fn compile(&self, messages: &Sender<Message>, stop: &AtomicBool) {
         loop {
             let position = self.next.fetch_add(1, Ordering::Relaxed);

@@ -2,8 +2,8 @@
 //! ones of calibrations since then.
 //!
 //! A calibration is a finished run whose manifest asks for the export `calibration_profile`. It
-//! raises a ceiling or leaves it alone: a worse run says nothing of what a device can do at most.
-//! `sweeper devices --calibrate` begins anew.
+//! raises a ceiling or leaves it alone: a worse run has no information about the limits of a
+//! device. `sweeper devices --calibrate` begins anew.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,8 @@ const VERSION: u32 = 1;
 /// Files begin with this.
 const PREFIX: &str = "ceilings-";
 
-/// A copy is one of memory if it moves so many times what the last cache holds, as the probes' do.
+/// A copy counts as a copy of memory if it moves so many times the size of the last cache, as the
+/// probes do.
 const LEAST_CACHES: f64 = 4.0;
 
 /// The workloads that calibrations raise ceilings by.
@@ -46,7 +47,7 @@ pub struct CeilingsFile {
     /// When they did, in seconds since 1970.
     #[serde(default)]
     probed_unix_s: f64,
-    /// Rates that calibrations measured, by kind: that of copies, then those of arithmetic.
+    /// Rates that calibrations measured, by kind: copies, then kinds of arithmetic.
     #[serde(default)]
     calibrated: BTreeMap<String, Calibrated>,
 }
@@ -63,9 +64,9 @@ struct Calibrated {
 /// A ceiling that a calibration raised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Raised {
-    /// That of copies, [`COPY`], or a kind of arithmetic.
+    /// [`COPY`], or a kind of arithmetic.
     pub kind: String,
-    /// Bytes or operations a second before; none where nothing was known.
+    /// Bytes or operations a second before; none where no rate was known.
     pub from_per_s: Option<f64>,
     /// Bytes or operations a second from now on.
     pub to_per_s: f64,
@@ -89,7 +90,7 @@ impl CeilingsFile {
         }
     }
 
-    /// The file of a device in `folder`, if its probes are those of this program.
+    /// The file of a device in `folder`, if the probes of this program measured it.
     pub(super) fn of(folder: &Path, device: &DeviceIdentity, threads: u32) -> Option<Self> {
         let held = read(&path(folder, device, threads)?)?;
         (held.device == *device && held.threads == threads).then_some(held)
@@ -171,13 +172,13 @@ impl CeilingsFile {
     }
 }
 
-/// Lets what is remembered of a device learn from the rows that a finished calibration measured on
-/// it.
+/// Raises the remembered ceilings of a device to the rates in the rows that a finished calibration
+/// measured on it.
 ///
-/// Where nothing is remembered, nothing is learnt: a device is probed before it measures.
+/// Without remembered ceilings, nothing is raised: a device is probed before it measures.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn learn(
     folder: &Path,
     device: &DeviceIdentity,
@@ -196,11 +197,11 @@ pub fn learn(
     Ok(raised)
 }
 
-/// The best rates by kind, of rows that are right: of medians, so that they are those of the
-/// profile.
+/// The best rates by kind, from medians of rows with right results, so that they equal the rates of
+/// the profile.
 ///
-/// Copies that a cache of so many bytes has a part in do not count, nor those from a clean cache:
-/// their last lines reach memory when nobody looks.
+/// Copies that partly fit in a cache of `cache_bytes` do not count, nor copies from a clean cache:
+/// their last lines reach memory after the measured time.
 fn rates(rows: &[&Row], cache_bytes: u64) -> BTreeMap<String, f64> {
     let mut rates = BTreeMap::new();
     for row in rows.iter().filter(|row| row.outcome.status == Status::Ok) {

@@ -67,7 +67,7 @@ fn a_better_run_raises_and_a_worse_one_changes_nothing() {
     assert_eq!(better.sources["f32"].unix_s, 1000.0);
     assert_eq!(held.raise(rates(110.0, 40.0), run(2), 3000.0), []);
     assert_eq!(held.ceilings(), better);
-    // What no probe measures, a calibration may.
+    // A calibration may measure a kind for which there is no probe.
     let raised = held.raise([("bf16".to_owned(), 400.0)].into(), run(3), 3000.0);
     assert_eq!((raised[0].from_per_s, raised[0].to_per_s), (None, 400.0));
     assert_eq!(held.ceilings().flops_per_s["bf16"], 400.0);
