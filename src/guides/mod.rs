@@ -1,5 +1,5 @@
-//! The files of the published guides, read and written: here alone the engine knows workloads by
-//! name, because names and columns are a contract for people's scripts.
+//! The files of the published guides, read and written: only in this module the engine knows
+//! workloads by name, because names and columns are a contract for people's scripts.
 //!
 //! A file has columns for some parameters only. Where another parameter has several values, the
 //! files are written once for each combination, in a folder such as `potentials=materialized`.
@@ -22,22 +22,23 @@ pub mod operations;
 pub mod economics;
 pub mod calibration_profile;
 
-/// The export that makes a run a calibration: a finished one raises what is known of its devices.
+/// The export that makes a run a calibration: a finished calibration raises the ceilings of its
+/// devices.
 pub const CALIBRATION_PROFILE: &str = "calibration_profile";
 
 /// The export of the operations guide.
 pub const BENCHMARK_RESULTS: &str = "benchmark_results";
 
-/// What a run is, beside its rows.
+/// The identity of a run, for files that need more than its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
     /// The run.
     pub run: RunId,
-    /// Name of its manifest.
+    /// Name of the run's manifest.
     pub name: &'a str,
     /// Its devices.
     pub devices: &'a [DeviceIdentity],
-    /// What the manifest says of them.
+    /// The nominal data of the devices in the manifest.
     pub hardware: &'a Hardware,
     /// The backend that others are relative to.
     pub baseline: Option<&'a str>,
@@ -48,7 +49,7 @@ pub struct About<'a> {
 }
 
 impl<'a> About<'a> {
-    /// What a run of a manifest is.
+    /// The identity of a run of a manifest.
     pub fn new(run: RunId, manifest: &'a Manifest, devices: &'a [DeviceIdentity]) -> Self {
         About {
             run,
@@ -62,12 +63,11 @@ impl<'a> About<'a> {
     }
 }
 
-/// Writes the guides' files of those called `names` below `folder`; those that no row belongs to
-/// are left out. What is relative to a backend is to the baseline, or where there is none to the
-/// guide's.
+/// Writes the guides' files called `names` below `folder`; files without rows are left out. Ratios
+/// are relative to the baseline, or to the guide's backend where there is no baseline.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn write(names: &[&str], rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
     for name in names {
         match *name {
@@ -83,7 +83,7 @@ pub fn write(names: &[&str], rows: &[Row], about: &About<'_>, folder: &Path) -> 
     write_semicrf(names, rows, folder)
 }
 
-/// The baseline of the compilation guide: what an eager framework does.
+/// The baseline of the compilation guide: an eager framework's way of computing.
 const EAGER: &str = "eager";
 
 /// The file of the compilation guide.
@@ -96,8 +96,8 @@ fn write_economics(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result
     }
 }
 
-/// The file of the operations guide, for each phase if there are several: it has no column for
-/// that.
+/// The file of the operations guide, for each phase if there are several: the file has no column
+/// for phases.
 fn write_operations(rows: &[Row], folder: &Path) -> io::Result<()> {
     let rows: Vec<&Row> = rows
         .iter()
@@ -156,13 +156,13 @@ fn write_objects(objects: &[impl Serialize], mut out: impl Write) -> io::Result<
     out.flush()
 }
 
-/// How the device was told what to do is treated as a parameter.
+/// The way of launching work on the device is treated as a parameter.
 const MODE: &str = "mode";
 
 /// So is the phase.
 const PHASE: &str = "phase";
 
-/// Rows by the values of those parameters that are not in `columns` and take several values.
+/// Rows by the values of the parameters that have several values and are not in `columns`.
 fn combinations<'r>(rows: &[&'r Row], columns: &[&str]) -> BTreeMap<PathBuf, Vec<&'r Row>> {
     let mut seen: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for row in rows {
@@ -194,7 +194,7 @@ fn combinations<'r>(rows: &[&'r Row], columns: &[&str]) -> BTreeMap<PathBuf, Vec
     groups
 }
 
-/// What a run of tests is.
+/// The identity of a run, for tests.
 #[cfg(test)]
 fn about(hardware: &Hardware) -> About<'_> {
     About {

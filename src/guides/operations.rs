@@ -12,7 +12,8 @@ pub const COLUMNS: [&str; 4] = ["batch", "sequence", "dimension", "form"];
 /// A megabyte of the guide.
 const MB: f64 = (1u64 << 20) as f64;
 
-/// Our workloads by the guide's names; where it has one name for two losses, each has its own.
+/// Our workloads by the guide's names; two losses with one name in the guide have names of their
+/// own.
 const OPERATIONS: [(&str, &str); 7] = [
     ("layernorm", "LayerNorm"),
     ("gelu", "GELU"),

@@ -1,9 +1,9 @@
-//! `calibration_profile.json`, as the calibration guide has it: the ceilings of a device, and the
-//! gains of fusing on it.
+//! `calibration_profile.json`, in the format of the calibration guide: the ceilings of a device,
+//! and the gains of fusing on it.
 //!
-//! Under the guide's names, in both of its spellings, and beside them intervals, verdicts and
-//! controls, which it lacks. Profiles are keyed by pattern *and* size. Unknown values are null. A
-//! gigabyte is 10^9 bytes here, as in the guide.
+//! Values have the guide's names, in both of its spellings; intervals, verdicts and controls, which
+//! the guide lacks, stand beside them. Profiles are keyed by pattern *and* size. Unknown values are
+//! null. A gigabyte is 10^9 bytes here, as in the guide.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -29,7 +29,7 @@ type Group<'r> = BTreeMap<&'r str, &'r Row>;
 /// Writes `calibration_profile.json`.
 ///
 /// # Errors
-/// Those of the stream.
+/// Errors of the stream.
 pub fn write(rows: &[Row], about: &About<'_>, mut out: impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut out, &profile(rows, about))?;
     out.write_all(b"\n")?;
@@ -56,7 +56,7 @@ impl Paper<'_> {
         given.or_else(|| Some(self.known?.bandwidth_gbps))
     }
 
-    /// Where a number is from that the manifest gave or did not.
+    /// The source of a nominal value: the manifest, or a known value of the device.
     fn source(&self, given: Option<f64>) -> Option<&'static str> {
         match given {
             Some(_) => Some("manifest"),

@@ -1,4 +1,4 @@
-//! One operation of one size: the fastest of its backends.
+//! One operation of one size, with the fastest of its backends.
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ impl<'r> Operation<'r> {
         self.found.flops / self.median_ns
     }
 
-    /// Compulsory bytes a second, in 10^9: of a copy, those read and those written.
+    /// Compulsory bytes a second, in 10^9: a copy counts the bytes that it reads and writes.
     pub(super) fn gbps(&self) -> f64 {
         self.found.compulsory_bytes / self.median_ns
     }

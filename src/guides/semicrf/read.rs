@@ -22,11 +22,11 @@ pub(crate) const REQUIRED: [&str; 9] = [
     "status",
 ];
 
-/// The file's rows, and what to know about them. A parameter that the format has no column for is
-/// in the names of the folders that exports are in: `potentials=decomposed`.
+/// The file's rows, and warnings about them. The names of the exports' folders contain the
+/// parameters for which the format has no column: `potentials=decomposed`.
 ///
 /// # Errors
-/// Those of lines and fields.
+/// If a line or a field can't be read.
 pub(crate) fn entries(table: &Table, path: &Path) -> Result<(Vec<Entry>, Vec<String>), TableError> {
     let mut words = Words::default();
     let mut entries = Vec::new();
@@ -55,7 +55,8 @@ pub(crate) fn entries(table: &Table, path: &Path) -> Result<(Vec<Entry>, Vec<Str
     Ok((entries, warnings))
 }
 
-/// What the folders of the file say, from the innermost one outwards as long as they say anything.
+/// The parameters in the names of the file's folders, from the innermost folder outwards up to the
+/// first name without one.
 fn folders_parameters(path: &Path) -> Vec<(&str, &str)> {
     let folders = path.ancestors().skip(1);
     let names = folders.map_while(|folder| folder.file_name()?.to_str()?.split_once('='));

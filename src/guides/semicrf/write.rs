@@ -57,7 +57,7 @@ const MEMORY_BREAKDOWN: [&str; 14] = [
 /// Writes `benchmark_full.csv`.
 ///
 /// # Errors
-/// Those of the stream.
+/// Errors of the stream.
 pub fn write_benchmark_full(rows: &[&Row], out: impl Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record(BENCHMARK_FULL)?;
@@ -85,11 +85,11 @@ pub fn write_benchmark_full(rows: &[&Row], out: impl Write) -> io::Result<()> {
     writer.flush()
 }
 
-/// Writes `memory_breakdown.csv`. Where the published file estimates, this one adds up the
-/// program's buffers by role.
+/// Writes `memory_breakdown.csv`. The published file contains estimates; this file contains sums of
+/// the program's buffers by role.
 ///
 /// # Errors
-/// Those of the stream.
+/// Errors of the stream.
 pub fn write_memory_breakdown(rows: &[&Row], out: impl Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record(MEMORY_BREAKDOWN)?;
@@ -134,7 +134,7 @@ struct Cell {
 /// Writes `heatmap_data.json`. Values that a cell lacks are null.
 ///
 /// # Errors
-/// Those of the stream.
+/// Errors of the stream.
 pub fn write_heatmap_data(rows: &[&Row], mut out: impl Write) -> io::Result<()> {
     let mut maps: BTreeMap<String, Heatmap> = BTreeMap::new();
     for row in rows {
@@ -171,9 +171,9 @@ enum Category {
     Autograd,
 }
 
-/// Where the guide's files count a buffer. Every role has a place, so that the categories add up to
-/// the program's memory: scores are potentials, whether they are given as edges or as inputs and
-/// weights that edges are made of.
+/// The category in which the guide's files count a buffer. Every role has a category, so that the
+/// categories add up to the program's memory: scores are potentials, whether they are given as
+/// edges or as the inputs and weights from which edges are computed.
 fn category(role: Role) -> Category {
     match role {
         Role::Potentials | Role::Input | Role::Parameter => Category::Potentials,
