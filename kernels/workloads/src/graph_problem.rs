@@ -1,8 +1,8 @@
-//! Problems that are graphs: whatever follows from the graph alone, for every workload that has
-//! one.
+//! Problems that are graphs: the parts that follow from the graph alone, for every workload that
+//! has a graph.
 //!
-//! A [`Computation`] says what a graph does not: how inputs are made, what is right and how nearly.
-//! Its tensors, least work and programs are found here.
+//! A [`Computation`] adds the parts that a graph lacks: the inputs, the right results and their
+//! tolerance. Tensors, least work and programs follow from the graph.
 
 use sweeper_compiler::fuse::{self, Policy, Request};
 use sweeper_compiler::graph::{Graph, GraphError, Node, NodeId, Op};
@@ -15,8 +15,8 @@ use sweeper_program::workload::{
 };
 use sweeper_program::{Precision, Program, Role};
 
-/// The backends of every workload that is a graph, `library` among them for those operations that a
-/// library has whole.
+/// The backends of every workload that is a graph, with `library` for the operations that a library
+/// computes as a whole.
 pub(crate) const BACKENDS: &[BackendInfo] = &[
     BackendInfo {
         name: "primitive",
@@ -50,7 +50,8 @@ pub(crate) const BACKENDS: &[BackendInfo] = &[
     },
 ];
 
-/// What workloads that are graphs have in common; each has names, sizes and tensors of its own.
+/// The properties that all workloads with graphs share; each workload has names, sizes and tensors
+/// of its own.
 pub(crate) const PLAIN: WorkloadInfo = WorkloadInfo {
     name: "",
     about: "",
@@ -71,13 +72,13 @@ pub(crate) const PLAIN: WorkloadInfo = WorkloadInfo {
 #[derive(Clone, Debug)]
 pub struct Built {
     /// The computation. Results of the forward pass are [`Role::Output`]; all others belong to the
-    /// backward pass, or to what follows it.
+    /// backward pass, or to later steps.
     pub graph: Graph,
     /// The first node of the backward pass, where there is one.
     pub backward: Option<NodeId>,
 }
 
-/// What a graph doesn't say of a problem.
+/// The parts of a problem that its graph lacks.
 pub trait Computation: Send + Sync + Sized + 'static {
     /// The graph. Inputs are called as in files.
     ///
@@ -88,12 +89,12 @@ pub trait Computation: Send + Sync + Sized + 'static {
     /// Extents for which a canonical shape has bounds, with the names of the bounds.
     fn extents(&self) -> Vec<(usize, &'static str)>;
 
-    /// In what products are computed.
+    /// The precision in which products are computed.
     fn precision(&self) -> Precision {
         Precision::F32
     }
 
-    /// Useful operations of a phase, where they are not those of the graph.
+    /// Useful operations of a phase, where they differ from the operations of the graph.
     fn flops(&self, _phase: Phase) -> Option<f64> {
         None
     }
@@ -101,20 +102,20 @@ pub trait Computation: Send + Sync + Sized + 'static {
     /// An input made from `key`.
     fn generate(&self, spec: &TensorSpec, key: &InputKey) -> Tensor;
 
-    /// As [`Problem::validate`].
+    /// Checks inputs as [`Problem::validate`] does.
     ///
     /// # Errors
     /// A sentence that says which value of which tensor is not allowed.
     fn validate(&self, inputs: &Tensors) -> Result<(), String>;
 
-    /// As [`Problem::oracle`]; what [`Computation::check`] needs beside the answers may be with
-    /// them.
+    /// The answers of [`Problem::oracle`], possibly with further tensors that
+    /// [`Computation::check`] needs.
     fn oracle(&self, inputs: &Tensors, phase: Phase) -> Tensors;
 
     /// As [`Problem::oracle_operations`], of all threads together.
     fn oracle_operations(&self, phase: Phase) -> f64;
 
-    /// What evaluating the graph holds beside inputs and outputs, in bytes; nothing for oracles by
+    /// Bytes that evaluating the graph holds beside inputs and outputs; zero for oracles written by
     /// hand.
     fn oracle_scratch_bytes(&self) -> u64 {
         0
@@ -160,7 +161,7 @@ impl<C: Computation> GraphProblem<C> {
     /// The problem of a computation.
     ///
     /// # Errors
-    /// What the graph says of sizes that don't make one.
+    /// If the sizes do not make a graph, with the graph's message.
     pub fn new(computation: C) -> Result<Self, ParameterError> {
         let built = computation
             .build()
@@ -170,7 +171,7 @@ impl<C: Computation> GraphProblem<C> {
         Ok(GraphProblem { computation, built })
     }
 
-    /// The graph, with what is its backward pass.
+    /// The graph, and the beginning of its backward pass.
     pub fn built(&self) -> &Built {
         &self.built
     }
@@ -208,8 +209,8 @@ impl<C: Computation> GraphProblem<C> {
         wanted.map(|output| output.node).collect()
     }
 
-    /// The graph's operations that depend on inputs, as the arithmetic that they are. The backward
-    /// pass alone doesn't count what the forward pass has computed.
+    /// Arithmetic operations of the graph's nodes that depend on inputs. The backward pass alone
+    /// doesn't count what the forward pass has computed.
     fn flops(&self, phase: Phase) -> f64 {
         let graph = &self.built.graph;
         let needed = graph.needed_for(self.wanted(phase));
@@ -232,7 +233,7 @@ impl<C: Computation> GraphProblem<C> {
     }
 }
 
-/// Whether results of a role are those of a phase.
+/// Whether results of a role belong to a phase.
 fn is_in(role: Role, phase: Phase) -> bool {
     match role {
         Role::Output => phase != Phase::Backward,
@@ -349,8 +350,8 @@ impl<C: Computation> Problem for GraphProblem<C> {
         self.computation.check(inputs, outputs, expected, &specs)
     }
 
-    /// Bytes of the inputs on which the results depend, and of the results. What a forward pass
-    /// keeps for the backward pass is not compulsory.
+    /// Bytes of the inputs on which the results depend, and of the results. Tensors that a forward
+    /// pass keeps for the backward pass are not compulsory.
     fn work(&self, phase: Phase) -> Work {
         let graph = &self.built.graph;
         let needed = graph.needed_for(self.wanted(phase));
@@ -411,7 +412,7 @@ impl<C: Computation> Problem for GraphProblem<C> {
     }
 }
 
-/// What may share a kernel of a backend, if that is what it differs by.
+/// The policy of a backend for sharing kernels, if this is how the backend differs.
 fn policy(backend: &str) -> Option<Policy> {
     match backend {
         "primitive" => Some(Policy::Primitive),
@@ -421,15 +422,15 @@ fn policy(backend: &str) -> Option<Policy> {
     }
 }
 
-/// That a judge finds every fault of the graph, and none where there is none: for tests of
-/// workloads.
+/// Checks, for tests of workloads, that a judge finds every fault of the graph, and accepts the
+/// graph without a fault.
 #[cfg(test)]
 pub(crate) mod judging {
     use super::*;
     use sweeper_compiler::graph::{evaluate, mutate};
     use sweeper_program::check::{as_f64, compare};
 
-    /// The same in f32.
+    /// The tensors in f32.
     fn stored(tensors: &Tensors) -> Tensors {
         let one = |(name, tensor): (&String, &Tensor)| {
             let values = as_f64(tensor).iter().map(|&value| value as f32).collect();
@@ -438,7 +439,7 @@ pub(crate) mod judging {
         tensors.iter().map(one).collect()
     }
 
-    /// Whether all of `names` are the same but for roundings of f64.
+    /// Whether all of `names` are equal in both, up to roundings of f64.
     fn are_same(found: &Tensors, exact: &Tensors, names: &[String]) -> bool {
         let mut names = names.iter();
         names.all(|name| {
@@ -447,9 +448,9 @@ pub(crate) mod judging {
         })
     }
 
-    /// What is judged right, phase by phase, of all graphs with a fault, as lines, and what f32
-    /// makes of the right graph, if that is judged wrong. Faults that change no result of these
-    /// inputs are none.
+    /// The wrong judgements of each phase, as lines: graphs with a fault that are judged right, and
+    /// the right graph in f32 if it is judged wrong. A fault that changes no result of these inputs
+    /// does not count.
     ///
     /// # Panics
     /// If fewer than `least` faults are found.

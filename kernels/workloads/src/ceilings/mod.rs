@@ -1,6 +1,6 @@
 //! Programs that find a device's limits: how fast it copies memory, multiplies and adds.
 //!
-//! They are measured as any program is, and what others attain is held against them.
+//! They are measured as any program is, and the rates of other programs are held against theirs.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use sweeper_program::{
     Arg, Binding, Geometry, Index, Kernel, KernelSource, Language, Program, Role, SourceFile, Step,
 };
 
-/// What a probe counts.
+/// The unit in which a probe counts its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
     /// Bytes read and bytes written.
@@ -24,15 +24,15 @@ pub enum Counts {
 /// A program that does one thing as fast as the device can.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// What is counted.
+    /// The counted unit.
     pub counts: Counts,
-    /// How many of them an iteration does.
+    /// Number of units in an iteration.
     pub amount: f64,
     /// The program.
     pub program: Program,
 }
 
-/// What probes must be large enough for.
+/// The sizes of a device that probes must exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// CPU threads, or multiprocessors of a GPU.

@@ -1,7 +1,7 @@
 //! `faults`: out = x, with everything that can go wrong on the way.
 //!
-//! For tests of the engine alone, behind the feature `faults`: every fault must cost the row it
-//! belongs to, say what it was, and leave the rows after it as they are.
+//! For tests of the engine alone, behind the feature `faults`: every fault must fail its own row,
+//! be reported, and leave later rows unchanged.
 
 use std::borrow::Cow;
 
@@ -27,12 +27,12 @@ const ELEMENTS: usize = 1000;
 /// Threads of a block, where nothing is wrong with them.
 const THREADS: u32 = 256;
 
-/// More memory than a machine has: what a program asks for that is refused when it runs, and what
-/// is foreseen not to fit, in elements of four bytes. A limit between the two tells them apart.
+/// More memory than a machine has, in elements of four bytes: the allocation that fails at run
+/// time, and the allocation that is predicted not to fit. A limit between the two tells them apart.
 const HOARD: usize = 1 << 38;
 const FORESEEN: usize = 1 << 42;
 
-/// What can go wrong: the word, and what happens.
+/// The faults: each word with its other spellings.
 static WORDS: [(&str, &[&str]); 12] = [
     ("none", &[]),
     ("illegal_access", &[]),
@@ -123,7 +123,7 @@ static C_FILES: [SourceFile; 2] = [
 ];
 static CUDA_FILES: [SourceFile; 1] = [SourceFile::embedded("faults.cu", include_str!("faults.cu"))];
 
-/// The number that the sources know a fault by; 0 for those that are not the kernel's.
+/// The number that the sources know a fault by; 0 for faults outside of the kernel.
 fn number(fault: &str) -> u32 {
     match fault {
         "illegal_access" => 1,

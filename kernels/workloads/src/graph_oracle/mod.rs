@@ -1,11 +1,10 @@
-//! Problems whose right answer is the value of their graph in f64, and what follows from that: how
-//! nearly a backend must meet it, and what asking it costs.
+//! Problems whose right answer is the value of their graph in f64, with the tolerance of a
+//! backend's results and the cost of evaluating the graph.
 //!
-//! A result is judged by its relative L2 error. The tolerance is that of the problem itself: the
+//! A result is judged by its relative L2 error. The tolerance follows from the problem itself: the
 //! graph is evaluated [`PROBES`] times more, with every operation rounding as f32 arithmetic does
-//! ([`sweeper_compiler::graph::Rounding`]), and a backend may be [`MARGIN`] times as far out as
-//! those values are, in the mean. So what cancels in one problem may be less exact there, and
-//! nowhere else.
+//! ([`sweeper_compiler::graph::Rounding`]), and a backend's error may be [`MARGIN`] times the mean
+//! error of these evaluations. So only a problem with cancellation allows larger errors.
 
 pub mod precision;
 
@@ -25,14 +24,14 @@ use sweeper_program::{Kernel, Precision, Program, Role};
 /// Evaluations with rounding.
 const PROBES: u8 = 3;
 
-/// How much further out than those a backend may be: they are few, and the error of one number
-/// among them may be small by chance.
+/// Ratio of a backend's allowed error to the error of the evaluations with rounding: these are few,
+/// and the error of one number among them may be small by chance.
 const MARGIN: f64 = 3.0;
 
 /// The least tolerance: results are stored in f32.
 const LEAST: f64 = MARGIN * DEVIATION;
 
-/// What is left to say of a problem whose oracle is its graph.
+/// The definition of a problem whose oracle is its graph: its remaining properties.
 pub trait Evaluated: Clone + Send + Sync + 'static {
     /// Name of the workload, for messages.
     fn name(&self) -> &'static str;
@@ -61,23 +60,23 @@ pub trait Evaluated: Clone + Send + Sync + 'static {
     /// The elements of an input of real numbers.
     fn elements(&self, spec: &TensorSpec, stream: &Stream) -> Vec<f32>;
 
-    /// How many classes labels name.
+    /// Number of classes that labels name.
     fn classes(&self) -> usize {
         1
     }
 
-    /// Independent parts of the problem, such as rows of a batch.
+    /// Number of independent parts of the problem, such as rows of a batch.
     fn parts(&self) -> usize {
         1
     }
 
-    /// The same problem with fewer of them.
+    /// This problem with fewer independent parts.
     fn with_parts(&self, _parts: usize) -> Self {
         self.clone()
     }
 
-    /// The same operations on tensors of which one extent, the greatest that may differ, is half as
-    /// large; `None` where all are small.
+    /// The operations of this problem on tensors of which one extent, the greatest that may differ,
+    /// is half as large; `None` where all extents are small.
     fn halved(&self) -> Option<Self>;
 
     /// Names of inputs whose elements must not be negative.
@@ -141,7 +140,7 @@ impl<E: Evaluated> Computation for E {
     }
 
     /// # Panics
-    /// If the inputs are not those of the problem, or have not been validated.
+    /// If the inputs do not belong to the problem, or have not been validated.
     fn oracle(&self, inputs: &Tensors, phase: Phase) -> Tensors {
         match answers(self, inputs, phase) {
             Ok(answers) => answers,
@@ -222,8 +221,8 @@ impl<E: Evaluated> Computation for E {
         }
     }
 
-    /// The whole of it in calls: a library has it if nothing is left to generate
-    /// but copies of its factors in the precision that was asked for.
+    /// The program of library calls alone: a library has the problem if no code is left to generate
+    /// except copies of factors in the requested precision.
     fn by_library(&self, phase: Phase, target: &Target) -> Result<Program, Refusal> {
         let built =
             Evaluated::build(self).map_err(|error| Refusal::Undefined(error.to_string()))?;
@@ -267,7 +266,7 @@ fn spread_of(name: &str) -> String {
     format!("spread of {name}")
 }
 
-/// The answers, each with its spread: the L2 norm of what rounding does to it.
+/// The answers, each with its spread: the L2 norm of the error that rounding causes.
 fn answers(
     problem: &impl Evaluated,
     inputs: &Tensors,
@@ -314,7 +313,7 @@ fn distance(one: &Tensor, other: &Tensor) -> f64 {
     norm(&differences)
 }
 
-/// The L2 norm, the same whatever the number of threads.
+/// The L2 norm, independent of the number of threads.
 fn norm(values: &[f64]) -> f64 {
     let pieces: Vec<f64> = values
         .par_chunks(1 << 14)
@@ -323,8 +322,8 @@ fn norm(values: &[f64]) -> f64 {
     pieces.iter().sum::<f64>().sqrt()
 }
 
-/// What answers cost, in exponentials of one thread: estimates, for each element of a node, and for
-/// each term of a product.
+/// Cost of the answers, in exponentials of one thread: estimates, for each element of a node, and
+/// for each term of a product.
 fn cost(built: &Built, phase: Phase) -> f64 {
     const ELEMENT: f64 = 12.0;
     const TERM: f64 = 0.35;

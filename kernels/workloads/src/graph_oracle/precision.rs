@@ -1,18 +1,18 @@
-//! In what a product was computed, from how far it is out: less exact arithmetic that was asked for
-//! must be seen.
+//! The precision in which a product was computed, found from its error: requested less exact
+//! arithmetic must be visible in the result.
 //!
 //! A library that is allowed to round factors to bf16 may round them to tf32, or not at all, and
-//! its times are then those of something else. A tolerance does not see that: the result is better
-//! than asked. Its error does, for factors of f32 with random last bits: a rounded factor is off by
-//! a random share of its last place, terms are independent, and the error of a product is that of
-//! its terms, however many there are.
+//! its times then belong to another computation. A tolerance can't detect this: the result is
+//! better than requested. The error can, for factors of f32 with random last bits: a rounded factor
+//! is off by a random share of its last place, terms are independent, and the relative error of a
+//! product equals the error of its terms, for any number of terms.
 
 use sweeper_program::Precision;
 
 /// The relative L2 error of a product whose factors are rounded to nearest, if they have random
 /// last bits and terms have random signs: `sqrt(2)` times half a unit in the last place, over
 /// `sqrt(3)`, as errors are uniform, times 0.67, as numbers are greater than the power of 2 below
-/// them. 2.1e-3 for bf16 and 2.7e-4 for tf32; nothing for f32, where the sum is what rounds.
+/// them. 2.1e-3 for bf16 and 2.7e-4 for tf32; zero for f32, where the sum alone rounds.
 pub fn error_of_factors(precision: Precision) -> f64 {
     let half_unit = match precision {
         Precision::F32 => 0.0,
@@ -23,14 +23,15 @@ pub fn error_of_factors(precision: Precision) -> f64 {
 }
 
 /// The least relative L2 error that a product of random factors has if it was computed in
-/// `precision`: half of [`error_of_factors`]. What tf32 does, even where hardware cuts off what
-/// follows its bits, is less than bf16's, and what f32 does is less than tf32's, up to 10^8 terms.
+/// `precision`: half of [`error_of_factors`]. The error of tf32, even where hardware truncates, is
+/// less than the error of bf16, and the error of f32 is less than the error of tf32, up to 10^8
+/// terms.
 pub fn least_error(precision: Precision) -> f64 {
     0.5 * error_of_factors(precision)
 }
 
-/// Whether a product of random factors of f32 that is `error` out (relative L2) may have been
-/// computed in `precision`, and not in a better one. It says nothing of factors that are whole
+/// Whether a product of random factors of f32 with this relative L2 `error` may have been computed
+/// in `precision`, and not in a better one. The answer has no meaning for factors that are whole
 /// numbers or otherwise short: they are not rounded at all.
 pub fn is_as_coarse_as(precision: Precision, error: f64) -> bool {
     error >= least_error(precision)
@@ -43,7 +44,7 @@ mod tests {
     use sweeper_program::inputs::InputKey;
     use sweeper_program::tensor::Tensor;
 
-    /// `value` with `bits` of its significand, to nearest or cut off.
+    /// `value` with `bits` of its significand, rounded to nearest or truncated.
     fn kept(value: f32, bits: u32, is_cut: bool) -> f32 {
         let dropped = 24 - bits;
         let half = if is_cut || dropped == 0 {
