@@ -6,7 +6,7 @@ use super::lanes::fold;
 use super::reduce::{Axes, greater};
 use sweeper_program::builtin::Builtin;
 
-/// Greatest element, and the index `first * last_extent + last` of the first one of equals.
+/// Greatest element, and the index `first * last_extent + last` of the first of several equal ones.
 ///
 /// Arguments: `x` (outer, first, kept, last), `out` (outer, kept; written), `index` (outer, kept;
 /// i64, written), the four extents. `first` and `last` are reduced, as in [`super::AMAX`].
@@ -45,7 +45,7 @@ fn argmax(x: &[f32], out: &mut [f32], index: &mut [i64], axes: Axes) {
 }
 
 /// Finds the first row with the greatest element of each column from `start` on. Blocks of columns
-/// stay in registers; the last one overlaps the one before.
+/// stay in registers; the last block overlaps the block before it.
 #[inline(always)]
 fn search(x: &[f32], plane: usize, start: usize, best: &mut [f32], at: &mut [i32]) {
     match best.len() {
@@ -79,8 +79,8 @@ fn search_blocks<const W: usize>(
     }
 }
 
-/// Merges the maxima of the columns from `start` on into the results: the greater one, of equals
-/// the one with the least index.
+/// Merges the maxima of the columns from `start` on into the results: the greater maximum; of equal
+/// maxima the one with the least index.
 #[inline(always)]
 fn merge(best: &[f32], at: &[i32], start: usize, last: usize, out: &mut [f32], index: &mut [i64]) {
     let mut column = 0;

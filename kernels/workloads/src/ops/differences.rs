@@ -1,8 +1,9 @@
 //! Differences of f64 to one reference a row, rounded to f32, where the machine has AVX-512.
 //!
 //! A vector that lies across two cache lines takes twice as long to load and three times as long to
-//! store, and a row begins where the last one ends. So all rows are one stretch of vectors, none of
-//! which does where the first one does not; one in which a row ends has lanes of two.
+//! store, and a row begins where the last row ends. So all rows are one stretch of vectors, none of
+//! which lies across two lines if the first one does not; a vector in which a row ends has lanes of
+//! two rows.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) use wide::rows;
@@ -23,7 +24,7 @@ mod wide {
         out: &mut [f32],
         inner: usize,
     ) -> bool {
-        // A vector has lanes of two rows at most where none is shorter than it.
+        // A vector has lanes of two rows at most if no row is shorter than a vector.
         let Some(simd) = V4::try_new().filter(|_| inner >= LANES) else {
             return false;
         };
@@ -83,7 +84,7 @@ mod wide {
         }
     }
 
-    /// The vectors of which all lanes are one row's, four at once.
+    /// The vectors whose lanes all belong to one row, four at once.
     #[inline(always)]
     fn row_of(simd: V4, x: &[[f64; LANES]], reference: f64, out: &mut [[f32; LANES]]) {
         let reference = [reference; LANES];

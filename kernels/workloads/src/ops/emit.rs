@@ -28,13 +28,14 @@ impl Strided {
         }
     }
 
-    /// The same operand from element `start` of its view.
+    /// This operand from element `start` of its view.
     pub fn from(mut self, start: Index) -> Self {
         self.start = start;
         self
     }
 
-    /// How many elements the loops touch: each as often as a step of 0 repeats it, but once.
+    /// Number of elements that the loops touch, or none if it depends on iterations twice: an
+    /// element that a step of 0 repeats counts once.
     fn touched(&self, extents: &[Index; 4]) -> Option<Index> {
         let pairs = extents.iter().zip(&self.steps);
         let mut touched = Index::fixed(1);
@@ -44,7 +45,8 @@ impl Strided {
         Some(touched)
     }
 
-    /// The view, saying how much of it the loops touch, if they don't depend on iterations twice.
+    /// The view, with the number of elements that the loops touch, if this number does not depend
+    /// on iterations twice.
     fn read(&self, extents: &[Index; 4]) -> View {
         let view = self.view.clone();
         match self.touched(extents) {
@@ -58,7 +60,7 @@ impl Strided {
     }
 }
 
-/// How many elements a tensor has, if its extents don't depend on iterations twice.
+/// Number of elements of a tensor, if its extents don't depend on iterations twice.
 fn product(extents: &[Index; 4]) -> Option<Index> {
     let mut extents = extents.iter();
     extents.try_fold(Index::fixed(1), |all, extent| extent.clone().product(all))

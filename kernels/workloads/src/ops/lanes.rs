@@ -1,14 +1,14 @@
 //! Rows in blocks of a fixed number of lanes, which the compiler turns into vectors.
 //!
-//! Rows are often as short as there are labels; those are two blocks that overlap, rather than one
-//! and single elements: 12 labels are two blocks of 8.
+//! Rows are often short, with an element for each label; a short row is read as two overlapping
+//! blocks instead of one block and single elements: 12 labels are two blocks of 8.
 
 use std::array::from_fn;
 
-/// How an operand's row is read.
+/// Access to an operand's row.
 pub(crate) trait Lanes {
-    /// Whether a row has elements of its own. One that is the same everywhere stays in a register
-    /// where the compiler writes the loop, and would not where blocks are asked for.
+    /// Whether a row has elements of its own. A single repeated element stays in a register if the
+    /// compiler writes the loop, but not if the code asks for blocks.
     const IS_ROW: bool;
 
     /// Elements that it holds for a row of `row` elements.
@@ -24,7 +24,7 @@ pub(crate) trait Lanes {
 /// One element after another.
 pub(crate) struct Dense;
 
-/// The same element for the whole row.
+/// One element for the whole row.
 pub(crate) struct Splat;
 
 impl Lanes for Dense {

@@ -9,7 +9,7 @@ use sweeper_program::builtin::Call;
 /// Operations on fewer elements than this stay on one thread: waking others takes longer.
 const SHARED_FROM: usize = 1 << 15;
 
-/// Four nested loops over `N` operands, of which each has a start and a step per loop.
+/// Four nested loops over `N` operands, each with a start and a step per loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Loops<const N: usize> {
     pub(super) extents: [usize; 4],
@@ -19,10 +19,10 @@ pub(super) struct Loops<const N: usize> {
 
 impl<const N: usize> Loops<N> {
     /// Reads extents from the four arguments at `position`, then a start and four steps for each
-    /// operand. An operand beyond those is dense.
+    /// operand. An operand without such arguments is dense.
     ///
-    /// Small operations take as long as this: arrays are filled by loops, because those are
-    /// unrolled.
+    /// This takes much of the time of a small operation: arrays are filled by loops, because the
+    /// compiler unrolls these.
     #[inline(always)]
     pub(super) fn read(call: &Call<'_>, position: usize, operands: usize) -> Self {
         let mut extents = [0; 4];
@@ -142,8 +142,8 @@ impl<const N: usize> Loops<N> {
     }
 
     /// Runs `piece` over parts of the outermost loop and the parts of `out` that belong to them;
-    /// the last operand is `out`, which is dense. Small operations, and all of them on a pool of
-    /// one thread, are one part.
+    /// the last operand is `out`, which is dense. Small operations are one part, and so are all
+    /// operations on a pool of one thread.
     #[inline]
     pub(super) fn split<T: Send>(&self, out: &mut [T], piece: impl Fn(&Self, &mut [T]) + Sync) {
         let threads = threads_for(self.len());
@@ -190,7 +190,7 @@ fn advance<const N: usize>(starts: &mut [isize; N], steps: [isize; N]) {
     }
 }
 
-/// How many threads an operation on `elements` elements is worth.
+/// Number of threads that pay for an operation on `elements` elements.
 pub(super) fn threads_for(elements: usize) -> usize {
     if elements < SHARED_FROM {
         1

@@ -159,7 +159,7 @@ fn binary<F: Binary>(call: &mut Call<'_>) {
     });
 }
 
-/// Does it plane by plane, if one of the operands allows that.
+/// Computes plane by plane, if one of the operands allows this; returns whether it did.
 fn on_planes<F: Binary>(loops: &Loops<3>, a: &[f32], b: &[f32], out: &mut [f32]) -> bool {
     let operands = Operands {
         full: Some(a),

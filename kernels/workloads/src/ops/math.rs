@@ -1,9 +1,9 @@
 //! Exponential and logarithm in f32 without branches or tables, so that loops over them vectorise.
 //!
 //! Coefficients of the exponential are a minimax polynomial of degree 6 whose first two are 1
-//! (relative error 4e-9), those of the logarithm are Cephes `logf`'s (Moshier 1992). Fused
-//! multiply-adds round once on every machine, so results are the same bits whatever instructions a
-//! loop was compiled to.
+//! (relative error 4e-9), the coefficients of the logarithm are those of Cephes `logf` (Moshier
+//! 1992). Fused multiply-adds round once on every machine, so results have equal bits for all
+//! instruction sets that a loop is compiled to.
 
 /// Added to and subtracted from a small number, it rounds to the nearest whole one.
 const ROUND: f32 = 12_582_912.0;
@@ -21,9 +21,9 @@ const EXP_MOST: f32 = 128.0 * std::f32::consts::LN_2;
 /// e to the `x`, within [`exp_ulp`] units in the last place; 0 where it would be subnormal.
 ///
 /// One constant stands for ln 2, which it misses by 1.9e-9. So the error grows with `x`, but eleven
-/// times slower than what half a unit in the last place of `x` itself is worth. It also makes the
-/// end of the range cheap: what is left of [`EXP_MOST`] is exactly 0, whose exponential is 1 and
-/// whose exponent that of infinity, so that an argument need only be cut off there.
+/// times slower than the effect of half a unit in the last place of `x` itself. It also makes the
+/// end of the range cheap: the remainder of [`EXP_MOST`] is exactly 0, whose exponential is 1, and
+/// its exponent is the exponent of infinity, so that an argument need only be clamped there.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     // In this order a minimum instruction passes NaN through.

@@ -1,11 +1,11 @@
 //! Operations of an eager framework, as builtins: each reads its operands from memory and writes
 //! its result there, however small.
 //!
-//! What an operation means is in the docs of its constant, arguments in order; its counterpart on a
-//! GPU (`cuda/ops.cu`) takes the same ones. Extents and steps are arguments, in elements, so that a
-//! launch in a loop can take fewer elements than its views hold. Loops are compiled for several
-//! instruction sets and picked at run time; operations on many elements share the threads of the
-//! pool they are called in, and results do not depend on how many there are.
+//! The docs of an operation's constant define it, with its arguments in order; its counterpart on a
+//! GPU (`cuda/ops.cu`) takes the same arguments. Extents and steps are arguments, in elements, so
+//! that a launch in a loop can take fewer elements than its views hold. Loops are compiled for
+//! several instruction sets and picked at run time; operations on many elements share the threads
+//! of the pool they are called in, and results do not depend on the number of threads.
 
 pub mod math;
 pub mod emit;

@@ -113,8 +113,8 @@ struct Window {
 }
 
 impl Window {
-    /// Rows of `Q` vectors of four, for which no call is made and of which no vector lies across
-    /// two cache lines where the first one does not.
+    /// Copies rows of `Q` vectors of four elements without a call; no vector lies across two cache
+    /// lines if the first one does not.
     #[inline(always)]
     fn copy<const Q: usize>(&self, ring: &[f64], out: &mut [f64]) {
         let (ring, _) = ring.as_chunks::<4>();

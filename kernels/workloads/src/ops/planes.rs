@@ -1,10 +1,9 @@
 //! Planes of short rows as one stretch each, where the machine has AVX-512.
 //!
-//! Where an operand has one element a row, or the same row for a whole plane, and rows are short
-//! (as many as there are labels), blocks of rows waste lanes, and most of them lie across two cache
-//! lines. Taken as a stretch, a plane of 12 x 12 is nine vectors; what belongs to their lanes is
-//! picked from the small operand, which one vector holds, by a permutation that is the same for all
-//! planes.
+//! Where an operand has one element a row, or one row for a whole plane, and rows are short (an
+//! element for each label), blocks of rows waste lanes, and most of them lie across two cache
+//! lines. Taken as a stretch, a plane of 12 x 12 is nine vectors; the elements for their lanes are
+//! picked from the small operand, which one vector holds, by one permutation for all planes.
 
 #![cfg_attr(
     not(target_arch = "x86_64"),
@@ -29,7 +28,7 @@ const LANES: usize = 16;
 /// Vectors of the longest plane.
 const BLOCKS: usize = LANES;
 
-/// How the elements of the small operand belong to those of a plane.
+/// The relation between elements of the small operand and elements of a plane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pattern {
     /// Each to a row.
@@ -38,7 +37,7 @@ enum Pattern {
     EveryRow,
 }
 
-/// What is the same for all planes.
+/// The data that all planes share.
 struct Planes {
     /// Rows of a plane and elements of a row.
     rows: usize,
@@ -67,7 +66,7 @@ impl Planes {
         self.rows * self.row
     }
 
-    /// How many elements the small operand has.
+    /// Number of elements of the small operand.
     fn small(&self) -> usize {
         match self.pattern {
             Pattern::OneARow => self.rows,
@@ -75,7 +74,7 @@ impl Planes {
         }
     }
 
-    /// Which element of the small operand belongs to each element of a plane.
+    /// The element of the small operand for each element of a plane.
     fn picked(&self) -> Picked {
         let mut all = Picked([0; LANES * BLOCKS]);
         let rows = all.0[..self.len()].chunks_exact_mut(self.row);
@@ -108,9 +107,9 @@ mod wide {
     use super::{LANES, Loops, Operands, Planes};
     use crate::ops::map::Binary;
 
-    /// Does the operation on planes; whether it could. `SMALL` is the operand in `loops` that is
-    /// spread, the first operand of `F` if `IS_FIRST`; `full` is the other, and the last is the
-    /// result.
+    /// Computes the operation on planes; returns whether this was possible. `SMALL` is the operand
+    /// in `loops` that is spread, the first operand of `F` if `IS_FIRST`; `full` is the other
+    /// operand, and the last operand is the result.
     #[inline]
     pub(in crate::ops) fn run<
         F: Binary,

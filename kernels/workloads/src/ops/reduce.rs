@@ -1,8 +1,8 @@
 //! Reductions over one axis, or over two with one between them that is kept.
 //!
-//! An operand is seen as (outer, first, kept, last); `first` and `last` are reduced. That covers a
+//! An operand is seen as (outer, first, kept, last); `first` and `last` are reduced. This covers a
 //! reduction over the last axes (kept = 1), over a leading one (last = 1), and over the durations
-//! and sources of (batch, duration, destination, source). Sums have one order, whatever the
+//! and sources of (batch, duration, destination, source). Sums have one order for any number of
 //! threads.
 
 use std::array::from_fn;
@@ -15,8 +15,8 @@ use super::lanes::{fold, fold_long, fold_rows, folded_columns};
 use super::loops::threads_for;
 use sweeper_program::builtin::{Builtin, Call};
 
-/// Greatest element. Where some are not numbers, it may be any of them, or not a number: that
-/// depends on where they are, and on the device.
+/// Greatest element. If an element is not a number, the result may be any element, or not a number,
+/// depending on positions and on the device.
 ///
 /// Arguments: `x` (outer, first, kept, last), `out` (outer, kept; written), the four extents.
 pub const AMAX: Builtin = Builtin {
@@ -232,7 +232,7 @@ pub(crate) fn fold_axes<T: Copy>(
 }
 
 /// `sums` = the columns from `start` on, folded over the rows of `plane` elements of `x`. Blocks of
-/// columns stay in registers; the last one overlaps the one before, and has the same bits.
+/// columns stay in registers; the last block overlaps the block before it, and yields equal bits.
 #[inline(always)]
 fn columns<T: Copy>(
     x: &[T],

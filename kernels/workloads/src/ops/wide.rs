@@ -1,7 +1,7 @@
 //! Operations between f64 states and f32 terms.
 //!
 //! A state grows with the position and at 3e4 an f32 has a spacing of 0.002, so states are f64.
-//! What is done with many of them at once is done in f32, relative to a reference near them.
+//! Operations on many states at once use f32, relative to a reference near the states.
 
 use super::differences;
 use sweeper_program::builtin::{Builtin, Call};

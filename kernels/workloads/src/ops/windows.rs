@@ -1,9 +1,9 @@
-//! Short rows that go back in memory while those of the other side go forward: what a scan reads of
-//! the positions before it, the newest first.
+//! Short rows that go back in memory while the rows of the other operand go forward: a scan reads
+//! earlier positions like this, the newest first.
 //!
-//! Finding such a row and checking that it is there takes longer than its arithmetic. So memory is
-//! cut into rows once, how long they are is known to the compiler, and each is two vectors that
-//! overlap, where the machine has AVX2.
+//! Finding such a row and checking its bounds takes longer than its arithmetic. So memory is cut
+//! into rows once, the compiler knows their length, and each row is two overlapping vectors, where
+//! the machine has AVX2.
 
 #![cfg_attr(
     not(target_arch = "x86_64"),
@@ -15,19 +15,19 @@ use super::loops::Loops;
 /// Lanes of a vector.
 const LANES: usize = 8;
 
-/// Rows of which each lies `step` elements before the one before it.
+/// Rows, each of which lies `step` elements before its predecessor.
 #[derive(Clone, Copy, Debug)]
 struct Back {
     /// Elements of a row, from [`LANES`] to less than twice as many.
     row: usize,
-    /// At least a row.
+    /// Distance between two rows in elements: at least the length of a row.
     step: usize,
-    /// How many.
+    /// Number of rows.
     count: usize,
 }
 
 impl Back {
-    /// The rows of operand 1 of the two inner loops, if they are short and go back, and those of
+    /// The rows of operand 1 of the two inner loops, if they are short and go back, and the rows of
     /// operand 0 step by `steady` elements.
     #[inline]
     fn find<const N: usize>(loops: &Loops<N>, steady: usize) -> Option<Self> {
@@ -57,8 +57,8 @@ mod wide {
     use super::{Back, LANES, Loops};
     use crate::ops::map::Binary;
 
-    /// `out = F(a, b)` where the rows of `b` go back and all rows of a plane have one of `a`;
-    /// whether it could.
+    /// `out = F(a, b)` where the rows of `b` go back and all rows of a plane share one row of `a`;
+    /// returns whether this was possible.
     #[inline]
     pub(in crate::ops) fn onto<F: Binary>(
         loops: &Loops<3>,
@@ -83,8 +83,8 @@ mod wide {
         true
     }
 
-    /// `x = F(x, b)` where the rows of `x` go back and those of `b` follow one another; whether it
-    /// could.
+    /// `x = F(x, b)` where the rows of `x` go back and the rows of `b` follow one another; returns
+    /// whether this was possible.
     #[inline]
     pub(in crate::ops) fn in_place<F: Binary>(loops: &Loops<2>, b: &[f32], x: &mut [f32]) -> bool {
         let (Some(back), Some(simd)) = (Back::find(loops, loops.row()), V3::try_new()) else {

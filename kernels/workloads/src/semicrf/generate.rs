@@ -64,7 +64,7 @@ pub fn shortest(t: usize) -> usize {
 /// at 0.
 ///
 /// # Errors
-/// A sentence that says which value of which tensor is not allowed.
+/// A sentence that names the value and the tensor that is not allowed.
 pub fn validate(sizes: &Sizes, inputs: &Tensors) -> Result<(), String> {
     for (sequence, length) in check::elements(&inputs["lengths"]).enumerate() {
         if !(1.0..=sizes.t as f64).contains(&length) {

@@ -171,7 +171,7 @@ backward:     gradients of the sum over the batch of log Z, of the best score (t
     flags: FLAGS,
 };
 
-/// A position has K C states: what its scan keeps, and what most of its cost depends on.
+/// A position has K C states: its scan keeps them, and its cost depends on them most.
 static PRESENTATION: Presentation = Presentation {
     sizes: &["T", "K", "C", "KC"],
     derived: &[DerivedSize {

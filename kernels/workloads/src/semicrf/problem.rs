@@ -137,7 +137,7 @@ fn work(sizes: &Sizes, phase: Phase) -> Work {
     }
 }
 
-/// Where the sequences of the shortest batch end.
+/// Ends of the sequences of the shortest batch.
 fn ends(sizes: &Sizes) -> impl Iterator<Item = usize> {
     let sizes = *sizes;
     (0..sizes.b).map(move |sequence| match sizes.lengths {

@@ -27,7 +27,7 @@ pub enum Semiring {
     Entropy,
 }
 
-/// Where scores of edges come from.
+/// Origin of the scores of edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Potentials {
     /// A tensor.
@@ -36,12 +36,12 @@ pub enum Potentials {
     Decomposed,
 }
 
-/// How lengths are generated; kernels take whatever lengths they are given.
+/// The rule by which lengths are generated; kernels take any lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
     /// All T.
     Full,
-    /// The first T, the others from T/2 to T.
+    /// T for the first sequence, from T/2 to T for the others.
     Random,
 }
 
@@ -60,7 +60,7 @@ pub struct Sizes {
     pub semiring: Semiring,
     /// The form of the potentials.
     pub potentials: Potentials,
-    /// How lengths are generated.
+    /// The rule by which lengths are generated.
     pub lengths: Lengths,
     /// True if the duration axis holds 1..K at index k-1, false if it holds 1..K-1 at index k.
     pub durations_to_k: bool,
@@ -134,7 +134,7 @@ impl Sizes {
     }
 
     /// Names and sizes of the tensors of scores: [`Sizes::score_specs`] without shapes, since a
-    /// plan asks for those of many problems.
+    /// plan asks for the names and sizes of many problems.
     pub fn score_elements(&self) -> impl Iterator<Item = (&'static str, u128)> {
         let [t, k, c, b] = [self.t, self.k, self.c, self.b].map(|size| size as u128);
         let tables = if self.transition_per_duration { k } else { 1 };
@@ -164,7 +164,7 @@ impl Sizes {
         }
     }
 
-    /// Where duration `1` lies on the duration axis; duration `k` lies `k - 1` further.
+    /// Place of duration `1` on the duration axis; duration `k` lies `k - 1` further.
     pub fn first_duration_index(&self) -> usize {
         usize::from(!self.durations_to_k && self.k > 1)
     }

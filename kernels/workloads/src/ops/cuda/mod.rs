@@ -1,4 +1,4 @@
-//! The same operations on a GPU: which entry of the source, and how many threads.
+//! The operations on a GPU: the entry point of each in the source, and its number of threads.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ const THREADS: u64 = 256;
 /// Threads of a warp.
 const WARP: u64 = 32;
 
-/// How one operation is launched.
+/// The launch of one operation.
 struct Entry {
     builtin: &'static str,
     name: &'static str,
@@ -71,7 +71,7 @@ fn find(builtin: &Builtin) -> &'static Entry {
     found.unwrap_or_else(|| unreachable!("`{}` is no operation of this folder", builtin.name))
 }
 
-/// What to compile for an operation.
+/// The source to compile for an operation.
 pub(super) fn kernel(builtin: &Builtin) -> KernelSource {
     KernelSource {
         language: Language::Cuda,
@@ -81,8 +81,8 @@ pub(super) fn kernel(builtin: &Builtin) -> KernelSource {
     }
 }
 
-/// Threads for the greatest extents that the arguments ever have: a geometry is the same in all
-/// iterations of a loop.
+/// Threads for the greatest extents that the arguments ever have: all iterations of a loop launch
+/// with one geometry.
 pub(super) fn geometry(builtin: &Builtin, args: &[Arg]) -> Geometry {
     let entry = find(builtin);
     let extent = |&at: &usize| match &args[at] {

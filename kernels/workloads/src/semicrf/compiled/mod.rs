@@ -25,7 +25,7 @@ use layout::Layout;
 pub enum Keep {
     /// The weights of all boundaries.
     Rows,
-    /// Those before every sqrt(T K)-th boundary, from which the others are computed again.
+    /// The weights before every sqrt(T K)-th boundary, from which the others are computed again.
     Checkpoints,
 }
 
@@ -97,7 +97,7 @@ pub fn program(
     Ok(builder.program)
 }
 
-/// A buffer of which each sequence has a part.
+/// A buffer with a part for each sequence.
 #[derive(Clone, Copy)]
 struct Parts {
     buffer: BufferId,

@@ -154,8 +154,8 @@ impl Layout {
         self.longest * self.width * self.one_cell_floats()
     }
 
-    /// `HELD`: cells that a thread has in registers, a power of two; 0 where they are too many, or
-    /// where each of them has edges of its own.
+    /// `HELD`: cells that a thread has in registers, a power of two; 0 where a thread has too many
+    /// cells, or where each cell has edges of its own.
     fn held(&self) -> usize {
         let (chain, most) = (self.chain(), self.most_threads());
         if self.is_full() || self.roles_share_threads() {

@@ -1,10 +1,10 @@
 //! `fused` and `fused_checkpointing` on NVIDIA GPUs: scans, one sequence a block, then gradients of
 //! all positions at once.
 //!
-//! The sources in `cuda/` say how; here their launches are laid out. A scan from the end does not
-//! depend on the one from the start, so both run side by side, and a segment between a prefix and a
-//! suffix has its gradient from both. Compiled in are the semiring, the form of the potentials, and
-//! a power of two that labels fit into; all sizes are arguments.
+//! The sources in `cuda/` have the algorithm; this module lays out their launches. A scan from the
+//! end does not depend on the scan from the start, so both run side by side, and a segment between
+//! a prefix and a suffix has its gradient from both. Compiled in are the semiring, the form of the
+//! potentials, and a power of two that labels fit into; all sizes are arguments.
 
 use std::borrow::Cow;
 
@@ -92,7 +92,7 @@ struct Rows {
 /// The work of one launch of the scan.
 #[derive(Clone, Copy)]
 struct Scan {
-    /// 0 to begin with sequences from their start, 1 for those from their end.
+    /// 0 to begin with the scans of sequences from their start, 1 for the scans from their end.
     first_role: usize,
     roles: usize,
     low: usize,
@@ -111,7 +111,7 @@ struct Builder {
     lengths: BufferId,
     prefixes: Option<Rows>,
     suffixes: Option<Rows>,
-    /// States at checkpoints, and those that go from launch to launch.
+    /// States at checkpoints, and states that go from launch to launch.
     states: Option<[BufferId; 2]>,
     cells: Option<BufferId>,
     totals: BufferId,
@@ -367,14 +367,14 @@ impl Builder {
 /// The buffers that turn rows into gradients, interval by interval.
 struct Gradients {
     kernel: sweeper_program::KernelId,
-    /// Of the scores, and for decomposed ones of transition and bias.
+    /// Gradients of the scores; for decomposed scores also of transition and bias.
     results: Vec<BufferId>,
     /// Sums over some positions each, which are added up at last.
     parts: Option<BufferId>,
     part_count: usize,
     /// Boundaries of a part.
     part_positions: usize,
-    /// Where each best segmentation has been followed to.
+    /// The place up to which each best segmentation has been followed.
     places: Option<BufferId>,
     is_first: bool,
 }

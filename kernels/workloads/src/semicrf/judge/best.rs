@@ -92,7 +92,7 @@ fn duration(sizes: &Sizes, index: usize) -> Option<usize> {
 }
 
 /// The runs of labels that the gradient of cumulative scores shows. Boundaries between segments of
-/// the same label cancel in it, so only runs of a label show.
+/// one label cancel in it, so only runs of a label are visible.
 struct Runs {
     /// Boundaries covered by each label.
     covered: Vec<f64>,
@@ -105,8 +105,8 @@ struct Runs {
 }
 
 /// True if the gradients are counts that fit together: runs from 0 to the end in each sequence,
-/// durations that add up to what each label covers, a transition for each segment, among them those
-/// that show. With scores as good as the best this leaves best segmentations only.
+/// durations that add up to the length that each label covers, a transition for each segment, among
+/// them the visible ones. If the score equals the best score, only best segmentations satisfy this.
 fn marks_decomposed(sizes: &Sizes, gradients: &[Cow<'_, [f64]>], ends: &[usize]) -> bool {
     let [cum_scores, transition, bias] = gradients else {
         return false;

@@ -3,20 +3,21 @@
 //! Tolerances are for f32 against f64, where half a unit in the last place is `u = 2^-24`:
 //!
 //! * A value is a sum of T steps that are kept apart from their growing offset, and rounded as a
-//!   whole when it is stored: by up to `u`. Three roundings of as much before (the offset, and what
-//!   is added to it) are independent of it. 4e-7 relative is `6.7 u`, of the greatest score where
-//!   that is more than the value. Of a value of 2000 it is 8e-4: a segment that is missing shows in
-//!   the value if one sequence in 1250 of those that the scores prefer has it. Rarer ones show in
+//!   whole when it is stored: by up to `u`. Three earlier roundings of this size (the offset, and
+//!   its summands) are independent of it. The tolerance of 4e-7 is `6.7 u`, relative to the value
+//!   or to the greatest score if that is larger. At a value of 2000 it is 8e-4: a missing segment
+//!   shows in the value if one in 1250 of the preferred sequences has it. Rarer segments show in
 //!   the gradient alone.
-//! * Scores are rounded in f32, whatever is done with them after: by half a unit in the last place
-//!   of the greatest one. An entropy takes such errors on one to one, five of up to twice a score
-//!   for each term: 6e-7 for each unit of the greatest score, beside 2e-6, since it is a difference
-//!   of sums that are larger than it.
+//! * Scores are rounded in f32 before any arithmetic: by half a unit in the last place of the
+//!   greatest score. An entropy takes on such errors one to one, five of up to twice a score for
+//!   each term: 6e-7 for each unit of the greatest score, beside 2e-6, since it is a difference of
+//!   sums that are larger than it.
 //! * A gradient holds products of up to T steps. Each is off by a few `u` of scores of a few units,
 //!   and roundings are as good as independent, so that errors grow as `sqrt(T)`: 2e-5 in relative
 //!   L2 at T = 1024 and below, where gradients of cumulative scores cancel most, and 6e-5 at 10^4;
-//!   and 3.6e-7 for each unit of the greatest score. Those of an entropy are differences of
-//!   products with entropies of what comes before and after a segment, five times as large.
+//!   and 3.6e-7 for each unit of the greatest score. Gradients of an entropy are differences of
+//!   products with the entropies before and after a segment, and their errors are five times as
+//!   large.
 
 use rayon::prelude::*;
 
@@ -37,12 +38,12 @@ const ENTROPY_VALUE_TOLERANCE: f64 = 8e-7;
 /// Greatest relative error of entropies, beside the rounding of scores.
 const ENTROPY_TOLERANCE: f64 = 2e-6;
 
-/// How far a term of an entropy is out, in half units in the last place of the greatest score: five
+/// Error of a term of an entropy, in half units in the last place of the greatest score: five
 /// roundings (a difference of cumulative scores, bias, transition, the state, and its offset) of up
 /// to twice the score.
 const ENTROPY_TERM_ROUNDINGS: f64 = 10.0;
 
-/// How far a term of an entropy's gradient is out, in which the segments of a sequence share the
+/// Error of a term of an entropy's gradient, in which the segments of a sequence share the
 /// roundings.
 const GRADIENT_TERM_ROUNDINGS: f64 = 6.0;
 
@@ -58,7 +59,7 @@ fn gradient_tolerance(semiring: Semiring, t: usize, rounding: f64) -> f64 {
 }
 
 /// Judges every output of `phase`. Gradients of the best score pass if they are the indicator of
-/// one legal segmentation a sequence whose score is right, whichever it is.
+/// any one legal segmentation for each sequence whose score is right.
 pub fn check(
     sizes: &Sizes,
     inputs: &Tensors,
@@ -107,7 +108,7 @@ pub fn check(
 /// Half a unit in the last place of 1.
 const HALF_UNIT: f64 = f32::EPSILON as f64 / 2.0;
 
-/// The greatest score that does not stand for something forbidden.
+/// The greatest score that does not mean a forbidden edge.
 fn greatest_score(sizes: &Sizes, inputs: &Tensors) -> f64 {
     let scores = sizes.score_specs("");
     let scores = scores

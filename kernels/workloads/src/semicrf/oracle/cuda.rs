@@ -51,7 +51,7 @@ struct Builder {
     /// 1 for prefixes alone, 2 with suffixes.
     roles: usize,
     logs: BufferId,
-    /// Of the entropy semiring.
+    /// Entropies, for the entropy semiring.
     entropies: Option<BufferId>,
     /// First greatest terms, of the max semiring.
     best: Option<BufferId>,

@@ -87,7 +87,7 @@ impl<'a> Decomposed<'a> {
             .collect()
     }
 
-    /// Gradients of the batch: those of cumulative scores side by side, the others summed.
+    /// Gradients of the batch: gradients of cumulative scores side by side, all others summed.
     pub(super) fn sum_of_batch(parts: Vec<Self>) -> Vec<Vec<f64>> {
         let mut sum = [Vec::new(), Vec::new(), Vec::new()];
         for part in parts {
@@ -105,7 +105,7 @@ impl<'a> Decomposed<'a> {
         sum.into()
     }
 
-    /// Where an edge's parts lie: the sums at its end and start, its transition, its bias.
+    /// Positions of an edge's parts: the sums at its end and start, its transition, its bias.
     fn positions(&self, edge: Edge) -> [usize; 4] {
         let c = self.sizes.c;
         let duration = edge.duration - 1 + self.sizes.first_duration_index();

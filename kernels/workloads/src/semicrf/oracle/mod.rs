@@ -99,16 +99,16 @@ fn assemble(
     outputs
 }
 
-/// Exponentials that one of `threads` threads takes in [`oracle`]: one an edge for the value, three
-/// with gradients, of each of its sequences.
+/// Exponentials that one of `threads` threads takes in [`oracle`]: one for each edge of its
+/// sequences for the value, three with gradients.
 pub fn operations(sizes: &Sizes, phase: Phase, threads: usize) -> f64 {
     let per_edge = if phase.has_gradients() { 3.0 } else { 1.0 };
     let sequences = sizes.b.div_ceil(threads.max(1));
     per_edge * edge_count(sizes, sizes.last_end()) * sequences as f64
 }
 
-/// Sizes of which each thread takes at most `operations`: fewer sequences, then shorter ones, but
-/// never so short that the longest duration does not fit.
+/// Sizes at which each thread needs at most `limit` operations: fewer sequences, then shorter ones,
+/// but never so short that the longest duration does not fit.
 pub fn reduced(sizes: &Sizes, phase: Phase, limit: f64, threads: usize) -> Option<Sizes> {
     let mut less = *sizes;
     let fits = |sizes: &Sizes| operations(sizes, phase, threads) <= limit;

@@ -22,7 +22,7 @@ const ONE: Weight = Weight {
     entropy: 0.0,
 };
 
-/// (+) over `terms`, of which there is at least one.
+/// The semiring's sum (+) over `terms`, at least one.
 fn sum(semiring: Semiring, terms: &[Weight]) -> Weight {
     let most = terms
         .iter()
@@ -178,8 +178,8 @@ impl<E: Edges> Scan<'_, E> {
         }
     }
 
-    /// Adds 1 to each edge of one best segmentation: of equals the one with the least label at the
-    /// end, then with the shortest segments, then with the least source labels.
+    /// Adds 1 to each edge of one best segmentation: of equally good ones the segmentation with the
+    /// least label at the end, then with the shortest segments, then with the least source labels.
     fn mark_best(&mut self, prefixes: &[Vec<Weight>]) {
         let mut to = self.end;
         let mut dst = first_best(prefixes[to].iter().map(|weight| weight.log));

@@ -127,7 +127,7 @@ impl<D: AsRef<[f64]>> Sequence<'_, D> {
         }
     }
 
-    /// The gradients of the first `len` terms are those of the next sums.
+    /// Takes the gradients of the first `len` terms as gradients of the next sums.
     fn take_terms(&mut self, len: usize) {
         let scratch = &mut self.scratch;
         scratch.gradients.weights[..len].copy_from_slice(&scratch.terms.weights[..len]);

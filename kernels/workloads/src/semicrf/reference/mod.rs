@@ -220,7 +220,7 @@ impl Layout {
         slots * self.sizes.c
     }
 
-    /// Elements of all tables: states, arrivals, and those of entropies.
+    /// Number of elements of all tables: states, arrivals, and entropies of both.
     fn states(&self) -> usize {
         let components = if self.has_entropy() { 2 } else { 1 };
         let tables = if self.is_factored() { 2 } else { 1 };

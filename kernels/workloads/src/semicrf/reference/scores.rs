@@ -32,7 +32,7 @@ impl<'a> Parts<'a> {
 pub(super) enum Gradients<'a> {
     /// (T-1, K, C_dst, C_src).
     Edges(&'a mut [f32]),
-    /// Those of parts.
+    /// Gradients of parts.
     Parts(PartGradients<'a>),
 }
 

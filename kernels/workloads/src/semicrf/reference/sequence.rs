@@ -4,13 +4,13 @@
 //! exact:
 //!
 //! ```text
-//! G[t, dst] = (+) over src of alpha[t, src] (x) transition[src, dst]          once a boundary
-//! Q[t, dst] = G[t, dst] - S[t, dst]                                          what is kept of it
-//! alpha[n, dst] = S[n, dst] (x) (+) over k of Q[n-k, dst] (x) bias[k, dst]
+//! G[t, dst] = (+) over src of alpha[t, src] (x) transition[src, dst]          once a boundary Q[t,
+//! dst] = G[t, dst] - S[t, dst]                                          the stored form alpha[n,
+//! dst] = S[n, dst] (x) (+) over k of Q[n-k, dst] (x) bias[k, dst]
 //! ```
 //!
-//! so that C (C + K) terms are summed at a boundary instead of C C K. Gradients go back the same
-//! way.
+//! so that C (C + K) terms are summed at a boundary instead of C C K. The backward pass takes these
+//! two steps in reverse.
 
 use super::scores::{Parts, Scores};
 use super::sums::{self, Extents, Sums, Terms};
@@ -72,7 +72,7 @@ impl<D: AsRef<[f64]>> Sequence<'_, D> {
         }
     }
 
-    /// How many durations end at a boundary.
+    /// Number of durations that end at a boundary.
     fn count(&self, n: usize) -> usize {
         self.sizes.longest().min(n)
     }
@@ -99,7 +99,7 @@ impl<D: AsRef<[f64]>> Sequence<'_, D> {
         references
     }
 
-    /// The states or arrivals that a stage sums over, relative to the greatest of them.
+    /// The states or arrivals that a stage sums over, relative to the greatest one.
     fn load_window(&mut self, stage: Stage, of_entropy: bool) -> f64 {
         let component = match (&self.entropy, of_entropy) {
             (Some(entropy), true) => entropy,
@@ -228,7 +228,7 @@ impl<D: AsRef<[f64]> + AsMut<[f64]>> Sequence<'_, D> {
 }
 
 impl<D: AsRef<[f64]>> Component<D> {
-    /// Where the sums of a stage are.
+    /// Place of the sums of a stage.
     pub(super) fn result(&self, stage: Stage) -> &[f64] {
         match stage {
             Stage::Arrive(t) => self.arrivals.row(t),

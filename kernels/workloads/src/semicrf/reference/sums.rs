@@ -16,7 +16,7 @@ pub(super) struct Extents {
 }
 
 impl Extents {
-    /// How many terms there are.
+    /// Number of terms.
     pub(super) fn len(self) -> usize {
         self.first * self.kept * self.last
     }
@@ -37,7 +37,7 @@ impl Extents {
 pub(super) struct Terms<'a> {
     /// Log weights; going back, their gradients.
     pub(super) weights: &'a mut [f32],
-    /// Entropies, none in other semirings; going back, their gradients.
+    /// Entropies, none in other semirings; in the backward pass their gradients.
     pub(super) entropies: &'a mut [f32],
     /// Temporary, as long.
     pub(super) spare: &'a mut [f32],
@@ -45,7 +45,7 @@ pub(super) struct Terms<'a> {
     pub(super) most: &'a mut [f32],
 }
 
-/// Sums over terms, or gradients of such sums: one for each that is kept.
+/// Sums over terms, or gradients of such sums: one sum for each index that is kept.
 #[derive(Debug)]
 pub(super) struct Sums<'a> {
     pub(super) weights: &'a mut [f32],
@@ -73,7 +73,7 @@ pub(super) fn sum(
     );
 }
 
-/// The greatest is subtracted first: all terms of the sum are at most 1, and one of them is 1, so
+/// The greatest term is subtracted first: all terms of the sum are at most 1, and one term is 1, so
 /// that nothing overflows and a sum is never 0, however far below zero all terms are.
 #[inline(always)]
 fn log_sum(extents: Extents, terms: &mut Terms<'_>, sums: &mut [f32]) {
@@ -122,10 +122,11 @@ fn probabilities(extents: Extents, terms: &mut Terms<'_>, sums: &[f32]) {
     }
 }
 
-/// Turns terms into their gradients, from their sums and the gradients of those.
+/// Turns terms into their gradients, from their sums and the gradients of the sums.
 ///
-/// With `gL`, `gH` the gradients of sums: of log weights `p gL`, of the greatest `gL` at the first
-/// of equals; for the entropy semiring `p (gL + gH (h - log p - H))`, and of entropies `p gH`.
+/// With `gL`, `gH` the gradients of sums: `p gL` for log weights, `gL` at the first of equal
+/// greatest terms for a maximum; for the entropy semiring `p (gL + gH (h - log p - H))`, and `p gH`
+/// for entropies.
 pub(super) fn backward(
     semiring: Semiring,
     extents: Extents,

@@ -4,7 +4,7 @@
 /// States of one sequence: all boundaries, or a ring of the latest.
 ///
 /// At a position near 1e4 an f32 state has a spacing of 0.002. Terms of one sum are close together,
-/// but for those too small to count, so differences are f32.
+/// except for terms that are too small to count, so differences are f32.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table<D> {
     data: D,
@@ -27,7 +27,7 @@ impl<D: AsRef<[f64]>> Table<D> {
     }
 
     /// The states of `count` boundaries before `boundary`, newest first, relative to the greatest
-    /// of them, which is returned.
+    /// state, which is returned.
     pub(super) fn window(&self, boundary: usize, count: usize, out: &mut [f32]) -> f64 {
         let reference = (1..=count).flat_map(|age| self.row(boundary - age)).fold(
             f64::NEG_INFINITY,

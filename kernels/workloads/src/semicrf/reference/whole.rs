@@ -59,7 +59,7 @@ fn edge_weights(sizes: &Sizes, edge: &[f32], n: usize, window: &[f32], out: &mut
     }
 }
 
-/// Where the plane of the edges of a duration that end at boundary `n` begins.
+/// Beginning of the plane of the edges of a duration that end at boundary `n`.
 fn ending(sizes: &Sizes, n: usize, duration: usize) -> usize {
     let index = duration - 1 + sizes.first_duration_index();
     ((n - duration) * sizes.k + index) * sizes.c * sizes.c
@@ -83,7 +83,7 @@ fn part_weights(sizes: &Sizes, parts: &Parts<'_>, n: usize, window: &[f32], out:
     }
 }
 
-/// Entropies of terms: those of the states in the `window`.
+/// Entropies of terms: the entropies of the states in the `window`.
 pub(super) fn entropies(sizes: &Sizes, window: &[f32], out: &mut [f32]) {
     let c = sizes.c;
     for (out, states) in out.chunks_exact_mut(c * c).zip(window.chunks_exact(c)) {
@@ -97,7 +97,8 @@ pub(super) fn entropies(sizes: &Sizes, window: &[f32], out: &mut [f32]) {
     }
 }
 
-/// Adds gradients of terms to those of the states they came from, (durations, sources).
+/// Adds gradients of terms to the gradients of the states that they came from, (durations,
+/// sources).
 pub(super) fn add_to_states(sizes: &Sizes, terms: &[f32], window: &mut [f32]) {
     let c = sizes.c;
     let (kept, last) = if sizes.is_decomposed() {
@@ -118,7 +119,7 @@ pub(super) fn add_to_states(sizes: &Sizes, terms: &[f32], window: &mut [f32]) {
     );
 }
 
-/// Adds gradients of the terms of boundary `n` to those of scores.
+/// Adds gradients of the terms of boundary `n` to the gradients of scores.
 pub(super) fn add_to_scores(sizes: &Sizes, gradients: &mut Gradients<'_>, n: usize, terms: &[f32]) {
     let c = sizes.c;
     for (age, terms) in terms.chunks_exact(c * c).enumerate() {

@@ -14,11 +14,11 @@ struct PartGradients {
     cum_scores: BufferId,
     transition: BufferId,
     bias: BufferId,
-    /// Of the transition with destinations first.
+    /// Gradient of the transition with destinations first.
     turned: BufferId,
     /// (B, span, C): of segments.
     segments: BufferId,
-    /// Large enough for one position's part of any of them.
+    /// A buffer that is large enough for one position's part of any gradient.
     part: BufferId,
 }
 
@@ -127,7 +127,7 @@ impl Scan {
         }
     }
 
-    /// Gradients of `len` terms in the temporaries, from those of their sums.
+    /// Gradients of `len` terms in the temporaries, from the gradients of their sums.
     fn gradients(&self, sums: View, entropy_sums: Option<View>, len: usize) -> Gradients {
         let buffers = &self.buffers;
         let entropies = buffers.second.map(|second| self.part(second, len));
@@ -172,8 +172,8 @@ impl Scan {
         }
     }
 
-    /// Sums gradients of terms over destinations and adds them to those of the states they came
-    /// from.
+    /// Sums gradients of terms over destinations and adds them to the gradients of the states they
+    /// came from.
     fn add_states(&mut self, position: Position, terms: View, states: BufferId, window: BufferId) {
         let Sizes { b, c, .. } = self.sizes;
         let window = self.emit.all(window);
@@ -193,7 +193,7 @@ impl Scan {
         Strided::new(view, [position.durations(c), c.into(), 1.into(), 0.into()])
     }
 
-    /// The gradient of scores is that of edges, each of which ends at one position.
+    /// The gradient of scores is the gradient of edges, each of which ends at one position.
     fn scatter_edges(&mut self, position: Position, gradient: BufferId) {
         let Sizes { b, c, .. } = self.sizes;
         let plane = c * c;
@@ -205,7 +205,7 @@ impl Scan {
             .onto(ops::COPY, extents, Strided::new(scores, steps), to);
     }
 
-    /// Adds the gradient of scores to those of transition, bias and cumulative scores.
+    /// Adds the gradient of scores to the gradients of transition, bias and cumulative scores.
     fn add_parts(&mut self, position: Position, parts: &PartGradients) {
         let Sizes { b, c, .. } = self.sizes;
         let scores = self.emit.all(Buffers::held(self.buffers.first));

@@ -66,7 +66,7 @@ pub(super) struct Parts {
     pub(super) segments: BufferId,
 }
 
-/// Where scores come from.
+/// Origin of the scores.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Given {
     /// (B, T-1, K, C, C).
@@ -86,7 +86,7 @@ pub(super) struct Buffers {
     pub(super) given: Given,
     /// (B, span, C, C): scores of the edges that end at the position.
     pub(super) edges: BufferId,
-    /// (B, span, C, C): those with the states added.
+    /// (B, span, C, C): the scores with the states added.
     pub(super) scores: Slot,
     /// Like `scores`, temporary: going back, gradients of scores.
     pub(super) first: Option<BufferId>,
@@ -175,7 +175,8 @@ impl Maker<'_> {
         self.scratch(name, Dtype::F32, len, Role::Workspace)
     }
 
-    /// Of `len` elements a position, all of them kept if `saved` and there is a backward pass.
+    /// A slot of `len` elements a position, for all positions if `saved` and there is a backward
+    /// pass.
     fn slot(
         &mut self,
         name: impl Into<Cow<'static, str>>,

@@ -128,7 +128,7 @@ impl Scan {
         self.emit.onto(ops::COPY, extents, from, to);
     }
 
-    /// Tables of which one has its last axes exchanged, in loops over the second.
+    /// Operands that copy `from`, with its last two axes exchanged, in loops over `to`.
     pub(super) fn turned(&self, from: BufferId, to: BufferId) -> (Strided, Strided, [Index; 4]) {
         let c = self.sizes.c;
         let straight = self.emit.all(from);
@@ -218,7 +218,8 @@ impl Scan {
         self.emit.launch(ops::RELATIVE, args);
     }
 
-    /// The sums of a position are the states of its boundary; of sequences that end here, the last.
+    /// The sums of a position are the states of its boundary; for sequences that end here they are
+    /// the last states.
     fn store_states(&mut self, position: Position, component: &Component) {
         let states = self.states();
         let offset = position.slot(1, self.buffers.slots, states);

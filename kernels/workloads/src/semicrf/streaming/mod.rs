@@ -13,11 +13,11 @@
 //! * Phases with gradients save the tensors that autograd saves: the scores and sum of each
 //!   position (for max the index). The backward pass of the entropy sum is its closed form, as a
 //!   custom function would have it. Gradients of edges go straight to their place, where autograd's
-//!   indexing would make a tensor of zeros a position. Nothing is accumulated from two threads:
-//!   results are the same bits.
+//!   indexing would make a tensor of zeros a position. No two threads add to one element, so
+//!   results have equal bits in every run.
 //!
-//! [`position`] says where things lie, [`buffers`] which memory there is, [`semiring`] is the sum
-//! and its derivative, [`forward`] and [`backward`] are the passes.
+//! [`position`] has the places of data, [`buffers`] the memory, [`semiring`] is the sum and its
+//! derivative, [`forward`] and [`backward`] are the passes.
 
 mod position;
 mod buffers;

@@ -14,7 +14,7 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// From boundary 1 forward.
+    /// A scan from boundary 1 forward.
     pub(super) fn forward(span: usize) -> Self {
         Position {
             first: 0,
@@ -23,7 +23,7 @@ impl Position {
         }
     }
 
-    /// From boundary `last` back to 1.
+    /// A scan from boundary `last` back to 1.
     pub(super) fn backward(span: usize, last: usize) -> Self {
         Position {
             first: last as i64 - 1,
@@ -48,14 +48,14 @@ impl Position {
         Index::affine(first, 0, self.step * stride)
     }
 
-    /// How many durations end here, `min(span, n)`, times `factor`.
+    /// Number of durations that end here, `min(span, n)`, times `factor`.
     pub(super) fn durations(self, factor: usize) -> Index {
         let factor = factor as i64;
         Index::affine((self.first + 1) * factor, 0, self.step * factor)
             .clamped(factor, factor * self.span)
     }
 
-    /// Where boundary `n - 1 + shift` lies in a ring of `slots` slots of `stride` elements. Forward
+    /// Place of boundary `n - 1 + shift` in a ring of `slots` slots of `stride` elements. Forward
     /// scans only.
     pub(super) fn slot(self, shift: i64, slots: usize, stride: usize) -> Index {
         Index::fixed(0).plus(Term {

@@ -8,7 +8,7 @@ use crate::ops;
 use crate::ops::emit::{Emitter, Strided};
 use sweeper_program::{Arg, BufferId, Index, View};
 
-/// Which terms are summed: their extents and memory, dense.
+/// The terms that are summed: their extents and memory, dense.
 #[derive(Clone, Debug)]
 pub(super) struct Terms {
     /// Extents outer, kept and last; `first` is the number of durations at the position, or 1.
@@ -20,7 +20,7 @@ pub(super) struct Terms {
     pub(super) weights: View,
     /// Sums of log weights.
     pub(super) sums: View,
-    /// Where maxima are, for the max semiring.
+    /// Indices of maxima, for the max semiring.
     pub(super) index: Option<View>,
     /// For the entropy semiring.
     pub(super) entropy: Option<EntropyTerms>,
@@ -74,7 +74,7 @@ impl Terms {
     }
 }
 
-/// Gradients of sums, and where those of terms go.
+/// Gradients of sums, and the places of the gradients of terms.
 #[derive(Clone, Debug)]
 pub(super) struct Gradients {
     /// (outer, kept): of the sums of log weights, and of entropies.
@@ -171,7 +171,7 @@ impl Scan {
         terms.sum_of(emit, p, entropy.sums.clone());
     }
 
-    /// Gradients of terms from those of their sums.
+    /// Gradients of terms from the gradients of their sums.
     pub(super) fn sum_backward(&mut self, terms: &Terms, gradients: &Gradients) {
         if let Some(index) = &terms.index {
             let sums = Index::from(terms.outer * terms.kept);
