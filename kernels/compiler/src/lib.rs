@@ -4,7 +4,7 @@
 //! into a plan of kernels and a plan into a [`sweeper_program::Program`]; [`nest`] is one fused
 //! kernel as loops, without sizes or threads; [`codegen`] writes nests as C and CUDA.
 //!
-//! Nothing here knows a workload: what a graph is for, its author knows.
+//! No code here knows a workload: only the author of a graph knows its purpose.
 
 pub mod graph;
 pub mod nest;

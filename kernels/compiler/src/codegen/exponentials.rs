@@ -1,13 +1,13 @@
 //! Finds `sum(exp(x - max x))` over columns whose exponentials have no other use (log-sum-exp). All
-//! terms are at most 1 and one of them is 1, so that small ones need no relative accuracy: such
-//! sums use a faster exp. Partial sums of a row may be relative to their own maxima, and are merged
-//! by `sum = sum of partial sums e^(their max - max)` (online softmax: Milakov and Gimelshein,
-//! "Online normalizer calculation for softmax", 2018).
+//! terms are at most 1 and one term is 1, so that small terms need no relative accuracy: such sums
+//! use a faster exp. Partial sums of a row may be relative to their own maxima, and are merged by
+//! `sum = sum of partial sums e^(their max - max)` (online softmax: Milakov and Gimelshein, "Online
+//! normalizer calculation for softmax", 2018).
 
 use crate::graph::op::{Binary, Reduction, Unary};
 use crate::nest::{Nest, Over, Value, ValueId};
 
-/// One such sum.
+/// One sum of exponentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exponentials {
     /// `x - max x`.
@@ -104,8 +104,8 @@ mod tests {
         };
         assert_eq!(changed(used_twice), None);
         assert_eq!(changed(|nest| nest.stores[0].value = ValueId(3)), None);
-        // Less the sum of x, by which nothing is bounded; and not the greatest of what it is
-        // subtracted from.
+        // The exponent subtracts the sum of x, which is no bound; and a maximum of another value
+        // than x.
         assert_eq!(
             changed(|nest| nest.values[1] = nest.values[5].clone()),
             None

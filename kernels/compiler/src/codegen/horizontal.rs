@@ -1,20 +1,21 @@
 //! Horizontal fusion: one kernel of several independent nests.
 //!
-//! Blocks are dealt out in the order of the nests: those before `end_0` are the first one's, those
-//! from there to before `end_1` the second one's, and so on. All ends but the last are arguments of
-//! a launch, before those of the nests, so that a text does not depend on sizes. Nests with the
-//! same text share it. On a GPU a block selects the arguments of its nest first, and all run one
-//! copy of the text: a copy each would take long to compile and to fetch.
+//! Blocks are dealt out in the order of the nests: the blocks before `end_0` belong to the first
+//! nest, the blocks from there to before `end_1` to the second one, and so on. All ends but the
+//! last are arguments of a launch, before the arguments of the nests, so that a text does not
+//! depend on sizes. Nests with equal texts share it. On a GPU a block selects the arguments of its
+//! nest first, and all blocks run one copy of the text: several copies would take long to compile
+//! and to fetch.
 
 use super::text::{self, Text};
 use super::{ENTRY, Schedule, SubKernel, c, cuda};
 use sweeper_program::workload::Target;
 
-/// Gives all sub-kernels on a GPU blocks of the same number of threads: the most that one of them
-/// has.
+/// Gives all sub-kernels on a GPU blocks with equally many threads: the greatest number of any
+/// sub-kernel.
 ///
 /// # Errors
-/// A sentence where that is not possible.
+/// A sentence where this is not possible.
 pub(super) fn equalize_threads(sub_kernels: &mut [SubKernel]) -> Result<(), String> {
     let threads = |it: &SubKernel| match &it.schedule {
         Schedule::C(_) => 1,
@@ -35,7 +36,7 @@ pub(super) fn equalize_threads(sub_kernels: &mut [SubKernel]) -> Result<(), Stri
 /// The text of the kernel.
 ///
 /// # Errors
-/// A sentence about what can't be generated.
+/// A sentence that says why the kernel can't be generated.
 pub(super) fn text(sub_kernels: &[SubKernel], target: &Target) -> Result<String, String> {
     let first_alike = |(at, own): (usize, &SubKernel)| {
         let mut before = sub_kernels[..at].iter();
@@ -70,7 +71,7 @@ impl Fused<'_> {
         all.filter(|(at, text)| at == *text).map(|(at, _)| at)
     }
 
-    /// Sub-kernels next to each other with the same text.
+    /// Runs of neighbouring sub-kernels with equal texts.
     fn runs(&self) -> Vec<std::ops::Range<usize>> {
         let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
         for (at, text) in self.texts.iter().enumerate() {
@@ -185,7 +186,7 @@ impl Fused<'_> {
         out.close();
     }
 
-    /// Blocks of sub-kernels with the same text.
+    /// Blocks of sub-kernels with equal texts.
     fn cuda_run(&self, out: &mut Text, run: std::ops::Range<usize>) {
         let text = self.texts[run.start];
         let names = |at: usize| -> Vec<String> {

@@ -35,14 +35,14 @@ impl Split {
 pub(super) enum Parameter {
     Columns,
     Rows,
-    /// Extent of a dimension of rows; the outermost has none, as nothing needs it.
+    /// Extent of a dimension of rows; the outermost extent is not needed and has no argument.
     RowExtent(usize),
     BlockRows,
     BlockColumns,
     ColumnBlocks,
     /// First element of an operand.
     Pointer(usize),
-    /// Of an operand, along a dimension of rows.
+    /// Step of an operand along a dimension of rows.
     RowStep(usize, usize),
     ColumnStep(usize),
     IndexStep(usize),
@@ -112,7 +112,7 @@ pub(super) fn parameters(nest: &Nest) -> Vec<Parameter> {
     all
 }
 
-/// How many numbers a launch gives.
+/// Number of scalars that a launch has.
 fn scalars(nest: &Nest) -> usize {
     let positions = nest.values.iter().filter_map(|value| match value {
         Value::Scalar(at) => Some(at + 1),
@@ -150,9 +150,9 @@ pub(super) fn arguments(
     parameters.iter().map(argument).collect()
 }
 
-/// Dimensions of a launch become fewer where all operands go on through the outer of two as they do
-/// through the inner: a dense tensor is one row. The text stays the same: a dimension that is gone
-/// has extent 1.
+/// Merges neighbouring dimensions of a launch where all operands step through the outer one as a
+/// continuation of the inner one: a dense tensor is one row. The text does not change: a merged
+/// dimension has extent 1.
 pub(super) fn merged(nest: &Nest, launch: &Launch) -> Launch {
     let mut launch = launch.clone();
     let counts_rows = nest.values.iter().any(|value| {

@@ -2,16 +2,16 @@
 //!
 //! `stages` orders a nest's values for both targets. `c` and `cuda` write them as loops over a
 //! block's rows and columns, and choose the size of blocks from the extents of a launch alone, so
-//! that sums are the same whatever the device and however many threads it has. `launch` puts
-//! arguments in order. `horizontal` makes one kernel of independent nests, `single_pass` one kernel
-//! of a reduction and the nest that combines its partials.
+//! that sums are equal on every device and for any number of threads. `launch` puts arguments in
+//! order. `horizontal` makes one kernel of independent nests, `single_pass` one kernel of a
+//! reduction and the nest that combines its partials.
 //!
 //! Accuracy of sums. Terms are accumulated in f32: of a row, 64 accumulators on a CPU, one or more
 //! a thread on a GPU; over rows, one accumulator a column and block. Accumulators of a row or of
 //! everything are added pairwise or in f64. With `n` terms in an accumulator the error is at most
 //! `n eps` times the sum of the terms' absolute values, about `sqrt(n) eps` for terms with
 //! independent roundings. On a GPU, exponentials `e^(x - max x)` that are only summed are less
-//! exact themselves: see `exp_in_sum` in functions.cuh.
+//! exact: see `exp_in_sum` in functions.cuh.
 
 mod text;
 mod stages;
@@ -41,7 +41,7 @@ pub struct Generated {
     source: KernelSource,
 }
 
-/// A nest of a kernel: its only one, or one of several.
+/// A nest of a kernel: the only nest, or one of several.
 #[derive(Clone, Debug)]
 struct SubKernel {
     nest: Nest,
@@ -50,8 +50,8 @@ struct SubKernel {
     /// Operands that are memory of the kernel and no arguments: the partials of a single-pass
     /// reduction.
     internal: Vec<usize>,
-    /// The finalizer block of the other sub-kernel's launch runs it, and combines that one's
-    /// partials.
+    /// The finalizer block of the other sub-kernel's launch runs it, and combines the partials of
+    /// that sub-kernel.
     is_finalizer: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Partials {
     pub loaded: usize,
 }
 
-/// How a kernel computes a nest.
+/// The way in which a kernel computes a nest.
 #[derive(Clone, Debug, PartialEq)]
 enum Schedule {
     C(c::Schedule),
@@ -76,7 +76,7 @@ impl Generated {
     /// Validates the nest and decides how it runs on the target.
     ///
     /// # Errors
-    /// A sentence that says what can't be generated, and why.
+    /// A sentence that names the part that can't be generated, and the reason.
     pub fn new(nest: &Nest, bounds: Bounds, target: &Target) -> Result<Generated, String> {
         let sub_kernel = SubKernel::new(nest, bounds, target)?;
         let (parameters, nest) = (&sub_kernel.parameters, &sub_kernel.nest);
@@ -118,8 +118,8 @@ impl Generated {
 
     /// A single-pass reduction: the blocks of the first nest store partials, and one block of the
     /// same launch, the finalizer, computes the second nest from them. The second nest loads the
-    /// partials along its columns; in launches, the memory of partials means nothing, nor does the
-    /// number of those columns.
+    /// partials along its columns; launches ignore the memory of partials and the number of these
+    /// columns.
     ///
     /// # Errors
     /// As [`Generated::new`], or where [`may_reduce_in_single_pass`] is false.
@@ -174,7 +174,7 @@ impl Generated {
     /// its program's kernels.
     ///
     /// # Errors
-    /// A sentence where sizes are beyond what kernels and launches count in 32 bits.
+    /// A sentence where sizes exceed the 32-bit counters of kernels and launches.
     ///
     /// # Panics
     /// If a launch has fewer operands or scalars than its nest.
@@ -186,7 +186,7 @@ impl Generated {
             let (own, arguments) = sub_kernel.launch(launch)?;
             args.extend(arguments);
             if sub_kernel.is_finalizer {
-                // It has no blocks of its own.
+                // The finalizer has no blocks of its own.
                 continue;
             }
             blocks = blocks.saturating_add(own);
@@ -227,8 +227,7 @@ pub fn may_fuse_horizontally(nest: &Nest) -> bool {
 }
 
 /// Two nests can be a single-pass reduction: `first` stores nothing but partials of full
-/// reductions, and `last` reduces what it loads along its columns in one block, whatever their
-/// number.
+/// reductions, and `last` reduces its loads along columns in one block, for any number of columns.
 pub fn may_reduce_in_single_pass(first: &Nest, last: &Nest) -> bool {
     let overs = |nest: &Nest| -> Vec<Over> {
         let values = nest.values.iter();
@@ -249,7 +248,7 @@ pub fn may_reduce_in_single_pass(first: &Nest, last: &Nest) -> bool {
 }
 
 /// These bounds, with the properties of this launch that a GPU kernel may rely on. Kernels for CPUs
-/// are the same for all.
+/// are equal for all launches.
 pub fn known(nest: &Nest, bounds: Bounds, launch: &Launch, target: &Target) -> Bounds {
     let Target::Cuda { arch } = target else {
         return Bounds {
@@ -330,7 +329,7 @@ impl SubKernel {
         all.filter(is_given).collect()
     }
 
-    /// Both have the same text: all but the nests' names are equal.
+    /// Both have equal texts: they differ in the nests' names at most.
     fn has_text_of(&self, other: &SubKernel) -> bool {
         let nameless = |sub_kernel: &SubKernel| Nest {
             name: String::new(),
@@ -488,7 +487,7 @@ fn words(sub_kernels: &[SubKernel]) -> String {
     words.join("_")
 }
 
-/// Tells kernels with the same words apart.
+/// A digest that tells kernels with equal words apart.
 fn digest(text: &str) -> String {
     let digest = Sha256::digest(text);
     let bytes = digest.iter().take(4);

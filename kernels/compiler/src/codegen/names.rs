@@ -1,5 +1,5 @@
-//! Names of a nest's values and operands in generated text, and their addresses: the same in both
-//! languages, but for a few words.
+//! Names of a nest's values and operands in generated text, and their addresses: equal in both
+//! languages, except for a few words.
 
 use crate::graph::op::Reduction;
 use crate::nest::{CrossBlock, Nest, Stride, Value, ValueId};
@@ -102,14 +102,14 @@ impl Names<'_> {
             && self.nest.is_cross_block(self.nest.stores[store].value)
     }
 
-    /// Whether a store writes something for each column.
+    /// Whether a store writes an element for each column.
     pub(super) fn is_of_columns(&self, store: usize) -> bool {
         let store = &self.nest.stores[store];
         self.stages.varies[store.value.0].columns
             || self.nest.operands[store.operand.0].columns != Stride::Broadcast
     }
 
-    /// All rows have the same elements of an operand.
+    /// Whether all rows share the elements of an operand.
     pub(super) fn is_row_invariant(&self, operand: usize) -> bool {
         let mut steps = self.nest.operands[operand].rows.iter();
         steps.all(|step| *step == Stride::Broadcast)
@@ -122,7 +122,7 @@ impl Names<'_> {
         store.map_or(String::new(), |store| self.operand(store.operand.0))
     }
 
-    /// Where an operand's row begins, from the indices of rows.
+    /// The offset of an operand's row, from the indices of rows.
     pub(super) fn row_offset(&self, operand: usize) -> String {
         let name = self.operand(operand);
         let steps = self.nest.operands[operand].rows.iter().enumerate();

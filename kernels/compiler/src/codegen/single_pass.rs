@@ -1,14 +1,14 @@
-//! Single-pass reduction: one kernel of two nests. All blocks of the first store partials, and one
-//! block of the same launch, the finalizer, computes the second nest from them. That saves a
+//! Single-pass reduction: one kernel of two nests. All blocks of the first nest store partials, and
+//! one block of the same launch, the finalizer, computes the second nest from them. This saves a
 //! launch.
 //!
-//! Partials are memory of the kernel. Each is one word with a mark that it is there: the finalizer
-//! reads until all are, takes them in a fixed order, and clears them for the next launch (launches
-//! of one kernel follow each other). There are no counters and no fences, so that many small blocks
-//! can store a partial each. With many blocks the finalizer does nothing else. It starts when seven
-//! of eight others have, so that most partials are taken while others compute, and it does not spin
-//! for long. With few blocks, which all run at once, the last one is the finalizer after its own
-//! work.
+//! Partials are memory of the kernel. Each partial is one word with a mark for its presence: the
+//! finalizer reads until all are present, takes them in a fixed order, and clears them for the next
+//! launch (launches of one kernel follow each other). There are no counters and no fences, so that
+//! many small blocks can store a partial each. With many blocks the finalizer does nothing else. It
+//! starts when seven of eight other blocks have started, so that most partials are taken while
+//! others compute, and it does not spin for long. With few blocks, which all run at once, the last
+//! block is the finalizer after its own work.
 
 use super::launch::Parameter;
 use super::text::{self, Text};
@@ -19,13 +19,13 @@ use crate::nest::{Nest, Stride, Value, ValueId};
 /// The structs of the two nests.
 const NAMES: [&str; 2] = ["first", "last"];
 
-/// The memory of partials, and the array of those that the finalizer's threads have taken.
+/// The memory of partials, and the array of partials that the finalizer's threads have taken.
 const MEMORIES: [&str; 2] = ["partials", "combined"];
 
 /// Gives the second nest as many threads as the first one, and both the memory of partials.
 ///
 /// # Errors
-/// A sentence where there are no such threads or no such partials.
+/// A sentence where the threads or the partials can't be had.
 pub(super) fn connect(sub_kernels: &mut [SubKernel], partials: &[Partials]) -> Result<(), String> {
     let [first, last] = sub_kernels else {
         return Err("a single-pass reduction has two nests".to_owned());
@@ -105,7 +105,7 @@ fn combined_reduction(nest: &Nest, operand: usize) -> Option<Reduction> {
 /// The text of the kernel.
 ///
 /// # Errors
-/// A sentence about what can't be generated.
+/// A sentence that says why the kernel can't be generated.
 pub(super) fn text(sub_kernels: &[SubKernel]) -> Result<String, String> {
     let [first, last] = sub_kernels else {
         return Err("a single-pass reduction has two nests".to_owned());
@@ -146,10 +146,10 @@ pub(super) fn text(sub_kernels: &[SubKernel]) -> Result<String, String> {
     Ok(out.finish())
 }
 
-/// Writes the struct of a sub-kernel. The declarations of its arguments.
+/// Writes the struct of a sub-kernel. Returns the declarations of its arguments.
 ///
 /// # Errors
-/// A sentence about what can't be generated.
+/// A sentence that says why the kernel can't be generated.
 fn structure(out: &mut Text, sub_kernel: &SubKernel, name: &str) -> Result<Vec<String>, String> {
     let (nest, schedule) = (&sub_kernel.nest, cuda_schedule(sub_kernel)?);
     let pointee = |operand: usize| match sub_kernel.internal.contains(&operand) {
@@ -167,7 +167,7 @@ fn structure(out: &mut Text, sub_kernel: &SubKernel, name: &str) -> Result<Vec<S
 }
 
 /// Runs the first nest in all blocks but a finalizer of its own, and returns from all but the
-/// finalizer. The expression of the number of blocks that store partials.
+/// finalizer. Returns the expression of the number of blocks that store partials.
 fn run_first(out: &mut Text, sub_kernels: &[SubKernel]) -> &'static str {
     let run = |block| run(&sub_kernels[0], 0, block);
     if has_finalizer_block(sub_kernels) {

@@ -52,8 +52,8 @@ impl Text {
     }
 }
 
-/// A number as a literal of type float, in C and in CUDA C++. Those that have none are given by
-/// `bits`, the name of a function from bits to float.
+/// A number as a literal of type float, in C and in CUDA C++. Numbers without a literal are given
+/// by `bits`, the name of a function from bits to float.
 pub(super) fn literal(number: f64, bits: &str) -> String {
     let number = number as f32;
     if number.is_finite() {
@@ -102,9 +102,8 @@ pub(super) fn element(dtype: Dtype, long: &'static str) -> &'static str {
     }
 }
 
-/// What a nest computes, in its operations' words: a comment, and what files and functions are
-/// named after. Functions of one element that any loop may have come after those that tell nests
-/// apart.
+/// The words of a nest's operations, for a comment and for the names of files and functions.
+/// Functions of one element that any loop may have come after the words that tell nests apart.
 pub(super) fn words(nest: &Nest) -> Vec<&'static str> {
     let mut words: Vec<&'static str> = Vec::new();
     let mut add = |word| {

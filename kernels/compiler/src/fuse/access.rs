@@ -1,18 +1,18 @@
-//! Which element of a tensor each iteration of a kernel means: coordinates that are sums of steps.
+//! The element of a tensor in each iteration of a kernel: coordinates that are sums of steps.
 //!
 //! A kernel iterates over *axes*. A [`Place`] gives each dimension of a node a [`Coordinate`]: a
 //! start, and a step for each axis. Views turn places of their result into places of their operand,
-//! so that they cost nothing: all that is left of them is how memory is stepped through.
+//! so that they cost nothing: they only change the steps through memory.
 
 use crate::graph::{Node, Op};
 
 /// A loop of a kernel, by position; after the loops come axes for values that are looked up.
 pub(super) type Axis = usize;
 
-/// Where along one dimension: `start + sum of step * axis`.
+/// A place along one dimension: `start + sum of step * axis`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Coordinate {
-    /// Where all axes are 0.
+    /// The coordinate where all axes are 0.
     pub start: usize,
     /// Steps that are not 0, by ascending axis.
     pub steps: Vec<(Axis, usize)>,
@@ -24,9 +24,10 @@ pub(super) type Place = Vec<Coordinate>;
 /// Why a view can't be read as the axes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// It could if this axis were two, the inner one of so many iterations.
+    /// The view could be stepped through if this axis were two, the inner one of so many
+    /// iterations.
     Split { axis: Axis, inner: usize },
-    /// No axes of such a kernel do.
+    /// No axes of such a kernel can step through the view.
     Impossible,
 }
 
@@ -70,7 +71,7 @@ impl Coordinate {
         found.map_or(0, |&(_, step)| step)
     }
 
-    /// Whether it depends on these axes alone.
+    /// Whether the coordinate depends on these axes alone.
     pub(super) fn is_within(&self, is_allowed: impl Fn(Axis) -> bool) -> bool {
         self.steps.iter().all(|&(axis, _)| is_allowed(axis))
     }

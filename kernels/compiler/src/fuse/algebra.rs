@@ -1,4 +1,4 @@
-//! The rules `algebra`: less work for the same value, found by structure. An eager framework
+//! The rules `algebra`: less work for an equal value, found by structure. An eager framework
 //! computes all of it.
 
 use crate::graph::pattern::Pattern::{Any, Is, Named, Of};
@@ -12,8 +12,8 @@ const IOTA: Kind = |op| matches!(op, Op::Iota { .. });
 pub(super) const RULES: &[Rule] = &[Rule {
     // sum(select(iota == index, x, 0)) = x, along one dimension in which index and x don't vary:
     // one term is not zero. The gradient of a choice by index (of a loss: the right class) is such
-    // a tensor, and a softmax before the choice asks for its sum. The index is taken to be a place
-    // of the dimension: a choice by any other has no gradient.
+    // a tensor, and a softmax before the choice needs its sum. The index is assumed to be a place
+    // of the dimension: a choice by any other index has no gradient.
     from: Of(
         SUM,
         &[Of(

@@ -2,7 +2,7 @@
 //!
 //! A library that is asked for bf16 on operands in f32 may as well compute in tf32, and does.
 //! Operands that are bf16 in memory leave it no choice. Copies of given tensors are made in the
-//! prologue, which is not timed; those of values that a program computes are part of it.
+//! prologue, which is not timed; copies of computed values are part of the program.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ static FILES: [SourceFile; 2] = [
 /// Threads of a block; each rounds one element.
 const THREADS: u32 = 256;
 
-/// The nodes whose memory a call takes in bf16: those of a product's two factors.
+/// The nodes whose memory a call takes in bf16: the two factors of a product.
 pub(super) fn rounded(call: &Library, lies: &[Lies]) -> Vec<NodeId> {
     let mut nodes: Vec<NodeId> = match call {
         Library::Matmul(call) if call.precision == Precision::Bf16 => {
@@ -49,7 +49,7 @@ pub fn rounds_factors(held: &Kernel) -> bool {
     *held == kernel()
 }
 
-/// A launch of it over two views of as many elements, f32 and bf16.
+/// A launch of the kernel over two views of as many elements, f32 and bf16.
 pub(super) fn launch(kernel: KernelId, from: View, to: View) -> Step {
     let len = from.len;
     Step::Launch {

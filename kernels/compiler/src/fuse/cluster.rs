@@ -24,10 +24,10 @@ const MOST_VALUES: usize = 96;
 /// additions while they move a byte.
 const OPERATIONS_PER_BYTE: i64 = 8;
 
-/// Which merges are allowed, and their worth.
+/// The allowed merges, and their worth.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// Which operations may share a kernel.
+    /// The operations that may share a kernel.
     pub policy: Policy,
     /// The timed phase: forward and backward may share a kernel in one span only.
     pub phase: Phase,
@@ -96,14 +96,14 @@ impl Rules {
     }
 }
 
-/// Merges kernels while that gains something.
+/// Merges kernels while this improves the plan.
 pub(super) fn cluster(plan: &mut Plan, rules: &Rules) {
     if rules.policy == Policy::Primitive {
         return;
     }
     copy_free(plan);
     let mut gains: BTreeMap<(usize, usize), i64> = BTreeMap::new();
-    // The same, the most first.
+    // The merges by worth, the greatest first.
     let mut ranked: BTreeSet<(Reverse<i64>, (usize, usize))> = BTreeSet::new();
     let mut costs: BTreeMap<usize, Cost> = BTreeMap::new();
     let mut fresh: Vec<usize> = plan.kernels();
@@ -215,7 +215,7 @@ fn merged_gain(
         };
     }
     let tasks: Members = a.tasks.union(&b.tasks).copied().collect();
-    // Partials are combined by another kernel than the one that stores them.
+    // Partials are combined by another kernel than the kernel that stores them.
     let is_own_finish = |&task: &TaskId| plan.stores_partials(task) && tasks.contains(&(task + 1));
     if tasks.iter().any(is_own_finish) || !parts_come_together(plan, &tasks) {
         return None;
@@ -229,7 +229,8 @@ fn merged_gain(
     (gain > 0).then_some(gain)
 }
 
-/// Whether one kernel stores all partials that are combined here: there are equally many of each.
+/// Whether one kernel stores all partials that are combined here, so that all reductions have
+/// equally many.
 fn parts_come_together(plan: &Plan, tasks: &Members) -> bool {
     let finished = tasks.iter().filter(|&&task| plan.is_combine(task));
     let homes: BTreeSet<_> = finished.map(|&task| plan.home(task - 1)).collect();
@@ -241,7 +242,7 @@ fn cost_of(plan: &Plan, at: usize) -> Option<Cost> {
     plan.cost(&cluster.members(), &cluster.tasks, &[at])
 }
 
-/// Whether something that one of the pair needs would need the merged kernel.
+/// Whether a dependency of one of the pair would depend on the merged kernel.
 fn is_cyclic(plan: &Plan, (one, other): (usize, usize)) -> bool {
     let mut open: Vec<usize> = Vec::new();
     let own = [one, other];
@@ -269,7 +270,7 @@ fn is_cyclic(plan: &Plan, (one, other): (usize, usize)) -> bool {
     false
 }
 
-/// Computes values again in the kernels that read them, where that gains something.
+/// Computes values again in the kernels that read them, where this improves the plan.
 pub(super) fn duplicate(plan: &mut Plan, rules: &Rules) {
     if rules.policy != Policy::Compiled {
         return;
@@ -289,7 +290,7 @@ pub(super) fn duplicate(plan: &mut Plan, rules: &Rules) {
     }
 }
 
-/// The plan in which all readers of a value compute it themselves, if that is better.
+/// The plan in which all readers of a value compute it themselves, if this plan is better.
 fn duplicated(
     plan: &Plan,
     rules: &Rules,

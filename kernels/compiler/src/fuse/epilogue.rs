@@ -2,12 +2,12 @@
 //! library's call.
 //!
 //! A factor is a multiplication by a number, a bias an addition of a vector along columns (or
-//! channels). An activation is found by its values, not by how it is written: the operations that
+//! channels). An activation is recognised by its values, not by its form: the operations that
 //! follow are a function of one number, which is evaluated at some points.
 //!
 //! The host's library multiplies by a number and adds to the memory of the result. It does so for
-//! an operation that would be a kernel of its own at the end of a program; all others that follow a
-//! product are done panel by panel ([`super::panels`]).
+//! an operation that would be a kernel of its own at the end of a program; all other operations
+//! that follow a product are done panel by panel ([`super::panels`]).
 
 use std::collections::BTreeMap;
 
@@ -207,8 +207,8 @@ fn activation(plan: &Plan, of: TaskId) -> Option<(Vec<TaskId>, Activation)> {
     None
 }
 
-/// Where functions are compared: on both sides of 0, where those of the error function and of the
-/// hyperbolic tangent differ by more than the tolerance.
+/// The points at which functions are compared: on both sides of 0, where the values of the error
+/// function and of the hyperbolic tangent differ by more than the tolerance.
 const POINTS: [f32; 8] = [-3.0, -2.0, -1.0, -0.25, 0.0, 0.5, 1.5, 2.5];
 
 fn recognised(plan: &Plan, region: &Members, of: TaskId, out: TaskId) -> Option<Activation> {
@@ -231,7 +231,7 @@ fn recognised(plan: &Plan, region: &Members, of: TaskId, out: TaskId) -> Option<
     }
 }
 
-/// The values of task `out` where those of task `of` are [`POINTS`]: `region` as a graph of its
+/// The values of task `out` if the values of task `of` are [`POINTS`]: `region` as a graph of its
 /// own.
 fn at_points(plan: &Plan, region: &Members, of: TaskId, out: TaskId) -> Option<Tensor> {
     let shape = [POINTS.len()];

@@ -18,9 +18,9 @@ use crate::graph::Op;
 use crate::nest::Operand;
 use sweeper_program::workload::Target;
 
-/// Bytes of a group's arguments: half of the 4096 that every driver takes, and about 25 kernels.
-/// Each block compares its index with one end after the other, so that the last blocks of a longer
-/// list would start late.
+/// Bytes of a group's arguments: half of the 4096 that every driver takes, enough for about 25
+/// kernels. Each block compares its index with one end after the other, so that the last blocks of
+/// a longer list would start late.
 const MAX_ARGUMENT_BYTES: usize = 2048;
 
 /// Bytes of intermediate results that a group reads on a GPU: they stay in the L2 cache of a data

@@ -21,8 +21,8 @@ pub(super) struct Cost {
 }
 
 impl Plan {
-    /// The generated kernel that computes `members` and writes `outputs`; none if there is no such
-    /// nest.
+    /// The generated kernel that computes `members` and writes `outputs`; none if there is no nest
+    /// for it.
     pub(super) fn loops(&self, members: &Members, outputs: &[TaskId]) -> Option<Loops> {
         let body = body(self, members, outputs).ok()?;
         lower(&body, &self.words(members))
@@ -42,7 +42,7 @@ impl Plan {
         members.iter().map(word).collect()
     }
 
-    /// The cost of a cluster; none if it is not one kernel.
+    /// The cost of a cluster; none if the cluster can't be one kernel.
     pub(super) fn cost(&self, members: &Members, tasks: &Members, own: &[usize]) -> Option<Cost> {
         let outputs = self.outputs(tasks, own);
         if outputs.is_empty() {

@@ -12,7 +12,7 @@ use sweeper_program::workload::Refusal;
 /// Keeps views until each task alone is a kernel or a call.
 ///
 /// # Errors
-/// A node that is neither, whatever is copied.
+/// A node that is neither, even with all views copied.
 pub(super) fn layout(plan: &mut Plan) -> Result<(), Refusal> {
     refuse_empty(plan)?;
     let mut kept = BTreeSet::new();
@@ -64,8 +64,9 @@ fn fits(plan: &Plan, task: TaskId) -> bool {
     lower(&body, &[]).is_some() && !body.operands.iter().any(reads_itself)
 }
 
-/// Operands of a task that are views without memory of their own: of a call those that it can't
-/// take as they lie, of a kernel the first one, after which it is tried again.
+/// Operands of a task that are views without memory of their own: for a call the operands that it
+/// can't read in their layout, for a kernel the first operand, after which the kernel is tried
+/// again.
 fn unkept_views(plan: &Plan, task: TaskId) -> Vec<NodeId> {
     let id = plan.tasks[task].node;
     let operands = plan.graph.node(id).operands.iter();

@@ -16,13 +16,13 @@ pub(super) struct Lies {
     pub span: usize,
 }
 
-/// Whether a call can take its operands as they lie.
+/// Whether a call can read all its operands in their layout.
 pub(super) fn fits(plan: &Plan, id: NodeId) -> bool {
     let mut operands = plan.graph.node(id).operands.iter();
     operands.all(|&operand| takes(plan, id, operand))
 }
 
-/// Whether a call can take one operand as it lies.
+/// Whether a call can read one operand in its layout.
 pub(super) fn takes(plan: &Plan, id: NodeId, operand: NodeId) -> bool {
     match plan.graph.node(id).op {
         Op::Matmul => matrices(plan, operand).is_some(),
@@ -30,7 +30,7 @@ pub(super) fn takes(plan: &Plan, id: NodeId, operand: NodeId) -> bool {
     }
 }
 
-/// Where a node's elements lie, if they are dense and in order.
+/// The place of a node's elements, if they are dense and in order.
 pub(super) fn dense(plan: &Plan, id: NodeId) -> Option<Lies> {
     let shape = plan.graph.node(id).shape.clone();
     let (base, at) = position(plan, id, &shape, access::axes(shape.len()))?;
@@ -73,7 +73,7 @@ pub(super) fn position(
     Some((base, access::position(&place, &node.shape)))
 }
 
-/// How the matrices of an operand lie: their memory, and the steps of batch, rows and columns.
+/// The layout of an operand's matrices: their memory, and the steps of batch, rows and columns.
 fn matrices(plan: &Plan, id: NodeId) -> Option<(Lies, Matrix)> {
     let shape = plan.graph.node(id).shape.clone();
     let (base, at) = position(plan, id, &shape, access::axes(shape.len()))?;

@@ -28,11 +28,11 @@ pub(super) struct Memory {
     pub index_step: usize,
     /// Elements of the whole memory.
     pub len: usize,
-    /// Whether it is written.
+    /// Whether the operand is written.
     pub is_written: bool,
 }
 
-/// A nest, and one launch of it.
+/// A nest, and one launch of the nest.
 #[derive(Clone, Debug)]
 pub(super) struct Loops {
     /// The kernel.

@@ -1,18 +1,18 @@
-//! From a graph to a program: which operations share a kernel, and which values are in memory
+//! From a graph to a program: choosing the operations that share a kernel, and the values in memory
 //! between kernels.
 //!
 //! Small passes, in this order, over a graph and then over a plan of kernels-to-be:
 //!
 //! 1. `reductions`: reductions over scattered dimensions become several;
-//! 2. `algebra`: less work for the same value, such as a sum of which one term is not zero;
+//! 2. `algebra`: less work for an equal value, such as a sum with only one nonzero term;
 //! 3. `fold_batch_norm`: scales that depend on parameters alone move into a convolution's weights;
 //! 4. `recompute`: the backward pass recomputes values from inputs that it reads anyway, instead of
 //!    loading them;
 //! 5. `layout`: views become strides, or copies where they can't;
 //! 6. `epilogue`: a factor, a bias and an activation after a product move into its call, on a CPU
-//!    the last of them alone;
-//! 7. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that it saves;
-//! 8. `duplicate`: cheap values are computed again where that moves fewer bytes;
+//!    only the last of these;
+//! 7. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that merging saves;
+//! 8. `duplicate`: cheap values are computed again where this moves fewer bytes;
 //! 9. `single_pass`, on GPUs: a full reduction and the combination of its partials become one
 //!    single-pass kernel;
 //! 10. `horizontal`: horizontal fusion of small independent kernels, such as the updates of all
@@ -59,19 +59,19 @@ use cluster::Rules;
 use plan::Plan;
 use rewrite::Whole;
 
-/// Which operations may share a kernel.
+/// The operations that may share a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Policy {
     /// Nothing: each operation is a kernel, constants aside.
     Primitive,
     /// Operations of one group, as in an eager framework.
     Eager,
-    /// Whatever saves bytes.
+    /// Any operations, where sharing saves bytes.
     Compiled,
 }
 
-/// Extents of dimensions and the bounds of them that kernels are made for: those of the canonical
-/// shape. An extent that is not listed may be any.
+/// Extents of dimensions, with the bounds of the canonical shape, for which kernels are made. An
+/// extent that is not listed has no bound.
 pub type Bounded = (usize, u64);
 
 /// A graph and the program that is wanted.
@@ -83,7 +83,7 @@ pub struct Request<'a> {
     pub backward: Option<NodeId>,
     /// The timed phase. Results of other phases are not computed, or are scratch memory.
     pub phase: Phase,
-    /// Which operations may share a kernel.
+    /// The operations that may share a kernel.
     pub policy: Policy,
     /// The target.
     pub target: &'a Target,
@@ -95,8 +95,8 @@ pub struct Request<'a> {
 
 /// The program of a graph.
 ///
-/// Results are those of the phase: of a backward pass the gradients and the values made from them.
-/// Where only the backward pass is timed, the forward pass is the prologue. In a forward pass
+/// The results belong to the phase: for a backward pass the gradients and the values made from
+/// them. Where only the backward pass is timed, the forward pass is the prologue. In a forward pass
 /// alone, folded parameters are computed in the prologue, too: they are equal in all calls.
 ///
 /// # Errors
@@ -119,11 +119,11 @@ pub struct Stage {
     pub bytes: u64,
 }
 
-/// How a program came to be. [`std::fmt::Display`] shows all of it.
+/// The passes by which a program came to be. [`std::fmt::Display`] shows all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
-    /// After each pass that changed something, in order; the first one is the graph, a kernel a
-    /// node.
+    /// The plan after each pass that changed it, in order; the first stage is the graph, with a
+    /// kernel for each node.
     pub passes: Vec<Stage>,
 }
 

@@ -1,12 +1,12 @@
-//! In which order kernels run.
+//! The order in which kernels run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::plan::{Plan, Side, TaskId};
 
-/// Kernels by launch, in an order in which they can run: those of one part of the program together,
-/// and among them the ones with the earliest nodes first. Kernels that are fused horizontally, and
-/// the two of a single-pass reduction, share a launch.
+/// Kernels by launch, in an order in which they can run: kernels of one part of the program
+/// together, and within a part the kernels with the earliest nodes first. Kernels that are fused
+/// horizontally, and the two of a single-pass reduction, share a launch.
 pub(super) fn launches(plan: &Plan) -> Vec<Vec<usize>> {
     let first = |&at: &usize| plan.clusters[at].tasks.first().copied();
     // A horizontal group is as late as its last kernel alone would be.

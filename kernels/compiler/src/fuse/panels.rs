@@ -29,9 +29,9 @@ const MIN_ROWS: usize = 64;
 pub(super) struct Panels {
     /// The node of the product.
     pub product: NodeId,
-    /// The whole of it.
+    /// The call for the whole product.
     pub call: Library,
-    /// Where its factors lie: the first one's rows are the product's.
+    /// The places of its factors: the rows of the first factor are the product's rows.
     pub factors: [Lies; 2],
     /// Rows of the product.
     pub count: usize,
@@ -122,8 +122,8 @@ fn is_allowed(plan: &Plan, policy: Policy, product: NodeId, reader: usize) -> bo
     policy == Policy::Compiled || (group.is_some() && tasks.iter().all(is_own))
 }
 
-/// How a product's panels go through a kernel; none if the kernel needs more than its panel, or if
-/// there would be one panel only.
+/// The panels of a product that go through a kernel; none if the kernel needs more than its panel,
+/// or if there would be one panel only.
 pub(super) fn panels(plan: &Plan, task: TaskId, loops: &Loops) -> Option<Panels> {
     let product = plan.tasks[task].node;
     let (call, factors) = library::call(plan, product, Precision::F32)?;

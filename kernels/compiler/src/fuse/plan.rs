@@ -34,9 +34,9 @@ pub(super) enum Side {
 /// One value that is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Task {
-    /// Of which node.
+    /// The node of the task.
     pub node: NodeId,
-    /// How much of it.
+    /// The part of the node that the task computes.
     pub kind: Kind,
     /// When.
     pub side: Side,
@@ -64,7 +64,7 @@ impl Cluster {
     }
 }
 
-/// Where a result of the graph comes from.
+/// The origin of a result of the graph.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Origin {
     /// The memory of a node that a task makes.
@@ -92,21 +92,21 @@ pub(super) struct Plan {
     pub tasks: Vec<Task>,
     /// For each node, the task after which its value is in memory.
     value: Vec<Option<TaskId>>,
-    /// For each task, those that read its value.
+    /// For each task, the tasks that read its value.
     pub users: Vec<Vec<TaskId>>,
     /// For each given tensor, the tasks that read it.
     given_users: BTreeMap<NodeId, Vec<TaskId>>,
     /// For each task, whether its value is a result.
     pub is_result: Vec<bool>,
-    /// Kernels; those that were merged into others are empty.
+    /// Kernels; kernels that were merged into others are empty.
     pub clusters: Vec<Cluster>,
     /// For each task, the kernels that compute it, ascending.
     holders: Vec<Vec<usize>>,
-    /// Single-pass reductions: kernels that store partials, each with the one that combines them in
-    /// the same launch.
+    /// Single-pass reductions: kernels that store partials, each with the kernel that combines them
+    /// in the same launch.
     pub single_passes: Vec<[usize; 2]>,
-    /// Horizontally fused kernels, each in one group at most, and in none if it is in a single-pass
-    /// reduction.
+    /// Horizontally fused kernels, each kernel in one group at most, and in no group if it is in a
+    /// single-pass reduction.
     pub horizontal: Vec<Vec<usize>>,
 }
 
@@ -234,7 +234,7 @@ impl Plan {
         id
     }
 
-    /// The node of which this one is a reshape: it has the same elements in the same order.
+    /// The node of which this one is a reshape, with equal elements in equal order.
     pub(super) fn unreshaped(&self, mut id: NodeId) -> NodeId {
         while self.graph.node(id).op == Op::Reshape && !self.kept.contains(&id) {
             id = self.graph.node(id).operands[0];
@@ -242,7 +242,7 @@ impl Plan {
         id
     }
 
-    /// Where an output of the graph comes from.
+    /// The origin of an output of the graph.
     pub(super) fn origin(&self, output: usize) -> Origin {
         let id = self.graph.outputs()[output].node;
         let id = self.unreshaped(id);
@@ -258,7 +258,7 @@ impl Plan {
         self.value[id.index()]
     }
 
-    /// Whether a task stores partials that another one combines.
+    /// Whether a task stores partials that another task combines.
     pub(super) fn stores_partials(&self, task: TaskId) -> bool {
         self.value(self.tasks[task].node) != Some(task)
     }
@@ -325,7 +325,7 @@ impl Plan {
         holders.find(|&at| self.clusters[at].tasks.contains(&task))
     }
 
-    /// The kernels that read a task's value from memory, or compute something from it.
+    /// The kernels that read a task's value from memory, or compute values from it.
     pub(super) fn readers(&self, task: TaskId) -> BTreeSet<usize> {
         let holds = |at: &usize| {
             let cluster = &self.clusters[*at];

@@ -38,7 +38,7 @@ pub(super) fn recompute(whole: &Whole) -> Whole {
     })
 }
 
-/// A copy of an old node, and of those before it that are made again.
+/// A copy of an old node, and of the earlier nodes that are made again.
 fn copied(
     old: &Graph,
     graph: &mut Graph,
@@ -163,7 +163,7 @@ impl<'a> Recompute<'a> {
         is_worth_it.then_some((through, leaves))
     }
 
-    /// Whether the backward pass gives it to a library, which wants it in memory.
+    /// Whether a library call of the backward pass reads the value, and so needs it in memory.
     fn is_read_by_call(&self, id: NodeId) -> bool {
         let mut users = self.users[id.index()].iter();
         users.any(|&user| {

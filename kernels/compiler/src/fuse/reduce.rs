@@ -1,5 +1,5 @@
 //! Classes of reductions: over a kernel's columns, its rows, or everything; and the rule that
-//! splits those that are none of these.
+//! splits all other reductions.
 
 use crate::graph::pattern::Pattern::{Any, Of};
 use crate::graph::pattern::{Kind, Rule, X};
@@ -42,11 +42,11 @@ pub(super) enum Class {
     /// Over trailing dimensions, or some in the middle: the loops are arranged so that these are
     /// columns.
     Columns,
-    /// Over leading dimensions: one value for each combination of the others.
+    /// Over leading dimensions: one value for each combination of the other dimensions.
     Rows,
     /// Over all: one value.
     All,
-    /// Over none: the operand itself.
+    /// Over no dimension: the operand itself.
     None,
 }
 
@@ -84,8 +84,8 @@ impl Class {
     }
 }
 
-/// The dimensions of a reduction, as reductions one after the other, each of which a kernel does
-/// well: trailing dimensions first, then leading ones, then those in the middle.
+/// The dimensions of a reduction, as consecutive reductions that kernels compute well: trailing
+/// dimensions first, then leading ones, then dimensions in the middle.
 fn steps(shape: &[usize], dims: &[usize]) -> Vec<Vec<usize>> {
     let rank = shape.len();
     let whole = [Class::Columns, Class::Rows, Class::All, Class::None];

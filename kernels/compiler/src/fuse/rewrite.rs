@@ -16,7 +16,7 @@ pub(super) struct Whole {
     pub setup: BTreeSet<NodeId>,
 }
 
-/// Rebuilds a graph; `add` adds the replacement of a node, whose operands are those of the new
+/// Rebuilds a graph; `add` adds the replacement of a node, whose operands are nodes of the new
 /// graph.
 pub(super) fn rewritten(
     whole: &Whole,

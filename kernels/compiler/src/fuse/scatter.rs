@@ -1,9 +1,9 @@
 //! Sums of rows by index: [`Op::ScatterAdd`](crate::graph::Op::ScatterAdd), the gradient of a table
-//! of which rows were looked up.
+//! whose rows were looked up.
 //!
 //! Each block owns some rows of the result and some columns, goes over all indices in their order,
-//! and adds the values that are its own. No atomics: sums come out the same however many threads
-//! there are. It reads the indices once a block, which is cheap as long as a row has more elements
+//! and adds the values of its own rows. It uses no atomics: sums are equal for any number of
+//! threads. Each block reads all indices once, which is cheap as long as a row has more elements
 //! than there are indices for each of its blocks: `blocks * indices * 8` bytes from a cache beside
 //! `4 * indices * columns` from memory.
 
@@ -47,7 +47,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Those of a node.
+    /// The sizes of a node.
     pub(super) fn of(graph: &Graph, id: NodeId) -> Self {
         let node = graph.node(id);
         let rows = node.shape.first().copied().unwrap_or(1);
@@ -73,7 +73,7 @@ pub(super) fn kernel(target: &Target) -> Kernel {
     })
 }
 
-/// A launch of it; views are those of values and indices.
+/// A launch of the kernel; views are the values and the indices.
 pub(super) fn launch(
     kernel: KernelId,
     sizes: Sizes,

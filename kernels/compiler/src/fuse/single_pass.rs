@@ -2,7 +2,7 @@
 //!
 //! A full reduction is two kernels: the first stores a partial for each of its blocks, the second
 //! combines these few numbers, which takes less time than its launch. In a single-pass reduction
-//! one block of the first launch does that. All other inputs of the second kernel must be there
+//! one block of the first launch combines them. All other inputs of the second kernel must exist
 //! before the first one runs. Reductions over rows stay two kernels: their partials have columns,
 //! and one block would take long to combine them.
 
@@ -18,8 +18,8 @@ use crate::codegen::{Partials, may_reduce_in_single_pass};
 use crate::nest::{Over, Stride, Value};
 use sweeper_program::workload::Target;
 
-/// Pairs kernels that store partials of full reductions with those that combine them, a pair to a
-/// launch.
+/// Pairs kernels that store partials of full reductions with the kernels that combine them, a pair
+/// to a launch.
 pub(super) fn single_pass(plan: &mut Plan, rules: &Rules, target: &Target) {
     if rules.policy != Policy::Compiled || !matches!(target, Target::Cuda { .. }) {
         return;
@@ -62,7 +62,7 @@ fn fits(plan: &Plan, rules: &Rules, waits: &Waits, first: usize, last: usize) ->
         && have_nests(plan, first, last)
 }
 
-/// Whether the two can be generated as one kernel.
+/// Whether the two kernels can be generated as one.
 fn have_nests(plan: &Plan, first: usize, last: usize) -> bool {
     let loops = |at: usize| {
         let cluster = &plan.clusters[at];
@@ -75,8 +75,8 @@ fn have_nests(plan: &Plan, first: usize, last: usize) -> bool {
     in_one_row(&last).is_some_and(|last| may_reduce_in_single_pass(&first.nest, &last.nest))
 }
 
-/// The same kernel with the partials that it combines in one row, so that loads are coalesced. None
-/// where it has more columns than the one of a full reduction.
+/// This kernel with the partials that it combines in one row, so that loads are coalesced. None
+/// where it has more columns than the single one of a full reduction.
 pub(super) fn in_one_row(loops: &Loops) -> Option<Loops> {
     let is_counted = |value: &Value| matches!(value, Value::Row(_) | Value::Column);
     let is_one_column = loops.nest.row_dims == 1 && loops.extents.columns == 1;

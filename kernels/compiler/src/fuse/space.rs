@@ -11,9 +11,9 @@ pub(super) struct Space {
     extents: Vec<usize>,
     rows: usize,
     /// Whether the only axis of rows goes over partials of another kernel. Their number is known
-    /// when that kernel is generated; here it is 1.
+    /// when the other kernel is generated; here it is 1.
     of_partials: bool,
-    /// Whether rows and columns have a meaning: something is reduced over one of them.
+    /// Whether rows and columns have a meaning: a value is reduced over one of them.
     pub is_fixed: bool,
 }
 
@@ -86,7 +86,7 @@ impl Space {
         self.extents.iter().product()
     }
 
-    /// Makes one axis two, the inner one of `inner` iterations. None if that is not possible.
+    /// Makes one axis two, the inner one of `inner` iterations. None if this is not possible.
     pub(super) fn divide(&mut self, axis: Axis, inner: usize) -> Option<()> {
         let extent = *self.extents.get(axis)?;
         if self.extents.len() >= MOST_AXES || (self.of_partials && axis == 0) {
@@ -108,7 +108,7 @@ impl Space {
         self.extents.len()
     }
 
-    /// Number of axes of rows; those of columns follow.
+    /// Number of axes of rows; the axes of columns follow.
     pub(super) fn row_axes(&self) -> usize {
         self.rows
     }
@@ -180,7 +180,7 @@ impl Space {
     }
 
     /// The position of a value with so many elements: one for each iteration, each row, or, where
-    /// rows are partials, each column. None if it has another number.
+    /// rows are partials, each column. None for any other number of elements.
     pub(super) fn position_of(&self, elements: usize) -> Option<Coordinate> {
         let candidates = match self.of_partials {
             true => vec![self.columns_position()],

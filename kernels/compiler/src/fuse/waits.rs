@@ -3,14 +3,14 @@
 use super::order::{before, launches};
 use super::plan::Plan;
 
-/// Which kernels have to run after which, by position among a plan's clusters.
+/// The kernels that have to run after other kernels, by position among a plan's clusters.
 pub(super) struct Waits {
     /// For each kernel, whether another one comes after it.
     after: Vec<Vec<bool>>,
 }
 
 impl Waits {
-    /// Those of a plan without horizontal groups.
+    /// The order of a plan without horizontal groups.
     pub(super) fn new(plan: &Plan) -> Self {
         let count = plan.clusters.len();
         let after = vec![vec![false; count]; count];
@@ -36,7 +36,8 @@ impl Waits {
         self.is_after(one, other) || self.is_after(other, one)
     }
 
-    /// Makes some kernels share a launch: all that runs after one of them runs after all.
+    /// Makes some kernels share a launch: a kernel that runs after one of them runs after all of
+    /// them.
     pub(super) fn join(&mut self, kernels: &[usize]) {
         let mut later = vec![false; self.after.len()];
         kernels

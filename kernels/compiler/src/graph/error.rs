@@ -15,7 +15,7 @@ pub enum GraphError {
         node: NodeId,
         /// Shape of the first operand.
         one: Vec<usize>,
-        /// Shape of the other one, or the one that was asked for.
+        /// Shape of the other operand, or the requested shape.
         other: Vec<usize>,
         /// The rule that is broken.
         reason: String,

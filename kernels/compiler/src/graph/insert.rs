@@ -12,8 +12,8 @@ impl Graph {
         NodeId(self.nodes.len() as u32)
     }
 
-    /// Adds a node that the caller knows to be well-formed, or finds the node that computes the
-    /// same in the same group and pass; `role` is that of a given tensor.
+    /// Adds a node that the caller knows to be well-formed, or finds an equal node in the same
+    /// group and pass; `role` is the role of a given tensor.
     pub(crate) fn append(&mut self, node: Node, role: Option<Role>) -> NodeId {
         if self.simplifies
             && let Some(simpler) = simplify::simpler(self, &node)
@@ -42,14 +42,14 @@ impl Graph {
         id
     }
 
-    /// Begins a pass: nodes from here on are not found among those before it. A backward pass that
+    /// Begins a pass: later nodes are not found among the nodes before it. A backward pass that
     /// computes a value again does so on purpose.
     pub(crate) fn begin_pass(&mut self) -> NodeId {
         self.pass = self.next();
         self.pass
     }
 
-    /// Whether a node depends on parameters and constants alone: it is the same in every call.
+    /// Whether a node depends on parameters and constants alone: it has one value in all calls.
     pub(crate) fn is_of_parameters(&self, id: NodeId) -> bool {
         self.is_of_parameters[id.index()]
     }

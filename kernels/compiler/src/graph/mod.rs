@@ -2,11 +2,12 @@
 //!
 //! A [`Graph`] is a list of nodes in an order in which they can be computed. Shapes and types are
 //! found when a node is added ([`build`]), so that a graph that exists is well-formed; equal nodes
-//! of a pass are one ([`insert`]). Its meaning is its value in f64; differentiation adds the nodes
-//! of a backward pass.
+//! of a pass are merged ([`insert`]). Its meaning is its value in f64; differentiation adds the
+//! nodes of a backward pass.
 //!
-//! *Groups* say which nodes an eager framework computes in one kernel (a layer norm, a softmax).
-//! They don't change any value, and the compiler that fuses across operations ignores them.
+//! *Groups* name the nodes that an eager framework computes in one kernel (a layer norm, a
+//! softmax). They don't change any value, and the compiler that fuses across operations ignores
+//! them.
 
 pub mod op;
 mod error;
@@ -66,7 +67,7 @@ pub struct Node {
     pub shape: Vec<usize>,
     /// Type of the result: [`Dtype::F32`], or [`Dtype::I64`] for labels and indices.
     pub dtype: Dtype,
-    /// The group that it belongs to; a node without one is its own kernel in an eager framework.
+    /// The group of the node; a node without a group is a kernel of its own in an eager framework.
     pub group: Option<GroupId>,
 }
 
@@ -94,7 +95,7 @@ pub struct Output {
 pub struct Given {
     /// The node of [`Op::Input`].
     pub node: NodeId,
-    /// [`Role::Input`], or [`Role::Parameter`] for weights, which stay the same from call to call.
+    /// [`Role::Input`], or [`Role::Parameter`] for weights, which do not change between calls.
     pub role: Role,
 }
 
@@ -120,7 +121,7 @@ pub struct Graph {
     /// All nodes by their first operand, ascending: where equal nodes are looked for.
     #[serde(skip)]
     by_first_operand: BTreeMap<Option<NodeId>, Vec<NodeId>>,
-    /// Of each node, whether it depends on parameters and constants alone.
+    /// For each node, whether it depends on parameters and constants alone.
     #[serde(skip)]
     is_of_parameters: Vec<bool>,
 }

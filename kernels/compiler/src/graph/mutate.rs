@@ -19,7 +19,7 @@ pub enum Fault {
     Unary(Unary),
     /// `1 / (sqrt(x) + c)` for `1 / sqrt(x + c)`.
     OutsideTheRoot,
-    /// A sum without the last element of this dimension of its operand, or operands.
+    /// A sum without the last element of this dimension of its operand or operands.
     WithoutTheLast(usize),
 }
 
@@ -52,7 +52,7 @@ fn of_node(graph: &Graph, id: NodeId) -> Vec<Fault> {
         Op::Binary(Binary::Add | Binary::Mul) => vec![Fault::Only(0), Fault::Only(1)],
         Op::Binary(Binary::Sub | Binary::Div) => vec![Fault::Only(0), Fault::Swapped],
         Op::Binary(Binary::Less | Binary::LessEqual) => vec![Fault::Swapped],
-        // Where both are the same node, the greater one is either.
+        // If both operands are one node, either is the greater one.
         Op::Binary(Binary::Max | Binary::Min) => vec![Fault::Only(0)],
         Op::Reduce {
             reduction: Reduction::Sum,
@@ -77,14 +77,14 @@ fn of_constant(value: f64) -> Vec<Fault> {
     if count > 2.0 && (count - count.round()).abs() < 1e-9 * count {
         faults.push(Fault::Constant(1.0 / (count - 1.0)));
     }
-    // What is added to a variance is so small that only that it is there can be told.
+    // The number that is added to a variance is so small that only its absence can be detected.
     if value <= 1e-4 && value > 0.0 {
         return vec![Fault::Constant(0.0)];
     }
     faults
 }
 
-/// The `x` and the constant `c` of which a node is a function, if it is one of `x + c`.
+/// The `x` and the constant `c`, if a node computes `x + c`.
 fn added_constant(graph: &Graph, node: &Node) -> Option<(NodeId, NodeId)> {
     let sum = graph.node(node.operands[0]);
     let constant = |mut id: NodeId| {

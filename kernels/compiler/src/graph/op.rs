@@ -65,7 +65,7 @@ impl Binary {
     }
 }
 
-/// How elements are reduced to one.
+/// The way in which elements are reduced to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reduction {
@@ -93,7 +93,7 @@ pub enum Op {
     Input(String),
     /// One number, of shape ().
     Constant(f64),
-    /// Of the node's shape, [`Dtype::I64`]: each element's index along one dimension.
+    /// Each element's index along one dimension, in the node's shape, [`Dtype::I64`].
     Iota {
         /// The dimension.
         dim: usize,
@@ -104,18 +104,18 @@ pub enum Op {
     Binary(Binary),
     /// Operands `mask, a, b`: `a` where the mask is not 0, else `b`.
     Select,
-    /// The same values in the node's type.
+    /// The operand's values in the node's type.
     Cast(Dtype),
     /// Over some dimensions, ascending, which are kept with extent 1.
     Reduce {
-        /// How.
+        /// The kind of the reduction.
         reduction: Reduction,
-        /// Which dimensions.
+        /// The reduced dimensions.
         dims: Vec<usize>,
     },
     /// To the node's shape, of equal rank: extents of 1 are repeated.
     Broadcast,
-    /// The same elements in row-major order, in the node's shape.
+    /// The operand's elements in row-major order, in the node's shape.
     Reshape,
     /// Dimension `i` of the node is dimension `order[i]` of the operand.
     Transpose {
@@ -189,8 +189,8 @@ impl Op {
         }
     }
 
-    /// True for operations that only read the operand's memory in another way. (A reshape
-    /// of a transposed operand is not always one; whoever lays out memory finds that out.)
+    /// True for operations that only read the operand's memory in another way. (A reshape of a
+    /// transposed operand is not always a view; the layout of memory decides this.)
     pub const fn is_view(&self) -> bool {
         matches!(
             self,
@@ -209,7 +209,7 @@ impl Op {
 }
 
 impl Unary {
-    /// All of them.
+    /// All functions.
     pub const ALL: [Unary; 12] = [
         Unary::Neg,
         Unary::Abs,
@@ -245,7 +245,7 @@ impl Unary {
 }
 
 impl Binary {
-    /// All of them.
+    /// All functions.
     pub const ALL: [Binary; 9] = [
         Binary::Add,
         Binary::Sub,

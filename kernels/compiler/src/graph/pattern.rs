@@ -40,8 +40,8 @@ pub(crate) enum Pattern {
     Number(Var),
     /// This number in all elements, through views.
     Is(f64),
-    /// An operation of such operands. Those of sums, products and equality are tried in both
-    /// orders.
+    /// An operation with operands that match these patterns. Operands of sums, products and
+    /// equality are tried in both orders.
     Of(Kind, &'static [Pattern]),
     /// A node that matches the pattern, and its name.
     Named(Var, &'static Pattern),

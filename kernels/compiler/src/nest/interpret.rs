@@ -1,5 +1,5 @@
-//! What a nest means, one cell after the other in f64: for tests of what makes nests and of what is
-//! made of them, in this crate and outside of it.
+//! An interpreter of nests, one cell after the other in f64: for tests of the passes that make
+//! nests and of the code that is made of them, in this crate and outside.
 
 use std::ops::Range;
 
@@ -20,9 +20,9 @@ struct Interpreter<'a> {
     values: Vec<Vec<f64>>,
 }
 
-/// Does some rows of a launch, as one block would: a reduction that is stored in parts is written
-/// as the part of these rows. `memory` is that of each operand; an operand's view says where in it
-/// the first element is.
+/// Computes some rows of a launch, as one block would: a reduction that is stored in parts is
+/// written as the part of these rows. `memory` has the memory of each operand; an operand's view
+/// has the position of its first element.
 pub(crate) fn run(nest: &Nest, launch: &Launch, rows: Range<usize>, memory: &mut [Elements]) {
     let columns = launch.extents.columns as usize;
     let mut interpreter = Interpreter {

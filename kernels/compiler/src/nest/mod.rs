@@ -15,7 +15,7 @@
 //!   [`Nest::cross_block`] is [`CrossBlock::OneBlock`], only a store may use it: each block of rows
 //!   stores one *partial*, and another nest combines them, as a kernel of its own or in the last
 //!   block of the same launch. Partials are added in a fixed order, without atomics, so that
-//!   results are the same in every run.
+//!   results are equal in every run.
 
 mod validate;
 /// Tests of the program have this file, too.
@@ -28,7 +28,7 @@ use sweeper_program::tensor::Dtype;
 /// The stride of an operand along one dimension, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stride {
-    /// 0: the same element everywhere.
+    /// 0: one element everywhere.
     Broadcast,
     /// 1: contiguous.
     Unit,
@@ -45,7 +45,7 @@ pub struct Operand {
     pub rows: Vec<Stride>,
     /// Stride along columns.
     pub columns: Stride,
-    /// Whether it is written; it is not read then.
+    /// Whether the operand is written; it is not read then.
     pub is_written: bool,
 }
 
@@ -94,11 +94,11 @@ pub enum Value {
     Binary(Binary, ValueId, ValueId),
     /// Of mask, a, b: a where the mask is not 0, else b.
     Select(ValueId, ValueId, ValueId),
-    /// The same number as f32 ([`Dtype::F32`]) or i64 ([`Dtype::I64`], towards zero).
+    /// The number as f32 ([`Dtype::F32`]) or i64 ([`Dtype::I64`], towards zero).
     Cast(Dtype, ValueId),
     /// Many values made one.
     Reduce {
-        /// How.
+        /// The kind of the reduction.
         reduction: Reduction,
         /// Its domain.
         over: Over,
@@ -112,14 +112,15 @@ pub enum Value {
 /// it was reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store {
-    /// Where. Partials of a reduction over rows are written as (partials, columns), contiguous;
-    /// those of one over all as (partials); the operand's own strides are then ignored.
+    /// The operand to write. Partials of a reduction over rows are written as (partials, columns),
+    /// contiguous; partials of a reduction over all as (partials); the operand's own strides are
+    /// then ignored.
     pub operand: OperandId,
     /// The value.
     pub value: ValueId,
 }
 
-/// How reductions over rows and over all are completed across blocks.
+/// The way in which reductions over rows and over all are completed across blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CrossBlock {
     /// Each block of rows stores a partial, and another nest combines them. The emitter says how
@@ -133,9 +134,9 @@ pub enum CrossBlock {
 /// One generated kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nest {
-    /// Its name for people: words of its operations.
+    /// Name of the nest for people: words of its operations.
     pub name: String,
-    /// How many dimensions of rows there are, at least 1.
+    /// Number of dimensions of rows, at least 1.
     pub row_dims: usize,
     /// Memory.
     pub operands: Vec<Operand>,
@@ -143,7 +144,7 @@ pub struct Nest {
     pub values: Vec<Value>,
     /// Stores.
     pub stores: Vec<Store>,
-    /// How reductions over rows and over all are completed.
+    /// The way in which reductions over rows and over all are completed.
     pub cross_block: CrossBlock,
 }
 
@@ -159,14 +160,14 @@ pub struct Varies {
 /// Sizes of one launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extents {
-    /// Of the dimensions of rows, outermost first.
+    /// Extents of the dimensions of rows, outermost first.
     pub rows: Vec<u64>,
-    /// Of columns.
+    /// Extent of columns.
     pub columns: u64,
 }
 
 impl Extents {
-    /// How many rows there are in all.
+    /// Number of rows in all.
     pub fn row_count(&self) -> u64 {
         self.rows.iter().product()
     }
@@ -192,7 +193,7 @@ pub struct Bounds {
     pub is_only_launch: bool,
 }
 
-/// Alignment of a launch's rows on a GPU. Each includes those before it.
+/// Alignment of a launch's rows on a GPU. Each alignment includes the ones before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Alignment {
     /// Unknown: the kernel checks its arguments.
@@ -258,10 +259,10 @@ impl Nest {
 /// An operand of one launch: where it is, and its strides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
-    /// The elements; the first one is that of the first row and column.
+    /// The elements; the view begins with the element of the first row and column.
     pub view: sweeper_program::View,
-    /// Strides along the dimensions of rows, in elements, outermost first; those of the structure
-    /// where it fixes them.
+    /// Strides along the dimensions of rows, in elements, outermost first; the strides of the
+    /// structure where it fixes them.
     pub rows: Vec<i64>,
     /// Stride along columns.
     pub columns: i64,

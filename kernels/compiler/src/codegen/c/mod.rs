@@ -30,7 +30,7 @@ const MOST_PARTS: u64 = 256;
 /// Most floats of a row that are kept on the stack, all values together.
 const STACK_FLOATS: u64 = 16 << 10;
 
-/// Where a value is kept between passes.
+/// The place in which a value is kept between passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Home {
     /// In an array on the stack of so many floats.
@@ -39,7 +39,7 @@ pub(super) enum Home {
     Output(usize),
 }
 
-/// How a kernel in C shares out its work.
+/// The distribution of work by a kernel in C.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Schedule {
     residency: Residency,

@@ -1,13 +1,13 @@
 //! Non-temporal stores of kernels in C, and prefetches for the loads beside them.
 //!
-//! An ordinary store reads the line that it overwrites. One that is not temporal, of a whole line,
-//! does not, and leaves in the caches what was there; whoever reads the tensor next finds it in
-//! memory alone. So it pays where the tensor is larger than what caches keep, which a launch's
-//! sizes tell: texts ask for them (`headers/nontemporal.h`).
+//! An ordinary store reads the line that it overwrites. A non-temporal store of a whole line does
+//! not, and leaves the contents of the caches; the next reader of the tensor finds it in memory
+//! alone. So such stores pay where the tensor is larger than the caches, which depends on a
+//! launch's sizes: texts check these (`headers/nontemporal.h`).
 //!
-//! While such stores are on their way, loads that the processor would have asked for in time come
-//! late: texts ask for them ahead. That pays for large tensors whose rows are not whole lines, too,
-//! and are stored as usual.
+//! While such stores are on their way, the processor's own prefetches come late: texts prefetch
+//! loads explicitly. Prefetching also pays for large tensors whose rows are not whole lines, and
+//! which are stored as usual.
 
 use crate::nest::{Nest, Operand, Stride, Value, ValueId};
 use sweeper_program::tensor::Dtype;
@@ -50,12 +50,12 @@ impl Nontemporal {
         Nontemporal { stores, prefetched }
     }
 
-    /// Whether anything may go past the caches.
+    /// Whether any store may go past the caches.
     pub(super) fn is_any(&self) -> bool {
         !self.stores.is_empty()
     }
 
-    /// Whether a store may.
+    /// Whether a store may go past the caches.
     pub(super) fn has(&self, store: usize) -> bool {
         self.stores.contains(&store)
     }
@@ -104,16 +104,16 @@ impl Nontemporal {
     }
 }
 
-/// Whether a launch writes each element of a store's operand once: rows have their own, or the
-/// first one alone is stored.
+/// Whether a launch writes each element of a store's operand once: rows have elements of their own,
+/// or the first row alone is stored.
 fn is_written_once(nest: &Nest, store: usize) -> bool {
     let rows = &nest.operands[nest.stores[store].operand.0].rows;
     let all_are = |wanted: Stride| rows.iter().all(|step| *step == wanted);
     is_contiguous(nest, store) && (all_are(Stride::Broadcast) || all_are(Stride::Dynamic))
 }
 
-/// Whether a value is loaded from contiguous memory, of which each row has as much for itself as of
-/// what is stored.
+/// Whether a value is loaded from contiguous memory, of which each row has a part of its own, as it
+/// has of the stored operands.
 fn is_read_once(nest: &Nest, id: ValueId, stores: &[usize]) -> bool {
     let Value::Load {
         operand,

@@ -116,8 +116,8 @@ impl Vectors<'_> {
                 format!("v_from_long({})", self.lanes(*x))
             }
             Value::Cast(_, x) => self.lanes(*x),
-            // Constants, arguments and reductions over columns do not vary over columns; those over
-            // rows are read from where they were added up.
+            // Constants, arguments and reductions over columns do not vary over columns; reductions
+            // over rows are read from the place where they were added up.
             Value::Constant(_) | Value::Scalar(_) | Value::Row(_) => self.lanes(id),
             Value::Reduce { .. } => {
                 format!("v_load_first(row->partials_{} + c, count)", id.0)
@@ -166,7 +166,7 @@ impl Vectors<'_> {
     }
 }
 
-/// How far apart an operand's columns are, in text.
+/// The distance between an operand's columns, in text.
 pub(super) enum Steps {
     Contiguous,
     Apart(String),
@@ -190,7 +190,7 @@ impl Steps {
         }
     }
 
-    /// How far column `c` is from the first one.
+    /// The distance of column `c` from the first column.
     pub(super) fn offset(&self, c: &str) -> String {
         match self {
             Steps::Contiguous => c.to_owned(),

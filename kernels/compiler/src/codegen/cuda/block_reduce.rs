@@ -66,7 +66,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Reduces column sums of a block's row groups into those of the first one.
+    /// Reduces column sums of a block's row groups into the column sums of the first group.
     pub(super) fn reduce_row_groups(&self, out: &mut Text) {
         if !self.has_groups() {
             return;

@@ -18,7 +18,7 @@ pub(super) const PERSISTENT_BLOCKS: u64 = 4 * SMS;
 /// dependent launches that costs more than it gains.
 pub(super) const MAX_PARTIALS: u64 = 1 << 14;
 
-/// The same with a deferred row epilogue, whose blocks have half as many rows.
+/// The limit of partials with a deferred row epilogue, whose blocks have half as many rows.
 pub(in super::super) const MAX_DEFERRED_PARTIALS: u64 = 1 << 15;
 
 /// Rows of a row group that stores one partial, at least.
@@ -38,18 +38,19 @@ const TARGET_SM_THREADS: u32 = 1_536;
 /// Blocks an SM, at most, of row groups that prefetch.
 const PREFETCH_SM_BLOCKS: u32 = 3;
 
-/// Registers of a thread besides those of its elements.
+/// Registers of a thread besides the registers of its elements.
 const BASE_REGISTERS: u32 = 24;
-/// More of them, where the column indices of many vectors are used.
+/// Further registers, where the column indices of many vectors are used.
 const COLUMN_INDEX_REGISTERS: u32 = 8;
-/// Those of a pointwise kernel, and for the address and strides of each operand after the second.
+/// Base registers of a pointwise kernel, and registers for the address and strides of each operand
+/// after the second.
 const POINTWISE_BASE_REGISTERS: u32 = 16;
 const OPERAND_REGISTERS: u32 = 8;
 /// Registers of an element that is looked up by an index of its column: the element, and 64 bits
 /// each for its address and the index times its stride.
 pub(super) const LOOKED_UP_REGISTERS: u32 = 5;
 
-/// Threads of a block, unless something below says otherwise.
+/// Threads of a block, unless a constant below applies.
 const BLOCK_THREADS: u32 = 256;
 /// Threads of the only block of a reduction, and of blocks that store a partial for one row a row
 /// group: so many that one block combines the partials while others compute.
@@ -66,9 +67,9 @@ const ROW_REDUCTION_THREADS: u32 = 128;
 const ROW_REDUCTION_VECTORS: u32 = 3;
 
 /// Rows that a warp computes at once, at most; registers of a thread for their elements, and for
-/// these and row-invariant loads. One warp loads as much at once as several with a row each, and
-/// its shuffles overlap. It is a block of its own: with dependent launches too few of those start
-/// in time.
+/// their elements and row-invariant loads together. One warp loads as much at once as several warps
+/// with a row each, and its shuffles overlap. It is a block of its own: with dependent launches too
+/// few such blocks start in time.
 const MAX_ROWS_PER_WARP: u32 = 4;
 const ROWS_PER_WARP_REGISTERS: u32 = 32;
 const ROWS_PER_WARP_ALL_REGISTERS: u32 = 48;
@@ -90,11 +91,11 @@ const ONE_BLOCK_COLUMN_THREADS: u32 = 8;
 /// Vectors of a thread of row and column reductions, where more threads can share a row: enough
 /// loads in flight, short text.
 const MAX_VECTORS: u32 = 4;
-/// The same of full reductions with one row a row group: up to 768 columns a warp.
+/// The limit of vectors for full reductions with one row a row group: up to 768 columns a warp.
 const FULL_REDUCTION_VECTORS: u32 = 6;
-/// The same with a deferred row epilogue: warps that share a row wait for one barrier only. What is
-/// in flight at once is a narrow window of memory, for which little of other launches' data leaves
-/// the L2 cache.
+/// The limit of vectors with a deferred row epilogue: warps that share a row wait for one barrier
+/// only. The loads in flight cover a narrow window of memory, which displaces little of other
+/// launches' data from the L2 cache.
 const DEFERRED_VECTORS: u32 = 3;
 
 /// Registers of a thread for elements, in blocks of up to 256, 512 and 1024 threads.
@@ -116,8 +117,8 @@ const MAX_VECTORS_OF_SHORT_ROWS: u64 = 256;
 pub(in super::super) struct Hints {
     /// Alignment of rows, as far as the text depends on it.
     pub alignment: Alignment,
-    /// Programmatic dependent launch: a launch may start while the one before ends, and waits for
-    /// its results.
+    /// Programmatic dependent launch: a launch may start while the launch before it ends, and waits
+    /// for its results.
     pub overlap: bool,
     /// Loads may be evicted first from the L2 cache: nothing is loaded twice, nor stored.
     pub evict_first: bool,
@@ -382,7 +383,7 @@ fn narrowed(demand: &Demand<'_>, max: u32) -> u32 {
 }
 
 impl Schedule {
-    /// The alignment that the text is to depend on. Measured: reductions across blocks that know of
+    /// The alignment on which the text depends. Measured: reductions across blocks that know of
     /// float4 alone are 3 to 6 % slower, with full tiles faster; row reductions are up to 4 %
     /// slower without bounds checks, pointwise kernels of dense tensors are not (those with
     /// dependent launches have other tiles). The cause is not known.
@@ -400,8 +401,8 @@ impl Schedule {
         }
     }
 
-    /// Blocks that an SM is to have registers for: left alone, the compiler takes those that other
-    /// blocks need. 1 where that does not matter.
+    /// Number of blocks that an SM must have registers for: without this limit, the compiler uses
+    /// registers that other blocks need. 1 where the limit does not matter.
     fn min_blocks_per_sm(&self, demand: &Demand<'_>) -> u32 {
         let operands = demand.nest.operands.len() as u32;
         let counts_columns =

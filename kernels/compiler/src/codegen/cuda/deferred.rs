@@ -150,7 +150,7 @@ impl Writer<'_> {
         self.accumulators(out);
         self.hoisted_loads(out);
         out.open("if (begin < end)");
-        // Warps past the last row compute it again, and nobody reads their partials.
+        // Warps past the last row compute it again, and their partials are not read.
         out.line("const int64 r = min(begin + threadIdx.x / ROW_THREADS / ROW_WARPS, end - 1);");
         self.indices_of_row(out);
         self.row(out);

@@ -1,4 +1,4 @@
-//! What a nest demands of a kernel: its reductions, loads and registers.
+//! The requirements of a nest on its kernel: its reductions, loads and registers.
 
 use crate::nest::{Bounds, CrossBlock, Nest, Store, Stride, Value, ValueId};
 use sweeper_program::tensor::Dtype;
@@ -11,7 +11,7 @@ use super::deferred::DeferredEpilogue;
 /// The first generation of GPUs with programmatic dependent launch.
 const FIRST_TO_OVERLAP: u32 = 90;
 
-/// A nest, and what it demands.
+/// A nest, and its requirements.
 pub(super) struct Demand<'a> {
     pub nest: &'a Nest,
     pub bounds: Bounds,
@@ -22,20 +22,20 @@ pub(super) struct Demand<'a> {
     pub over_all: bool,
     /// There are reductions over columns.
     pub reduces_columns: bool,
-    /// Launches may overlap the one before.
+    /// Launches may overlap the launch before them.
     pub overlap: bool,
     /// A full reduction of rows so few that each row group has one.
     pub partial_per_row_group: bool,
-    /// The deferred epilogue of such rows, if there can be one.
+    /// The deferred epilogue of the nest's rows, if there can be one.
     pub deferred: Option<DeferredEpilogue>,
-    /// Loads that are the same in all rows.
+    /// Loads of elements that all rows share.
     pub row_invariant_loads: Vec<ValueId>,
     /// Loads of a row's elements that can be prefetched.
     pub prefetchable: Vec<ValueId>,
 }
 
 impl Demand<'_> {
-    /// What a valid nest demands on an architecture such as `sm_90a`.
+    /// The requirements of a valid nest on an architecture such as `sm_90a`.
     ///
     /// # Errors
     /// As [`Stages::new`].
@@ -100,8 +100,8 @@ impl Demand<'_> {
         self.stages.passes.iter().all(|pass| pass.stores.is_empty())
     }
 
-    /// Loads of elements whose address does not depend on a value: those of each row, and those
-    /// that are the same in all.
+    /// Loads of elements whose address does not depend on a value: the loads of each row, and the
+    /// loads that all rows share.
     fn direct_loads(&self) -> (Vec<ValueId>, Vec<ValueId>) {
         let mut loads = self.pass_values();
         loads.retain(|id| self.is_direct_load(*id));
@@ -151,7 +151,8 @@ impl Demand<'_> {
         self.registers(resident.chain(self.row_loads()).collect())
     }
 
-    /// The same if values that later passes don't reuse make room: the most that is live at once.
+    /// The registers that are live at once at most, if values that later passes don't reuse make
+    /// room.
     pub(super) fn live_registers(&self) -> u32 {
         let passes = &self.stages.passes;
         let live = (1..passes.len()).map(|at| {
@@ -173,7 +174,7 @@ impl Demand<'_> {
         loads
     }
 
-    /// Registers of one of each of these values.
+    /// Registers of one element of each of these values.
     fn registers(&self, mut ids: Vec<ValueId>) -> u32 {
         ids.sort();
         ids.dedup();

@@ -1,5 +1,5 @@
-//! The grid: how a launch's rows and columns are dealt to blocks. It depends on extents alone, so
-//! that sums are the same on every GPU.
+//! The grid: the distribution of a launch's rows and columns over blocks. It depends on extents
+//! alone, so that sums are equal on every GPU.
 
 use crate::nest::{CrossBlock, Extents};
 use sweeper_program::Geometry;

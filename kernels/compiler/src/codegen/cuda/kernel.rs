@@ -1,4 +1,4 @@
-//! The text of a CUDA kernel: its head, and what all templates share of its body.
+//! The text of a CUDA kernel: its head, and the parts of its body that all templates share.
 
 use crate::nest::{Alignment, CrossBlock, Nest, ValueId};
 
@@ -39,7 +39,7 @@ pub(super) struct Writer<'a> {
     pub(super) parameters: &'a [Parameter],
     pub(super) stages: &'a Stages,
     pub(super) names: Names<'a>,
-    /// The expression of the block's index among those of the nest.
+    /// The expression of the block's index among the blocks of the nest.
     pub(super) block: &'static str,
 }
 
@@ -137,7 +137,7 @@ impl Writer<'_> {
             && self.schedule.deferred().is_none()
     }
 
-    /// The thread's position in its row group, and that of the group in the block.
+    /// The thread's position in its row group, and the group's position in the block.
     pub(super) fn thread_index(&self, out: &mut Text) {
         let group = match self.has_groups() {
             true => ", group = threadIdx.x / ROW_THREADS",
@@ -222,7 +222,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Loads that are the same in all rows.
+    /// Loads of elements that all rows share.
     pub(super) fn hoisted_loads(&self, out: &mut Text) {
         for &id in &self.schedule.hoisted {
             out.lines(self.pointer(id, false).iter().map(Definition::to_string));
@@ -257,7 +257,7 @@ impl Writer<'_> {
         self.row_of_group(out);
     }
 
-    /// From the rows that a block's groups have to the next ones of the same block.
+    /// The step from the rows that a block's groups have to the next rows of this block.
     pub(super) fn group_step(&self) -> &'static str {
         match self.has_groups() {
             true => "ROW_GROUPS",

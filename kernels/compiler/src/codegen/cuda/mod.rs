@@ -5,8 +5,8 @@
 //! once. Longer rows are looped over in tiles, and each pass loads again.
 //!
 //! A kernel is written by one of five templates ([`Template`]), a file each. `choose` decides the
-//! template, the tile and the hints, and holds all tuned constants; `demand` is what it knows of a
-//! nest; `grid` deals rows and columns to blocks.
+//! template, the tile and the hints, and holds all tuned constants; `demand` tells it a nest's
+//! requirements; `grid` deals rows and columns to blocks.
 
 mod block_reduce;
 mod choose;
@@ -66,7 +66,7 @@ enum Template {
     FullReduction(FullReduction),
 }
 
-/// How the blocks of a full reduction share the work.
+/// The distribution of work over the blocks of a full reduction.
 #[derive(Clone, Debug, PartialEq)]
 enum FullReduction {
     /// A row group has one row, which it also reduces; each block stores one partial.
@@ -118,7 +118,7 @@ impl Tile {
         self.threads_per_row.div_ceil(32)
     }
 
-    /// What passes keep in registers for later ones.
+    /// The values that passes keep in registers for later ones.
     pub(super) fn residency(&self) -> Residency {
         if self.is_looped {
             Residency::Nothing
@@ -128,13 +128,13 @@ impl Tile {
     }
 }
 
-/// How a CUDA kernel computes a nest.
+/// The way in which a CUDA kernel computes a nest.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Schedule {
     template: Template,
     pub tile: Tile,
     pub hints: Hints,
-    /// Loads that are the same in all rows, made once before these.
+    /// Loads that all rows share, made once before the rows.
     pub hoisted: Vec<ValueId>,
     /// Anything is computed for each element; otherwise only numbers of rows are.
     pub has_elements: bool,
@@ -152,8 +152,8 @@ impl Schedule {
         choose::schedule(nest, bounds, arch)
     }
 
-    /// The same kernel with blocks of `threads` threads, a power of two and no fewer than it has.
-    /// Looped rows keep theirs.
+    /// This kernel with blocks of `threads` threads, a power of two and no fewer than it has.
+    /// Looped rows keep their threads.
     ///
     /// # Errors
     /// As [`Stages::new`].
@@ -171,7 +171,7 @@ impl Schedule {
         Ok(self)
     }
 
-    /// The same kernel as the finalizer block of `producer`: one row group of that one's threads
+    /// This kernel as the finalizer block of `producer`: one row group with the producer's threads
     /// combines its partials.
     ///
     /// # Errors
@@ -240,13 +240,13 @@ impl Schedule {
         )
     }
 
-    /// The first statement of a kernel whose launches may overlap the one before.
+    /// The first statement of a kernel whose launches may overlap the launch before them.
     pub(super) fn dependency_wait(&self) -> Option<&'static str> {
         self.hints.overlap.then_some("grid_dependency_wait();")
     }
 
-    /// How the pointer to an operand is declared. Memory that an overlapping launch may still write
-    /// is not `__restrict__`: the compiler would be free to load it before the kernel waits.
+    /// The declaration of the pointer to an operand. Memory that an overlapping launch may still
+    /// write is not `__restrict__`: the compiler would be free to load it before the kernel waits.
     pub(super) fn pointee(&self, nest: &Nest, operand: usize) -> Pointee {
         if nest.operands[operand].is_written || !self.hints.overlap {
             Pointee::Restricted
@@ -275,7 +275,8 @@ impl Schedule {
             return deferred.shared_floats(tile.row_groups, tile.warps_per_row());
         }
         let warps = tile.threads().div_ceil(32);
-        // Two sets: a reduction may start while slow warps still read the one before.
+        // Two sets: a reduction may start while slow warps still read the results of the reduction
+        // before it.
         let within_rows = match tile.threads_per_row > 32 {
             true => 2 * warps * Schedule::slots(stages),
             false => 0,

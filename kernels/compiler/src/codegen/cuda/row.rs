@@ -23,7 +23,7 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// Its declaration, as an array of `extent`, or of none.
+    /// The variable's declaration, as an array of `extent` unless this is empty.
     fn declaration(&self, extent: &str) -> String {
         let space = if self.dtype.ends_with('*') { "" } else { " " };
         format!("{}{space}{}{extent}", self.dtype, self.name)
@@ -217,7 +217,7 @@ impl Writer<'_> {
     }
 
     /// The row's index along each dimension in which one of these operands has a stride; and, if
-    /// `is_counted`, along each whose index is a value.
+    /// `is_counted`, along each dimension whose index is a value.
     pub(super) fn row_indices(&self, out: &mut Text, operands: &[usize], is_counted: bool) {
         let uses = |dim: usize| {
             let counts = |value: &Value| *value == Value::Row(dim);

@@ -1,6 +1,6 @@
 //! Template *row and column reduction*: row groups go over whole rows grid-stride, reduce their
 //! columns, and accumulate reductions over rows. Rows that are read at the same time by all blocks
-//! lie together. Each row is loaded while the one before it is computed, so that few warps with
+//! lie together. Each row is loaded while the row before it is computed, so that few warps with
 //! many registers keep memory busy.
 
 use crate::nest::{CrossBlock, Value};
@@ -71,7 +71,7 @@ impl Writer<'_> {
         out.close();
     }
 
-    /// The row group's row of those from `base` on.
+    /// The row group's row among the rows from `base` on.
     fn prefetched_row(&self, base: &str) -> String {
         let group = if self.has_groups() { " + group" } else { "" };
         format!("min({base}{group}, end - 1)")

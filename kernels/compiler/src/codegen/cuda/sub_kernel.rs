@@ -7,12 +7,12 @@ use super::super::text::{self, Text};
 use super::Schedule;
 use super::kernel::Writer;
 
-/// How a pointer to an operand is declared.
+/// The declaration of a pointer to an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Pointee {
     /// `__restrict__`: nothing else accesses the memory while the kernel runs.
     Restricted,
-    /// Others may write to it, such as an overlapping launch.
+    /// Other code may write to it, such as an overlapping launch.
     Unrestricted,
     /// Partials that the finalizer block combines.
     Partials,

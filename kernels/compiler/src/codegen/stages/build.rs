@@ -30,7 +30,7 @@ pub(super) fn stages(nest: &Nest, residency: Residency) -> Result<Stages, String
     })
 }
 
-/// For each value, how many reductions over columns lie before it, one after the other.
+/// For each value, the number of reductions over columns that lie before it, one after the other.
 fn levels(nest: &Nest) -> Vec<usize> {
     let mut levels: Vec<usize> = Vec::with_capacity(nest.values.len());
     for value in &nest.values {
@@ -71,10 +71,10 @@ struct Builder<'a> {
     needed: Vec<bool>,
 }
 
-/// Where a store is done.
+/// The place in which a store is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StorePlace {
-    /// In the pass of that level.
+    /// In the pass of this level.
     Pass(usize),
     /// For each row, when values of that level are known.
     Row(usize),
@@ -159,7 +159,7 @@ impl Builder<'_> {
     fn passes(&self, count: usize) -> Vec<Pass> {
         let mut passes: Vec<Pass> = (0..count).map(|level| self.roots(level)).collect();
         let early = self.early_loads(&passes);
-        // In which pass each value was computed first.
+        // The pass in which each value was computed first.
         let mut computed: Vec<Option<usize>> = vec![None; self.nest.values.len()];
         for level in 0..count {
             let mut walk = Walk::new(self, &computed);
@@ -251,7 +251,7 @@ impl Builder<'_> {
         for &store in &after_rows.stores {
             seen[self.nest.stores[store].value.0] = true;
         }
-        // Backwards: operands of values after rows, but not those of the reductions themselves.
+        // Backwards: operands of values after rows, but not operands of the reductions themselves.
         for at in (0..seen.len()).rev() {
             let value = &self.nest.values[at];
             if !seen[at] || matches!(value, Value::Reduce { .. }) {
@@ -316,7 +316,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Before the first visit; `computed` says in which pass each value was computed first, if in
+    /// Before the first visit; `computed` has the pass in which each value was computed first, if
     /// any.
     fn new(builder: &'a Builder<'a>, computed: &'a [Option<usize>]) -> Self {
         Walk {

@@ -1,4 +1,4 @@
-//! In which pass over the columns each value of a nest is computed.
+//! The pass over the columns in which each value of a nest is computed.
 //!
 //! A value that depends on a reduction over columns needs all columns of its row first: it belongs
 //! to a later pass. A later pass that needs a value of an earlier one finds it in registers, where
@@ -11,14 +11,14 @@ use crate::graph::op::Unary;
 use crate::nest::{Nest, Over, Value, ValueId, Varies};
 use sweeper_program::tensor::Dtype;
 
-/// Which values stay in registers from one pass to a later one.
+/// The values that stay in registers from one pass to a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Residency {
     /// None: later passes load and compute again.
     Nothing,
     /// Results of functions that take longer than loading them back.
     Results,
-    /// Those, and loads of each row, which are made as early as possible.
+    /// Results, and loads of each row, which are made as early as possible.
     ResultsAndLoads,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Pass {
 pub(super) struct Between {
     /// Values that vary over rows alone, in order.
     pub values: Vec<ValueId>,
-    /// Reductions over all of such values.
+    /// Cross-block reductions of values that vary over rows alone.
     pub cross_block: Vec<ValueId>,
     /// Stores.
     pub stores: Vec<usize>,
@@ -68,7 +68,7 @@ pub(super) struct AfterRows {
 pub(super) struct Stages {
     /// Types of all values.
     pub dtypes: Vec<Dtype>,
-    /// Over what all values vary.
+    /// The loops over which each value varies.
     pub varies: Vec<Varies>,
     /// Values that are one number, computed once.
     pub uniform: Vec<ValueId>,

@@ -75,7 +75,7 @@ impl Assembly<'_> {
         }
     }
 
-    /// Gives memory to everything: given tensors, results, values kept from one pass to the other,
+    /// Gives memory to all values: given tensors, results, values kept from one pass to the other,
     /// and the rest in one buffer that is reused.
     pub(super) fn place(&mut self, order: &[Vec<usize>], made: &[Made]) {
         self.place_given();

@@ -43,7 +43,7 @@ enum Need {
     Scratch(usize),
 }
 
-/// Where memory is: a buffer, the first element, and how many.
+/// A place in memory: a buffer, the first element, and the number of elements.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     buffer: BufferId,
@@ -77,7 +77,7 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
             false => assembly.program.steps.extend(steps),
         }
     }
-    // The first launch has none of the program before it to overlap, and would start half a
+    // The first launch has no launch of the program before it to overlap, and would start half a
     // microsecond later.
     for steps in [&mut assembly.program.prologue, &mut assembly.program.steps] {
         if let Some(Step::Launch { geometry, .. }) = steps.first_mut() {
@@ -136,7 +136,7 @@ impl Assembly<'_> {
         Ok(made)
     }
 
-    /// Whether no other launch is where this one is: before the program's steps, or among them.
+    /// Whether this launch is the only one in its part: before the program's steps, or among them.
     fn is_only(&self, launch: &[usize], order: &[Vec<usize>]) -> bool {
         let is_prologue = self.is_prologue(launch);
         let beside = order
@@ -206,7 +206,7 @@ impl Assembly<'_> {
         });
         let mut nests: Vec<(&Nest, Bounds)> = nests.collect();
         if !is_single_pass {
-            // Equal nests share their text, whatever their sizes.
+            // Equal nests share their text for all sizes.
             let least = nests.iter().map(|(_, bounds)| bounds.alignment).min();
             let is_single_row = nests.iter().all(|(_, bounds)| bounds.is_single_row);
             for (_, bounds) in &mut nests {
@@ -217,7 +217,7 @@ impl Assembly<'_> {
         nests
     }
 
-    /// The loops of a generated kernel. Those that combine partials come after those that store
+    /// The loops of a generated kernel. Nests that combine partials come after the nests that store
     /// them.
     fn loops(&self, at: usize) -> Result<Loops, Refusal> {
         let cluster = &self.plan.clusters[at];
@@ -360,7 +360,7 @@ fn nameless(nest: &Nest) -> Nest {
     }
 }
 
-/// Orders the nests of a kernel: those that combine partials first, since their blocks are few and
+/// Orders the nests of a kernel: nests that combine partials first, since their blocks are few and
 /// take longest, and equal nests next to each other.
 fn sort_nests(all: &mut [Loops]) {
     let nests: Vec<Nest> = all.iter().map(|loops| nameless(&loops.nest)).collect();

@@ -165,8 +165,8 @@ impl Assembly<'_> {
         held.map_or_else(|| self.program.kernel(kernel), KernelId)
     }
 
-    /// Copies of nodes in bf16, as far as there are none. Those of given tensors are made before
-    /// the program's steps.
+    /// Copies of nodes in bf16, where they do not exist yet. Copies of given tensors are made
+    /// before the program's steps.
     fn round(&mut self, nodes: &[NodeId]) -> Vec<Step> {
         let mut steps = vec![];
         for &node in nodes {
@@ -221,8 +221,8 @@ fn launch(loops: &Loops, view: impl Fn(&Memory) -> View) -> Launch {
     }
 }
 
-/// The launch before values have places, as if each operand had memory of its own: wherever values
-/// lie, they begin at a multiple of more than four elements.
+/// The launch before values have places, as if each operand had memory of its own: all values begin
+/// at a multiple of more than four elements.
 pub(super) fn placeless(loops: &Loops) -> Launch {
     let own = |memory: &Memory| View::new(BufferId(0), Index::from(memory.start), memory.len);
     launch(loops, own)

@@ -2,8 +2,8 @@
 //!
 //! Starting from the places of its outputs, values are found by walking from users to operands: a
 //! node that the kernel computes becomes a value, any other is loaded from memory, views are places
-//! in another node's memory. The body is exact or refused ([`Misfit`]): whether kernels can be
-//! merged is found out by trying.
+//! in another node's memory. The body is exact or refused ([`Misfit`]): an attempt shows whether
+//! kernels can be merged.
 
 mod reductions;
 mod values;
@@ -39,7 +39,7 @@ pub(super) struct Operand {
     pub index_step: usize,
     /// Elements of the whole memory.
     pub len: usize,
-    /// Whether it is written.
+    /// Whether the operand is written.
     pub is_written: bool,
 }
 
@@ -96,7 +96,7 @@ struct Builder<'a> {
     plan: &'a Plan,
     members: &'a Members,
     body: Body,
-    /// Extents of the loops, and then of dimensions in which something is looked up.
+    /// Extents of the loops, and then of the dimensions of look-ups.
     extents: Vec<usize>,
     /// For each axis after the loops, the index.
     indices: Vec<ValueId>,
@@ -186,7 +186,7 @@ impl<'a> Builder<'a> {
         let node = self.plan.tasks[task].node;
         if self.plan.stores_partials(task) {
             let (value, columns) = self.partials(node)?;
-            // Two nodes that are the same reduction: a nest stores its partials once.
+            // If two nodes are one reduction, a nest stores its partials once.
             if self.body.stores.iter().any(|store| store.value == value) {
                 return Err(Misfit::Impossible);
             }

@@ -100,7 +100,7 @@ impl Builder<'_> {
         let place = access::split(&columns, &node.shape, &self.extents)?;
         let from = self.spread(x, dims, &place, &space.rows_position())?;
         let of = self.value(x, &from)?;
-        // A value that is the same in some rows would have to be counted for each.
+        // A value that several rows share would have to be counted for each.
         let needed = space.long_bits();
         if self.varies[of.0] & needed != needed {
             return Err(Misfit::Impossible);

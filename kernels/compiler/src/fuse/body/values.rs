@@ -176,8 +176,8 @@ impl Builder<'_> {
         self.value(x, &from)
     }
 
-    /// The operand where the index is one of its own, else 0. Indices are counted in f32, and kept
-    /// within the operand where they are not its own.
+    /// The operand at the indices that it covers, else 0. Indices are counted in f32, and clamped
+    /// to the operand elsewhere.
     fn unsliced(&mut self, id: NodeId, place: &Place) -> Found {
         let node = self.plan.graph.node(id);
         let Op::Unslice { dim, start, step } = node.op else {

@@ -52,8 +52,8 @@ pub(super) fn interpret(plan: &Plan, inputs: &Tensors) -> BTreeMap<String, Vec<f
     wanted.collect()
 }
 
-/// The memory that two kernels of one launch write. The second one sees the partials of the first
-/// one, and nothing else of it.
+/// The memory that two kernels of one launch write. The second kernel sees only the partials of the
+/// first one.
 fn total(plan: &Plan, [first, last]: [usize; 2], memories: &Memories) -> Memories {
     let mut written = kernel(plan, first, memories);
     let parts = written.iter();
@@ -136,7 +136,7 @@ fn run(plan: &Plan, loops: &Loops, memories: &Memories) -> Memories {
     written
 }
 
-/// A launch of a generated kernel; buffers are those of its operands, by position.
+/// A launch of a generated kernel; buffers are numbered by the position of their operands.
 fn launch(plan: &Plan, loops: &Loops, memories: &Memories) -> Launch {
     let mut extents = loops.extents.clone();
     if loops.combines_partials {

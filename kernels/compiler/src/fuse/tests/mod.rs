@@ -1,4 +1,4 @@
-//! Plans of all policies mean what the graph means.
+//! Plans of all policies compute the value of the graph.
 
 mod interpret;
 mod passes;

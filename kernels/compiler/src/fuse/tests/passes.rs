@@ -264,7 +264,7 @@ fn updates_of_all_parameters_share_launches() {
         };
         let compiled = of(Policy::Compiled);
         assert_eq!(compiled.steps.len(), 3);
-        // One text for those that are equally many; the last are fewer.
+        // One text for kernels with equal counts; the last group is smaller.
         let names: Vec<&str> = compiled.kernels.iter().map(Kernel::name).collect();
         assert!(names.len() <= 2, "{names:?}");
         for step in &compiled.steps {

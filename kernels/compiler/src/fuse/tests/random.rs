@@ -212,7 +212,7 @@ impl Growing {
             return self.graph.reduce(Reduction::Max, x, &dims).ok();
         }
         let mean = self.graph.mean(x, &dims).ok()?;
-        // Back over what it was made from, as norms do.
+        // The mean alone, or the operand less its mean, as in norms.
         match self.random.below(2) {
             0 => Some(mean),
             _ => self.graph.sub(x, mean).ok(),

@@ -11,7 +11,7 @@ const MOST_ELEMENTS: usize = 1 << 44;
 type Added = Result<NodeId, GraphError>;
 
 /// The shape to which `one` and `other` broadcast: ranks are made equal by leading extents of 1,
-/// then extents are equal or one of them is 1.
+/// then extents are equal or one extent is 1.
 fn broadcast(one: &[usize], other: &[usize]) -> Option<Vec<usize>> {
     let rank = one.len().max(other.len());
     let extent = |shape: &[usize], dim: usize| {
@@ -234,7 +234,7 @@ impl Graph {
         Ok(together)
     }
 
-    /// The same values in another type; the operand itself where it has that type.
+    /// The values of `x` in another type; the operand itself where it has that type.
     ///
     /// # Errors
     /// A type other than f32 and i64.
@@ -295,7 +295,7 @@ impl Graph {
         self.push(op, &[x], shape, Dtype::F32)
     }
 
-    /// The same elements in another shape; the operand itself where it has that shape.
+    /// The elements of `x` in another shape; the operand itself where it has that shape.
     ///
     /// # Errors
     /// Another number of elements.
@@ -379,7 +379,7 @@ impl Graph {
     }
 
     /// A tensor of zeros with `extent` indices in one dimension, of which `start`, `start + step`,
-    /// and so on are those of `x`.
+    /// and so on hold the elements of `x`.
     ///
     /// # Errors
     /// An extent that has no room for `x`.

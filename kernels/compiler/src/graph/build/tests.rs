@@ -1,4 +1,4 @@
-//! What can't be built, with what is said of it, and a graph as text.
+//! Graphs that can't be built, with their errors, and a graph as text.
 
 use super::*;
 

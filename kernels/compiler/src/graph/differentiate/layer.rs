@@ -1,8 +1,8 @@
-//! Gradients of whole layers, from little that the forward pass keeps.
+//! Gradients of whole layers, from few tensors that the forward pass keeps.
 //!
 //! The chain rule through a layer's nodes would give the same numbers from many intermediates, of
 //! which the terms that cancel (the greatest element of a softmax, the mean of a layer norm's
-//! centred elements) would be computed nevertheless.
+//! centred elements) would still be computed.
 
 use std::f64::consts;
 
@@ -12,11 +12,11 @@ use crate::graph::{Graph, GraphError, NodeId, Unary};
 /// The layer that a node is the result of, as its builder says.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::graph) enum Layer {
-    /// Of [`Graph::softmax`].
+    /// [`Graph::softmax`].
     Softmax { x: NodeId },
-    /// Of [`Graph::log_softmax`].
+    /// [`Graph::log_softmax`].
     LogSoftmax { x: NodeId },
-    /// Of [`Graph::layernorm`]: the rows' means and inverse deviations are kept.
+    /// [`Graph::layernorm`]: the rows' means and inverse deviations are kept.
     Norm {
         x: NodeId,
         gamma: NodeId,
@@ -24,17 +24,17 @@ pub(in crate::graph) enum Layer {
         mean: NodeId,
         scale: NodeId,
     },
-    /// Of [`Graph::rmsnorm`]: the rows' inverse root mean squares are kept.
+    /// [`Graph::rmsnorm`]: the rows' inverse root mean squares are kept.
     RootMeanSquare {
         x: NodeId,
         gain: NodeId,
         scale: NodeId,
     },
-    /// Of [`Graph::relu`].
+    /// [`Graph::relu`].
     Relu { x: NodeId },
-    /// Of [`Graph::gelu_erf`].
+    /// [`Graph::gelu_erf`].
     GeluErf { x: NodeId },
-    /// Of [`Graph::gelu_tanh`].
+    /// [`Graph::gelu_tanh`].
     GeluTanh { x: NodeId },
     /// `(x - target)^2`, of [`Graph::mse`].
     SquaredError { x: NodeId, target: NodeId },
@@ -86,9 +86,9 @@ impl Pass<'_> {
         }
     }
 
-    /// Of a norm whose result is `gamma` times `normal = scale * centred`, where `centred` is `x`
-    /// or `x` less its mean, and `scale` the inverse root mean square of `centred`. With `g' = g
-    /// gamma`:
+    /// The gradient of a norm whose result is `gamma` times `normal = scale * centred`, where
+    /// `centred` is `x` or `x` less its mean, and `scale` the inverse root mean square of
+    /// `centred`. With `g' = g gamma`:
     ///
     /// `dx = scale (g' - mean(g') - normal mean(g' normal))`, the first mean only where one was
     /// taken off; `dgamma = sum over rows of g normal`.

@@ -1,15 +1,15 @@
 //! The backward pass: gradients by the chain rule, from the results to the nodes that they depend
 //! on.
 //!
-//! Gradients are written the way a good library writes them: from what the forward pass must keep
-//! anyway (a softmax's result, a layer norm's row statistics), recomputing values that cost less
-//! time than memory. Layers have a rule as a whole ([`layer`]), all other nodes one by operation
-//! ([`rules`]).
+//! Gradients are written the way a good library writes them: from tensors that the forward pass
+//! must keep anyway (a softmax's result, a layer norm's row statistics), recomputing values that
+//! cost less time than memory. Layers have a rule as a whole ([`layer`]), all other nodes one by
+//! operation ([`rules`]).
 //!
-//! At points where a function has no derivative one is chosen: 0 for `|x|` at 0; for the greater
-//! and the lesser of two equal ones, the second has it all (so `max(x, 0)` has 0 at 0, as
-//! frameworks do); the greatest of many equal ones share it. Comparisons, casts and indices have
-//! none.
+//! At points where a function has no derivative one is chosen: 0 for `|x|` at 0; for the maximum
+//! and the minimum of two equal operands, the second operand has the whole gradient (so `max(x, 0)`
+//! has 0 at 0, as in frameworks); equal greatest elements of a reduction share it. Comparisons,
+//! casts and indices have no gradient.
 
 mod layer;
 mod rules;
@@ -36,7 +36,7 @@ pub struct Backward {
 /// seed has its node's shape; without one it is all ones.
 ///
 /// Nodes for a forward node in a group are in one group of their own, called `<name>_backward`;
-/// others are in none, and so are sums of gradients from several users.
+/// other nodes are in no group, and neither are sums of gradients from several users.
 ///
 /// # Errors
 /// A seed of another shape; nodes that are not [`Dtype::F32`].
@@ -163,11 +163,11 @@ fn depending(graph: &Graph, by: &[NodeId]) -> Vec<bool> {
 /// The pass on its way from the last node to the first.
 struct Pass<'a> {
     graph: &'a mut Graph,
-    /// Of each forward node, whether its gradient is of use.
+    /// For each forward node, whether its gradient is needed.
     is_needed: Vec<bool>,
-    /// Of each forward node, the gradient as far as it is known.
+    /// For each forward node, the gradient as far as it is known.
     gradients: Vec<Option<NodeId>>,
-    /// The groups of the backward pass, by those of the forward pass.
+    /// The groups of the backward pass, by the groups of the forward pass.
     groups: BTreeMap<GroupId, GroupId>,
 }
 

@@ -172,7 +172,8 @@ impl Pass<'_> {
         })
     }
 
-    /// The greatest over `dims`: those that are equal to it share its gradient.
+    /// The gradient of the greatest element over `dims`: elements that are equal to it share the
+    /// gradient.
     fn greatest(&mut self, x: NodeId, y: NodeId, dims: &[usize], g: NodeId) -> Added {
         let graph = &mut *self.graph;
         let mask = graph.binary(Binary::Equal, x, y)?;
@@ -190,8 +191,8 @@ impl Pass<'_> {
     }
 
     /// Gives `to` a product of two factors, of which some are transposed. Where `to` is the
-    /// transposition of something else, that has the transposed product: it lies in memory as it
-    /// should.
+    /// transposition of another node, this node gets the transposed product, so that its gradient
+    /// has the right memory layout.
     fn give_product(&mut self, to: NodeId, factors: [NodeId; 2], turned: [bool; 2]) -> Given {
         let exchanged = Op::Transpose {
             order: self.graph.last_exchanged(to),

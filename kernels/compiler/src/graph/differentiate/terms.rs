@@ -36,7 +36,7 @@ impl Graph {
         self.mean(x, &[last])
     }
 
-    /// The sum over the dimensions in which `shape` would be broadcast to that of `x`.
+    /// The sum over the dimensions in which `shape` would be broadcast to the shape of `x`.
     pub(super) fn sum_to(&mut self, x: NodeId, shape: &[usize]) -> Added {
         let own = self.node(x).shape.clone();
         let missing = own.len() - shape.len();

@@ -1,4 +1,4 @@
-//! Every gradient against central differences in f64, and what backward passes look like.
+//! Every gradient against central differences in f64, and the structure of backward passes.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ use sweeper_program::tensor::{Tensor, Tensors};
 
 type Added = Result<NodeId, GraphError>;
 
-/// A layer of `x` and so many parameters, and the words of what is saved for its gradient.
+/// A layer of `x` and so many parameters, and the words of the tensors saved for its gradient.
 type Saves = (
     fn(&mut Graph, &[NodeId]) -> Added,
     usize,
@@ -47,7 +47,7 @@ impl<F: Fn(&mut Graph, &[NodeId]) -> Added> Function<F> {
         self
     }
 
-    /// The graph with its gradients, the function's value, and those of the inputs.
+    /// The graph with its gradients, the function's value, the backward pass and the inputs.
     fn graph(&self) -> (Graph, NodeId, Backward, Tensors) {
         let mut graph = Graph::new();
         let mut inputs = Tensors::new();
@@ -333,7 +333,7 @@ proptest! {
         Function::new(&shapes, |graph, x| graph.conv2d(x[0], x[1], conv)).check();
     }
 
-    /// Chains of operations of which some share operands.
+    /// Chains of operations, some of which share operands.
     #[test]
     fn chains(steps in prop::collection::vec((0usize..8, 0usize..100, 0usize..100), 1..8)) {
         Function::new(&[&[2, 3], &[1, 3]], |graph, x| {
@@ -439,8 +439,8 @@ fn what_has_no_gradient_is_refused() {
     assert_eq!(graph, before);
 }
 
-/// The backward pass of a layer of `x` (2, 4) with parameters (4), as text, and what it reads of
-/// the forward pass.
+/// The backward pass of a layer of `x` (2, 4) with parameters (4), as text, and the values of the
+/// forward pass that it reads.
 fn backward_text(
     build: impl Fn(&mut Graph, &[NodeId]) -> Added,
     parameters: usize,

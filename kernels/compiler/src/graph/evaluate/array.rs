@@ -8,13 +8,14 @@ use rayon::prelude::*;
 /// Elements that one task works on, at least.
 pub(super) const PIECE: usize = 1 << 13;
 
-/// A tensor of `T`, of which several may share the elements.
+/// A tensor of `T`; several tensors may share the elements.
 #[derive(Clone, Debug)]
 pub(super) struct Array<T> {
     elements: Arc<Vec<T>>,
     offset: usize,
     shape: Vec<usize>,
-    /// From one index to the next in each dimension, in elements; 0 where it is broadcast.
+    /// Step from one index to the next in each dimension, in elements; 0 where the tensor is
+    /// broadcast.
     steps: Vec<usize>,
 }
 
@@ -58,7 +59,7 @@ impl<T: Copy + Default + Send + Sync> Array<T> {
         self.steps.last().copied().unwrap_or(0)
     }
 
-    /// Where row `row` begins: all dimensions but the last, counted in row-major order.
+    /// The first element of row `row`: all dimensions but the last, counted in row-major order.
     pub(super) fn row(&self, mut row: usize) -> usize {
         let mut start = self.offset;
         let outer = self.shape.len().saturating_sub(1);
@@ -85,7 +86,7 @@ impl<T: Copy + Default + Send + Sync> Array<T> {
         }
     }
 
-    /// The elements in row-major order, without copying them where nobody else holds them.
+    /// The elements in row-major order, without a copy if no other tensor shares them.
     pub(super) fn into_dense(self) -> Vec<T> {
         if self
             .as_dense()
@@ -122,7 +123,7 @@ impl<T: Copy + Default + Send + Sync> Array<T> {
         self
     }
 
-    /// The same elements in row-major order, in another shape.
+    /// The elements in row-major order, in another shape.
     pub(super) fn reshape(self, shape: &[usize]) -> Self {
         if self.as_dense().is_none() {
             return Array::dense(shape, self.into_dense());

@@ -41,7 +41,8 @@ impl Extents {
         first..last.clamp(first, self.out[dim].max(first))
     }
 
-    /// The picture's index along a dimension that `tap` of the kernel meets for one of the result.
+    /// The picture's index along a dimension that `tap` of the kernel meets for the result's index
+    /// `out`.
     fn met(&self, out: usize, tap: usize) -> usize {
         out * self.convolution.stride + tap - self.convolution.padding
     }
@@ -111,7 +112,7 @@ pub(super) fn conv2d(
     sums
 }
 
-/// The gradient by `x`, of shape `x`, from that of the result and `w`.
+/// The gradient by `x`, of shape `x`, from the gradient of the result and `w`.
 pub(super) fn grad_x(
     grad: &Array<f64>,
     w: &Array<f64>,
@@ -138,7 +139,7 @@ pub(super) fn grad_x(
     sums
 }
 
-/// The gradient by `w`, of shape `w`, from that of the result and `x`.
+/// The gradient by `w`, of shape `w`, from the gradient of the result and `x`.
 pub(super) fn grad_w(
     grad: &Array<f64>,
     x: &Array<f64>,

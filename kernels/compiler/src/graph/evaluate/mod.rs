@@ -1,8 +1,8 @@
 //! The meaning of a graph: the value of its nodes, in f64.
 //!
 //! Nodes of [`Dtype::F32`] are computed in f64 without rounding between them, so that this is the
-//! right answer to which a backend's is compared. Views share memory, and a value is freed after
-//! its last use.
+//! right answer to which a backend's answer is compared. Views share memory, and a value is freed
+//! after its last use.
 
 mod array;
 mod conv;
@@ -45,7 +45,7 @@ pub enum EvaluateError {
         found: Dtype,
         /// Its shape.
         found_shape: Vec<usize>,
-        /// The node's type; a tensor of f64 will do for [`Dtype::F32`], one of i32 for
+        /// The node's type; a tensor of f64 is accepted for [`Dtype::F32`], a tensor of i32 for
         /// [`Dtype::I64`].
         expected: Dtype,
         /// The node's shape.
@@ -60,9 +60,9 @@ pub enum EvaluateError {
         node: NodeId,
         /// The index.
         index: i64,
-        /// Where among the indices it is, counted in row-major order.
+        /// Position of the bad index among the indices, counted in row-major order.
         position: usize,
-        /// How many there are to choose from.
+        /// Number of elements to choose from.
         extent: usize,
     },
 }
@@ -178,7 +178,7 @@ fn evaluate_as(
     Ok(wanted.map(Value::into_tensor).collect())
 }
 
-/// How often each node's value is read; 0 for those that `wanted` don't depend on.
+/// How often each node's value is read; 0 for nodes that `wanted` don't depend on.
 pub(super) fn uses(graph: &Graph, wanted: &[NodeId]) -> Vec<usize> {
     let mut uses = vec![0; graph.nodes().len()];
     for node in wanted {
@@ -208,7 +208,7 @@ pub(super) fn use_of<V: Clone>(
     }
 }
 
-/// The value of one node from those of its operands.
+/// The value of one node from the values of its operands.
 fn value(
     id: NodeId,
     node: &Node,
@@ -291,7 +291,7 @@ fn given(id: NodeId, node: &Node, name: &str, inputs: &Tensors) -> Result<Value,
     })
 }
 
-/// Indices along one dimension, repeated over the others.
+/// Indices along one dimension, repeated over the other dimensions.
 fn iota(shape: &[usize], dim: usize) -> Value {
     let mut own = vec![1; shape.len()];
     own[dim] = shape[dim];
@@ -299,7 +299,7 @@ fn iota(shape: &[usize], dim: usize) -> Value {
     Value::Whole(Array::dense(&own, indices).broadcast(shape))
 }
 
-/// The same numbers in another type: real ones are cut off towards zero.
+/// The numbers in another type: real numbers are truncated towards zero.
 fn cast(x: &Value, dtype: Dtype) -> Value {
     match (x, dtype) {
         (Value::Real(x), Dtype::I64) => {

@@ -15,7 +15,7 @@ fn start(reduction: Reduction) -> f64 {
     }
 }
 
-/// The greatest of numbers of which one is not a number is not a number.
+/// The greatest of some numbers is not a number if one of them is not.
 fn combine(reduction: Reduction, one: f64, other: f64) -> f64 {
     match reduction {
         Reduction::Sum => one + other,
@@ -45,7 +45,7 @@ pub(super) fn reduce(reduction: Reduction, x: Array<f64>, dims: &[usize]) -> Vec
     columns(reduction, &x.transpose(&order), outer, many)
 }
 
-/// Each result is that of `many` elements in a row.
+/// Each result reduces `many` consecutive elements of a row.
 fn lanes(reduction: Reduction, x: &Array<f64>, kept: usize, many: usize) -> Vec<f64> {
     let columns = x.shape().last().copied().unwrap_or(1);
     let rows = many / columns;
@@ -62,7 +62,7 @@ fn lanes(reduction: Reduction, x: &Array<f64>, kept: usize, many: usize) -> Vec<
     (0..kept).into_par_iter().map(result).collect()
 }
 
-/// Each result is that of elements below each other: of `many` rows, in each of `outer` blocks of
+/// Each result reduces elements below each other: of `many` rows, in each of `outer` blocks of
 /// rows.
 fn columns(reduction: Reduction, x: &Array<f64>, outer: usize, many: usize) -> Vec<f64> {
     let width = x.shape().last().copied().unwrap_or(1);

@@ -1,11 +1,11 @@
-//! Values as f32 arithmetic might give them: each result is moved by as much as its operation
-//! rounds, up or down at random.
+//! Values as f32 arithmetic might give them: each result is moved by the size of its operation's
+//! rounding, up or down at random.
 //!
-//! The distance of such values from the right ones is how far a backend may be out, whatever
-//! cancels on the way. This is discrete stochastic arithmetic (Vignes, "A stochastic arithmetic for
+//! The distance of such values from the right ones bounds a backend's error, including
+//! cancellation. This is discrete stochastic arithmetic (Vignes, "A stochastic arithmetic for
 //! reliable scientific computation", 1993), with the standard deviation of each operation in the
 //! place of its rounding ([`sweeper_program::rounding`]). Products of matrices and convolutions are
-//! sums of terms one after another, other sums those of parts.
+//! sums of terms one after another, other sums are sums of parts.
 
 use super::array::{Array, map};
 use super::{EvaluateError, Value};
@@ -21,7 +21,7 @@ use sweeper_program::tensor::Tensors;
 pub struct Rounding {
     /// The number format of products.
     pub precision: Precision,
-    /// Which directions: evaluations of different probes are independent.
+    /// Seed of the directions: evaluations of different probes are independent.
     pub probe: u8,
 }
 
@@ -82,9 +82,9 @@ pub(in crate::graph) fn stream(probe: u8, id: NodeId) -> Stream {
 pub(in crate::graph) enum Scatter {
     /// The result's square: it is rounded once.
     Arithmetic,
-    /// The result's square, times that of a function of the operand.
+    /// The result's square times the square of a function of the operand.
     Unary(OfUnary),
-    /// A share of the result's square, and one of the sum of its terms' squares.
+    /// A share of the result's square, and a share of the sum of its terms' squares.
     Sum { of_square: f64, of_squares: f64 },
 }
 
@@ -122,7 +122,7 @@ impl OfUnary {
     }
 }
 
-/// By how much the operation of a node scatters its results; `None` where it rounds nothing.
+/// The scatter of a node's results by its operation; `None` for an operation without rounding.
 pub(in crate::graph) fn scatter(
     graph: &Graph,
     node: &Node,
@@ -148,12 +148,12 @@ pub(in crate::graph) fn scatter(
     }
 }
 
-/// How the factors of products are rounded before, in units of the rounding of one f32.
+/// The rounding of the factors of products, in units of the rounding of one f32.
 #[derive(Clone, Copy, Debug)]
 struct Factors {
-    /// The standard deviation of a term, which is independent of the others'.
+    /// The standard deviation of a term, which is independent of the other terms.
     of_term: f64,
-    /// By how much all terms are too small, at most.
+    /// The greatest part by which all terms are too small.
     of_all: f64,
 }
 
@@ -163,8 +163,8 @@ impl Factors {
         of_all: 0.0,
     };
 
-    /// bf16 has 8 bits; tf32 has 11, and hardware may cut off what follows, which makes numbers
-    /// smaller by half a unit in the last place in the mean.
+    /// bf16 has 8 bits; tf32 has 11, and hardware may truncate, which makes numbers smaller by half
+    /// a unit in the last place in the mean.
     fn of(precision: Precision) -> Self {
         let unit = f64::exp2(-24.0);
         match precision {
@@ -181,7 +181,7 @@ impl Factors {
     }
 }
 
-/// Of how many terms each element of a node is the sum; none where it is no sum.
+/// Number of terms whose sum each element of a node is; none for nodes without sums.
 fn terms(graph: &Graph, node: &Node) -> Option<usize> {
     let shape = |operand: usize| graph.node(node.operands[operand]).shape.as_slice();
     let product = |shape: &[usize]| shape.iter().product::<usize>();

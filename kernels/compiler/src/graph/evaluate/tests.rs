@@ -55,7 +55,7 @@ impl Case {
 fn functions_of_one_element() {
     let mut case = Case::default();
     let x = case.real("x", &[2], &[0.25, -0.5]);
-    // The second value of each, of -0.5; of the others their first.
+    // The second value of each, for -0.5; for all others the first.
     let expected = [
         (Unary::Neg, 0.5, 1),
         (Unary::Abs, 0.5, 1),
@@ -277,7 +277,7 @@ fn convolutions_and_their_gradients() {
         for (result, node) in [x, w, out].into_iter().enumerate() {
             let mut sums = vec![0.0; case.graph.node(node).elements()];
             for pair in &pairs {
-                // The gradient by one factor is the result's times the other.
+                // The gradient by one factor is the result's gradient times the other factor.
                 let factor = |of: usize| match of {
                     _ if of == result => 1.0,
                     _ => operands[of][pair[of]],
@@ -350,7 +350,7 @@ fn inputs_must_be_there_and_fit() {
     );
     case.inputs.remove("x");
     assert_eq!(case.error(x), "input `x` (%0) is missing");
-    // What nobody asks for need not be there.
+    // An input that no wanted node needs may be missing.
     case.inputs
         .insert("label".to_owned(), Tensor::new([1], Data::I32(vec![4])));
     assert_eq!(case.value(label), Tensor::i64([1], vec![4]));

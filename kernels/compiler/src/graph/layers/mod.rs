@@ -1,7 +1,7 @@
 //! Layers that frameworks offer as one operation, built from the graph's operations. Each is a
 //! group: one kernel of an eager framework, or as many as such a framework takes.
 //!
-//! Formulas as PyTorch documents them; a layer norm's variance is the biased one.
+//! Formulas follow PyTorch's documentation; a layer norm's variance is the biased one.
 
 use std::f64::consts;
 

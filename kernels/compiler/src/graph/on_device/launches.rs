@@ -50,7 +50,7 @@ impl Arguments {
         values.iter().fold(self, |all, &value| all.int(value))
     }
 
-    /// A real number. That of a model: f32 is enough.
+    /// A real number of a rounding model, for which f32 is enough.
     pub(super) fn float(mut self, value: f64) -> Self {
         self.0.push(Arg::Float(value as f32));
         self
@@ -104,7 +104,7 @@ impl Launches {
         });
     }
 
-    /// Memory for a value, of which nothing is known.
+    /// Memory for a value, with undefined contents.
     pub(super) fn acquire(&mut self, dtype: Dtype, shape: &[usize]) -> Value {
         let len = shape.iter().product();
         let free = self.free.entry((dtype, len)).or_default().pop();

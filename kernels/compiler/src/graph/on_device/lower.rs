@@ -1,4 +1,5 @@
-//! Nodes as launches: one for each operation, views for those that only read memory in another way.
+//! Nodes as launches: one for each operation; operations that only read memory in another way
+//! become views.
 
 use crate::graph::evaluate::{use_of, uses};
 use crate::graph::op::{Binary, Convolution, Op, Reduction, Unary};
@@ -61,7 +62,7 @@ impl<'g> Lowering<'g> {
         wanted.collect()
     }
 
-    /// The value of one node from those of its operands.
+    /// The value of one node from the values of its operands.
     #[expect(clippy::too_many_lines, reason = "an arm for each operation")]
     pub(super) fn value(&mut self, node: &Node, operands: &[Value]) -> Value {
         let shape = &node.shape;
@@ -261,7 +262,7 @@ impl<'g> Lowering<'g> {
 }
 
 /// The shape of a reduction's result, whose reduced dimensions have extent 1, and the extents that
-/// are reduced, 1 for the others.
+/// are reduced, 1 for all other dimensions.
 fn split(shape: &[usize], dims: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let each = shape.iter().enumerate();
     each.map(|(dim, &extent)| match dims.contains(&dim) {

@@ -2,10 +2,10 @@
 //! each element.
 //!
 //! The kernels (`on_device/evaluate.cu`) judge compiled ones, so they share nothing with the
-//! compiler: no fusion, no generated text, no tuned constant. A program yields what
-//! [`evaluate`](super::evaluate()) does and, from evaluations that round
-//! ([`Rounding`](super::Rounding)), how far f32 arithmetic may be out. The engine holds it against
-//! the host's answer to a smaller problem before it believes it.
+//! compiler: no fusion, no generated text, no tuned constant. A program yields the values of
+//! [`evaluate`](super::evaluate()) and, from evaluations that round
+//! ([`Rounding`](super::Rounding)), the allowed error of f32 arithmetic. The engine compares it
+//! with the host's answer to a smaller problem before it relies on it.
 
 mod launches;
 mod lower;
@@ -28,15 +28,15 @@ pub(super) const MAX_RANK: usize = 5;
 pub struct Wanted {
     /// Name of the result.
     pub name: String,
-    /// Name of its spread: the L2 norm of its rounding error, of shape `()`.
+    /// Name of the result's spread: the L2 norm of its rounding error, of shape `()`.
     pub spread: String,
     /// The node.
     pub node: NodeId,
 }
 
 /// The program that computes `wanted` and, from `probes` evaluations that round, their spreads;
-/// with the results that it has, all of f64. `None` where a tensor has more than [`MAX_RANK`]
-/// dimensions, or a result is of whole numbers.
+/// with the program's results, all of f64. `None` where a tensor has more than [`MAX_RANK`]
+/// dimensions, or a result has whole numbers.
 pub fn program(
     graph: &Graph,
     wanted: &[Wanted],
@@ -86,7 +86,7 @@ fn spec(name: &str, shape: &[usize]) -> TensorSpec {
     }
 }
 
-/// Memory of its own for every scratch buffer: results are bound by name.
+/// Scratch buffers with memory of their own: results are bound by name.
 const fn scratch() -> (Role, Binding) {
     (Role::Workspace, Binding::Scratch)
 }

@@ -1,5 +1,5 @@
-//! Evaluations in which each operation rounds as f32 arithmetic does: the same model and the same
-//! random bits as the host's ([`crate::graph::Rounding`]).
+//! Evaluations in which each operation rounds as f32 arithmetic does: with the rounding model and
+//! the random bits of the host ([`crate::graph::Rounding`]).
 
 use crate::graph::NodeId;
 use crate::graph::evaluate::{Scatter, scatter, stream};

@@ -14,7 +14,8 @@ pub(super) struct Value {
     pub(super) dtype: Dtype,
     offset: usize,
     shape: Vec<usize>,
-    /// From one index to the next in each dimension, in elements; 0 where it is broadcast.
+    /// Step from one index to the next in each dimension, in elements; 0 where the value is
+    /// broadcast.
     strides: Vec<usize>,
 }
 

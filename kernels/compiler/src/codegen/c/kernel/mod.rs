@@ -1,7 +1,8 @@
 //! The text of a kernel in C.
 //!
 //! Each pass over the columns is a function of sixteen of them, or of fewer at the end of a row.
-//! What it needs of the row is in a `Row`, which the compiler takes apart: everything is inlined.
+//! The values of the row that it needs are in a `Row`, which the compiler takes apart: everything
+//! is inlined.
 
 mod passes;
 
@@ -38,7 +39,8 @@ pub(in super::super) fn text(
     Ok(out.finish())
 }
 
-/// Writes the function `{prefix}run`, which does a block of a nest, and those that it needs.
+/// Writes the function `{prefix}run`, which computes a block of a nest, and the functions that it
+/// needs.
 ///
 /// # Errors
 /// As [`Stages::new`].
