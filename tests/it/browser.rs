@@ -23,14 +23,14 @@ pub(super) struct Browser {
     messages: Receiver<Value>,
     session: Option<String>,
     next: u64,
-    /// Errors that the page wrote to its console, and exceptions that nobody caught.
+    /// Errors that the page wrote to its console, and uncaught exceptions.
     complaints: Vec<String>,
     /// Addresses that were asked for.
     requested: Vec<String>,
     _profile: TempDir,
 }
 
-/// What a key is called, and its code on Windows, by which the protocol knows it.
+/// Names of keys, and their codes on Windows, which the protocol uses.
 const KEYS: [(&str, u32); 9] = [
     ("Tab", 9),
     ("Enter", 13),
@@ -43,7 +43,7 @@ const KEYS: [(&str, u32); 9] = [
     ("ArrowDown", 40),
 ];
 
-/// The program, unless there is none here.
+/// The browser's program, if it is installed.
 fn find() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("SWEEPER_BROWSER") {
         return Some(PathBuf::from(path));
@@ -56,14 +56,14 @@ fn find() -> Option<PathBuf> {
 }
 
 impl Browser {
-    /// Starts one with a window of that size, unless there is none here and nobody insists on it.
+    /// Starts a browser with a window of that size, unless there is none here and none is required.
     pub(super) fn start(width: u32, height: u32) -> Option<Self> {
         let Some(program) = find() else {
             skip("browser", "no Chromium here: apt-get install chromium");
             return None;
         };
         let profile = tempfile::tempdir().unwrap();
-        // The protocol's pipes are descriptors 3 and 4; the shell makes our pipes those.
+        // The protocol's pipes are descriptors 3 and 4; the shell moves our pipes to these numbers.
         let mut child = Command::new("sh")
             .args(["-c", "exec \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null", "sh"])
             .arg(program)
@@ -162,9 +162,9 @@ impl Browser {
         }
     }
 
-    /// What the page complained of so far.
+    /// The page's complaints so far.
     pub(super) fn complaints(&mut self) -> &[String] {
-        // What was said before this is answered has been heard.
+        // Complaints from before this answer have arrived with it.
         self.evaluate("1");
         &self.complaints
     }
@@ -204,7 +204,7 @@ impl Browser {
         found["result"]["value"].take()
     }
 
-    /// The same as text.
+    /// The value of an expression as text.
     pub(super) fn text(&mut self, expression: &str) -> String {
         let found = self.evaluate(&format!("String({expression})"));
         found.as_str().unwrap().to_owned()
@@ -243,7 +243,7 @@ impl Browser {
         self.call("Input.dispatchMouseEvent", params);
     }
 
-    /// Clicks what a selector finds.
+    /// Clicks the element that a selector finds.
     pub(super) fn click(&mut self, selector: &str) {
         let place = self.evaluate(&format!(
             "(() => {{ const found = document.querySelector({}); \

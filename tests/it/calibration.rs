@@ -39,7 +39,7 @@ fn underrated() -> Place {
     place
 }
 
-/// The quick calibration with few rounds, its folder and what it said. Run again, it measures
+/// Runs the quick calibration with few rounds; returns its folder and output. A second run measures
 /// nothing.
 fn calibrated(place: &Place, more: &[&str]) -> (PathBuf, String) {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/calibration-quick.toml");
@@ -93,7 +93,7 @@ fn a_calibration_says_what_fusing_gains_and_raises_ceilings() {
     assert_eq!(later["fusion_profiles"], profile["fusion_profiles"]);
 }
 
-/// The verdict is what the intervals beside it allow.
+/// The verdict follows from the intervals beside it.
 fn is_consistent(key: &str, one: &Value) {
     let end = |of: &str, end: &str| one[of][end].as_f64();
     let off = end("control", "low")
@@ -166,8 +166,8 @@ fn the_table_agrees(place: &Place, folder: &Path, profiles: &serde_json::Map<Str
     assert_eq!(keys.len(), profiles.len());
 }
 
-/// The calibration's own rows are held against what was known before; those of the next run against
-/// it.
+/// The calibration's own rows are held against the earlier ceilings; rows of the next run against
+/// the raised ones.
 fn ceilings_rose(place: &Place, folder: &Path, said: &str) {
     assert!(said.contains("raised: copy"), "{said}");
     assert!(said.contains("raised: f32"), "{said}");

@@ -1,4 +1,4 @@
-//! The command line: verbs that do not measure, exit codes, and what people see of errors.
+//! The command line: verbs that do not measure, exit codes, and error messages.
 
 use std::fs;
 use std::path::Path;
@@ -394,7 +394,7 @@ fn check_counts_the_whole_order_of_meaning() {
     assert!(cut.starts_with("semicrf: 20 points\n"), "{cut}");
 }
 
-/// What every verb that does not measure says as JSON is JSON, and is none where nobody asked.
+/// The JSON output of verbs that do not measure is valid, and appears only on request.
 #[test]
 fn json_is_for_those_who_ask() {
     let folder = with_outs();

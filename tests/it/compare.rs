@@ -6,7 +6,7 @@ use std::path::Path;
 use super::place::{Place, SCRIPT, code, cpu_manifest, null_manifest, text};
 use crate::support::golden;
 
-/// Two files beside each other: the golden records, and the same with some rows changed.
+/// Two files beside each other: the golden records, and a copy with some changed rows.
 fn two_files() -> Place {
     let place = Place::new("");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -75,7 +75,7 @@ fn exit_codes_are_those_that_were_asked_for() {
         (["a.csv", "b.csv"], "status", 5),
         (["a.csv", "b.csv"], "missing", 5),
         (["a.csv", "b.csv"], "slower > 6%,missing", 5),
-        // What is better fails nothing.
+        // An improvement does not fail.
         (["b.csv", "a.csv"], "status", 0),
         (["b.csv", "a.csv"], "missing", 0),
         (["b.csv", "a.csv"], "slower > 30%", 0),
@@ -156,7 +156,7 @@ fn folders_stand_for_the_runs_in_them() {
     assert!((ratio / 1.04 - 1.0).abs() < 2e-3, "{ratio}");
     let same = json(&["old/1", "old/2"]);
     assert_eq!(same["verdicts"]["SAME"], 8);
-    // The script is part of the manifest, so that this is said first.
+    // The script is part of the manifest, so that the manifest's change is reported first.
     let shown = text(&place.sweeper(&["compare", "old/1", "new/1"]));
     let changed = shown.find("manifest hash").unwrap();
     assert!(changed < shown.find("SLOWER").unwrap(), "{shown}");
@@ -248,7 +248,7 @@ fn different_problems_are_never_one_point() {
     let (a, b) = (below("old"), below("new"));
     let found = compared(&place, &[&a, &b]);
     assert_eq!(found["points"].as_array().unwrap().len(), 8, "{found:#}");
-    // Nothing tells the forms apart in a file that was taken out of its folder.
+    // A file that was moved out of its folder does not tell the forms apart.
     let decomposed = format!("{b}/potentials=decomposed/benchmark_full.csv");
     fs::copy(decomposed, place.path("theirs.csv")).unwrap();
     let output = place.sweeper(&["compare", &a, "theirs.csv"]);
@@ -273,7 +273,7 @@ fn the_doctor_compares_a_program_with_itself() {
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    // A comparison of single runs counts on what was measured, and says so.
+    // A comparison of single runs relies on the measured spread, and says so.
     for number in ["1", "2"] {
         place.sweeper(&["run", "m.toml", "--output-dir", number]);
     }

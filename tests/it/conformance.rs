@@ -1,5 +1,5 @@
-//! Whether backends compute what a problem's f64 oracle says: on the CPU device and, as CUDA
-//! kernels, on the shim.
+//! Whether backends agree with a problem's f64 oracle: on the CPU device and, as CUDA kernels, on
+//! the shim.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use sweeper_workloads::registry;
 use crate::shim::{self, Mode};
 use crate::support::Made;
 
-/// What CUDA kernels are generated for.
+/// The target of CUDA kernels.
 pub(crate) fn cuda() -> Target {
     Target::Cuda {
         arch: "sm_90a".to_owned(),
@@ -156,12 +156,12 @@ impl Case {
     }
 }
 
-/// What a program's sources are compiled to, in their order.
+/// The compiled sources of a program, in their order.
 pub(crate) fn artifacts(program: &Program) -> Vec<Artifact> {
     program.sources().into_par_iter().map(artifact).collect()
 }
 
-/// Compiles a kernel, once for all tests: equal structure has equal text, whatever the sizes are.
+/// Compiles a kernel, once for all tests: equal structure has equal text for all sizes.
 pub(crate) fn artifact(source: &KernelSource) -> Artifact {
     static MADE: LazyLock<Made<Artifact>> = LazyLock::new(Made::default);
     static COMPILER: OnceLock<Cc> = OnceLock::new();

@@ -1,4 +1,5 @@
-//! The CUDA device: what is said without one, and on a GPU runs from end to end, steps and errors.
+//! The CUDA device: its messages on a machine without one, and on a GPU runs from end to end, steps
+//! and errors.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +40,7 @@ pub(crate) fn sweeper(folder: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What it printed.
+/// The standard output of the program.
 pub(crate) fn text(output: &Output) -> String {
     let both = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8(both).unwrap()
@@ -182,7 +183,7 @@ fn without_nvrtc_it_is_said_what_to_install() {
         .env("PATH", &empty)
         .output()
         .unwrap();
-    // A toolkit in its usual place is found all the same.
+    // A toolkit in its usual place is found without help.
     if output.status.code() != Some(0) {
         assert_eq!(output.status.code(), Some(7), "{}", text(&output));
         assert!(
@@ -453,7 +454,7 @@ fn refusals_leave_the_device_at_work() {
     assert!(device.memory(program).unwrap().peak_allocated_bytes > 0);
 }
 
-/// Run in a process of its own by the next test: afterwards nothing of CUDA works in it.
+/// Run in a process of its own by the next test: afterwards no CUDA call works in it.
 #[test]
 #[ignore = "run by a_stray_write_loses_the_device, as it loses the device for its process"]
 fn a_stray_write_in_this_process() {

@@ -1,5 +1,5 @@
-//! Oracles for GPUs, on the shim: their f64 kernels against the host's oracle, all answers and what
-//! checks need beside them.
+//! Oracles for GPUs, on the shim: their f64 kernels against the host's oracle, all answers and the
+//! further tensors that checks need.
 
 use sweeper_program::Problem;
 use sweeper_program::check::{Metric, compare};
@@ -22,7 +22,8 @@ fn agrees(words: &str) {
             |tensors: &sweeper_program::Tensors| tensors.keys().cloned().collect::<Vec<String>>();
         assert_eq!(names(&answers), names(&expected), "{words} {phase}");
         for (name, expected) in &expected {
-            // What rounding does is moved by f64's own roundings, wherever a number is near to 0.
+            // The model's rounding is affected by roundings of f64 itself, where a number is near
+            // 0.
             let tolerance = if name.starts_with("spread") {
                 1e-6
             } else {

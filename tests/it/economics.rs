@@ -33,7 +33,7 @@ const HEADER: &str = "point,problem,case,workload,backend,phase,dtype,batch,sequ
     library_launches,flops,compulsory_bytes,roofline_ns,peak_allocated_bytes,kernels,kernel_hits,compile_ns,\
     cache_read_ns,checked,schema\n";
 
-/// Programs of different backends start alike, but for what compiling takes.
+/// Starts of different backends' programs take equally long, except for compiling.
 fn line(number: usize, row: &Row) -> String {
     let Row {
         batch,
@@ -220,8 +220,9 @@ const LOOPS: &str = "schema = 1\nname = \"loops\"\nabout = \"When does compiling
     [output]\nexports = [\"compilation_economics\", \"benchmark_results\"]\n\
     [report]\nbaseline = \"eager\"\n";
 
-/// The price of starting a loop of `first` iterations, by where its kernels are: those that were
-/// not timed by themselves, on a machine that was slow just then, take the median.
+/// The price of starting a loop of `first` iterations, by the origin of its kernels: first runs
+/// that were not timed one by one, because the machine was slow at that moment, count as the
+/// median.
 fn warmup(record: &BTreeMap<String, String>, is_compiled: bool, first: f64) -> f64 {
     let kernels = if is_compiled {
         "compile_wall_ns"
@@ -276,9 +277,9 @@ fn a_run_on_a_cpu_says_when_compiling_pays() {
         let is_same = own["same_program_as"] == "eager";
         assert_eq!(row["verdict"] == "same program", is_same, "{row:?}");
         let expected = match first + (started.1 - started.0) / gain_ns {
-            // What is one program is not judged.
+            // One program against itself is not judged.
             _ if is_same => String::new(),
-            // The least and the greatest gain lie to both sides of none.
+            // The interval of the gain contains no gain.
             _ if number(row, "speedup_steady_low") < 1.0
                 && number(row, "speedup_steady_high") > 1.0 =>
             {

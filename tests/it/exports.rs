@@ -2,8 +2,8 @@
 
 use super::place::{Place, code, column, text};
 
-/// Every buffer is in one of the guide's categories: they explain the peak, for each backend, form
-/// of potentials and phase.
+/// Every buffer is in one of the guide's categories: the categories add up to the peak, for each
+/// backend, form of potentials and phase.
 #[test]
 fn categories_of_memory_add_up_to_the_peak() {
     let place = Place::new(

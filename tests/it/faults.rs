@@ -1,5 +1,5 @@
 //! The workload that goes wrong on purpose: every fault is named in its own row, and the sound
-//! points beside it are measured as if nothing had been.
+//! points beside it are measured undisturbed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ const ON_A_GPU: [(&str, &str); 12] = [
     ("predicted_oom", "predicted_oom"),
 ];
 
-/// A CPU has neither shared memory nor blocks of threads; all else is the same.
+/// A CPU has neither shared memory nor blocks of threads; all other faults have equal outcomes.
 fn on_a_cpu() -> BTreeMap<&'static str, &'static str> {
     let mut expected: BTreeMap<_, _> = ON_A_GPU.into();
     expected.insert("shared_memory", "unavailable");
@@ -92,7 +92,8 @@ fn on_a_cpu_every_fault_costs_its_own_row() {
     assert!(reason("fickle").contains("outputs changed while it was timed"));
 }
 
-/// Programs of a block have their results in the same memory, where those of a sound one are right.
+/// Programs of a block share the memory of results, which may hold the right results of an earlier
+/// program.
 #[test]
 fn results_of_one_program_are_none_of_the_next() {
     let silent = [

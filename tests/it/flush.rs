@@ -20,7 +20,7 @@ use sweeper_program::{
 use super::cuda::missing;
 use super::support::{nvrtc, program};
 
-/// Runs a small sweep on the CPU; its rows, and what is said of them.
+/// Runs a small sweep on the CPU; returns columns of its rows.
 fn sweep(folder: &Path, l2: &str) -> Vec<(String, String, String, String)> {
     let manifest = format!(
         "schema = 1\nname = \"flush\"\nabout = \"In which state is the cache?\"\nseed = 7\n\
@@ -71,7 +71,7 @@ fn a_cpu_measures_in_each_state_and_points_of_different_states_differ() {
         points.push(rows.iter().map(|row| row.0.clone()).collect::<Vec<_>>());
         outputs.push(rows.into_iter().map(|row| row.3).collect::<Vec<_>>());
     }
-    // Those of `auto` are those of `hot`.
+    // The points of `auto` equal the points of `hot`.
     assert_eq!(points.remove(0), points[0]);
     assert!(points[0] != points[1] && points[1] != points[2] && points[0] != points[2]);
     assert!(outputs.iter().all(|held| *held == outputs[0]));
@@ -80,8 +80,8 @@ fn a_cpu_measures_in_each_state_and_points_of_different_states_differ() {
 /// The kernel that reads, word by word as the driver gets it.
 const PTX: &str = include_str!("../../src/device/cuda/read.ptx");
 
-/// The kernel inside one of CUDA C++, whose compiler calls the assembler. It names parameters as
-/// the text does.
+/// The kernel inside a kernel of CUDA C++, whose compiler calls the assembler. Its parameters have
+/// the names in the text.
 fn wrapped(ptx: &str) -> KernelSource {
     let (_, body) = ptx.split_once("\n{\n").unwrap();
     let (body, _) = body.rsplit_once('}').unwrap();

@@ -1,4 +1,4 @@
-//! Runs are found by their ids, wherever they were written, and listed whatever became of them.
+//! Runs are found by their ids, wherever they were written, and listed with any outcome.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn a_run_below_a_folder_of_results_is_found_by_its_id() {
     fine(&place.sweeper(&["run", "m.toml"]));
     let run = only(&place.path("results/quick/host"));
     let id = id(&run);
-    // An export that looks like a run is none.
+    // An export that looks like a run is not a run.
     fs::create_dir(run.join("exports/nested")).unwrap();
     fs::copy(
         run.join("journal.jsonl"),
@@ -81,7 +81,7 @@ fn a_run_elsewhere_is_remembered() {
     let all = fine(&place.sweeper(&["runs", "--all"]));
     assert!(all.contains(&id) && all.contains("1 elsewhere"), "{all}");
     fine(&place.sweeper(&["show", &id[..5]]));
-    // Another folder with the run: the one below the results is meant.
+    // Another folder with the run: the run below the results is meant.
     fine(&place.sweeper(&["run", "m.toml"]));
     let shown = fine(&place.sweeper(&["show", &id[..5]]));
     assert!(shown.contains("folder     results/"), "{shown}");

@@ -1,4 +1,4 @@
-//! Grids: which points a manifest has, and in which order.
+//! Grids: the points of a manifest, and their order.
 
 use std::time::Instant;
 
@@ -72,7 +72,7 @@ fn every_form_of_an_axis_has_its_values() {
         );
         let text = text.replace("else = 1", "else = 2");
         let values = if form.contains("range = [0, 5]") {
-            // 0 is no batch size: the axis is one of its own, and gives one.
+            // 0 is no batch size: the axis is a new one, from which the batch size is derived.
             let text = text.replace("\nB = {", "\nb = {").replace("B + 1", "b + 1");
             let manifest = manifest(&text);
             values(&Grid::new(&manifest), "b")
@@ -286,7 +286,7 @@ fn cases_take_axes_of_their_workload_and_rules_that_name_them() {
         .iter()
         .map(|point| grid.label(*point))
         .collect();
-    // `scale` is no parameter: points that differ in it alone are the same.
+    // `scale` is no parameter: points that differ in it alone are equal.
     let expected = [
         "crf T=8 K=2 C=3 fused forward",
         "norm rows=1 dim=4 scale=1 eager forward",

@@ -1,4 +1,4 @@
-//! The guide: its commands run, its links lead somewhere, and its tables have what the code has.
+//! The guide: its commands run, its links have targets, and its tables agree with the code.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Links of a document as `(words, target)`, without those in blocks of code.
+/// Links of a document as `(words, target)`, without links in blocks of code.
 fn links(document: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut is_code = false;
@@ -302,7 +302,7 @@ fn the_reference_of_manifests_is_whole() {
     }
 }
 
-/// A command of the guide with what it is shown to say, and a file that it says to write.
+/// A command of the guide with its shown output, and a file that the guide says to write.
 enum Step {
     Command { line: String, shown: Vec<String> },
     File { name: String, text: String },
@@ -336,7 +336,7 @@ fn steps(document: &str) -> Vec<Step> {
     steps
 }
 
-/// True if a line says what another one shows: its words without digits, in their order; `...` is
+/// True if a line contains the shown line's words without digits, in their order; `...` matches
 /// anything.
 fn says(line: &str, shown: &str) -> bool {
     if shown.starts_with("exit code") {

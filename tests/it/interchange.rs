@@ -1,4 +1,4 @@
-//! What other programs read: `records.csv` and `.json` by pandas, polars and DuckDB, Parquet, and
+//! Files for other programs: `records.csv` and `.json` by pandas, polars and DuckDB, Parquet, and
 //! NVBench's own scripts; and the document of the columns.
 
 use std::fs;
@@ -13,7 +13,7 @@ fn python() -> PathBuf {
     std::env::var_os("SWEEPER_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from)
 }
 
-/// True if Python has a package; else that is said.
+/// True if Python has a package; otherwise the skipped test is reported.
 fn has(package: &str, what: &str) -> bool {
     let import = Command::new(python())
         .args(["-c", &format!("import {package}")])
@@ -52,8 +52,7 @@ fn runs(place: &Place, script: &str) {
     assert!(output.status.success(), "{script}\n{}", text(&output));
 }
 
-/// What each reader's table is held against: all rows, numbers as numbers, and what is missing
-/// missing.
+/// The checks of each reader's table: all rows, numbers as numbers, and missing values as missing.
 const CHECKS: &str = "
 def check(rows):
     assert len(rows) == 8, len(rows)
@@ -156,7 +155,7 @@ fn nvbench_scripts_read_our_results() {
     };
     let both = ["nvbench.json", "nvbench.json"];
     let compared = script("nvbench_compare", &[&both[..], &["--no-color"]].concat());
-    // Six points with times, each the same as itself.
+    // Six points with times, each compared with itself.
     assert!(compared.is_none_or(|shown| shown.matches("0.00%").count() >= 6));
     let robust = script("nvbench_compare_robust", &both);
     assert!(robust.is_none_or(|shown| shown.contains("builtin")));

@@ -9,21 +9,21 @@
 mod support;
 mod place;
 mod browser;
-/// Manifests: what is read, what is refused, and how errors look.
+/// Manifests: accepted and refused ones, and their errors.
 mod manifest;
 /// CUDA kernels on the CPU.
 mod shim;
 /// Generated kernels, on the CPU device and on the shim.
 mod codegen;
-/// Conformance of the semi-CRF kernels: those for CPUs, and those for GPUs on the CPU.
+/// Conformance of the semi-CRF kernels: kernels for CPUs, and kernels for GPUs on the CPU.
 mod semicrf;
-/// Whether backends compute what oracles say.
+/// Whether backends agree with oracles.
 mod conformance;
-/// Conformance of single operations: kernels for CPUs, and those for GPUs on the CPU.
+/// Conformance of single operations: kernels for CPUs, and kernels for GPUs on the CPU.
 mod operations;
 /// Conformance of the workloads of the compilation and the calibration guide.
 mod patterns;
-/// Grids: which points a manifest has, and in which order.
+/// Grids: the points of a manifest, and their order.
 mod grid;
 /// Runs from end to end: null device, CPU, kills, signals, reruns.
 mod run;
@@ -33,7 +33,7 @@ mod surroundings;
 mod sources;
 /// Oracles for GPUs.
 mod device_oracle;
-/// Programs of graphs, and what they compute.
+/// Programs of graphs, and their results.
 mod fuse;
 /// The house rules.
 mod tidy;
@@ -57,7 +57,7 @@ mod faults;
 mod found;
 /// Comparisons of recorded runs.
 mod compare;
-/// A calibration, its profile, and what later sweeps know of it.
+/// A calibration, its profile, and its effect on later sweeps.
 mod calibration;
 /// Files that other programs read.
 mod interchange;

@@ -46,7 +46,7 @@ fn case(operation: (&str, &str), sizes: [i64; 3]) -> Case {
     Case::new(name, problem, &Phase::ALL, &BACKENDS)
 }
 
-/// The same with each element of an input changed.
+/// The case with each element of an input changed.
 fn with(mut case: Case, input: &str, change: &dyn Fn(f32) -> f32) -> Case {
     let tensor = &case.inputs[input];
     let values = tensor.as_f32().unwrap().iter();
@@ -130,12 +130,11 @@ fn cuda_kernels_touch_nothing_that_is_not_theirs() {
 /// Checks an operation of some form on inputs that a function changes.
 type Conforms<'c> = &'c dyn Fn((&str, &str), &dyn Fn(f32) -> f32);
 
-/// Numbers that lose what they mean in kernels that are not careful, by the operations that they
-/// are hard for.
+/// Numbers that lose their accuracy in careless kernels, by the operations for which they are hard.
 fn hard_numbers(conforms: Conforms<'_>) {
     // Far from 0, where a variance from squares would be lost.
     conforms(("layernorm", ""), &|x| x + 300.0);
-    // Nearly equal elements, whose variance is less than what is added to it.
+    // Nearly equal elements, whose variance is less than the number that is added to it.
     conforms(("layernorm", ""), &|x| 1.0 + 1e-4 * x);
     conforms(("rmsnorm", ""), &|x| 1e-4 * x);
     // Exponentials that overflow without a shift, and weights that vanish.

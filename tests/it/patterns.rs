@@ -90,8 +90,8 @@ fn patterns_conform_as_cuda_kernels() {
     }
 }
 
-/// The greatest error of a product in bf16 is that of its factors: no other precision makes as
-/// great a one.
+/// The error of a product in bf16 is mostly the error of its factors: no other precision has as
+/// great an error.
 #[test]
 fn products_in_bf16_are_made_of_rounded_factors() {
     if !shim::is_here() {
@@ -101,8 +101,8 @@ fn products_in_bf16_are_made_of_rounded_factors() {
     conforms_on_shim(words);
     let (problem, _) = problem(words);
     let mut inputs = problem.generate(&InputKey([5; 32]));
-    // Halves of the last place that go to even, up and down; carries into the exponent; what is not
-    // a number.
+    // Halves of the last place that go to even, up and down; carries into the exponent; values that
+    // are not numbers.
     let hard = [
         1.0 + f32::EPSILON * 32768.0,
         1.0 + 3.0 * f32::EPSILON * 32768.0,
@@ -301,10 +301,10 @@ fn fewer_kernels_are_launched_the_more_is_fused() {
         }
     }
     assert_eq!(launches("mixed", Phase::Forward, &Target::Cpu), [21, 7, 3]);
-    // Eight products, what is between them, and one launch for the loss and the updates of all
-    // parameters.
+    // Eight products, the operations between them, and one launch for the loss and the updates of
+    // all parameters.
     assert_eq!(launches("mlp", Phase::Both, &cuda())[2], 12);
-    // Nothing but products: three, and two for each of them on the way back.
+    // Only products: three, and two for each of them in the backward pass.
     for target in [Target::Cpu, cuda()] {
         assert_eq!(launches("matmul_chain", Phase::Both, &target), [9, 9, 9]);
     }

@@ -23,8 +23,8 @@ impl Place {
     }
 
     pub(super) fn command(&self, args: &[&str]) -> Command {
-        // The program heeds that it was started to ignore a signal; whoever runs tests in the
-        // background does that.
+        // The program keeps ignoring signals that were ignored when it started, as in tests that
+        // run in the background.
         let mut command = Command::new("env");
         command
             .current_dir(self.folder.path())

@@ -1,4 +1,4 @@
-//! Reports: what is made of runs and of bare CSV files, and what is said of bad ones.
+//! Reports of runs and of bare CSV files, and errors of bad ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ const HEADER: &str = "T,K,C,B,KC,backend,semiring,phase,time_ms_median,time_ms_i
     time_ms_iqr_high,time_per_position_ms,peak_allocated_gb,peak_reserved_gb,status,error_msg,\
     memory_potentials_gb,memory_dp_state_gb,memory_workspace_gb,memory_autograd_gb\n";
 
-/// A row of somebody else's `benchmark_full.csv`; no time means out of memory.
+/// A row of a foreign `benchmark_full.csv`; a missing time means out of memory.
 fn row(
     shape: [u32; 3],
     backend: &str,
@@ -100,7 +100,7 @@ fn refused(place: &Place, args: &[&str], expected: i32) -> String {
     text(&output)
 }
 
-/// What an SVG says of itself.
+/// The description inside an SVG.
 fn description(path: &Path) -> String {
     let text = read(path);
     let start = text.find("<desc>").unwrap() + 6;
@@ -415,7 +415,7 @@ fn every_file_of_a_report_is_linked_from_its_index() {
     );
 }
 
-/// Which of several GPUs alike it was stands in the environment; titles name the model.
+/// The environment tells one of several equal GPUs; titles name the model.
 #[test]
 fn titles_name_a_gpu_by_its_model() {
     let records =

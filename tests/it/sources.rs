@@ -1,4 +1,4 @@
-//! A source is compiled once, whichever of its functions programs call.
+//! A source is compiled once, for all of its functions that programs call.
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What several modules use: a table of workloads, and manifests from text.
+//! Helpers for several modules: a table of workloads, and manifests from text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -13,8 +13,8 @@ use sweeper_program::workload::{
 };
 use sweeper_program::{Dtype, Phase};
 
-/// Says on the screen which test is skipped, for want of what, and how many were; fails where
-/// `SWEEPER_REQUIRE` names what is missing.
+/// Prints the test that is skipped, the missing program or device, and the number of skipped tests;
+/// fails if `SWEEPER_REQUIRE` names the missing thing.
 pub(crate) fn skip(what: &str, reason: &str) {
     static SKIPPED: Mutex<BTreeMap<String, BTreeSet<String>>> = Mutex::new(BTreeMap::new());
     let required = std::env::var("SWEEPER_REQUIRE").unwrap_or_default();
@@ -25,20 +25,20 @@ pub(crate) fn skip(what: &str, reason: &str) {
     let tests = all.entry(what.to_owned()).or_default();
     if tests.insert(test.to_owned()) {
         let count = tests.len();
-        // Not by a macro: what those print is kept from the screen where a test passes.
+        // Not by a macro, whose output is hidden if the test passes.
         let said = format!("skipped for want of {what} ({count} so far): {test}: {reason}\n");
         std::io::stderr().write_all(said.as_bytes()).unwrap();
     }
 }
 
-/// NVRTC, unless there is none here and nobody insists on it.
+/// NVRTC, unless there is none here and none is required.
 pub(crate) fn nvrtc() -> Option<Nvrtc> {
     let found = Nvrtc::find(&Digests::default());
     found.inspect_err(|reason| skip("nvrtc", reason)).ok()
 }
 
-/// Things that are made once, by whichever test needs one first. Only those that need the same one
-/// wait for it.
+/// Things that are made once, by the first test that needs them. Only tests that need a thing wait
+/// until it is made.
 pub(crate) struct Made<T> {
     all: Mutex<BTreeMap<String, Arc<OnceLock<T>>>>,
 }
@@ -58,8 +58,7 @@ impl<T: Clone> Made<T> {
     }
 }
 
-/// The program: that of this build, or the one beside these tests where they were carried
-/// elsewhere.
+/// The program of this build, or the program beside these tests if they were moved elsewhere.
 pub(crate) fn program() -> PathBuf {
     match std::env::var_os("SWEEPER_PROGRAM") {
         Some(path) => PathBuf::from(path),
@@ -213,7 +212,7 @@ pub(crate) fn toml_files(folder: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Resolves a text, or panics with what is wrong with it.
+/// Resolves a text, or panics with its errors.
 pub(crate) fn manifest(text: &str) -> Manifest {
     with(text, &Overrides::new())
 }
@@ -224,7 +223,7 @@ pub(crate) fn with(text: &str, overrides: &Overrides) -> Manifest {
     Manifest::resolve(&sources, overrides, &REGISTRY).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// What is wrong with a text, as people see it.
+/// The errors of a text, as people see them.
 pub(crate) fn errors(text: &str) -> String {
     let sources = Sources::from_text("test.toml", text);
     match Manifest::resolve(&sources, &Overrides::new(), &REGISTRY) {

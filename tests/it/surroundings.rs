@@ -42,7 +42,7 @@ fn a_full_disk_ends_the_run_and_loses_nothing() {
     assert_eq!(code(&again), 0, "{}", text(&again));
     let ids = column(&place.read("records.csv"), "point");
     assert_eq!(ids.len(), 1200);
-    // What was on the disk before is there still, byte by byte, but for the torn line.
+    // The earlier contents of the disk are unchanged, byte by byte, except for the torn line.
     let torn = journal.rfind('\n').unwrap() + 1;
     assert!(place.read("journal.jsonl").starts_with(&journal[..torn]));
 }
@@ -74,7 +74,7 @@ fn folders_that_can_not_be_made_are_named() {
 fn a_read_only_folder_is_refused() {
     let place = Place::new(&null_manifest(SCRIPT));
     fs::create_dir(place.path("results")).unwrap();
-    // Permissions do not bind root, who becomes nobody where that is possible.
+    // Permissions do not bind root, so the user `nobody` is used where possible.
     let output = shell(
         &place,
         "chmod 555 results . && chmod 644 m.toml && \
@@ -97,7 +97,7 @@ fn a_read_only_folder_is_refused() {
 #[test]
 fn too_few_processes_are_said() {
     let place = Place::new(&super::place::cpu_manifest(""));
-    // A limit does not bind root; the folders are for nobody, then.
+    // A limit does not bind root, so the folders belong to the user `nobody`.
     let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
     if code(&shell(
         &place,
@@ -150,8 +150,8 @@ fn a_huge_manifest_is_refused_at_once() {
     assert!(text(&output).len() < 4000, "{}", text(&output).len());
 }
 
-/// Pipes that nobody writes to are not waited for, and devices are not read to their end, wherever
-/// a file is meant.
+/// Where a file is expected, pipes without a writer are not waited for, and devices are not read to
+/// their end.
 #[test]
 fn files_that_are_none_are_refused() {
     let place = Place::new(&null_manifest(SCRIPT));
@@ -202,7 +202,7 @@ fn files_that_are_none_are_refused() {
             let output = place.sweeper(&args);
             assert_eq!(code(&output), 6, "{args:?}: {}", text(&output));
         }
-        // What is made from others is made again.
+        // Files that are made from other files are made again.
         fs::remove_file(run.join("journal.jsonl")).unwrap();
         for name in [
             "environment.json",

@@ -1,4 +1,4 @@
-//! The house rules, so that nobody has to remember them.
+//! The house rules, as tests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,8 +13,8 @@ const MAX_LINES: usize = 650;
 /// Columns of comments.
 const MAX_COMMENT_WIDTH: usize = 100;
 
-/// Lines of Rust by folder, tests of the folder included. A budget is raised by a commit that says
-/// what is worth it.
+/// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
+/// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 59000),
     ("kernels/program/src", 3400),
@@ -289,7 +289,7 @@ fn layers_do_not_know_what_they_must_not() {
     );
 }
 
-/// Rows are data: what writes or reads them knows nothing of how they were measured.
+/// Rows are data: the code that writes or reads them does not depend on the code that measures.
 #[test]
 fn rows_and_reports_do_not_know_how_rows_are_measured() {
     let readers = [
@@ -320,8 +320,8 @@ fn rows_and_reports_do_not_know_how_rows_are_measured() {
     assert!(found.is_empty(), "rows are below files: {found:#?}");
 }
 
-/// What the engine needs of parameters is data of workloads; the guides' files have columns of
-/// theirs.
+/// The engine's knowledge of parameters is data of workloads; the guides' files have columns of
+/// their own.
 #[test]
 fn the_engine_knows_no_parameter_by_name() {
     let mut engine = files(&["src"], "rs");

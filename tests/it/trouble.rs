@@ -32,7 +32,7 @@ fn shell(place: &Place, command: &str) -> Output {
 fn compiler(place: &Place, trouble: &str) -> String {
     let script = place.path("compiler.sh");
     let flag = place.path("trouble");
-    // What asks for its version is left alone.
+    // A call that asks for the compiler's version is left alone.
     let text = format!(
         "#!/bin/bash\ncase \"$*\" in *kernel.so*) if test -e {flag:?}; then {trouble}; fi;; esac\n\
          exec cc \"$@\"\n"
@@ -59,7 +59,7 @@ fn count(statuses: &[String], wanted: &str) -> usize {
     statuses.iter().filter(|status| *status == wanted).count()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -117,7 +117,7 @@ fn output_that_can_not_be_written_stops_no_sweep_and_changes_no_other_verdict() 
     );
     assert_eq!(code(&closed), 0, "{}", text(&closed));
     assert_eq!(statuses(&place).len(), 8);
-    // A sweep with failures says so first, and a comparison that finds something, too.
+    // A sweep with failures says so first, and so does a comparison with findings.
     let failing = "outcomes = [{ when = \"elements == 40\", status = \"oom\" }]\n";
     fs::write(
         place.path("f.toml"),
@@ -257,7 +257,7 @@ fn a_compiler_that_was_killed_costs_nothing_but_another_run() {
 #[test]
 fn a_full_folder_for_temporary_files_costs_nothing_but_another_run() {
     let place = Place::new(&cpu_manifest(""));
-    // A file: nothing can be made in it, whoever tries.
+    // A file: nothing can be made in it, by any user.
     fs::write(place.path("tmp"), "").unwrap();
     let first = place
         .command(&["run", "m.toml"])
@@ -287,7 +287,7 @@ fn kernels_that_took_a_worker_with_them_are_compiled_again() {
     assert_eq!(code(&first), 4, "{}", text(&first));
     assert_eq!(count(&statuses(&place), "crashed"), 3, "{}", text(&first));
     fs::remove_file(place.path("trouble")).unwrap();
-    // A crash is the point's own, and stays until somebody asks.
+    // A crash is the point's own failure, and stays until a retry is requested.
     let second = with_compiler(&place, &compiler, &["run", "m.toml"])
         .output()
         .unwrap();
@@ -359,7 +359,7 @@ fn a_worker_that_was_killed_from_outside_costs_nothing_but_another_run() {
         wait_until("rows before the hanging point", || {
             journal_lines(&place) >= lines
         });
-        // It has to be at a point by now: two of elements == 30 hang, one after the other.
+        // It must be measuring by now: two points of elements == 30 hang, one after the other.
         thread::sleep(Duration::from_millis(300));
         for worker in children(run.id()) {
             signal(worker, "-KILL");
@@ -417,7 +417,7 @@ fn a_run_that_was_suspended_has_no_timeouts() {
 #[test]
 fn each_point_is_kept_as_soon_as_it_is_known() {
     let place = Place::new(&null_manifest(&format!("{SCRIPT}{HANGING}")));
-    // Killed again and again inside one block, a run comes to its end all the same.
+    // Killed repeatedly inside one block, a run still finishes.
     for lines in [6, 7] {
         let args = ["run", "m.toml", "--set", "limits.point_timeout_s=1"];
         let mut run = spawn(place.command(&args));

@@ -7,7 +7,7 @@ use sweeper_program::{Program, Tensors};
 
 use crate::conformance::artifacts;
 
-/// What the program yields.
+/// The results of the program.
 pub(super) fn run(
     program: Program,
     inputs: &Tensors,

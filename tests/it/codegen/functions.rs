@@ -58,8 +58,8 @@ pub(super) fn check(unary: Unary, case: &Case, place: Place) {
     }
 }
 
-/// Sums of a row's e^(x - greatest), of which nothing else becomes: what exponents lose is not more
-/// than the mean of exponents, which is the logarithm of how many there are at most.
+/// Sums of a row's e^(x - greatest) without another use: the error by the exponents is not more
+/// than the mean of exponents, which is at most the logarithm of their number.
 pub(super) fn check_sums_of_exponentials(place: Place) {
     for magnitude in [1.0, 16.0, 64.0] {
         let case = Case::new(nests::sums_of_exponentials(magnitude), &[ROWS], COLUMNS);

@@ -1,4 +1,4 @@
-//! Runs a nest on the CPU device and on the shim, and compares with what it means.
+//! Runs a nest on the CPU device and on the shim, and compares the results with the interpreter's.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use crate::shim::{self, Mode};
 /// Old and new GPUs.
 pub(super) const ARCHS: [&str; 2] = ["sm_80", "sm_90a"];
 
-/// Compiles the source that is made for a GPU, which yields no warnings and spills nothing. What
-/// the assembler reports.
+/// Compiles the source that is made for a GPU, which yields no warnings and spills nothing. Returns
+/// the assembler's report.
 pub(super) fn report(
     nvrtc: &Nvrtc,
     arch: &str,
@@ -45,7 +45,7 @@ pub(super) fn report(
     log
 }
 
-/// Where a nest runs.
+/// The device on which a nest runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Place {
     /// On the CPU device with so many threads.
@@ -95,8 +95,8 @@ fn numbers(seed: usize, count: usize) -> Vec<f32> {
     std::iter::repeat_with(next).take(count).collect()
 }
 
-/// Whether a CUDA kernel waits for the launches before it. If so, it does before anything else, and
-/// takes nothing that it reads for constant: else the compiler may load it before.
+/// Whether a CUDA kernel waits for the launches before it. If so, it must wait first, and declare
+/// none of its inputs constant: otherwise the compiler may load them before the wait.
 pub(super) fn waits(source: &KernelSource) -> bool {
     let text = &source.files[0].text;
     let (_, kernel) = text.split_once("KERNEL(").unwrap();
@@ -143,20 +143,21 @@ impl Case {
         }
     }
 
-    /// What a kernel may know of this launch.
+    /// The properties of this launch that a kernel may rely on.
     fn known(&self, target: &Target) -> Bounds {
         let (mut inputs, mut specs) = (Tensors::new(), vec![]);
         let launch = self.place(&mut Program::default(), "", 1, &mut inputs, &mut specs);
         codegen::known(&self.nest, self.bounds, &launch, target)
     }
 
-    /// How this launch's columns alignment what a kernel moves them in.
+    /// The alignment of this launch's columns, which decides the size of a kernel's memory
+    /// accesses.
     pub(super) fn alignment(&self, target: &Target) -> Alignment {
         self.known(target).alignment
     }
 
-    /// With kernels for columns that alignment more than this one's have to, as far as this
-    /// launch's do; the last one knows all that can be known.
+    /// This case with kernels for greater alignments than its bounds state, up to the alignment of
+    /// this launch; the last kernel relies on all known properties.
     pub(super) fn filled(&self, target: &Target) -> impl Iterator<Item = Case> {
         let fills = [Alignment::Float4, Alignment::FullTiles].into_iter();
         let (own, known) = (self.bounds, self.known(target));
@@ -170,7 +171,7 @@ impl Case {
         all.into_iter().map(|bounds| self.bounded(bounds))
     }
 
-    /// The only launch of its program, with all that can be known of it.
+    /// This case as the only launch of its program, with all properties that can be known of it.
     pub(super) fn only(&self, target: &Target) -> Case {
         let only = self.bounded(Bounds {
             is_only_launch: true,
@@ -179,8 +180,8 @@ impl Case {
         only.bounded(only.known(target))
     }
 
-    /// This kernel, and others that a program may have for sizes like this case's; those with a
-    /// text of their own.
+    /// This kernel, and other kernels that a program may have for sizes like this case's, if their
+    /// texts differ.
     pub(super) fn kernels(&self, target: &Target) -> Vec<Case> {
         let mut all = vec![self.clone()];
         all.extend(self.filled(target));
@@ -298,7 +299,7 @@ impl Case {
             .unwrap_or_else(|reason| panic!("{reason}: {self:?}"))
     }
 
-    /// A kernel with what the case defines for its text.
+    /// A kernel with the case's defines for its text.
     fn defined(&self, mut kernel: Kernel) -> Kernel {
         if let (Kernel::Compiled(source), Some(bytes)) = (&mut kernel, self.large_bytes) {
             let define = KernelSource::define("LARGE_BYTES", bytes);
@@ -307,7 +308,8 @@ impl Case {
         kernel
     }
 
-    /// The program of one launch, its inputs, and what it yields.
+    /// The program of one launch, its inputs, the specs of its results, the launch, and the number
+    /// of partials.
     fn program(&self, target: &Target) -> (Program, Tensors, Vec<TensorSpec>, Launch, usize) {
         let generated = self.generated(target);
         let parts = generated.partial_count(&self.extents);
@@ -381,7 +383,7 @@ impl Case {
         program.compiled().next().unwrap().clone()
     }
 
-    /// The geometry of its launch.
+    /// The geometry of the case's launch.
     pub(super) fn geometry(&self, target: &Target) -> Geometry {
         let (program, ..) = self.program(target);
         match program.steps[0] {
@@ -390,7 +392,7 @@ impl Case {
         }
     }
 
-    /// What a place computes.
+    /// The results that a place computes.
     pub(super) fn outputs(&self, place: Place) -> Tensors {
         let (program, inputs, specs, ..) = self.program(&place.target());
         match place {
@@ -399,8 +401,8 @@ impl Case {
         }
     }
 
-    /// Checks that a place computes what the nest means, by a kernel for all sizes and by those
-    /// that there are for sizes like this one.
+    /// Checks that a place computes the meaning of the nest, by a kernel for all sizes and by the
+    /// kernels for sizes like this one.
     pub(super) fn check(&self, place: Place) {
         for case in self.kernels(&place.target()) {
             case.check_as_is(place);
@@ -417,8 +419,8 @@ impl Case {
         self.judge("", &launch, parts, (&inputs, &outputs), &what);
     }
 
-    /// What the nest means for these inputs: for each operand its elements, of parts the first one
-    /// what all make.
+    /// The meaning of the nest for these inputs: the elements of each operand; for partials the
+    /// first one has the total of all.
     pub(super) fn meaning(
         &self,
         prefix: &str,
@@ -440,7 +442,7 @@ impl Case {
         expected
     }
 
-    /// Compares outputs, as far as there are any, with what the nest means for these inputs.
+    /// Compares the existing outputs with the meaning of the nest for these inputs.
     pub(super) fn judge(
         &self,
         prefix: &str,
@@ -537,7 +539,7 @@ impl Pack {
         }
     }
 
-    /// Checks that one launch computes what the nests mean, as [`Case::check`].
+    /// Checks that one launch computes the meaning of the nests, as [`Case::check`] does.
     pub(super) fn check(&self, place: Place) {
         let target = place.target();
         self.check_as_is(place);

@@ -11,8 +11,8 @@ use super::nests;
 use crate::shim::{self, Mode};
 use crate::support::golden;
 
-/// Updates, a sum, and what is broadcast: some of one text in turns, of sizes that are not
-/// multiples of four, of one element, of many blocks.
+/// Updates, a sum, and broadcasts: nests with equal texts alternate with others, in sizes that are
+/// not multiples of four, of one element, and of many blocks.
 fn mixed() -> Pack {
     let sgd = |rows, columns| Case::new(nests::sgd(), &[rows], columns).unbounded();
     Pack(vec![

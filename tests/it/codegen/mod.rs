@@ -1,4 +1,4 @@
-//! Generated kernels compute what their nests mean: C on the CPU device, CUDA on the shim.
+//! Generated kernels compute the meaning of their nests: C on the CPU device, CUDA on the shim.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use sweeper_program::{Dtype, Program, Target};
 use crate::shim::{self, Mode};
 use crate::support::golden;
 
-/// What a nest means.
+/// An interpreter of nests.
 #[path = "../../../kernels/compiler/src/nest/interpret.rs"]
 mod interpret;
 /// The CPU device.
@@ -27,7 +27,7 @@ mod horizontal;
 mod nontemporal;
 /// Single-pass reductions.
 mod single_pass;
-/// Nests that nobody thought of.
+/// Randomly generated nests.
 mod random;
 /// Functions of one element.
 mod functions;
@@ -152,7 +152,7 @@ fn sums_of_exponentials_are_as_exact_as_they_say() {
 fn sums_do_not_depend_on_threads() {
     for nest in [nests::layernorm_backward(), nests::squared_error()] {
         let case = Case::new(nest, &[300], 1025);
-        // As text: what nobody writes is NaN, which equals nothing.
+        // Compared as text: an element that is not written is NaN, which equals nothing.
         let outputs = |threads| format!("{:?}", case.outputs(Place::Cpu(threads)));
         assert!(outputs(1) == outputs(2));
     }
@@ -227,8 +227,8 @@ fn kernels_for_few_rows_are_for_nothing_else() {
     assert_eq!(refused, "a kernel for few rows, where there are 16777216");
 }
 
-/// What is known of a row when its columns are done, a block's first warp computes: where nothing
-/// else is left, and columns need nothing of it but for exponents.
+/// A block's first warp computes the values of rows after their columns, if this is the only
+/// remaining work and if columns need no such value except for exponents.
 #[test]
 fn numbers_are_left_to_one_warp_where_columns_need_none() {
     let target = Place::Shim(Mode::Fast).target();

@@ -142,8 +142,8 @@ pub(super) fn layernorm() -> Nest {
     b.0
 }
 
-/// Gradients of [`layernorm`] by x, and parts of those by gamma and beta. The number of the launch
-/// is the reciprocal of the columns.
+/// Gradients of [`layernorm`] by x, and partials of the gradients by gamma and beta. The launch's
+/// scalar is the reciprocal of the number of columns.
 pub(super) fn layernorm_backward() -> Nest {
     let mut b = Build::new("layernorm_backward", 1);
     let (x, grad) = (b.load(&CELLS), b.load(&CELLS));
@@ -183,9 +183,10 @@ pub(super) fn softmax() -> Nest {
     b.0
 }
 
-/// All that a row may have of its own and share with others, where nothing is reduced over rows:
-/// numbers that are loaded, looked up, computed from its index and stored; columns that are looked
-/// up by a number of the row, or by one for each; what is computed of columns that all rows share.
+/// All values that a row may have of its own or share with other rows, without reductions over
+/// rows: numbers that are loaded, looked up, computed from its index and stored; columns that are
+/// looked up by one number for the row, or by one for each column; values computed from columns
+/// that all rows share.
 pub(super) fn rows_alone() -> Nest {
     let (given, zero, one) = (Stride::Dynamic, Stride::Broadcast, Stride::Unit);
     let mut b = Build::new("rows alone", 2);
@@ -258,8 +259,8 @@ pub(super) fn log_likelihood() -> Nest {
     b.0
 }
 
-/// Of x times a number the greatest of a row, and the sum of exponentials of how much less others
-/// are; and x times the number.
+/// For x times a number, the greatest element of a row, and the sum of exponentials of the
+/// differences from it; and x times the number.
 pub(super) fn sums_of_exponentials(magnitude: f64) -> Nest {
     let mut b = Build::new("exponentials", 1);
     let x = b.load(&CELLS);
@@ -275,9 +276,9 @@ pub(super) fn sums_of_exponentials(magnitude: f64) -> Nest {
     b.0
 }
 
-/// The sum over rows of the logarithm of the sum of exponentials of so many columns as the row
-/// says, times a number of the row; beside it, the sum of what is greatest of twice a row. Of no
-/// columns the logarithm is no number, and 5 in the sum.
+/// The sum over rows of the logarithm of the sum of exponentials of the row's given number of
+/// columns, times a number of the row; beside it, the sum of the greatest elements of twice a row.
+/// Without columns the logarithm is not a number, and counts as 5 in the sum.
 pub(super) fn masked_exponentials() -> Nest {
     let mut b = Build::new("masked", 1);
     let (x, weight) = (b.load(&CELLS), b.load(&OF_ROWS));
@@ -301,7 +302,7 @@ pub(super) fn masked_exponentials() -> Nest {
     b.0
 }
 
-/// The sum over rows of the squares of what is apart from the row's sum times a number.
+/// The sum over rows of the squared differences from the row's sum times a number.
 pub(super) fn total_of_variances() -> Nest {
     let mut b = Build::new("variances", 1);
     let x = b.load(&CELLS);
@@ -332,7 +333,7 @@ pub(super) fn gelu_of_bias() -> Nest {
     b.0
 }
 
-/// Of a dense tensor, which is one row.
+/// Hyperbolic tangent of a dense tensor, which is one row.
 pub(super) fn tanh() -> Nest {
     let mut b = Build::new("tanh", 1);
     let x = b.load(&CELLS);
@@ -341,7 +342,7 @@ pub(super) fn tanh() -> Nest {
     b.one()
 }
 
-/// Of one number: nothing is computed for columns.
+/// Negation of one number: no value is computed for columns.
 pub(super) fn neg_of_one() -> Nest {
     let mut b = Build::new("neg", 1);
     let x = b.load(&ONE);
@@ -381,7 +382,7 @@ pub(super) fn mean_of_all() -> Nest {
     b.one()
 }
 
-/// The sum over rows: in parts, or whole and with something added.
+/// The sum over rows: as partials, or whole and with a number added.
 pub(super) fn column_sum(cross_block: CrossBlock) -> Nest {
     let mut b = Build::new("bias_backward", 1);
     let x = b.load(&CELLS);

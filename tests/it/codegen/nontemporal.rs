@@ -1,4 +1,4 @@
-//! Stores past the caches yield what ordinary ones do.
+//! Stores past the caches have the results of ordinary stores.
 
 use sweeper_program::inputs::InputKey;
 use sweeper_program::{CanonicalShape, Data, Dtype, Kernel, KernelSource, Phase, Target, Tensor};
@@ -18,15 +18,15 @@ fn bits(tensor: &Tensor) -> Vec<u32> {
     }
 }
 
-/// Holds what a case computes with stores past the caches against what its nest means, and bit by
-/// bit against what it computes without.
+/// Compares the results of a case with stores past the caches with the meaning of its nest, and bit
+/// by bit with the results without such stores.
 fn check(case: Case) {
     let past = case.clone().large_from(0);
     past.check(CPU);
     assert_same(&past, &case.large_from(NEVER), CPU);
 }
 
-/// Checks that two cases have the same results, bit by bit.
+/// Checks that two cases have equal results, bit by bit.
 fn assert_same(one: &Case, other: &Case, place: Place) {
     let expected = other.outputs(place);
     for (name, tensor) in &one.outputs(place) {

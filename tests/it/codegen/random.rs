@@ -17,7 +17,7 @@ const STEPS: [[Stride; 3]; 7] = [
     [Stride::Broadcast, Stride::Broadcast, Stride::Broadcast],
 ];
 
-/// A nest that the choices lead to: loads, functions of them, reductions, functions of those.
+/// The nest for some choices: loads, functions of loads, reductions, and functions of reductions.
 pub(super) fn nest(choices: &[u8]) -> Nest {
     let mut choices = choices.iter().map(|&choice| usize::from(choice));
     let mut next = |count: usize| choices.next().unwrap_or(0) % count;
@@ -42,7 +42,7 @@ pub(super) fn nest(choices: &[u8]) -> Nest {
             }
             5 => b.add(Value::Select(mask, x, y)),
             6 => {
-                // A reduction over columns, made small whatever their number is.
+                // A reduction over columns, made small for any number of columns.
                 let reduced = match next(2) {
                     0 => b.reduce(Reduction::Max, Over::Columns, x),
                     _ => b.sum(Over::Columns, x),

@@ -128,22 +128,22 @@ fn totals() -> Vec<Total> {
     ]
 }
 
-/// What a total's launches are made of.
+/// The tensors of a total's launches.
 struct Made {
     program: Program,
-    /// Those of all launches, one after the other.
+    /// Inputs of all launches, one after the other.
     inputs: Tensors,
-    /// Those of the last launch.
+    /// Inputs of the last launch.
     last_inputs: Tensors,
     specs: Vec<TensorSpec>,
     launches: [Launch; 2],
 }
 
-/// How often a total is launched.
+/// Number of launches of a total.
 const LAUNCHES: usize = 3;
 
-/// What each launch has in place of a tensor: numbers become smaller from launch to launch, and
-/// labels lie elsewhere.
+/// The contents of a tensor for each launch: numbers become smaller from launch to launch, and
+/// labels change.
 fn of_launches(tensor: &Tensor) -> Data {
     let earlier = (0..LAUNCHES).rev();
     match tensor.data() {
@@ -162,8 +162,8 @@ fn of_launches(tensor: &Tensor) -> Data {
     }
 }
 
-/// Has a launch read memory that is filled for each iteration with what that has for inputs. The
-/// steps that alignment it.
+/// Lets a launch read memory that is filled with the inputs of each iteration. Returns the steps
+/// that fill it.
 fn copies(program: &mut Program, launch: &mut Launch, inputs: &mut Tensors) -> Vec<Step> {
     let mut copies = vec![];
     for memory in &mut launch.operands {
@@ -216,8 +216,8 @@ impl Total {
         }
     }
 
-    /// Launches with inputs of their own, before each of which what they write is NaN. Parts are
-    /// memory of the kernel: nobody sees them.
+    /// Launches with inputs of their own; their outputs are set to NaN before each. Partials are
+    /// memory of the kernel and not visible.
     fn made(&self) -> Made {
         let generated = self.generated(&Place::Shim(Mode::Fast).target());
         assert_eq!(generated.partial_count(&self.first.extents), 1);
@@ -254,7 +254,7 @@ impl Total {
         }
     }
 
-    /// The launch of the second nest: it loads the parts in the order in which they are stored.
+    /// The launch of the second nest: it loads the partials in the order in which they are stored.
     fn launch_of_last(
         &self,
         program: &mut Program,
@@ -346,7 +346,7 @@ fn totals_are_added_up_by_one_block_of_each_launch() {
     }
 }
 
-/// What comes out is the same, to the bit.
+/// Results are equal bit by bit.
 #[test]
 fn totals_do_not_depend_on_the_order_of_blocks() {
     if !shim::is_here() {
@@ -377,7 +377,7 @@ fn totals_keep_the_launches_of_what_leaves_their_parts() {
             let Step::Launch { geometry, .. } = step.unwrap() else {
                 panic!("no launch");
             };
-            // A block of its own takes what many leave.
+            // A block of its own collects the partials of many blocks.
             let collects = u32::from(total.source(&target).files[0].text.contains("blocks ="));
             assert_eq!(geometry.grid[0], alone.grid[0] + collects);
             assert_eq!(geometry.block, alone.block);
@@ -388,7 +388,7 @@ fn totals_keep_the_launches_of_what_leaves_their_parts() {
     }
 }
 
-/// What the compiler is told of a kernel's blocks: `THREADS`, or `THREADS, 3`.
+/// The compiler's bounds on a kernel's blocks: `THREADS`, or `THREADS, 3`.
 fn bounds(source: &KernelSource) -> &str {
     let kernel = source.files[0].text.split("KERNEL(").nth(1).unwrap();
     let bounds = kernel.split(')').next().unwrap();

@@ -46,7 +46,7 @@ impl Builder {
         id
     }
 
-    /// The graph of `out`, and of gradients from a random gradient of it, or from 1 for a loss.
+    /// The graph of `out`, and of gradients from a random gradient of `out`, or from 1 for a loss.
     fn named(mut self, name: &'static str, out: Result<NodeId, GraphError>) -> Named {
         let out = out.unwrap();
         self.graph.output("out", out, Role::Output);
@@ -121,7 +121,7 @@ pub(super) fn mse() -> Named {
     builder.named("mse", out)
 }
 
-/// Two totals of one tensor that is a result, too, and what is made of both.
+/// Two totals of one tensor that is also a result, and a value computed from both.
 pub(super) fn norms() -> Named {
     let mut graph = Graph::new();
     let x = graph.input("x", &[70, 90], Dtype::F32, Role::Input);

@@ -1,5 +1,5 @@
-//! Programs of graphs: what passes make of them, and that they compute on devices what the graph
-//! means.
+//! Programs of graphs: the effect of passes, and the agreement of results on devices with the
+//! graph's value.
 
 use std::path::Path;
 
@@ -51,7 +51,7 @@ fn cuda() -> Target {
     }
 }
 
-/// What a program's results are called, and their shapes.
+/// Names and shapes of a program's results.
 fn specs(graph: &Graph, program: &Program) -> Vec<TensorSpec> {
     let is_result = |name: &str| {
         let mut buffers = program.buffers.iter();
@@ -101,7 +101,7 @@ fn check_outputs(found: &Tensors, expected: &Tensors, what: &str) {
     }
 }
 
-/// Inputs; those whose names say so are positive.
+/// Inputs; inputs with a name that asks for it are positive.
 fn inputs_of(graph: &Graph) -> Tensors {
     let mut inputs = random::inputs(graph, 5);
     for (name, tensor) in &mut inputs {
@@ -170,7 +170,7 @@ fn known_operations_are_right_in_cuda() {
     }
 }
 
-/// Graphs in which there is something to add up, until enough of them were seen.
+/// Graphs with full reductions, until enough of them were tried.
 #[test]
 fn random_graphs_with_totals_are_right_in_cuda() {
     if !shim::is_here() {
@@ -243,7 +243,7 @@ fn passes_for_gpus_are_explained() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// What follows a product of several panels, and a last smaller one.
+/// A product of several panels, the last one smaller, with the operations that follow it.
 #[test]
 fn products_go_through_what_follows_panel_by_panel() {
     let named = graphs::tall_linear();
@@ -255,7 +255,7 @@ fn products_go_through_what_follows_panel_by_panel() {
     check_outputs(&found, &expected, "panels");
 }
 
-/// Three pictures and what follows them, then the other two.
+/// Three pictures and the operations that follow, then the other two pictures.
 #[test]
 fn convolutions_go_through_what_follows_picture_by_picture() {
     let named = graphs::many_pictures();

@@ -1,4 +1,4 @@
-//! Every bad manifest says what is wrong with it, word for word.
+//! The error of every bad manifest, word for word.
 
 use std::collections::BTreeSet;
 

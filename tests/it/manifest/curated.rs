@@ -84,7 +84,7 @@ fn the_full_suite_has_all_axes() {
     let grid = Grid::new(&manifest);
     assert_eq!(grid.points().len(), 96 * 3 * 2 * 4 * 3);
     assert_eq!(grid.problems().len(), 96 * 3 * 2);
-    // The workload's buckets: six of T of which four are met, and one of C.
+    // The workload's buckets: six of T, four of which occur, and one of C.
     let canonical = Canonical::of(&grid);
     assert_eq!(canonical.shapes().len(), 4);
     for (index, point) in grid.points().iter().enumerate() {

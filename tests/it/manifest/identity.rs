@@ -1,4 +1,4 @@
-//! What changes an identity and what does not.
+//! The changes of a manifest that change its identity, and the changes that do not.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Manifests: what is read, what is refused, and how errors look.
+//! Manifests: accepted and refused ones, and their errors.
 
 mod bad;
 mod curated;

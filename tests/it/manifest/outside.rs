@@ -1,4 +1,4 @@
-//! Flags, `--set`, environment, `extends`, and which of them wins.
+//! Flags, `--set`, environment, `extends`, and their precedence.
 
 use std::fs;
 

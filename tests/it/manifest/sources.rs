@@ -1,4 +1,4 @@
-//! Files that can't be read, and what a manifest refers to.
+//! Files that can't be read, and the files that a manifest refers to.
 
 use std::fs;
 use std::path::Path;

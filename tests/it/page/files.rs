@@ -95,7 +95,7 @@ fn source(entries: Vec<Entry>) -> Source {
     }
 }
 
-/// No rows, one row, failures alone, times without anything else: something sensible is shown.
+/// No rows, one row, failures alone, times without anything else: the page is still sensible.
 #[test]
 fn poor_files_have_pages_too() {
     let Some(mut browser) = Browser::start(1280, 1000) else {

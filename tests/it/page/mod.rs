@@ -11,7 +11,7 @@ use std::time::Instant;
 use super::browser::Browser;
 use super::place::{Place, code, column, text};
 
-/// 128 points on the null device, of which some fail.
+/// 128 points on the null device, some of which fail.
 const MANIFEST: &str = "schema = 1\nname = \"scan\"\nabout = \"What does the page show?\"\nseed = 3\n\
     [grid]\nT = [128, 256, 512, 1024]\nK = [4, 8]\nC = [3, 6]\nsemiring = [\"log\", \"max\"]\n\
     [derive]\nKC = \"K * C\"\n\
@@ -78,7 +78,7 @@ fn sort_by(browser: &mut Browser, header: &str) {
     browser.click(&format!(".points th:nth-child({number}) button"));
 }
 
-/// How many points pass the filters, as the page says.
+/// Number of points that pass the filters, according to the page.
 fn count(browser: &mut Browser) -> usize {
     let said = browser.text("document.querySelector('.count').textContent");
     said.split(' ')
@@ -98,8 +98,8 @@ fn filter(browser: &mut Browser, text: &str) {
     browser.type_text(text);
 }
 
-/// Where the first mark of the first plot is, in the window, once it has come into sight: scrolling
-/// hides the read-out.
+/// The window position of the first mark of the first plot, after it was scrolled into sight:
+/// scrolling hides the read-out.
 const FIRST_MARK: &str = "(async () => { \
     const plot = document.querySelector('#explore .panel-plot'); \
     plot.scrollIntoView({ block: 'center', behavior: 'instant' }); \
@@ -110,7 +110,7 @@ const FIRST_MARK: &str = "(async () => { \
     const scale = box.width / plot.viewBox.baseVal.width; \
     return [box.x + x * scale, box.y + y * scale]; })()";
 
-/// What the read-out says of a name.
+/// The read-out's value of a name.
 fn told(browser: &mut Browser, name: &str) -> String {
     browser.text(&format!(
         "[...document.querySelectorAll('#readout dt')].find((name) => name.textContent === '{name}')\
@@ -137,8 +137,9 @@ fn assert_told_exactly(browser: &mut Browser, shown: &Shown) {
     assert_eq!(told(browser, "median_ns"), medians[row]);
 }
 
-/// Of the forward pass in the log semiring: 16 problems, on 14 of which both backends finished; the
-/// geometric mean of the baseline's time over the other's; and how often each was the faster one.
+/// The finding for the forward pass in the log semiring: 16 problems, on 14 of which both backends
+/// finished; the geometric mean of the baseline's time over the other backend's; and how often each
+/// was faster.
 fn first_finding(shown: &Shown) -> String {
     let rows: Vec<Vec<String>> = ["phase", "semiring", "T", "K", "C", "backend", "median_ns"]
         .iter()
@@ -364,7 +365,7 @@ fn the_keyboard_reaches_everything() {
     assert_content(&mut browser);
 }
 
-/// Every control has a name for those who can't see it.
+/// Every control has a name for people who can't see it.
 #[test]
 fn controls_have_names() {
     let Some(mut browser) = Browser::start(1280, 1000) else {
@@ -419,7 +420,7 @@ fn a_view_can_be_shared() {
     let before = browser.text(state);
     browser.open(&shown.html, &view);
     assert_eq!(browser.text(state), before);
-    // A view that was damaged on its way shows what it can.
+    // A damaged view shows the parts that can be read.
     browser.open(
         &shown.html,
         "#q=fused&not=%E0%A4%A&sort=-nothing&x=nothing&sel=zz&hold=:,~",
@@ -484,7 +485,7 @@ fn ten_thousand_points_are_quick() {
     browser.open(&shown.html, "");
     let opened_s = start.elapsed().as_secs_f64();
     assert_eq!(count(&mut browser), 10_000);
-    // From the click to the frame after what is in sight has been drawn anew, in milliseconds: the
+    // From the click to the frame after the visible part has been drawn anew, in milliseconds: the
     // best of some, as the machine may do other things too.
     let timed = "async (acts) => { let best = Infinity; for (const act of acts) { \
         await new Promise((go) => setTimeout(go, 150)); await new Promise(requestAnimationFrame); \
@@ -507,7 +508,7 @@ fn ten_thousand_points_are_quick() {
         "10,000 points, {bytes} bytes: opened in {opened_s:.2} s, \
          sorted in {sort_ms:.0} ms, filtered in {filter_ms:.0} ms"
     );
-    // What is aimed at is 1 s and 100 ms on two cores that do nothing else.
+    // The aim is 1 s and 100 ms on two otherwise idle cores.
     assert!(opened_s < 10.0, "{opened_s}");
     assert!(
         sort_ms < 1000.0 && filter_ms < 1000.0,

@@ -1,4 +1,4 @@
-//! What the page says of fusing and compiling.
+//! The page's tables on fusing and compiling.
 
 use super::{MANIFEST, Shown, assert_content};
 use crate::browser::Browser;
@@ -24,7 +24,7 @@ fn fusing_and_comparing_are_tables_of_the_page() {
         format!("document.querySelectorAll('[data-table=fusion] tbody tr')[{row}].textContent")
     };
     assert!(browser.text(&line(0)).starts_with("Linear_Bias64x32x16"));
-    // A program is no faster than itself, whoever fuses it; noise is a thousandth.
+    // A program is no faster than itself, with or without fusing; noise is a thousandth.
     let badges = "document.querySelectorAll('[data-table=fusion] td .badge').length";
     assert_eq!(browser.text(badges), "4");
     // A parameter that is called like a column has a column, too.

@@ -1,4 +1,4 @@
-//! What a device can do, what fusing gains on it, and when compiling pays.
+//! The ceilings of a device, the speedup by fusing on it, and when compiling pays.
 
 use serde_json::Value;
 
@@ -175,7 +175,7 @@ pub(super) fn break_even() -> String {
                 ),
                 word => word.to_owned(),
             };
-            // Programs that are the same have no ratio.
+            // Equal programs have no ratio.
             let ratio = |pointer: &str| match pair.pointer(pointer).and_then(Value::as_f64) {
                 Some(ratio) => format!("{ratio:.2}"),
                 None => "-".to_owned(),

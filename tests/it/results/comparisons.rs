@@ -1,4 +1,4 @@
-//! What comparisons of runs of one program are worth.
+//! The error rates of comparisons between runs of one program.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! Numbers in documents: each is made from a record. `SWEEPER_BLESS=1 cargo test --test it results`
-//! writes them anew, between the marks that say what stands there.
+//! Numbers in documents: each number is made from a record. `SWEEPER_BLESS=1 cargo test --test it
+//! results` writes them anew, between the marks that name a part.
 
 mod record;
 mod table;
@@ -21,10 +21,10 @@ use crate::support::golden;
 /// Documents with numbers in them.
 const DOCUMENTS: [&str; 2] = ["README.md", "docs/results.md"];
 
-/// The name of a part, and who makes it.
+/// The name of a part, and the function that makes it.
 type Part = (&'static str, fn() -> String);
 
-/// What stands between the marks `<!-- made: NAME -->` and `<!-- end -->`.
+/// The parts between the marks `<!-- made: NAME -->` and `<!-- end -->`.
 const PARTS: &[Part] = &[
     ("copy-run", || record::run("2026-11-20-h200-copy", "")),
     ("copy", crf::copies),
@@ -118,7 +118,7 @@ fn numbers_are_those_of_the_records() {
     }
 }
 
-/// Between the marks numbers are made; outside of them no measured one is written by hand.
+/// Between the marks numbers are made; outside of them no measured number is written by hand.
 #[test]
 fn no_result_is_written_by_hand() {
     const UNITS: [&str; 10] = [
@@ -145,7 +145,7 @@ fn no_result_is_written_by_hand() {
     }
 }
 
-/// The picture in the README is what `docs/report.md` says how to make.
+/// The picture in the README equals the output of the commands in `docs/report.md`.
 #[test]
 fn the_picture_is_that_of_the_record() {
     let place = Place::new("");

@@ -22,7 +22,7 @@ const SHAPES: [[&str; 3]; 3] = [
     ["128", "1024", "512"],
 ];
 
-/// The row of a backend; GELU is the one by erf.
+/// The row of a backend; GELU is the variant by erf.
 fn row<'a>(
     rows: &'a Rows,
     operation: &str,
@@ -182,7 +182,7 @@ pub(super) fn copies() -> String {
     table.text()
 }
 
-/// The least and the greatest percentage by which ours takes more than theirs, over some lines.
+/// The least and the greatest percentage by which our times exceed the library's, over some lines.
 fn spread(lines: impl IntoIterator<Item = (f64, f64)>) -> String {
     let percents: Vec<f64> = lines
         .into_iter()

@@ -1,5 +1,4 @@
-//! Records as they were committed: rows by the words of their columns, and what a run says of
-//! itself.
+//! Records as they were committed: rows by the words of their columns, and descriptions of runs.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -11,7 +10,7 @@ use sweeper::quantity;
 
 use super::table::three;
 
-/// Where a file of a record is.
+/// The path of a file of a record.
 fn path(record: &str, file: &str) -> PathBuf {
     super::root().join("records").join(record).join(file)
 }
@@ -57,7 +56,7 @@ impl Rows {
         self.0.iter().filter(is_meant).collect()
     }
 
-    /// The only such row.
+    /// The only row with these words.
     pub(super) fn one(&self, words: &[(&str, &str)]) -> &Row {
         let found = self.all(words);
         assert_eq!(found.len(), 1, "{} rows have {words:?}", found.len());
@@ -87,8 +86,8 @@ impl Row {
         self.number("median_ns")
     }
 
-    /// What a table says of the row beside its time: `u` ungated, `w` wide interval, and so on:
-    /// docs/results.md has them.
+    /// The marks of the row beside its time in a table: `u` ungated, `w` wide interval, and so on:
+    /// docs/results.md explains them.
     pub(super) fn marks(&self) -> String {
         let flags = self.text("flags").split(' ').filter_map(|flag| match flag {
             "" => None,
@@ -105,7 +104,7 @@ impl Row {
     }
 }
 
-/// How many rows there are by the word in a column: `5184 ok, 1728 unavailable`.
+/// Numbers of rows by the word in a column: `5184 ok, 1728 unavailable`.
 fn counts(rows: &Rows, column: &str) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for row in &rows.0 {
@@ -120,7 +119,7 @@ fn counts(rows: &Rows, column: &str) -> String {
     words.join(", ")
 }
 
-/// What a run says of itself: where, when, by what, how many points, how long.
+/// The description of a run: device, date, versions, number of points, duration.
 pub(super) fn run(record: &str, prefix: &str) -> String {
     let environment = json(record, &format!("{prefix}environment.json"));
     let rows = Rows::read(record, &format!("{prefix}records.csv"));

@@ -1,4 +1,4 @@
-//! Devices during a run: several of them, one that hangs, ways of launching, and drift.
+//! Devices during a run: several devices, one that hangs, ways of launching, and drift.
 
 use crate::place::{Place, SCRIPT, code, column, null_manifest, text};
 

@@ -64,7 +64,7 @@ fn finished_points_are_not_measured_again() {
         text(&again)
     );
     assert_eq!(place.read("journal.jsonl"), journal);
-    // A row that is missing is measured; the others stay as they are.
+    // A missing row is measured; the other rows do not change.
     let shorter: Vec<&str> = journal.lines().take(6).collect();
     fs::write(
         place.run_folder().join("journal.jsonl"),
@@ -266,7 +266,7 @@ fn the_cpu_computes_what_the_oracle_says() {
             .iter()
             .all(|time| time.parse::<f64>().unwrap() > 0.0)
     );
-    // What the processor can do at most was measured, and is remembered.
+    // The processor's ceilings were measured, and are remembered.
     assert!(
         column(&records, "efficiency")
             .iter()
@@ -276,7 +276,7 @@ fn the_cpu_computes_what_the_oracle_says() {
     let is_ceilings = |name: String| name.starts_with("ceilings-");
     let mut names = remembered.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(names.any(is_ceilings));
-    // Two backends of one problem have the same outputs.
+    // Two backends of one problem have equal outputs.
     let digests = column(&records, "output_digest");
     assert!(
         digests
@@ -397,7 +397,7 @@ fn tensors_go_in_and_out() {
         .filter(|path| path.ends_with("outputs.safetensors"))
         .count();
     assert_eq!((inputs, outputs), (3, 6));
-    // What was written can be read again, for the size it belongs to and no other.
+    // Written tensors can be read again, only for the size that they belong to.
     let given = files
         .iter()
         .filter(|path| path.ends_with("inputs.safetensors"))

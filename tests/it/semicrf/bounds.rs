@@ -8,7 +8,7 @@ use super::*;
 
 const GUARD: usize = 64;
 
-/// Runs a program whose arrays are made longer, and looks at what lies behind them.
+/// Runs a program with longer arrays, and checks the memory behind their elements.
 fn stays_inside(sizes: [i64; 4], options: &str, backend: &str, canonical: &CanonicalShape) {
     let problem = problem(sizes, options);
     let inputs = problem.generate(&InputKey([42; 32]));

@@ -19,12 +19,12 @@ mod ranges;
 
 const BACKENDS: [&str; 2] = ["fused", "fused_checkpointing"];
 
-/// Where kernels run.
+/// The device on which kernels run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Those in C, on the CPU device.
+    /// Kernels in C, on the CPU device.
     Cpu,
-    /// Those for CUDA, on the shim.
+    /// Kernels for CUDA, on the shim.
     Shim(Mode),
 }
 
@@ -86,7 +86,7 @@ impl Case {
             .unwrap()
     }
 
-    /// The same on the shim, as kernels for a GPU.
+    /// The outputs on the shim, as kernels for a GPU.
     fn outputs_on_shim(
         &self,
         backend: &str,
@@ -104,7 +104,7 @@ impl Case {
         shim::run(&program, &self.inputs, &self.problem.outputs(phase), mode)
     }
 
-    /// Checks one phase of one backend, and on the CPU that a second run gives the same bits.
+    /// Checks one phase of one backend, and on the CPU that a second run gives equal bits.
     fn conforms(&self, place: Place, backend: &str, phase: Phase, canonical: &CanonicalShape) {
         let outputs = match place {
             Place::Cpu => self.outputs(backend, phase, canonical),
@@ -135,7 +135,7 @@ impl Case {
     }
 }
 
-/// Replaces a tensor of `f32` by what `value` makes of its elements and their positions.
+/// Replaces the elements of a tensor of `f32` by `value` of their positions and values.
 fn change(inputs: &mut Tensors, name: &str, value: impl Fn(usize, f32) -> f32) {
     let tensor = &inputs[name];
     let shape = tensor.shape().to_vec();

@@ -74,7 +74,7 @@ pub(super) fn sizes_at_the_edges(place: Place) {
         [12, 4, 17, 2],
         [9, 3, 31, 1],
         [16, 20, 13, 1],
-        // Longer segments than one cell a thread has room for, and than all of them have.
+        // Longer segments than there is room for with one cell a thread, and with all cells.
         [90, 70, 5, 1],
         [310, 300, 2, 1],
         // A pattern of labels that is longer than a chunk.

@@ -25,7 +25,8 @@ fn for_all(check: impl Fn(&str)) {
     }
 }
 
-/// The materialized form of a decomposed case: the same edges, so the same traps in that form.
+/// The materialized form of a decomposed case: with equal edges, and therefore with equal
+/// difficulties.
 fn materialized(case: &Case, [t, k, c, b]: [usize; 4], options: &str) -> Case {
     let form = options
         .replace("potentials=decomposed", "potentials=materialized")

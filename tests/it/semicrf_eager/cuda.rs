@@ -1,4 +1,4 @@
-//! The kernels of `streaming` for CUDA on the shim, against the same oracle.
+//! The kernels of `streaming` for CUDA on the shim, against the oracle of the CPU's kernels.
 
 use super::*;
 use crate::shim::{self, Mode};
@@ -40,8 +40,8 @@ fn boundary_sizes_conform() {
     if !shim::is_here() {
         return;
     }
-    // One position, two; one duration, durations longer than the sequence; one label, an odd number
-    // of them; more terms than a thread reduces alone.
+    // One position, two positions; one duration, durations longer than the sequence; one label, an
+    // odd number of labels; more terms than a thread reduces alone.
     for sizes in [
         [1, 1, 1, 1],
         [1, 4, 2, 3],

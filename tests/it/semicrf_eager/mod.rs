@@ -1,6 +1,5 @@
-//! `streaming` and `fused_reference` compute what the oracle says, over the whole matrix of
-//! semirings, phases, potentials and options at small and boundary sizes, and where numbers are
-//! hard.
+//! `streaming` and `fused_reference` agree with the oracle, over the whole matrix of semirings,
+//! phases, potentials and options at small and boundary sizes, and where numbers are hard.
 
 use sweeper::compile::Bounds;
 use sweeper::device::cpu::Cpu;
@@ -58,7 +57,7 @@ impl Case {
         })
     }
 
-    /// The same with each value of an input changed: `change(element, value)`.
+    /// The case with each value of an input changed: `change(element, value)`.
     fn with(mut self, input: &str, change: impl Fn(usize, f32) -> f32) -> Self {
         if let Some(tensor) = self.inputs.get(input) {
             let values = tensor.as_f32().expect("scores").iter().enumerate();
@@ -81,7 +80,7 @@ impl Case {
         program.unwrap_or_else(|refusal| panic!("{}: {backend} {phase}: {refusal}", self.name))
     }
 
-    /// What `backend` computes, on a device with `threads` threads.
+    /// The results of `backend` on a device with `threads` threads.
     fn run(&self, device: &mut Cpu, backend: &str, phase: Phase) -> Tensors {
         let job = Job {
             program: self.program(backend, phase),
@@ -161,7 +160,7 @@ fn sequences_of_one_position() {
     check_matrix([6, 4, 3, 3], "full", |case| case.with_lengths(&[1, 1, 1]));
 }
 
-/// Where (source, destination) of an element of a tensor whose last axes are labels lies.
+/// The labels (source, destination) of an element of a tensor whose last two axes are labels.
 fn labels(element: usize, labels: usize) -> (usize, usize) {
     (element / labels % labels, element % labels)
 }
@@ -313,7 +312,7 @@ fn launches_are_known_without_running() {
     }
 }
 
-/// What one more position moves, by hand: d durations, E edges, S segments, N states of B
+/// The bytes that one more position moves, by hand: d durations, E edges, S segments, N states of B
 /// sequences.
 #[test]
 fn bytes_are_known_without_running() {
@@ -349,7 +348,8 @@ fn bytes_are_known_without_running() {
     assert_eq!(shorter.written_bytes, expected);
 }
 
-/// A forward pass alone keeps a window of states; one with gradients keeps what the way back needs.
+/// A forward pass alone keeps a window of states; one with gradients keeps the tensors of the
+/// backward pass.
 #[test]
 fn memory_by_role_says_what_is_saved() {
     use sweeper_program::Role;
@@ -392,8 +392,8 @@ fn a_gpu_is_refused_with_the_reason() {
     assert!(refusal.contains("runs on a CPU only"), "{refusal}");
 }
 
-/// On a GPU, `streaming` is the same launches of compiled kernels, with enough threads in every
-/// iteration.
+/// On a GPU, `streaming` has the launches of the CPU with compiled kernels, and enough threads in
+/// every iteration.
 #[test]
 fn a_gpu_gets_the_same_launches() {
     for semiring in SEMIRINGS {

@@ -1,4 +1,4 @@
-//! Runs programs for CUDA devices on the CPU: the same text, compiled by the system's C++ compiler
+//! Runs programs for CUDA devices on the CPU: their text, compiled by the system's C++ compiler
 //! against `shim/shim.h`, in a process of its own.
 
 use std::fs;
@@ -18,7 +18,7 @@ use sweeper_program::{
 
 use crate::support::Made;
 
-/// How kernels are compiled: as fast code, or with AddressSanitizer.
+/// The way in which kernels are compiled: as fast code, or with AddressSanitizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Fast,
@@ -34,7 +34,7 @@ impl Mode {
     }
 }
 
-/// True if there is a C++ compiler. Says so where there is none, and fails where one is required.
+/// True if there is a C++ compiler. Reports a missing one, and fails if one is required.
 pub(crate) fn is_here() -> bool {
     let found = Command::new("g++").arg("--version").output().is_ok();
     if !found {
@@ -46,8 +46,8 @@ pub(crate) fn is_here() -> bool {
     found
 }
 
-/// In which order the blocks of a launch run. One that waits for what others leave goes on after
-/// them.
+/// The order in which the blocks of a launch run. A block that waits for the results of others goes
+/// on after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocks {
     Ascending,
@@ -64,7 +64,7 @@ pub(crate) fn run(
     run_blocks(program, inputs, specs, mode, Blocks::Ascending)
 }
 
-/// The same with the blocks of each launch in an order.
+/// Runs a program with the blocks of each launch in an order.
 pub(crate) fn run_blocks(
     program: &Program,
     inputs: &Tensors,
@@ -78,7 +78,7 @@ pub(crate) fn run_blocks(
     let folder = tempfile::tempdir().unwrap();
     let (input, output) = (folder.path().join("program"), folder.path().join("results"));
     let encoded = encode(program, inputs);
-    // Another order of threads for each program, and always the same for one.
+    // Another order of threads for each program, but always one order for one program.
     let seed = crc32fast::hash(&encoded);
     fs::write(&input, encoded).unwrap();
     let ran = Command::new(&executable)
@@ -104,7 +104,7 @@ struct Build {
     folder: tempfile::TempDir,
     /// Files made so far.
     count: AtomicUsize,
-    /// Objects and executables, by what they are made from.
+    /// Objects and executables, by their inputs.
     made: Made<PathBuf>,
 }
 
@@ -390,7 +390,7 @@ fn encode(program: &Program, inputs: &Tensors) -> Vec<u8> {
     encoder.bytes
 }
 
-/// Results, all of which are f32.
+/// Results, which are all f32.
 fn decode(program: &Program, specs: &[TensorSpec], bytes: &[u8]) -> Tensors {
     let mut rest = bytes;
     let mut results = Tensors::new();
