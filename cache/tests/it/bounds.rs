@@ -1,4 +1,5 @@
-//! The cache stays under its capacity, the least recently used go first, and what a run uses stays.
+//! The cache stays under its capacity, the least recently used entries go first, and the entries
+//! that a run uses stay.
 
 use std::{
     fs,
@@ -17,8 +18,8 @@ use crate::support::{
     artifact, config, disk_usage, entry_path, files, is_hit, key, open, payload, publish, store,
 };
 
-/// What an entry with a payload of one of these lengths takes: one, two or three units of 4096 and
-/// an inode each.
+/// Sizes on disk of entries with payloads of these lengths: one, two or three units of 4096 and an
+/// inode each.
 const SIZES: [(usize, u64); 3] = [(1000, 4608), (5000, 8704), (9000, 12800)];
 
 /// The rules in their plainest form.
@@ -174,7 +175,7 @@ fn nothing_is_evicted_for_what_could_never_fit() {
     assert!(is_hit(&cache, &key(1)));
 }
 
-/// Fills a cache with `count` entries of the smallest size and closes it. Yields what they take on
+/// Fills a cache with `count` entries of the smallest size and closes it. Returns their size on
 /// disk.
 fn fill(dir: &Path, count: u64) -> u64 {
     let cache = open(dir, u64::MAX);
@@ -330,7 +331,7 @@ fn what_dead_writers_left_is_reaped() {
         .unwrap()
         .set_modified(two_hours_ago)
         .unwrap();
-    // As long as somebody is publishing, only what is old is known to be nobody's.
+    // As long as another process publishes, only old files are known to be abandoned.
     let publishing = lock_byte(&dir.path().join("v1/lock/gc"), 1);
     cache.gc(false).unwrap();
     assert_eq!((fresh.exists(), old.exists()), (true, false));

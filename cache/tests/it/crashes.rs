@@ -33,7 +33,7 @@ fn kills_in_the_middle_of_everything_do_no_harm() {
             spawn_writer(dir.path(), round + 1000),
         ];
         await_file(&ready);
-        // Spread over what a few publications take.
+        // Delays spread over the time of a few publications.
         thread::sleep(Duration::from_micros(round * 7919 % 15_000));
         for writer in &mut writers {
             writer.kill().unwrap();
@@ -103,7 +103,7 @@ fn write_and_evict() {
             Lookup::Hit(entry) => assert_eq!(entry.payload(), payload(n, bytes_of(n))),
             Lookup::Miss(slot) => drop(slot.publish(artifact(payload(n, bytes_of(n))))),
         }
-        // What a cache used it won't evict, so only a new one goes on evicting.
+        // A cache does not evict the entries that it used, so only a new one goes on evicting.
         if step % 10 == 9 {
             cache = open(&dir.join("cache"), CAPACITY);
         }

@@ -1,4 +1,4 @@
-//! Whatever lies in the place of an entry is a miss, is set aside, and never a panic or a wait.
+//! A foreign file in the place of an entry is a miss and is set aside, without a panic or a wait.
 
 use std::{
     fs,
@@ -14,8 +14,7 @@ use sweeper_cache::Cache;
 
 use crate::support::{MIB, entry_path, files, is_hit, key, open, payload, store};
 
-/// Puts something in the place of a stored entry, and expects a miss, its removal to `bad/`, and a
-/// cache that works.
+/// Replaces a stored entry, and expects a miss, its removal to `bad/`, and a cache that works.
 fn replaced_by(replace: impl FnOnce(&Path)) {
     let dir = tempfile::tempdir().unwrap();
     let cache = open(dir.path(), MIB);

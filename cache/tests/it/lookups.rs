@@ -1,4 +1,4 @@
-//! A hit is exactly what was published. A miss is the right to publish.
+//! A hit returns exactly the published bytes. A miss is the right to publish.
 
 use std::{
     fs,
@@ -136,7 +136,7 @@ fn a_stopped_holder_costs_a_bounded_wait_and_double_work() {
     assert!(start.elapsed() >= wait);
     assert!(!impatient.is_exclusive());
     assert!(impatient.publish(artifact(b"the same".to_vec())).stored);
-    // The loser has its own bytes, and nothing is replaced.
+    // The loser keeps its own bytes, and no entry is replaced.
     let late = stopped.publish(artifact(b"of the stopped one".to_vec()));
     assert!(late.stored);
     assert_eq!(late.entry.payload(), b"of the stopped one");

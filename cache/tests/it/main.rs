@@ -1,4 +1,4 @@
-//! What the cache promises, checked from outside: one module per promise.
+//! The promises of the cache, checked from outside: one module per promise.
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on ends there")]
 

@@ -17,7 +17,7 @@ use crate::support::{
     publish, run, store,
 };
 
-/// Some user who isn't root.
+/// A user who isn't root.
 const NOBODY: u32 = 65534;
 
 fn is_root() -> bool {
@@ -60,7 +60,7 @@ fn the_layout_is_private_and_marked() {
 #[test]
 fn the_root_of_another_user_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    // Root may give directories away. Others find one that isn't theirs.
+    // Root may give directories away. Other users find a directory that isn't theirs.
     let foreign = if is_root() {
         chown(dir.path(), Some(NOBODY), None).unwrap();
         dir.path()
@@ -261,7 +261,7 @@ fn vanishing_permissions() {
     store(&cache, 1, 10);
 }
 
-/// A limit on the size of files is what a full disk or a quota is, and needs no privileges.
+/// A limit on the size of files acts like a full disk or a quota, and needs no privileges.
 #[test]
 fn a_full_disk_stops_writing_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
@@ -284,21 +284,21 @@ fn full_disk() {
     fill_until_full(&child_dir().join("cache"), 100_000, 1);
 }
 
-/// A command with mounts of its own, for which Linux has to allow user namespaces.
+/// A command with mounts of its own, which requires that Linux allows user namespaces.
 fn with_mounts() -> Command {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount"]);
     command
 }
 
-/// On a file system of its own.
+/// The test of a full disk, on a file system of its own.
 #[test]
 fn a_full_file_system_stops_writing_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let mut tried = with_mounts();
     tried.args(["mount", "-t", "tmpfs", "none"]).arg(dir.path());
     if !tried.output().is_ok_and(|tried| tried.status.success()) {
-        // Not by a macro: what those print is kept from the screen where a test passes.
+        // Not by a macro, whose output is hidden if the test passes.
         let said = "skipped for want of mounts: a full file system\n";
         std::io::Write::write_all(&mut std::io::stderr(), said.as_bytes()).unwrap();
         return;
@@ -320,7 +320,7 @@ fn a_full_file_system_stops_writing_and_nothing_else() {
 fn full_file_system() {
     let root = child_dir().join("cache");
     fill_until_full(&root, 100_000, 5);
-    // The next run wants other things, and a tenth of what is there makes room, once.
+    // The next run wants other entries, and a tenth of the space is freed for them, once.
     let later = open(&root, 1 << 40);
     store(&later, 5000, 100_000);
     assert!(later.stats().unwrap().session.evictions > 0);

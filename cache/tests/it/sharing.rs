@@ -1,4 +1,4 @@
-//! However many threads and processes want a key at the same time, one of them makes it.
+//! Of many threads and processes that want a key at one time, exactly one makes it.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,8 @@ use crate::support::{MIB, artifact, await_file, child, child_dir, key, open, pay
 
 const KEYS: u64 = 20;
 
-/// Wants all keys, each worker in an order of its own, and notes in `builds` what it had to make.
+/// Wants all keys, each worker in an order of its own, and notes in `builds` the keys that it had
+/// to make.
 fn want_all(cache: &Cache, dir: &Path, worker: u64) {
     let builds = OpenOptions::new()
         .append(true)
@@ -149,8 +150,8 @@ fn hold_for_ever() {
     thread::sleep(Duration::from_secs(600));
 }
 
-/// Hammers a cache that is far too small from many threads, each with a cache of its own as
-/// processes have.
+/// Hammers a cache that is far too small from many threads, each with a cache of its own, as
+/// separate processes would.
 #[test]
 fn the_capacity_holds_against_many_writers() {
     const CAPACITY: u64 = 200_000;

@@ -1,4 +1,4 @@
-//! Small entries to store, counting what is on disk, and running this binary again as another
+//! Small entries to store, measuring the disk usage, and running this binary again as another
 //! process.
 
 use std::{
@@ -111,7 +111,7 @@ pub(crate) fn files(dir: &Path, folder: &str) -> BTreeSet<PathBuf> {
     found
 }
 
-/// What entries and temporary files take on disk, in bytes of allocated blocks, as `du` counts.
+/// Disk usage of entries and temporary files, in bytes of allocated blocks, as `du` counts.
 pub(crate) fn disk_usage(dir: &Path) -> u64 {
     let blocks = |path: &PathBuf| match path.symlink_metadata() {
         Ok(metadata) => metadata.blocks(),
