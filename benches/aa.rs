@@ -1,10 +1,10 @@
-//! What comparisons are worth, on real runs: a program against itself, and against one that does 3
-//! % more work. `cargo bench --bench aa [TRIALS] [PAIRS]`.
+//! The error rates of comparisons on real runs: a program against itself, and against a program
+//! that does 3 % more work. `cargo bench --bench aa [TRIALS] [PAIRS]`.
 //!
 //! A round is three runs: the program, the program again, and the slower one, in an order that
 //! changes from round to round. Each trial compares as many rounds as there are pairs, and shares
-//! none with another trial. The slower program is the same one at sizes of 3 % more work, so that
-//! what is found is time that really passed.
+//! none with another trial. The slower program is the first program at sizes with 3 % more work, so
+//! that the difference in time is real.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
@@ -92,8 +92,8 @@ fn main() {
     more.show("against 3 % more work");
 }
 
-/// The slower program's rows under the names of the other's. Rows stand in the order in which
-/// points were done, which differs from run to run: each is found by what it is of.
+/// The slower program's rows under the names of the other program's rows. Rows stand in the order
+/// in which points were done, which differs from run to run: each row is found by its point.
 fn named_as(mut run: Source, other: &Source) -> Source {
     let mut named: Vec<&Entry> = other.entries.iter().collect();
     named.sort_by_key(|entry| place(entry));
@@ -110,7 +110,7 @@ fn named_as(mut run: Source, other: &Source) -> Source {
     run
 }
 
-/// What a row is of, but for the size that the two programs differ in; sizes in their order.
+/// The point of a row, without the size in which the two programs differ; sizes in their order.
 fn place(entry: &Entry) -> (Arc<str>, Arc<str>, i64) {
     let elements = match entry.parameters.get("elements") {
         Some(Value::Int(elements)) => *elements,
@@ -138,12 +138,12 @@ fn compared(a: &[Source], b: &[Source]) -> Comparison {
 struct Tally {
     trials: usize,
     points: usize,
-    /// By [`Verdict::ALL`]: after Holm's correction for all points, and without it.
+    /// Counts by [`Verdict::ALL`]: after Holm's correction for all points, and without it.
     corrected: [usize; 4],
     alone: [usize; 4],
     /// Trials with any SLOWER or FASTER point.
     any: usize,
-    /// Of the geometric mean of all points.
+    /// Counts of the geometric mean of all points.
     together: [usize; 4],
     ratios: Vec<f64>,
 }

@@ -76,7 +76,7 @@ fn parameters(name: &str) -> Parameters {
     parameters
 }
 
-/// Inputs, of which large tensors repeat themselves.
+/// Inputs, in which large tensors repeat their values.
 fn inputs(problem: &dyn Problem) -> Tensors {
     let all = problem.inputs();
     if all.iter().map(|spec| spec.size_bytes()).sum::<u64>() < 1 << 30 {

@@ -1,5 +1,5 @@
-//! How long the engine takes where it does not measure: 100,000 points expanded, hashed, bucketed
-//! and planned, and the parts of it. `cargo bench --bench engine`.
+//! Times of the engine outside of measuring: 100,000 points expanded, hashed, bucketed and planned,
+//! as a whole and by step. `cargo bench --bench engine`.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench nests -- [word]...`: words choose among nests. Kernel and copy run
 //! interleaved in one process on one thread, once with rows that stay in a core's cache and once
-//! with more than any cache holds; medians. Nanoseconds an element are those of one thread.
+//! with more than any cache holds; medians. Nanoseconds an element are the time of one thread.
 
 #![expect(clippy::print_stdout, reason = "a table for people")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that can't go on stops")]

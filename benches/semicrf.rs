@@ -1,11 +1,11 @@
-//! How fast the semi-CRF kernels are: `cargo bench --bench semicrf -- [T K C B] [word]...`
+//! Speed of the semi-CRF kernels: `cargo bench --bench semicrf -- [T K C B] [word]...`
 //!
 //! All programs of a form run interleaved in one process on one thread; medians. `floor` reads the
-//! materialized edges once and takes one exponential of each. `exact` is the same source compiled
-//! for the labels at hand, where `fused` is compiled for the canonical shape. Words choose among
+//! materialized edges once and takes one exponential of each. `exact` is the source of `fused`,
+//! compiled for the labels at hand instead of the canonical shape. Words choose among
 //! `materialized`, `decomposed`, `per_duration` and the semirings; without any, all are run.
-//! `pairs` runs the 24 pairs of K and C of the semi-CRF guide instead, and prints what generality
-//! costs: geometric means of ratios to `exact`.
+//! `pairs` runs the 24 pairs of K and C of the semi-CRF guide instead, and prints the cost of
+//! generality: geometric means of ratios to `exact`.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 

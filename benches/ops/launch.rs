@@ -33,7 +33,8 @@ const COPY: Builtin = Builtin {
     function: |call| call.write(1).copy_from_slice(call.read(0)),
 };
 
-/// Memory of a launch: what is read, what is written, and how much is touched.
+/// Memory of a launch: the slices that it reads, its integers, and the number of bytes that it
+/// touches.
 pub(super) struct Launch<'a> {
     pub name: &'a str,
     pub builtin: Builtin,
@@ -91,8 +92,7 @@ impl Launch<'_> {
         let mut written: Vec<Operand> = written.collect();
         let ones = vec![1.0; (self.bytes / 8).max(1)];
         let (copied, mut copy) = (place(Slice::F32(&ones)), place(Slice::F32(&ones)));
-        // In place it is a product with one number, in a register: the memory is what takes the
-        // time.
+        // In place it is a product with one number, in a register: the memory takes the time.
         let ones = vec![1.0; self.in_place.unwrap_or(1)];
         let (factor, mut kept) = (place(Slice::F32(&[1.0])), place(Slice::F32(&ones)));
         let mut flat = ints([1, 1, 1, ones.len(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);

@@ -1,19 +1,19 @@
 //! Times each operation of `streaming` against copying as many bytes as it reads and writes.
 //!
 //! `cargo bench --bench ops`, or `cargo bench --bench ops -- exp` for some. Sizes are those of one
-//! position at T = 1024, K = 24, C = 12, B = 4; all operands stay in the caches that they fit in,
-//! and so do the copy's. The floor is a copy from one half of as many bytes to the other; an
-//! operation in place is also compared with reading and writing the same elements in place, which
-//! touches half the memory. All are launches with as many arguments, and all times include making
-//! the list of arguments, as a device does for each launch. Batches of the operation and of its
-//! floors alternate, so that other work on the machine slows all; medians of batches. Where memory
-//! lies within its page matters, to copies by a third: operands lie elsewhere in every ninth batch.
+//! position at T = 1024, K = 24, C = 12, B = 4; all operands, also of the copy, stay in the caches
+//! that they fit in. The floor is a copy from one half of as many bytes to the other; an operation
+//! in place is also compared with reading and writing its elements in place, which touches half the
+//! memory. All are launches with as many arguments, and all times include making the list of
+//! arguments, as a device does for each launch. Batches of the operation and of its floors
+//! alternate, so that other work on the machine slows all; medians of batches. Where memory lies
+//! within its page matters, to copies by a third: operands lie elsewhere in every ninth batch.
 
 #![expect(clippy::print_stdout, reason = "a table for people")]
 
 /// Launches, timed.
 mod launch;
-/// Where operands lie.
+/// The placement of operands in memory.
 mod memory;
 
 use sweeper_program::builtin::{Builtin, Slice, SliceMut};
@@ -36,7 +36,7 @@ const NOTHING: Builtin = Builtin {
     function: |_| {},
 };
 
-/// Start and steps of what the operands of a sum over edges look like.
+/// Start and steps of the operands of a sum over edges.
 const ALL: [usize; 5] = [0, K * C * C, C * C, C, 1];
 const SOURCES: [usize; 5] = [0, K * C, C, 0, 1];
 const SUMS: [usize; 5] = [0, C, 0, 1, 0];
@@ -161,7 +161,7 @@ fn functions() {
     }
 }
 
-/// What happens to scores of segments, and to sums.
+/// The operations on scores of segments, and on sums.
 fn on_segments() {
     let small = Aligned::filled(0.999f32, SEGMENTS.max(4 * K * C));
     let mut out = Aligned::filled(0.5f32, SEGMENTS);
@@ -205,8 +205,8 @@ fn on_segments() {
     }
 }
 
-/// What goes back to gradients of the positions before, newest first: those of states lie B rows
-/// apart, those of cumulative scores follow one another.
+/// The operations that add to gradients of earlier positions, newest first: gradients of states lie
+/// B rows apart, gradients of cumulative scores follow one another.
 fn on_positions_before() {
     let small = Aligned::filled(0.999f32, SEGMENTS);
     let mut out = Aligned::filled(0.5f32, K * STATES);

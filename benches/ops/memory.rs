@@ -51,7 +51,7 @@ pub(super) enum Operand {
 }
 
 impl Operand {
-    /// A copy of what a slice has.
+    /// A copy of a slice's elements.
     pub(super) fn of(slice: Slice<'_>, line: usize) -> Operand {
         match slice {
             Slice::Bf16(values) => Operand::Bf16(Aligned::at_line(values, line)),
@@ -83,7 +83,7 @@ impl Operand {
     }
 }
 
-/// What a slice has, to read.
+/// A slice's elements, for reading.
 pub(super) fn reading<'a>(slice: &'a SliceMut<'_>) -> Slice<'a> {
     match slice {
         SliceMut::Bf16(values) => Slice::Bf16(values),
@@ -107,7 +107,7 @@ impl Iterator for Lines {
     }
 }
 
-/// The same memory for one more call.
+/// The slice for one more call.
 pub(super) fn again<'a>(slice: &'a mut SliceMut<'_>) -> SliceMut<'a> {
     match slice {
         SliceMut::Bf16(values) => SliceMut::Bf16(values),
