@@ -37,8 +37,7 @@ pub(super) const PAGE: &str = "report.html";
 pub struct Options {
     /// The backend that ratios are relative to.
     pub baseline: Option<String>,
-    /// Iterations of the loop that the tables of economics are about; by default those of the
-    /// compilation guide.
+    /// Iterations of the loop in tables of economics; by default the compilation guide's.
     pub iterations: Option<u32>,
     /// Axes by which backends are compared.
     pub by: Vec<String>,
@@ -277,8 +276,7 @@ fn parts(
     parts
 }
 
-/// The backend of some rows that `word` names: by its own name or by an alias that its workload
-/// knows.
+/// The backend of some rows that `word` names: by its own name or by an alias of its workload.
 pub fn backend_of(word: &str, sources: &[Source]) -> Option<String> {
     let entries = || sources.iter().flat_map(|source| &source.entries);
     if entries().any(|entry| &*entry.backend == word) {
@@ -464,7 +462,7 @@ pub fn operations(sources: &[Source], options: &Options) -> Option<Table> {
     })
 }
 
-/// The tables that the page carries. Tables with too many rows for print are left to the files of a
+/// The tables that the page carries. Tables that are too long for print are left to the files of a
 /// report.
 fn page_tables(frame: &Frame<'_>, options: &Options) -> Vec<Shown> {
     let all = frame.all();

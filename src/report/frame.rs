@@ -22,8 +22,7 @@ pub struct Dimension {
     pub name: Arc<str>,
     /// Values of the dimension, in ascending order.
     pub values: Vec<Value>,
-    /// True for numbers: sizes, which plots have as axes and over which means are taken. Words make
-    /// different questions.
+    /// True for numbers: sizes, for axes and means of plots. Words make different questions.
     pub is_size: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Pairs of rows that differ in fusing alone, and the comparison of each pair, for the table and
-//! the plot of fusion.
+//! Pairs of rows that differ in fusing alone, and their comparison, for the table and plot of
+//! fusion.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +31,7 @@ pub(super) fn pairs<'f>(frame: &Frame<'f>, rows: &[usize]) -> Vec<Pair<'f>> {
     let rows: Vec<usize> = rows.iter().copied().filter(is_one_of).collect();
     let alike = frame.joined(&rows, &["backend"]).into_values();
     let mut pairs: Vec<Pair<'f>> = alike.filter_map(|rows| Pair::of(frame, &rows)).collect();
-    // Not by codes, which depend on the dimensions in which rows differ; codes decide between equal
-    // names and sizes.
+    // Not by codes, which depend on how rows differ; codes decide between equal names and sizes.
     pairs.sort_by(|a, b| {
         let key = |pair: &Pair<'f>| (pair.subject.pattern.clone(), pair.subject.sizes.clone());
         key(a).cmp(&key(b))

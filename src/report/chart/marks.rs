@@ -106,8 +106,7 @@ struct Ways {
     width: f64,
 }
 
-/// Where a label begins, and its line: the first free place around its ring, further out where the
-/// near places are taken.
+/// Where a label begins, and its line: the first free place around its ring, nearer ones first.
 fn place(plot: &Plot, (x, y): (f64, f64), ways: &Ways, taken: &[Taken]) -> (f64, f64) {
     let width = ways.width;
     let (right, left) = (x + 2.0, x - 2.0 - width);

@@ -177,8 +177,7 @@ pub struct Forest {
     pub x_label: String,
     /// Rows that belong together, from the top.
     pub groups: Vec<ForestGroup>,
-    /// Vertical lines for comparison; true for the line that all ratios are held against, false for
-    /// bounds.
+    /// Vertical lines for comparison; true for the reference of all ratios, false for bounds.
     pub rules: Vec<(f64, bool)>,
     /// Styles and the meanings of their marks.
     pub legend: Vec<(usize, String)>,

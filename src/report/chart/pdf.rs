@@ -1,5 +1,4 @@
-//! A picture as PDF, with the used letters of the font embedded, so that text can be searched and
-//! copied.
+//! A picture as PDF, with embedded letters of the font, so that text can be searched and copied.
 
 use std::collections::BTreeMap;
 use std::io;

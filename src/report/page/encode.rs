@@ -229,8 +229,7 @@ mod tests {
         }
     }
 
-    /// The text that the page shows for each row of a column; the inverse of `encode`, written
-    /// independently.
+    /// The page's text for each row of a column; the inverse of `encode`, written independently.
     fn decode(info: &Value, bytes: &[u8], rows: usize) -> Vec<String> {
         let [width, offset] = ["width", "offset"].map(|key| info[key].as_u64().unwrap() as usize);
         let number = |row: usize| {

@@ -139,8 +139,7 @@ fn kernels(source: &Source) -> Vec<Value> {
         .collect()
 }
 
-/// The commands that measure a source again: by its recorded run, and from the manifest that the
-/// page carries.
+/// The commands that measure a source again: by its recorded run, and from the page's manifest.
 fn commands(source: &Source) -> Vec<Value> {
     let mut commands = Vec::new();
     if let (Kind::Run, Some(environment)) = (source.kind, &source.environment) {

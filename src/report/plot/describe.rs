@@ -1,5 +1,4 @@
-//! The text of a plot: the dimensions that it holds fixed, how often and where it was measured, and
-//! the failures.
+//! The text of a plot: its fixed dimensions, how often and where it was measured, and failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 

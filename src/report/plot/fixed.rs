@@ -68,8 +68,7 @@ pub(super) fn fix_dimensions(
     FixedDimensions { rows, values, tied }
 }
 
-/// True if each value of the axis has one value of another dimension, and this value differs along
-/// the axis.
+/// True if each value of the axis has one value of another dimension, which differs along the axis.
 fn is_tied(frame: &Frame<'_>, rows: &[usize], axis: &str, name: &str) -> bool {
     let places = |names: &[&str]| frame.groups(rows, names).len();
     frame.dimension(axis).is_some()

@@ -38,8 +38,8 @@ pub(super) fn fixed<'s>(slice: &'s Slice<'_>, axis: &str) -> Vec<&'s str> {
         .collect()
 }
 
-/// Time over a size. If there are several axes, this one must have two places at least where the
-/// other axes are fixed.
+/// Time over a size. If there are several axes, this one must have two places while the other axes
+/// are fixed.
 pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Drawn {
     let held = fix_dimensions(slice.frame(), &slice.rows, axis, &fixed(slice, axis));
     if let [place] = places(slice, &held, axis)[..]
@@ -149,8 +149,7 @@ pub(super) fn efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     Some(chart)
 }
 
-/// Peak memory for each unit of the workload's work over the leading axis; of workloads that name
-/// no unit, peak memory.
+/// Peak memory for each unit of the workload's work over the leading axis; else peak memory.
 pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
     let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
@@ -158,8 +157,7 @@ pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     let memory = layout.presentation.map(|shown| shown.memory);
     let measure = |entry: &Entry| {
         let bytes = entry.memory.peak_allocated.filter(|_| entry.is_ok())? as f64;
-        // A kilobyte is 10^3 bytes of the semi-CRF guide's gigabyte of 2^30, as in the formula of
-        // this guide.
+        // A kilobyte is 10^3 bytes, a gigabyte 2^30, as in the semi-CRF guide's formula.
         let amount = match memory {
             Some(memory) => bytes / GB * 1e6 / product_of(entry, memory.factors)?,
             None => bytes / 1e6,

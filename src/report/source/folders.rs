@@ -16,8 +16,7 @@ const OF_RUNS: [&str; 4] = [
     "exports/benchmark_full.csv",
 ];
 
-/// Beginning of the name of an attempt's folder, which holds a repeated run inside the first run's
-/// folder.
+/// Beginning of the names of folders of repeated runs, which lie in the first run's folder.
 const ATTEMPT: &str = "attempt-";
 
 /// True if a run, or a copy of its tables, is in this folder itself.

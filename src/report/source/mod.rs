@@ -155,8 +155,8 @@ impl Source {
     }
 }
 
-/// Opens the sources that `names` name: a run's folder, the first digits of a run's id under `dir`,
-/// or a CSV file.
+/// Opens sources by name: a run's folder, the first digits of a run's id under `dir`, or a CSV
+/// file.
 ///
 /// # Errors
 /// If a source can't be read, or if the sources' rows have different versions.
@@ -170,8 +170,8 @@ pub fn open_all(names: &[String], dir: &Path) -> Result<Vec<Source>, SourceError
     Ok(sources)
 }
 
-/// Opens the source that `name` names: a run's folder, the first digits of a run's id under `dir`,
-/// or a CSV file.
+/// Opens a source by name: a run's folder, the first digits of a run's id under `dir`, or a CSV
+/// file.
 ///
 /// # Errors
 /// A [`SourceError`].
@@ -223,8 +223,7 @@ fn from_run(path: &Path) -> Result<Source, SourceError> {
         path: journal,
         reason,
     })?;
-    // As in the tables: declared skips, then the plan's order, so that the order of execution does
-    // not matter.
+    // As in the tables: declared skips, then the plan's order, whatever the order of execution.
     let order = recorded.plan_order();
     entries.sort_by_key(|entry| entry.point.and_then(|point| order.get(&point)));
     let mut warnings = Vec::new();

@@ -69,8 +69,7 @@ pub(super) fn crossover_points(request: &Request<'_>) -> Option<Table> {
     Some(table)
 }
 
-/// Ordered pairs of backends that cross: the backends, the size, and their times there in
-/// milliseconds.
+/// Ordered pairs of backends that cross: the backends, the size, and their times there in ms.
 fn crossings<'n>(
     request: &Request<'_>,
     rows: &[usize],

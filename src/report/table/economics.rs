@@ -100,8 +100,7 @@ fn of_baseline(price: &Priced, iterations: u32) -> Vec<(Start, [Cell; 3])> {
     loops.collect()
 }
 
-/// The values that tell problems apart: words and conditions in columns of their own, parameters in
-/// one.
+/// The values that tell problems apart: a column for each word and condition, one for parameters.
 struct Names<'f> {
     words: Vec<&'static str>,
     /// By workload, the parameters in which its problems differ.

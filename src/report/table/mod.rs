@@ -1,6 +1,5 @@
 //! Tables: one value for each, independent of the format that it is written in. `OF_REPORTS` and
-//! `OF_SECTIONS` list the functions that make the tables of a report; a new table is a function and
-//! a line there.
+//! `OF_SECTIONS` list the functions of all tables; a new table is a function and a line there.
 
 use std::sync::Arc;
 
@@ -137,8 +136,8 @@ impl Table {
         self
     }
 
-    /// Adds a column about one backend. All backends with such columns must have equally many, in
-    /// one order.
+    /// Adds a column about one backend. All backends with such columns have equally many, in one
+    /// order.
     pub fn column_of(
         &mut self,
         backend: impl Into<String>,
@@ -294,8 +293,7 @@ const OF_SECTIONS: &[Make] = &[
 /// The tables of all rows.
 pub fn of_report(request: &Request<'_>) -> Vec<Table> {
     let mut tables = made(OF_REPORTS, request);
-    // The first table goes to the screen: the costs of loops where there are no sizes to take means
-    // over.
+    // The first table goes to the screen: the costs of loops where no sizes allow means.
     if economics::is_of_single_problems(request) {
         let place = |table: &Table| match table.name.as_str() {
             operations::NAME => 0,
@@ -307,8 +305,8 @@ pub fn of_report(request: &Request<'_>) -> Vec<Table> {
     tables
 }
 
-/// The verdicts on fusing and on compiling, where there are any: for the page, which has no room
-/// for all tables.
+/// The verdicts on fusing and on compiling, where there are any: for the page, without room for all
+/// tables.
 pub fn verdicts(request: &Request<'_>) -> Vec<Table> {
     made(&[fusion::fusion, economics::economics], request)
 }

@@ -18,8 +18,8 @@ pub(super) fn peak_gb(entry: &Entry) -> f64 {
     peak.map_or(f64::NAN, |bytes| bytes as f64 / GB)
 }
 
-/// The cells and columns that name a row: words, phase if wanted, sizes of the workload; other
-/// sizes go to the end.
+/// The cells and columns that name a row: words, phase if wanted, the workload's sizes; other sizes
+/// at the end.
 struct Names<'l> {
     layout: &'l Layout,
     has_phase: bool,
@@ -105,8 +105,8 @@ pub(super) fn backward_forward_ratios(request: &Request<'_>) -> Option<Table> {
     Some(table)
 }
 
-/// The word that the workload compares, such as `semiring_overhead.csv`: its other values against
-/// the reference value.
+/// The compared word, such as `semiring_overhead.csv`: its other values against the reference
+/// value.
 pub(super) fn compared_overhead(request: &Request<'_>) -> Option<Table> {
     let ComparedWord {
         name, reference, ..

@@ -14,8 +14,7 @@ pub(super) struct Printed<'t> {
     pub(super) lines_per_row: usize,
 }
 
-/// The table itself if it fits into lines of `width` characters; else a table with a line for each
-/// backend.
+/// The table itself if it fits into lines of `width` characters; else with a line for each backend.
 pub(super) fn printed(table: &Table, width: usize) -> Printed<'_> {
     let owners = owners(table);
     if width <= WIDEST || owners.len() < 2 {

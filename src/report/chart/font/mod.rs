@@ -150,8 +150,7 @@ impl OutlineBuilder for Outline {
     }
 
     fn quad_to(&mut self, x1: f32, y1: f32, x: f32, y: f32) {
-        // The quadratic curve as a cubic one: control points two thirds of the way to the
-        // quadratic's.
+        // The quadratic curve as a cubic one: control points two thirds of the way to its own.
         let (from, control, to) = (self.at, self.scaled(x1, y1), self.scaled(x, y));
         let near = |end: (f64, f64)| {
             let part = |end: f64, control: f64| end + (control - end) * 2.0 / 3.0;

@@ -125,8 +125,7 @@ fn chart(request: &Request<'_>, pairs: &[Pair<'_>], question: String) -> Chart {
     })
 }
 
-/// Rows of the two programs, with and without a result, under the conditions and of the workloads
-/// of `pairs`.
+/// Rows of the two programs, also without a result, with the conditions and workloads of `pairs`.
 fn rows_of(request: &Request<'_>, pairs: &[Pair<'_>]) -> Vec<usize> {
     let frame = request.frame;
     let names = conditions(frame);
