@@ -22,8 +22,7 @@ pub mod operations;
 pub mod economics;
 pub mod calibration_profile;
 
-/// The export that makes a run a calibration: a finished calibration raises the ceilings of its
-/// devices.
+/// The export that makes a run a calibration: when finished, it raises the ceilings of its devices.
 pub const CALIBRATION_PROFILE: &str = "calibration_profile";
 
 /// The export of the operations guide.
@@ -96,8 +95,7 @@ fn write_economics(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result
     }
 }
 
-/// The file of the operations guide, for each phase if there are several: the file has no column
-/// for phases.
+/// The file of the operations guide, for each of several phases: the file has no column for them.
 fn write_operations(rows: &[Row], folder: &Path) -> io::Result<()> {
     let rows: Vec<&Row> = rows
         .iter()

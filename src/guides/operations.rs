@@ -12,8 +12,7 @@ pub const COLUMNS: [&str; 4] = ["batch", "sequence", "dimension", "form"];
 /// A megabyte of the guide.
 const MB: f64 = (1u64 << 20) as f64;
 
-/// Our workloads by the guide's names; two losses with one name in the guide have names of their
-/// own.
+/// Our workloads by the guide's names; two losses with one name there have two names here.
 const OPERATIONS: [(&str, &str); 7] = [
     ("layernorm", "LayerNorm"),
     ("gelu", "GELU"),

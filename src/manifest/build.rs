@@ -92,8 +92,7 @@ pub(super) fn workload(
     found.copied()
 }
 
-/// Builds a case. An error is reported and replaced by a valid value, so that the rest can be
-/// judged too.
+/// Builds a case. An error is reported and replaced by a valid value, to judge the rest too.
 pub(super) fn case(
     cx: &mut Context<'_>,
     wire: &WireCase,

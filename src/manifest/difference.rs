@@ -17,8 +17,7 @@ pub struct Change {
     pub to: Option<String>,
 }
 
-/// The keys in which two resolved manifests differ. Keys that are no part of a manifest's identity
-/// are left out.
+/// The keys in which two resolved manifests differ, without keys that are no part of the identity.
 pub fn changes(from: &str, to: &str) -> Vec<Change> {
     let [from, to] = [from, to].map(keys);
     let mut names: Vec<&String> = from.keys().chain(to.keys()).collect();

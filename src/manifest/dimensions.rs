@@ -439,8 +439,7 @@ fn sources(
     }
 }
 
-/// The values of a dimension's columns where the dimension does not exist, if the workload has
-/// defaults for them.
+/// The values of a dimension's columns where it does not exist, if the workload has defaults.
 fn defaults(
     info: &WorkloadInfo,
     variables: &[Variable],

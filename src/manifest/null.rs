@@ -25,8 +25,7 @@ pub struct NullDevice {
     pub memory_bytes: Option<Arc<str>>,
     /// Relative standard deviation of samples.
     pub noise: f64,
-    /// Number of devices that the test device simulates; no part of any identity but the identities
-    /// of these devices.
+    /// Number of simulated devices; no part of any identity but those devices' own.
     pub units: u32,
     /// Conditions with the status they lead to; the first that holds decides.
     pub outcomes: Vec<(Arc<str>, Status)>,

@@ -311,8 +311,7 @@ impl Target<'_> {
     }
 }
 
-/// Replaces a backend in a list, under any of its names: where both backends are listed already,
-/// `from` is removed.
+/// Replaces a backend in a list, under any of its names; `from` is removed if both are listed.
 fn rename(node: &mut Node, from: &str, to: &str) {
     let registry = super::registry();
     let is_from = |info: &&WorkloadInfo, word: &str| {

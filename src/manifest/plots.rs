@@ -5,8 +5,7 @@ use std::sync::LazyLock;
 
 use sweeper_program::workload::Presentation;
 
-/// The kinds of plots. [`plot_name`] replaces words in braces by words of the workload's
-/// presentation.
+/// The kinds of plots. [`plot_name`] replaces words in braces by words of the workload.
 pub const PLOT_KINDS: &[&str] = &[
     "scalability_{second}",
     "scalability_{leading}",

@@ -18,8 +18,7 @@ use super::{
     Manifest, Overrides, SCHEMA, chosen, decode, merge, overrides, relate, setting, suggest,
 };
 
-/// A manifest that was read and checked against the workloads, before any of its points was
-/// checked.
+/// A manifest that was read and checked against the workloads, before checks of its points.
 pub(crate) struct Draft<'s> {
     cx: Context<'s>,
     read: Option<(Manifest, Vec<Places>)>,
@@ -43,8 +42,8 @@ impl<'s> Draft<'s> {
         }
     }
 
-    /// The context for reports, the manifest, and the places of its cases, if there is no error so
-    /// far.
+    /// The context for reports, the manifest, and the places of its cases, if there is no error
+    /// yet.
     pub(crate) fn sound(&mut self) -> Option<(&mut Context<'s>, &Manifest, &[Places])> {
         let (manifest, places) = self.read.as_ref()?;
         let is_sound = self.cx.diagnostics.errors() == 0;
@@ -108,8 +107,7 @@ fn document(cx: &mut Context<'_>, overrides: &Overrides) -> Option<Node> {
         });
     }
     let mut root = merged?;
-    // Text that could not be read leaves holes, which would cause misleading errors about its
-    // surroundings.
+    // Text that could not be read leaves holes, which would cause misleading errors.
     if cx.diagnostics.errors() > 0 {
         return None;
     }
@@ -282,8 +280,7 @@ fn unused(
     }
 }
 
-/// Orders cases so that each comes after the cases that it needs, and otherwise as they were
-/// written.
+/// Orders cases so that each comes after the cases that it needs, and otherwise as written.
 fn in_order(
     cx: &mut Context<'_>,
     cases: Vec<Case>,

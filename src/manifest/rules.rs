@@ -18,8 +18,7 @@ use super::wire::{NAME_CASES, WireCase, WireInclude, WireRule, WireText};
 /// Slots before the variables: backend, phase, dtype, workload.
 pub(crate) const VARIANTS: usize = 4;
 
-/// The names that expressions of a case can use: variants, then variables. Derived values are added
-/// later.
+/// The names for expressions of a case: variants, then variables. Derived values are added later.
 pub(super) fn scope(
     info: &'static WorkloadInfo,
     variables: &[Variable],

@@ -165,13 +165,11 @@ pub struct Measure {
     pub stopping: Stopping,
     /// Warm-up before the first sample.
     pub warmup: Warmup,
-    /// Number of processes in which each program is started afresh, to measure the cost of its
-    /// start.
+    /// Number of processes in which each program is started, to measure the cost of starts.
     pub fresh_starts: u32,
     /// State of the second-level cache at the start of a sample.
     pub l2: L2,
-    /// The ways of launching work on a GPU: each point is measured in each of these ways, of which
-    /// there is at least one.
+    /// The ways of launching work on a GPU, at least one: each point is measured in all of them.
     pub modes: Vec<Launching>,
     /// Check outputs against the oracle.
     pub verify: bool,

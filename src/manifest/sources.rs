@@ -111,8 +111,8 @@ impl Sources {
         readable.filter_map(|(path, table)| Some((path.as_path(), table.as_ref().ok()?)))
     }
 
-    /// Adds a text and the files that it refers to; returns the manifest that it extends, and the
-    /// place of this key.
+    /// Adds a text and the files that it refers to; returns the manifest that it extends, with its
+    /// place.
     fn add(&mut self, path: &Path, text: String) -> Option<(PathBuf, At)> {
         let source = self.texts.0.len();
         let name = path.display().to_string();

@@ -52,16 +52,14 @@ impl Calibrator<'_> {
         }
         let is_whole = kernels.iter().all(Option::is_some);
         let ceilings = supervisor.calibrate(kernels).inspect_err(|_| {
-            // One of the kernels may have crashed the worker; all of them are compiled again next
-            // time.
+            // One of the kernels may have crashed the worker: all are compiled again next time.
             for source in &sources {
                 self.kernels.set_aside(source);
             }
         })?;
         let now_s = now_unix_s(device.kind);
         let remembered = CeilingsFile::probed(device, self.threads, ceilings, now_s);
-        // Ceilings that lack some kernels are not remembered: they are measured again with all
-        // kernels.
+        // Ceilings that lack kernels are not remembered: they are measured again with all.
         if let Some(folder) = self.folder.filter(|_| is_whole) {
             // It is measured again next time then.
             let _ = remembered.keep(folder);

@@ -11,8 +11,7 @@ use crate::compile::kernels::{Built, Origin};
 use crate::hardware::DeviceKind;
 use crate::manifest::Manifest;
 
-/// The cache of a run on a device of this kind; none if the cache can't be opened, which causes a
-/// warning.
+/// The cache of a run on a device of this kind; none, with a warning, if the cache can't be opened.
 pub(super) fn cache_of(
     kind: DeviceKind,
     manifest: &Manifest,

@@ -13,8 +13,7 @@ pub(super) struct Dispatch<'a> {
     pub(super) blocks: Vec<&'a PlannedBlock>,
     pub(super) schedule: Schedule,
     pub(super) tasks: Vec<Sender<Numbered>>,
-    /// The blocks that each worker has: the block that it measures, then the blocks that it
-    /// prepares.
+    /// The blocks of each worker: the block that it measures, then the blocks that it prepares.
     pub(super) hands: Vec<VecDeque<usize>>,
     /// Greatest number of blocks that a worker has.
     pub(super) depth: usize,

@@ -2,8 +2,7 @@
 //!
 //! [`devices`] chooses the devices, [`calibration`] and [`ceilings_file`] find their ceilings;
 //! [`compiling`] opens the cache, [`schedule`] deals out blocks, [`rows`] turns outcomes into rows,
-//! [`pruning`] learns from failures, [`repeats`] repeats whole runs; this file has the order of
-//! events.
+//! [`pruning`] learns from failures, [`repeats`] repeats runs; this file orders the events.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -129,8 +128,7 @@ pub enum Event<'a> {
         label: &'a str,
         /// Rows of the plan's points, this one included.
         done: usize,
-        /// Estimated time of the rest, if enough of the rest is similar to points that were
-        /// measured.
+        /// Estimated time of the rest, if enough of it is similar to measured points.
         left: Option<Duration>,
     },
     /// A calibration measured more than was known to be possible.
@@ -251,8 +249,7 @@ pub fn run(
     let kind = devices[0].kind;
     let outline = Outline::new(manifest, plan_device.clone());
     let identity = RunIdentity::new(manifest.hash(), devices.clone(), toolchain.identity(kind));
-    // Without the identity of a compiler, which a stop may have prevented, this would be another
-    // run.
+    // A stop may have prevented a compiler's answer, without which this would be another run.
     if stop.load(Ordering::Relaxed) {
         return Err(RunError::Stopped);
     }

@@ -1,5 +1,4 @@
-//! The outcomes of points: why they are not tried, the rows of the tried points, and the tables at
-//! the end.
+//! The outcomes of points: why they are not tried, rows of the tried points, and the final tables.
 
 use std::time::Duration;
 use sweeper_program::Refusal;
@@ -116,8 +115,8 @@ impl Session<'_> {
                 .iter()
                 .for_each(|kernel| _ = self.built.remove(kernel));
             // Where blocks wait for their kernels, no other code would compile these; elsewhere
-            // compiling would disturb the current measurement, and is done before the block that
-            // needs the kernels.
+            // they are compiled before the block that needs them, as compiling disturbs
+            // measurements.
             if self.compiles_beside() {
                 self.compile(kernels.to_vec());
             }
@@ -150,8 +149,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Writes the devices' ceilings before anything is measured: a run that is killed has no end to
-    /// write them at.
+    /// Writes the devices' ceilings before anything is measured: a killed run has no end.
     pub(super) fn begin(&mut self, folder: &RunFolder) -> Result<(), FolderError> {
         match folder.path().join(USAGE).exists() {
             true => Ok(()),

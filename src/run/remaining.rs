@@ -44,8 +44,8 @@ pub(super) struct Remaining {
 }
 
 impl Remaining {
-    /// The estimate for the points of a plan that `is_left` selects, with `threads` threads for the
-    /// oracle.
+    /// The estimate for points of a plan that `is_left` selects, with `threads` threads for
+    /// oracles.
     pub(super) fn of(plan: &Plan<'_>, threads: usize, is_left: impl Fn(&Planned) -> bool) -> Self {
         let guesses = plan.points.iter().zip(plan.guesses_ns(threads));
         let mut remaining = Remaining {
@@ -122,8 +122,7 @@ mod tests {
     const FAST: Kind = (0, 0, Phase::Forward);
     const SLOW: Kind = (0, 1, Phase::Forward);
 
-    /// Some points of two kinds with equal guesses, where the points of `slow` take 50 times as
-    /// long.
+    /// Points of two kinds with equal guesses, where points of `slow` take 50 times as long.
     fn remaining(points: usize) -> Remaining {
         let mut remaining = Remaining::default();
         for _ in 0..points {

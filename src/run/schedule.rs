@@ -19,8 +19,7 @@ impl Schedule {
         let workers = workers.max(1);
         let mut order: Vec<usize> = (0..costs.len()).collect();
         if workers > 1 {
-            // Stable: blocks with equal costs keep their order, so that a plan is always dealt out
-            // alike.
+            // Stable: equal costs keep their order, so that a plan is always dealt out alike.
             order.sort_by(|&one, &other| costs[other].total_cmp(&costs[one]));
         }
         let mut queues = vec![VecDeque::new(); workers];

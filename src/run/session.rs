@@ -293,7 +293,7 @@ impl<'a> Session<'a> {
         self.built.insert(number, result);
     }
 
-    /// Measures blocks by all workers at once, and compiles meanwhile where compiling disturbs no
+    /// Measures blocks by all workers at once, and compiles meanwhile where this disturbs no
     /// measurement.
     fn measure(
         &mut self,

@@ -97,8 +97,7 @@ fn ratio(ratio: &Ratio) -> Value {
     })
 }
 
-/// The fused operators, as the pattern's name lists them; for a name that lists none, the unfused
-/// kernels.
+/// The fused operators, as the pattern's name lists them; for other names the unfused kernels.
 fn operators(pattern: &str, unfused: &Measurement) -> Vec<String> {
     let parts: Vec<String> = pattern.split('_').map(str::to_lowercase).collect();
     match parts.len() {

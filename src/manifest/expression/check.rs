@@ -1,5 +1,4 @@
-//! From a tree to an expression that can be evaluated: names become slots, kinds are checked, words
-//! are spelt.
+//! From a tree to an executable expression: names become slots, kinds are checked, words are spelt.
 
 use std::sync::Arc;
 

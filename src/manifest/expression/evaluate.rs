@@ -213,8 +213,7 @@ fn call<'a>(
                     best = next;
                 }
             }
-            // One float among the arguments makes the result a float, even if an integer is the
-            // least.
+            // With one float among the arguments, even an integer becomes a float.
             Ok(if mixed {
                 Operand::Float(float(best))
             } else {

@@ -274,8 +274,7 @@ impl Parser {
     }
 }
 
-/// `a < b < c` means different things in different languages: it is refused. With brackets it is
-/// allowed.
+/// `a < b < c` means different things in different languages and is refused without brackets.
 fn refuse_chain(left: &Node<String>, op: Binary, at: &Span) -> Result<(), SyntaxError> {
     match &left.op {
         Op::Binary(inner, first, _)

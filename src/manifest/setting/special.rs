@@ -331,8 +331,7 @@ impl Kind for PruneRule {
 pub(super) struct Exports;
 
 impl Kind for Exports {
-    /// A format without rows for it would leave no file, which is better reported before anything
-    /// is measured.
+    /// A format without rows would leave no file, which is better reported before measuring.
     fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
         let items = match &node.raw {
             Raw::Array(items) => items.as_slice(),

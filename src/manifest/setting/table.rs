@@ -86,8 +86,7 @@ impl Setting {
     }
 }
 
-/// A field of a variant: it has a value while the manifest has that variant, and can be set only
-/// then.
+/// A field of a variant: it has a value, and can be set, while the manifest has that variant.
 macro_rules! of_variant {
     ($kind:ident { $($bound:ident: $value:expr),* }
         of $($place:ident).+, $variant:path, $field:ident) => {

@@ -26,8 +26,7 @@ const VERSION: u32 = 1;
 /// Files begin with this.
 const PREFIX: &str = "ceilings-";
 
-/// A copy counts as a copy of memory if it moves so many times the size of the last cache, as the
-/// probes do.
+/// A copy counts as a copy of memory if it moves so many times the size of the last cache.
 const LEAST_CACHES: f64 = 4.0;
 
 /// The workloads that calibrations raise ceilings by.
@@ -172,8 +171,7 @@ impl CeilingsFile {
     }
 }
 
-/// Raises the remembered ceilings of a device to the rates in the rows that a finished calibration
-/// measured on it.
+/// Raises the remembered ceilings of a device to the rates in rows of a finished calibration.
 ///
 /// Without remembered ceilings, nothing is raised: a device is probed before it measures.
 ///
@@ -197,8 +195,7 @@ pub fn learn(
     Ok(raised)
 }
 
-/// The best rates by kind, from medians of rows with right results, so that they equal the rates of
-/// the profile.
+/// The best rates by kind, from medians of rows with right results, as in the profile.
 ///
 /// Copies that partly fit in a cache of `cache_bytes` do not count, nor copies from a clean cache:
 /// their last lines reach memory after the measured time.
