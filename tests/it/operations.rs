@@ -1,48 +1,41 @@
 //! Conformance: every operation in every phase by every backend against its f64 oracle, on the CPU
 //! device, as CUDA kernels on the shim, and on a GPU where there is one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
 use sweeper::compile::Bounds;
 use sweeper::compile::nvrtc::resources;
-use sweeper_program::{
-    CanonicalShape, Dtype, KernelSource, Parameters, Phase, Problem, Tensor, Value,
-};
+use sweeper_program::{CanonicalShape, KernelSource, Phase, Problem, Tensor};
 use sweeper_workloads::registry;
 
-use crate::conformance::{Case, cuda};
+use crate::conformance::{self, Case, cuda};
 use crate::cuda;
 use crate::shim::{self, Mode};
 
 const BACKENDS: [&str; 3] = ["primitive", "eager", "compiled"];
 
-const OPERATIONS: [(&str, &str); 8] = [
-    ("layernorm", ""),
-    ("rmsnorm", ""),
-    ("softmax", ""),
-    ("gelu", "erf"),
-    ("gelu", "tanh"),
-    ("swish", ""),
-    ("mse", ""),
-    ("cross_entropy", ""),
-];
-
-fn problem((name, form): (&str, &str), sizes: [i64; 3]) -> Box<dyn Problem> {
-    let axes = ["batch", "sequence", "dimension"];
-    let mut parameters: Parameters = axes.into_iter().zip(sizes).collect();
-    if !form.is_empty() {
-        parameters.set("form", Value::from(form));
-    }
-    let workload = registry::workload(name).expect("it is registered");
-    workload.problem(&parameters, Dtype::F32).unwrap()
+/// Every operation in each of its forms: `gelu form=tanh`.
+fn operations() -> Vec<String> {
+    let forms = registry::operations().flat_map(|workload| {
+        let info = workload.info();
+        registry::forms(info).into_iter().map(|form| {
+            let words = form.iter().map(|(name, word)| format!(" {name}={word}"));
+            info.name.to_owned() + &words.collect::<String>()
+        })
+    });
+    forms.collect()
 }
 
-fn case(operation: (&str, &str), sizes: [i64; 3]) -> Case {
-    let (name, form) = operation;
+fn problem(operation: &str, [batch, sequence, dimension]: [i64; 3]) -> Box<dyn Problem> {
+    let sizes = format!("batch={batch} sequence={sequence} dimension={dimension}");
+    conformance::problem(&format!("{operation} {sizes}")).0
+}
+
+fn case(operation: &str, sizes: [i64; 3]) -> Case {
     let problem = problem(operation, sizes);
-    let name = format!("{name} {form} {sizes:?}");
+    let name = format!("{operation} {sizes:?}");
     Case::new(name, problem, &Phase::ALL, &BACKENDS)
 }
 
@@ -75,7 +68,7 @@ fn boundary_sizes_conform_on_a_cpu() {
         [20, 30, 12],
         [1, 1, 1 << 20],
     ];
-    for operation in OPERATIONS {
+    for operation in &operations() {
         for sizes in sizes {
             case(operation, sizes).conforms_on_cpu(&bounded(None));
         }
@@ -84,7 +77,7 @@ fn boundary_sizes_conform_on_a_cpu() {
 
 #[test]
 fn canonical_shapes_conform_on_a_cpu() {
-    for operation in OPERATIONS {
+    for operation in &operations() {
         for (sizes, bound) in [([2, 3, 5], 8), ([2, 9, 1023], 1024), ([3, 3, 1024], 1024)] {
             case(operation, sizes).conforms_on_cpu(&bounded(Some(bound)));
         }
@@ -96,7 +89,7 @@ fn boundary_sizes_conform_as_cuda_kernels() {
     if !shim::is_here() {
         return;
     }
-    for operation in OPERATIONS {
+    for operation in &operations() {
         for (sizes, bound) in [
             ([1, 1, 1], None),
             ([3, 5, 7], Some(8)),
@@ -121,28 +114,29 @@ fn cuda_kernels_touch_nothing_that_is_not_theirs() {
     if !shim::is_here() {
         return;
     }
-    for operation in OPERATIONS {
+    for operation in &operations() {
         let case = case(operation, [2, 3, 37]);
         case.conforms_on_shim(&[Phase::Both], &bounded(Some(64)), Mode::Sanitized);
     }
 }
 
 /// Checks an operation of some form on inputs that a function changes.
-type Conforms<'c> = &'c dyn Fn((&str, &str), &dyn Fn(f32) -> f32);
+type Conforms<'c> = &'c dyn Fn(&str, &dyn Fn(f32) -> f32);
 
 /// Numbers that lose their accuracy in careless kernels, by the operations for which they are hard.
 fn hard_numbers(conforms: Conforms<'_>) {
     // Far from 0, where a variance from squares would be lost.
-    conforms(("layernorm", ""), &|x| x + 300.0);
+    conforms("layernorm", &|x| x + 300.0);
     // Nearly equal elements, whose variance is less than the number that is added to it.
-    conforms(("layernorm", ""), &|x| 1.0 + 1e-4 * x);
-    conforms(("rmsnorm", ""), &|x| 1e-4 * x);
+    conforms("layernorm", &|x| 1.0 + 1e-4 * x);
+    conforms("rmsnorm", &|x| 1e-4 * x);
     // Exponentials that overflow without a shift, and weights that vanish.
     for operation in ["softmax", "cross_entropy"] {
-        conforms((operation, ""), &|x| 100.0 * x);
-        conforms((operation, ""), &|x| x - 1000.0);
+        conforms(operation, &|x| 100.0 * x);
+        conforms(operation, &|x| x - 1000.0);
     }
-    for operation in [("gelu", "erf"), ("gelu", "tanh"), ("swish", "")] {
+    // Numbers on both sides of where functions bend, and near 0.
+    for operation in &operations() {
         conforms(operation, &|x| 30.0 * x);
         conforms(operation, &|x| 1e-3 * x);
     }
@@ -172,7 +166,7 @@ fn hard_numbers_conform_as_cuda_kernels() {
 fn cuda_sources() -> BTreeMap<String, (String, KernelSource)> {
     let target = cuda();
     let mut sources = BTreeMap::new();
-    for operation in OPERATIONS {
+    for operation in &operations() {
         for (dimension, bound) in [(512, Some(512)), (1500, None)] {
             let problem = problem(operation, [16, 256, dimension]);
             let canonical = bounded(bound);
@@ -181,7 +175,7 @@ fn cuda_sources() -> BTreeMap<String, (String, KernelSource)> {
                     let program = problem.program(backend, phase, &canonical, &target);
                     for source in program.unwrap().sources() {
                         let key = format!("{:?}", (&source.files, &source.defines));
-                        let name = format!("{operation:?} {backend} {phase}: {}", source.title());
+                        let name = format!("{operation} {backend} {phase}: {}", source.title());
                         sources.insert(key, (name, source.clone()));
                     }
                 }
@@ -234,10 +228,10 @@ fn programs_of_many_launches_conform_on_a_gpu() {
     if cuda::missing().is_some() {
         return;
     }
-    let names: BTreeSet<&str> = OPERATIONS.iter().map(|(name, _)| *name).collect();
-    let cases = names
-        .into_iter()
-        .map(|name| format!("[case.{name}]\nworkload = \"{name}\"\nbackends = {BACKENDS:?}\n"));
+    let cases = registry::operations().map(|workload| {
+        let name = workload.info().name;
+        format!("[case.{name}]\nworkload = \"{name}\"\nbackends = {BACKENDS:?}\n")
+    });
     let folder = tempfile::tempdir().unwrap();
     let manifest = ON_A_GPU.to_owned() + &cases.collect::<String>();
     fs::write(folder.path().join("m.toml"), manifest).unwrap();

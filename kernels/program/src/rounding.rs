@@ -6,7 +6,7 @@
 //! [`DEVIATION`], the standard deviation of one rounding of a number of size 1. The oracle adds
 //! them up beside each answer, through everything that its formula computes: what cancels in one
 //! problem is less exact there, and nowhere else. Graphs are evaluated with it
-//! ([`sweeper_compiler::graph::Rounding`]).
+//! (`graph::Rounding` of the compiler).
 
 /// The standard deviation of a rounding of a number of size 1: uniform within half a unit in the
 /// last place.

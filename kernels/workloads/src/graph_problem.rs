@@ -6,7 +6,7 @@
 
 use sweeper_compiler::fuse::{self, Policy, Request};
 use sweeper_compiler::graph::{Graph, GraphError, Node, NodeId, Op};
-use sweeper_program::check::Check;
+use sweeper_program::check::{self, Check};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::tensor::{Dtype, Tensor, Tensors};
 use sweeper_program::workload::{
@@ -143,32 +143,38 @@ pub trait Computation: Send + Sync + Sized + 'static {
         specs: &[TensorSpec],
     ) -> Check;
 
-    /// The program of the backend `library`.
+    /// The program of the backend `library` for the workload called `name`.
     ///
     /// # Errors
     /// A sentence that says that no library has it.
-    fn by_library(&self, phase: Phase, target: &Target) -> Result<Program, Refusal>;
+    fn by_library(&self, name: &str, phase: Phase, target: &Target) -> Result<Program, Refusal>;
 }
 
 /// A problem that is a graph.
 #[derive(Clone, Debug)]
 pub struct GraphProblem<C> {
+    /// The workload's name.
+    name: &'static str,
     computation: C,
     built: Built,
 }
 
 impl<C: Computation> GraphProblem<C> {
-    /// The problem of a computation.
+    /// The problem of a computation, by the name of its workload.
     ///
     /// # Errors
     /// If the sizes do not make a graph, with the graph's message.
-    pub fn new(computation: C) -> Result<Self, ParameterError> {
+    pub fn new(name: &'static str, computation: C) -> Result<Self, ParameterError> {
         let built = computation
             .build()
             .map_err(|error| ParameterError::Together {
                 reason: error.to_string(),
             })?;
-        Ok(GraphProblem { computation, built })
+        Ok(GraphProblem {
+            name,
+            computation,
+            built,
+        })
     }
 
     /// The graph, and the beginning of its backward pass.
@@ -322,7 +328,7 @@ impl<C: Computation> Problem for GraphProblem<C> {
         let reduced = self
             .computation
             .reduced(phase, operations * threads as f64)?;
-        Some(Box::new(GraphProblem::new(reduced).ok()?))
+        Some(Box::new(GraphProblem::new(self.name, reduced).ok()?))
     }
 
     fn device_oracle(&self, phase: Phase, target: &Target) -> Option<DeviceOracle> {
@@ -336,7 +342,7 @@ impl<C: Computation> Problem for GraphProblem<C> {
         let smaller = self
             .computation
             .smaller(phase, operations * threads as f64)?;
-        Some(Box::new(GraphProblem::new(smaller).ok()?))
+        Some(Box::new(GraphProblem::new(self.name, smaller).ok()?))
     }
 
     fn check(
@@ -390,7 +396,7 @@ impl<C: Computation> Problem for GraphProblem<C> {
                 let bounds = self.bounds(canonical);
                 fuse::program(&self.request(policy, phase, &bounds, target))
             }
-            None if backend == "library" => self.computation.by_library(phase, target),
+            None if backend == "library" => self.computation.by_library(self.name, phase, target),
             None => {
                 let reason = format!("`{backend}` is not part of this build");
                 Err(Refusal::Unavailable(reason))
@@ -409,6 +415,26 @@ impl<C: Computation> Problem for GraphProblem<C> {
         let request = self.request(policy(backend)?, phase, &bounds, target);
         let explained = fuse::explain(&request).ok()?;
         Some(explained.to_string())
+    }
+}
+
+/// Checks that all elements of an input are right.
+///
+/// # Errors
+/// The first wrong element, and `what` is wrong with it.
+pub(crate) fn expect(
+    name: &str,
+    tensor: &Tensor,
+    is_right: &dyn Fn(f64) -> bool,
+    what: &str,
+) -> Result<(), String> {
+    let values = check::as_f64(tensor);
+    match values.iter().position(|&value| !is_right(value)) {
+        Some(at) => Err(format!(
+            "element {at} of `{name}` is {}, {what}",
+            values[at]
+        )),
+        None => Ok(()),
     }
 }
 

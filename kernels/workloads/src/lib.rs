@@ -9,10 +9,13 @@ pub mod copy;
 pub mod economics;
 #[cfg(feature = "faults")]
 pub mod faults;
+mod graph_builder;
 pub mod graph_oracle;
 pub mod graph_problem;
+mod graph_workload;
 pub mod operations;
 pub mod ops;
 pub mod patterns;
 pub mod registry;
 pub mod semicrf;
+mod spread;

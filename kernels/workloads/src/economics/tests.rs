@@ -1,14 +1,23 @@
 //! The oracle against values computed by hand, and the workloads' contract.
 
-use super::*;
-use crate::graph_problem::Computation;
+use std::fmt::Debug;
+
+use super::MOST;
+use super::attention_block::AttentionBlock;
+use super::matmul_chain::MatmulChain;
+use super::mixed::Mixed;
+use super::mlp::{Loss, Mlp};
+use crate::graph_oracle::Evaluated;
 use crate::graph_problem::judging::misjudged;
+use crate::graph_problem::{Computation, GraphProblem};
 use crate::registry::workload;
 use sweeper_program::inputs::InputKey;
-use sweeper_program::tensor::{Tensor, Tensors};
+use sweeper_program::parameters::Parameters;
+use sweeper_program::tensor::{Dtype, Tensor, Tensors};
+use sweeper_program::workload::{Phase, Problem, TensorInfo, TensorSpec};
 
-fn body(name: &'static str, kind: Kind) -> GraphProblem<Body> {
-    GraphProblem::new(Body { name, kind }).unwrap()
+fn problem<E: Evaluated>(body: E) -> GraphProblem<E> {
+    GraphProblem::new("body", body).unwrap()
 }
 
 /// A matrix by rows.
@@ -64,7 +73,7 @@ fn assert_close(found: &Tensor, expected: &Rows, what: &str) {
 }
 
 /// A problem's inputs and the oracle's answers.
-fn asked(problem: &GraphProblem<Body>, phase: Phase) -> (Tensors, Tensors) {
+fn asked(problem: &GraphProblem<impl Evaluated>, phase: Phase) -> (Tensors, Tensors) {
     let inputs = problem.generate(&InputKey([3; 32]));
     problem.validate(&inputs).unwrap();
     let answers = problem.oracle(&inputs, phase);
@@ -73,7 +82,7 @@ fn asked(problem: &GraphProblem<Body>, phase: Phase) -> (Tensors, Tensors) {
 
 #[test]
 fn a_chain_is_its_products() {
-    let problem = body("matmul_chain", Kind::MatmulChain { size: 5, depth: 3 });
+    let problem = problem(MatmulChain { size: 5, depth: 3 });
     let (inputs, answers) = asked(&problem, Phase::Both);
     let [x, w1, w2, w3, grad] = ["x", "w1", "w2", "w3", "grad_out"].map(|name| rows(&inputs, name));
     let (xw, ww) = (times(&x, &w1), times(&w2, &w3));
@@ -136,13 +145,13 @@ fn step_by_hand(inputs: &Tensors, loss: Loss, rate: f64) -> (f64, Vec<(String, R
 #[test]
 fn a_training_step_moves_every_parameter() {
     for loss in [Loss::SquaredError, Loss::CrossEntropy] {
-        let kind = Kind::Mlp {
+        let body = Mlp {
             batch: 6,
             widths: [3, 7, 4, 5],
             loss,
             rate: 0.5,
         };
-        let (inputs, answers) = asked(&body("mlp", kind), Phase::Both);
+        let (inputs, answers) = asked(&problem(body), Phase::Both);
         let (value, after) = step_by_hand(&inputs, loss, 0.5);
         assert_close(&answers["loss"], &vec![vec![value]], "loss");
         assert_eq!(after.len(), 6);
@@ -155,11 +164,11 @@ fn a_training_step_moves_every_parameter() {
 #[test]
 fn an_attention_block_is_its_formula() {
     let (sequence, dimension) = (5, 4);
-    let kind = Kind::AttentionBlock {
+    let body = AttentionBlock {
         sequence,
         dimension,
     };
-    let (inputs, answers) = asked(&body("attention_block", kind), Phase::Both);
+    let (inputs, answers) = asked(&problem(body), Phase::Both);
     let x = rows(&inputs, "x");
     let [q, k, v] = ["wq", "wk", "wv"].map(|w| times(&x, &turned(&rows(&inputs, w))));
     let scores = times(&q, &turned(&k));
@@ -170,7 +179,7 @@ fn an_attention_block_is_its_formula() {
 
 #[test]
 fn mixed_operations_are_their_formula() {
-    let (inputs, answers) = asked(&body("mixed", Kind::Mixed { size: 6 }), Phase::Both);
+    let (inputs, answers) = asked(&problem(Mixed { size: 6 }), Phase::Both);
     let [a, b, w, gamma, beta] = ["a", "b", "w", "gamma", "beta"].map(|name| rows(&inputs, name));
     let h = with(&a, &b, |a, b| (a + b).max(0.0) * b);
     let z = with(&a, &softmax(&times(&h, &w)), |a, p| a + p);
@@ -187,56 +196,53 @@ fn mixed_operations_are_their_formula() {
     assert_close(&answers["out"], &z.iter().map(normal).collect(), "out");
 }
 
-/// Along a random direction the result changes as its gradients say.
 #[test]
 fn gradients_are_differences() {
+    assert_gradients_are_differences(AttentionBlock {
+        sequence: 4,
+        dimension: 3,
+    });
+    assert_gradients_are_differences(Mixed { size: 5 });
+}
+
+/// Along a random direction the result changes as its gradients say.
+fn assert_gradients_are_differences(body: impl Evaluated + Debug) {
     const STEP: f64 = 1e-5;
-    for (name, kind) in [
-        (
-            "attention_block",
-            Kind::AttentionBlock {
-                sequence: 4,
-                dimension: 3,
-            },
-        ),
-        ("mixed", Kind::Mixed { size: 5 }),
-    ] {
-        let problem = body(name, kind);
-        let (inputs, answers) = asked(&problem, Phase::Both);
-        let direction = problem.generate(&InputKey([4; 32]));
-        let values = |tensors: &Tensors, name: &str| -> Vec<f64> {
-            sweeper_program::check::elements(&tensors[name]).collect()
-        };
-        let along = |step: f64| {
-            let mut moved = inputs.clone();
-            for (name, tensor) in moved.iter_mut().filter(|(name, _)| *name != "grad_out") {
-                let pairs = values(&inputs, name)
-                    .into_iter()
-                    .zip(values(&direction, name));
-                let elements = pairs.map(|(x, by)| x + step * by).collect();
-                *tensor = Tensor::f64(tensor.shape(), elements);
-            }
-            let out = values(&problem.oracle(&moved, Phase::Forward), "out");
-            let grad = values(&inputs, "grad_out").into_iter();
-            out.into_iter()
-                .zip(grad)
-                .map(|(out, grad)| out * grad)
-                .sum::<f64>()
-        };
-        let difference = (along(STEP) - along(-STEP)) / (2.0 * STEP);
-        let mut expected = 0.0;
-        for input in inputs.keys().filter(|name| *name != "grad_out") {
-            let gradient = values(&answers, &format!("grad_{input}"));
-            let products = gradient.iter().zip(values(&direction, input));
-            expected += products.map(|(gradient, by)| gradient * by).sum::<f64>();
+    let problem = problem(body.clone());
+    let (inputs, answers) = asked(&problem, Phase::Both);
+    let direction = problem.generate(&InputKey([4; 32]));
+    let values = |tensors: &Tensors, name: &str| -> Vec<f64> {
+        sweeper_program::check::elements(&tensors[name]).collect()
+    };
+    let along = |step: f64| {
+        let mut moved = inputs.clone();
+        for (name, tensor) in moved.iter_mut().filter(|(name, _)| *name != "grad_out") {
+            let pairs = values(&inputs, name)
+                .into_iter()
+                .zip(values(&direction, name));
+            let elements = pairs.map(|(x, by)| x + step * by).collect();
+            *tensor = Tensor::f64(tensor.shape(), elements);
         }
-        let close = (difference - expected).abs() < 1e-6 * expected.abs().max(1.0);
-        assert!(close, "{name}: {difference}, {expected}");
+        let out = values(&problem.oracle(&moved, Phase::Forward), "out");
+        let grad = values(&inputs, "grad_out").into_iter();
+        out.into_iter()
+            .zip(grad)
+            .map(|(out, grad)| out * grad)
+            .sum::<f64>()
+    };
+    let difference = (along(STEP) - along(-STEP)) / (2.0 * STEP);
+    let mut expected = 0.0;
+    for input in inputs.keys().filter(|name| *name != "grad_out") {
+        let gradient = values(&answers, &format!("grad_{input}"));
+        let products = gradient.iter().zip(values(&direction, input));
+        expected += products.map(|(gradient, by)| gradient * by).sum::<f64>();
     }
+    let close = (difference - expected).abs() < 1e-6 * expected.abs().max(1.0);
+    assert!(close, "{body:?}: {difference}, {expected}");
 }
 
 /// The right answers in f32, changed by `change`, pass or not.
-fn passes(problem: &GraphProblem<Body>, change: impl Fn(&str, &mut Vec<f32>)) -> bool {
+fn passes(problem: &GraphProblem<impl Evaluated>, change: impl Fn(&str, &mut Vec<f32>)) -> bool {
     let phase = Phase::Both;
     let (inputs, expected) = asked(problem, phase);
     let outputs = problem.outputs(phase).into_iter().map(|spec| {
@@ -249,71 +255,63 @@ fn passes(problem: &GraphProblem<Body>, change: impl Fn(&str, &mut Vec<f32>)) ->
     problem.check(&inputs, &outputs, &expected, phase).passed()
 }
 
-#[test]
-fn small_faults_are_found() {
-    for (name, kind) in [
-        ("matmul_chain", Kind::MatmulChain { size: 64, depth: 3 }),
-        (
-            "attention_block",
-            Kind::AttentionBlock {
-                sequence: 64,
-                dimension: 64,
-            },
-        ),
-        ("mixed", Kind::Mixed { size: 32 }),
-        (
-            "mlp",
-            Kind::Mlp {
-                batch: 16,
-                widths: [32, 64, 32, 10],
-                loss: Loss::SquaredError,
-                rate: 0.01,
-            },
-        ),
-    ] {
-        let problem = body(name, kind);
-        assert!(passes(&problem, |_, _| {}), "{name}");
-        for spec in problem.outputs(Phase::Both) {
-            let of = |tensor: &str| tensor == spec.name;
-            let with_zero = |tensor: &str, values: &mut Vec<f32>| {
-                if of(tensor) {
-                    values[0] = 0.0;
-                }
-            };
-            assert!(!passes(&problem, with_zero), "{name} {}", spec.name);
-            let a_little_off = |tensor: &str, values: &mut Vec<f32>| {
-                if of(tensor) {
-                    values.iter_mut().for_each(|value| *value *= 1.0002);
-                }
-            };
-            assert!(!passes(&problem, a_little_off), "{name} {}", spec.name);
-        }
+fn assert_small_faults_are_found(body: impl Evaluated + Debug) {
+    let name = format!("{body:?}");
+    let problem = problem(body);
+    assert!(passes(&problem, |_, _| {}), "{name}");
+    for spec in problem.outputs(Phase::Both) {
+        let with_zero = |tensor: &str, values: &mut Vec<f32>| {
+            if tensor == spec.name {
+                values[0] = 0.0;
+            }
+        };
+        assert!(!passes(&problem, with_zero), "{name} {}", spec.name);
+        let a_little_off = |tensor: &str, values: &mut Vec<f32>| {
+            if tensor == spec.name {
+                values.iter_mut().for_each(|value| *value *= 1.0002);
+            }
+        };
+        assert!(!passes(&problem, a_little_off), "{name} {}", spec.name);
     }
 }
 
 #[test]
-fn wrong_bodies_are_found() {
-    let step = |loss| Kind::Mlp {
-        batch: 48,
+fn small_faults_are_found() {
+    assert_small_faults_are_found(MatmulChain { size: 64, depth: 3 });
+    assert_small_faults_are_found(AttentionBlock {
+        sequence: 64,
+        dimension: 64,
+    });
+    assert_small_faults_are_found(Mixed { size: 32 });
+    assert_small_faults_are_found(step(16, Loss::SquaredError));
+}
+
+/// A step at the sizes of the compilation guide, but for the batch.
+fn step(batch: usize, loss: Loss) -> Mlp {
+    Mlp {
+        batch,
         widths: [32, 64, 32, 10],
         loss,
         rate: 0.01,
-    };
-    let block = Kind::AttentionBlock {
+    }
+}
+
+fn assert_wrong_ones_are_found(body: impl Evaluated + Debug) {
+    let name = format!("{body:?}");
+    let misjudged = misjudged(&problem(body), &[Phase::Forward, Phase::Backward], 7);
+    assert!(misjudged.is_empty(), "{name}: {misjudged:#?}");
+}
+
+#[test]
+fn wrong_bodies_are_found() {
+    assert_wrong_ones_are_found(MatmulChain { size: 96, depth: 3 });
+    assert_wrong_ones_are_found(AttentionBlock {
         sequence: 96,
         dimension: 64,
-    };
-    for (name, kind) in [
-        ("matmul_chain", Kind::MatmulChain { size: 96, depth: 3 }),
-        ("attention_block", block),
-        ("mixed", Kind::Mixed { size: 128 }),
-        ("mlp", step(Loss::SquaredError)),
-        ("mlp", step(Loss::CrossEntropy)),
-    ] {
-        let phases = [Phase::Forward, Phase::Backward];
-        let misjudged = misjudged(&body(name, kind), &phases, 7);
-        assert!(misjudged.is_empty(), "{name}: {misjudged:#?}");
-    }
+    });
+    assert_wrong_ones_are_found(Mixed { size: 128 });
+    assert_wrong_ones_are_found(step(48, Loss::SquaredError));
+    assert_wrong_ones_are_found(step(48, Loss::CrossEntropy));
 }
 
 #[test]
@@ -330,7 +328,7 @@ fn tensors_and_phases_are_those_of_the_description() {
             let tensors = tensors.iter().filter(|tensor| tensor.name != "labels");
             tensors.map(|tensor| tensor.name.to_owned()).collect()
         };
-        let of = |specs: Vec<sweeper_program::workload::TensorSpec>| -> Vec<String> {
+        let of = |specs: Vec<TensorSpec>| -> Vec<String> {
             specs.into_iter().map(|spec| spec.name).collect()
         };
         assert_eq!(of(problem(name).inputs()), listed(info.inputs), "{name}");
@@ -349,13 +347,13 @@ fn tensors_and_phases_are_those_of_the_description() {
 
 #[test]
 fn bad_inputs_are_refused_with_reasons() {
-    let kind = Kind::Mlp {
+    let body = Mlp {
         batch: 2,
         widths: [1, 1, 1, 3],
         loss: Loss::CrossEntropy,
         rate: 0.1,
     };
-    let problem = body("mlp", kind);
+    let problem = problem(body);
     let mut inputs = problem.generate(&InputKey([1; 32]));
     inputs.insert("labels".to_owned(), Tensor::i64([2], vec![0, 3]));
     assert_eq!(
@@ -386,24 +384,14 @@ fn bad_inputs_are_refused_with_reasons() {
 
 #[test]
 fn smaller_problems_cost_no_more_than_asked() {
-    let kind = Kind::Mlp {
-        batch: 1 << 16,
-        widths: [32, 64, 32, 10],
-        loss: Loss::SquaredError,
-        rate: 0.1,
-    };
-    let whole = Body { name: "mlp", kind };
+    let whole = step(1 << 16, Loss::SquaredError);
     let smaller = whole.reduced(Phase::Both, 1e7).unwrap();
     let cost = smaller.oracle_operations(Phase::Both);
     assert!((1e6..=1e7).contains(&cost), "{cost}");
     assert!(whole.reduced(Phase::Both, 10.0).is_none());
-    let block = Kind::AttentionBlock {
+    let block = AttentionBlock {
         sequence: 4096,
         dimension: 4096,
-    };
-    let block = Body {
-        name: "attention_block",
-        kind: block,
     };
     assert!(block.reduced(Phase::Both, 1e7).is_none());
 }

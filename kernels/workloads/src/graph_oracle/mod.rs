@@ -8,13 +8,12 @@
 
 pub mod precision;
 
-use rayon::prelude::*;
-
-use crate::graph_problem::{Built, Computation};
+use crate::graph_problem::{Built, Computation, expect};
+use crate::spread::{self, norm, spread_of};
 use sweeper_compiler::fuse::{self, Policy, Request};
 use sweeper_compiler::graph::on_device::{self, Wanted};
 use sweeper_compiler::graph::{self, GraphError, NodeId, Op, Rounding};
-use sweeper_program::check::{self, Check, Metric};
+use sweeper_program::check::{self, Check};
 use sweeper_program::inputs::{InputKey, Stream};
 use sweeper_program::rounding::DEVIATION;
 use sweeper_program::tensor::{Dtype, Tensor, Tensors};
@@ -33,9 +32,6 @@ const LEAST: f64 = MARGIN * DEVIATION;
 
 /// The definition of a problem whose oracle is its graph: its remaining properties.
 pub trait Evaluated: Clone + Send + Sync + 'static {
-    /// Name of the workload, for messages.
-    fn name(&self) -> &'static str;
-
     /// As [`Computation::build`].
     ///
     /// # Errors
@@ -58,26 +54,22 @@ pub trait Evaluated: Clone + Send + Sync + 'static {
     }
 
     /// The elements of an input of real numbers.
-    fn elements(&self, spec: &TensorSpec, stream: &Stream) -> Vec<f32>;
+    fn elements(&self, spec: &TensorSpec, stream: &Stream) -> Vec<f32> {
+        elements(spec, stream)
+    }
 
     /// Number of classes that labels name.
     fn classes(&self) -> usize {
         1
     }
 
-    /// Number of independent parts of the problem, such as rows of a batch.
-    fn parts(&self) -> usize {
-        1
+    /// The number of independent parts of the problem, such as rows of a batch, if it has any.
+    fn parts(&mut self) -> Option<&mut usize> {
+        None
     }
 
-    /// This problem with fewer independent parts.
-    fn with_parts(&self, _parts: usize) -> Self {
-        self.clone()
-    }
-
-    /// The operations of this problem on tensors of which one extent, the greatest that may differ,
-    /// is half as large; `None` where all extents are small.
-    fn halved(&self) -> Option<Self>;
+    /// Extents that may be smaller where the operations stay the same.
+    fn shrinkable(&mut self) -> Vec<&mut usize>;
 
     /// Names of inputs whose elements must not be negative.
     fn not_negative(&self) -> &'static [&'static str] {
@@ -116,24 +108,19 @@ impl<E: Evaluated> Computation for E {
 
     fn validate(&self, inputs: &Tensors) -> Result<(), String> {
         for (name, tensor) in inputs {
-            let refused = |is_right: &(dyn Fn(f64) -> bool + Sync), what: &str| {
-                let values = check::as_f64(tensor);
-                match values.iter().position(|&value| !is_right(value)) {
-                    Some(at) => Err(format!(
-                        "element {at} of `{name}` is {}, {what}",
-                        values[at]
-                    )),
-                    None => Ok(()),
-                }
-            };
-            refused(&f64::is_finite, "not a finite number")?;
+            expect(name, tensor, &f64::is_finite, "not a finite number")?;
             if self.not_negative().contains(&name.as_str()) {
-                refused(&|value| value >= 0.0, "less than 0")?;
+                expect(name, tensor, &|value| value >= 0.0, "less than 0")?;
             }
             if tensor.dtype() == Dtype::I64 || tensor.dtype() == Dtype::I32 {
                 let classes = self.classes() as f64;
                 let what = format!("but there are {classes} classes, from 0 on");
-                refused(&|value| (0.0..classes).contains(&value), &what)?;
+                expect(
+                    name,
+                    tensor,
+                    &|value| (0.0..classes).contains(&value),
+                    &what,
+                )?;
             }
         }
         Ok(())
@@ -144,7 +131,7 @@ impl<E: Evaluated> Computation for E {
     fn oracle(&self, inputs: &Tensors, phase: Phase) -> Tensors {
         match answers(self, inputs, phase) {
             Ok(answers) => answers,
-            Err(error) => panic!("{}: {error}", Evaluated::name(self)),
+            Err(error) => panic!("{error}"),
         }
     }
 
@@ -162,17 +149,12 @@ impl<E: Evaluated> Computation for E {
     }
 
     fn reduced(&self, phase: Phase, operations: f64) -> Option<Self> {
-        let mut parts = self.parts();
-        loop {
-            let smaller = self.with_parts(parts);
-            if smaller.oracle_operations(phase) <= operations {
-                return Some(smaller);
-            }
-            if parts <= 1 {
-                return None;
-            }
-            parts /= 2;
+        let mut smaller = self.clone();
+        while Computation::oracle_operations(&smaller, phase) > operations {
+            let parts = smaller.parts().filter(|parts| **parts > 1)?;
+            *parts /= 2;
         }
+        Some(smaller)
     }
 
     fn cuda_oracle(&self, phase: Phase) -> Option<DeviceOracle> {
@@ -195,7 +177,7 @@ impl<E: Evaluated> Computation for E {
     fn smaller(&self, phase: Phase, operations: f64) -> Option<Self> {
         let mut smaller = self.clone();
         while Computation::oracle_operations(&smaller, phase) > operations {
-            smaller = smaller.halved()?;
+            halve_greatest(smaller.shrinkable())?;
         }
         Some(smaller)
     }
@@ -207,23 +189,12 @@ impl<E: Evaluated> Computation for E {
         expected: &Tensors,
         specs: &[TensorSpec],
     ) -> Check {
-        let judge = |spec: &TensorSpec| {
-            let answer = &expected[&spec.name];
-            let norm = norm(&check::as_f64(answer));
-            let spread = check::as_f64(&expected[&spread_of(&spec.name)])[0];
-            let scale = if norm > 0.0 { norm } else { 1.0 };
-            let tolerance = (MARGIN * spread / scale).max(LEAST);
-            let out = outputs.get(&spec.name);
-            check::compare(&spec.name, out, answer, Metric::RelativeL2, tolerance)
-        };
-        Check {
-            tensors: specs.iter().map(judge).collect(),
-        }
+        spread::check(outputs, expected, specs, MARGIN, LEAST)
     }
 
     /// The program of library calls alone: a library has the problem if no code is left to generate
     /// except copies of factors in the requested precision.
-    fn by_library(&self, phase: Phase, target: &Target) -> Result<Program, Refusal> {
+    fn by_library(&self, name: &str, phase: Phase, target: &Target) -> Result<Program, Refusal> {
         let built =
             Evaluated::build(self).map_err(|error| Refusal::Undefined(error.to_string()))?;
         let program = fuse::program(&Request {
@@ -240,7 +211,6 @@ impl<E: Evaluated> Computation for E {
         if program.kernels.iter().all(is_call) {
             return Ok(program);
         }
-        let name = Evaluated::name(self);
         let reason = format!("no library that is linked here has the whole of `{name}`");
         Err(Refusal::Unavailable(reason))
     }
@@ -249,21 +219,24 @@ impl<E: Evaluated> Computation for E {
 /// Extents that are not halved any more.
 const SMALL_EXTENT: usize = 8;
 
-/// Halves the greatest of some extents; false where all are small.
-pub(crate) fn halve_greatest<'e>(extents: impl IntoIterator<Item = &'e mut usize>) -> bool {
-    let greatest = extents.into_iter().max_by_key(|extent| **extent);
-    match greatest {
-        Some(extent) if *extent > SMALL_EXTENT => {
-            *extent = extent.div_ceil(2);
-            true
-        }
-        _ => false,
-    }
+/// Halves the greatest of some extents, unless all are small.
+fn halve_greatest(extents: Vec<&mut usize>) -> Option<()> {
+    let greatest = extents.into_iter().max_by_key(|extent| **extent)?;
+    let halved = greatest.div_ceil(2);
+    (*greatest > SMALL_EXTENT).then(|| *greatest = halved)
 }
 
-/// The name under which the spread of an answer is among the answers.
-fn spread_of(name: &str) -> String {
-    format!("spread of {name}")
+/// Gains and variances lie around 1; results of weights are as large as what they are applied to.
+pub(crate) fn elements(spec: &TensorSpec, stream: &Stream) -> Vec<f32> {
+    let len = spec.shape.iter().product();
+    match spec.name.as_str() {
+        "gamma" | "var" => stream.uniform(len, 0.5, 1.5),
+        name if name.starts_with('w') => {
+            let terms: usize = spec.shape[1..].iter().product();
+            stream.normal(len, 1.0 / (terms as f32).sqrt())
+        }
+        _ => stream.normal(len, 1.0),
+    }
 }
 
 /// The answers, each with its spread: the L2 norm of the error that rounding causes.
@@ -311,15 +284,6 @@ fn distance(one: &Tensor, other: &Tensor) -> f64 {
     let (one, other) = (check::as_f64(one), check::as_f64(other));
     let differences: Vec<f64> = one.iter().zip(other.iter()).map(|(a, b)| a - b).collect();
     norm(&differences)
-}
-
-/// The L2 norm, independent of the number of threads.
-fn norm(values: &[f64]) -> f64 {
-    let pieces: Vec<f64> = values
-        .par_chunks(1 << 14)
-        .map(|piece| piece.iter().map(|value| value * value).sum())
-        .collect();
-    pieces.iter().sum::<f64>().sqrt()
 }
 
 /// Cost of the answers, in exponentials of one thread: estimates, for each element of a node, and

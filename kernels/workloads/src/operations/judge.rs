@@ -16,8 +16,8 @@
 //!   either.
 //! * a mean of squares over n - 1 instead of n is `1 / 2n` off: it shows up to 10^6 columns.
 
-use super::oracle::{norm_of, spread_of};
-use sweeper_program::check::{self, Check, Metric, TensorCheck};
+use crate::spread;
+use sweeper_program::check::Check;
 use sweeper_program::tensor::Tensors;
 use sweeper_program::workload::TensorSpec;
 
@@ -26,16 +26,5 @@ const MARGIN: f64 = 4.0;
 
 /// Judges the outputs that `specs` lists.
 pub(super) fn check(outputs: &Tensors, expected: &Tensors, specs: &[TensorSpec]) -> Check {
-    let judge = |spec: &TensorSpec| -> TensorCheck {
-        let answer = &expected[&spec.name];
-        let norm = norm_of(&check::as_f64(answer));
-        let spread = check::as_f64(&expected[&spread_of(&spec.name)])[0];
-        let scale = if norm > 0.0 { norm } else { 1.0 };
-        let tolerance = MARGIN * spread / scale;
-        let out = outputs.get(&spec.name);
-        check::compare(&spec.name, out, answer, Metric::RelativeL2, tolerance)
-    };
-    Check {
-        tensors: specs.iter().map(judge).collect(),
-    }
+    spread::check(outputs, expected, specs, MARGIN, 0.0)
 }

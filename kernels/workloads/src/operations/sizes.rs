@@ -1,8 +1,11 @@
-//! What an operation is applied to, and which one it is.
+//! What an operation is applied to.
+
+/// Names of its extents, outermost first.
+pub(super) const AXES: [&str; 3] = ["batch", "sequence", "dimension"];
 
 /// Extents of the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sizes {
+pub(crate) struct Sizes {
     /// Outermost.
     pub(super) batch: usize,
     /// Positions.
@@ -26,35 +29,9 @@ impl Sizes {
     pub(super) fn elements(&self) -> usize {
         self.rows() * self.dimension
     }
-}
 
-/// An operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Rows less their mean, over their deviation.
-    LayerNorm,
-    /// Rows over their root mean square.
-    RmsNorm,
-    /// Rows of weights that sum to 1.
-    Softmax,
-    /// By the error function.
-    GeluErf,
-    /// By the hyperbolic tangent.
-    GeluTanh,
-    /// `x sigmoid(x)`
-    Swish,
-    /// Mean of squared differences.
-    Mse,
-    /// Mean of what the labels' logarithms lack.
-    CrossEntropy,
-}
-
-impl Kind {
-    /// Whether the result is one number.
-    pub(super) fn is_loss(self) -> bool {
-        matches!(self, Kind::Mse | Kind::CrossEntropy)
+    /// Row `row` of an operand.
+    pub(super) fn row<'a>(&self, values: &'a [f64], row: usize) -> &'a [f64] {
+        &values[row * self.dimension..][..self.dimension]
     }
 }
-
-/// Added to variances and mean squares.
-pub(super) const EPS: f64 = 1e-5;

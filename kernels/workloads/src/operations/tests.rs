@@ -1,41 +1,52 @@
 //! The workloads' contract, and that wrong results are found.
 
-use super::*;
-use crate::registry::workload;
+use super::SizedOperation;
+use super::info::FULL;
+use super::sizes::AXES;
+use crate::registry::{OPERATIONS, forms, workload};
 use sweeper_program::check::Check;
 use sweeper_program::inputs::InputKey;
-use sweeper_program::parameters::Value;
-use sweeper_program::tensor::{Data, Tensor, Tensors};
-use sweeper_program::workload::{CanonicalShape, Phase, Refusal, Target};
+use sweeper_program::parameters::{Parameters, Value};
+use sweeper_program::tensor::{Data, Dtype, Tensor, Tensors};
+use sweeper_program::workload::{
+    CanonicalShape, Phase, Problem, Refusal, Target, TensorInfo, TensorSpec,
+};
 
-const NAMES: [&str; 7] = [
-    "layernorm",
-    "rmsnorm",
-    "softmax",
-    "gelu",
-    "swish",
-    "mse",
-    "cross_entropy",
-];
+/// Every operation in each of its forms, with what it is called.
+pub(super) fn every(sizes: [i64; 3]) -> Vec<(String, SizedOperation)> {
+    let mut all = vec![];
+    for operation in OPERATIONS {
+        for mut form in forms(operation.info) {
+            let words: Vec<String> = form.iter().map(|(_, word)| word.to_string()).collect();
+            let name = format!("{} {words:?} {sizes:?}", operation.info.name);
+            for (axis, size) in AXES.into_iter().zip(sizes) {
+                form.set(axis, size);
+            }
+            all.push((name, operation.at(&form).unwrap()));
+        }
+    }
+    all
+}
+
+fn every_name() -> impl Iterator<Item = &'static str> {
+    OPERATIONS.iter().map(|operation| operation.info.name)
+}
 
 fn problem(name: &str, sizes: [i64; 3]) -> Result<Box<dyn Problem>, String> {
-    let parameters = ["batch", "sequence", "dimension"]
-        .into_iter()
-        .zip(sizes)
-        .collect();
+    let parameters = AXES.into_iter().zip(sizes).collect();
     let workload = workload(name).expect("registered");
     workload
         .problem(&parameters, Dtype::F32)
         .map_err(|error| error.to_string())
 }
 
-fn names(specs: Vec<sweeper_program::workload::TensorSpec>) -> Vec<String> {
+fn names(specs: Vec<TensorSpec>) -> Vec<String> {
     specs.into_iter().map(|spec| spec.name).collect()
 }
 
 #[test]
 fn tensors_are_those_of_the_description() {
-    for name in NAMES {
+    for name in every_name() {
         let problem = problem(name, [2, 3, 4]).unwrap();
         let info = workload(name).unwrap().info();
         let shape = |text: &str| match text {
@@ -51,7 +62,7 @@ fn tensors_are_those_of_the_description() {
                 .map(|tensor| (tensor.name.to_owned(), tensor.dtype, shape(tensor.shape)))
                 .collect()
         };
-        let of = |specs: Vec<sweeper_program::workload::TensorSpec>| -> Vec<_> {
+        let of = |specs: Vec<TensorSpec>| -> Vec<_> {
             specs
                 .into_iter()
                 .map(|spec| (spec.name, spec.dtype, spec.shape))
@@ -86,12 +97,9 @@ fn parameters_are_checked() {
     );
     assert!(problem("layernorm", [1, 1, 1 << 20]).is_ok());
     let form = |form: &str| {
-        let mut parameters: Parameters = ["batch", "sequence", "dimension"]
-            .into_iter()
-            .zip([1i64; 3])
-            .collect();
+        let mut parameters: Parameters = AXES.into_iter().zip([1i64; 3]).collect();
         parameters.set("form", Value::from(form));
-        let problem = GELU.problem(&parameters, Dtype::F32);
+        let problem = workload("gelu").unwrap().problem(&parameters, Dtype::F32);
         problem.map(|_| ()).map_err(|error| error.to_string())
     };
     assert_eq!(form("tanh"), Ok(()));
@@ -126,7 +134,7 @@ fn the_least_work_is_each_tensor_once() {
         bytes("cross_entropy", Phase::Backward),
         2.0 * full + 8.0 * 6.0 + 4.0
     );
-    for name in NAMES {
+    for name in every_name() {
         let [forward, backward, both] =
             Phase::ALL.map(|phase| problem(name, [2, 3, 4]).unwrap().work(phase).flops);
         assert!(
@@ -159,7 +167,7 @@ fn inputs_are_judged() {
 
 #[test]
 fn no_library_has_them() {
-    for name in NAMES {
+    for name in every_name() {
         let problem = problem(name, [1, 2, 3]).unwrap();
         let refused = problem.program(
             "library",
@@ -197,7 +205,7 @@ fn judged(name: &str, change: impl Fn(&str, &mut Vec<f32>)) -> Check {
 
 #[test]
 fn small_faults_are_found() {
-    for name in NAMES {
+    for name in every_name() {
         assert!(judged(name, |_, _| {}).passed(), "{name}");
         let outputs = problem(name, [1, 1, 2]).unwrap().outputs(Phase::Both);
         for output in names(outputs) {
@@ -279,7 +287,7 @@ fn compiled_programs_move_little_more_than_they_must() {
     let canonical = CanonicalShape::new([("dimension".to_owned(), 512)]);
     for (target, name) in [Target::Cpu, cuda]
         .iter()
-        .flat_map(|target| NAMES.map(|name| (target, name)))
+        .flat_map(|target| every_name().map(move |name| (target, name)))
     {
         let problem = problem(name, [16, 256, 512]).unwrap();
         for phase in Phase::ALL {

@@ -1,25 +1,60 @@
 //! The oracle against values computed by hand, and the workloads' contract.
 
-use super::*;
+use std::fmt::Debug;
+
+use super::attention::{Attention, Until};
+use super::conv;
+use super::conv::{After, Conv};
+use super::linear::{Activation, Linear};
+use super::matmul::{self, Matmul};
+use crate::graph_oracle::Evaluated;
+use crate::graph_problem::GraphProblem;
 use crate::graph_problem::judging::misjudged;
 use sweeper_program::inputs::InputKey;
+use sweeper_program::parameters::Parameters;
 use sweeper_program::tensor::{Tensor, Tensors};
-use sweeper_program::workload::{CanonicalShape, Refusal, Target};
-use sweeper_program::{Kernel, Library};
+use sweeper_program::workload::{CanonicalShape, Phase, Problem, Refusal, Target};
+use sweeper_program::{Kernel, Library, Precision};
 
-fn problem(kind: Kind) -> GraphProblem<Pattern> {
-    let name = match kind {
-        Kind::Matmul { .. } => "matmul",
-        Kind::Linear { .. } => "linear",
-        Kind::Conv { .. } => "conv",
-        Kind::Attention { .. } => "attention",
-    };
-    GraphProblem::new(Pattern { name, kind }).unwrap()
+fn problem<E: Evaluated>(pattern: E) -> GraphProblem<E> {
+    GraphProblem::new("pattern", pattern).unwrap()
+}
+
+fn product([m, k, n]: [usize; 3], precision: Precision) -> Matmul {
+    Matmul { m, k, n, precision }
+}
+
+fn linear([m, k, n]: [usize; 3], activation: Activation) -> Linear {
+    Linear {
+        m,
+        k,
+        n,
+        activation,
+    }
+}
+
+fn convolution(batch: usize, channels: [usize; 2], size: usize, after: After) -> Conv {
+    Conv {
+        batch,
+        channels,
+        size,
+        kernel: 3,
+        after,
+    }
+}
+
+fn attention([batch, sequence, dimension]: [usize; 3], until: Until) -> Attention {
+    Attention {
+        batch,
+        sequence,
+        dimension,
+        until,
+    }
 }
 
 /// Inputs, and the oracle's `out`.
-fn asked(kind: Kind) -> (Tensors, Tensor) {
-    let problem = problem(kind);
+fn asked(pattern: impl Evaluated) -> (Tensors, Tensor) {
+    let problem = problem(pattern);
     let inputs = problem.generate(&InputKey([3; 32]));
     problem.validate(&inputs).unwrap();
     let mut answers = problem.oracle(&inputs, Phase::Forward);
@@ -41,24 +76,24 @@ fn assert_close(out: &Tensor, shape: &[usize], expected: impl Fn(usize) -> f64) 
 #[test]
 fn linear_layers_are_their_formula() {
     let [m, k, n] = [3, 4, 5];
-    for pattern in [
-        Linear::Bias,
-        Linear::BiasRelu,
-        Linear::BiasGelu,
-        Linear::BiasGeluTanh,
+    for activation in [
+        Activation::None,
+        Activation::Relu,
+        Activation::Gelu,
+        Activation::GeluTanh,
     ] {
-        let (inputs, out) = asked(Kind::Linear { m, k, n, pattern });
+        let (inputs, out) = asked(linear([m, k, n], activation));
         let [x, w, b] = ["x", "w", "b"].map(|name| values(&inputs, name));
         assert_close(&out, &[m, n], |at| {
             let (row, column) = (at / n, at % n);
             let terms = (0..k).map(|i| x[row * k + i] * w[column * k + i]);
             let y = terms.sum::<f64>() + b[column];
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (y + 0.044715 * y * y * y);
-            match pattern {
-                Linear::Bias => y,
-                Linear::BiasRelu => y.max(0.0),
-                Linear::BiasGelu => y * 0.5 * (1.0 + libm::erf(y / 2f64.sqrt())),
-                Linear::BiasGeluTanh => y * 0.5 * (1.0 + inner.tanh()),
+            match activation {
+                Activation::None => y,
+                Activation::Relu => y.max(0.0),
+                Activation::Gelu => y * 0.5 * (1.0 + libm::erf(y / 2f64.sqrt())),
+                Activation::GeluTanh => y * 0.5 * (1.0 + inner.tanh()),
             }
         });
     }
@@ -68,7 +103,7 @@ fn linear_layers_are_their_formula() {
 fn products_are_their_formula() {
     let [m, k, n] = [3, 4, 5];
     let precision = Precision::F32;
-    let (inputs, out) = asked(Kind::Matmul { m, k, n, precision });
+    let (inputs, out) = asked(product([m, k, n], precision));
     let (a, b) = (values(&inputs, "a"), values(&inputs, "b"));
     assert_close(&out, &[m, n], |at| {
         let terms = (0..k).map(|i| a[at / n * k + i] * b[i * n + at % n]);
@@ -79,14 +114,8 @@ fn products_are_their_formula() {
 #[test]
 fn convolutions_are_their_formula() {
     let (batch, channels, size, kernel) = (2, [3, 4], 5, 3);
-    for pattern in [Conv::Relu, Conv::BatchNorm, Conv::BatchNormRelu] {
-        let (inputs, out) = asked(Kind::Conv {
-            batch,
-            channels,
-            size,
-            kernel,
-            pattern,
-        });
+    for after in [After::Relu, After::BatchNorm, After::BatchNormRelu] {
+        let (inputs, out) = asked(convolution(batch, channels, size, after));
         let (x, w) = (values(&inputs, "x"), values(&inputs, "w"));
         let channel = |name: &str, at: usize| values(&inputs, name)[at];
         assert_close(&out, &[batch, channels[1], size, size], |at| {
@@ -105,12 +134,12 @@ fn convolutions_are_their_formula() {
                     y += x[row * size + source_column - 1] * w[to * channels[0] * 9 + term];
                 }
             }
-            if pattern != Conv::Relu {
+            if after != After::Relu {
                 let deviation = (channel("var", to) + 1e-5).sqrt();
                 y = channel("gamma", to) * (y - channel("mean", to)) / deviation;
                 y += channel("beta", to);
             }
-            if pattern == Conv::BatchNorm {
+            if after == After::BatchNorm {
                 y
             } else {
                 y.max(0.0)
@@ -122,13 +151,8 @@ fn convolutions_are_their_formula() {
 #[test]
 fn attention_is_its_formula() {
     let [batch, sequence, dimension] = [2, 3, 4];
-    for pattern in [Attention::Scores, Attention::Weights, Attention::Full] {
-        let (inputs, out) = asked(Kind::Attention {
-            batch,
-            sequence,
-            dimension,
-            pattern,
-        });
+    for until in [Until::Scores, Until::Weights, Until::Values] {
+        let (inputs, out) = asked(attention([batch, sequence, dimension], until));
         let (q, k) = (values(&inputs, "q"), values(&inputs, "k"));
         let score = |row: usize, key: usize| {
             let first = row / sequence * sequence + key;
@@ -139,8 +163,8 @@ fn attention_is_its_formula() {
             let all = (0..sequence).map(|key| score(row, key).exp());
             score(row, key).exp() / all.sum::<f64>()
         };
-        match pattern {
-            Attention::Full => {
+        match until {
+            Until::Values => {
                 let v = values(&inputs, "v");
                 assert_close(&out, &[batch, sequence, dimension], |at| {
                     let (row, column) = (at / dimension, at % dimension);
@@ -149,113 +173,70 @@ fn attention_is_its_formula() {
                     (0..sequence).map(|key| weight(row, key) * value(key)).sum()
                 });
             }
-            _ => assert_close(&out, &[batch, sequence, sequence], |at| match pattern {
-                Attention::Scores => score(at / sequence, at % sequence),
+            _ => assert_close(&out, &[batch, sequence, sequence], |at| match until {
+                Until::Scores => score(at / sequence, at % sequence),
                 _ => weight(at / sequence, at % sequence),
             }),
         }
     }
 }
 
+fn assert_faults_are_found(pattern: impl Evaluated + Debug + Copy, least: usize) {
+    let misjudged = misjudged(&problem(pattern), &[Phase::Forward], least);
+    assert!(misjudged.is_empty(), "{pattern:?}: {misjudged:#?}");
+}
+
 #[test]
 fn wrong_patterns_are_found() {
-    let linear = |pattern| Kind::Linear {
-        m: 24,
-        k: 512,
-        n: 40,
-        pattern,
-    };
-    let conv = |pattern| Kind::Conv {
-        batch: 2,
-        channels: [32, 8],
-        size: 14,
-        kernel: 3,
-        pattern,
-    };
-    let attention = |pattern| Kind::Attention {
-        batch: 2,
-        sequence: 256,
-        dimension: 64,
-        pattern,
-    };
-    let matmul = |k, precision| Kind::Matmul {
-        m: 24,
-        k,
-        n: 40,
-        precision,
-    };
-    let cases = [
-        (matmul(4096, Precision::F32), 1),
-        (matmul(4096, Precision::Tf32), 1),
-        (matmul(4096, Precision::Bf16), 1),
-        (linear(Linear::Bias), 3),
-        (linear(Linear::BiasRelu), 4),
-        (linear(Linear::BiasGelu), 10),
-        (linear(Linear::BiasGeluTanh), 15),
-        (conv(Conv::Relu), 2),
-        (conv(Conv::BatchNorm), 10),
-        (conv(Conv::BatchNormRelu), 10),
-        (attention(Attention::Scores), 3),
-        (attention(Attention::Weights), 6),
-        (attention(Attention::Full), 7),
-    ];
-    for (kind, least) in cases {
-        let misjudged = misjudged(&problem(kind), &[Phase::Forward], least);
-        assert!(misjudged.is_empty(), "{kind:?}: {misjudged:#?}");
+    let linear = |activation| linear([24, 512, 40], activation);
+    let conv = |after| convolution(2, [32, 8], 14, after);
+    let attention = |until| attention([2, 256, 64], until);
+    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+        assert_faults_are_found(product([24, 4096, 40], precision), 1);
     }
+    assert_faults_are_found(linear(Activation::None), 3);
+    assert_faults_are_found(linear(Activation::Relu), 4);
+    assert_faults_are_found(linear(Activation::Gelu), 10);
+    assert_faults_are_found(linear(Activation::GeluTanh), 15);
+    assert_faults_are_found(conv(After::Relu), 2);
+    assert_faults_are_found(conv(After::BatchNorm), 10);
+    assert_faults_are_found(conv(After::BatchNormRelu), 10);
+    assert_faults_are_found(attention(Until::Scores), 3);
+    assert_faults_are_found(attention(Until::Weights), 6);
+    assert_faults_are_found(attention(Until::Values), 7);
+}
+
+fn flops(pattern: impl Evaluated) -> f64 {
+    problem(pattern).work(Phase::Forward).flops
 }
 
 #[test]
 fn operations_are_counted_as_in_the_guide() {
-    let flops = |kind| problem(kind).work(Phase::Forward).flops;
-    let linear = |pattern| {
-        flops(Kind::Linear {
-            m: 128,
-            k: 512,
-            n: 256,
-            pattern,
-        })
-    };
+    let linear = |activation| flops(linear([128, 512, 256], activation));
     let products = 2.0 * 128.0 * 512.0 * 256.0;
-    assert_eq!(linear(Linear::Bias), products + 128.0 * 256.0);
-    assert_eq!(linear(Linear::BiasGelu), products + 9.0 * 128.0 * 256.0);
-    let conv = Kind::Conv {
-        batch: 2,
-        channels: [64, 32],
-        size: 56,
-        kernel: 3,
-        pattern: Conv::BatchNormRelu,
-    };
+    assert_eq!(linear(Activation::None), products + 128.0 * 256.0);
+    assert_eq!(linear(Activation::Gelu), products + 9.0 * 128.0 * 256.0);
+    let conv = convolution(2, [64, 32], 56, After::BatchNormRelu);
     assert_eq!(flops(conv), 2.0 * 9.0 * 64.0 * 32.0 * 56.0 * 56.0 * 2.0);
-    let attention = |pattern| {
+    let attention = |until| {
         let (batch, sequence, dimension) = (4, 256, 64);
-        flops(Kind::Attention {
-            batch,
-            sequence,
-            dimension,
-            pattern,
-        })
+        flops(attention([batch, sequence, dimension], until))
     };
     let scores = 4.0 * 256.0 * 256.0;
-    assert_eq!(attention(Attention::Scores), scores * (2.0 * 64.0 + 1.0));
-    assert_eq!(attention(Attention::Full), scores * (4.0 * 64.0 + 6.0));
+    assert_eq!(attention(Until::Scores), scores * (2.0 * 64.0 + 1.0));
+    assert_eq!(attention(Until::Values), scores * (4.0 * 64.0 + 6.0));
 }
 
 #[test]
 fn a_control_is_the_eager_program_once_more() {
-    let kind = Kind::Attention {
-        batch: 2,
-        sequence: 8,
-        dimension: 4,
-        pattern: Attention::Full,
-    };
+    let pattern = attention([2, 8, 4], Until::Values);
     let cuda = Target::Cuda {
         arch: "sm_90a".to_owned(),
     };
     for target in [Target::Cpu, cuda] {
         let program = |backend| {
             let canonical = CanonicalShape::default();
-            let program = problem(kind).program(backend, Phase::Forward, &canonical, &target);
+            let program = problem(pattern).program(backend, Phase::Forward, &canonical, &target);
             program.unwrap()
         };
         assert_eq!(program("control"), program("eager"));
@@ -264,9 +245,9 @@ fn a_control_is_the_eager_program_once_more() {
 }
 
 /// Whether the library has a pattern whole.
-fn is_whole(kind: Kind, target: &Target) -> bool {
+fn is_whole(pattern: impl Evaluated, target: &Target) -> bool {
     let canonical = CanonicalShape::default();
-    match problem(kind).program("library", Phase::Forward, &canonical, target) {
+    match problem(pattern).program("library", Phase::Forward, &canonical, target) {
         Ok(program) => {
             let is_call = |kernel: &Kernel| matches!(kernel, Kernel::Library(_));
             assert!(program.kernels.iter().all(is_call));
@@ -286,37 +267,22 @@ fn a_library_has_what_is_one_call() {
         arch: "sm_90a".to_owned(),
     };
     let [m, k, n] = [8, 16, 24];
-    let product = Kind::Matmul {
-        m,
-        k,
-        n,
-        precision: Precision::F32,
-    };
+    let product = product([m, k, n], Precision::F32);
     assert!(is_whole(product, &Target::Cpu) && is_whole(product, &cuda));
-    let linear = |pattern| Kind::Linear { m, k, n, pattern };
-    assert!(!is_whole(linear(Linear::BiasRelu), &Target::Cpu));
-    assert!(is_whole(linear(Linear::Bias), &cuda));
-    assert!(is_whole(linear(Linear::BiasRelu), &cuda));
-    assert!(is_whole(linear(Linear::BiasGeluTanh), &cuda));
-    assert!(!is_whole(linear(Linear::BiasGelu), &cuda));
-    let attention = Kind::Attention {
-        batch: 2,
-        sequence: 8,
-        dimension: 4,
-        pattern: Attention::Full,
-    };
+    let linear = |activation| linear([m, k, n], activation);
+    assert!(!is_whole(linear(Activation::Relu), &Target::Cpu));
+    assert!(is_whole(linear(Activation::None), &cuda));
+    assert!(is_whole(linear(Activation::Relu), &cuda));
+    assert!(is_whole(linear(Activation::GeluTanh), &cuda));
+    assert!(!is_whole(linear(Activation::Gelu), &cuda));
+    let attention = attention([2, 8, 4], Until::Values);
     assert!(!is_whole(attention, &cuda));
 }
 
 #[test]
 fn what_a_cpu_lacks_is_refused() {
     for precision in [Precision::Tf32, Precision::Bf16] {
-        let problem = problem(Kind::Matmul {
-            m: 2,
-            k: 2,
-            n: 2,
-            precision,
-        });
+        let problem = problem(product([2, 2, 2], precision));
         for backend in ["primitive", "eager", "compiled", "library"] {
             let canonical = CanonicalShape::default();
             let refused = problem.program(backend, Phase::Forward, &canonical, &Target::Cpu);
@@ -332,12 +298,7 @@ fn what_a_cpu_lacks_is_refused() {
 #[test]
 fn tolerances_are_those_of_the_precision() {
     let judged = |precision| {
-        let problem = problem(Kind::Matmul {
-            m: 16,
-            k: 64,
-            n: 16,
-            precision,
-        });
+        let problem = problem(product([16, 64, 16], precision));
         let inputs = problem.generate(&InputKey([3; 32]));
         let rounded = |name: &str| -> Vec<f64> {
             let factor = values(&inputs, name).into_iter();
@@ -365,7 +326,7 @@ fn tolerances_are_those_of_the_precision() {
 fn factors_in_bf16_are_rounded_before_the_product() {
     let [m, k, n] = [3, 4, 5];
     let precision = Precision::Bf16;
-    let problem = problem(Kind::Matmul { m, k, n, precision });
+    let problem = problem(product([m, k, n], precision));
     let cuda = Target::Cuda {
         arch: "sm_90a".to_owned(),
     };
@@ -390,19 +351,13 @@ fn factors_in_bf16_are_rounded_before_the_product() {
 /// more.
 #[test]
 fn each_picture_of_a_convolution_is_unfolded_once() {
-    for (pattern, separate) in [
-        (Conv::Relu, 2),
-        (Conv::BatchNorm, 2),
-        (Conv::BatchNormRelu, 3),
+    for (after, separate) in [
+        (After::Relu, 2),
+        (After::BatchNorm, 2),
+        (After::BatchNormRelu, 3),
     ] {
         let (batch, size, channels) = (4, 28, 128);
-        let problem = problem(Kind::Conv {
-            batch,
-            channels: [channels, channels],
-            size,
-            kernel: 3,
-            pattern,
-        });
+        let problem = problem(convolution(batch, [channels, channels], size, after));
         let canonical = CanonicalShape::default();
         let [primitive, compiled] = ["primitive", "compiled"].map(|backend| {
             let program = problem.program(backend, Phase::Forward, &canonical, &Target::Cpu);
@@ -413,8 +368,8 @@ fn each_picture_of_a_convolution_is_unfolded_once() {
         // One unfolding is written and read, nine taps of each channel.
         let unfolded = 2 * 9 * channels as u64 * pixels;
         assert!(primitive > unfolded + 2 * separate * channels as u64 * pixels);
-        assert!(compiled > unfolded, "{pattern:?}: {compiled}, {unfolded}");
-        assert!(compiled < primitive, "{pattern:?}: {compiled}, {primitive}");
+        assert!(compiled > unfolded, "{after:?}: {compiled}, {unfolded}");
+        assert!(compiled < primitive, "{after:?}: {compiled}, {primitive}");
     }
 }
 
@@ -422,54 +377,38 @@ fn each_picture_of_a_convolution_is_unfolded_once() {
 /// another program.
 #[test]
 fn compiling_fuses_every_pattern() {
-    let linear = |pattern| Kind::Linear {
-        m: 128,
-        k: 512,
-        n: 512,
-        pattern,
-    };
-    let conv = |pattern| Kind::Conv {
-        batch: 4,
-        channels: [128, 128],
-        size: 28,
-        kernel: 3,
-        pattern,
-    };
-    let attention = |pattern| Kind::Attention {
-        batch: 4,
-        sequence: 256,
-        dimension: 64,
-        pattern,
+    let linear = |activation| linear([128, 512, 512], activation);
+    let conv = |after| convolution(4, [128, 128], 28, after);
+    let attention = |until| attention([4, 256, 64], until);
+    assert_fused(linear(Activation::None), [2, 1]);
+    assert_fused(linear(Activation::Relu), [3, 1]);
+    assert_fused(linear(Activation::Gelu), [3, 2]);
+    assert_fused(linear(Activation::GeluTanh), [3, 1]);
+    assert_fused(conv(After::Relu), [2, 1]);
+    assert_fused(conv(After::BatchNorm), [2, 1]);
+    assert_fused(conv(After::BatchNormRelu), [3, 1]);
+    assert_fused(attention(Until::Scores), [2, 1]);
+    assert_fused(attention(Until::Weights), [3, 2]);
+    assert_fused(attention(Until::Values), [4, 3]);
+}
+
+/// Launches of the separate operations and of what is compiled are so many on a GPU.
+fn assert_fused(pattern: impl Evaluated + Debug + Copy, launches: [u64; 2]) {
+    let problem = problem(pattern);
+    let canonical = CanonicalShape::default();
+    let made = |target: &Target| {
+        ["eager", "compiled"].map(|backend| {
+            let program = problem.program(backend, Phase::Forward, &canonical, target);
+            program.unwrap()
+        })
     };
     let cuda = Target::Cuda {
         arch: "sm_90a".to_owned(),
     };
-    // Launches of the separate operations and of what is compiled, on a GPU.
-    for (kind, launches) in [
-        (linear(Linear::Bias), [2, 1]),
-        (linear(Linear::BiasRelu), [3, 1]),
-        (linear(Linear::BiasGelu), [3, 2]),
-        (linear(Linear::BiasGeluTanh), [3, 1]),
-        (conv(Conv::Relu), [2, 1]),
-        (conv(Conv::BatchNorm), [2, 1]),
-        (conv(Conv::BatchNormRelu), [3, 1]),
-        (attention(Attention::Scores), [2, 1]),
-        (attention(Attention::Weights), [3, 2]),
-        (attention(Attention::Full), [4, 3]),
-    ] {
-        let problem = problem(kind);
-        let canonical = CanonicalShape::default();
-        let made = |target: &Target| {
-            ["eager", "compiled"].map(|backend| {
-                let program = problem.program(backend, Phase::Forward, &canonical, target);
-                program.unwrap()
-            })
-        };
-        let on_gpu = made(&cuda).map(|program| program.totals().launches);
-        assert_eq!(on_gpu, launches, "{kind:?}");
-        let [eager, compiled] = made(&Target::Cpu);
-        assert_ne!(eager, compiled, "{kind:?}");
-    }
+    let on_gpu = made(&cuda).map(|program| program.totals().launches);
+    assert_eq!(on_gpu, launches, "{pattern:?}");
+    let [eager, compiled] = made(&Target::Cpu);
+    assert_ne!(eager, compiled, "{pattern:?}");
 }
 
 #[test]
@@ -478,12 +417,9 @@ fn impossible_parameters_are_refused() {
         .into_iter()
         .map(|name| (name, 2))
         .collect();
-    assert!(CONV.problem(&parameters, Dtype::F32).is_ok());
+    assert!(conv::WORKLOAD.at(&parameters).is_ok());
     parameters.set("kernel", 4);
-    let refused = CONV
-        .problem(&parameters, Dtype::F32)
-        .map(|_| ())
-        .unwrap_err();
+    let refused = conv::WORKLOAD.at(&parameters).map(|_| ()).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "`kernel` = 4: the picture keeps its size only with an odd number"
@@ -492,17 +428,11 @@ fn impossible_parameters_are_refused() {
         .into_iter()
         .map(|name| (name, 1 << 20))
         .collect();
-    assert!(MATMUL.problem(&parameters, Dtype::F32).is_ok());
+    assert!(matmul::WORKLOAD.at(&parameters).is_ok());
     parameters.set("m", 1 << 25);
-    assert!(MATMUL.problem(&parameters, Dtype::F32).is_err());
-    let kind = Kind::Conv {
-        batch: 1,
-        channels: [1, 1],
-        size: 2,
-        kernel: 3,
-        pattern: Conv::BatchNorm,
-    };
-    let problem = problem(kind);
+    assert!(matmul::WORKLOAD.at(&parameters).is_err());
+    let pattern = convolution(1, [1, 1], 2, After::BatchNorm);
+    let problem = problem(pattern);
     let mut inputs = problem.generate(&InputKey([1; 32]));
     inputs.insert("var".to_owned(), Tensor::f32([1], vec![-0.5]));
     assert_eq!(

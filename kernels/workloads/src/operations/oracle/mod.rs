@@ -4,66 +4,47 @@
 //! if they were computed in f32 (see [`sweeper_program::rounding`]). All sums are added up in an
 //! order that does not depend on the number of threads.
 
-mod activation;
-mod loss;
-mod norm;
-mod softmax;
-
 use std::borrow::Cow;
 
 use rayon::prelude::*;
 
-use super::sizes::{Kind, Sizes};
+use super::sizes::Sizes;
+use crate::spread::spread_of;
 use sweeper_program::check;
-use sweeper_program::rounding::DEVIATION;
+use sweeper_program::rounding::{DEVIATION, Order};
 use sweeper_program::tensor::{Tensor, Tensors};
 use sweeper_program::workload::Phase;
 
 /// Elements that one task computes, about.
 const PIECE: usize = 1 << 14;
 
-/// A problem's inputs in f64, and room for answers.
-struct Asked<'a> {
+/// What is asked of an oracle: a problem's inputs in f64, a phase, and room for answers.
+pub(crate) struct Asked<'a> {
     inputs: &'a Tensors,
-    sizes: Sizes,
-    answers: Tensors,
-}
-
-/// The answers for `phase`, with their spreads.
-pub(super) fn oracle(kind: Kind, sizes: &Sizes, inputs: &Tensors, phase: Phase) -> Tensors {
-    let mut asked = Asked {
-        inputs,
-        sizes: *sizes,
-        answers: Tensors::new(),
-    };
-    let is_forward = phase != Phase::Backward;
-    let is_backward = phase.has_gradients();
-    match kind {
-        Kind::LayerNorm | Kind::RmsNorm => {
-            norm::answer(&mut asked, kind, is_forward, is_backward);
-        }
-        Kind::Softmax => softmax::answer(&mut asked, is_forward, is_backward),
-        Kind::GeluErf | Kind::GeluTanh | Kind::Swish => {
-            activation::answer(&mut asked, kind, is_forward, is_backward);
-        }
-        Kind::Mse => loss::mse(&mut asked, is_forward, is_backward),
-        Kind::CrossEntropy => loss::cross_entropy(&mut asked, is_forward, is_backward),
-    }
-    asked.answers
-}
-
-/// The name of an answer's spread among the answers.
-pub(super) fn spread_of(name: &str) -> String {
-    format!("spread of {name}")
+    pub(super) sizes: Sizes,
+    pub(super) is_forward: bool,
+    pub(super) is_backward: bool,
+    /// The answers so far, with their spreads.
+    pub(super) answers: Tensors,
 }
 
 impl<'a> Asked<'a> {
-    fn input(&self, name: &str) -> Cow<'a, [f64]> {
+    pub(super) fn new(inputs: &'a Tensors, sizes: Sizes, phase: Phase) -> Self {
+        Asked {
+            inputs,
+            sizes,
+            is_forward: phase != Phase::Backward,
+            is_backward: phase.has_gradients(),
+            answers: Tensors::new(),
+        }
+    }
+
+    pub(super) fn input(&self, name: &str) -> Cow<'a, [f64]> {
         check::as_f64(&self.inputs[name])
     }
 
     /// An answer with the sum of its elements' variances, in squares of [`DEVIATION`].
-    fn answer(&mut self, name: &str, shape: &[usize], values: Vec<f64>, variance: f64) {
+    pub(super) fn answer(&mut self, name: &str, shape: &[usize], values: Vec<f64>, variance: f64) {
         self.answers
             .insert(name.to_owned(), Tensor::f64(shape, values));
         let spread = Tensor::f64([], vec![DEVIATION * variance.sqrt()]);
@@ -72,7 +53,11 @@ impl<'a> Asked<'a> {
 
     /// An answer of the operand's shape, row by row: `fill` takes a row's number and its place, and
     /// gives the sum of its elements' variances.
-    fn answer_rows(&mut self, name: &str, fill: impl Fn(usize, &mut [f64]) -> f64 + Sync) {
+    pub(super) fn answer_rows(
+        &mut self,
+        name: &str,
+        fill: impl Fn(usize, &mut [f64]) -> f64 + Sync,
+    ) {
         let mut values = vec![0.0; self.sizes.elements()];
         let dimension = self.sizes.dimension;
         let rows = PIECE.div_ceil(dimension);
@@ -87,43 +72,37 @@ impl<'a> Asked<'a> {
         self.answer(name, &self.sizes.shape(), values, variance);
     }
 
-    /// The sums over rows of what `of` gives for each, as many at once as it says.
-    fn sum_rows<const N: usize>(&self, of: impl Fn(usize) -> [f64; N] + Sync) -> [f64; N] {
+    /// An answer that is a mean over `count` terms: `of` gives the sum of a row's terms, and its
+    /// variance.
+    pub(super) fn answer_mean(
+        &mut self,
+        name: &str,
+        count: f64,
+        of: impl Fn(usize) -> [f64; 2] + Sync,
+    ) {
         let rows = self.sizes.rows();
-        let count = PIECE.div_ceil(self.sizes.dimension);
-        let pieces = (0..rows.div_ceil(count)).into_par_iter();
-        let add = |mut sums: [f64; N], values: [f64; N]| {
-            for (sum, value) in sums.iter_mut().zip(values) {
-                *sum += value;
-            }
-            sums
-        };
-        let sums: Vec<[f64; N]> = pieces
+        let in_piece = PIECE.div_ceil(self.sizes.dimension);
+        let pieces = (0..rows.div_ceil(in_piece)).into_par_iter();
+        let add = |sums: [f64; 3], values: [f64; 3]| [0, 1, 2].map(|at| sums[at] + values[at]);
+        let sums: Vec<[f64; 3]> = pieces
             .map(|piece| {
-                let rows = piece * count..((piece + 1) * count).min(rows);
-                rows.map(&of).fold([0.0; N], add)
+                let rows = piece * in_piece..((piece + 1) * in_piece).min(rows);
+                let values = rows.map(|row| {
+                    let [sum, variance] = of(row);
+                    [sum, sum * sum, variance]
+                });
+                values.fold([0.0; 3], add)
             })
             .collect();
-        sums.into_iter().fold([0.0; N], add)
-    }
-
-    /// Row `row` of an operand.
-    fn row<'b>(&self, values: &'b [f64], row: usize) -> &'b [f64] {
-        let dimension = self.sizes.dimension;
-        &values[row * dimension..(row + 1) * dimension]
+        let [sum, squares, of_rows] = sums.into_iter().fold([0.0; 3], add);
+        // The sum over rows, and the division that makes it a mean.
+        let variance = Order::over_rows(rows).variance(sum, squares) + sum * sum + of_rows;
+        self.answer(name, &[], vec![sum / count], variance / count / count);
     }
 }
 
-/// The norm of a vector.
-pub(super) fn norm_of(values: &[f64]) -> f64 {
-    let squares = values.par_chunks(PIECE);
-    let squares: Vec<f64> = squares
-        .map(|piece| piece.iter().map(|value| value * value).sum())
-        .collect();
-    squares.iter().sum::<f64>().sqrt()
-}
-
-fn square_sum(values: impl Iterator<Item = f64>) -> f64 {
+/// The sum of squares.
+pub(super) fn square_sum(values: impl Iterator<Item = f64>) -> f64 {
     values.map(|value| value * value).sum()
 }
 
