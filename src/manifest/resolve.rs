@@ -42,8 +42,7 @@ impl<'s> Draft<'s> {
         }
     }
 
-    /// The context for reports, the manifest, and the places of its cases, if there is no error
-    /// yet.
+    /// The context for reports, the manifest, and its cases' places, if there is no error yet.
     pub(crate) fn sound(&mut self) -> Option<(&mut Context<'s>, &Manifest, &[Places])> {
         let (manifest, places) = self.read.as_ref()?;
         let is_sound = self.cx.diagnostics.errors() == 0;

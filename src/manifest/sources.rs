@@ -111,7 +111,7 @@ impl Sources {
         readable.filter_map(|(path, table)| Some((path.as_path(), table.as_ref().ok()?)))
     }
 
-    /// Adds a text and the files that it refers to; returns the manifest that it extends, with its
+    /// Adds a text and the files that it names; returns the manifest that it extends, with its
     /// place.
     fn add(&mut self, path: &Path, text: String) -> Option<(PathBuf, At)> {
         let source = self.texts.0.len();

@@ -462,8 +462,8 @@ pub fn operations(sources: &[Source], options: &Options) -> Option<Table> {
     })
 }
 
-/// The tables that the page carries. Tables that are too long for print are left to the files of a
-/// report.
+/// The tables that the page carries. Tables that are too long for print are left to a report's
+/// files.
 fn page_tables(frame: &Frame<'_>, options: &Options) -> Vec<Shown> {
     let all = frame.all();
     let layout = Layout::of(frame, &all);

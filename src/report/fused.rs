@@ -1,5 +1,4 @@
-//! Pairs of rows that differ in fusing alone, and their comparison, for the table and plot of
-//! fusion.
+//! Pairs of rows that differ in fusing alone, and their comparison, for a table and a plot.
 
 use std::collections::BTreeMap;
 

@@ -115,8 +115,7 @@ impl Session<'_> {
                 .iter()
                 .for_each(|kernel| _ = self.built.remove(kernel));
             // Where blocks wait for their kernels, no other code would compile these; elsewhere
-            // they are compiled before the block that needs them, as compiling disturbs
-            // measurements.
+            // compiling disturbs measurements, and is done before the block that needs them.
             if self.compiles_beside() {
                 self.compile(kernels.to_vec());
             }

@@ -44,8 +44,7 @@ pub(super) struct Remaining {
 }
 
 impl Remaining {
-    /// The estimate for points of a plan that `is_left` selects, with `threads` threads for
-    /// oracles.
+    /// The estimate for points that `is_left` selects, with `threads` threads for oracles.
     pub(super) fn of(plan: &Plan<'_>, threads: usize, is_left: impl Fn(&Planned) -> bool) -> Self {
         let guesses = plan.points.iter().zip(plan.guesses_ns(threads));
         let mut remaining = Remaining {

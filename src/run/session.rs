@@ -293,8 +293,7 @@ impl<'a> Session<'a> {
         self.built.insert(number, result);
     }
 
-    /// Measures blocks by all workers at once, and compiles meanwhile where this disturbs no
-    /// measurement.
+    /// Measures blocks by all workers at once, and compiles meanwhile if this disturbs no clock.
     fn measure(
         &mut self,
         blocks: Vec<&'a PlannedBlock>,

@@ -13,8 +13,7 @@ const ROW: f64 = 10.5;
 const BESIDE: f64 = 4.6;
 /// Room above the name of a group.
 const GAP: f64 = 2.5;
-/// An interval that reaches further than this factor from its own estimate is no reason to stretch
-/// the axis.
+/// An interval that reaches further than this factor from its own estimate does not widen the axis.
 const FAR: f64 = 1.5;
 /// Colour of the bounds, which are seen but not read.
 const BOUND: Colour = Colour(185, 185, 185);

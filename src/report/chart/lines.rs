@@ -325,8 +325,7 @@ fn darker(colour: super::Colour) -> super::Colour {
     colour.towards(BLACK, excess * 1.6)
 }
 
-/// Places at least [`LABEL_GAP`] apart, in order, as near to `wanted` as the distance and the ends
-/// allow.
+/// Places at least [`LABEL_GAP`] apart, in order, as near to `wanted` as distance and ends allow.
 fn spread(wanted: &[f64], low: f64, high: f64) -> Vec<f64> {
     // Neighbours that would overlap form a group around the mean of their wanted places.
     let mut groups: Vec<(f64, usize)> = Vec::new();

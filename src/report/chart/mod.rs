@@ -207,7 +207,7 @@ pub struct ForestRow {
     pub said: String,
 }
 
-/// A ratio with its interval. The ratio is greater than zero; ends may be NaN, where there is no
+/// A ratio with its interval. The ratio is greater than zero; ends are NaN where there is no
 /// interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {

@@ -38,8 +38,8 @@ pub(super) fn fixed<'s>(slice: &'s Slice<'_>, axis: &str) -> Vec<&'s str> {
         .collect()
 }
 
-/// Time over a size. If there are several axes, this one must have two places while the other axes
-/// are fixed.
+/// Time over a size. If there are several axes, this one must have two places beside the fixed
+/// ones.
 pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Drawn {
     let held = fix_dimensions(slice.frame(), &slice.rows, axis, &fixed(slice, axis));
     if let [place] = places(slice, &held, axis)[..]

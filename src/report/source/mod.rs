@@ -155,8 +155,7 @@ impl Source {
     }
 }
 
-/// Opens sources by name: a run's folder, the first digits of a run's id under `dir`, or a CSV
-/// file.
+/// Opens sources: a run's folder, the first digits of a run's id under `dir`, or a CSV file.
 ///
 /// # Errors
 /// If a source can't be read, or if the sources' rows have different versions.
@@ -170,8 +169,7 @@ pub fn open_all(names: &[String], dir: &Path) -> Result<Vec<Source>, SourceError
     Ok(sources)
 }
 
-/// Opens a source by name: a run's folder, the first digits of a run's id under `dir`, or a CSV
-/// file.
+/// Opens a source: a run's folder, the first digits of a run's id under `dir`, or a CSV file.
 ///
 /// # Errors
 /// A [`SourceError`].

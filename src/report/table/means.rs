@@ -6,8 +6,7 @@ use crate::row::entry::Entry;
 pub use crate::interval::LogInterval;
 
 impl LogInterval {
-    /// The median of a row with its interval, if greater than zero; no interval for a single
-    /// sample.
+    /// The median of a row with its interval, if it is above zero; one sample has no interval.
     pub fn of(entry: &Entry) -> Option<Self> {
         let median = entry.median_ns().filter(|&median| median > 0.0)?;
         let times = entry.times.filter(|times| times.n != Some(1));

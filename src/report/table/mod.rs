@@ -136,8 +136,7 @@ impl Table {
         self
     }
 
-    /// Adds a column about one backend. All backends with such columns have equally many, in one
-    /// order.
+    /// Adds a column about one backend. All backends with such columns have equally many, in order.
     pub fn column_of(
         &mut self,
         backend: impl Into<String>,
@@ -305,8 +304,7 @@ pub fn of_report(request: &Request<'_>) -> Vec<Table> {
     tables
 }
 
-/// The verdicts on fusing and on compiling, where there are any: for the page, without room for all
-/// tables.
+/// The verdicts on fusing and on compiling, if any: for the page, without room for all tables.
 pub fn verdicts(request: &Request<'_>) -> Vec<Table> {
     made(&[fusion::fusion, economics::economics], request)
 }

@@ -19,7 +19,7 @@ pub(super) fn peak_gb(entry: &Entry) -> f64 {
 }
 
 /// The cells and columns that name a row: words, phase if wanted, the workload's sizes; other sizes
-/// at the end.
+/// last.
 struct Names<'l> {
     layout: &'l Layout,
     has_phase: bool,
@@ -105,8 +105,7 @@ pub(super) fn backward_forward_ratios(request: &Request<'_>) -> Option<Table> {
     Some(table)
 }
 
-/// The compared word, such as `semiring_overhead.csv`: its other values against the reference
-/// value.
+/// The compared word, such as `semiring_overhead.csv`: its values against the reference value.
 pub(super) fn compared_overhead(request: &Request<'_>) -> Option<Table> {
     let ComparedWord {
         name, reference, ..

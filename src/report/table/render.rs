@@ -6,8 +6,8 @@ use super::stack::{self, Printed};
 use super::{Cell, Column, Table, Unit, units};
 use crate::quantity;
 
-/// CSV with full precision; `nan` where there is no number, as Python writes it. An interval takes
-/// three columns.
+/// CSV with full precision; missing numbers are `nan`, as in Python. An interval takes three
+/// columns.
 ///
 /// # Errors
 /// Never in practice: errors of writing into memory.
