@@ -35,13 +35,13 @@ pub struct About<'a> {
     pub run: RunId,
     /// Name of the run's manifest.
     pub name: &'a str,
-    /// Its devices.
+    /// Devices of the run.
     pub devices: &'a [DeviceIdentity],
     /// The nominal data of the devices in the manifest.
     pub hardware: &'a Hardware,
     /// The backend that others are relative to.
     pub baseline: Option<&'a str>,
-    /// Iterations of the loop that economics is about.
+    /// Iterations of the loop in the files of economics.
     pub iterations: u32,
     /// True if the backends of a problem were sampled in turns.
     pub in_turns: bool,

@@ -104,9 +104,9 @@ pub struct Conditional {
 /// A named expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Derived {
-    /// Its name.
+    /// Name of the derived value.
     pub name: Arc<str>,
-    /// Its value.
+    /// The expression of the value.
     pub expression: Expression,
 }
 

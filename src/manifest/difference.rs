@@ -13,7 +13,7 @@ pub struct Change {
     pub key: String,
     /// Value of the key in the first manifest; none where the key is missing.
     pub from: Option<String>,
-    /// Its value in the second.
+    /// Value of the key in the second manifest; none where the key is missing.
     pub to: Option<String>,
 }
 

@@ -128,9 +128,9 @@ pub enum DeviceUse {
 /// `[cache]`: the kernel cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheSettings {
-    /// Folder of the cache; by default the cache folder of the place where runs are kept.
+    /// Folder of the cache; by default the environment's, else the user's cache folder or scratch.
     pub dir: Option<PathBuf>,
-    /// Its size in bytes before eviction.
+    /// Greatest size of the cache in bytes, before eviction.
     pub size_bytes: u64,
     /// Read-only caches or bundle files that are asked before compiling.
     pub upstream: Vec<PathBuf>,
@@ -152,7 +152,7 @@ impl Default for CacheSettings {
 /// A number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// As many as this process may use.
+    /// As many threads as this process may use.
     All,
     /// Exactly so many, at least one.
     Count(u32),
@@ -332,7 +332,7 @@ pub const ITERATIONS: u32 = 100;
 pub struct Report {
     /// Backend that ratios are relative to.
     pub baseline: Option<&'static str>,
-    /// Iterations of the loop that economics is about, at least one.
+    /// Iterations of the loop in tables of economics, at least one.
     pub iterations: u32,
     /// The plots of a report.
     pub plots: Plots,

@@ -395,7 +395,7 @@ pub(super) fn file_name(name: &str) -> String {
 /// Writes a report below `folder`, and an index of it.
 ///
 /// # Errors
-/// Of the first file that can't be written.
+/// If a file can't be written.
 pub fn write(
     report: &Report,
     folder: &Path,

@@ -90,7 +90,7 @@ pub enum Event<'a> {
     Started {
         /// The run.
         run: RunId,
-        /// Its folder.
+        /// Folder of the run.
         folder: &'a std::path::Path,
         /// Points of the plan.
         points: usize,
@@ -108,7 +108,7 @@ pub enum Event<'a> {
     },
     /// One kernel is there, or is not.
     Compiled {
-        /// Its entry point and its defines.
+        /// Entry point and defines of the kernel.
         name: &'a str,
         /// Origin of the kernel, or the reason why it is missing.
         result: Result<&'a Built, &'a CompileError>,
@@ -174,7 +174,7 @@ pub trait Progress: Sync {
 pub struct Ended {
     /// The run.
     pub run: RunId,
-    /// Its folder.
+    /// Folder of the run.
     pub folder: PathBuf,
     /// Points of this run's journal, by status.
     pub tally: Tally,

@@ -39,7 +39,7 @@ pub(super) struct Remaining {
     points: Vec<(Kind, f64)>,
     kinds: BTreeMap<Kind, Known>,
     timed: usize,
-    /// When the last row was written, in nanoseconds since the run began to measure.
+    /// Time of the last row, in nanoseconds since the run began to measure.
     last_ns: f64,
 }
 

@@ -21,9 +21,9 @@ use crate::word::Word;
 
 /// A device that rows are measured on.
 pub struct Measured {
-    /// Its identity.
+    /// Identity of the device.
     pub device: DeviceIdentity,
-    /// Its ceilings, if they are known.
+    /// Ceilings of the device, if they are known.
     pub ceilings: Option<Ceilings>,
 }
 

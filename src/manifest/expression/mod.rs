@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// Its name with an article: `an integer`.
+    /// Name of the kind with an article: `an integer`.
     pub fn noun(self) -> String {
         crate::manifest::article(self.name())
     }

@@ -25,9 +25,9 @@ pub(super) use table::{ADAPTIVE, PUBLISHED, SETTINGS};
 pub(super) struct Setting {
     /// Key path, such as `measure.repeats`; without a dot at the top of the manifest.
     pub(super) path: &'static str,
-    /// Its meaning in one line, for the schema, the reference and the help of its flag.
+    /// Meaning of the setting in one line, for the schema, the reference and the help of its flag.
     pub(super) about: &'static str,
-    /// How its value is read and written.
+    /// The kind of its values: how they are read and written.
     pub(super) kind: &'static dyn Kind,
     /// Whether the setting changes the meaning of rows.
     pub(super) identity: Identity,

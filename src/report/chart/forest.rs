@@ -9,7 +9,7 @@ use super::{Estimate, Forest, ForestRow};
 
 /// Height of a row.
 const ROW: f64 = 10.5;
-/// How far the second estimate of a row stands below the first.
+/// Distance from the first estimate of a row down to the second.
 const BESIDE: f64 = 4.6;
 /// Room above the name of a group.
 const GAP: f64 = 2.5;

@@ -41,7 +41,7 @@ pub enum Segment {
     Close,
 }
 
-/// How a path is drawn.
+/// The colours and the line of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ink {
     /// Colour of the path's inside.
@@ -112,7 +112,7 @@ pub enum Item {
     Text(Text),
 }
 
-/// Where a text stands relative to its place.
+/// The position of a text relative to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// The text begins at its place.

@@ -116,7 +116,7 @@ pub struct Source {
     pub schema: Option<u32>,
     /// The environment of the run: for runs, and for files with an `environment.json` beside them.
     pub environment: Option<Environment>,
-    /// How devices were used, with their ceilings, where the run recorded them.
+    /// The use of the devices, with their ceilings, where the run recorded them.
     pub usage: Option<RunUsage>,
     /// The text of the resolved manifest, where there is one.
     pub manifest: Option<String>,

@@ -168,7 +168,7 @@ pub struct Request<'r> {
     pub rows: &'r [usize],
     /// The backend that ratios are relative to.
     pub baseline: Option<&'r str>,
-    /// Iterations of the loop that the tables of economics are about.
+    /// Iterations of the loop in tables of economics.
     pub iterations: u32,
     /// The section's columns.
     pub layout: &'r Layout,

@@ -43,7 +43,7 @@ pub struct CeilingsFile {
     pub threads: u32,
     /// Rates that probes measured.
     ceilings: Ceilings,
-    /// When they did, in seconds since 1970.
+    /// Time of the probes, in seconds since 1970.
     #[serde(default)]
     probed_unix_s: f64,
     /// Rates that calibrations measured, by kind: copies, then kinds of arithmetic.

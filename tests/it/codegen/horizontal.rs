@@ -27,7 +27,7 @@ fn mixed() -> Pack {
     ])
 }
 
-/// As many as a program packs, all of other sizes.
+/// As many nests as a program packs, all of different sizes.
 fn many() -> Pack {
     let sgd = |at: u64| {
         let mut case = Case::new(nests::sgd(), &[1 + at % 3], 1 + at * at).unbounded();

@@ -51,7 +51,7 @@ pub(super) enum Parameter {
 }
 
 impl Parameter {
-    /// Its name in generated text.
+    /// Name of the parameter in generated text.
     pub(super) fn name(self, nest: &Nest) -> String {
         match self {
             Parameter::Columns => "columns".to_owned(),

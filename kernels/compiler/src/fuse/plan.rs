@@ -38,7 +38,7 @@ pub(super) struct Task {
     pub node: NodeId,
     /// The part of the node that the task computes.
     pub kind: Kind,
-    /// When.
+    /// The part of the program in which the task runs.
     pub side: Side,
 }
 
@@ -51,7 +51,7 @@ pub(super) type Members = BTreeSet<TaskId>;
 /// A kernel-to-be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cluster {
-    /// Its tasks.
+    /// Tasks of the kernel.
     pub tasks: Members,
     /// Tasks that it recomputes although another kernel computes them, too.
     pub copies: Members,

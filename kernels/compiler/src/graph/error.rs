@@ -29,7 +29,7 @@ pub enum GraphError {
         node: NodeId,
         /// The operand.
         operand: NodeId,
-        /// Its type.
+        /// Type of the operand.
         found: Dtype,
         /// The type that the operation is defined for.
         expected: Dtype,

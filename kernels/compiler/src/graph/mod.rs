@@ -61,7 +61,7 @@ pub struct GroupId(pub u32);
 pub struct Node {
     /// The operation.
     pub op: Op,
-    /// Its operands: nodes before this one.
+    /// Operands of the node: earlier nodes.
     pub operands: Vec<NodeId>,
     /// Extents of the result, outermost first.
     pub shape: Vec<usize>,

@@ -69,7 +69,7 @@ impl Binary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reduction {
-    /// Their sum.
+    /// The sum of the elements.
     Sum,
     /// The greatest.
     Max,

@@ -92,7 +92,7 @@ pub enum Value {
     Unary(Unary, ValueId),
     /// A function of two values. Comparisons also of two i64.
     Binary(Binary, ValueId, ValueId),
-    /// Of mask, a, b: a where the mask is not 0, else b.
+    /// Selection by mask, a, b: a where the mask is not 0, else b.
     Select(ValueId, ValueId, ValueId),
     /// The number as f32 ([`Dtype::F32`]) or i64 ([`Dtype::I64`], towards zero).
     Cast(Dtype, ValueId),
@@ -100,9 +100,9 @@ pub enum Value {
     Reduce {
         /// The kind of the reduction.
         reduction: Reduction,
-        /// Its domain.
+        /// Domain of the reduction.
         over: Over,
-        /// Its operand.
+        /// The reduced value.
         of: ValueId,
     },
 }

@@ -18,7 +18,7 @@ use sweeper_program::workload::{
 /// A problem.
 #[derive(Clone, Copy, Debug)]
 pub struct SemiCrfProblem {
-    /// Its sizes and options.
+    /// Sizes and options of the problem.
     pub sizes: Sizes,
 }
 

@@ -14,7 +14,7 @@ use super::{FullReduction, Template};
 
 /// A variable of a row, or an array of them for several rows.
 pub(super) struct Definition {
-    /// Its type; a pointer's ends with the star.
+    /// Type of the variable; a pointer's ends with the star.
     pub dtype: String,
     pub name: String,
     pub value: String,

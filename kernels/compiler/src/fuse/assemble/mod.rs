@@ -92,7 +92,7 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
 
 /// A kernel that was generated.
 struct Held {
-    /// Its nests, without names.
+    /// Nests of the kernel, without names.
     nests: Vec<(Nest, Bounds)>,
     /// The partials of a single-pass reduction.
     partials: Vec<Partials>,

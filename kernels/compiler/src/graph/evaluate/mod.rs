@@ -27,9 +27,9 @@ pub enum EvaluateError {
     /// An input is not there.
     #[error("input `{name}` ({node}) is missing")]
     Missing {
-        /// Its name.
+        /// Name of the input.
         name: String,
-        /// Its node.
+        /// Node of the input.
         node: NodeId,
     },
     /// An input has another shape or type than the graph was made for.
@@ -37,13 +37,13 @@ pub enum EvaluateError {
         "input `{name}` ({node}) is {found}{found_shape:?}, the graph takes {expected}{expected_shape:?}"
     )]
     Input {
-        /// Its name.
+        /// Name of the input.
         name: String,
-        /// Its node.
+        /// Node of the input.
         node: NodeId,
-        /// Its type.
+        /// Type of the given tensor.
         found: Dtype,
-        /// Its shape.
+        /// Shape of the given tensor.
         found_shape: Vec<usize>,
         /// The node's type; a tensor of f64 is accepted for [`Dtype::F32`], a tensor of i32 for
         /// [`Dtype::I64`].
@@ -56,7 +56,7 @@ pub enum EvaluateError {
     Index {
         /// Word of the operation.
         op: &'static str,
-        /// Its node.
+        /// Node of the operation.
         node: NodeId,
         /// The index.
         index: i64,
