@@ -46,7 +46,7 @@ const BODIES: [&str; 14] = [
     "mixed size=131",
 ];
 
-const PATTERNS: [&str; 21] = [
+const PATTERNS: [&str; 28] = [
     "matmul m=1 k=1 n=1",
     "matmul m=37 k=129 n=65",
     "linear m=3 k=5 n=7 pattern=bias",
@@ -69,6 +69,13 @@ const PATTERNS: [&str; 21] = [
     "attention batch=3 sequence=53 dimension=7 pattern=scores",
     "attention batch=3 sequence=53 dimension=7 pattern=weights",
     "attention batch=3 sequence=53 dimension=7 pattern=full",
+    "attention batch=1 sequence=1 dimension=1 mask=causal",
+    "attention batch=2 sequence=150 dimension=33 mask=causal",
+    "attention batch=2 sequence=130 dimension=64 heads=2",
+    "attention batch=2 sequence=70 dimension=20 heads=6 kv_heads=2 mask=causal",
+    "attention batch=1 sequence=40 dimension=16 heads=4 kv_heads=1",
+    "attention batch=2 sequence=33 dimension=5 mask=causal pattern=scores",
+    "attention batch=2 sequence=33 dimension=5 mask=causal pattern=weights",
 ];
 
 #[test]

@@ -1,6 +1,7 @@
 //! Workloads whose problems are graphs.
 
 use crate::graph_problem::{Computation, GraphProblem};
+use sweeper_program::Precision;
 use sweeper_program::parameters::{Parameters, Value};
 use sweeper_program::tensor::Dtype;
 use sweeper_program::workload::{ParameterError, Problem, Workload, WorkloadInfo};
@@ -27,6 +28,15 @@ impl Given {
         match self.0.get(name) {
             Some(Value::Float(value)) => *value,
             _ => 0.0,
+        }
+    }
+
+    /// The number format of products, of the parameter `precision`.
+    pub(crate) fn precision(&self) -> Precision {
+        match self.word("precision") {
+            "tf32" => Precision::Tf32,
+            "bf16" => Precision::Bf16,
+            _ => Precision::F32,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Graphs of known operations and models, with their gradients.
 
 use sweeper_compiler::graph::{
-    Convolution, Graph, GraphError, NodeId, Reduction, Unary, differentiate,
+    Binary, Convolution, Graph, GraphError, NodeId, Reduction, Unary, differentiate,
 };
 use sweeper_program::{Dtype, Phase, Role};
 
@@ -144,6 +144,27 @@ pub(super) fn norms() -> Named {
     }
 }
 
+/// Causal attention of two heads that share keys and values.
+pub(super) fn attention() -> Named {
+    let mut builder = Builder::new();
+    let q = builder.given("x", &[3, 2, 40, 12]);
+    let [k, v] = ["k", "v"].map(|name| builder.given(name, &[3, 1, 40, 12]));
+    let graph = &mut builder.graph;
+    let mut build = || {
+        let keys = graph.transpose_last(k)?;
+        let products = graph.matmul(q, keys)?;
+        let [query, key] = [graph.iota(&[40, 40], 0)?, graph.iota(&[40, 40], 1)?];
+        let is_seen = graph.binary(Binary::LessEqual, key, query)?;
+        let hidden = graph.constant(-1e30);
+        let scores = graph.select(is_seen, products, hidden)?;
+        let scores = graph.scale(scores, 0.25)?;
+        let weights = graph.softmax(scores)?;
+        graph.matmul(weights, v)
+    };
+    let out = build();
+    builder.named("attention", out)
+}
+
 pub(super) fn linear_gelu() -> Named {
     let mut builder = Builder::new();
     let x = builder.given("x", &[3, 8, 12]);
@@ -284,6 +305,7 @@ pub(super) fn all() -> Vec<Named> {
         cross_entropy(),
         mse(),
         norms(),
+        attention(),
         linear_gelu(),
         embedding(),
         conv_bn_relu(),

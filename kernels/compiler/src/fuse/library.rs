@@ -1,6 +1,7 @@
 //! Calls of a library: which memory they take, and how it lies.
 
 use super::access::{self, Axis, Coordinate};
+use super::attention;
 use super::plan::Plan;
 use crate::graph::{Convolution, NodeId, Op};
 use sweeper_program::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision, Scale};
@@ -26,6 +27,7 @@ pub(super) fn fits(plan: &Plan, id: NodeId) -> bool {
 pub(super) fn takes(plan: &Plan, id: NodeId, operand: NodeId) -> bool {
     match plan.graph.node(id).op {
         Op::Matmul => matrices(plan, operand).is_some(),
+        Op::Attention(_) => attention::takes(plan, id, operand),
         _ => dense(plan, operand).is_some(),
     }
 }

@@ -5,17 +5,18 @@
 //!
 //! 1. `reductions`: reductions over scattered dimensions become several;
 //! 2. `algebra`: less work for an equal value, such as a sum with only one nonzero term;
-//! 3. `fold_batch_norm`: scales that depend on parameters alone move into a convolution's weights;
-//! 4. `recompute`: the backward pass recomputes values from inputs that it reads anyway, instead of
+//! 3. `attention`: a product, a softmax and a product become one kernel, and so do their gradients;
+//! 4. `fold_batch_norm`: scales that depend on parameters alone move into a convolution's weights;
+//! 5. `recompute`: the backward pass recomputes values from inputs that it reads anyway, instead of
 //!    loading them;
-//! 5. `layout`: views become strides, or copies where they can't;
-//! 6. `epilogue`: a factor, a bias and an activation after a product move into its call, on a CPU
+//! 6. `layout`: views become strides, or copies where they can't;
+//! 7. `epilogue`: a factor, a bias and an activation after a product move into its call, on a CPU
 //!    only the last of these;
-//! 7. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that merging saves;
-//! 8. `duplicate`: cheap values are computed again where this moves fewer bytes;
-//! 9. `single_pass`, on GPUs: a full reduction and the combination of its partials become one
+//! 8. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that merging saves;
+//! 9. `duplicate`: cheap values are computed again where this moves fewer bytes;
+//! 10. `single_pass`, on GPUs: a full reduction and the combination of its partials become one
 //!    single-pass kernel;
-//! 10. `horizontal`: horizontal fusion of small independent kernels, such as the updates of all
+//! 11. `horizontal`: horizontal fusion of small independent kernels, such as the updates of all
 //!     parameters, into one launch.
 //!
 //! Then buffers are given to values, and launches and calls made; on a CPU, operations that follow
@@ -26,6 +27,7 @@
 mod access;
 mod algebra;
 mod assemble;
+mod attention;
 mod batch_norm;
 mod bf16;
 mod body;
@@ -162,6 +164,10 @@ fn passes(
         see("reductions", &laid_out(&whole)?);
         (whole, _) = rewrite::apply(&whole, algebra::RULES);
         see("algebra", &laid_out(&whole)?);
+        if *request.target == Target::Cpu {
+            whole = attention::recognize(&whole);
+            see("attention", &laid_out(&whole)?);
+        }
         if request.phase == Phase::Forward {
             whole = batch_norm::fold_batch_norm(&whole);
             see("fold_batch_norm", &laid_out(&whole)?);
@@ -173,6 +179,7 @@ fn passes(
     let mut plan = laid_out(&whole)?;
     see("layout", &plan);
     let rules = Rules::new(request.policy, request.phase, request.target);
+    attention::merge(&mut plan);
     epilogue::epilogue(&mut plan, &rules, request.target);
     see("epilogue", &plan);
     cluster::cluster(&mut plan, &rules);

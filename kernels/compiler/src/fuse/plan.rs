@@ -296,7 +296,12 @@ impl Plan {
     pub(super) fn is_call(&self, task: TaskId) -> bool {
         matches!(
             self.graph.node(self.tasks[task].node).op,
-            Op::Matmul | Op::Conv2d(_) | Op::Conv2dGradX(_) | Op::Conv2dGradW(_) | Op::ScatterAdd
+            Op::Matmul
+                | Op::Conv2d(_)
+                | Op::Conv2dGradX(_)
+                | Op::Conv2dGradW(_)
+                | Op::Attention(_)
+                | Op::ScatterAdd
         )
     }
 

@@ -169,7 +169,7 @@ impl<'a> Recompute<'a> {
         users.any(|&user| {
             let node = self.graph.node(user);
             match node.op {
-                Op::Matmul | Op::ScatterAdd => user >= self.boundary,
+                Op::Matmul | Op::ScatterAdd | Op::Attention(_) => user >= self.boundary,
                 Op::Conv2d(_) | Op::Conv2dGradX(_) | Op::Conv2dGradW(_) => user >= self.boundary,
                 _ => node.op.is_view() && self.is_read_by_call(user),
             }

@@ -42,6 +42,11 @@ impl Graph {
         id
     }
 
+    /// The first node that satisfies `is`, of any pass.
+    pub(crate) fn find_node(&self, is: impl Fn(&Node) -> bool) -> Option<NodeId> {
+        self.ids().find(|&id| is(self.node(id)))
+    }
+
     /// Begins a pass: later nodes are not found among the nodes before it. A backward pass that
     /// computes a value again does so on purpose.
     pub(crate) fn begin_pass(&mut self) -> NodeId {

@@ -33,7 +33,7 @@ use sweeper_program::tensor::Dtype;
 pub use differentiate::{Backward, differentiate, saved};
 pub use error::GraphError;
 pub use evaluate::{EvaluateError, Rounding, evaluate, evaluate_nodes, evaluate_rounded};
-pub use op::{Binary, Convolution, Op, Reduction, Unary};
+pub use op::{Attention, AttentionPart, Binary, Convolution, Op, Reduction, Unary};
 
 /// A node of a graph, by position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -264,6 +264,10 @@ impl Graph {
             }
             Op::Conv2d(shape) | Op::Conv2dGradX(shape) | Op::Conv2dGradW(shape) => {
                 write!(out, "; stride {} padding {}", shape.stride, shape.padding)?;
+            }
+            Op::Attention(attention) => {
+                let mask = if attention.is_causal { " causal" } else { "" };
+                write!(out, "; scale {}{mask}", attention.scale)?;
             }
             _ => {}
         }

@@ -84,6 +84,35 @@ pub struct Convolution {
     pub padding: usize,
 }
 
+/// Attention: softmax(scale q k^T) v over each row of queries. The compiler makes it of a product, a
+/// softmax and a product, and its gradients of theirs; workloads do not.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Attention {
+    /// The value that the node has.
+    pub part: AttentionPart,
+    /// Factor of the scores.
+    pub scale: f64,
+    /// True if a query sees the keys up to its own position; there are as many keys as queries.
+    pub is_causal: bool,
+}
+
+/// A value of an attention. Shapes: queries (.., S, D), keys (.., T, D), values (.., T, E).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttentionPart {
+    /// Of `q, k, v`: the weighted values (.., S, E).
+    Out,
+    /// Of `q, k`: the logarithm of each row's sum of exponentials, (.., S, 1).
+    LogSumExp,
+    /// Of `q, k, v, grad_out, log_sum_exp, delta`: the gradient by `q`. `delta` (.., S, 1) is the
+    /// sum of `grad_out out` over each row (Dao et al., "FlashAttention", 2022, appendix B.2).
+    GradQ,
+    /// As [`AttentionPart::GradQ`]: the gradient by `k`.
+    GradK,
+    /// As [`AttentionPart::GradQ`]: the gradient by `v`.
+    GradV,
+}
+
 /// An operation: how a node's value follows from its operands. Operands of elementwise operations
 /// have equal shapes: the builder broadcasts them by nodes of their own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -157,6 +186,8 @@ pub enum Op {
     Gather,
     /// Operands `x` (.., N) and `indices` (..) of [`Dtype::I64`]: `x[.., indices]`, of shape (..).
     Pick,
+    /// A value of an attention.
+    Attention(Attention),
     /// Operands `values` and `indices` as [`Op::Gather`] yields and takes them: a tensor of the
     /// node's shape (V, ..), whose rows are the sums of the values with that index.
     ScatterAdd,
@@ -185,6 +216,7 @@ impl Op {
             Op::Conv2dGradW(_) => "conv2d_grad_w",
             Op::Gather => "gather",
             Op::Pick => "pick",
+            Op::Attention(attention) => attention.part.name(),
             Op::ScatterAdd => "scatter_add",
         }
     }
@@ -270,6 +302,19 @@ impl Binary {
             Binary::Equal => "equal",
             Binary::Less => "less",
             Binary::LessEqual => "less_equal",
+        }
+    }
+}
+
+impl AttentionPart {
+    /// The word of programs as people read them.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AttentionPart::Out => "attention",
+            AttentionPart::LogSumExp => "attention_log_sum_exp",
+            AttentionPart::GradQ => "attention_grad_q",
+            AttentionPart::GradK => "attention_grad_k",
+            AttentionPart::GradV => "attention_grad_v",
         }
     }
 }

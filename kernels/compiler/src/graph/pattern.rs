@@ -10,7 +10,7 @@ use super::{Graph, Node, NodeId};
 
 /// A name that a pattern gives to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Var(usize);
+pub(crate) struct Var(pub(crate) usize);
 
 pub(crate) const A: Var = Var(0);
 pub(crate) const B: Var = Var(1);
@@ -18,7 +18,7 @@ pub(crate) const C: Var = Var(2);
 pub(crate) const X: Var = Var(3);
 pub(crate) const Y: Var = Var(4);
 
-const VARS: usize = 5;
+const VARS: usize = 8;
 
 /// A test of an operation.
 pub(crate) type Kind = fn(&Op) -> bool;
@@ -73,6 +73,15 @@ impl Rule {
             return None;
         }
         (self.to)(graph, node, &found)
+    }
+}
+
+impl Pattern {
+    /// The nodes that the pattern has names for, where node `id` matches it.
+    pub(crate) fn find(&self, graph: &Graph, id: NodeId) -> Option<Match> {
+        let mut found = Match::default();
+        let search = Search { graph, uses: &[] };
+        search.is(self, id, &mut found).then_some(found)
     }
 }
 

@@ -37,11 +37,7 @@ pub(crate) static WORKLOAD: GraphWorkload<Matmul> = GraphWorkload {
             m: given.size("m"),
             k: given.size("k"),
             n: given.size("n"),
-            precision: match given.word("precision") {
-                "tf32" => Precision::Tf32,
-                "bf16" => Precision::Bf16,
-                _ => Precision::F32,
-            },
+            precision: given.precision(),
         })
     },
 };

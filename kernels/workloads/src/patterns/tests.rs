@@ -46,8 +46,12 @@ fn convolution(batch: usize, channels: [usize; 2], size: usize, after: After) ->
 fn attention([batch, sequence, dimension]: [usize; 3], until: Until) -> Attention {
     Attention {
         batch,
+        kv_heads: 1,
+        group: 1,
         sequence,
         dimension,
+        is_causal: false,
+        precision: Precision::F32,
         until,
     }
 }

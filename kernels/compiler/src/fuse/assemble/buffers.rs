@@ -68,6 +68,10 @@ impl Assembly<'_> {
                 needs.extend(self.scratch(position, call));
                 needs
             }
+            Made::Attention(call, _) => {
+                let operands = call.reads.iter().map(|read| of_node(read.lies.base));
+                operands.chain(call.yields().map(of_node)).collect()
+            }
             Made::Scatter(node, lies) => {
                 let operands = lies.iter().map(|lies| of_node(lies.base));
                 operands.chain([of_node(*node)]).collect()

@@ -11,7 +11,7 @@ use super::lower::Loops;
 use super::order::{launches, side_of};
 use super::panels::{self, Panels};
 use super::plan::{Members, Plan, Side, TaskId};
-use super::{Request, library, single_pass};
+use super::{Request, attention, library, single_pass};
 use crate::codegen::{self, Generated, Partials};
 use crate::graph::{NodeId, Op};
 use crate::nest::{Bounds, Nest};
@@ -29,6 +29,7 @@ enum Made {
     /// A call, its operands, the number of zeros of its bias, and the node that it yields.
     Call(Library, Vec<library::Lies>, usize, NodeId),
     Scatter(NodeId, Vec<library::Lies>),
+    Attention(Box<attention::Call>, KernelId),
 }
 
 /// Memory that a step needs, and how it uses it.
@@ -296,7 +297,7 @@ impl Assembly<'_> {
         Ok((generated, kernel))
     }
 
-    fn make_call(&self, task: TaskId, tasks: &Members) -> Result<Made, Refusal> {
+    fn make_call(&mut self, task: TaskId, tasks: &Members) -> Result<Made, Refusal> {
         let node = self.plan.tasks[task].node;
         let unreadable = || {
             let op = self.plan.graph.node(node).op.name();
@@ -309,6 +310,13 @@ impl Assembly<'_> {
             return Ok(Made::Scatter(node, lies));
         }
         let precision = self.request.precision;
+        if let Op::Attention(_) = self.plan.graph.node(node).op {
+            let call = attention::Call::new(self.plan, tasks, precision).ok_or_else(unreadable)?;
+            let kernel = call.kernel(self.request.target);
+            let kernel = kernel.map_err(Refusal::Unavailable)?;
+            let kernel = self.kernel_once(kernel);
+            return Ok(Made::Attention(Box::new(call), kernel));
+        }
         if *self.request.target == Target::Cpu && precision != Precision::F32 {
             let name = precision.name();
             let reason = format!("products in {name} are computed on GPUs only");

@@ -59,6 +59,20 @@ impl Assembly<'_> {
                 steps.push(self.call(*call, args));
                 steps
             }
+            Made::Attention(call, kernel) => {
+                let views = call.reads.iter().map(|read| {
+                    let lies = read.lies;
+                    self.view(Need::Of(Source::Node(lies.base)), lies.start, lies.span)
+                });
+                let read = views.collect();
+                let written = call.yields();
+                let written = written.map(|node| self.view_of(Need::Of(Source::Node(node))));
+                vec![Step::Launch {
+                    kernel: *kernel,
+                    geometry: call.geometry(),
+                    args: call.args(read, written.collect()),
+                }]
+            }
             Made::Scatter(node, lies) => {
                 let views: Vec<View> = lies
                     .iter()
@@ -160,7 +174,7 @@ impl Assembly<'_> {
     }
 
     /// A kernel of the program, added where it is not among them.
-    fn kernel_once(&mut self, kernel: Kernel) -> KernelId {
+    pub(super) fn kernel_once(&mut self, kernel: Kernel) -> KernelId {
         let held = self.program.kernels.iter().position(|held| *held == kernel);
         held.map_or_else(|| self.program.kernel(kernel), KernelId)
     }

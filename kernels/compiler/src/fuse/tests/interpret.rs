@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::super::access;
 use super::super::body::Source;
 use super::super::epilogue::{self, Epilogue};
 use super::super::library;
@@ -67,6 +68,14 @@ fn total(plan: &Plan, [first, last]: [usize; 2], memories: &Memories) -> Memorie
 /// The memory that a kernel writes.
 fn kernel(plan: &Plan, at: usize, memories: &Memories) -> Memories {
     let cluster = &plan.clusters[at];
+    let nodes = cluster.tasks.iter().map(|&task| plan.tasks[task].node);
+    if nodes
+        .clone()
+        .any(|id| matches!(plan.graph.node(id).op, Op::Attention(_)))
+    {
+        let value = |id: NodeId| (Source::Node(id), call(plan, id, memories));
+        return nodes.map(value).collect();
+    }
     if let Some(&task) = cluster.tasks.iter().find(|&&task| plan.is_call(task)) {
         let mut values = call(plan, plan.tasks[task].node, memories);
         let Epilogue {
@@ -177,12 +186,11 @@ fn call(plan: &Plan, id: NodeId, memories: &Memories) -> Vec<f64> {
     let mut lone = node.clone();
     for (at, operand) in lone.operands.iter_mut().enumerate() {
         let of = plan.graph.node(*operand);
-        let lies = library::dense(plan, *operand).expect("dense");
-        let values = &memories[&Source::Node(lies.base)][lies.start..][..lies.span];
+        let values = elements(plan, *operand, memories);
         let name = at.to_string();
         let data = match of.dtype {
-            Dtype::I64 => Data::I64(values.iter().map(|&value| value as i64).collect()),
-            _ => Data::F32(values.iter().map(|&value| value as f32).collect()),
+            Dtype::I64 => Data::I64(values.into_iter().map(|value| value as i64).collect()),
+            _ => Data::F32(values.into_iter().map(|value| value as f32).collect()),
         };
         *operand = alone
             .input(&name, &of.shape, of.dtype, Role::Input)
@@ -193,6 +201,22 @@ fn call(plan: &Plan, id: NodeId, memories: &Memories) -> Vec<f64> {
     alone.output("out", out, Role::Output);
     let out = &evaluate(&alone, &inputs).unwrap()["out"];
     check::elements(out).collect()
+}
+
+/// The elements of a node that is read by strides, in row-major order.
+fn elements(plan: &Plan, id: NodeId, memories: &Memories) -> Vec<f64> {
+    let shape = &plan.graph.node(id).shape;
+    let (base, at) =
+        library::position(plan, id, shape, access::axes(shape.len())).expect("strides");
+    let element = |mut index: usize| {
+        let mut place = at.start;
+        for (axis, &extent) in shape.iter().enumerate().rev() {
+            place += index % extent * at.step(axis);
+            index /= extent;
+        }
+        memories[&Source::Node(base)][place]
+    };
+    (0..plan.graph.node(id).elements()).map(element).collect()
 }
 
 fn product(call: &Matmul, a: &[f64], b: &[f64]) -> Vec<f64> {

@@ -433,9 +433,31 @@ impl Graph {
             return Err(self.misfit(&op, a, &other, "leading extents must be equal, or 1"));
         };
         let full = |rows: usize, columns: usize| [&lead[..], &[rows, columns]].concat();
-        let a = self.broadcast(a, &full(m, k))?;
-        let b = self.broadcast(b, &full(k, n))?;
+        let a = self.broadcast_factor(a, &full(m, k))?;
+        let b = self.broadcast_factor(b, &full(k, n))?;
         self.push(op, &[a, b], full(m, n), Dtype::F32)
+    }
+
+    /// A factor for all of many matrices. A transposed one is broadcast before it is transposed, so
+    /// that its gradient is a product of matrices as they lie.
+    fn broadcast_factor(&mut self, x: NodeId, shape: &[usize]) -> Added {
+        let node = self.node(x);
+        let turned = match (&node.op, node.shape.len()) {
+            (Op::Transpose { order }, rank @ 2..) => {
+                let mut exchanged: Vec<usize> = (0..rank).collect();
+                exchanged.swap(rank - 1, rank - 2);
+                (*order == exchanged).then(|| node.operands[0])
+            }
+            _ => None,
+        };
+        let Some(of) = turned.filter(|_| node.shape != shape) else {
+            return self.broadcast(x, shape);
+        };
+        let mut before = shape.to_vec();
+        let rank = before.len();
+        before.swap(rank - 1, rank - 2);
+        let of = self.broadcast(of, &before)?;
+        self.transpose_last(of)
     }
 
     /// A convolution of `x` (B, I, H, W) with `w` (O, I, R, S).

@@ -20,6 +20,7 @@ impl Pass<'_> {
         let x_shape = self.graph.node(x).shape.clone();
         let gradient = match op {
             Op::Input(_) | Op::Constant(_) | Op::Iota { .. } | Op::Cast(_) => return Ok(()),
+            Op::Attention(_) => unreachable!("the compiler makes it of a graph with its gradients"),
             Op::Binary(function) => return self.binary(function, &operands, y, g),
             Op::Select => return self.select(&operands, g),
             Op::Matmul => return self.matmul(&operands, g),

@@ -5,6 +5,7 @@
 //! after its last use.
 
 mod array;
+mod attention;
 mod conv;
 mod indexed;
 mod matmul;
@@ -250,6 +251,7 @@ fn value(
             Op::Conv2d(conv) => conv::conv2d(real(0), real(1), shape, *conv),
             Op::Conv2dGradX(conv) => conv::grad_x(real(0), real(1), shape, *conv),
             Op::Conv2dGradW(conv) => conv::grad_w(real(0), real(1), shape, *conv),
+            Op::Attention(which) => attention::attention(which, operands),
             Op::Gather => indexed::gather(real(0), operands[1].whole())
                 .map_err(outside(real(0).shape()[0]))?,
             Op::Pick => indexed::pick(real(0), operands[1].whole())

@@ -117,6 +117,7 @@ impl<'g> Lowering<'g> {
                 let extents = [operands[0].shape()[0], width];
                 self.indexed("gather", shape, &extents, operands)
             }
+            Op::Attention(_) => unreachable!("the compiler makes it of a graph, not of its oracle"),
             Op::Pick => {
                 let columns = operands[0].shape()[shape.len()];
                 self.indexed("pick", shape, &[columns], operands)

@@ -1,0 +1,275 @@
+//! Launches of attention kernels: operands are read as they lie, rows by rows.
+
+use std::borrow::Cow;
+
+use crate::fuse::access;
+use crate::fuse::library::{self, Lies};
+use crate::fuse::plan::{Members, Plan, TaskId};
+use crate::graph::{Attention, AttentionPart, Node, NodeId, Op};
+use sweeper_program::headers::{CPU_H, ELEMENTARY_H, VECTOR_H};
+use sweeper_program::workload::Target;
+use sweeper_program::{
+    Arg, Geometry, Index, Kernel, KernelSource, Language, Precision, SourceFile, View,
+};
+
+static C_FILES: [SourceFile; 4] = [
+    SourceFile::embedded("attention.c", include_str!("attention.c")),
+    CPU_H,
+    VECTOR_H,
+    ELEMENTARY_H,
+];
+
+/// Rows of a tile of the C kernels: of queries, or of keys where gradients are by these.
+const CPU_ROWS: usize = 32;
+
+/// Floats of a vector of the C kernels, to which widths are rounded up.
+const CPU_LANES: usize = 16;
+
+/// Leading dimensions of an operand, at most: the others are merged.
+const LEADING: usize = 3;
+
+/// An operand of several matrices, whose rows are contiguous.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::fuse) struct Strided {
+    /// Its memory.
+    pub lies: Lies,
+    /// Elements from one matrix to the next, for each leading dimension, outermost first.
+    leading: Vec<usize>,
+    /// Elements from one row to the next.
+    row: usize,
+}
+
+/// A launch of an attention kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::fuse) struct Call {
+    attention: Attention,
+    /// Its results: parts of one attention, or of its gradient, with their nodes.
+    writes: Vec<(AttentionPart, NodeId)>,
+    /// Its operands in the order of the first node's.
+    pub reads: Vec<Strided>,
+    /// Leading extents, outermost first.
+    leading: Vec<usize>,
+    queries: usize,
+    keys: usize,
+    /// Columns of queries and keys, and of values.
+    depth: usize,
+    width: usize,
+    precision: Precision,
+}
+
+/// The attention that a node is a value of.
+fn of_node(node: &Node) -> Option<Attention> {
+    match node.op {
+        Op::Attention(attention) => Some(attention),
+        _ => None,
+    }
+}
+
+/// Whether a kernel can read an operand as it lies: rows without gaps; numbers of rows densely.
+pub(in crate::fuse) fn takes(plan: &Plan, id: NodeId, operand: NodeId) -> bool {
+    match is_of_rows(plan, id, operand) {
+        true => library::dense(plan, operand).is_some(),
+        false => strided(plan, operand).is_some(),
+    }
+}
+
+/// Whether an operand has one number a row: the logarithm of its sum, or delta.
+fn is_of_rows(plan: &Plan, id: NodeId, operand: NodeId) -> bool {
+    let mut rows = plan.graph.node(id).operands.iter().skip(4);
+    rows.any(|&of_rows| of_rows == operand)
+}
+
+fn strided(plan: &Plan, id: NodeId) -> Option<Strided> {
+    let shape = plan.graph.node(id).shape.clone();
+    let rank = shape.len();
+    let (base, at) = library::position(plan, id, &shape, access::axes(rank))?;
+    let reach = |axis: usize| (shape[axis] - 1) * at.step(axis);
+    let is_contiguous = shape[rank - 1] == 1 || at.step(rank - 1) == 1;
+    is_contiguous.then(|| Strided {
+        lies: Lies {
+            base,
+            start: at.start,
+            span: 1 + (0..rank).map(reach).sum::<usize>(),
+        },
+        leading: (0..rank - 2).map(|axis| at.step(axis)).collect(),
+        row: at.step(rank - 2),
+    })
+}
+
+/// Merges tasks whose values one kernel computes: weighted values with the logarithms of sums, and
+/// the gradients by keys and by values.
+pub(in crate::fuse) fn merge(plan: &mut Plan) {
+    let attention = |plan: &Plan, task: TaskId| {
+        let node = plan.graph.node(plan.tasks[task].node);
+        of_node(node).map(|attention| (attention, node.operands.clone()))
+    };
+    for task in 0..plan.tasks.len() {
+        let Some((of, operands)) = attention(plan, task) else {
+            continue;
+        };
+        let partner = match of.part {
+            AttentionPart::Out => AttentionPart::LogSumExp,
+            AttentionPart::GradK => AttentionPart::GradV,
+            _ => continue,
+        };
+        let is_partner = |other: &TaskId| {
+            attention(plan, *other).is_some_and(|(found, with)| {
+                let wanted = Attention {
+                    part: partner,
+                    ..of
+                };
+                found == wanted && operands.starts_with(&with)
+            })
+        };
+        let other = (0..plan.tasks.len()).find(is_partner);
+        if let Some(other) = other.filter(|&other| plan.home(other) == Some(other)) {
+            plan.merge(task, other);
+        }
+    }
+}
+
+impl Call {
+    /// The call of a kernel's tasks; none if an operand can't be read as it lies.
+    pub(in crate::fuse) fn new(plan: &Plan, tasks: &Members, precision: Precision) -> Option<Call> {
+        let nodes = tasks.iter().map(|&task| plan.tasks[task].node);
+        let mut writes: Vec<(AttentionPart, NodeId)> = nodes
+            .filter_map(|id| Some((of_node(plan.graph.node(id))?.part, id)))
+            .collect();
+        writes.sort_unstable();
+        let &(_, first) = writes.first()?;
+        let node = plan.graph.node(first);
+        let operand = |at: usize| plan.graph.node(node.operands[at]);
+        let (q, k) = (operand(0), operand(1));
+        let (leading, &[queries, depth]) = q.shape.split_last_chunk::<2>()?;
+        let width = node.operands.get(2).map_or(depth, |&v| {
+            plan.graph.node(v).shape.last().copied().unwrap_or(1)
+        });
+        let reads = node
+            .operands
+            .iter()
+            .map(|&operand| strided(plan, operand))
+            .collect::<Option<Vec<_>>>()?;
+        let mut call = Call {
+            attention: of_node(node)?,
+            writes,
+            reads,
+            leading: leading.to_vec(),
+            queries,
+            keys: k.shape[k.shape.len() - 2],
+            depth,
+            width,
+            precision,
+        };
+        call.merge_leading();
+        (call.leading.len() <= LEADING).then_some(call)
+    }
+
+    /// Makes neighbouring leading dimensions one where all operands step through both as through
+    /// one.
+    fn merge_leading(&mut self) {
+        let mut at = 0;
+        while at + 1 < self.leading.len() {
+            let inner = self.leading[at + 1];
+            let is_one = |read: &Strided| {
+                read.leading[at] == read.leading[at + 1] * inner || self.leading[at] == 1
+            };
+            if !self.reads.iter().all(is_one) {
+                at += 1;
+                continue;
+            }
+            self.leading[at] *= inner;
+            self.leading.remove(at + 1);
+            for read in &mut self.reads {
+                read.leading.remove(at);
+            }
+        }
+    }
+
+    /// The nodes that it yields.
+    pub(in crate::fuse) fn yields(&self) -> impl Iterator<Item = NodeId> {
+        self.writes.iter().map(|&(_, node)| node)
+    }
+
+    /// Whether it writes a part.
+    fn writes(&self, part: AttentionPart) -> bool {
+        self.writes.iter().any(|&(written, _)| written == part)
+    }
+
+    /// Rows of which each block of the CPU's kernel has a tile.
+    fn rows(&self) -> usize {
+        match self.attention.part {
+            AttentionPart::GradK | AttentionPart::GradV => self.keys,
+            _ => self.queries,
+        }
+    }
+
+    fn entry(&self) -> &'static str {
+        match self.attention.part {
+            AttentionPart::Out | AttentionPart::LogSumExp => "attention",
+            AttentionPart::GradQ => "attention_grad_q",
+            AttentionPart::GradK | AttentionPart::GradV => "attention_grad_kv",
+        }
+    }
+
+    /// The kernel, for widths up to a multiple of a vector.
+    ///
+    /// # Errors
+    /// A sentence if the target has none.
+    pub(in crate::fuse) fn kernel(&self, target: &Target) -> Result<Kernel, String> {
+        let Target::Cpu = target else {
+            return Err("attention is computed on CPUs only".to_owned());
+        };
+        let define = KernelSource::define;
+        let mut defines = vec![
+            define("DEPTH", self.depth.next_multiple_of(CPU_LANES)),
+            define("WIDTH", self.width.next_multiple_of(CPU_LANES)),
+            define("ROWS", CPU_ROWS),
+        ];
+        if self.attention.is_causal {
+            defines.push(define("CAUSAL", 1));
+        }
+        for (part, name) in [
+            (AttentionPart::Out, "WRITES_OUT"),
+            (AttentionPart::LogSumExp, "WRITES_LOG_SUM_EXP"),
+            (AttentionPart::GradK, "WRITES_GRAD_K"),
+            (AttentionPart::GradV, "WRITES_GRAD_V"),
+        ] {
+            defines.push((name.into(), u8::from(self.writes(part)).to_string()));
+        }
+        Ok(Kernel::Compiled(KernelSource {
+            language: Language::C,
+            files: Cow::Borrowed(&C_FILES),
+            entry: self.entry().into(),
+            defines,
+        }))
+    }
+
+    pub(in crate::fuse) fn geometry(&self) -> Geometry {
+        let heads: usize = self.leading.iter().product();
+        Geometry::blocks((heads * self.rows().div_ceil(CPU_ROWS)) as u32)
+    }
+
+    /// Arguments: operands, results, sizes, then for `q`, `k`, `v` and `grad_out` the steps of
+    /// matrices and rows. Operands that a kernel does not have, have neither memory nor steps.
+    pub(in crate::fuse) fn args(&self, read: Vec<View>, written: Vec<View>) -> Vec<Arg> {
+        let memory = read.into_iter().map(Arg::Read);
+        let memory = memory.chain(written.into_iter().map(Arg::Write));
+        let padded = |of: &[usize], fill: usize| {
+            let missing = LEADING - of.len();
+            let of = of.to_vec();
+            std::iter::repeat_n(fill, missing).chain(of)
+        };
+        let sizes =
+            padded(&self.leading, 1).chain([self.queries, self.keys, self.depth, self.width]);
+        let steps = self
+            .reads
+            .iter()
+            .take(4)
+            .flat_map(|read| padded(&read.leading, 0).chain([read.row]));
+        let numbers = sizes
+            .chain(steps)
+            .map(|number| Arg::Int(Index::from(number)));
+        let scale = Arg::Float(self.attention.scale as f32);
+        memory.chain([scale]).chain(numbers).collect()
+    }
+}

@@ -1,0 +1,129 @@
+//! Attention in f64, row by row: for tests of the kernels that the compiler puts in its place.
+
+use super::Value;
+use crate::graph::op::{Attention, AttentionPart};
+
+/// One matrix of each operand, in row-major order.
+struct Head<'a> {
+    which: &'a Attention,
+    q: &'a [f64],
+    k: &'a [f64],
+    depth: usize,
+    keys: usize,
+}
+
+impl Head<'_> {
+    /// Scores of the keys that a query sees.
+    fn scores(&self, query: usize) -> Vec<f64> {
+        let seen = match self.which.is_causal {
+            true => (query + 1).min(self.keys),
+            false => self.keys,
+        };
+        let q = row(self.q, query, self.depth);
+        let score = |key: usize| self.which.scale * dot(q, row(self.k, key, self.depth));
+        (0..seen).map(score).collect()
+    }
+
+    /// Weights of the keys that a query sees, and the logarithm of the sum of exponentials.
+    fn weights(&self, query: usize) -> (Vec<f64>, f64) {
+        let scores = self.scores(query);
+        let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = scores.iter().map(|score| (score - greatest).exp()).sum();
+        let log_sum_exp = greatest + sum.ln();
+        let weights = scores.iter().map(|score| (score - log_sum_exp).exp());
+        (weights.collect(), log_sum_exp)
+    }
+}
+
+fn row(matrix: &[f64], at: usize, columns: usize) -> &[f64] {
+    &matrix[at * columns..][..columns]
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// `row += factor addend`
+fn add(row: &mut [f64], factor: f64, addend: &[f64]) {
+    for (sum, addend) in row.iter_mut().zip(addend) {
+        *sum += factor * addend;
+    }
+}
+
+/// The value that `which` names, in row-major order.
+pub(super) fn attention(which: &Attention, operands: &[Value]) -> Vec<f64> {
+    let dense: Vec<Vec<f64>> = operands
+        .iter()
+        .map(|operand| operand.real().to_dense().into_owned())
+        .collect();
+    let extents = |at: usize| {
+        let shape = operands[at].real().shape();
+        let [rows, columns] = shape[shape.len() - 2..] else {
+            unreachable!("matrices have two dimensions")
+        };
+        [rows, columns]
+    };
+    let ([queries, depth], [keys, _]) = (extents(0), extents(1));
+    let heads = dense[0].len() / (queries * depth);
+    let of_head = |at: usize, head: usize| {
+        let len = dense[at].len() / heads;
+        &dense[at][head * len..][..len]
+    };
+    let mut out = Vec::new();
+    for head in 0..heads {
+        let matrices = Head {
+            which,
+            q: of_head(0, head),
+            k: of_head(1, head),
+            depth,
+            keys,
+        };
+        let others: Vec<&[f64]> = (2..dense.len()).map(|at| of_head(at, head)).collect();
+        out.extend(match which.part {
+            AttentionPart::Out => forward(&matrices, queries, others[0]),
+            AttentionPart::LogSumExp => (0..queries).map(|at| matrices.weights(at).1).collect(),
+            _ => gradient(&matrices, queries, &others),
+        });
+    }
+    out
+}
+
+fn forward(head: &Head<'_>, queries: usize, v: &[f64]) -> Vec<f64> {
+    let width = v.len() / head.keys;
+    let mut out = vec![0.0; queries * width];
+    for (query, out) in out.chunks_mut(width).enumerate() {
+        for (key, weight) in head.weights(query).0.into_iter().enumerate() {
+            add(out, weight, row(v, key, width));
+        }
+    }
+    out
+}
+
+/// The gradient by one of the operands, from `v, grad_out, log_sum_exp, delta`.
+fn gradient(head: &Head<'_>, queries: usize, others: &[&[f64]]) -> Vec<f64> {
+    let &[v, grad_out, log_sum_exp, delta] = others else {
+        unreachable!("gradients have six operands")
+    };
+    let (width, depth) = (v.len() / head.keys, head.depth);
+    let part = head.which.part;
+    let mut out = match part {
+        AttentionPart::GradQ => vec![0.0; head.q.len()],
+        AttentionPart::GradK => vec![0.0; head.k.len()],
+        _ => vec![0.0; v.len()],
+    };
+    for query in 0..queries {
+        let grad = row(grad_out, query, width);
+        for (key, score) in head.scores(query).into_iter().enumerate() {
+            let weight = (score - log_sum_exp[query]).exp();
+            let of_weight = dot(grad, row(v, key, width));
+            let of_product = head.which.scale * weight * (of_weight - delta[query]);
+            let (at, columns, factor, addend) = match part {
+                AttentionPart::GradQ => (query, depth, of_product, row(head.k, key, depth)),
+                AttentionPart::GradK => (key, depth, of_product, row(head.q, query, depth)),
+                _ => (key, width, weight, grad),
+            };
+            add(&mut out[at * columns..][..columns], factor, addend);
+        }
+    }
+    out
+}
