@@ -15,7 +15,7 @@
 //! 8. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that merging saves;
 //! 9. `duplicate`: cheap values are computed again where this moves fewer bytes;
 //! 10. `single_pass`, on GPUs: a full reduction and the combination of its partials become one
-//!    single-pass kernel;
+//!     single-pass kernel;
 //! 11. `horizontal`: horizontal fusion of small independent kernels, such as the updates of all
 //!     parameters, into one launch.
 //!
@@ -164,7 +164,7 @@ fn passes(
         see("reductions", &laid_out(&whole)?);
         (whole, _) = rewrite::apply(&whole, algebra::RULES);
         see("algebra", &laid_out(&whole)?);
-        if *request.target == Target::Cpu {
+        if attention::has_kernels(request) {
             whole = attention::recognize(&whole);
             see("attention", &laid_out(&whole)?);
         }

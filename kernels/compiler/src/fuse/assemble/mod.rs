@@ -312,9 +312,7 @@ impl Assembly<'_> {
         let precision = self.request.precision;
         if let Op::Attention(_) = self.plan.graph.node(node).op {
             let call = attention::Call::new(self.plan, tasks, precision).ok_or_else(unreadable)?;
-            let kernel = call.kernel(self.request.target);
-            let kernel = kernel.map_err(Refusal::Unavailable)?;
-            let kernel = self.kernel_once(kernel);
+            let kernel = self.kernel_once(call.kernel(self.request.target));
             return Ok(Made::Attention(Box::new(call), kernel));
         }
         if *self.request.target == Target::Cpu && precision != Precision::F32 {

@@ -3,9 +3,10 @@
 use super::{Assembly, Made, Need};
 use crate::codegen::Generated;
 use crate::fuse::body::Source;
+use crate::fuse::library::Lies;
 use crate::fuse::lower::{Loops, Memory};
 use crate::fuse::panels::Panels;
-use crate::fuse::{bf16, scatter};
+use crate::fuse::{attention, bf16, scatter};
 use crate::graph::{NodeId, Op};
 use crate::nest::{self, Launch};
 use sweeper_program::{Arg, BufferId, Index, Kernel, KernelId, Library, Step, View};
@@ -36,43 +37,9 @@ impl Assembly<'_> {
                 self.panels(loops, generated, *kernel, panels, scratch)?
             }
             Made::Call(call, lies, zeros, node) => {
-                let rounded = bf16::rounded(call, lies);
-                let mut steps = self.round(&rounded);
-                let read = lies.iter().enumerate().map(|(at, lies)| {
-                    let need = match at < 2 && rounded.contains(&lies.base) {
-                        true => Need::Rounded(lies.base),
-                        false => Need::Of(Source::Node(lies.base)),
-                    };
-                    Arg::Read(self.view(need, lies.start, lies.span))
-                });
-                let mut args: Vec<Arg> = read.collect();
-                if *zeros > 0 {
-                    args.push(Arg::Read(self.view(Need::Zeros, 0, *zeros)));
-                }
-                args.push(Arg::Write(self.view_of(Need::Of(Source::Node(*node)))));
-                let scratch = Need::Scratch(position);
-                let scratch = self
-                    .places
-                    .contains_key(&scratch)
-                    .then(|| self.view_of(scratch));
-                args.extend(scratch.map(|view| self.scratch_of(call, view)));
-                steps.push(self.call(*call, args));
-                steps
+                self.call_steps(position, call, (lies, *zeros, *node))
             }
-            Made::Attention(call, kernel) => {
-                let views = call.reads.iter().map(|read| {
-                    let lies = read.lies;
-                    self.view(Need::Of(Source::Node(lies.base)), lies.start, lies.span)
-                });
-                let read = views.collect();
-                let written = call.yields();
-                let written = written.map(|node| self.view_of(Need::Of(Source::Node(node))));
-                vec![Step::Launch {
-                    kernel: *kernel,
-                    geometry: call.geometry(),
-                    args: call.args(read, written.collect()),
-                }]
-            }
+            Made::Attention(call, kernel) => vec![self.attention(call, *kernel)],
             Made::Scatter(node, lies) => {
                 let views: Vec<View> = lies
                     .iter()
@@ -90,6 +57,52 @@ impl Assembly<'_> {
                 )]
             }
         })
+    }
+
+    /// A call of a library, after copies of its factors in its number format.
+    fn call_steps(
+        &mut self,
+        position: usize,
+        call: &Library,
+        (lies, zeros, node): (&[Lies], usize, NodeId),
+    ) -> Vec<Step> {
+        let rounded = bf16::rounded(call, lies);
+        let mut steps = self.round(&rounded);
+        let read = lies.iter().enumerate().map(|(at, lies)| {
+            let need = match at < 2 && rounded.contains(&lies.base) {
+                true => Need::Rounded(lies.base),
+                false => Need::Of(Source::Node(lies.base)),
+            };
+            Arg::Read(self.view(need, lies.start, lies.span))
+        });
+        let mut args: Vec<Arg> = read.collect();
+        if zeros > 0 {
+            args.push(Arg::Read(self.view(Need::Zeros, 0, zeros)));
+        }
+        args.push(Arg::Write(self.view_of(Need::Of(Source::Node(node)))));
+        let scratch = Need::Scratch(position);
+        let scratch = self
+            .places
+            .contains_key(&scratch)
+            .then(|| self.view_of(scratch));
+        args.extend(scratch.map(|view| self.scratch_of(call, view)));
+        steps.push(self.call(*call, args));
+        steps
+    }
+
+    fn attention(&self, call: &attention::Call, kernel: KernelId) -> Step {
+        let views = call.reads.iter().map(|read| {
+            let lies = read.lies;
+            self.view(Need::Of(Source::Node(lies.base)), lies.start, lies.span)
+        });
+        let read = views.collect();
+        let written = call.yields();
+        let written = written.map(|node| self.view_of(Need::Of(Source::Node(node))));
+        Step::Launch {
+            kernel,
+            geometry: call.geometry(self.request.target),
+            args: call.args(read, written.collect()),
+        }
     }
 
     /// All panels of a product, and a smaller last one. Traffic that panels save is left out: a

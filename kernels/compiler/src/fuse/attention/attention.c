@@ -139,7 +139,7 @@ KERNEL(attention, args, block) {
     zero(out, ROWS * WIDTH);
     for (int r = 0; r < ROWS; r++) greatest[r] = NEVER, sum[r] = 0.0f;
     int64_t end = h.keys;
-#ifdef CAUSAL
+#if CAUSAL
     end = lesser(end, h.first + ROWS);
 #endif
     for (int64_t first = 0; first < end; first += COLUMNS) {
@@ -151,7 +151,7 @@ KERNEL(attention, args, block) {
         for (int r = 0; r < ROWS; r++) {
             float *row = scores + r * COLUMNS;
             hide(row, columns, NEVER);
-#ifdef CAUSAL
+#if CAUSAL
             hide(row, h.first + r - first + 1, NEVER);
 #endif
             const float before = weigh(row, &greatest[r], &sum[r]);
@@ -178,7 +178,7 @@ KERNEL(attention_grad_q, args, block) {
     pack(grad_out, h.grad_out, h.first, count, ROWS, h.width, WIDTH, 1.0f);
     zero(grad, ROWS * DEPTH);
     int64_t end = h.keys;
-#ifdef CAUSAL
+#if CAUSAL
     end = lesser(end, h.first + ROWS);
 #endif
     for (int64_t first = 0; first < end; first += COLUMNS) {
@@ -198,7 +198,7 @@ KERNEL(attention_grad_q, args, block) {
                 v_store(of_scores + c, weight * (v_load(of_weights + r * COLUMNS + c) - less));
             }
             hide(of_scores, columns, 0.0f);
-#ifdef CAUSAL
+#if CAUSAL
             hide(of_scores, h.first + r - first + 1, 0.0f);
 #endif
         }
@@ -222,7 +222,7 @@ KERNEL(attention_grad_kv, args, block) {
     zero(grad_k, ROWS * DEPTH);
     zero(grad_v, ROWS * WIDTH);
     int64_t begin = 0;
-#ifdef CAUSAL
+#if CAUSAL
     begin = h.first / COLUMNS * COLUMNS;
 #endif
     for (int64_t first = begin; first < h.queries; first += COLUMNS) {
@@ -241,7 +241,7 @@ KERNEL(attention_grad_kv, args, block) {
             float *weight = weights + r * COLUMNS, *of_scores = of_weights + r * COLUMNS;
             for (int c = 0; c < COLUMNS; c += LANES) v_store(weight + c, v_exp(v_load(weight + c) - v_load(log + c)));
             hide(weight, columns, 0.0f);
-#ifdef CAUSAL
+#if CAUSAL
             for (int64_t c = 0; c < lesser(COLUMNS, h.first + r - first); c++) weight[c] = 0.0f;
 #endif
             for (int c = 0; c < COLUMNS; c += LANES)

@@ -188,7 +188,7 @@ KERNEL(attention, THREADS)(const float *q_at, const float *k_at,
     const int group = threadIdx.x / SHARERS, lane = threadIdx.x % SHARERS;
     const int64 own = first + group * OWN;
     int64 end = keys;
-#ifdef CAUSAL
+#if CAUSAL
     end = min(end, first + QUERIES);
 #endif
     load_tile<QUERIES, DEPTH>(q_tile, q, first);
@@ -223,7 +223,7 @@ KERNEL(attention, THREADS)(const float *q_at, const float *k_at,
             for (int j = 0; j < OWN_KEYS; j++) {
                 const int64 key = at + j * SHARERS + lane;
                 bool is_seen = key < keys;
-#ifdef CAUSAL
+#if CAUSAL
                 is_seen = is_seen && key <= own + i;
 #endif
                 scores[i][j] = is_seen ? scores[i][j] * (scale * LOG2_E) : NEVER;
@@ -296,7 +296,7 @@ KERNEL(attention_grad_q, THREADS)(const float *q_at, const float *k_at, const fl
         less[i] = is_row ? delta[head * queries + own + i] : 0.0f;
     }
     int64 end = keys;
-#ifdef CAUSAL
+#if CAUSAL
     end = min(end, first + ROWS);
 #endif
     load_tile<ROWS, DEPTH>(q_tile, q, first);
@@ -320,7 +320,7 @@ KERNEL(attention_grad_q, THREADS)(const float *q_at, const float *k_at, const fl
             for (int j = 0; j < OWN_COLUMNS; j++) {
                 const int64 key = at + j * SHARERS + lane;
                 bool is_seen = key < keys;
-#ifdef CAUSAL
+#if CAUSAL
                 is_seen = is_seen && key <= own + i;
 #endif
                 const float weight = exp2_fast(scores[i][j] * (scale * LOG2_E) - log[i]);
@@ -370,7 +370,7 @@ KERNEL(attention_grad_kv, THREADS)(const float *q_at, const float *k_at, const f
     zero(of_k);
     zero(of_v);
     int64 begin = 0;
-#ifdef CAUSAL
+#if CAUSAL
     begin = first;
 #endif
     for (int64 at = begin; at < queries; at += COLUMNS) {
@@ -393,7 +393,7 @@ KERNEL(attention_grad_kv, THREADS)(const float *q_at, const float *k_at, const f
 #pragma unroll
             for (int i = 0; i < OWN_ROWS; i++) {
                 bool is_seen = is_query;
-#ifdef CAUSAL
+#if CAUSAL
                 is_seen = is_seen && own + i <= query;
 #endif
                 const float weight = is_seen ? exp2_fast(scores[i][j] * (scale * LOG2_E) - log) : 0.0f;

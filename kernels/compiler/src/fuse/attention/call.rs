@@ -6,7 +6,7 @@ use crate::fuse::access;
 use crate::fuse::library::{self, Lies};
 use crate::fuse::plan::{Members, Plan, TaskId};
 use crate::graph::{Attention, AttentionPart, Node, NodeId, Op};
-use sweeper_program::headers::{CPU_H, ELEMENTARY_H, VECTOR_H};
+use sweeper_program::headers::{CPU_H, CUDA_H, ELEMENTARY_H, VECTOR_H};
 use sweeper_program::workload::Target;
 use sweeper_program::{
     Arg, Geometry, Index, Kernel, KernelSource, Language, Precision, SourceFile, View,
@@ -24,6 +24,20 @@ const CPU_ROWS: usize = 32;
 
 /// Floats of a vector of the C kernels, to which widths are rounded up.
 const CPU_LANES: usize = 16;
+
+static CUDA_FILES: [SourceFile; 2] = [
+    SourceFile::embedded("attention.cu", include_str!("attention.cu")),
+    CUDA_H,
+];
+
+/// Threads of a block of the CUDA kernels.
+const CUDA_THREADS: usize = 256;
+
+/// Columns of a tile of scores of the CUDA kernels, to which widths are rounded up, too.
+const CUDA_COLUMNS: usize = 64;
+
+/// Floats after each row of a tile in shared memory.
+const CUDA_PAD: usize = 4;
 
 /// Leading dimensions of an operand, at most: the others are merged.
 const LEADING: usize = 3;
@@ -211,42 +225,103 @@ impl Call {
         }
     }
 
-    /// The kernel, for widths up to a multiple of a vector.
-    ///
-    /// # Errors
-    /// A sentence if the target has none.
-    pub(in crate::fuse) fn kernel(&self, target: &Target) -> Result<Kernel, String> {
-        let Target::Cpu = target else {
-            return Err("attention is computed on CPUs only".to_owned());
-        };
+    /// The kernel, for widths up to a multiple of a vector or a tile.
+    pub(in crate::fuse) fn kernel(&self, target: &Target) -> Kernel {
         let define = KernelSource::define;
+        let unit = match target {
+            Target::Cpu => CPU_LANES,
+            Target::Cuda { .. } => CUDA_COLUMNS,
+        };
         let mut defines = vec![
-            define("DEPTH", self.depth.next_multiple_of(CPU_LANES)),
-            define("WIDTH", self.width.next_multiple_of(CPU_LANES)),
-            define("ROWS", CPU_ROWS),
+            define("DEPTH", self.depth.next_multiple_of(unit)),
+            define("WIDTH", self.width.next_multiple_of(unit)),
         ];
-        if self.attention.is_causal {
-            defines.push(define("CAUSAL", 1));
+        let mut flag = |name: &'static str, is_set: bool| {
+            defines.push(define(name, usize::from(is_set)));
+        };
+        flag("CAUSAL", self.attention.is_causal);
+        flag("WRITES_OUT", self.writes(AttentionPart::Out));
+        flag("WRITES_LOG_SUM_EXP", self.writes(AttentionPart::LogSumExp));
+        flag("WRITES_GRAD_K", self.writes(AttentionPart::GradK));
+        flag("WRITES_GRAD_V", self.writes(AttentionPart::GradV));
+        let (language, files): (_, &'static [SourceFile]) = match target {
+            Target::Cpu => (Language::C, &C_FILES),
+            Target::Cuda { .. } => {
+                flag("ALIGNED", self.is_aligned());
+                defines.push(define(self.form(), 1));
+                (Language::Cuda, &CUDA_FILES)
+            }
+        };
+        if *target == Target::Cpu {
+            defines.push(define("ROWS", CPU_ROWS));
         }
-        for (part, name) in [
-            (AttentionPart::Out, "WRITES_OUT"),
-            (AttentionPart::LogSumExp, "WRITES_LOG_SUM_EXP"),
-            (AttentionPart::GradK, "WRITES_GRAD_K"),
-            (AttentionPart::GradV, "WRITES_GRAD_V"),
-        ] {
-            defines.push((name.into(), u8::from(self.writes(part)).to_string()));
-        }
-        Ok(Kernel::Compiled(KernelSource {
-            language: Language::C,
-            files: Cow::Borrowed(&C_FILES),
+        Kernel::Compiled(KernelSource {
+            language,
+            files: Cow::Borrowed(files),
             entry: self.entry().into(),
             defines,
-        }))
+        })
     }
 
-    pub(in crate::fuse) fn geometry(&self) -> Geometry {
+    /// The macro of the CUDA kernel.
+    fn form(&self) -> &'static str {
+        match self.attention.part {
+            AttentionPart::Out | AttentionPart::LogSumExp => "FORWARD",
+            AttentionPart::GradQ => "GRAD_Q",
+            AttentionPart::GradK | AttentionPart::GradV => "GRAD_KV",
+        }
+    }
+
+    /// Whether all rows are whole float4.
+    fn is_aligned(&self) -> bool {
+        let is_whole = |read: &Strided| {
+            let mut steps = read.leading.iter().chain([&read.row, &read.lies.start]);
+            steps.all(|step| step.is_multiple_of(4))
+        };
+        let widths = [self.depth, self.width];
+        // Numbers of rows are read one by one.
+        let rows = self.reads.iter().take(4);
+        widths.iter().all(|width| width.is_multiple_of(4)) && rows.into_iter().all(is_whole)
+    }
+
+    pub(in crate::fuse) fn geometry(&self, target: &Target) -> Geometry {
         let heads: usize = self.leading.iter().product();
-        Geometry::blocks((heads * self.rows().div_ceil(CPU_ROWS)) as u32)
+        let blocks = |rows: usize| (heads * self.rows().div_ceil(rows)) as u32;
+        match target {
+            Target::Cpu => Geometry::blocks(blocks(CPU_ROWS)),
+            Target::Cuda { .. } => {
+                let rows = self.cuda_rows();
+                Geometry {
+                    shared_bytes: (4 * self.shared_floats(rows)) as u32,
+                    ..Geometry::linear(blocks(rows), CUDA_THREADS as u32)
+                }
+            }
+        }
+    }
+
+    /// Rows of the result that a block of the CUDA kernel has.
+    fn cuda_rows(&self) -> usize {
+        match self.form() {
+            "FORWARD" => 128,
+            _ => 64,
+        }
+    }
+
+    /// Floats of shared memory of a block of the CUDA kernel: tiles of its own rows, of the columns
+    /// that it goes over, and of weights.
+    fn shared_floats(&self, rows: usize) -> usize {
+        let step = |columns: usize| columns.next_multiple_of(CUDA_COLUMNS) + CUDA_PAD;
+        let (depth, width) = (step(self.depth), step(self.width));
+        let weights = rows * (CUDA_COLUMNS + CUDA_PAD);
+        let queries_and_keys = (rows + CUDA_COLUMNS) * depth;
+        match self.form() {
+            "FORWARD" => {
+                let values = usize::from(self.writes(AttentionPart::Out)) * CUDA_COLUMNS * width;
+                queries_and_keys + weights + values
+            }
+            "GRAD_Q" => queries_and_keys + (rows + CUDA_COLUMNS) * width + weights,
+            _ => queries_and_keys + (rows + CUDA_COLUMNS) * width + 2 * weights,
+        }
     }
 
     /// Arguments: operands, results, sizes, then for `q`, `k`, `v` and `grad_out` the steps of

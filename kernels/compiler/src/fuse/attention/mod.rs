@@ -10,10 +10,13 @@ mod call;
 
 pub(super) use call::{Call, merge, takes};
 
+use super::Request;
 use super::rewrite::{Whole, apply};
 use crate::graph::pattern::Pattern::{self, Any, Named, Of};
 use crate::graph::pattern::{BROADCAST, Kind, MUL, Match, Rule, SUM, Var};
 use crate::graph::{Attention, AttentionPart, Binary, Graph, Node, NodeId, Op, Reduction, Unary};
+use sweeper_program::Precision;
+use sweeper_program::workload::Target;
 
 const SCORES: Var = Var(0);
 const EXPONENTIALS: Var = Var(1);
@@ -98,10 +101,18 @@ const RULES: &[Rule] = &[
     },
 ];
 
+/// Whether the target has kernels of attention in the precision of products.
+pub(super) fn has_kernels(request: &Request<'_>) -> bool {
+    *request.target == Target::Cpu || request.precision == Precision::F32
+}
+
 /// Makes attentions of the graph's products and softmaxes.
 pub(super) fn recognize(whole: &Whole) -> Whole {
     apply(whole, RULES).0
 }
+
+/// Columns of queries, keys and values, at most: tiles of them are in a GPU's shared memory.
+const MAX_COLUMNS: usize = 128;
 
 /// The scores of a softmax: what they are products of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -121,8 +132,9 @@ impl Scores {
             return None;
         };
         let k = turned_back(graph, turned)?;
+        let is_short = graph.node(q).shape.last() <= Some(&MAX_COLUMNS);
         let is_square = node.shape.last_chunk::<2>().is_some_and(|[s, t]| s == t);
-        (scale > 0.0 && (!is_causal || is_square)).then_some(Scores {
+        (is_short && scale > 0.0 && (!is_causal || is_square)).then_some(Scores {
             q,
             k,
             scale,
@@ -280,6 +292,10 @@ fn add(
 fn forward(graph: &mut Graph, node: &Node, found: &Match) -> Option<NodeId> {
     let scores = scores_of(graph, found)?;
     let Scores { q, k, .. } = scores;
+    let is_short = *node.shape.last()? <= MAX_COLUMNS;
+    if !is_short {
+        return None;
+    }
     let mut row = node.clone();
     *row.shape.last_mut()? = 1;
     add(graph, &scores, AttentionPart::LogSumExp, &row, &[q, k]);
