@@ -18,7 +18,7 @@ const MAX_COMMENT_WIDTH: usize = 100;
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 59000),
     ("kernels/program/src", 3400),
-    ("kernels/compiler/src", 20000),
+    ("kernels/compiler/src", 21200),
     ("kernels/workloads/src", 15400),
     ("cache/src", 5000),
     ("tests/it", 15500),

@@ -1,5 +1,6 @@
 //! A plan as people read it: kernels with their nodes and memory, launches and bytes.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::body::Source;
@@ -92,7 +93,8 @@ fn node(plan: &Plan, task: TaskId) -> String {
 
 /// Memory as a list: each node once, with its shape.
 fn listed(mut held: Vec<String>) -> String {
-    held.dedup();
+    let mut listed = BTreeSet::new();
+    held.retain(|name| listed.insert(name.clone()));
     match held.is_empty() {
         true => "nothing".to_owned(),
         false => held.join(" "),

@@ -84,8 +84,8 @@ pub struct Convolution {
     pub padding: usize,
 }
 
-/// Attention: softmax(scale q k^T) v over each row of queries. The compiler makes it of a product, a
-/// softmax and a product, and its gradients of theirs; workloads do not.
+/// Attention: softmax(scale q k^T) v over each row of queries. The compiler makes it of a product,
+/// a softmax and a product, and its gradients of theirs; workloads do not.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Attention {
     /// The value that the node has.

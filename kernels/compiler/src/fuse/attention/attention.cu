@@ -1,10 +1,11 @@
 // Attention and its gradients in f32 on a GPU, without the scores in memory.
 //
-// Sixteen threads share rows of the result: each has some of the columns of a tile of scores, and of
-// the result. Operands are read from shared memory four columns at a time; rows are padded by four
-// floats, so that eight threads with eight rows read from all banks. Weighted values are kept
-// relative to the greatest score so far (online softmax: Milakov and Gimelshein, 2018); gradients
-// compute the weights again from the logarithms of their sums (Dao et al., "FlashAttention", 2022).
+// Sixteen threads share rows of the result: each has some of the columns of a tile of scores, and
+// of the result. Rows of a thread, and columns, are SHARERS apart. Operands are read from shared
+// memory four columns at a time; rows are padded by four floats, so that threads of a warp with
+// different rows read from different banks. Weighted values are kept relative to the greatest score
+// so far (online softmax: Milakov and Gimelshein, 2018); gradients compute the weights again from
+// the logarithms of their sums (Dao et al., "FlashAttention", 2022).
 //
 // DEPTH and WIDTH are columns of queries and keys, and of values, up to a multiple of 64. ALIGNED:
 // rows are whole float4. All sums are added in one order.
@@ -18,6 +19,8 @@
 #define WEIGHT_STEP (COLUMNS + 4)
 #define LOG2_E 1.44269504088896341f
 #define LN_2 0.69314718055994531f
+// Blocks at a time: as many as have shared memory. Registers for two cost causal ones more.
+#define BLOCKS (DEPTH + WIDTH <= 128 && !CAUSAL ? 2 : 1)
 #define NEVER __int_as_float(0xff800000)
 
 struct Matrix {
@@ -56,13 +59,13 @@ template <int ROWS, int WIDE> DEVICE void load_tile(float *tile, const Matrix &f
     }
 }
 
-// sums[i][j] += a[i] . b[j]: rows of `a` follow each other, those of `b` are SHARERS apart.
+// sums[i][j] += a[i] . b[j], of rows that are SHARERS apart.
 template <int WIDE, int I, int J> DEVICE void dot_rows(float (&sums)[I][J], const float *a, const float *b) {
 #pragma unroll 2
     for (int d = 0; d < WIDE; d += 4) {
         float4 x[I], y[J];
 #pragma unroll
-        for (int i = 0; i < I; i++) x[i] = *(const float4 *)(a + i * (WIDE + 4) + d);
+        for (int i = 0; i < I; i++) x[i] = *(const float4 *)(a + i * SHARERS * (WIDE + 4) + d);
 #pragma unroll
         for (int j = 0; j < J; j++) y[j] = *(const float4 *)(b + j * SHARERS * (WIDE + 4) + d);
 #pragma unroll
@@ -92,7 +95,7 @@ template <int WIDE, int I> DEVICE void add_rows(float4 (&sums)[I][WIDE / 64], co
     for (int k = 0; k < COLUMNS; k += 4) {
         float4 w[I];
 #pragma unroll
-        for (int i = 0; i < I; i++) w[i] = *(const float4 *)(weights + i * WEIGHT_STEP + k);
+        for (int i = 0; i < I; i++) w[i] = *(const float4 *)(weights + i * SHARERS * WEIGHT_STEP + k);
 #pragma unroll
         for (int c = 0; c < WIDE / 64; c++) {
             const float *column = values + k * (WIDE + 4) + c * 64;
@@ -153,6 +156,29 @@ DEVICE float shared_sum(float x) {
     return x;
 }
 
+// Scores of keys that no query sees, or not that of the row, become NEVER; a thread's keys are
+// SHARERS apart. Most tiles have none.
+template <int I, int J> DEVICE void hide(float (&scores)[I][J], int64 first_key, int64 keys, int64 first_query) {
+    const int64 last_key = first_key + (J - 1) * SHARERS;
+#if CAUSAL
+    if (last_key < keys && last_key <= first_query) return;
+#else
+    if (last_key < keys) return;
+#endif
+#pragma unroll
+    for (int i = 0; i < I; i++) {
+#pragma unroll
+        for (int j = 0; j < J; j++) {
+            const int64 key = first_key + j * SHARERS;
+            bool is_seen = key < keys;
+#if CAUSAL
+            is_seen = is_seen && key <= first_query + i * SHARERS;
+#endif
+            if (!is_seen) scores[i][j] = NEVER;
+        }
+    }
+}
+
 #define STEPS(x) int64 x##0, int64 x##1, int64 x##2, int64 x##3
 #define SIZES float scale, int64 e0, int64 e1, int64 e2, int64 queries, int64 keys, int64 depth, int64 width
 #define THE_SIZES {{e0, e1, e2}, queries, keys, depth, width}
@@ -165,7 +191,7 @@ DEVICE float shared_sum(float x) {
 #define OWN 8
 #define OWN_KEYS (COLUMNS / SHARERS)
 
-KERNEL(attention, THREADS)(const float *q_at, const float *k_at,
+KERNEL(attention, THREADS, BLOCKS)(const float *q_at, const float *k_at,
 #if WRITES_OUT
     const float *v_at, float *out,
 #endif
@@ -186,7 +212,7 @@ KERNEL(attention, THREADS)(const float *q_at, const float *k_at,
     HEAD(k, k, keys, depth);
     float *q_tile = memory, *k_tile = q_tile + QUERIES * DEPTH_STEP, *weights = k_tile + COLUMNS * DEPTH_STEP;
     const int group = threadIdx.x / SHARERS, lane = threadIdx.x % SHARERS;
-    const int64 own = first + group * OWN;
+    const int64 own = first + group;
     int64 end = keys;
 #if CAUSAL
     end = min(end, first + QUERIES);
@@ -200,7 +226,9 @@ KERNEL(attention, THREADS)(const float *q_at, const float *k_at,
     float4 sums[OWN][WIDTH / 64];
     zero(sums);
 #endif
+    // Of the scores before they are scaled; sums are those of the thread's own keys.
     float greatest[OWN], sum[OWN];
+    const float factor = scale * LOG2_E;
 #pragma unroll
     for (int i = 0; i < OWN; i++) greatest[i] = NEVER, sum[i] = 0.0f;
     for (int64 at = 0; at < end; at += COLUMNS) {
@@ -212,33 +240,25 @@ KERNEL(attention, THREADS)(const float *q_at, const float *k_at,
         __syncthreads();
         float scores[OWN][OWN_KEYS];
         zero(scores);
-        dot_rows<DEPTH>(scores, q_tile + group * OWN * DEPTH_STEP, k_tile + lane * DEPTH_STEP);
+        dot_rows<DEPTH>(scores, q_tile + group * DEPTH_STEP, k_tile + lane * DEPTH_STEP);
         __syncthreads();
         if (at + COLUMNS < end) load_tile<COLUMNS, DEPTH>(k_tile, k, at + COLUMNS);
         copies_commit();
+        hide(scores, at + lane, keys, own);
 #pragma unroll
         for (int i = 0; i < OWN; i++) {
             float most = greatest[i];
 #pragma unroll
-            for (int j = 0; j < OWN_KEYS; j++) {
-                const int64 key = at + j * SHARERS + lane;
-                bool is_seen = key < keys;
-#if CAUSAL
-                is_seen = is_seen && key <= own + i;
-#endif
-                scores[i][j] = is_seen ? scores[i][j] * (scale * LOG2_E) : NEVER;
-                most = fmaxf(most, scores[i][j]);
-            }
+            for (int j = 0; j < OWN_KEYS; j++) most = fmaxf(most, scores[i][j]);
             most = shared_max(most);
-            float part = 0.0f;
+            const float before = exp2_fast((greatest[i] - most) * factor);
+            sum[i] *= before;
 #pragma unroll
             for (int j = 0; j < OWN_KEYS; j++) {
-                const float weight = exp2_fast(scores[i][j] - most);
-                part += weight;
-                weights[(group * OWN + i) * WEIGHT_STEP + j * SHARERS + lane] = weight;
+                const float weight = exp2_fast(fmaf(scores[i][j], factor, -most * factor));
+                sum[i] += weight;
+                weights[(group + i * SHARERS) * WEIGHT_STEP + j * SHARERS + lane] = weight;
             }
-            const float before = exp2_fast(greatest[i] - most);
-            sum[i] = sum[i] * before + shared_sum(part);
             greatest[i] = most;
 #if WRITES_OUT
 #pragma unroll
@@ -250,19 +270,20 @@ KERNEL(attention, THREADS)(const float *q_at, const float *k_at,
 #if WRITES_OUT
         copies_wait<1>();
         __syncthreads();
-        add_rows<WIDTH>(sums, weights + group * OWN * WEIGHT_STEP, v_tile + lane * 4);
+        add_rows<WIDTH>(sums, weights + group * WEIGHT_STEP, v_tile + lane * 4);
         __syncthreads();
 #endif
     }
 #pragma unroll
     for (int i = 0; i < OWN; i++) {
-        if (own + i >= queries) break;
-        const int64 row = head * queries + own + i;
+        sum[i] = shared_sum(sum[i]);
+        if (own + i * SHARERS >= queries) continue;
+        const int64 row = head * queries + own + i * SHARERS;
 #if WRITES_OUT
         put_row(out + row * width, sums[i], 1.0f / sum[i], width);
 #endif
 #if WRITES_LOG_SUM_EXP
-        if (lane == 0) logs[row] = (greatest[i] + log2_fast(sum[i])) * LN_2;
+        if (lane == 0) logs[row] = greatest[i] * scale + log2_fast(sum[i]) * LN_2;
 #endif
     }
 }
@@ -274,7 +295,7 @@ KERNEL(attention, THREADS)(const float *q_at, const float *k_at,
 #define OWN_COLUMNS (COLUMNS / SHARERS)
 
 #ifdef GRAD_Q
-KERNEL(attention_grad_q, THREADS)(const float *q_at, const float *k_at, const float *v_at, const float *grad_out_at,
+KERNEL(attention_grad_q, THREADS, BLOCKS)(const float *q_at, const float *k_at, const float *v_at, const float *grad_out_at,
     const float *logs, const float *delta, float *grad_q, SIZES, STEPS(q), STEPS(k), STEPS(v), STEPS(g)) {
     SHARED(memory);
     const Sizes sizes = THE_SIZES;
@@ -287,13 +308,14 @@ KERNEL(attention_grad_q, THREADS)(const float *q_at, const float *k_at, const fl
     float *q_tile = memory, *k_tile = q_tile + ROWS * DEPTH_STEP, *grad_tile = k_tile + COLUMNS * DEPTH_STEP;
     float *v_tile = grad_tile + ROWS * WIDTH_STEP, *weights = v_tile + COLUMNS * WIDTH_STEP;
     const int group = threadIdx.x / SHARERS, lane = threadIdx.x % SHARERS;
-    const int64 own = first + group * OWN_ROWS;
+    const int64 own = first + group;
+    const float factor = scale * LOG2_E;
     float log[OWN_ROWS], less[OWN_ROWS];
 #pragma unroll
     for (int i = 0; i < OWN_ROWS; i++) {
-        const bool is_row = own + i < queries;
-        log[i] = is_row ? logs[head * queries + own + i] * LOG2_E : 0.0f;
-        less[i] = is_row ? delta[head * queries + own + i] : 0.0f;
+        const bool is_row = own + i * SHARERS < queries;
+        log[i] = is_row ? logs[head * queries + own + i * SHARERS] * LOG2_E : 0.0f;
+        less[i] = is_row ? delta[head * queries + own + i * SHARERS] : 0.0f;
     }
     int64 end = keys;
 #if CAUSAL
@@ -312,37 +334,33 @@ KERNEL(attention_grad_q, THREADS)(const float *q_at, const float *k_at, const fl
         float scores[OWN_ROWS][OWN_COLUMNS], of_weights[OWN_ROWS][OWN_COLUMNS];
         zero(scores);
         zero(of_weights);
-        dot_rows<DEPTH>(scores, q_tile + group * OWN_ROWS * DEPTH_STEP, k_tile + lane * DEPTH_STEP);
-        dot_rows<WIDTH>(of_weights, grad_tile + group * OWN_ROWS * WIDTH_STEP, v_tile + lane * WIDTH_STEP);
+        dot_rows<DEPTH>(scores, q_tile + group * DEPTH_STEP, k_tile + lane * DEPTH_STEP);
+        dot_rows<WIDTH>(of_weights, grad_tile + group * WIDTH_STEP, v_tile + lane * WIDTH_STEP);
+        hide(scores, at + lane, keys, own);
 #pragma unroll
         for (int i = 0; i < OWN_ROWS; i++) {
 #pragma unroll
             for (int j = 0; j < OWN_COLUMNS; j++) {
-                const int64 key = at + j * SHARERS + lane;
-                bool is_seen = key < keys;
-#if CAUSAL
-                is_seen = is_seen && key <= own + i;
-#endif
-                const float weight = exp2_fast(scores[i][j] * (scale * LOG2_E) - log[i]);
-                const float of_score = is_seen ? weight * (of_weights[i][j] - less[i]) : 0.0f;
-                weights[(group * OWN_ROWS + i) * WEIGHT_STEP + j * SHARERS + lane] = of_score;
+                const float weight = exp2_fast(fmaf(scores[i][j], factor, -log[i]));
+                const float of_score = weight * (of_weights[i][j] - less[i]);
+                weights[(group + i * SHARERS) * WEIGHT_STEP + j * SHARERS + lane] = of_score;
             }
         }
         __syncwarp();
-        add_rows<DEPTH>(sums, weights + group * OWN_ROWS * WEIGHT_STEP, k_tile + lane * 4);
+        add_rows<DEPTH>(sums, weights + group * WEIGHT_STEP, k_tile + lane * 4);
         __syncthreads();
     }
 #pragma unroll
     for (int i = 0; i < OWN_ROWS; i++) {
-        if (own + i >= queries) break;
-        put_row(grad_q + (head * queries + own + i) * depth, sums[i], scale, depth);
+        if (own + i * SHARERS >= queries) break;
+        put_row(grad_q + (head * queries + own + i * SHARERS) * depth, sums[i], scale, depth);
     }
 }
 #endif
 
 #ifdef GRAD_KV
 // Rows are keys, columns queries.
-KERNEL(attention_grad_kv, THREADS)(const float *q_at, const float *k_at, const float *v_at, const float *grad_out_at,
+KERNEL(attention_grad_kv, THREADS, BLOCKS)(const float *q_at, const float *k_at, const float *v_at, const float *grad_out_at,
     const float *logs, const float *delta,
 #if WRITES_GRAD_K
     float *grad_k,
@@ -363,7 +381,7 @@ KERNEL(attention_grad_kv, THREADS)(const float *q_at, const float *k_at, const f
     float *grad_tile = v_tile + ROWS * WIDTH_STEP, *weights = grad_tile + COLUMNS * WIDTH_STEP;
     float *of_scores = weights + ROWS * WEIGHT_STEP;
     const int group = threadIdx.x / SHARERS, lane = threadIdx.x % SHARERS;
-    const int64 own = first + group * OWN_ROWS;
+    const int64 own = first + group;
     load_tile<ROWS, DEPTH>(k_tile, k, first);
     load_tile<ROWS, WIDTH>(v_tile, v, first);
     float4 of_k[OWN_ROWS][DEPTH / 64], of_v[OWN_ROWS][WIDTH / 64];
@@ -382,8 +400,8 @@ KERNEL(attention_grad_kv, THREADS)(const float *q_at, const float *k_at, const f
         float scores[OWN_ROWS][OWN_COLUMNS], of_weights[OWN_ROWS][OWN_COLUMNS];
         zero(scores);
         zero(of_weights);
-        dot_rows<DEPTH>(scores, k_tile + group * OWN_ROWS * DEPTH_STEP, q_tile + lane * DEPTH_STEP);
-        dot_rows<WIDTH>(of_weights, v_tile + group * OWN_ROWS * WIDTH_STEP, grad_tile + lane * WIDTH_STEP);
+        dot_rows<DEPTH>(scores, k_tile + group * DEPTH_STEP, q_tile + lane * DEPTH_STEP);
+        dot_rows<WIDTH>(of_weights, v_tile + group * WIDTH_STEP, grad_tile + lane * WIDTH_STEP);
 #pragma unroll
         for (int j = 0; j < OWN_COLUMNS; j++) {
             const int64 query = at + j * SHARERS + lane;
@@ -394,27 +412,27 @@ KERNEL(attention_grad_kv, THREADS)(const float *q_at, const float *k_at, const f
             for (int i = 0; i < OWN_ROWS; i++) {
                 bool is_seen = is_query;
 #if CAUSAL
-                is_seen = is_seen && own + i <= query;
+                is_seen = is_seen && own + i * SHARERS <= query;
 #endif
-                const float weight = is_seen ? exp2_fast(scores[i][j] * (scale * LOG2_E) - log) : 0.0f;
-                const int place = (group * OWN_ROWS + i) * WEIGHT_STEP + j * SHARERS + lane;
+                const float weight = is_seen ? exp2_fast(fmaf(scores[i][j], scale * LOG2_E, -log)) : 0.0f;
+                const int place = (group + i * SHARERS) * WEIGHT_STEP + j * SHARERS + lane;
                 weights[place] = weight;
                 of_scores[place] = weight * (of_weights[i][j] - less);
             }
         }
         __syncwarp();
 #if WRITES_GRAD_V
-        add_rows<WIDTH>(of_v, weights + group * OWN_ROWS * WEIGHT_STEP, grad_tile + lane * 4);
+        add_rows<WIDTH>(of_v, weights + group * WEIGHT_STEP, grad_tile + lane * 4);
 #endif
 #if WRITES_GRAD_K
-        add_rows<DEPTH>(of_k, of_scores + group * OWN_ROWS * WEIGHT_STEP, q_tile + lane * 4);
+        add_rows<DEPTH>(of_k, of_scores + group * WEIGHT_STEP, q_tile + lane * 4);
 #endif
         __syncthreads();
     }
 #pragma unroll
     for (int i = 0; i < OWN_ROWS; i++) {
-        if (own + i >= keys) break;
-        const int64 row = head * keys + own + i;
+        if (own + i * SHARERS >= keys) break;
+        const int64 row = head * keys + own + i * SHARERS;
 #if WRITES_GRAD_K
         put_row(grad_k + row * depth, of_k[i], scale, depth);
 #endif

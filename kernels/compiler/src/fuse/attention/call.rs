@@ -19,8 +19,8 @@ static C_FILES: [SourceFile; 4] = [
     ELEMENTARY_H,
 ];
 
-/// Rows of a tile of the C kernels: of queries, or of keys where gradients are by these.
-const CPU_ROWS: usize = 32;
+/// Rows of the result that a block of the C kernels has.
+const CPU_ROWS: usize = 64;
 
 /// Floats of a vector of the C kernels, to which widths are rounded up.
 const CPU_LANES: usize = 16;
