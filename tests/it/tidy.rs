@@ -19,7 +19,7 @@ const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 59000),
     ("kernels/program/src", 3400),
     ("kernels/compiler/src", 20000),
-    ("kernels/workloads/src", 15400),
+    ("kernels/workloads/src", 16700),
     ("cache/src", 5000),
     ("tests/it", 15500),
 ];
