@@ -23,6 +23,8 @@ mod conformance;
 mod operations;
 /// Conformance of the workloads of the compilation and the calibration guide.
 mod patterns;
+/// The transformer, and whether it learns.
+mod transformer;
 /// Grids: which points a manifest has, and in which order.
 mod grid;
 /// Runs from end to end: null device, CPU, kills, signals, reruns.

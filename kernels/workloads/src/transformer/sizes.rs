@@ -18,6 +18,9 @@ pub(super) const NAMED: [(&str, [usize; 4]); 5] = [
 /// No tensor of a graph has more elements.
 const MOST_ELEMENTS: usize = 1 << 44;
 
+/// Sequences of a reduced copy: one alone lies in memory in other ways than several.
+const LEAST_BATCH: usize = 2;
+
 /// Layers of a reduced copy: the first one differs from others in what comes before it.
 const LEAST_LAYERS: usize = 2;
 
@@ -122,12 +125,13 @@ impl Sizes {
         Ok(())
     }
 
-    /// A step towards a model that the same kernels compute: fewer sequences, then fewer layers,
-    /// then fewer positions.
+    /// A step towards a model that the same kernels compute: fewer layers, of which each is as the
+    /// others are, then fewer sequences, then fewer positions. Kernels of small tensors share
+    /// launches that larger ones have for themselves, so that extents go last.
     pub(super) fn reduce(&mut self) -> Option<()> {
         let steps = [
-            (&mut self.batch, 1),
             (&mut self.layers, LEAST_LAYERS),
+            (&mut self.batch, LEAST_BATCH),
             (&mut self.context, LEAST_CONTEXT),
         ];
         let (extent, least) = steps
