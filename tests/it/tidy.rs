@@ -16,10 +16,10 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A budget is raised by a commit that says
 /// what is worth it.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 59000),
+    ("src", 59400),
     ("kernels/program/src", 3400),
     ("kernels/compiler/src", 20000),
-    ("kernels/workloads/src", 16700),
+    ("kernels/workloads/src", 16800),
     ("cache/src", 5000),
     ("tests/it", 15500),
 ];
