@@ -21,6 +21,7 @@ pub mod semicrf;
 pub mod operations;
 pub mod economics;
 pub mod calibration_profile;
+pub mod transformer;
 
 /// The export that makes a run a calibration: when finished, it raises the ceilings of its devices.
 pub const CALIBRATION_PROFILE: &str = "calibration_profile";
@@ -72,6 +73,7 @@ pub fn write(names: &[&str], rows: &[Row], about: &About<'_>, folder: &Path) -> 
         match *name {
             "compilation_economics" => write_economics(rows, about, folder)?,
             BENCHMARK_RESULTS => write_operations(rows, folder)?,
+            "compiled_transformer_benchmark" => write_transformer(rows, about, folder)?,
             CALIBRATION_PROFILE => {
                 let out = files::create(folder, "calibration_profile.json")?;
                 calibration_profile::write(rows, about, out)?;
@@ -107,6 +109,20 @@ fn write_operations(rows: &[Row], folder: &Path) -> io::Result<()> {
             let out = files::create(&folder.join(path), "benchmark_results.json")?;
             write_objects(&results, out)?;
         }
+    }
+    Ok(())
+}
+
+/// The file of the attention guide about models.
+fn write_transformer(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
+    let baseline = about.baseline.unwrap_or(EAGER);
+    let rows: Vec<&Row> = rows
+        .iter()
+        .filter(|row| row.workload == transformer::WORKLOAD)
+        .collect();
+    for (path, rows) in combinations(&rows, &transformer::COLUMNS) {
+        let out = files::create(&folder.join(path), "compiled_transformer_benchmark.csv")?;
+        transformer::write(&rows, baseline, out)?;
     }
     Ok(())
 }

@@ -23,6 +23,8 @@ mod conformance;
 mod operations;
 /// Conformance of the workloads of the compilation and the calibration guide.
 mod patterns;
+/// The transformer, and whether it learns.
+mod transformer;
 /// Grids: the points of a manifest, and their order.
 mod grid;
 /// Runs from end to end: null device, CPU, kills, signals, reruns.

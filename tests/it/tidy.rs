@@ -16,10 +16,10 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 59000),
+    ("src", 59400),
     ("kernels/program/src", 3400),
     ("kernels/compiler/src", 21200),
-    ("kernels/workloads/src", 15400),
+    ("kernels/workloads/src", 17000),
     ("cache/src", 5000),
     ("tests/it", 15500),
 ];

@@ -5,7 +5,7 @@
 //! tolerance. Tensors, least work and programs follow from the graph.
 
 use sweeper_compiler::fuse::{self, Policy, Request};
-use sweeper_compiler::graph::{Graph, GraphError, Node, NodeId, Op};
+use sweeper_compiler::graph::{Graph, GraphError, Node, NodeId, Op, Output};
 use sweeper_program::check::{self, Check};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::tensor::{Dtype, Tensor, Tensors};
@@ -13,7 +13,7 @@ use sweeper_program::workload::{
     BackendInfo, CanonicalShape, DeviceOracle, ParameterError, Phase, Problem, Refusal, Target,
     TensorSpec, Work, WorkloadInfo,
 };
-use sweeper_program::{Precision, Program, Role};
+use sweeper_program::{Precision, Program};
 
 /// The backends of every workload that is a graph, with `library` for the operations that a library
 /// computes as a whole.
@@ -71,8 +71,8 @@ pub(crate) const PLAIN: WorkloadInfo = WorkloadInfo {
 /// A graph with its results named.
 #[derive(Clone, Debug)]
 pub struct Built {
-    /// The computation. Results of the forward pass are [`Role::Output`]; all others belong to the
-    /// backward pass, or to later steps.
+    /// The computation. Results of the forward pass are [`Role::Output`](sweeper_program::Role);
+    /// all others belong to the backward pass, or to later steps.
     pub graph: Graph,
     /// The first node of the backward pass, where there is one.
     pub backward: Option<NodeId>,
@@ -88,6 +88,11 @@ pub trait Computation: Send + Sync + Sized + 'static {
 
     /// Extents for which a canonical shape has bounds, with the names of the bounds.
     fn extents(&self) -> Vec<(usize, &'static str)>;
+
+    /// Extents that are the same in all problems that share kernels: they are their own bounds.
+    fn fixed_extents(&self) -> Vec<usize> {
+        vec![]
+    }
 
     /// The precision in which products are computed.
     fn precision(&self) -> Precision {
@@ -185,8 +190,10 @@ impl<C: Computation> GraphProblem<C> {
     /// Bounds of extents that a canonical shape has.
     fn bounds(&self, canonical: &CanonicalShape) -> Vec<(usize, u64)> {
         let extents = self.computation.extents().into_iter();
-        extents
-            .filter_map(|(extent, name)| Some((extent, canonical.bound(name)?)))
+        let bounded = extents.filter_map(|(extent, name)| Some((extent, canonical.bound(name)?)));
+        let fixed = self.computation.fixed_extents().into_iter();
+        bounded
+            .chain(fixed.map(|extent| (extent, extent as u64)))
             .collect()
     }
 
@@ -210,9 +217,8 @@ impl<C: Computation> GraphProblem<C> {
 
     /// The nodes that are results of a phase.
     fn wanted(&self, phase: Phase) -> Vec<NodeId> {
-        let outputs = self.built.graph.outputs().iter();
-        let wanted = outputs.filter(|output| is_in(output.role, phase));
-        wanted.map(|output| output.node).collect()
+        let results = self.built.graph.results(phase);
+        results.map(|result| result.node).collect()
     }
 
     /// Arithmetic operations of the graph's nodes that depend on inputs. The backward pass alone
@@ -222,7 +228,7 @@ impl<C: Computation> GraphProblem<C> {
         let needed = graph.needed_for(self.wanted(phase));
         let first = match phase {
             Phase::Backward => self.built.backward.map_or(0, NodeId::index),
-            Phase::Forward | Phase::Both => 0,
+            Phase::Forward | Phase::Both | Phase::Step => 0,
         };
         let mut varies = vec![false; graph.nodes().len()];
         let mut flops = 0.0;
@@ -236,14 +242,6 @@ impl<C: Computation> GraphProblem<C> {
             }
         }
         flops
-    }
-}
-
-/// Whether results of a role belong to a phase.
-fn is_in(role: Role, phase: Phase) -> bool {
-    match role {
-        Role::Output => phase != Phase::Backward,
-        _ => phase.has_gradients(),
     }
 }
 
@@ -284,18 +282,15 @@ impl<C: Computation> Problem for GraphProblem<C> {
 
     fn outputs(&self, phase: Phase) -> Vec<TensorSpec> {
         let graph = &self.built.graph;
-        let outputs = graph.outputs().iter();
-        let wanted = outputs.filter(|output| is_in(output.role, phase));
-        wanted
-            .map(|output| {
-                let node = graph.node(output.node);
-                TensorSpec {
-                    name: output.name.clone(),
-                    dtype: node.dtype,
-                    shape: node.shape.clone(),
-                }
-            })
-            .collect()
+        let spec = |result: &Output| {
+            let node = graph.node(result.node);
+            TensorSpec {
+                name: result.name.clone(),
+                dtype: node.dtype,
+                shape: node.shape.clone(),
+            }
+        };
+        graph.results(phase).map(spec).collect()
     }
 
     fn generate(&self, key: &InputKey) -> Tensors {

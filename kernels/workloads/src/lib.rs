@@ -19,3 +19,4 @@ pub mod patterns;
 pub mod registry;
 pub mod semicrf;
 mod spread;
+pub mod transformer;

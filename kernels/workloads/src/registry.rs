@@ -6,7 +6,7 @@ use crate::copy::Copy;
 use crate::graph_workload::GraphWorkload;
 use crate::operations::SizedOperation;
 use crate::semicrf::SemiCrf;
-use crate::{economics, operations, patterns};
+use crate::{economics, operations, patterns, transformer};
 use sweeper_program::parameters::Parameters;
 use sweeper_program::workload::{ParameterKind, Workload, WorkloadInfo};
 
@@ -30,6 +30,7 @@ static OTHERS: &[&dyn Workload] = &[
     &patterns::linear::WORKLOAD,
     &patterns::conv::WORKLOAD,
     &patterns::attention::WORKLOAD,
+    &transformer::WORKLOAD,
     #[cfg(feature = "faults")]
     &crate::faults::Faults,
 ];

@@ -347,8 +347,8 @@ impl Kind for Exports {
             cx.report(Code::NotExported, item.at, message)
                 .label("no row would be written")
                 .help(
-                    "the attention guide's attention and Transformers are not among `sweeper workloads` \
-                     yet; `json` has all rows",
+                    "the attention guide's attention is not among `sweeper workloads` yet; `json` has \
+                     all rows",
                 );
         }
         if !are_unfed {

@@ -44,7 +44,7 @@ impl Column {
     /// The natural order of words, where they have one.
     pub(super) fn natural_order(&self) -> Vec<&'static str> {
         match self.name.as_str() {
-            "phase" => Phase::ALL.iter().map(|phase| phase.name()).collect(),
+            "phase" => Phase::EVERY.iter().map(|phase| phase.name()).collect(),
             "status" => Status::ALL.iter().map(|status| status.name()).collect(),
             _ => Vec::new(),
         }

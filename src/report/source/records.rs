@@ -101,7 +101,7 @@ pub(super) fn add_samples(entries: &mut [Entry], table: &Table) -> Result<(), Ta
 
 fn entry(line: &Line<'_>, named: &[(&str, &str)], words: &mut Words) -> Result<Entry, TableError> {
     let needed = |column, expected| line.refuse(column, expected);
-    let phase: Option<Phase> = line.word("phase", "`forward`, `backward` or `both`")?;
+    let phase: Option<Phase> = line.word("phase", "`forward`, `backward`, `both` or `step`")?;
     let status: Option<Status> = line.word("status", "a status such as `ok` or `oom`")?;
     let mut entry = Entry::new(
         words.get(line.text("workload")),

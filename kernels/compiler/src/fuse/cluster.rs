@@ -71,7 +71,7 @@ impl Rules {
             tasks.iter().map(|&task| plan.tasks[task].side).collect()
         };
         let sides: BTreeSet<Side> = side(one).union(&side(other)).copied().collect();
-        let is_one_span = self.phase == Phase::Both && !sides.contains(&Side::Setup);
+        let is_one_span = self.phase.is_one_span() && !sides.contains(&Side::Setup);
         if sides.len() > 1 && !is_one_span {
             return false;
         }

@@ -51,6 +51,8 @@ mod single_pass;
 mod space;
 mod waits;
 
+use std::collections::BTreeSet;
+
 pub use bf16::rounds_factors;
 
 use crate::graph::{Graph, NodeId, Output};
@@ -202,11 +204,13 @@ fn wanted(request: &Request<'_>) -> Result<Vec<usize>, Refusal> {
         }
         return Ok((0..request.graph.outputs().len()).collect());
     };
+    let of_phase = request.graph.results(request.phase);
+    let of_phase: BTreeSet<&str> = of_phase.map(|output| &*output.name).collect();
     let is_backward = |output: &Output| output.role != Role::Output || output.node >= backward;
     let is_wanted = |output: &Output| match request.phase {
         Phase::Forward => !is_backward(output),
         Phase::Backward => is_backward(output),
-        Phase::Both => true,
+        Phase::Both | Phase::Step => of_phase.contains(&*output.name),
     };
     let outputs = request.graph.outputs().iter().enumerate();
     let wanted = outputs.filter(|(_, output)| is_wanted(output));

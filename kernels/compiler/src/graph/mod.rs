@@ -29,6 +29,7 @@ use serde::Serialize;
 
 use sweeper_program::Role;
 use sweeper_program::tensor::Dtype;
+use sweeper_program::workload::Phase;
 
 pub use differentiate::{Backward, differentiate, saved};
 pub use error::GraphError;
@@ -85,9 +86,16 @@ pub struct Output {
     pub name: String,
     /// The node whose value it is.
     pub node: NodeId,
-    /// The role of its memory: [`Role::Output`] or [`Role::Gradient`], or [`Role::Parameter`] for a
-    /// parameter after a step of an optimizer.
+    /// The role of its memory: [`Role::Output`] or [`Role::Gradient`], or after a step of an
+    /// optimizer [`Role::Parameter`] and [`Role::Optimizer`].
     pub role: Role,
+}
+
+impl Output {
+    /// Whether it is there after a step of an optimizer.
+    fn is_of_step(&self) -> bool {
+        matches!(self.role, Role::Parameter | Role::Optimizer)
+    }
 }
 
 /// A given tensor of a graph, with the role of its memory.
@@ -95,7 +103,8 @@ pub struct Output {
 pub struct Given {
     /// The node of [`Op::Input`].
     pub node: NodeId,
-    /// [`Role::Input`], or [`Role::Parameter`] for weights, which do not change between calls.
+    /// [`Role::Input`], or [`Role::Parameter`] for weights, which do not change between calls, or
+    /// [`Role::Optimizer`] for the state of an optimizer.
     pub role: Role,
 }
 
@@ -155,6 +164,19 @@ impl Graph {
     /// Results, in the order in which they were named.
     pub fn outputs(&self) -> &[Output] {
         &self.outputs
+    }
+
+    /// The results of a phase. A graph whose results are gradients and parameters after a step has
+    /// the step as [`Phase::Step`]; without gradients the step is part of [`Phase::Both`].
+    pub fn results(&self, phase: Phase) -> impl Iterator<Item = &Output> {
+        let is_gradient = |output: &Output| output.role == Role::Gradient;
+        let has_own_step = self.outputs.iter().any(is_gradient);
+        self.outputs.iter().filter(move |output| match phase {
+            Phase::Forward => output.role == Role::Output,
+            Phase::Backward => output.role != Role::Output,
+            Phase::Both => !(has_own_step && output.is_of_step()),
+            Phase::Step => output.is_of_step(),
+        })
     }
 
     /// Names of the groups.

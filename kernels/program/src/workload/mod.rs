@@ -37,11 +37,17 @@ pub enum Phase {
     Backward,
     /// Forward and backward in one timed span.
     Both,
+    /// Forward, backward and an optimizer's step in one timed span.
+    Step,
 }
 
 impl Phase {
-    /// All phases, in the order in which they are listed everywhere.
+    /// The phases of a computation that has gradients.
     pub const ALL: [Phase; 3] = [Phase::Forward, Phase::Backward, Phase::Both];
+
+    /// Every phase that there is, in the order in which they are listed everywhere: those of a
+    /// computation, and what only a model that is trained has.
+    pub const EVERY: [Phase; 4] = [Phase::Forward, Phase::Backward, Phase::Both, Phase::Step];
 
     /// The word of manifests and files.
     pub const fn name(self) -> &'static str {
@@ -49,6 +55,7 @@ impl Phase {
             Phase::Forward => "forward",
             Phase::Backward => "backward",
             Phase::Both => "both",
+            Phase::Step => "step",
         }
     }
 
@@ -57,12 +64,20 @@ impl Phase {
         !matches!(self, Phase::Forward)
     }
 
-    /// The phase whose outputs hold those of all of `phases`.
+    /// True where forward and backward are one timed span.
+    pub const fn is_one_span(self) -> bool {
+        matches!(self, Phase::Both | Phase::Step)
+    }
+
+    /// The phase whose oracle's answer holds the answers for all of `phases`.
     pub fn covering(phases: impl IntoIterator<Item = Phase>) -> Phase {
-        match phases.into_iter().any(Phase::has_gradients) {
-            true => Phase::Both,
-            false => Phase::Forward,
-        }
+        let of_one = |phase: Phase| match phase {
+            Phase::Forward | Phase::Step => phase,
+            Phase::Backward | Phase::Both => Phase::Both,
+        };
+        let rank = |phase: &Phase| *phase as u8;
+        let covering = phases.into_iter().map(of_one).max_by_key(rank);
+        covering.unwrap_or(Phase::Forward)
     }
 }
 
@@ -208,7 +223,9 @@ pub trait Problem: Send + Sync {
 
     /// The right answer for `phase` in f64, by code that shares nothing with any backend.
     ///
-    /// The answer for [`Phase::Both`] holds that of the other two; it is evaluated once a problem.
+    /// The answer for [`Phase::Both`] holds those for [`Phase::Forward`] and [`Phase::Backward`],
+    /// that for [`Phase::Step`] all of them; one is evaluated for all phases of a problem that are
+    /// measured.
     fn oracle(&self, inputs: &Tensors, phase: Phase) -> Tensors;
 
     /// About how many f64 exponentials (or operations of that cost) each of `threads` threads takes

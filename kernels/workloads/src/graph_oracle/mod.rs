@@ -12,13 +12,13 @@ use crate::graph_problem::{Built, Computation, expect};
 use crate::spread::{self, norm, spread_of};
 use sweeper_compiler::fuse::{self, Policy, Request};
 use sweeper_compiler::graph::on_device::{self, Wanted};
-use sweeper_compiler::graph::{self, GraphError, NodeId, Op, Rounding};
+use sweeper_compiler::graph::{self, GraphError, NodeId, Op, Output, Rounding};
 use sweeper_program::check::{self, Check};
 use sweeper_program::inputs::{InputKey, Stream};
 use sweeper_program::rounding::DEVIATION;
 use sweeper_program::tensor::{Dtype, Tensor, Tensors};
 use sweeper_program::workload::{DeviceOracle, Phase, Refusal, Target, TensorSpec};
-use sweeper_program::{Kernel, Precision, Program, Role};
+use sweeper_program::{Kernel, Precision, Program};
 
 /// Evaluations with rounding.
 const PROBES: u8 = 3;
@@ -40,6 +40,11 @@ pub trait Evaluated: Clone + Send + Sync + 'static {
 
     /// As [`Computation::extents`].
     fn extents(&self) -> Vec<(usize, &'static str)> {
+        vec![]
+    }
+
+    /// As [`Computation::fixed_extents`].
+    fn fixed_extents(&self) -> Vec<usize> {
         vec![]
     }
 
@@ -69,11 +74,26 @@ pub trait Evaluated: Clone + Send + Sync + 'static {
     }
 
     /// Extents that may be smaller where the operations stay the same.
-    fn shrinkable(&mut self) -> Vec<&mut usize>;
+    fn shrinkable(&mut self) -> Vec<&mut usize> {
+        vec![]
+    }
 
-    /// Names of inputs whose elements must not be negative.
-    fn not_negative(&self) -> &'static [&'static str] {
-        &[]
+    /// Makes the problem a step smaller, so that the same kernels still compute it; nothing if it
+    /// can't be.
+    fn reduce(&mut self) -> Option<()> {
+        let parts = self.parts().filter(|parts| **parts > 1)?;
+        *parts /= 2;
+        Some(())
+    }
+
+    /// Makes the problem a step smaller, of the same operations; nothing if it can't be.
+    fn shrink(&mut self) -> Option<()> {
+        halve_greatest(self.shrinkable())
+    }
+
+    /// Whether an input's elements must not be negative.
+    fn is_never_negative(&self, _name: &str) -> bool {
+        false
     }
 }
 
@@ -84,6 +104,10 @@ impl<E: Evaluated> Computation for E {
 
     fn extents(&self) -> Vec<(usize, &'static str)> {
         Evaluated::extents(self)
+    }
+
+    fn fixed_extents(&self) -> Vec<usize> {
+        Evaluated::fixed_extents(self)
     }
 
     fn precision(&self) -> Precision {
@@ -109,7 +133,7 @@ impl<E: Evaluated> Computation for E {
     fn validate(&self, inputs: &Tensors) -> Result<(), String> {
         for (name, tensor) in inputs {
             expect(name, tensor, &f64::is_finite, "not a finite number")?;
-            if self.not_negative().contains(&name.as_str()) {
+            if self.is_never_negative(name) {
                 expect(name, tensor, &|value| value >= 0.0, "less than 0")?;
             }
             if tensor.dtype() == Dtype::I64 || tensor.dtype() == Dtype::I32 {
@@ -151,8 +175,7 @@ impl<E: Evaluated> Computation for E {
     fn reduced(&self, phase: Phase, operations: f64) -> Option<Self> {
         let mut smaller = self.clone();
         while Computation::oracle_operations(&smaller, phase) > operations {
-            let parts = smaller.parts().filter(|parts| **parts > 1)?;
-            *parts /= 2;
+            smaller.reduce()?;
         }
         Some(smaller)
     }
@@ -177,7 +200,7 @@ impl<E: Evaluated> Computation for E {
     fn smaller(&self, phase: Phase, operations: f64) -> Option<Self> {
         let mut smaller = self.clone();
         while Computation::oracle_operations(&smaller, phase) > operations {
-            halve_greatest(smaller.shrinkable())?;
+            smaller.shrink()?;
         }
         Some(smaller)
     }
@@ -268,16 +291,13 @@ fn answers(
     Ok(answers)
 }
 
-/// Names and nodes of the results of a phase.
+/// Names and nodes of the results that the answer for a phase holds.
 fn wanted(built: &Built, phase: Phase) -> (Vec<String>, Vec<NodeId>) {
-    let outputs = built.graph.outputs().iter();
-    let wanted = outputs.filter(|output| match output.role {
-        Role::Output => phase != Phase::Backward,
-        _ => phase.has_gradients(),
-    });
-    wanted
-        .map(|output| (output.name.clone(), output.node))
-        .unzip()
+    let named = |output: &Output| (output.name.clone(), output.node);
+    match phase {
+        Phase::Step => built.graph.outputs().iter().map(named).unzip(),
+        _ => built.graph.results(phase).map(named).unzip(),
+    }
 }
 
 fn distance(one: &Tensor, other: &Tensor) -> f64 {

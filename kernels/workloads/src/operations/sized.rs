@@ -56,7 +56,7 @@ impl SizedOperation {
         match phase {
             Phase::Forward => forward,
             Phase::Backward => backward,
-            Phase::Both => forward + backward,
+            Phase::Both | Phase::Step => forward + backward,
         }
     }
 }

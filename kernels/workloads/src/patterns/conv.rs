@@ -145,8 +145,8 @@ impl Evaluated for Conv {
         extents
     }
 
-    fn not_negative(&self) -> &'static [&'static str] {
-        &["var"]
+    fn is_never_negative(&self, name: &str) -> bool {
+        name == "var"
     }
 }
 

@@ -114,7 +114,9 @@ fn work(sizes: &Sizes, phase: Phase) -> Work {
     let flops = match phase {
         Phase::Forward => terms * (forward - saved),
         Phase::Backward => terms * (backward - saved).max(0.0),
-        Phase::Both => terms * (forward + backward - 2.0 * saved).max(forward - saved),
+        Phase::Both | Phase::Step => {
+            terms * (forward + backward - 2.0 * saved).max(forward - saved)
+        }
     };
     let scores = || 4.0 * sizes.score_elements().map(|(_, n)| n as f64).sum::<f64>();
     let per_sequence = |bytes: usize| (bytes * sizes.b) as f64;

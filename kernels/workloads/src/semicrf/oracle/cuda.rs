@@ -87,7 +87,7 @@ impl Builder {
         let best = is_max.then(|| buffer("best", Dtype::I64, table, Binding::Scratch));
         let of_values = match phase {
             Phase::Backward => Binding::Scratch,
-            Phase::Forward | Phase::Both => Binding::Result,
+            Phase::Forward | Phase::Both | Phase::Step => Binding::Result,
         };
         let value = buffer("value", Dtype::F64, sizes.b, of_values);
         let entropy = is_entropy.then(|| buffer("entropy", Dtype::F64, sizes.b, of_values));

@@ -1,0 +1,253 @@
+//! `compiled_transformer_benchmark.csv` of the attention guide: a line for each model and context,
+//! with the times of the baseline and of `compiled` in three phases. docs/records.md explains its
+//! columns.
+//!
+//! What failed in one backend or phase leaves the numbers of all others.
+
+use std::io::{self, Write};
+
+use sweeper_program::{Parameters, Phase};
+use sweeper_workloads::transformer::model_size;
+
+use crate::row::Row;
+use crate::row::outcome::{Checked, Status};
+use crate::stats::Summary;
+
+/// The workload whose rows the file is made of.
+pub const WORKLOAD: &str = "transformer";
+
+/// Parameters that have a column, backends and phases of a line.
+pub const COLUMNS: [&str; 7] = [
+    "size", "context", "batch", "d_model", "layers", "phase", "backend",
+];
+
+/// The phases by the guide's names.
+const PHASES: [(Phase, &str); 3] = [
+    (Phase::Forward, "forward"),
+    (Phase::Both, "fwd_bwd"),
+    (Phase::Step, "full_step"),
+];
+
+/// The backend that is compared with the baseline.
+const COMPILED: &str = "compiled";
+
+/// Writes the file.
+///
+/// # Errors
+/// Those of the stream.
+pub fn write(rows: &[&Row], baseline: &str, out: impl Write) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(header())?;
+    let mut lines: Vec<Vec<&Row>> = Vec::new();
+    for &row in rows {
+        let of_line = lines.iter_mut().find(|line| is_same_line(line[0], row));
+        match of_line {
+            Some(line) => line.push(row),
+            None => lines.push(vec![row]),
+        }
+    }
+    for line in lines {
+        if let Some(record) = record(&line, baseline) {
+            writer.write_record(record)?;
+        }
+    }
+    writer.flush()
+}
+
+fn header() -> Vec<String> {
+    let mut names: Vec<String> = [
+        "model_size",
+        "context_length",
+        "batch_size",
+        "d_model",
+        "num_layers",
+        "num_params",
+        "num_params_millions",
+    ]
+    .map(str::to_owned)
+    .into();
+    for (_, phase) in PHASES {
+        for number in [
+            "vanilla_ms",
+            "vanilla_std_ms",
+            "compiled_ms",
+            "compiled_std_ms",
+            "speedup",
+        ] {
+            names.push(format!("{phase}_{number}"));
+        }
+    }
+    names.extend(["status", "error"].map(str::to_owned));
+    names
+}
+
+/// Rows of one line differ in backend and phase alone.
+fn is_same_line(one: &Row, other: &Row) -> bool {
+    one.problem == other.problem
+        && one.mode == other.mode
+        && one.l2 == other.l2
+        && one.threads == other.threads
+        && one.device_name == other.device_name
+}
+
+fn record(line: &[&Row], baseline: &str) -> Option<Vec<String>> {
+    let row = line[0];
+    let parameters: Parameters = row
+        .parameters
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.clone()))
+        .collect();
+    let size = model_size(&parameters).ok()?;
+    let mut record = vec![
+        row.text("size")?.to_owned(),
+        row.int("context")?.to_string(),
+        row.int("batch")?.to_string(),
+        size.d_model.to_string(),
+        size.layers.to_string(),
+        size.parameters.to_string(),
+        (size.parameters as f64 / 1e6).to_string(),
+    ];
+    for (phase, _) in PHASES {
+        let times = [baseline, COMPILED].map(|backend| {
+            let mut rows = line.iter();
+            let row = rows.find(|row| row.backend == backend && row.phase == phase);
+            row.and_then(|row| summary(row))
+        });
+        let means = times.map(|times| times.map_or(f64::NAN, |it| it.mean));
+        for times in times {
+            let of = |of: fn(&Summary) -> f64| times.as_ref().map_or(f64::NAN, of) / 1e6;
+            record.extend([of(|it| it.mean), of(|it| it.std)].map(number));
+        }
+        record.push(number(means[0] / means[1]));
+    }
+    let shown = line
+        .iter()
+        .filter(|row| [baseline, COMPILED].contains(&&*row.backend));
+    let shown: Vec<&Row> = shown.copied().collect();
+    record.extend([status(&shown).to_owned(), complaints(&shown)]);
+    Some(record)
+}
+
+/// Statistics of a row that is right.
+fn summary(row: &Row) -> Option<Summary> {
+    row.summary().filter(|_| row.outcome.status == Status::Ok)
+}
+
+/// The guide's word: what went wrong first, if anything.
+fn status(rows: &[&Row]) -> &'static str {
+    let mut failed = rows.iter().map(|row| row.outcome.status);
+    match failed.find(|status| *status != Status::Ok) {
+        None => "success",
+        Some(Status::Oom | Status::PredictedOom) => "OOM",
+        Some(Status::Skipped | Status::Unavailable | Status::Pruned) => "SKIPPED",
+        Some(status) => status.name(),
+    }
+}
+
+/// What is to be known of rows that failed, or whose outputs nobody could check.
+fn complaints(rows: &[&Row]) -> String {
+    let complaint = |row: &&Row| {
+        let what = format!("{} {}", row.backend, row.phase);
+        let found = row.outcome.measurement.as_ref();
+        let is_unchecked = found.is_some_and(|found| found.checked == Checked::None);
+        match (row.outcome.status, &row.outcome.reason) {
+            (Status::Ok, _) if is_unchecked => Some(format!("{what}: outputs not checked")),
+            (Status::Ok, _) => None,
+            (status, Some(reason)) if !reason.is_empty() => {
+                Some(format!("{what}: {}: {reason}", status.name()))
+            }
+            (status, _) => Some(format!("{what}: {}", status.name())),
+        }
+    };
+    let complaints: Vec<String> = rows.iter().filter_map(complaint).collect();
+    complaints.join("; ")
+}
+
+/// Shortest text that reads back as the same number; `nan` in lower case, as Python writes it.
+fn number(value: f64) -> String {
+    match value.is_nan() {
+        true => "nan".to_owned(),
+        false => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guides::{about, write as write_files};
+    use crate::identity::{Digest, ProblemId};
+    use crate::manifest::settings::Hardware;
+    use crate::row::outcome::{Measurement, Outcome};
+    use crate::row::test_row;
+    use sweeper_program::Value;
+
+    fn row(context: u8, backend: &str, phase: Phase, times_ns: &[f64]) -> Row {
+        let outcome = match times_ns.is_empty() {
+            true => Outcome::without_measurement(Status::Oom, "5 GB of 4"),
+            false => Outcome::measured(Measurement {
+                samples_ns: times_ns.to_vec(),
+                checked: Checked::Full,
+                ..Measurement::default()
+            }),
+        };
+        let mut row = test_row(1, outcome);
+        row.problem = ProblemId(Digest::from_bytes([context; 32]));
+        WORKLOAD.clone_into(&mut row.workload);
+        backend.clone_into(&mut row.backend);
+        row.phase = phase;
+        let sizes = [("batch", 4), ("context", i64::from(context))];
+        row.parameters = sizes
+            .map(|(name, size)| (name.to_owned(), Value::Int(size)))
+            .into();
+        let size = ("size".to_owned(), Value::from("small"));
+        row.parameters.extend([size]);
+        row
+    }
+
+    /// An OOM of one variant leaves the numbers of the other.
+    #[test]
+    fn lines_have_the_guides_columns() {
+        let mut rows = [
+            row(128, "eager", Phase::Forward, &[2e6, 4e6]),
+            row(128, "compiled", Phase::Forward, &[1.5e6, 1.5e6]),
+            row(128, "primitive", Phase::Forward, &[]),
+            row(128, "eager", Phase::Both, &[8e6]),
+            row(128, "compiled", Phase::Both, &[4e6]),
+            row(128, "eager", Phase::Step, &[]),
+            row(128, "compiled", Phase::Step, &[5e6]),
+            row(64, "compiled", Phase::Forward, &[1e6]),
+        ];
+        let found = rows[7].outcome.measurement.as_mut().unwrap();
+        found.checked = Checked::None;
+        let rows: Vec<&Row> = rows.iter().collect();
+        let mut bytes = Vec::new();
+        write(&rows, "eager", &mut bytes).unwrap();
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/golden/compiled_transformer_benchmark.csv"
+        );
+        let text = String::from_utf8(bytes).unwrap();
+        if std::env::var_os("SWEEPER_BLESS").is_some() {
+            std::fs::write(path, &text).unwrap();
+        }
+        assert_eq!(text, std::fs::read_to_string(path).unwrap());
+    }
+
+    #[test]
+    fn precisions_have_files_of_their_own() {
+        let rows = ["f32", "bf16"].map(|precision| {
+            let mut row = row(128, "eager", Phase::Forward, &[1e6]);
+            let precision = ("precision".to_owned(), Value::from(precision));
+            row.parameters.extend([precision]);
+            row
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let hardware = Hardware::default();
+        let names = ["compiled_transformer_benchmark"];
+        write_files(&names, &rows, &about(&hardware), folder.path()).unwrap();
+        for precision in ["f32", "bf16"] {
+            let path = format!("precision={precision}/compiled_transformer_benchmark.csv");
+            assert!(folder.path().join(path).exists(), "{precision}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The transformer: every backend in every phase against the f64 oracle, a model that learns, and
+//! kernels that many layers share.
+
+use sweeper::device::cpu::Cpu;
+use sweeper::device::{Device, Job};
+use sweeper_program::inputs::InputKey;
+use sweeper_program::{CanonicalShape, Dtype, Parameters, Phase, Target, Tensor, Tensors, Value};
+use sweeper_workloads::registry;
+
+use crate::conformance::{Case, artifacts, cuda, problem};
+use crate::shim::{self, Mode};
+
+const BACKENDS: [&str; 5] = ["primitive", "eager", "control", "compiled", "library"];
+
+const MODELS: [&str; 4] = [
+    "batch=2 context=6 vocabulary=13 d_model=24 d_ff=40 layers=2 heads=3",
+    "batch=3 context=37 vocabulary=70 d_model=16 d_ff=33 layers=1 heads=2 loss=cross_entropy",
+    "batch=1 context=1 vocabulary=1 d_model=2 d_ff=1 layers=1 heads=1",
+    "batch=1 context=64 vocabulary=128 d_model=64 d_ff=128 layers=2 heads=1 loss=cross_entropy",
+];
+
+fn case(words: &str) -> Case {
+    let (problem, phases) = problem(&format!("transformer {words}"));
+    Case::new(words.to_owned(), problem, phases, &BACKENDS)
+}
+
+fn bounded(context: u64) -> CanonicalShape {
+    CanonicalShape::new([("context".to_owned(), context)])
+}
+
+#[test]
+fn transformers_conform_on_a_cpu() {
+    for words in MODELS {
+        case(words).conforms_on_cpu(&CanonicalShape::default());
+    }
+    case(MODELS[0]).conforms_on_cpu(&bounded(16));
+}
+
+#[test]
+fn transformers_conform_as_cuda_kernels() {
+    if !shim::is_here() {
+        return;
+    }
+    let phases = [Phase::Forward, Phase::Both, Phase::Step];
+    for words in MODELS {
+        let canonical = CanonicalShape::default();
+        case(words).conforms_on_shim(&phases, &canonical, Mode::Fast);
+    }
+    case(MODELS[0]).conforms_on_shim(&phases, &bounded(16), Mode::Fast);
+}
+
+/// More layers are more launches of the same kernels. So is another context of one bucket, but
+/// where kernels that are small enough share a launch.
+#[test]
+fn layers_and_contexts_share_kernels() {
+    const MODEL: &str = "transformer batch=2 vocabulary=64 d_model=64 d_ff=128 heads=2";
+    let canonical = bounded(64);
+    for target in [Target::Cpu, cuda()] {
+        for backend in ["primitive", "eager", "compiled"] {
+            for phase in [Phase::Forward, Phase::Both, Phase::Step] {
+                let sources = |more: &str| {
+                    let (problem, _) = problem(&format!("{MODEL} {more}"));
+                    let program = problem.program(backend, phase, &canonical, &target);
+                    let program = program.unwrap();
+                    let mut texts: Vec<String> = program
+                        .compiled()
+                        .map(|source| format!("{:?}", (&source.files, &source.defines)))
+                        .collect();
+                    texts.sort();
+                    texts.dedup();
+                    (texts, program.totals().launches)
+                };
+                let two = sources("layers=2 context=64");
+                let four = sources("layers=4 context=64");
+                let shorter = sources("layers=2 context=48");
+                let what = format!("{backend} {phase} {target:?}");
+                assert!(two.0 == four.0, "{what}: {} {}", two.0.len(), four.0.len());
+                assert!(two.1 < four.1, "{what}");
+                let shares_launches = backend == "compiled" && phase != Phase::Forward;
+                assert!(shares_launches || two == shorter, "{what}: another context");
+            }
+        }
+    }
+}
+
+/// A program's outputs on a CPU.
+fn outputs(words: &Parameters, phase: Phase, inputs: &Tensors) -> Tensors {
+    let workload = registry::workload("transformer").unwrap();
+    let problem = workload.problem(words, Dtype::F32).unwrap();
+    let program = problem.program("compiled", phase, &CanonicalShape::default(), &Target::Cpu);
+    let program = program.unwrap();
+    let artifacts = artifacts(&program);
+    let mut device = Cpu::new(2).unwrap();
+    device.bind(inputs).unwrap();
+    let job = Job {
+        program,
+        artifacts: &artifacts,
+        script: None,
+    };
+    let prepared = device.prepare(job).unwrap();
+    device.poison(prepared).unwrap();
+    device.sample(prepared, 1).unwrap();
+    device.results(prepared, &problem.outputs(phase)).unwrap()
+}
+
+/// The mean cross entropy of labels.
+fn loss(logits: &Tensor, labels: &[i64]) -> f64 {
+    let logits: Vec<f64> = sweeper_program::check::elements(logits).collect();
+    let rows = logits.chunks(logits.len() / labels.len());
+    let lacks = rows.zip(labels).map(|(row, &label)| {
+        let sum: f64 = row.iter().map(|x| x.exp()).sum();
+        sum.ln() - row[label as usize]
+    });
+    lacks.sum::<f64>() / labels.len() as f64
+}
+
+#[test]
+fn a_model_of_width_256_learns_on_a_cpu() {
+    let sizes = [
+        ("batch", 2),
+        ("context", 8),
+        ("vocabulary", 50),
+        ("d_model", 256),
+        ("d_ff", 320),
+        ("layers", 2),
+        ("heads", 4),
+    ];
+    let mut words: Parameters = sizes
+        .map(|(name, size)| (name, Value::Int(size)))
+        .into_iter()
+        .collect();
+    words.set("loss", "cross_entropy");
+    words.set("rate", Value::Float(0.0002));
+    let workload = registry::workload("transformer").unwrap();
+    let problem = workload.problem(&words, Dtype::F32).unwrap();
+    let mut inputs = problem.generate(&InputKey([4; 32]));
+    for (name, tensor) in &mut inputs {
+        if name.starts_with("moment") {
+            let len = tensor.shape().iter().product();
+            *tensor = Tensor::f32(tensor.shape(), vec![0.0; len]);
+        }
+    }
+    let labels = inputs["labels"].as_i64().unwrap().to_vec();
+    let mut losses = vec![];
+    for count in 1..=5 {
+        words.set("step_count", count);
+        let logits = &outputs(&words, Phase::Forward, &inputs)["logits"];
+        losses.push(loss(logits, &labels));
+        for (name, after) in outputs(&words, Phase::Step, &inputs) {
+            inputs.insert(name["after.".len()..].to_owned(), after);
+        }
+    }
+    assert!(
+        losses.is_sorted_by(|before, after| after < before),
+        "{losses:?}"
+    );
+    assert!(losses[4] < 0.8 * losses[0], "{losses:?}");
+    // What was learned is what f64 makes of it.
+    let found = outputs(&words, Phase::Forward, &inputs);
+    let expected = problem.oracle(&inputs, Phase::Forward);
+    let check = problem.check(&inputs, &found, &expected, Phase::Forward);
+    assert!(check.passed(), "{:?}", check.tensors);
+}
