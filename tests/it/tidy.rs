@@ -18,10 +18,10 @@ const MAX_COMMENT_WIDTH: usize = 100;
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 59400),
     ("kernels/program/src", 3400),
-    ("kernels/compiler/src", 20000),
+    ("kernels/compiler/src", 20200),
     ("kernels/workloads/src", 16800),
     ("cache/src", 5000),
-    ("tests/it", 15500),
+    ("tests/it", 15700),
 ];
 
 /// Private words for things that the field has names for, and these names.
