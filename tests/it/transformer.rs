@@ -47,6 +47,24 @@ fn transformers_conform_as_cuda_kernels() {
         case(words).conforms_on_shim(&phases, &canonical, Mode::Fast);
     }
     case(MODELS[0]).conforms_on_shim(&phases, &bounded(16), Mode::Fast);
+    for precision in ["tf32", "bf16"] {
+        let words = format!("{} precision={precision}", MODELS[0]);
+        case(&words).conforms_on_shim(&phases, &bounded(16), Mode::Fast);
+    }
+}
+
+/// Weights that are trained are rounded in every step, those of a forward pass alone once.
+#[test]
+fn weights_are_rounded_to_bf16_in_timed_steps_of_training() {
+    let (problem, _) = problem(&format!("transformer {} precision=bf16", MODELS[0]));
+    for (phase, is_once) in [
+        (Phase::Forward, true),
+        (Phase::Both, false),
+        (Phase::Step, false),
+    ] {
+        let program = problem.program("compiled", phase, &bounded(16), &cuda());
+        assert_eq!(!program.unwrap().prologue.is_empty(), is_once, "{phase}");
+    }
 }
 
 /// More layers are more launches of the same kernels. So is another context of one bucket, but

@@ -2,7 +2,8 @@
 //!
 //! A library that is asked for bf16 on operands in f32 may as well compute in tf32, and does.
 //! Operands that are bf16 in memory leave it no choice. Copies of given tensors are made in the
-//! prologue, which is not timed; copies of computed values are part of the program.
+//! prologue, which is not timed; copies of computed values are part of the program, and so are all
+//! where forward and backward are one span: weights that are trained change from step to step.
 
 use std::borrow::Cow;
 

@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Policy;
+use super::cycles::Order;
 use super::kernel::Cost;
 use super::plan::{Members, Plan, Side, TaskId};
 use sweeper_program::workload::{Phase, Target};
@@ -102,37 +103,73 @@ pub(super) fn cluster(plan: &mut Plan, rules: &Rules) {
         return;
     }
     copy_free(plan);
-    let mut gains: BTreeMap<(usize, usize), i64> = BTreeMap::new();
-    // The merges by worth, the greatest first.
-    let mut ranked: BTreeSet<(Reverse<i64>, (usize, usize))> = BTreeSet::new();
+    let mut order = Order::new(plan);
+    let mut gains = Gains::default();
     let mut costs: BTreeMap<usize, Cost> = BTreeMap::new();
     let mut fresh: Vec<usize> = plan.kernels();
     loop {
         for pair in fresh.iter().flat_map(|&at| pairs(plan, at)) {
-            if gains.contains_key(&pair) {
+            if gains.knows(pair) {
                 continue;
             }
             if let Some(gain) = merged_gain(plan, rules, pair, &mut costs) {
                 gains.insert(pair, gain);
-                ranked.insert((Reverse(gain), pair));
             }
         }
-        let is_possible = |(_, pair): &&(_, (usize, usize))| !is_cyclic(plan, *pair);
-        let Some(&(_, (one, other))) = ranked.iter().find(is_possible) else {
+        let Some((one, other)) = gains.best(|pair| !order.is_cyclic(plan, pair)) else {
             return;
         };
+        order.merge(plan, (one, other));
         plan.merge(one, other);
-        let touches = |at: usize| at == one || at == other;
-        gains.retain(|&(a, b), gain| {
-            let is_stale = touches(a) || touches(b);
-            if is_stale {
-                ranked.remove(&(Reverse(*gain), (a, b)));
-            }
-            !is_stale
-        });
-        costs.retain(|&at, _| !touches(at));
+        for at in [one, other] {
+            gains.forget(at);
+            costs.remove(&at);
+        }
         fresh = finishers(plan, one);
         fresh.push(one);
+    }
+}
+
+/// What merging pairs of kernels would gain.
+#[derive(Default)]
+struct Gains {
+    /// Of each kernel, its gain with each other one.
+    of: BTreeMap<usize, BTreeMap<usize, i64>>,
+    /// Pairs, the most gain first.
+    ranked: BTreeSet<(Reverse<i64>, (usize, usize))>,
+}
+
+impl Gains {
+    fn knows(&self, (one, other): (usize, usize)) -> bool {
+        self.of.get(&one).is_some_and(|of| of.contains_key(&other))
+    }
+
+    fn insert(&mut self, (one, other): (usize, usize), gain: i64) {
+        self.of.entry(one).or_default().insert(other, gain);
+        self.of.entry(other).or_default().insert(one, gain);
+        self.ranked.insert((Reverse(gain), (one, other)));
+    }
+
+    /// The possible pair with the most gain. What is not possible stays so until one of the two
+    /// changes.
+    fn best(&mut self, is_possible: impl Fn((usize, usize)) -> bool) -> Option<(usize, usize)> {
+        loop {
+            let (_, pair) = self.ranked.pop_first()?;
+            if is_possible(pair) {
+                return Some(pair);
+            }
+        }
+    }
+
+    /// Forgets all pairs with a kernel.
+    fn forget(&mut self, at: usize) {
+        for (other, gain) in self.of.remove(&at).unwrap_or_default() {
+            let pair = (at.min(other), at.max(other));
+            self.ranked.remove(&(Reverse(gain), pair));
+            if let Some(of) = self.of.get_mut(&other) {
+                of.remove(&at);
+            }
+        }
     }
 }
 
@@ -147,7 +184,7 @@ fn copy_free(plan: &mut Plan) {
             }
         }
     }
-    plan.drop_unread();
+    plan.drop_unread(0..plan.clusters.len());
 }
 
 /// Kernels that share memory with one: pairs, each ascending.
@@ -158,11 +195,8 @@ fn pairs(plan: &Plan, at: usize) -> Vec<(usize, usize)> {
         near.extend(plan.users[task].iter().filter_map(|&user| plan.home(user)));
         for source in plan.sources(task) {
             near.extend(plan.home(source));
-            near.extend(
-                plan.users[source]
-                    .iter()
-                    .filter_map(|&user| plan.home(user)),
-            );
+            let users = around(&plan.users[source], task);
+            near.extend(users.iter().filter_map(|&user| plan.home(user)));
         }
         near.extend(readers_of_inputs(plan, task));
         near.extend(siblings_of_finish(plan, task));
@@ -170,6 +204,15 @@ fn pairs(plan: &Plan, at: usize) -> Vec<(usize, usize)> {
     near.remove(&at);
     let pair = |other: usize| (at.min(other), at.max(other));
     near.into_iter().map(pair).collect()
+}
+
+/// Those of ascending tasks that are next to one: of what all layers of a model read, kernels of
+/// layers that lie apart would wait for each other.
+fn around(tasks: &[TaskId], task: TaskId) -> &[TaskId] {
+    const NEXT: usize = 16;
+    let at = tasks.partition_point(|&held| held < task);
+    let end = tasks.len().min(at + NEXT + 1);
+    &tasks[at.saturating_sub(NEXT)..end]
 }
 
 /// Kernels that combine partials of the kernel whose partials this task combines.
@@ -188,7 +231,7 @@ fn finishers(plan: &Plan, at: usize) -> Vec<usize> {
 fn readers_of_inputs(plan: &Plan, task: TaskId) -> BTreeSet<usize> {
     let operands = plan.graph.node(plan.tasks[task].node).operands.iter();
     let bases = operands.map(|&operand| plan.base(operand));
-    let others = bases.flat_map(|base| plan.readers_of_given(base));
+    let others = bases.flat_map(|base| around(plan.readers_of_given(base), task));
     others.filter_map(|&other| plan.home(other)).collect()
 }
 
@@ -242,34 +285,6 @@ fn cost_of(plan: &Plan, at: usize) -> Option<Cost> {
     plan.cost(&cluster.members(), &cluster.tasks, &[at])
 }
 
-/// Whether a dependency of one of the pair would depend on the merged kernel.
-fn is_cyclic(plan: &Plan, (one, other): (usize, usize)) -> bool {
-    let mut open: Vec<usize> = Vec::new();
-    let own = [one, other];
-    let mut seen: BTreeSet<usize> = own.into();
-    let after = |at: usize| -> BTreeSet<usize> {
-        let tasks = plan.clusters[at].tasks.iter();
-        tasks
-            .flat_map(|&task| plan.readers(task))
-            .filter(|&reader| reader != at)
-            .collect()
-    };
-    for at in own {
-        open.extend(after(at).into_iter().filter(|&next| seen.insert(next)));
-    }
-    while let Some(at) = open.pop() {
-        for next in after(at) {
-            if own.contains(&next) {
-                return true;
-            }
-            if seen.insert(next) {
-                open.push(next);
-            }
-        }
-    }
-    false
-}
-
 /// Computes values again in the kernels that read them, where this improves the plan.
 pub(super) fn duplicate(plan: &mut Plan, rules: &Rules) {
     if rules.policy != Policy::Compiled {
@@ -299,27 +314,26 @@ fn duplicated(
     readers: &BTreeSet<usize>,
 ) -> Option<Plan> {
     let copies = elementwise_before(plan, task, home)?;
+    let may_compute = |&reader: &usize| {
+        let tasks = &plan.clusters[reader].tasks;
+        !tasks.iter().any(|&task| plan.is_call(task)) && rules.may_share(plan, &copies, tasks)
+    };
+    if !readers.iter().all(may_compute) {
+        return None;
+    }
     let mut changed = plan.clone();
     for &reader in readers {
-        let is_call = |&task: &TaskId| plan.is_call(task);
-        if plan.clusters[reader].tasks.iter().any(is_call) {
-            return None;
-        }
-        if !rules.may_share(plan, &copies, &plan.clusters[reader].tasks) {
-            return None;
-        }
         for &copied in &copies {
             changed.copy(copied, reader);
         }
     }
-    changed.drop_unread();
+    let launches = changed.drop_unread([home]) as i64;
     let costs = |plan: &Plan| -> Option<Vec<Cost>> {
         let all = readers.iter().copied().chain([home]);
         all.map(|at| cost_of(plan, at)).collect()
     };
     let (before, after) = (costs(plan)?, costs(&changed)?);
     let fits = |cost: &Cost| cost.operands <= MOST_OPERANDS && cost.values <= MOST_VALUES;
-    let launches = plan.kernels().len() as i64 - changed.kernels().len() as i64;
     let is_better = after.iter().all(fits) && rules.gain(&before, &after, launches) > 0;
     is_better.then_some(changed)
 }

@@ -173,7 +173,8 @@ fn bias(plan: &Plan, call: TaskId, of: TaskId, added: TaskId) -> Option<Lies> {
 fn activation(plan: &Plan, of: TaskId) -> Option<(Vec<TaskId>, Activation)> {
     let elements = plan.graph.node(plan.tasks[of].node).elements();
     let mut region: Members = [of].into();
-    for task in of + 1..plan.tasks.len() {
+    let mut users: Members = plan.users[of].iter().copied().collect();
+    while let Some(task) = users.pop_first() {
         let node = plan.graph.node(plan.tasks[task].node);
         let is_function = node.op.is_elementwise() && node.elements() == elements;
         let is_known = |&operand: &NodeId| {
@@ -183,11 +184,11 @@ fn activation(plan: &Plan, of: TaskId) -> Option<(Vec<TaskId>, Activation)> {
                     .value(operand)
                     .is_some_and(|held| region.contains(&held)))
         };
-        let sources = plan.sources(task);
-        if !is_function || sources.is_disjoint(&region) || !node.operands.iter().all(is_known) {
+        if !is_function || !node.operands.iter().all(is_known) {
             continue;
         }
         region.insert(task);
+        users.extend(&plan.users[task]);
         if region.len() > MOST_OPERATIONS {
             return None;
         }

@@ -58,10 +58,10 @@ pub(super) fn horizontal(plan: &mut Plan, rules: &Rules, request: &Request<'_>) 
             };
             all().map(|it| it.argument_bytes).sum::<usize>() <= MAX_ARGUMENT_BYTES
                 && all().map(|it| it.live_bytes).sum::<usize>() <= max_live_bytes
-                && group.iter().all(may_share)
                 && !group
                     .iter()
                     .any(|it| waits.are_ordered(it.at, candidate.at))
+                && group.iter().all(may_share)
         };
         match groups.iter().position(fits) {
             Some(position) => {

@@ -32,6 +32,7 @@ mod batch_norm;
 mod bf16;
 mod body;
 mod cluster;
+mod cycles;
 mod epilogue;
 mod explain;
 mod horizontal;

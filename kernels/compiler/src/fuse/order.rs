@@ -16,28 +16,33 @@ pub(super) fn launches(plan: &Plan) -> Vec<Vec<usize>> {
     let together: BTreeSet<usize> = all.iter().flatten().copied().collect();
     let alone = plan.kernels().into_iter();
     all.extend(alone.filter(|at| !together.contains(at)).map(|at| vec![at]));
-    let mut waits: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    let mut waits = vec![0; all.len()];
+    // For each kernel, the launches that wait for it.
+    let mut waiting: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut ready = BTreeSet::new();
     for (position, launch) in all.iter().enumerate() {
         let mut before: BTreeSet<usize> = launch.iter().flat_map(|&at| before(plan, at)).collect();
         // The second kernel of a single-pass reduction has its partials.
         before.retain(|at| !launch.contains(at));
+        waits[position] = before.len();
         if before.is_empty() {
             ready.insert((key(launch), position));
-        } else {
-            waits.insert(position, before);
+        }
+        for at in before {
+            waiting.entry(at).or_default().push(position);
         }
     }
     let mut order = Vec::new();
     while let Some((_, position)) = ready.pop_first() {
-        order.push(all[position].clone());
-        waits.retain(|&waiting, before| {
-            before.retain(|at| !all[position].contains(at));
-            if before.is_empty() {
-                ready.insert((key(&all[waiting]), waiting));
+        for waiting in all[position].iter().filter_map(|at| waiting.get(at)) {
+            for &later in waiting {
+                waits[later] -= 1;
+                if waits[later] == 0 {
+                    ready.insert((key(&all[later]), later));
+                }
             }
-            !before.is_empty()
-        });
+        }
+        order.push(all[position].clone());
     }
     order
 }

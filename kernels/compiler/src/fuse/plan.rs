@@ -374,17 +374,25 @@ impl Plan {
         }
     }
 
-    /// Drops kernels without readers.
-    pub(super) fn drop_unread(&mut self) {
-        while let Some(at) = (0..self.clusters.len()).find(|&at| {
+    /// Drops those of some kernels that have no readers, and then what only they have read; says
+    /// how many.
+    pub(super) fn drop_unread(&mut self, kernels: impl IntoIterator<Item = usize>) -> usize {
+        let mut open: BTreeSet<usize> = kernels.into_iter().collect();
+        let mut dropped = 0;
+        while let Some(at) = open.pop_last() {
             let tasks = &self.clusters[at].tasks;
-            !tasks.is_empty() && self.outputs(tasks, &[at]).is_empty()
-        }) {
+            if tasks.is_empty() || !self.outputs(tasks, &[at]).is_empty() {
+                continue;
+            }
+            dropped += 1;
             let Cluster { tasks, copies } = std::mem::take(&mut self.clusters[at]);
             for task in tasks.into_iter().chain(copies) {
                 self.holders[task].retain(|&held| held != at);
+                let sources = self.sources(task).into_iter();
+                open.extend(sources.filter_map(|source| self.home(source)));
             }
         }
+        dropped
     }
 
     /// Positions of the kernels that there are.

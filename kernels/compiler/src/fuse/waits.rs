@@ -3,22 +3,32 @@
 use super::order::{before, launches};
 use super::plan::Plan;
 
+/// Kernels of a word.
+const WORD: usize = 64;
+
 /// The kernels that have to run after other kernels, by position among a plan's clusters.
 pub(super) struct Waits {
-    /// For each kernel, whether another one comes after it.
-    after: Vec<Vec<bool>>,
+    /// The kernels that there are, ascending.
+    kernels: Vec<usize>,
+    /// For each of them, a bit for each that comes after it.
+    after: Vec<Vec<u64>>,
 }
 
 impl Waits {
     /// The order of a plan without horizontal groups.
     pub(super) fn new(plan: &Plan) -> Self {
-        let count = plan.clusters.len();
-        let after = vec![vec![false; count]; count];
-        let mut waits = Waits { after };
+        let kernels = plan.kernels();
+        let words = kernels.len().div_ceil(WORD);
+        let mut waits = Waits {
+            after: vec![vec![0; words]; kernels.len()],
+            kernels,
+        };
         for at in launches(plan).into_iter().flatten().rev() {
-            let later = waits.after[at].clone();
-            for before in before(plan, at) {
-                waits.after[before][at] = true;
+            let at = waits.number(at);
+            let mut later = waits.after[at].clone();
+            set(&mut later, at);
+            for before in before(plan, waits.kernels[at]) {
+                let before = waits.number(before);
                 add(&mut waits.after[before], &later);
             }
         }
@@ -26,9 +36,15 @@ impl Waits {
         waits
     }
 
+    /// A kernel's number among those that there are: only these are asked about.
+    fn number(&self, at: usize) -> usize {
+        self.kernels.binary_search(&at).unwrap_or_default()
+    }
+
     /// Whether a kernel has to run after another one.
     pub(super) fn is_after(&self, later: usize, earlier: usize) -> bool {
-        self.after[earlier][later]
+        let [later, earlier] = [later, earlier].map(|at| self.number(at));
+        is_set(&self.after[earlier], later)
     }
 
     /// Whether one of two kernels has to run after the other.
@@ -39,21 +55,31 @@ impl Waits {
     /// Makes some kernels share a launch: a kernel that runs after one of them runs after all of
     /// them.
     pub(super) fn join(&mut self, kernels: &[usize]) {
-        let mut later = vec![false; self.after.len()];
+        let kernels: Vec<usize> = kernels.iter().map(|&at| self.number(at)).collect();
+        let mut later = vec![0; self.kernels.len().div_ceil(WORD)];
         kernels
             .iter()
             .for_each(|&at| add(&mut later, &self.after[at]));
+        let mut with_own = later.clone();
+        kernels.iter().for_each(|&at| set(&mut with_own, at));
         for (at, after) in self.after.iter_mut().enumerate() {
             if kernels.contains(&at) {
                 after.clone_from(&later);
-            } else if kernels.iter().any(|&kernel| after[kernel]) {
-                kernels.iter().for_each(|&kernel| after[kernel] = true);
-                add(after, &later);
+            } else if kernels.iter().any(|&kernel| is_set(after, kernel)) {
+                add(after, &with_own);
             }
         }
     }
 }
 
-fn add(to: &mut [bool], more: &[bool]) {
+fn set(bits: &mut [u64], at: usize) {
+    bits[at / WORD] |= 1 << (at % WORD);
+}
+
+fn is_set(bits: &[u64], at: usize) -> bool {
+    bits[at / WORD] & (1 << (at % WORD)) != 0
+}
+
+fn add(to: &mut [u64], more: &[u64]) {
     to.iter_mut().zip(more).for_each(|(to, more)| *to |= more);
 }

@@ -20,8 +20,8 @@ impl Graph {
         {
             return simpler;
         }
-        let first = node.operands.first().copied();
-        let same = self.by_first_operand.entry(first).or_default();
+        let key = (node.operands.first().copied(), node.group);
+        let same = self.by_first_operand.entry(key).or_default();
         let mut candidates = same.iter().rev().take_while(|id| **id >= self.pass);
         if let Some(&equal) = candidates.find(|id| is_equal(&self.nodes[id.index()], &node)) {
             return equal;
@@ -69,8 +69,9 @@ impl Graph {
 
     /// The role of a given tensor's memory.
     pub(crate) fn role_of(&self, id: NodeId) -> Option<Role> {
-        let mut given = self.given.iter();
-        given.find(|given| given.node == id).map(|given| given.role)
+        // In the order of nodes, as they were added.
+        let at = self.given.binary_search_by_key(&id, |given| given.node);
+        at.ok().map(|at| self.given[at].role)
     }
 }
 

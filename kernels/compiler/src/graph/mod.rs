@@ -127,9 +127,10 @@ pub struct Graph {
     /// Whether nodes are simplified before they are added.
     #[serde(skip)]
     simplifies: bool,
-    /// All nodes by their first operand, ascending: where equal nodes are looked for.
+    /// All nodes by their first operand and their group, ascending: where equal nodes are looked
+    /// for.
     #[serde(skip)]
-    by_first_operand: BTreeMap<Option<NodeId>, Vec<NodeId>>,
+    by_first_operand: BTreeMap<(Option<NodeId>, Option<GroupId>), Vec<NodeId>>,
     /// For each node, whether it depends on parameters and constants alone.
     #[serde(skip)]
     is_of_parameters: Vec<bool>,

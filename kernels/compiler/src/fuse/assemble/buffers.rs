@@ -98,8 +98,7 @@ impl Assembly<'_> {
         }
         used.retain(|need, _| !self.places.contains_key(need));
         let crosses = |need: &Need, lifetime: &Lifetime| {
-            if matches!(need, Need::Rounded(id) if matches!(self.plan.graph.node(*id).op, Op::Input(_)))
-            {
+            if matches!(need, Need::Rounded(id) if self.is_rounded_once(*id)) {
                 return true;
             }
             let [first, last] =

@@ -115,13 +115,26 @@ struct Assembly<'a> {
 
 impl Assembly<'_> {
     fn make_all(&mut self, order: &[Vec<usize>]) -> Result<Vec<Made>, Refusal> {
-        let mut made = order
-            .iter()
-            .map(|launch| self.make(launch, self.is_only(launch, order)))
-            .collect::<Result<Vec<_>, _>>()?;
+        let in_prologue = order.iter().filter(|launch| self.is_prologue(launch));
+        let in_prologue = in_prologue.count();
+        let mut made = Vec::with_capacity(order.len());
+        for launch in order {
+            // No other launch is where this one is: before the program's steps, or among them.
+            let is_only = match self.is_prologue(launch) {
+                true => in_prologue == 1,
+                false => order.len() - in_prologue == 1,
+            };
+            made.push(self.make(launch, is_only)?);
+        }
+        let positions = order.iter().enumerate();
+        let alone: BTreeMap<usize, usize> = positions
+            .filter_map(|(position, launch)| match launch[..] {
+                [at] => Some((at, position)),
+                _ => None,
+            })
+            .collect();
         for (reader, (home, task)) in panels::find(self.plan, self.request) {
-            let position = |at: usize| order.iter().position(|held| *held == [at]);
-            let (Some(reader), Some(home)) = (position(reader), position(home)) else {
+            let (Some(&reader), Some(&home)) = (alone.get(&reader), alone.get(&home)) else {
                 continue;
             };
             if let Made::Loops(loops, generated, kernel) = &made[reader]
@@ -135,15 +148,6 @@ impl Assembly<'_> {
             }
         }
         Ok(made)
-    }
-
-    /// Whether this launch is the only one in its part: before the program's steps, or among them.
-    fn is_only(&self, launch: &[usize], order: &[Vec<usize>]) -> bool {
-        let is_prologue = self.is_prologue(launch);
-        let beside = order
-            .iter()
-            .filter(|other| self.is_prologue(other) == is_prologue);
-        beside.count() == 1
     }
 
     fn make(&mut self, launch: &[usize], is_only: bool) -> Result<Made, Refusal> {

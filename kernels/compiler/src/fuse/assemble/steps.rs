@@ -192,8 +192,8 @@ impl Assembly<'_> {
         held.map_or_else(|| self.program.kernel(kernel), KernelId)
     }
 
-    /// Copies of nodes in bf16, where they do not exist yet. Copies of given tensors are made
-    /// before the program's steps.
+    /// Copies of nodes in bf16, where they do not exist yet. Copies of tensors that do not change
+    /// are made before the program's steps.
     fn round(&mut self, nodes: &[NodeId]) -> Vec<Step> {
         let mut steps = vec![];
         for &node in nodes {
@@ -203,12 +203,19 @@ impl Assembly<'_> {
             let kernel = self.kernel_once(bf16::kernel());
             let from = self.view_of(Need::Of(Source::Node(node)));
             let step = bf16::launch(kernel, from, self.view_of(Need::Rounded(node)));
-            match self.plan.graph.node(node).op {
-                Op::Input(_) => self.program.prologue.push(step),
-                _ => steps.push(step),
+            match self.is_rounded_once(node) {
+                true => self.program.prologue.push(step),
+                false => steps.push(step),
             }
         }
         steps
+    }
+
+    /// Whether a node's copy in bf16 stays the same: that of a given tensor, which no training
+    /// changes.
+    pub(super) fn is_rounded_once(&self, node: NodeId) -> bool {
+        let is_given = matches!(self.plan.graph.node(node).op, Op::Input(_));
+        is_given && !self.request.phase.is_one_span()
     }
 
     fn launch(&self, loops: &Loops) -> Launch {
