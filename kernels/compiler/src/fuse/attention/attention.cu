@@ -19,8 +19,6 @@
 #define WEIGHT_STEP (COLUMNS + 4)
 #define LOG2_E 1.44269504088896341f
 #define LN_2 0.69314718055994531f
-// Blocks at a time: as many as have shared memory. Registers for two cost causal ones more.
-#define BLOCKS (DEPTH + WIDTH <= 128 && !CAUSAL ? 2 : 1)
 #define NEVER __int_as_float(0xff800000)
 
 struct Matrix {
@@ -144,18 +142,6 @@ template <int C> DEVICE void put_row(float *row, const float4 (&sums)[C], float 
     }
 }
 
-// Over the threads that share rows.
-DEVICE float shared_max(float x) {
-#pragma unroll
-    for (int lanes = 1; lanes < SHARERS; lanes *= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, lanes));
-    return x;
-}
-DEVICE float shared_sum(float x) {
-#pragma unroll
-    for (int lanes = 1; lanes < SHARERS; lanes *= 2) x += __shfl_xor_sync(0xffffffffu, x, lanes);
-    return x;
-}
-
 // Scores of keys that no query sees, or not that of the row, become NEVER; a thread's keys are
 // SHARERS apart. Most tiles have none.
 template <int I, int J> DEVICE void hide(float (&scores)[I][J], int64 first_key, int64 keys, int64 first_query) {
@@ -186,12 +172,24 @@ template <int I, int J> DEVICE void hide(float (&scores)[I][J], int64 first_key,
     const Matrix m = matrix(m##_at, sizes, head, m##_steps, rows, columns)
 
 #ifdef FORWARD
+// Over the threads that share rows.
+DEVICE float shared_max(float x) {
+#pragma unroll
+    for (int lanes = 1; lanes < SHARERS; lanes *= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, lanes));
+    return x;
+}
+DEVICE float shared_sum(float x) {
+#pragma unroll
+    for (int lanes = 1; lanes < SHARERS; lanes *= 2) x += __shfl_xor_sync(0xffffffffu, x, lanes);
+    return x;
+}
+
 // Queries of a block, and of a thread.
 #define QUERIES 128
 #define OWN 8
 #define OWN_KEYS (COLUMNS / SHARERS)
 
-KERNEL(attention, THREADS, BLOCKS)(const float *q_at, const float *k_at,
+KERNEL(attention, THREADS, 1)(const float *q_at, const float *k_at,
 #if WRITES_OUT
     const float *v_at, float *out,
 #endif
@@ -295,7 +293,7 @@ KERNEL(attention, THREADS, BLOCKS)(const float *q_at, const float *k_at,
 #define OWN_COLUMNS (COLUMNS / SHARERS)
 
 #ifdef GRAD_Q
-KERNEL(attention_grad_q, THREADS, BLOCKS)(const float *q_at, const float *k_at, const float *v_at, const float *grad_out_at,
+KERNEL(attention_grad_q, THREADS, 1)(const float *q_at, const float *k_at, const float *v_at, const float *grad_out_at,
     const float *logs, const float *delta, float *grad_q, SIZES, STEPS(q), STEPS(k), STEPS(v), STEPS(g)) {
     SHARED(memory);
     const Sizes sizes = THE_SIZES;
@@ -360,7 +358,7 @@ KERNEL(attention_grad_q, THREADS, BLOCKS)(const float *q_at, const float *k_at, 
 
 #ifdef GRAD_KV
 // Rows are keys, columns queries.
-KERNEL(attention_grad_kv, THREADS, BLOCKS)(const float *q_at, const float *k_at, const float *v_at, const float *grad_out_at,
+KERNEL(attention_grad_kv, THREADS, 1)(const float *q_at, const float *k_at, const float *v_at, const float *grad_out_at,
     const float *logs, const float *delta,
 #if WRITES_GRAD_K
     float *grad_k,
