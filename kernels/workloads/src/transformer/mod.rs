@@ -187,11 +187,7 @@ pub(crate) static WORKLOAD: GraphWorkload<Transformer> = GraphWorkload {
     computation: |given| {
         Ok(Transformer {
             sizes: Sizes::new(given)?,
-            precision: match given.word("precision") {
-                "tf32" => Precision::Tf32,
-                "bf16" => Precision::Bf16,
-                _ => Precision::F32,
-            },
+            precision: given.precision(),
             loss: match given.word("loss") {
                 "cross_entropy" => Loss::CrossEntropy,
                 _ => Loss::Sum,

@@ -71,6 +71,36 @@ pub(in crate::fuse) struct Call {
     precision: Precision,
 }
 
+/// The kernels of attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Weighted values and the logarithms of sums, by tiles of queries.
+    Forward,
+    /// The gradient by queries, by tiles of queries.
+    GradQ,
+    /// The gradients by keys and values, by tiles of keys.
+    GradKv,
+}
+
+impl Form {
+    fn of(part: AttentionPart) -> Form {
+        match part {
+            AttentionPart::Out | AttentionPart::LogSumExp => Form::Forward,
+            AttentionPart::GradQ => Form::GradQ,
+            AttentionPart::GradK | AttentionPart::GradV => Form::GradKv,
+        }
+    }
+
+    /// The function, and the macro by which the CUDA source has it alone.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Form::Forward => ("attention", "FORWARD"),
+            Form::GradQ => ("attention_grad_q", "GRAD_Q"),
+            Form::GradKv => ("attention_grad_kv", "GRAD_KV"),
+        }
+    }
+}
+
 /// The attention that a node is a value of.
 fn of_node(node: &Node) -> Option<Attention> {
     match node.op {
@@ -209,25 +239,22 @@ impl Call {
         self.writes.iter().any(|&(written, _)| written == part)
     }
 
-    /// Rows of which each block of the CPU's kernel has a tile.
-    fn rows(&self) -> usize {
-        match self.attention.part {
-            AttentionPart::GradK | AttentionPart::GradV => self.keys,
-            _ => self.queries,
-        }
+    fn form(&self) -> Form {
+        Form::of(self.attention.part)
     }
 
-    fn entry(&self) -> &'static str {
-        match self.attention.part {
-            AttentionPart::Out | AttentionPart::LogSumExp => "attention",
-            AttentionPart::GradQ => "attention_grad_q",
-            AttentionPart::GradK | AttentionPart::GradV => "attention_grad_kv",
+    /// Rows of the result, which blocks share out.
+    fn rows(&self) -> usize {
+        match self.form() {
+            Form::GradKv => self.keys,
+            _ => self.queries,
         }
     }
 
     /// The kernel, for widths up to a multiple of a vector or a tile.
     pub(in crate::fuse) fn kernel(&self, target: &Target) -> Kernel {
         let define = KernelSource::define;
+        let (entry, macro_name) = self.form().names();
         let unit = match target {
             Target::Cpu => CPU_LANES,
             Target::Cuda { .. } => CUDA_COLUMNS,
@@ -245,31 +272,22 @@ impl Call {
         flag("WRITES_GRAD_K", self.writes(AttentionPart::GradK));
         flag("WRITES_GRAD_V", self.writes(AttentionPart::GradV));
         let (language, files): (_, &'static [SourceFile]) = match target {
-            Target::Cpu => (Language::C, &C_FILES),
+            Target::Cpu => {
+                defines.push(define("ROWS", CPU_ROWS));
+                (Language::C, &C_FILES)
+            }
             Target::Cuda { .. } => {
                 flag("ALIGNED", self.is_aligned());
-                defines.push(define(self.form(), 1));
+                defines.push(define(macro_name, 1));
                 (Language::Cuda, &CUDA_FILES)
             }
         };
-        if *target == Target::Cpu {
-            defines.push(define("ROWS", CPU_ROWS));
-        }
         Kernel::Compiled(KernelSource {
             language,
             files: Cow::Borrowed(files),
-            entry: self.entry().into(),
+            entry: entry.into(),
             defines,
         })
-    }
-
-    /// The macro of the CUDA kernel.
-    fn form(&self) -> &'static str {
-        match self.attention.part {
-            AttentionPart::Out | AttentionPart::LogSumExp => "FORWARD",
-            AttentionPart::GradQ => "GRAD_Q",
-            AttentionPart::GradK | AttentionPart::GradV => "GRAD_KV",
-        }
     }
 
     /// Whether all rows are whole float4.
@@ -302,7 +320,7 @@ impl Call {
     /// Rows of the result that a block of the CUDA kernel has.
     fn cuda_rows(&self) -> usize {
         match self.form() {
-            "FORWARD" => 128,
+            Form::Forward => 128,
             _ => 64,
         }
     }
@@ -315,12 +333,12 @@ impl Call {
         let weights = rows * (CUDA_COLUMNS + CUDA_PAD);
         let queries_and_keys = (rows + CUDA_COLUMNS) * depth;
         match self.form() {
-            "FORWARD" => {
+            Form::Forward => {
                 let values = usize::from(self.writes(AttentionPart::Out)) * CUDA_COLUMNS * width;
                 queries_and_keys + weights + values
             }
-            "GRAD_Q" => queries_and_keys + (rows + CUDA_COLUMNS) * width + weights,
-            _ => queries_and_keys + (rows + CUDA_COLUMNS) * width + 2 * weights,
+            Form::GradQ => queries_and_keys + (rows + CUDA_COLUMNS) * width + weights,
+            Form::GradKv => queries_and_keys + (rows + CUDA_COLUMNS) * width + 2 * weights,
         }
     }
 
