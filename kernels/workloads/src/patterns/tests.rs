@@ -393,7 +393,7 @@ fn compiling_fuses_every_pattern() {
     assert_fused(conv(After::BatchNormRelu), [3, 1]);
     assert_fused(attention(Until::Scores), [2, 1]);
     assert_fused(attention(Until::Weights), [3, 2]);
-    assert_fused(attention(Until::Values), [4, 3]);
+    assert_fused(attention(Until::Values), [4, 1]);
 }
 
 /// Launches of the separate operations and of what is compiled are so many on a GPU.
