@@ -208,6 +208,15 @@ fn combinations<'r>(rows: &[&'r Row], columns: &[&str]) -> BTreeMap<PathBuf, Vec
     groups
 }
 
+/// Shortest text that reads back as the same number; `nan` in lower case, as Python writes it.
+fn number(value: f64) -> String {
+    if value.is_nan() {
+        "nan".to_owned()
+    } else {
+        value.to_string()
+    }
+}
+
 /// The identity of a run, for tests.
 #[cfg(test)]
 fn about(hardware: &Hardware) -> About<'_> {

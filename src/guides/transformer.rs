@@ -2,13 +2,14 @@
 //! with the times of the baseline and of `compiled` in three phases. docs/records.md explains its
 //! columns.
 //!
-//! What failed in one backend or phase leaves the numbers of all others.
+//! A failure in one backend or phase keeps the numbers of all others.
 
 use std::io::{self, Write};
 
 use sweeper_program::{Parameters, Phase};
 use sweeper_workloads::transformer::model_size;
 
+use super::number;
 use crate::row::Row;
 use crate::row::outcome::{Checked, Status};
 use crate::stats::Summary;
@@ -133,7 +134,7 @@ fn summary(row: &Row) -> Option<Summary> {
     row.summary().filter(|_| row.outcome.status == Status::Ok)
 }
 
-/// The guide's word: what went wrong first, if anything.
+/// The guide's word for the first failure, or success.
 fn status(rows: &[&Row]) -> &'static str {
     let mut failed = rows.iter().map(|row| row.outcome.status);
     match failed.find(|status| *status != Status::Ok) {
@@ -144,7 +145,7 @@ fn status(rows: &[&Row]) -> &'static str {
     }
 }
 
-/// What is to be known of rows that failed, or whose outputs nobody could check.
+/// Reasons of rows that failed, and of rows whose outputs could not be checked.
 fn complaints(rows: &[&Row]) -> String {
     let complaint = |row: &&Row| {
         let what = format!("{} {}", row.backend, row.phase);
@@ -161,14 +162,6 @@ fn complaints(rows: &[&Row]) -> String {
     };
     let complaints: Vec<String> = rows.iter().filter_map(complaint).collect();
     complaints.join("; ")
-}
-
-/// Shortest text that reads back as the same number; `nan` in lower case, as Python writes it.
-fn number(value: f64) -> String {
-    match value.is_nan() {
-        true => "nan".to_owned(),
-        false => value.to_string(),
-    }
 }
 
 #[cfg(test)]

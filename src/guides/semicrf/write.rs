@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sweeper_program::Role;
 
+use crate::guides::number;
 use crate::manifest::settings::GB;
 use crate::row::Row;
 use crate::row::outcome::Status;
@@ -266,15 +267,6 @@ fn status(status: Status) -> &'static str {
         | Status::Timeout
         | Status::Wrong
         | Status::Error => "error",
-    }
-}
-
-/// Shortest text that reads back as the same number; `nan` in lower case, as Python writes it.
-fn number(value: f64) -> String {
-    if value.is_nan() {
-        "nan".to_owned()
-    } else {
-        value.to_string()
     }
 }
 

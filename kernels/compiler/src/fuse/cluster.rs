@@ -130,7 +130,7 @@ pub(super) fn cluster(plan: &mut Plan, rules: &Rules) {
     }
 }
 
-/// What merging pairs of kernels would gain.
+/// The gains of merging pairs of kernels.
 #[derive(Default)]
 struct Gains {
     /// Of each kernel, its gain with each other one.
@@ -150,8 +150,8 @@ impl Gains {
         self.ranked.insert((Reverse(gain), (one, other)));
     }
 
-    /// The possible pair with the most gain. What is not possible stays so until one of the two
-    /// changes.
+    /// The possible pair with the most gain. An impossible pair stays impossible until one of the
+    /// two changes.
     fn best(&mut self, is_possible: impl Fn((usize, usize)) -> bool) -> Option<(usize, usize)> {
         loop {
             let (_, pair) = self.ranked.pop_first()?;
@@ -206,8 +206,8 @@ fn pairs(plan: &Plan, at: usize) -> Vec<(usize, usize)> {
     near.into_iter().map(pair).collect()
 }
 
-/// Those of ascending tasks that are next to one: of what all layers of a model read, kernels of
-/// layers that lie apart would wait for each other.
+/// The tasks next to one, of ascending tasks: where all layers of a model read one value, kernels
+/// of distant layers would wait for each other.
 fn around(tasks: &[TaskId], task: TaskId) -> &[TaskId] {
     const NEXT: usize = 16;
     let at = tasks.partition_point(|&held| held < task);

@@ -1,4 +1,4 @@
-//! Whether two kernels can be one: nothing that one of them needs may need the other.
+//! Whether two kernels can be one: no kernel may run after one of them and before the other.
 //!
 //! An order of kernels is kept as they are merged, so that a path from one kernel to another is
 //! looked for between the two alone, not in the whole plan (Pearce and Kelly, "A dynamic
@@ -51,7 +51,7 @@ impl Order {
         }
     }
 
-    /// Whether something that one of the pair needs would need the merged kernel.
+    /// Whether a kernel has to run after one of the pair and before the other.
     pub(super) fn is_cyclic(&self, plan: &Plan, pair: (usize, usize)) -> bool {
         let (first, last) = self.ordered(pair);
         let end = self.place[last];
@@ -73,8 +73,8 @@ impl Order {
         false
     }
 
-    /// Makes room for a pair as one kernel, before the plan merges it: what depends on the first of
-    /// the two moves behind the last.
+    /// Makes room for a pair as one kernel, before the plan merges it: kernels that depend on the
+    /// first of the two move behind the last.
     pub(super) fn merge(&mut self, plan: &Plan, pair: (usize, usize)) {
         let (first, last) = self.ordered(pair);
         let (start, end) = (self.place[first], self.place[last]);
@@ -98,7 +98,7 @@ impl Order {
     }
 }
 
-/// Kernels that read what a kernel makes.
+/// Kernels that read the results of a kernel.
 fn after(plan: &Plan, at: usize) -> BTreeSet<usize> {
     let tasks = plan.clusters[at].tasks.iter();
     let readers = tasks.flat_map(|&task| plan.readers(task));

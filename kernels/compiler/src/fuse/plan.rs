@@ -374,8 +374,8 @@ impl Plan {
         }
     }
 
-    /// Drops those of some kernels that have no readers, and then what only they have read; says
-    /// how many.
+    /// Drops the kernels that have no readers, among some, and then kernels that only these have
+    /// read. Returns how many.
     pub(super) fn drop_unread(&mut self, kernels: impl IntoIterator<Item = usize>) -> usize {
         let mut open: BTreeSet<usize> = kernels.into_iter().collect();
         let mut dropped = 0;

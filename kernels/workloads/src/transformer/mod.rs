@@ -200,12 +200,12 @@ pub(crate) static WORKLOAD: GraphWorkload<Transformer> = GraphWorkload {
 /// Powers of two to where a row of scores fills the registers of a block of threads.
 const CONTEXTS: &[u64] = &[16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
 
-/// What gradients are of.
+/// The loss whose gradients are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     /// The sum of all logits.
     Sum,
-    /// The mean over positions of what the labels' logarithms lack.
+    /// The mean over positions of the negative logarithm of the label's probability.
     CrossEntropy,
 }
 
@@ -233,7 +233,7 @@ pub fn model_size(parameters: &Parameters) -> Result<ModelSize, ParameterError> 
     })
 }
 
-/// A model, a batch, and what a step takes.
+/// A model, a batch, and the optimizer of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transformer {
     sizes: Sizes,

@@ -11,11 +11,12 @@ const EPS: f64 = 1e-5;
 /// Wavelengths of rotary positions go up to this, in radians.
 const THETA: f64 = 10_000.0;
 
-/// What a score is where a position would look ahead: its exponential is 0. A number, because the
-/// distance from infinity to infinity is none.
+/// The score of a later position: its exponential is 0. A finite number, because infinity minus
+/// infinity is NaN.
 const AHEAD: f64 = -1e30;
 
-/// What all blocks share: it depends on sizes alone, and is a buffer of a module elsewhere.
+/// Nodes that all blocks share: they depend on sizes alone, and are buffers of a module in other
+/// frameworks.
 struct Shared {
     /// Cosines of angles, (context, d_head).
     cosine: NodeId,

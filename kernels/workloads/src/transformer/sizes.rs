@@ -1,4 +1,4 @@
-//! The sizes of a model: named ones, custom ones, and what no model can have.
+//! The sizes of a model: named and custom ones, and checks of them.
 
 use crate::graph_workload::Given;
 use sweeper_program::workload::ParameterError;
@@ -21,7 +21,7 @@ const MOST_ELEMENTS: usize = 1 << 44;
 /// Sequences of a reduced copy: one alone lies in memory in other ways than several.
 const LEAST_BATCH: usize = 2;
 
-/// Layers of a reduced copy: the first one differs from others in what comes before it.
+/// Layers of a reduced copy: the first layer follows the embedding, the others follow a layer.
 const LEAST_LAYERS: usize = 2;
 
 /// Positions of a reduced copy.

@@ -211,8 +211,7 @@ impl Assembly<'_> {
         steps
     }
 
-    /// Whether a node's copy in bf16 stays the same: that of a given tensor, which no training
-    /// changes.
+    /// Whether a node is rounded to bf16 once: a given tensor that no training changes.
     pub(super) fn is_rounded_once(&self, node: NodeId) -> bool {
         let is_given = matches!(self.plan.graph.node(node).op, Op::Input(_));
         is_given && !self.request.phase.is_one_span()

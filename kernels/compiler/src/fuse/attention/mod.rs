@@ -114,7 +114,7 @@ pub(super) fn recognize(whole: &Whole) -> Whole {
 /// Columns of queries, keys and values, at most: tiles of them are in a GPU's shared memory.
 const MAX_COLUMNS: usize = 128;
 
-/// The scores of a softmax: what they are products of.
+/// The scores of a softmax, by the operands of their product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Scores {
     q: NodeId,
@@ -154,8 +154,8 @@ impl Scores {
 /// Scores at least so far below others have no weight in f32.
 const HIDDEN: f64 = -1e9;
 
-/// What is left of scores, or of their gradient, without factors and a mask: the node, the product
-/// of the factors, and whether there was a mask. Where the mask hides, there is `hidden` or less.
+/// Scores, or their gradient, without factors and a mask: the node, the product of the factors, and
+/// whether there was a mask. Hidden elements are `hidden` or less.
 fn unscaled(graph: &Graph, mut id: NodeId, hidden: f64) -> Option<(NodeId, f64, bool)> {
     let (mut scale, mut is_masked) = (1.0, false);
     loop {
@@ -196,7 +196,7 @@ enum Shown {
 
 /// Recognizes `key <= query` and `query < key`, of positions along the last two dimensions.
 fn causal(graph: &Graph, mut mask: NodeId) -> Option<Shown> {
-    // The same square for all leading dimensions.
+    // Leading dimensions share one square of queries and keys.
     let square = |id: NodeId| graph.node(id).shape.last_chunk::<2>().copied();
     while matches!(graph.node(mask).op, Op::Broadcast | Op::Reshape) {
         let of = graph.node(mask).operands[0];

@@ -125,7 +125,7 @@ impl Plain {
         logits
     }
 
-    /// The mean over positions of what the labels' logarithms lack.
+    /// The mean over positions of the negative logarithm of the label's probability.
     pub(super) fn cross_entropy(&self, weights: &Weights, ids: &[i64], labels: &[i64]) -> f64 {
         let logits = self.logits(weights, ids);
         let lacks = logits.iter().zip(labels).map(|(row, &label)| {
