@@ -9,12 +9,10 @@ use std::collections::BTreeSet;
 
 use super::rewrite::{Whole, apply};
 use crate::graph::pattern::Pattern::{self, Any, Named, Of, OfParameters, UsedOnce};
-use crate::graph::pattern::{A, ADD, B, BROADCAST, C, Kind, MUL, Match, Rule, X, Y};
+use crate::graph::pattern::{A, ADD, B, BROADCAST, C, DIV, Kind, MUL, Match, Rule, SUB, X, Y};
 use crate::graph::{Binary, Graph, NodeId, Op, Unary};
 
 const CONV: Kind = |op| matches!(op, Op::Conv2d(_));
-const SUB: Kind = |op| *op == Op::Binary(Binary::Sub);
-const DIV: Kind = |op| *op == Op::Binary(Binary::Div);
 
 /// `y`, the convolution of `x` with `a`.
 const PRODUCT: Pattern = UsedOnce(&Named(Y, &Of(CONV, &[Any(X), OfParameters(&Any(A))])));

@@ -16,7 +16,9 @@ use super::cluster::Rules;
 use super::library::{self, Lies};
 use super::panels::PANEL_BYTES;
 use super::plan::{Members, Plan, TaskId};
-use crate::graph::{Binary, Graph, NodeId, Op, evaluate_nodes};
+use crate::graph::pattern::Pattern::{self, Any, Number, Of};
+use crate::graph::pattern::{A, ADD, B, DIV, MUL, Y};
+use crate::graph::{Graph, NodeId, Op, evaluate_nodes};
 use sweeper_program::tensor::{Dtype, Tensor};
 use sweeper_program::workload::Target;
 use sweeper_program::{Activation, Role, Scale};
@@ -111,20 +113,23 @@ fn sole_user(plan: &Plan, task: TaskId) -> Option<TaskId> {
     }
 }
 
+/// `y a` and `y / a`, by a number.
+const MULTIPLIED: Pattern = Of(MUL, &[Any(Y), Number(A)]);
+const DIVIDED: Pattern = Of(DIV, &[Any(Y), Number(A)]);
+
+/// `y + b`
+const BIASED: Pattern = Of(ADD, &[Any(Y), Any(B)]);
+
 /// The number by which a task multiplies a value of a call: a product of matrices.
 fn scale(plan: &Plan, call: TaskId, of: TaskId, task: TaskId) -> Option<Scale> {
-    let (value, node) = (plan.tasks[of].node, plan.graph.node(plan.tasks[task].node));
-    let number = |id: NodeId| match plan.graph.node(plan.base(id)).op {
-        Op::Constant(number) => Some(number),
-        _ => None,
+    let (value, id) = (plan.tasks[of].node, plan.tasks[task].node);
+    let node = plan.graph.node(id);
+    let number = |pattern: Pattern| {
+        let found = pattern.find(&plan.graph, id)?;
+        let is_value = plan.unreshaped(found[Y]) == value;
+        plan.graph.number(found[A]).filter(|_| is_value)
     };
-    let is_value = |id: NodeId| plan.unreshaped(id) == value;
-    let factor = match (&node.op, &node.operands[..]) {
-        (Op::Binary(Binary::Mul), &[x, y]) if is_value(x) => number(y),
-        (Op::Binary(Binary::Mul), &[x, y]) if is_value(y) => number(x),
-        (Op::Binary(Binary::Div), &[x, y]) if is_value(x) => number(y).map(f64::recip),
-        _ => None,
-    };
+    let factor = number(MULTIPLIED).or_else(|| number(DIVIDED).map(f64::recip));
     let is_same = node.elements() == plan.graph.node(value).elements();
     let factor = factor.filter(|_| is_matmul(plan, call) && is_same)? as f32;
     factor.is_finite().then_some(Scale::new(factor))
@@ -132,15 +137,13 @@ fn scale(plan: &Plan, call: TaskId, of: TaskId, task: TaskId) -> Option<Scale> {
 
 /// The addend of each column or channel that a task adds to a call's value.
 fn bias(plan: &Plan, call: TaskId, of: TaskId, added: TaskId) -> Option<Lies> {
-    let product = plan.tasks[of].node;
-    let node = plan.graph.node(plan.tasks[added].node);
-    if node.op != Op::Binary(Binary::Add) {
-        return None;
-    }
+    let (product, id) = (plan.tasks[of].node, plan.tasks[added].node);
+    let node = plan.graph.node(id);
+    let found = BIASED.find(&plan.graph, id)?;
     let is_product = |id: NodeId| plan.unreshaped(id) == product;
-    let other = match node.operands[..] {
-        [x, other] if is_product(x) && !is_product(other) => other,
-        [other, x] if is_product(x) && !is_product(other) => other,
+    let other = match [found[Y], found[B]] {
+        [y, other] if is_product(y) && !is_product(other) => other,
+        [other, y] if is_product(y) && !is_product(other) => other,
         _ => return None,
     };
     let shape = node.shape.clone();

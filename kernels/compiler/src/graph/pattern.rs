@@ -24,8 +24,11 @@ const VARS: usize = 8;
 pub(crate) type Kind = fn(&Op) -> bool;
 
 pub(crate) const ADD: Kind = |op| *op == Op::Binary(Binary::Add);
+pub(crate) const SUB: Kind = |op| *op == Op::Binary(Binary::Sub);
 pub(crate) const MUL: Kind = |op| *op == Op::Binary(Binary::Mul);
+pub(crate) const DIV: Kind = |op| *op == Op::Binary(Binary::Div);
 pub(crate) const BROADCAST: Kind = |op| *op == Op::Broadcast;
+pub(crate) const TRANSPOSE: Kind = |op| matches!(op, Op::Transpose { .. });
 pub(crate) const SUM: Kind = |op| {
     let sum = Reduction::Sum;
     matches!(op, Op::Reduce { reduction, .. } if *reduction == sum)

@@ -3,12 +3,11 @@
 
 use super::op::{Op, Unary};
 use super::pattern::Pattern::{Any, Is, Number, Of};
-use super::pattern::{A, B, BROADCAST, Kind, MUL, Rule, SUM, X};
+use super::pattern::{A, B, BROADCAST, Kind, MUL, Rule, SUM, TRANSPOSE, X};
 use super::{Graph, GraphError, Node, NodeId};
 
 const NEG: Kind = |op| *op == Op::Unary(Unary::Neg);
 const RESHAPE: Kind = |op| *op == Op::Reshape;
-const TRANSPOSE: Kind = |op| matches!(op, Op::Transpose { .. });
 
 const RULES: &[Rule] = &[
     // -a, of a number

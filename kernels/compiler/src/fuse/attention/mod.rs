@@ -13,7 +13,7 @@ pub(super) use call::{Call, merge, takes};
 use super::Request;
 use super::rewrite::{Whole, apply};
 use crate::graph::pattern::Pattern::{self, Any, Named, Of};
-use crate::graph::pattern::{BROADCAST, Kind, MUL, Match, Rule, SUM, Var};
+use crate::graph::pattern::{BROADCAST, DIV, Kind, MUL, Match, Rule, SUB, SUM, TRANSPOSE, Var};
 use crate::graph::{Attention, AttentionPart, Binary, Graph, Node, NodeId, Op, Reduction, Unary};
 use sweeper_program::Precision;
 use sweeper_program::workload::Target;
@@ -28,10 +28,7 @@ const LEFT: Var = Var(6);
 const RIGHT: Var = Var(7);
 
 const MATMUL: Kind = |op| *op == Op::Matmul;
-const TRANSPOSE: Kind = |op| matches!(op, Op::Transpose { .. });
 const EXP: Kind = |op| *op == Op::Unary(Unary::Exp);
-const SUB: Kind = |op| *op == Op::Binary(Binary::Sub);
-const DIV: Kind = |op| *op == Op::Binary(Binary::Div);
 const MAX: Kind = |op| {
     let max = Reduction::Max;
     matches!(op, Op::Reduce { reduction, .. } if *reduction == max)
