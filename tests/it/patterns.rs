@@ -87,6 +87,27 @@ fn patterns_conform_on_a_cpu() {
     case("attention batch=3 sequence=53 dimension=7").conforms_on_cpu(&canonical);
 }
 
+/// Attention on tensor cores: blocks, tiles and columns that are full and that are not.
+const ON_TENSOR_CORES: [&str; 5] = [
+    "batch=1 sequence=1 dimension=1",
+    "batch=2 sequence=150 dimension=33 mask=causal",
+    "batch=2 sequence=130 dimension=64 heads=2",
+    "batch=1 sequence=70 dimension=20 heads=6 kv_heads=2 mask=causal",
+    "batch=1 sequence=257 dimension=128",
+];
+
+#[test]
+fn attention_conforms_on_tensor_cores() {
+    if !shim::is_here() {
+        return;
+    }
+    for precision in ["tf32", "bf16"] {
+        for sizes in ON_TENSOR_CORES {
+            conforms_on_shim(&format!("attention {sizes} precision={precision}"));
+        }
+    }
+}
+
 #[test]
 fn patterns_conform_as_cuda_kernels() {
     if !shim::is_here() {

@@ -175,7 +175,7 @@ fn object(source: &KernelSource, mode: Mode) -> PathBuf {
             .collect();
         let mut unit = format!("#include {main:?}\n");
         for name in kernels(&main, &args) {
-            unit += &format!("SHIM_ENTRY({name});\n");
+            unit += &format!("SHIM_ENTRY({name}, {:?});\n", unique(source, &name));
         }
         fs::write(folder.join("unit.cpp"), unit).unwrap();
         args.extend([
@@ -186,6 +186,11 @@ fn object(source: &KernelSource, mode: Mode) -> PathBuf {
         compile(&args, mode, &folder.join("unit.o"));
         folder.join("unit.o")
     })
+}
+
+/// A name that no kernel of another source, or of the same with other macros, has.
+fn unique(source: &KernelSource, entry: &str) -> String {
+    format!("{entry} of {}", source.title())
 }
 
 /// The names of all kernels of a source, as the preprocessor finds them.
@@ -305,7 +310,10 @@ impl Encoder<'_> {
                     return;
                 }
                 self.word(0);
-                let name = program.kernels[kernel.0].name();
+                let Kernel::Compiled(source) = &program.kernels[kernel.0] else {
+                    panic!("only kernels in CUDA run on the shim")
+                };
+                let name = unique(source, &source.entry);
                 self.word(name.len() as u64);
                 self.bytes.extend(name.bytes());
                 assert_eq!(geometry.cluster, 1, "the shim has no clusters");

@@ -61,12 +61,21 @@ struct Fiber {
 #endif
     std::vector<Copy> open;
     std::deque<std::vector<Copy>> groups;
+    std::vector<Product> open_products;
+    std::deque<std::vector<Product>> product_groups;
     unsigned collectives = 0;
     // It waits for what another block leaves, or another thread of its own.
     bool looks_again = false;
 };
 
 struct Barrier {
+    std::vector<int> waiting;
+};
+// A barrier in shared memory: arrivals and bytes that its phase still waits for.
+struct Arrivals {
+    int count = 0, missing = 0, missing_bytes = 0;
+    unsigned parity = 0;
+    std::vector<Copy> copies;
     std::vector<int> waiting;
 };
 struct Warp {
@@ -112,6 +121,7 @@ struct Ready {
 struct Running {
     Fiber fibers[MOST_THREADS];
     Barrier barriers[BARRIERS];
+    std::map<const void *, Arrivals> arrivals;
     Warp warps[WARPS];
     Ready ready;
     int current, alive;
@@ -186,15 +196,74 @@ void commit() {
     fiber.groups.push_back(std::move(fiber.open));
     fiber.open.clear();
 }
+static void run(const Copy &copy) {
+    // By hand, so that a sanitizer sees each access.
+    for (int i = 0; i < copy.bytes; i++) ((volatile char *)copy.to)[i] = ((const char *)copy.from)[i];
+    for (int i = 0; i < copy.zeros; i++) ((volatile char *)copy.to)[copy.bytes + i] = 0;
+}
 void wait_copies(int groups) {
     Fiber &fiber = running->fibers[running->current];
     while ((int)fiber.groups.size() > groups) {
-        for (const Copy &copy : fiber.groups.front()) {
-            // By hand, so that a sanitizer sees each access.
-            for (int i = 0; i < copy.bytes; i++) ((volatile char *)copy.to)[i] = ((const char *)copy.from)[i];
-            for (int i = 0; i < copy.zeros; i++) ((volatile char *)copy.to)[copy.bytes + i] = 0;
-        }
+        for (const Copy &copy : fiber.groups.front()) run(copy);
         fiber.groups.pop_front();
+    }
+}
+
+static Arrivals &arrivals_at(const void *barrier) {
+    const auto found = running->arrivals.find(barrier);
+    if (found == running->arrivals.end()) fail("a barrier that was not initialized");
+    return found->second;
+}
+void arrivals_init(void *barrier, int count) {
+    Arrivals &own = running->arrivals[barrier];
+    own.count = own.missing = count;
+}
+// Ends the phase if nothing is missing.
+static bool end_phase(Arrivals &own) {
+    if (own.missing > 0 || own.missing_bytes > 0) return false;
+    for (const Copy &copy : own.copies) run(copy);
+    for (int waiting : own.waiting) running->ready.add(waiting);
+    own.copies.clear();
+    own.waiting.clear();
+    own.missing = own.count;
+    own.parity ^= 1;
+    return true;
+}
+void arrive(void *barrier, int bytes) {
+    Arrivals &own = arrivals_at(barrier);
+    // A phase that nobody has waited for yet.
+    end_phase(own);
+    own.missing_bytes += bytes;
+    own.missing--;
+    if (!own.waiting.empty()) end_phase(own);
+}
+void copy_bulk(void *barrier, void *to, const void *from, int bytes) {
+    if ((uintptr_t)to % 16 != 0 || (uintptr_t)from % 16 != 0 || bytes % 16 != 0) fail("a bulk copy that is not aligned");
+    Arrivals &own = arrivals_at(barrier);
+    own.missing_bytes -= bytes;
+    own.copies.push_back({to, from, bytes, 0});
+    if (!own.waiting.empty()) end_phase(own);
+}
+void wait_arrivals(void *barrier, unsigned parity) {
+    Arrivals &own = arrivals_at(barrier);
+    if (own.parity != parity || end_phase(own)) return;
+    own.waiting.push_back(running->current);
+    leave(running->current / 32);
+}
+
+void multiply_later(const Product &product) {
+    running->fibers[running->current].open_products.push_back(product);
+}
+void commit_products() {
+    Fiber &fiber = running->fibers[running->current];
+    fiber.product_groups.push_back(std::move(fiber.open_products));
+    fiber.open_products.clear();
+}
+void wait_products(int groups) {
+    Fiber &fiber = running->fibers[running->current];
+    while ((int)fiber.product_groups.size() > groups) {
+        for (const Product &product : fiber.product_groups.front()) product.run(product);
+        fiber.product_groups.pop_front();
     }
 }
 
@@ -221,6 +290,8 @@ static void prepare(Fiber &fiber) {
 #endif
     fiber.open.clear();
     fiber.groups.clear();
+    fiber.open_products.clear();
+    fiber.product_groups.clear();
     fiber.collectives = 0;
     fiber.looks_again = false;
 #if defined(__x86_64__)
@@ -272,11 +343,14 @@ static void end_block() {
     std::free(shared);
     for (Barrier &barrier : running->barriers)
         if (!barrier.waiting.empty()) fail("threads wait at a barrier when the block is done");
+    running->arrivals.clear();
 }
 
 static void run_block(size_t shared_bytes) {
-    // Exactly as much as was asked for: a sanitizer finds what is beyond.
-    shared = (float *)std::aligned_alloc(16, (shared_bytes + 15) / 16 * 16);
+    // Exactly as much as was asked for: a sanitizer finds what is beyond. Aligned to a swizzle of tiles.
+    void *memory = nullptr;
+    if (posix_memalign(&memory, 1024, shared_bytes) != 0) fail("no shared memory");
+    shared = (float *)memory;
     if (shared_bytes > 0) std::memset(shared, 0xff, shared_bytes);
     running->ready.clear();
     for (int i = 0; i < threads; i++) {

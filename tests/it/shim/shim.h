@@ -64,6 +64,29 @@ void copy_later(void *to, const void *from, int bytes, int zeros);
 void commit();
 void wait_copies(int groups);
 
+// A barrier in shared memory that bulk copies arrive at: what they copy is there when a thread has
+// waited for it, and not before.
+void arrivals_init(void *barrier, int count);
+void arrive(void *barrier, int bytes);
+void copy_bulk(void *barrier, void *to, const void *from, int bytes);
+void wait_arrivals(void *barrier, unsigned parity);
+
+// A product that a warpgroup begins: it happens when it is waited for.
+struct Operand {
+    const char *at;
+    int leading, stride;
+};
+struct Product {
+    void (*run)(const Product &);
+    float *sums;
+    Operand a, b;
+    const unsigned *factors;
+    bool adds;
+};
+void multiply_later(const Product &product);
+void commit_products();
+void wait_products(int groups);
+
 using Cells = const uint64_t *;
 void enter(const char *name, void (*call)(Cells));
 
@@ -88,7 +111,8 @@ struct Entry {
 };
 }  // namespace shim
 
-#define SHIM_ENTRY(name) static shim::Entry entry_##name(#name, [](shim::Cells cells) { shim::call(name, cells); })
+// A kernel by a name that no kernel of another source or of other macros has.
+#define SHIM_ENTRY(name, unique) static shim::Entry entry_##name(unique, [](shim::Cells cells) { shim::call(name, cells); })
 
 #define threadIdx shim::thread
 #define blockIdx shim::block

@@ -26,3 +26,6 @@ pub const FUNCTIONS_H: SourceFile =
 /// Functions of generated CUDA kernels; includes `cuda.h`.
 pub const FUNCTIONS_CUH: SourceFile =
     SourceFile::embedded("functions.cuh", include_str!("functions.cuh"));
+
+/// Warpgroup products and bulk copies, for CUDA kernels on Hopper GPUs; includes `cuda.h`.
+pub const HOPPER_H: SourceFile = SourceFile::embedded("hopper.h", include_str!("hopper.h"));

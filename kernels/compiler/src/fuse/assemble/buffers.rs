@@ -70,7 +70,15 @@ impl Assembly<'_> {
             }
             Made::Attention(call, _) => {
                 let operands = call.reads.iter().map(|read| of_node(read.lies.base));
-                operands.chain(call.yields().map(of_node)).collect()
+                let packs = call.packs();
+                let packed = packs.iter().map(|packed| {
+                    let need = Need::Packed(packed.node, packed.packing);
+                    (need, packed.elements, packed.dtype)
+                });
+                operands
+                    .chain(call.yields().map(of_node))
+                    .chain(packed)
+                    .collect()
             }
             Made::Scatter(node, lies) => {
                 let operands = lies.iter().map(|lies| of_node(lies.base));
@@ -113,7 +121,7 @@ impl Assembly<'_> {
             let len = lifetime.len;
             let role = match need {
                 Need::Rounded(_) => Role::Input,
-                Need::Of(_) | Need::Zeros | Need::Scratch(_) => Role::Saved,
+                Need::Of(_) | Need::Packed(..) | Need::Zeros | Need::Scratch(_) => Role::Saved,
             };
             let buffer = self
                 .program
@@ -155,6 +163,7 @@ impl Assembly<'_> {
             Need::Of(Source::Node(id)) => format!("{id} {}", self.plan.graph.node(id).op.name()),
             Need::Of(Source::Partials(id)) => format!("partials of {id}"),
             Need::Rounded(id) => format!("{id} {} in bf16", self.plan.graph.node(id).op.name()),
+            Need::Packed(id, packing) => format!("{id} packed by {}", packing.name()),
             Need::Zeros => "zeros".to_owned(),
             Need::Scratch(position) => format!("scratch of step {position}"),
         }

@@ -38,6 +38,8 @@ enum Need {
     Of(Source),
     /// A copy of a node's memory in bf16.
     Rounded(NodeId),
+    /// An operand of attention as its kernels read it.
+    Packed(NodeId, attention::Packing),
     /// Zeros, as many as the largest call adds.
     Zeros,
     /// Scratch of the call at this position.
@@ -65,6 +67,7 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
         partial_counts: BTreeMap::new(),
         places: BTreeMap::new(),
         rounded: BTreeSet::new(),
+        packed: BTreeSet::new(),
     };
     let order = launches(plan);
     let made = assembly.make_all(&order)?;
@@ -111,6 +114,8 @@ struct Assembly<'a> {
     places: BTreeMap<Need, Place>,
     /// Nodes whose copy in bf16 a step has made.
     rounded: BTreeSet<NodeId>,
+    /// Operands that a step has packed.
+    packed: BTreeSet<Need>,
 }
 
 impl Assembly<'_> {
@@ -315,7 +320,8 @@ impl Assembly<'_> {
         }
         let precision = self.request.precision;
         if let Op::Attention(_) = self.plan.graph.node(node).op {
-            let call = attention::Call::new(self.plan, tasks, precision).ok_or_else(unreadable)?;
+            let call =
+                attention::Call::new(self.plan, tasks, self.request).ok_or_else(unreadable)?;
             let kernel = self.kernel_once(call.kernel(self.request.target));
             return Ok(Made::Attention(Box::new(call), kernel));
         }

@@ -2,6 +2,7 @@
 
 use super::{Assembly, Made, Need};
 use crate::codegen::Generated;
+use crate::fuse::attention::Packed;
 use crate::fuse::body::Source;
 use crate::fuse::library::Lies;
 use crate::fuse::lower::{Loops, Memory};
@@ -39,7 +40,7 @@ impl Assembly<'_> {
             Made::Call(call, lies, zeros, node) => {
                 self.call_steps(position, call, (lies, *zeros, *node))
             }
-            Made::Attention(call, kernel) => vec![self.attention(call, *kernel)],
+            Made::Attention(call, kernel) => self.attention(call, *kernel),
             Made::Scatter(node, lies) => {
                 let views: Vec<View> = lies
                     .iter()
@@ -90,19 +91,39 @@ impl Assembly<'_> {
         steps
     }
 
-    fn attention(&self, call: &attention::Call, kernel: KernelId) -> Step {
-        let views = call.reads.iter().map(|read| {
-            let lies = read.lies;
+    /// A launch, after those that pack what it takes packed and no launch before it has packed.
+    fn attention(&mut self, call: &attention::Call, kernel: KernelId) -> Vec<Step> {
+        let packs = call.packs();
+        let need = |packed: &Packed| Need::Packed(packed.node, packed.packing);
+        let mut missing = packs.clone();
+        missing.retain(|packed| self.packed.insert(need(packed)));
+        let operand = |at: usize| {
+            let lies = call.reads[at].lies;
             self.view(Need::Of(Source::Node(lies.base)), lies.start, lies.span)
-        });
-        let read = views.collect();
+        };
+        let packed = |packed: &Packed| self.view_of(need(packed));
+        let made = attention::pack(call, &missing, operand, packed);
+        let read = match packs.is_empty() {
+            true => (0..call.reads.len()).map(operand).collect(),
+            false => packs.iter().map(packed).collect(),
+        };
         let written = call.yields();
         let written = written.map(|node| self.view_of(Need::Of(Source::Node(node))));
-        Step::Launch {
+        let args = call.args(read, written.collect());
+        let mut steps: Vec<Step> = made
+            .into_iter()
+            .map(|(kernel, geometry, args)| Step::Launch {
+                kernel: self.kernel_once(kernel),
+                geometry,
+                args,
+            })
+            .collect();
+        steps.push(Step::Launch {
             kernel,
             geometry: call.geometry(self.request.target),
-            args: call.args(read, written.collect()),
-        }
+            args,
+        });
+        steps
     }
 
     /// All panels of a product, and a smaller last one. Traffic that panels save is left out: a

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::hopper::{self, Packed};
+use crate::fuse::Request;
 use crate::fuse::access;
 use crate::fuse::library::{self, Lies};
 use crate::fuse::plan::{Members, Plan, TaskId};
@@ -56,24 +58,27 @@ pub(in crate::fuse) struct Strided {
 /// A launch of an attention kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::fuse) struct Call {
-    attention: Attention,
+    pub(super) attention: Attention,
     /// Its results: parts of one attention, or of its gradient, with their nodes.
     writes: Vec<(AttentionPart, NodeId)>,
-    /// Its operands in the order of the first node's.
+    /// Its operands in the order of the first node's, and where they lie.
+    pub(super) operands: Vec<NodeId>,
     pub reads: Vec<Strided>,
     /// Leading extents, outermost first.
     leading: Vec<usize>,
-    queries: usize,
-    keys: usize,
+    pub(super) queries: usize,
+    pub(super) keys: usize,
     /// Columns of queries and keys, and of values.
-    depth: usize,
-    width: usize,
-    precision: Precision,
+    pub(super) depth: usize,
+    pub(super) width: usize,
+    pub(super) precision: Precision,
+    /// Whether its kernels are those for Hopper's tensor cores.
+    is_packed: bool,
 }
 
 /// The kernels of attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+pub(super) enum Form {
     /// Weighted values and the logarithms of sums, by tiles of queries.
     Forward,
     /// The gradient by queries, by tiles of queries.
@@ -92,7 +97,7 @@ impl Form {
     }
 
     /// The function, and the macro by which the CUDA source has it alone.
-    fn names(self) -> (&'static str, &'static str) {
+    pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
             Form::Forward => ("attention", "FORWARD"),
             Form::GradQ => ("attention_grad_q", "GRAD_Q"),
@@ -174,7 +179,11 @@ pub(in crate::fuse) fn merge(plan: &mut Plan) {
 
 impl Call {
     /// The call of a kernel's tasks; none if an operand can't be read as it lies.
-    pub(in crate::fuse) fn new(plan: &Plan, tasks: &Members, precision: Precision) -> Option<Call> {
+    pub(in crate::fuse) fn new(
+        plan: &Plan,
+        tasks: &Members,
+        request: &Request<'_>,
+    ) -> Option<Call> {
         let nodes = tasks.iter().map(|&task| plan.tasks[task].node);
         let mut writes: Vec<(AttentionPart, NodeId)> = nodes
             .filter_map(|id| Some((of_node(plan.graph.node(id))?.part, id)))
@@ -196,13 +205,15 @@ impl Call {
         let mut call = Call {
             attention: of_node(node)?,
             writes,
+            operands: node.operands.clone(),
             reads,
             leading: leading.to_vec(),
             queries,
             keys: k.shape[k.shape.len() - 2],
             depth,
             width,
-            precision,
+            precision: request.precision,
+            is_packed: hopper::is_for(request.target, request.precision),
         };
         call.merge_leading();
         (call.leading.len() <= LEADING).then_some(call)
@@ -235,24 +246,51 @@ impl Call {
     }
 
     /// Whether it writes a part.
-    fn writes(&self, part: AttentionPart) -> bool {
+    pub(super) fn writes(&self, part: AttentionPart) -> bool {
         self.writes.iter().any(|&(written, _)| written == part)
     }
 
-    fn form(&self) -> Form {
+    pub(super) fn form(&self) -> Form {
         Form::of(self.attention.part)
     }
 
     /// Rows of the result, which blocks share out.
-    fn rows(&self) -> usize {
+    pub(super) fn rows(&self) -> usize {
         match self.form() {
             Form::GradKv => self.keys,
             _ => self.queries,
         }
     }
 
+    /// Matrices of the result.
+    pub(super) fn heads(&self) -> usize {
+        self.leading.iter().product()
+    }
+
+    /// Leading extents, outermost first, as many as kernels take.
+    pub(super) fn padded_leading(&self) -> Vec<usize> {
+        padded(&self.leading, 1).collect()
+    }
+
+    /// Steps of an operand's leading dimensions, as many as kernels take, and of its rows.
+    pub(super) fn steps(&self, at: usize) -> impl Iterator<Item = usize> {
+        let read = &self.reads[at];
+        padded(&read.leading, 0).chain([read.row])
+    }
+
+    /// Its operands as its kernel takes them, where it takes them packed.
+    pub(in crate::fuse) fn packs(&self) -> Vec<Packed> {
+        match self.is_packed {
+            true => hopper::packs(self),
+            false => vec![],
+        }
+    }
+
     /// The kernel, for widths up to a multiple of a vector or a tile.
     pub(in crate::fuse) fn kernel(&self, target: &Target) -> Kernel {
+        if self.is_packed {
+            return hopper::main_kernel(self);
+        }
         let define = KernelSource::define;
         let (entry, macro_name) = self.form().names();
         let unit = match target {
@@ -303,8 +341,10 @@ impl Call {
     }
 
     pub(in crate::fuse) fn geometry(&self, target: &Target) -> Geometry {
-        let heads: usize = self.leading.iter().product();
-        let blocks = |rows: usize| (heads * self.rows().div_ceil(rows)) as u32;
+        if self.is_packed {
+            return hopper::geometry(self);
+        }
+        let blocks = |rows: usize| (self.heads() * self.rows().div_ceil(rows)) as u32;
         match target {
             Target::Cpu => Geometry::blocks(blocks(CPU_ROWS)),
             Target::Cuda { .. } => {
@@ -342,27 +382,28 @@ impl Call {
         }
     }
 
-    /// Arguments: operands, results, sizes, then for `q`, `k`, `v` and `grad_out` the steps of
-    /// matrices and rows. Operands that a kernel does not have, have neither memory nor steps.
+    /// Arguments: operands, packed or not, results, sizes, and of operands that are not packed the
+    /// steps of matrices and rows of `q`, `k`, `v` and `grad_out`. Operands that a kernel does not
+    /// have, have neither memory nor steps.
     pub(in crate::fuse) fn args(&self, read: Vec<View>, written: Vec<View>) -> Vec<Arg> {
+        if self.is_packed {
+            return hopper::args(self, read, written);
+        }
         let memory = read.into_iter().map(Arg::Read);
         let memory = memory.chain(written.into_iter().map(Arg::Write));
-        let padded = |of: &[usize], fill: usize| {
-            let missing = LEADING - of.len();
-            let of = of.to_vec();
-            std::iter::repeat_n(fill, missing).chain(of)
-        };
-        let sizes =
-            padded(&self.leading, 1).chain([self.queries, self.keys, self.depth, self.width]);
-        let steps = self
-            .reads
-            .iter()
-            .take(4)
-            .flat_map(|read| padded(&read.leading, 0).chain([read.row]));
+        let leading = self.padded_leading().into_iter();
+        let sizes = leading.chain([self.queries, self.keys, self.depth, self.width]);
+        let matrices = 0..self.reads.len().min(4);
         let numbers = sizes
-            .chain(steps)
+            .chain(matrices.flat_map(|at| self.steps(at)))
             .map(|number| Arg::Int(Index::from(number)));
         let scale = Arg::Float(self.attention.scale as f32);
         memory.chain([scale]).chain(numbers).collect()
     }
+}
+
+/// As many numbers as there are leading dimensions, the last ones those given.
+fn padded(of: &[usize], fill: usize) -> impl Iterator<Item = usize> {
+    let missing = LEADING - of.len();
+    std::iter::repeat_n(fill, missing).chain(of.to_vec())
 }

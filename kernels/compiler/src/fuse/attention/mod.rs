@@ -7,8 +7,10 @@
 //! not fit stays as it is, and computes the weights again.
 
 mod call;
+mod hopper;
 
 pub(super) use call::{Call, merge, takes};
+pub(super) use hopper::{Packed, Packing, pack};
 
 use super::Request;
 use super::rewrite::{Whole, apply};
@@ -100,7 +102,10 @@ const RULES: &[Rule] = &[
 
 /// Whether the target has kernels of attention in the precision of products.
 pub(super) fn has_kernels(request: &Request<'_>) -> bool {
-    *request.target == Target::Cpu || request.precision == Precision::F32
+    let Request {
+        target, precision, ..
+    } = *request;
+    *target == Target::Cpu || precision == Precision::F32 || hopper::is_for(target, precision)
 }
 
 /// Makes attentions of the graph's products and softmaxes.

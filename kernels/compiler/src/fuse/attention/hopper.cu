@@ -1,0 +1,536 @@
+// Attention and its gradients on Hopper's tensor cores, products in tf32 or bf16.
+//
+// Operands are packed first: rounded, and in the order in which warpgroups read them from shared
+// memory, so that a tile of rows is contiguous and one bulk copy. A block has two warpgroups of 64
+// rows of the result each, and a thread that copies tiles into a ring of slots. Weighted values are
+// kept relative to the greatest score so far (online softmax: Milakov and Gimelshein, 2018);
+// gradients compute the weights again from the logarithms of their sums (Dao et al.,
+// "FlashAttention", 2022), as factors in registers: a block owns queries or keys, and goes over the
+// others. All sums are added in one order.
+//
+// DEPTH and WIDTH are columns of queries and keys, and of values, up to a multiple of 64. ROWS: of a
+// tile; SLOTS: of the ring.
+#include "packed.h"
+
+#define LN_2 0.69314718055994531f
+#define NEVER __int_as_float(0xff800000)
+
+#define GROUPS 2
+#define GROUP_ROWS 64
+#define OWN (GROUPS * GROUP_ROWS)
+#define CONSUMERS (GROUPS * 128)
+#define THREADS (CONSUMERS + 128)
+
+// Slots of shared memory for tiles. One thread fills them in turn, and the warps of all groups empty
+// them.
+template <int BYTES> struct Ring {
+    char *slots;
+    Arrivals *full, *empty;
+    int at;
+    unsigned parity;
+
+    METHOD void next() {
+        if (++at == SLOTS) at = 0, parity ^= 1;
+    }
+    METHOD void init() {
+        for (int i = 0; i < SLOTS; i++) arrivals_init(full + i, 1), arrivals_init(empty + i, CONSUMERS / 32);
+    }
+    // The next slot, when it is empty and copies of so many bytes into it may begin.
+    METHOD int fill(int bytes) {
+        const int slot = at;
+        arrivals_wait(empty + slot, parity ^ 1);
+        arrive_and_expect(full + slot, bytes);
+        next();
+        return slot;
+    }
+    // The next slot, when it is full.
+    METHOD int take() {
+        const int slot = at;
+        arrivals_wait(full + slot, parity);
+        next();
+        return slot;
+    }
+    // By all lanes of a warp, when they have read it.
+    METHOD void give(int slot) {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) arrive(empty + slot);
+    }
+    METHOD char *tile(int slot) { return slots + slot * BYTES; }
+};
+
+// sums (+)= own tile^T, over WIDE columns that both tiles have; `own` is 64 rows of this group.
+template <int WIDE, int N> DEVICE void multiply_rows(float (&sums)[N], const char *own, const char *tile) {
+#pragma unroll
+    for (int i = 0; i < WIDE / STEP; i++) {
+        const int at = i * STEP / PANEL * BLOCK_BYTES + i * 32 % 128, stride = WIDE / PANEL * BLOCK_BYTES;
+        multiply(sums, operand(own + at, 0, stride), operand(tile + at, 0, stride), i > 0, Number(), Transposed<0>());
+    }
+}
+
+// The factors in registers of products over 8 or 16 columns.
+template <int N> struct Factors {
+    // Of N sums of a thread.
+    unsigned words[N * NUMBER_BYTES / 4];
+
+    // From the sums of a thread, rounded.
+    METHOD void set(const float (&x)[N]) {
+#if BF16
+#pragma unroll
+        for (int i = 0; i < N; i += 2) words[i / 2] = round_to_bf16_pair(x[i], x[i + 1]);
+#else
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            // Rows of the first column, then of the second.
+            const int from = i / 4 * 4 + i % 2 * 2 + i % 4 / 2;
+            words[i] = (unsigned)__float_as_int(round_to_tf32(x[from]));
+        }
+#endif
+    }
+};
+
+// sums += factors tile, over the rows of the tile: packed by rows in bf16, by columns in tf32.
+template <int WIDE, int N> DEVICE void multiply_factors(float (&sums)[WIDE / 2], Factors<N> &factors, const char *tile) {
+#pragma unroll
+    for (int i = 0; i < N * 2 / STEP; i++) {
+#if BF16
+        const Operand b = operand(tile + i * (STEP / 8) * (WIDE / PANEL * BLOCK_BYTES), BLOCK_BYTES, WIDE / PANEL * BLOCK_BYTES);
+        multiply(sums, factors.words + i * 4, b, true, Number(), Transposed<1>());
+#else
+        const Operand b = operand(tile + i / 4 * (WIDE * 128) + i % 4 * 32, 0, BLOCK_BYTES);
+        multiply(sums, factors.words + i * 4, b, true, Number(), Transposed<0>());
+#endif
+    }
+}
+
+template <int N> DEVICE void zero(float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i++) x[i] = 0.0f;
+}
+
+// Writes a row's sums times a factor; `half` is 1 for the row eight below.
+template <int N> DEVICE void put_row(float *row, const float (&sums)[N], int half, float factor, int64 columns) {
+    const int first = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < N / 4; i++) {
+        const float x = sums[i * 4 + half * 2] * factor, y = sums[i * 4 + half * 2 + 1] * factor;
+        const int at = i * 8 + first;
+        if (columns % 2 == 0) {
+            const float2 both = {x, y};
+            if (at < columns) *(float2 *)(row + at) = both;
+        } else {
+            if (at < columns) row[at] = x;
+            if (at + 1 < columns) row[at + 1] = y;
+        }
+    }
+}
+
+#define SIZES float scale, int64 heads, int64 queries, int64 keys, int64 depth, int64 width
+
+#ifdef FORWARD
+// Scores of keys that are none, or that come after the query, become NEVER.
+template <int N> DEVICE void hide(float (&scores)[N], int64 tile, int64 keys, int64 query) {
+    const int64 first = tile + threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const int64 key = first + i / 4 * 8 + i % 2;
+        bool is_seen = key < keys;
+#if CAUSAL
+        is_seen = is_seen && key <= query + i % 4 / 2 * 8;
+#endif
+        if (!is_seen) scores[i] = NEVER;
+    }
+}
+DEVICE float quad_max(float x) {
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+DEVICE float quad_sum(float x) {
+    x += __shfl_xor_sync(0xffffffffu, x, 1);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+// Weights of a tile of scores, and by which factor sums so far are too large, for the two rows of a
+// thread.
+struct Softmax {
+    float greatest[2], sum[2];
+
+    template <int N> METHOD void weigh(float (&scores)[N], float factor, float (&before)[2]) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float most = greatest[half];
+#pragma unroll
+            for (int i = 0; i < N / 4; i++)
+                most = fmaxf(most, fmaxf(scores[i * 4 + half * 2], scores[i * 4 + half * 2 + 1]));
+            most = quad_max(most);
+            before[half] = exp2_fast((greatest[half] - most) * factor);
+            greatest[half] = most;
+            const float less = -most * factor;
+            float part = 0.0f;
+#pragma unroll
+            for (int i = 0; i < N / 4; i++) {
+#pragma unroll
+                for (int j = half * 2; j < half * 2 + 2; j++) {
+                    scores[i * 4 + j] = exp2_fast(fmaf(scores[i * 4 + j], factor, less));
+                    part += scores[i * 4 + j];
+                }
+            }
+            sum[half] = fmaf(sum[half], before[half], part);
+        }
+    }
+};
+
+#define TILE_BYTES (ROWS * (DEPTH > WIDTH ? DEPTH : WIDTH) * NUMBER_BYTES)
+
+KERNEL(attention, THREADS, 1)(const char *q, const char *k,
+#if WRITES_OUT
+    const char *v, float *out,
+#endif
+#if WRITES_LOG_SUM_EXP
+    float *logs,
+#endif
+    SIZES) {
+    SHARED_TILES(memory);
+    const int64 tiles = (queries + OWN - 1) / OWN;
+    // Later queries of a causal attention have the most keys: they begin first.
+    const int64 head = blockIdx.x / tiles, first = (tiles - 1 - blockIdx.x % tiles) * OWN;
+    char *own = memory;
+    Ring<TILE_BYTES> ring = {own + OWN * DEPTH * NUMBER_BYTES, 0, 0, 0, 0};
+    ring.full = (Arrivals *)(ring.slots + SLOTS * TILE_BYTES);
+    ring.empty = ring.full + SLOTS;
+    Arrivals *own_full = ring.empty + SLOTS;
+    if (threadIdx.x == 0) {
+        ring.init();
+        arrivals_init(own_full, 1);
+        arrivals_init_end();
+    }
+    __syncthreads();
+    int64 end = keys;
+#if CAUSAL
+    end = min(end, first + OWN);
+#endif
+    if (threadIdx.x >= CONSUMERS) {
+        registers_decrease<24>();
+        if (threadIdx.x > CONSUMERS) return;
+        arrive_and_expect(own_full, OWN * DEPTH * NUMBER_BYTES);
+        bulk_copy(own, q + (head * padded(queries) + first) * (DEPTH * NUMBER_BYTES), OWN * DEPTH * NUMBER_BYTES, own_full);
+        for (int64 at = 0; at < end; at += ROWS) {
+            const int64 row = head * padded(keys) + at;
+            const int of_keys = ROWS * DEPTH * NUMBER_BYTES;
+            int slot = ring.fill(of_keys);
+            bulk_copy(ring.tile(slot), k + row * (DEPTH * NUMBER_BYTES), of_keys, ring.full + slot);
+#if WRITES_OUT
+            const int of_values = ROWS * WIDTH * NUMBER_BYTES;
+            slot = ring.fill(of_values);
+            bulk_copy(ring.tile(slot), v + row * (WIDTH * NUMBER_BYTES), of_values, ring.full + slot);
+#endif
+        }
+        return;
+    }
+    registers_increase<240>();
+    const int group = threadIdx.x / 128;
+    const int64 query = first + group * GROUP_ROWS + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    const char *rows = own + group * (GROUP_ROWS * DEPTH * NUMBER_BYTES);
+    const float factor = scale * LOG2_E;
+    Softmax softmax = {{NEVER, NEVER}, {0.0f, 0.0f}};
+#if WRITES_OUT
+    float sums[WIDTH / 2];
+    zero(sums);
+#endif
+    arrivals_wait(own_full, 0);
+    for (int64 at = 0; at < end; at += ROWS) {
+        float scores[ROWS / 2], before[2];
+        int slot = ring.take();
+        products_fence(scores);
+        products_begin();
+        multiply_rows<DEPTH>(scores, rows, ring.tile(slot));
+        products_commit();
+        products_wait<0>();
+        products_fence(scores);
+        ring.give(slot);
+        bool is_whole = at + ROWS <= keys;
+#if CAUSAL
+        is_whole = is_whole && at + ROWS <= first + group * GROUP_ROWS;
+#endif
+        if (!is_whole) hide(scores, at, keys, query);
+        softmax.weigh(scores, factor, before);
+#if WRITES_OUT
+#pragma unroll
+        for (int i = 0; i < WIDTH / 2; i++) sums[i] *= before[i % 4 / 2];
+        Factors<ROWS / 2> weights;
+        weights.set(scores);
+        slot = ring.take();
+        products_fence(weights.words);
+        products_fence(sums);
+        products_begin();
+        multiply_factors<WIDTH>(sums, weights, ring.tile(slot));
+        products_commit();
+        products_wait<0>();
+        products_fence(sums);
+        ring.give(slot);
+#endif
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const float sum = quad_sum(softmax.sum[half]);
+        if (query + half * 8 >= queries) continue;
+        const int64 row = head * queries + query + half * 8;
+#if WRITES_OUT
+        put_row(out + row * width, sums, half, 1.0f / sum, width);
+#endif
+#if WRITES_LOG_SUM_EXP
+        if (threadIdx.x % 4 == 0) logs[row] = softmax.greatest[half] * scale + log2_fast(sum) * LN_2;
+#endif
+    }
+}
+#endif
+
+#if defined(GRAD_Q) || defined(GRAD_KV)
+// Rows of a block are queries, and columns of its scores are keys; or the other way round.
+#ifdef GRAD_KV
+#define ROWS_ARE_QUERIES 0
+#define KEEPS_WEIGHTS WRITES_GRAD_V
+#define SUMS_BYTES (ROWS * 4)
+#else
+#define ROWS_ARE_QUERIES 1
+#define KEEPS_WEIGHTS 0
+#define SUMS_BYTES 0
+#endif
+#define MOST (DEPTH > WIDTH ? DEPTH : WIDTH)
+#define TILE_BYTES (ROWS * MOST * NUMBER_BYTES)
+
+// Weights of scores, and their gradients' scores: weights (of_weights - delta). `row` and `column`
+// are the first of the thread.
+struct Gradient {
+    int64 row, column, keys;
+    float factor;
+    // Of a thread's two rows.
+    float logs[2], delta[2];
+
+    METHOD bool is_hidden(int i) const {
+        const int64 column_of = column + i / 4 * 8 + i % 2;
+#if CAUSAL && ROWS_ARE_QUERIES
+        return column_of >= keys || column_of > row + i % 4 / 2 * 8;
+#elif ROWS_ARE_QUERIES
+        return column_of >= keys;
+#else
+        return column_of < row + i % 4 / 2 * 8;
+#endif
+    }
+    // Numbers of rows, or of the columns from `of_columns` on.
+    METHOD float number(const float (&of_rows)[2], const float2 &of_columns, int i) const {
+#if ROWS_ARE_QUERIES
+        return of_rows[i % 4 / 2];
+#else
+        return i % 2 ? of_columns.y : of_columns.x;
+#endif
+    }
+    template <int N> METHOD void weigh(float (&scores)[N], const float *of_columns, bool is_whole) const {
+#pragma unroll
+        for (int i = 0; i < N; i += 4) {
+            float2 pair = {0.0f, 0.0f};
+#if !ROWS_ARE_QUERIES
+            pair = *(const float2 *)(of_columns + i * 2);
+#endif
+#pragma unroll
+            for (int j = i; j < i + 4; j++) {
+                scores[j] = exp2_fast(fmaf(scores[j], factor, -number(logs, pair, j)));
+                if (!is_whole && is_hidden(j)) scores[j] = 0.0f;
+            }
+        }
+    }
+    template <int N> METHOD void of_scores(float (&of_weights)[N], const float (&weights)[N], const float *of_columns) const {
+#pragma unroll
+        for (int i = 0; i < N; i += 4) {
+            float2 pair = {0.0f, 0.0f};
+#if !ROWS_ARE_QUERIES
+            pair = *(const float2 *)(of_columns + i * 2);
+#endif
+#pragma unroll
+            for (int j = i; j < i + 4; j++) of_weights[j] = weights[j] * (of_weights[j] - number(delta, pair, j));
+        }
+    }
+};
+
+// One tile of a matrix into the ring.
+DEVICE void copy_tile(Ring<TILE_BYTES> &ring, const char *from, int64 row, int columns, const float *sums, float *kept) {
+    const int bytes = ROWS * columns * NUMBER_BYTES;
+    const int slot = ring.fill(bytes + (sums ? SUMS_BYTES : 0));
+    bulk_copy(ring.tile(slot), from + row * (columns * NUMBER_BYTES), bytes, ring.full + slot);
+    if (sums) bulk_copy(kept + slot * ROWS, sums, SUMS_BYTES, ring.full + slot);
+}
+
+// `own` and `other`: queries and keys, or keys and queries; `own_out` and `other_out`: the gradient of
+// the result and values, or values and that gradient. `by_columns`: packed so, in tf32.
+#ifdef GRAD_Q
+KERNEL(attention_grad_q, THREADS, 1)
+#else
+KERNEL(attention_grad_kv, THREADS, 1)
+#endif
+(const char *own, const char *own_out, const char *other, const char *other_out,
+#if !BF16
+    const char *other_by_columns,
+#if KEEPS_WEIGHTS
+    const char *other_out_by_columns,
+#endif
+#endif
+    const float *sums,
+#if ROWS_ARE_QUERIES || WRITES_GRAD_K
+    float *grad,
+#endif
+#if KEEPS_WEIGHTS
+    float *grad_v,
+#endif
+    SIZES) {
+    SHARED_TILES(memory);
+#if ROWS_ARE_QUERIES
+    const int64 rows = queries, columns = keys;
+#else
+    const int64 rows = keys, columns = queries;
+#endif
+    const int64 tiles = (rows + OWN - 1) / OWN;
+    const int64 head = blockIdx.x / tiles;
+    // Those that have the most tiles begin first.
+    const int64 tile = blockIdx.x % tiles, first = (ROWS_ARE_QUERIES ? tiles - 1 - tile : tile) * OWN;
+    char *own_tile = memory, *own_out_tile = own_tile + OWN * DEPTH * NUMBER_BYTES;
+    Ring<TILE_BYTES> ring = {own_out_tile + OWN * WIDTH * NUMBER_BYTES, 0, 0, 0, 0};
+    float *kept = (float *)(ring.slots + SLOTS * TILE_BYTES);
+    ring.full = (Arrivals *)((char *)kept + SLOTS * SUMS_BYTES);
+    ring.empty = ring.full + SLOTS;
+    Arrivals *own_full = ring.empty + SLOTS;
+    if (threadIdx.x == 0) {
+        ring.init();
+        arrivals_init(own_full, 1);
+        arrivals_init_end();
+    }
+    __syncthreads();
+    int64 start = 0, end = columns;
+#if CAUSAL && ROWS_ARE_QUERIES
+    end = min(end, first + OWN);
+#elif CAUSAL
+    start = first;
+#endif
+    const float *logs = sums + head * 2 * padded(queries), *delta = logs + padded(queries);
+    if (threadIdx.x >= CONSUMERS) {
+        registers_decrease<24>();
+        if (threadIdx.x > CONSUMERS) return;
+        const int64 row = head * padded(rows) + first;
+        arrive_and_expect(own_full, OWN * (DEPTH + WIDTH) * NUMBER_BYTES);
+        bulk_copy(own_tile, own + row * (DEPTH * NUMBER_BYTES), OWN * DEPTH * NUMBER_BYTES, own_full);
+        bulk_copy(own_out_tile, own_out + row * (WIDTH * NUMBER_BYTES), OWN * WIDTH * NUMBER_BYTES, own_full);
+        for (int64 at = start; at < end; at += ROWS) {
+            const int64 column = head * padded(columns) + at;
+            copy_tile(ring, other, column, DEPTH, SUMS_BYTES ? logs + at : 0, kept);
+            copy_tile(ring, other_out, column, WIDTH, SUMS_BYTES ? delta + at : 0, kept);
+#if !BF16 && KEEPS_WEIGHTS
+            copy_tile(ring, other_out_by_columns, column, WIDTH, 0, kept);
+#endif
+#if !BF16
+            copy_tile(ring, other_by_columns, column, DEPTH, 0, kept);
+#endif
+        }
+        return;
+    }
+    registers_increase<240>();
+    const int group = threadIdx.x / 128, first_column = threadIdx.x % 4 * 2;
+    const int64 row = first + group * GROUP_ROWS + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    const char *rows_1 = own_tile + group * (GROUP_ROWS * DEPTH * NUMBER_BYTES);
+    const char *rows_2 = own_out_tile + group * (GROUP_ROWS * WIDTH * NUMBER_BYTES);
+    Gradient gradient = {row, 0, keys, scale * LOG2_E, {0.0f, 0.0f}, {0.0f, 0.0f}};
+#if ROWS_ARE_QUERIES
+    gradient.logs[0] = logs[row], gradient.logs[1] = logs[row + 8];
+    gradient.delta[0] = delta[row], gradient.delta[1] = delta[row + 8];
+#endif
+    float of_own[DEPTH / 2];
+    zero(of_own);
+#if KEEPS_WEIGHTS
+    float of_values[WIDTH / 2];
+    zero(of_values);
+#endif
+    arrivals_wait(own_full, 0);
+    for (int64 at = start; at < end; at += ROWS) {
+        float weights[ROWS / 2], of_weights[ROWS / 2];
+        const int slot = ring.take();
+        products_fence(weights);
+        products_begin();
+        multiply_rows<DEPTH>(weights, rows_1, ring.tile(slot));
+        products_commit();
+        const int slot_out = ring.take();
+        products_fence(of_weights);
+        products_begin();
+        multiply_rows<WIDTH>(of_weights, rows_2, ring.tile(slot_out));
+        products_commit();
+        products_wait<1>();
+        products_fence(weights);
+#if ROWS_ARE_QUERIES
+        bool is_whole = at + ROWS <= keys;
+#else
+        bool is_whole = true;
+#endif
+#if CAUSAL && ROWS_ARE_QUERIES
+        is_whole = is_whole && at + ROWS <= first + group * GROUP_ROWS;
+#elif CAUSAL
+        is_whole = at >= first + (group + 1) * GROUP_ROWS;
+#endif
+        gradient.column = at + first_column;
+        gradient.weigh(weights, kept + slot * ROWS + first_column, is_whole);
+#if !BF16
+        ring.give(slot);
+#endif
+#if KEEPS_WEIGHTS
+        Factors<ROWS / 2> factors;
+        factors.set(weights);
+#if BF16
+        const int slot_v = slot_out;
+#else
+        const int slot_v = ring.take();
+#endif
+        products_fence(factors.words);
+        products_fence(of_values);
+        products_begin();
+        multiply_factors<WIDTH>(of_values, factors, ring.tile(slot_v));
+        products_commit();
+        products_wait<1>();
+#else
+        products_wait<0>();
+#endif
+        products_fence(of_weights);
+        gradient.of_scores(of_weights, weights, kept + slot_out * ROWS + first_column);
+#if !BF16
+        ring.give(slot_out);
+#endif
+        Factors<ROWS / 2> of_scores;
+        of_scores.set(of_weights);
+#if BF16
+        const int slot_own = slot;
+#else
+        const int slot_own = ring.take();
+#endif
+        products_fence(of_scores.words);
+        products_fence(of_own);
+        products_begin();
+        multiply_factors<DEPTH>(of_own, of_scores, ring.tile(slot_own));
+        products_commit();
+        products_wait<0>();
+        products_fence(of_own);
+#if KEEPS_WEIGHTS
+        products_fence(of_values);
+        ring.give(slot_v);
+#endif
+        ring.give(slot_own);
+#if BF16 && !KEEPS_WEIGHTS
+        ring.give(slot_out);
+#endif
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int64 own_row = row + half * 8;
+        if (own_row >= rows) continue;
+#if ROWS_ARE_QUERIES || WRITES_GRAD_K
+        put_row(grad + (head * rows + own_row) * depth, of_own, half, scale, depth);
+#endif
+#if KEEPS_WEIGHTS
+        put_row(grad_v + (head * rows + own_row) * width, of_values, half, 1.0f, width);
+#endif
+    }
+}
+#endif

@@ -1,0 +1,127 @@
+// Packs matrices for attention on tensor cores: rounds their numbers, and writes them in the order of
+// tiles of shared memory (packed.h).
+#include "packed.h"
+
+#define PACK_ROWS 32
+#define PACK_THREADS 256
+#define CHUNK (16 / NUMBER_BYTES)
+
+struct Chunk {
+    unsigned words[4];
+};
+
+DEVICE Chunk rounded(const float (&x)[CHUNK]) {
+    Chunk c;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+#if BF16
+        c.words[i] = round_to_bf16_pair(x[2 * i], x[2 * i + 1]);
+#else
+        c.words[i] = (unsigned)__float_as_int(round_to_tf32(x[i]));
+#endif
+    }
+    return c;
+}
+
+// A matrix of each head: memory, steps of leading dimensions and of rows.
+struct Source {
+    const float *at;
+    int64 steps[4];
+    int64 rows, columns;
+};
+
+// Packs 32 rows; WIDE: columns up to a multiple of 64.
+template <int WIDE> DEVICE void pack_by_rows(char *to, const float *from, int64 first, const Source &of) {
+    for (int i = threadIdx.x; i < PACK_ROWS * (WIDE / CHUNK); i += PACK_THREADS) {
+        const int r = i / (WIDE / CHUNK), c = i % (WIDE / CHUNK);
+        const float *row = from + (first + r) * of.steps[3] + c * CHUNK;
+        float values[CHUNK];
+#if ALIGNED
+#pragma unroll
+        for (int j = 0; j < CHUNK; j += 4) {
+            float4 x = {0.0f, 0.0f, 0.0f, 0.0f};
+            if (first + r < of.rows && c * CHUNK + j < of.columns) x = *(const float4 *)(row + j);
+            values[j] = x.x, values[j + 1] = x.y, values[j + 2] = x.z, values[j + 3] = x.w;
+        }
+#else
+#pragma unroll
+        for (int j = 0; j < CHUNK; j++)
+            values[j] = first + r < of.rows && c * CHUNK + j < of.columns ? row[j] : 0.0f;
+#endif
+        const int at = r / 8 * 8 * (WIDE * NUMBER_BYTES) + c / 8 * BLOCK_BYTES + r % 8 * 128 + (c % 8 ^ r % 8) * 16;
+        *(Chunk *)(to + at) = rounded(values);
+    }
+}
+
+#if !BF16
+template <int WIDE> DEVICE void pack_by_columns(char *to, const float *from, int64 first, const Source &of) {
+    for (int i = threadIdx.x; i < WIDE * 4; i += PACK_THREADS) {
+        const int column = i % WIDE, r = i / WIDE * 8;
+        float values[8];
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            const bool is_there = first + r + j < of.rows && column < of.columns;
+            values[j] = is_there ? from[(first + r + j) * of.steps[3] + column] : 0.0f;
+        }
+        const float even[4] = {values[0], values[2], values[4], values[6]};
+        const float odd[4] = {values[1], values[3], values[5], values[7]};
+        *(Chunk *)(to + column * 128 + (r / 4 ^ column % 8) * 16) = rounded(even);
+        *(Chunk *)(to + column * 128 + (r / 4 + 1 ^ column % 8) * 16) = rounded(odd);
+    }
+}
+#endif
+
+template <int WIDE, int BY_COLUMNS> DEVICE void pack(char *to, const Source &of, int64 e1, int64 e2, int64 heads) {
+    const int64 parts = padded(of.rows) / PACK_ROWS;
+    const int64 head = blockIdx.x / parts, first = blockIdx.x % parts * PACK_ROWS;
+    if (head >= heads) return;
+    const float *from = of.at + head / (e1 * e2) * of.steps[0] + head / e2 % e1 * of.steps[1] + head % e2 * of.steps[2];
+    to += (head * padded(of.rows) + first) * (WIDE * NUMBER_BYTES);
+#if !BF16
+    if (BY_COLUMNS) return pack_by_columns<WIDE>(to, from, first, of);
+#endif
+    pack_by_rows<WIDE>(to, from, first, of);
+}
+
+// Packs JOBS matrices, one by the blocks of each row of the grid; WIDE_n and BY_COLUMNS_n say how.
+#define JOB_PARAMETERS(n) const float *x##n, char *to##n, int64 s##n##0, int64 s##n##1, int64 s##n##2, int64 s##n##3, \
+    int64 rows##n, int64 columns##n
+#define JOB(n) if (blockIdx.y == n) { \
+        const Source of = {x##n, {s##n##0, s##n##1, s##n##2, s##n##3}, rows##n, columns##n}; \
+        return pack<WIDE_##n, BY_COLUMNS_##n>(to##n, of, e1, e2, heads); \
+    }
+
+KERNEL(attention_pack, PACK_THREADS)(int64 e1, int64 e2, int64 heads, JOB_PARAMETERS(0)
+#if JOBS > 1
+    , JOB_PARAMETERS(1)
+#endif
+#if JOBS > 2
+    , JOB_PARAMETERS(2)
+#endif
+#if JOBS > 3
+    , JOB_PARAMETERS(3)
+#endif
+#if JOBS > 4
+    , JOB_PARAMETERS(4)
+#endif
+#if JOBS > 5
+    , JOB_PARAMETERS(5)
+#endif
+) {
+    JOB(0)
+#if JOBS > 1
+    JOB(1)
+#endif
+#if JOBS > 2
+    JOB(2)
+#endif
+#if JOBS > 3
+    JOB(3)
+#endif
+#if JOBS > 4
+    JOB(4)
+#endif
+#if JOBS > 5
+    JOB(5)
+#endif
+}
