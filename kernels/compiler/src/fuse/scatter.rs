@@ -32,7 +32,8 @@ const CPU_ROWS: usize = 64;
 const CPU_BLOCKS: usize = 64;
 
 /// Threads of a block of the CUDA kernel, and columns that they own.
-const CUDA_THREADS: usize = 128;
+const CUDA_THREADS: u32 = 256;
+const CUDA_COLUMNS: usize = 1024;
 
 /// Rows that a block of the CUDA kernel owns, at least; and blocks along rows, at most.
 const CUDA_ROWS: usize = 4;
@@ -90,8 +91,8 @@ pub(super) fn launch(
     let geometry = match target {
         Target::Cpu => Geometry::blocks(blocks as u32),
         Target::Cuda { .. } => {
-            let pieces = sizes.columns.div_ceil(CUDA_THREADS).max(1);
-            Geometry::linear((blocks * pieces) as u32, CUDA_THREADS as u32)
+            let pieces = sizes.columns.div_ceil(CUDA_COLUMNS).max(1);
+            Geometry::linear((blocks * pieces) as u32, CUDA_THREADS)
         }
     };
     let numbers = [sizes.indices, sizes.rows, sizes.columns, block_rows];

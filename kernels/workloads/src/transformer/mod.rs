@@ -300,7 +300,10 @@ impl Evaluated for Transformer {
     }
 
     fn fixed_extents(&self) -> Vec<usize> {
-        vec![self.sizes.d_model(), self.sizes.vocabulary]
+        let Sizes {
+            d_head, vocabulary, ..
+        } = self.sizes;
+        vec![self.sizes.d_model(), d_head, vocabulary]
     }
 
     fn precision(&self) -> Precision {

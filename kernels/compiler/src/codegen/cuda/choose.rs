@@ -328,7 +328,8 @@ fn row_vectors(demand: &Demand<'_>) -> Option<u64> {
 /// Rows are too long for one row group, or may be.
 fn has_long_rows(demand: &Demand<'_>) -> bool {
     let is_long = |vectors| vectors > MAX_VECTORS_OF_SHORT_ROWS;
-    demand.is_rank_free() || row_vectors(demand).is_none_or(is_long)
+    let is_dense = demand.is_rank_free() && demand.bounds.is_single_row;
+    is_dense || row_vectors(demand).is_none_or(is_long)
 }
 
 /// float4 of a thread for tiles of long rows: the largest power of two whose loads fit in
