@@ -325,11 +325,15 @@ fn row_vectors(demand: &Demand<'_>) -> Option<u64> {
     columns.map(|columns| columns.div_ceil(4).max(1))
 }
 
-/// Rows are too long for one row group, or may be.
+/// Rows are too long for one row group, or may be; or rows do not matter, unless they would leave
+/// half of a pointwise block idle.
 fn has_long_rows(demand: &Demand<'_>) -> bool {
-    let is_long = |vectors| vectors > MAX_VECTORS_OF_SHORT_ROWS;
-    let is_dense = demand.is_rank_free() && demand.bounds.is_single_row;
-    is_dense || row_vectors(demand).is_none_or(is_long)
+    let max_vectors = match demand.is_rank_free() {
+        true if demand.bounds.is_single_row => 0,
+        true => u64::from(POINTWISE_THREADS / 2),
+        false => MAX_VECTORS_OF_SHORT_ROWS,
+    };
+    row_vectors(demand).is_none_or(|vectors| vectors > max_vectors)
 }
 
 /// float4 of a thread for tiles of long rows: the largest power of two whose loads fit in
