@@ -105,6 +105,8 @@ pub(super) struct Plan {
     /// Single-pass reductions: kernels that store partials, each with the kernel that combines them
     /// in the same launch.
     pub single_passes: Vec<[usize; 2]>,
+    /// Results that take the memory of given tensors: for each stored node, the tensor.
+    pub in_place: BTreeMap<NodeId, NodeId>,
     /// Horizontally fused kernels, each kernel in one group at most, and in no group if it is in a
     /// single-pass reduction.
     pub horizontal: Vec<Vec<usize>>,
@@ -127,6 +129,7 @@ impl Plan {
             clusters: vec![],
             holders: vec![],
             single_passes: vec![],
+            in_place: BTreeMap::new(),
             horizontal: vec![],
         };
         plan.keep_results();
@@ -285,6 +288,14 @@ impl Plan {
             }
         }
         users
+    }
+
+    /// The kernels that read a given tensor.
+    pub(super) fn kernels_that_read(&self, given: NodeId) -> BTreeSet<usize> {
+        let readers = self.readers_of_given(given).iter();
+        readers
+            .flat_map(|&task| self.holders[task].iter().copied())
+            .collect()
     }
 
     /// Tasks that read a given tensor.

@@ -203,6 +203,15 @@ impl Assembly<'_> {
             let result = &self.plan.graph.outputs()[output];
             let node = self.plan.graph.node(result.node);
             let (len, start) = (node.elements(), 0);
+            let origin = self.plan.origin(output);
+            if let Origin::Made(id) = origin
+                && let Some(given) = self.updated(output, id)
+            {
+                let result = result.name.clone().into();
+                self.program.buffers[given.buffer.0].binding = Binding::Updated { result };
+                self.places.insert(Need::Of(Source::Node(id)), given);
+                continue;
+            }
             let buffer = self.program.buffer(
                 result.name.clone(),
                 node.dtype,
@@ -210,13 +219,24 @@ impl Assembly<'_> {
                 result.role,
                 Binding::Result,
             );
-            if let Origin::Made(id) = self.plan.origin(output) {
+            if let Origin::Made(id) = origin {
                 let need = Need::Of(Source::Node(id));
                 self.places
                     .entry(need)
                     .or_insert(Place { buffer, start, len });
             }
         }
+    }
+
+    /// The memory of a given tensor that a result takes, which is stored as `node`.
+    fn updated(&self, output: usize, node: NodeId) -> Option<Place> {
+        let given = *self.plan.in_place.get(&node)?;
+        let updates = self.plan.graph.outputs()[output].updates;
+        let need = Need::Of(Source::Node(given));
+        self.places
+            .get(&need)
+            .copied()
+            .filter(|_| updates == Some(given))
     }
 
     /// Results that no kernel writes: numbers, given tensors, and results that have another name

@@ -173,7 +173,7 @@ impl Builder {
             _ => Binding::Result,
         };
         let mut result =
-            |name: &'static str| program.buffer(name, Dtype::F32, sizes.b, Role::Output, binding);
+            |name: &'static str| program.buffer(name, Dtype::F32, sizes.b, Role::Output, binding.clone());
         let value = result("value");
         let entropy = (sizes.semiring == Semiring::Entropy).then(|| result("entropy"));
         Builder {
