@@ -120,7 +120,9 @@ impl Cpu {
     fn addresses(&self, loaded: &Loaded) -> Vec<usize> {
         let address = |(index, offset): (usize, &Option<usize>)| match offset {
             Some(offset) => self.arena.address() + offset,
-            None => self.inputs[&*loaded.program.buffers[index].name].memory.address(),
+            None => self.inputs[&*loaded.program.buffers[index].name]
+                .memory
+                .address(),
         };
         loaded
             .layout

@@ -146,10 +146,11 @@ impl Cuda {
         }
         self.arena = None;
         let allocate = |pool: &Pool| pool.trim().and_then(|()| pool.allocate(bytes));
-        let allocated = allocate(&self.pool).or_else(|fault| match self.inputs.move_originals()? {
-            true => allocate(&self.pool),
-            false => Err(fault),
-        });
+        let allocated =
+            allocate(&self.pool).or_else(|fault| match self.inputs.move_originals()? {
+                true => allocate(&self.pool),
+                false => Err(fault),
+            });
         self.arena = Some(allocated.map_err(|fault| self.means(fault, bytes))?);
         Ok(())
     }
@@ -202,10 +203,7 @@ impl Cuda {
         buffers
             .map(|(buffer, offset)| match offset {
                 Some(offset) => arena + *offset as u64,
-                None => self
-                    .inputs
-                    .get(&buffer.name)
-                    .map_or(0, Allocation::address),
+                None => self.inputs.get(&buffer.name).map_or(0, Allocation::address),
             })
             .collect()
     }
@@ -250,7 +248,6 @@ impl Cuda {
         }
         Ok(())
     }
-
 }
 
 impl Device for Cuda {

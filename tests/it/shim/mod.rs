@@ -13,7 +13,7 @@ use sweeper::device::cpu::run::check_writes_are_exclusive;
 use sweeper_program::tensor::Data;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{
-    Arg, Binding, Dtype, Kernel, KernelSource, Library, Precision, Program, Step, Tensors, View,
+    Arg, Dtype, Kernel, KernelSource, Library, Precision, Program, Step, Tensors, View,
 };
 
 use crate::support::Made;

@@ -74,8 +74,9 @@ pub(super) fn before(plan: &Plan, at: usize) -> BTreeSet<usize> {
     let homes = read(plan, at)
         .into_iter()
         .filter_map(|task| plan.home(task));
-    let tasks = plan.clusters[at].tasks.iter();
-    let updated = tasks.filter_map(|&task| plan.in_place.get(&plan.tasks[task].node));
+    let stored = plan.clusters[at].tasks.iter();
+    let stored = stored.filter(|&&task| !plan.stores_partials(task));
+    let updated = stored.filter_map(|&task| plan.in_place.get(&plan.tasks[task].node));
     let readers = updated.flat_map(|&given| plan.kernels_that_read(given));
     let mut before: BTreeSet<usize> = homes.chain(readers).collect();
     before.remove(&at);
