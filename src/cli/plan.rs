@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value as Json, json};
-use sweeper_program::{Program, Refusal, Step};
+use sweeper_program::{Binding, Program, Refusal, Step};
 
 use super::exit::Exit;
 use super::screen::Screen;
@@ -247,7 +247,7 @@ fn program_json(program: &Program) -> Json {
         .map(|buffer| {
             json!({
                 "name": buffer.name, "role": buffer.role.name(), "dtype": buffer.dtype,
-                "len": buffer.len, "bytes": buffer.size_bytes(),
+                "len": buffer.len, "bytes": buffer.size_bytes(), "result": buffer.result(),
             })
         })
         .collect();
@@ -266,8 +266,12 @@ fn program_json(program: &Program) -> Json {
 fn show_program(program: &Program, screen: &Screen) {
     screen.line("buffers:");
     for buffer in &program.buffers {
+        let updated = match &buffer.binding {
+            Binding::Updated { result } => format!("  becomes {result}"),
+            Binding::Given | Binding::Result | Binding::Scratch => String::new(),
+        };
         screen.line(&format!(
-            "  {:24} {:>10} x {}  {:10} {}",
+            "  {:24} {:>10} x {}  {:10} {}{updated}",
             buffer.name,
             buffer.len,
             buffer.dtype,

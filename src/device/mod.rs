@@ -164,7 +164,8 @@ pub trait Device {
     /// A lost device.
     fn poison(&mut self, program: Prepared) -> Result<(), DeviceError>;
 
-    /// Runs `iterations` times the prologue untimed and the steps timed.
+    /// Runs `iterations` times the prologue untimed and the steps timed. Given tensors that a
+    /// program updates are restored before each, untimed as well.
     ///
     /// # Errors
     /// A refused launch or a lost device.
@@ -195,7 +196,7 @@ fn keys_of(artifacts: &[Artifact]) -> BTreeSet<&str> {
 /// [`DeviceError::Launch`] if there is none of its name, type and size.
 fn spec_of<'a>(buffer: &Buffer, specs: &'a [TensorSpec]) -> Result<&'a TensorSpec, DeviceError> {
     let is_same = |spec: &&TensorSpec| {
-        spec.name == buffer.name
+        buffer.result() == Some(&*spec.name)
             && spec.dtype == buffer.dtype
             && spec.size_bytes() == buffer.size_bytes()
     };

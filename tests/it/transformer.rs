@@ -4,7 +4,9 @@
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Device, Job};
 use sweeper_program::inputs::InputKey;
-use sweeper_program::{CanonicalShape, Dtype, Parameters, Phase, Target, Tensor, Tensors, Value};
+use sweeper_program::{
+    CanonicalShape, Dtype, Parameters, Phase, Role, Target, Tensor, Tensors, Value,
+};
 use sweeper_workloads::registry;
 
 use crate::conformance::{Case, artifacts, cuda, problem};
@@ -119,6 +121,50 @@ fn outputs(words: &Parameters, phase: Phase, inputs: &Tensors) -> Tensors {
     device.poison(prepared).unwrap();
     device.sample(prepared, 1).unwrap();
     device.results(prepared, &problem.outputs(phase)).unwrap()
+}
+
+/// A step changes parameters and moments where they are. Each run begins with what was given, also
+/// that of another program after it.
+#[test]
+fn a_step_updates_in_place_and_runs_are_alike() {
+    let (problem, _) = problem(&format!("transformer {}", MODELS[0]));
+    let inputs = problem.generate(&InputKey([2; 32]));
+    let mut device = Cpu::new(2).unwrap();
+    device.bind(&inputs).unwrap();
+    let mut prepare = |backend: &str, phase| {
+        let canonical = CanonicalShape::default();
+        let program = problem.program(backend, phase, &canonical, &Target::Cpu);
+        let program = program.unwrap();
+        let artifacts = artifacts(&program);
+        let job = Job {
+            program: program.clone(),
+            artifacts: &artifacts,
+            script: None,
+        };
+        (device.prepare(job).unwrap(), program)
+    };
+    let (forward, _) = prepare("eager", Phase::Forward);
+    let steps = ["eager", "compiled"].map(|backend| prepare(backend, Phase::Step));
+    let run = |device: &mut Cpu, prepared, phase: Phase, iterations| {
+        device.sample(prepared, iterations).unwrap();
+        device.results(prepared, &problem.outputs(phase)).unwrap()
+    };
+    let logits = run(&mut device, forward, Phase::Forward, 1);
+    for (step, program) in steps {
+        let of_role = |role: Role| program.memory_by_role()[&role];
+        let parameters = inputs.iter();
+        let parameters = parameters.filter(|(name, _)| name.ends_with(".weight"));
+        let bytes = |name: &str| inputs[name].shape().iter().product::<usize>() as u64 * 4;
+        let all: u64 = parameters.map(|(name, _)| bytes(name)).sum();
+        // Moments have the names of parameters, after which they are called.
+        assert_eq!(of_role(Role::Parameter) + of_role(Role::Optimizer), all);
+        let after = run(&mut device, step, Phase::Step, 1);
+        assert_ne!(after["after.ln_final.weight"], inputs["ln_final.weight"]);
+        assert!(run(&mut device, step, Phase::Step, 3) == after);
+        assert!(run(&mut device, forward, Phase::Forward, 2) == logits);
+        let memory = device.memory(step).unwrap();
+        assert!(memory.peak_allocated_bytes.abs_diff(program.memory_bytes()) < 64 << 10);
+    }
 }
 
 /// The mean cross entropy of labels.

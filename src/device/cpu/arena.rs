@@ -32,7 +32,7 @@ impl Layout {
             .buffers
             .iter()
             .map(|buffer| match buffer.binding {
-                Binding::Given => None,
+                Binding::Given | Binding::Updated { .. } => None,
                 Binding::Result | Binding::Scratch => Some(place(buffer.size_bytes() as usize)),
             })
             .collect();
@@ -50,14 +50,23 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Memory that holds the elements of a tensor.
-    pub fn holding(tensor: &Tensor) -> Result<Self, DeviceError> {
+    /// Memory that holds these bytes.
+    pub fn holding(bytes: &[u8]) -> Result<Self, DeviceError> {
         let mut arena = Arena::default();
-        let bytes = bytes_of(tensor.data());
         arena.reserve(bytes.len())?;
         arena.used = bytes.len();
-        arena.bytes_mut(bytes.len()).copy_from_slice(bytes);
+        arena.hold(bytes);
         Ok(arena)
+    }
+
+    /// Overwrites the bytes that it holds with as many others.
+    pub fn hold(&mut self, bytes: &[u8]) {
+        self.bytes_mut(bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// The bytes that it holds.
+    pub fn held(&self) -> &[u8] {
+        self.bytes(0, self.used)
     }
 
     /// Makes at least `bytes` available. Contents are lost if the memory must grow.
@@ -93,7 +102,7 @@ impl Arena {
         self.map.as_ref().map_or(0, MmapRaw::len)
     }
 
-    /// Bytes of the tensor it holds.
+    /// How many bytes it holds.
     pub fn used(&self) -> usize {
         self.used
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Binding, Kernel, Program, Target, Tensors};
+use sweeper_program::{Kernel, Program, Target, Tensors};
 
 use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, keys_of,
@@ -22,7 +22,7 @@ pub mod calls;
 pub mod library;
 pub mod run;
 
-use arena::{Arena, Layout};
+use arena::{Arena, Layout, bytes_of};
 use flush::Flush;
 use library::{Entry, Libraries};
 
@@ -32,12 +32,21 @@ pub struct Cpu {
     pool: ThreadPool,
     libraries: Libraries,
     /// The input tensors of the bound problem, by name.
-    inputs: BTreeMap<String, Arena>,
+    inputs: BTreeMap<String, Input>,
     /// Memory of results and scratch, shared by all programs: only one runs at a time.
     arena: Arena,
     programs: Vec<Loaded>,
     /// Run before timed steps, where caches are not to stay as they are.
     flush: Option<Flush>,
+}
+
+/// An input tensor of the bound problem.
+struct Input {
+    memory: Arena,
+    /// What was given, where a program updates it.
+    original: Option<Arena>,
+    /// Whether a program has updated it since.
+    is_changed: bool,
 }
 
 struct Loaded {
@@ -111,7 +120,9 @@ impl Cpu {
     fn addresses(&self, loaded: &Loaded) -> Vec<usize> {
         let address = |(index, offset): (usize, &Option<usize>)| match offset {
             Some(offset) => self.arena.address() + offset,
-            None => self.inputs[&*loaded.program.buffers[index].name].address(),
+            None => self.inputs[&*loaded.program.buffers[index].name]
+                .memory
+                .address(),
         };
         loaded
             .layout
@@ -122,22 +133,63 @@ impl Cpu {
             .collect()
     }
 
+    /// Keeps what was given of all tensors that a program updates.
+    fn keep_originals(&mut self, program: &Program) -> Result<(), DeviceError> {
+        for buffer in program.updated() {
+            if let Some(input) = self.inputs.get_mut(&*buffer.name)
+                && input.original.is_none()
+            {
+                input.original = Some(Arena::holding(input.memory.held())?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes all inputs as they were given, before a run of a program that changes some of them.
+    fn restore_for(&mut self, program: Prepared) {
+        for input in self.inputs.values_mut().filter(|input| input.is_changed) {
+            if let Some(original) = &input.original {
+                input.memory.hold(original.held());
+            }
+            input.is_changed = false;
+        }
+        for buffer in self.programs[program.0].program.updated() {
+            if let Some(input) = self.inputs.get_mut(&*buffer.name) {
+                input.is_changed = true;
+            }
+        }
+    }
+
+    /// Runs a program; the time of its timed steps, in nanoseconds.
+    fn run(&self, program: Prepared, iterations: u32) -> f64 {
+        let loaded = &self.programs[program.0];
+        let addresses = self.addresses(loaded);
+        let runner = run::Runner::new(&loaded.program, &loaded.entries, &addresses);
+        match &self.flush {
+            None => self.pool.install(|| runner.sample(iterations)),
+            Some(flush) => (0..iterations)
+                .map(|_| {
+                    let flush = || flush.run(&self.pool);
+                    self.pool.install(|| runner.sample_after(flush))
+                })
+                .sum(),
+        }
+    }
+
     fn given_bytes(&self, program: &Program) -> u64 {
-        let given = program
-            .buffers
-            .iter()
-            .filter(|buffer| buffer.binding == Binding::Given);
+        let given = program.buffers.iter().filter(|buffer| buffer.is_given());
         given
-            .map(|buffer| self.inputs[&*buffer.name].used() as u64)
+            .map(|buffer| self.inputs[&*buffer.name].memory.used() as u64)
             .sum()
     }
 
     fn check_given(&self, program: &Program) -> Result<(), DeviceError> {
         for buffer in &program.buffers {
-            if buffer.binding != Binding::Given {
+            if !buffer.is_given() {
                 continue;
             }
-            let bound = self.inputs.get(&*buffer.name).map(Arena::used);
+            let bound = self.inputs.get(&*buffer.name);
+            let bound = bound.map(|input| input.memory.used());
             if bound != Some(buffer.size_bytes() as usize) {
                 return Err(DeviceError::Launch(format!(
                     "the program reads {} bytes of `{}`, the problem has {}",
@@ -172,7 +224,12 @@ impl Device for Cpu {
         self.programs.clear();
         self.inputs.clear();
         for (name, tensor) in inputs {
-            self.inputs.insert(name.clone(), Arena::holding(tensor)?);
+            let input = Input {
+                memory: Arena::holding(bytes_of(tensor.data()))?,
+                original: None,
+                is_changed: false,
+            };
+            self.inputs.insert(name.clone(), input);
         }
         Ok(())
     }
@@ -186,6 +243,7 @@ impl Device for Cpu {
         let entries = self.entries(&program, job.artifacts)?;
         let layout = Layout::of(&program, arena::ALIGNMENT);
         self.arena.reserve(layout.bytes)?;
+        self.keep_originals(&program)?;
         self.programs.push(Loaded {
             program,
             entries,
@@ -207,18 +265,18 @@ impl Device for Cpu {
     }
 
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
-        let loaded = &self.programs[program.0];
-        let addresses = self.addresses(loaded);
-        let runner = run::Runner::new(&loaded.program, &loaded.entries, &addresses);
-        let elapsed_ns = match &self.flush {
-            None => self.pool.install(|| runner.sample(iterations)),
-            Some(flush) => (0..iterations)
-                .map(|_| {
-                    let flush = || flush.run(&self.pool);
-                    self.pool.install(|| runner.sample_after(flush))
-                })
-                .sum(),
+        // What was given is restored before each iteration, else before the first: another program
+        // may have updated it.
+        let updates = self.programs[program.0].program.updated().next().is_some();
+        let (spans, each) = match updates {
+            true => (iterations, 1),
+            false => (1, iterations),
         };
+        let mut elapsed_ns = 0.0;
+        for _ in 0..spans {
+            self.restore_for(program);
+            elapsed_ns += self.run(program, each);
+        }
         Ok(Sample::new(elapsed_ns, iterations))
     }
 
@@ -226,11 +284,15 @@ impl Device for Cpu {
         let loaded = &self.programs[program.0];
         let mut results = Tensors::new();
         for (buffer, offset) in loaded.program.buffers.iter().zip(&loaded.layout.offsets) {
-            let (Binding::Result, Some(offset)) = (buffer.binding, offset) else {
+            if buffer.result().is_none() {
                 continue;
-            };
+            }
             let spec = spec_of(buffer, specs)?;
-            results.insert(spec.name.clone(), self.arena.tensor(*offset, spec));
+            let tensor = match offset {
+                Some(offset) => self.arena.tensor(*offset, spec),
+                None => self.inputs[&*buffer.name].memory.tensor(0, spec),
+            };
+            results.insert(spec.name.clone(), tensor);
         }
         Ok(results)
     }

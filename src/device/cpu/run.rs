@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 use sweeper_program::builtin::{Call, CallArg, Slice, SliceMut};
-use sweeper_program::{Arg, Dtype, Geometry, Kernel, KernelId, Program, Step, View};
+use sweeper_program::{Arg, Binding, Dtype, Geometry, Kernel, KernelId, Program, Step, View};
 
 use super::calls;
 use super::library::Entry;
@@ -231,7 +231,7 @@ fn check_steps(program: &Program, steps: &[Step], counts: &mut Vec<u64>) -> Resu
                 check_steps(program, body, counts)?;
                 counts.pop();
             }
-            Step::Launch { args, .. } => {
+            Step::Launch { kernel, args, .. } => {
                 let views: Vec<(&View, bool)> = args
                     .iter()
                     .filter_map(|arg| match arg {
@@ -240,13 +240,14 @@ fn check_steps(program: &Program, steps: &[Step], counts: &mut Vec<u64>) -> Resu
                         Arg::Int(_) | Arg::Float(_) => None,
                     })
                     .collect();
-                check_views(program, &views, counts)?;
+                let is_compiled = matches!(program.kernels[kernel.0], Kernel::Compiled(_));
+                check_views(program, &views, counts, is_compiled)?;
             }
             Step::Copy { from, to } => {
                 if program.buffers[from.buffer.0].dtype != program.buffers[to.buffer.0].dtype {
                     return Err("a copy between buffers of different types".to_owned());
                 }
-                check_views(program, &[(from, false), (to, true)], counts)?;
+                check_views(program, &[(from, false), (to, true)], counts, false)?;
             }
             Step::Fill { .. } => {}
         }
@@ -255,17 +256,29 @@ fn check_steps(program: &Program, steps: &[Step], counts: &mut Vec<u64>) -> Resu
 }
 
 /// Views of one buffer, one of them written, must be disjoint in every iteration. There are few
-/// such pairs and loops are a few thousand iterations long, so all iterations are tried.
-fn check_views(program: &Program, views: &[(&View, bool)], counts: &[u64]) -> Result<(), String> {
+/// such pairs and loops are a few thousand iterations long, so all iterations are tried. A kernel
+/// that `may_update` may read the view of an updated buffer that it writes.
+fn check_views(
+    program: &Program,
+    views: &[(&View, bool)],
+    counts: &[u64],
+    may_update: bool,
+) -> Result<(), String> {
     for (position, &(one, one_written)) in views.iter().enumerate() {
         for &(other, other_written) in &views[position + 1..] {
             if one.buffer != other.buffer || !(one_written || other_written) {
                 continue;
             }
+            let buffer = &program.buffers[one.buffer.0];
+            let is_updated = may_update && matches!(buffer.binding, Binding::Updated { .. });
+            let is_one_view = one.offset == other.offset && one.len == other.len;
+            if is_updated && is_one_view && one_written != other_written {
+                continue;
+            }
             if let Some(iterations) = find_overlap(one, other, counts) {
-                let name = &program.buffers[one.buffer.0].name;
                 return Err(format!(
-                    "`{name}` is written where it is used, at {iterations:?}"
+                    "`{}` is written where it is used, at {iterations:?}",
+                    buffer.name
                 ));
             }
         }
@@ -294,7 +307,7 @@ fn find_overlap(one: &View, other: &View, counts: &[u64]) -> Option<Vec<i64>> {
 mod tests {
     use super::*;
     use sweeper_program::builtin::Builtin;
-    use sweeper_program::{Binding, BufferId, Index, Role};
+    use sweeper_program::{BufferId, Index, Role};
 
     fn add(call: &mut Call<'_>) {
         let (from, to) = (call.read(0), call.write(1));

@@ -162,6 +162,26 @@ impl Allocation {
             .during("filling memory")
     }
 
+    /// Copies all of another allocation, of the same size, into it.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Panics
+    /// If their sizes differ.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub fn copy(&self, from: &Allocation) -> Result<(), Fault> {
+        assert_eq!(self.bytes, from.bytes, "allocations of one size");
+        if self.bytes == 0 {
+            return Ok(());
+        }
+        let (to, from) = (self.address, from.address);
+        // SAFETY: both ranges are allocations that live until the stream is done with them: memory
+        // is freed in the order of the stream.
+        unsafe { result::memcpy_dtod_async(to, from, self.bytes, self.context.stream()) }
+            .during("copying on the device")
+    }
+
     /// Copies bytes to its beginning, and waits for the copy.
     ///
     /// # Errors

@@ -1,18 +1,17 @@
 //! An NVIDIA GPU: kernels from cubins, through the driver.
 //!
 //! [`driver`] says whether there is one and explains its errors, [`identity`] describes it;
-//! [`context`], [`memory`] (large copies to it by [`staging`]) and [`module`] hold the objects on
-//! it, [`run`] queues steps, [`timing`] and [`gate`] time them, [`flush`] sets the state of the
+//! [`context`], [`memory`] (large copies to it by [`staging`]), [`inputs`] and [`module`] hold the
+//! objects on it, [`run`] queues steps, [`timing`] and [`gate`] time them, [`flush`] sets the state of the
 //! cache before that, [`graph`] makes one launch of many, [`nvml`] watches clocks; [`compiler`]
 //! calls NVRTC, which needs no GPU; [`calls`] makes a launch a call of a kernel or of one of
 //! NVIDIA's [`libraries`]. This file keeps the books.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Binding, Kernel, KernelId, Program, Target, Tensors};
+use sweeper_program::{Kernel, KernelId, Program, Target, Tensors};
 
 use super::cpu::arena::{Layout, bytes_of, tensor_of};
 use super::cpu::run::check_writes_are_exclusive;
@@ -27,6 +26,7 @@ pub mod identity;
 pub mod compiler;
 pub mod context;
 pub mod memory;
+pub mod inputs;
 pub mod staging;
 pub mod module;
 pub mod blas;
@@ -44,6 +44,7 @@ use calls::{Callable, Vendor};
 use context::Context;
 use driver::Fault;
 use graph::Graph;
+use inputs::Inputs;
 use memory::{Allocation, Pool};
 use module::Modules;
 use nvml::Monitor;
@@ -68,7 +69,7 @@ pub struct Cuda {
     timer: Timer,
     clock_resolution_ns: f64,
     /// The input tensors of the bound problem, by name.
-    inputs: BTreeMap<String, Allocation>,
+    inputs: Inputs,
     /// Memory of results and scratch, shared by all programs: only one runs at a time.
     arena: Option<Allocation>,
     programs: Vec<Loaded>,
@@ -119,7 +120,7 @@ impl Cuda {
             vendor: Vendor::default(),
             clock_resolution_ns: timer.resolution_ns().map_err(unavailable)?,
             timer,
-            inputs: BTreeMap::new(),
+            inputs: Inputs::new(&context).map_err(unavailable)?,
             arena: None,
             programs: Vec::new(),
             monitor: Monitor::of(&identity.unit),
@@ -133,7 +134,8 @@ impl Cuda {
         fault.means(bytes as u64, self.pool.available_bytes())
     }
 
-    /// Makes the arena exactly so large; its contents are lost if it changes.
+    /// Makes the arena exactly so large; its contents are lost if it changes. What was given of
+    /// updated inputs makes room for it.
     fn fit_arena(&mut self, bytes: usize) -> Result<(), DeviceError> {
         if self
             .arena
@@ -143,7 +145,12 @@ impl Cuda {
             return Ok(());
         }
         self.arena = None;
-        let allocated = self.pool.trim().and_then(|()| self.pool.allocate(bytes));
+        let allocate = |pool: &Pool| pool.trim().and_then(|()| pool.allocate(bytes));
+        let allocated =
+            allocate(&self.pool).or_else(|fault| match self.inputs.move_originals()? {
+                true => allocate(&self.pool),
+                false => Err(fault),
+            });
         self.arena = Some(allocated.map_err(|fault| self.means(fault, bytes))?);
         Ok(())
     }
@@ -196,18 +203,13 @@ impl Cuda {
         buffers
             .map(|(buffer, offset)| match offset {
                 Some(offset) => arena + *offset as u64,
-                None => self.inputs[&*buffer.name].address(),
+                None => self.inputs.get(&buffer.name).map_or(0, Allocation::address),
             })
             .collect()
     }
 
     fn check_given(&self, program: &Program) -> Result<(), DeviceError> {
-        let given = |binding| binding == Binding::Given;
-        for buffer in program
-            .buffers
-            .iter()
-            .filter(|buffer| given(buffer.binding))
-        {
+        for buffer in program.buffers.iter().filter(|buffer| buffer.is_given()) {
             let bound = self.inputs.get(&*buffer.name).map(Allocation::bytes);
             if bound != Some(buffer.size_bytes() as usize) {
                 return Err(DeviceError::Launch(format!(
@@ -246,16 +248,6 @@ impl Cuda {
         }
         Ok(())
     }
-
-    /// Bytes of bound inputs that a program does not read: they are in memory, but not for it.
-    fn foreign_bytes(&self, program: &Program) -> u64 {
-        let is_read = |name: &String| {
-            let mut buffers = program.buffers.iter();
-            buffers.any(|buffer| buffer.binding == Binding::Given && buffer.name == *name)
-        };
-        let foreign = self.inputs.iter().filter(|(name, _)| !is_read(name));
-        foreign.map(|(_, held)| held.bytes() as u64).sum()
-    }
 }
 
 impl Device for Cuda {
@@ -277,21 +269,14 @@ impl Device for Cuda {
 
     fn bind(&mut self, inputs: &Tensors) -> Result<(), DeviceError> {
         self.programs.clear();
-        self.inputs.clear();
         self.arena = None;
         let all = inputs.values().map(|tensor| bytes_of(tensor.data()).len());
         let all: usize = all.sum();
-        self.pool.trim().map_err(|fault| self.means(fault, all))?;
-        for (name, tensor) in inputs {
-            let bytes = bytes_of(tensor.data());
-            let bound = self.pool.allocate(bytes.len()).and_then(|allocation| {
-                allocation.upload(bytes)?;
-                Ok(allocation)
-            });
-            let bound = bound.map_err(|fault| self.means(fault, all))?;
-            self.inputs.insert(name.clone(), bound);
-        }
-        Ok(())
+        let bound = self.inputs.clear().and_then(|()| {
+            self.pool.trim()?;
+            self.inputs.bind(inputs, &self.pool)
+        });
+        bound.map_err(|fault| self.means(fault, all))
     }
 
     fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError> {
@@ -309,6 +294,8 @@ impl Device for Cuda {
         });
         let functions = functions.map_err(|fault| self.means(fault, layout.bytes))?;
         self.fit_arena(layout.bytes)?;
+        let kept = self.inputs.keep_originals(&program);
+        kept.map_err(|fault| self.means(fault, layout.bytes))?;
         self.programs.push(Loaded {
             launches: program.totals().launches,
             program,
@@ -352,8 +339,15 @@ impl Device for Cuda {
         let loaded = &self.programs[program.0];
         let launches = loaded.launches.max(1);
         let per_span = MOST_GATED_LAUNCHES / launches;
+        // What was given is restored before each iteration, else before the first: another program
+        // may have updated it.
+        let updates = loaded.program.updated().next().is_some();
+        let (runs, each) = match updates {
+            true => (iterations, 1),
+            false => (1, iterations),
+        };
         let spans = Spans {
-            iterations,
+            iterations: each,
             per_span: per_span.max(1) as u32,
             gated: loaded.gated,
         };
@@ -363,8 +357,13 @@ impl Device for Cuda {
             &loaded.functions,
             &addresses,
         );
-        let sampled = runner.sample(&mut self.timer, spans, loaded.graph.as_ref());
-        let elapsed_ns = sampled.map_err(|fault| self.means(fault, bytes))?;
+        let mut run = || {
+            self.inputs.restore_for(&loaded.program)?;
+            runner.sample(&mut self.timer, spans, loaded.graph.as_ref())
+        };
+        let elapsed: Result<Vec<f64>, Fault> = (0..runs).map(|_| run()).collect();
+        let elapsed = elapsed.map_err(|fault| self.means(fault, bytes))?;
+        let elapsed_ns = elapsed.into_iter().sum();
         // Once the host was too slow for a gate, it would be again.
         let was_late = self.timer.was_late();
         let is_short = per_span > 0 || self.programs[program.0].as_graph;
@@ -380,13 +379,15 @@ impl Device for Cuda {
         let loaded = &self.programs[program.0];
         let mut results = Tensors::new();
         for (buffer, offset) in loaded.program.buffers.iter().zip(&loaded.layout.offsets) {
-            let (Binding::Result, Some(offset), Some(arena)) =
-                (buffer.binding, offset, &self.arena)
-            else {
+            let memory = match offset {
+                Some(_) => self.arena.as_ref(),
+                None => self.inputs.get(&buffer.name),
+            };
+            let (Some(_), Some(memory)) = (buffer.result(), memory) else {
                 continue;
             };
             let spec = spec_of(buffer, specs)?;
-            let bytes = arena.download(*offset, buffer.size_bytes() as usize);
+            let bytes = memory.download(offset.unwrap_or(0), buffer.size_bytes() as usize);
             let bytes = bytes.map_err(|fault| self.means(fault, loaded.layout.bytes))?;
             results.insert(spec.name.clone(), tensor_of(&bytes, spec));
         }
@@ -398,7 +399,7 @@ impl Device for Cuda {
         let loaded = &self.programs[program.0];
         let (used, reserved) = self.pool.marks().map_err(|fault| self.means(fault, 0))?;
         Ok(DeviceMemory {
-            peak_allocated_bytes: used.saturating_sub(self.foreign_bytes(&loaded.program)),
+            peak_allocated_bytes: used.saturating_sub(self.inputs.foreign_bytes(&loaded.program)),
             peak_reserved_bytes: reserved,
         })
     }

@@ -55,8 +55,7 @@ fn cuda() -> Target {
 fn specs(graph: &Graph, program: &Program) -> Vec<TensorSpec> {
     let is_result = |name: &str| {
         let mut buffers = program.buffers.iter();
-        buffers
-            .any(|buffer| buffer.name == name && buffer.binding == sweeper_program::Binding::Result)
+        buffers.any(|buffer| buffer.result() == Some(name))
     };
     let outputs = graph
         .outputs()
@@ -168,6 +167,34 @@ fn known_operations_are_right_in_cuda() {
             check_outputs(&found, &expected, &format!("{} {policy:?}", named.name));
         }
     }
+}
+
+/// Random graphs with next values of given tensors, which take their memory where they may.
+#[test]
+fn random_updates_in_place_are_right() {
+    let mut seen = 0;
+    for seed in 0..12 {
+        let graph = random::with_updates(random::graph(seed, 6), seed);
+        let inputs = random::inputs(&graph, seed);
+        let expected = evaluate(&graph, &inputs).unwrap();
+        let named = Named {
+            name: "random",
+            graph,
+            backward: None,
+        };
+        let program = |target| made(&named, Phase::Forward, Policy::Compiled, target);
+        let of_cpu = program(&Target::Cpu);
+        seen += of_cpu.updated().count();
+        let found = run_on_cpu(&named.graph, of_cpu, &inputs, 1);
+        check_outputs(&found, &expected, &format!("seed {seed}"));
+        if seed < 4 && shim::is_here() {
+            let program = program(&cuda());
+            let specs = specs(&named.graph, &program);
+            let found = shim::run(&program, &inputs, &specs, Mode::Fast);
+            check_outputs(&found, &expected, &format!("seed {seed} in CUDA"));
+        }
+    }
+    assert!(seen > 4, "{seen} tensors were updated in place");
 }
 
 /// Graphs with full reductions, until enough of them were tried.

@@ -13,7 +13,7 @@ use sweeper::device::cpu::run::check_writes_are_exclusive;
 use sweeper_program::tensor::Data;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{
-    Arg, Binding, Dtype, Kernel, KernelSource, Library, Precision, Program, Step, Tensors, View,
+    Arg, Dtype, Kernel, KernelSource, Library, Precision, Program, Step, Tensors, View,
 };
 
 use crate::support::Made;
@@ -369,8 +369,8 @@ fn encode(program: &Program, inputs: &Tensors) -> Vec<u8> {
     encoder.word(program.buffers.len() as u64);
     for buffer in &program.buffers {
         encoder.word(buffer.size_bytes());
-        encoder.word(u64::from(buffer.binding == Binding::Result));
-        let is_given = buffer.binding == Binding::Given;
+        encoder.word(u64::from(buffer.result().is_some()));
+        let is_given = buffer.is_given();
         encoder.word(u64::from(is_given));
         if is_given {
             encoder.bytes.extend(match inputs[&*buffer.name].data() {
@@ -403,13 +403,13 @@ fn decode(program: &Program, specs: &[TensorSpec], bytes: &[u8]) -> Tensors {
     let mut rest = bytes;
     let mut results = Tensors::new();
     for buffer in &program.buffers {
-        if buffer.binding != Binding::Result {
+        let Some(name) = buffer.result() else {
             continue;
-        }
+        };
         let (own, others) = rest.split_at(buffer.size_bytes() as usize);
         rest = others;
-        let spec = specs.iter().find(|spec| spec.name == buffer.name).unwrap();
-        results.insert(buffer.name.to_string(), tensor_of(own, spec));
+        let spec = specs.iter().find(|spec| spec.name == name).unwrap();
+        results.insert(name.to_owned(), tensor_of(own, spec));
     }
     results
 }

@@ -299,43 +299,52 @@ pub(super) fn duplicate(plan: &mut Plan, rules: &Rules) {
         if readers.is_empty() || plan.is_result[task] || plan.stores_partials(task) {
             continue;
         }
-        if let Some(changed) = duplicated(plan, rules, task, home, &readers) {
-            *plan = changed;
-        }
+        duplicate_into(plan, rules, task, home, &readers);
     }
 }
 
-/// The plan in which all readers of a value compute it themselves, if this plan is better.
-fn duplicated(
-    plan: &Plan,
+/// Makes all readers of a value compute it themselves, if the plan is better then.
+fn duplicate_into(
+    plan: &mut Plan,
     rules: &Rules,
     task: TaskId,
     home: usize,
     readers: &BTreeSet<usize>,
-) -> Option<Plan> {
-    let copies = elementwise_before(plan, task, home)?;
+) {
+    let Some(copies) = elementwise_before(plan, task, home) else {
+        return;
+    };
     let may_compute = |&reader: &usize| {
         let tasks = &plan.clusters[reader].tasks;
         !tasks.iter().any(|&task| plan.is_call(task)) && rules.may_share(plan, &copies, tasks)
     };
     if !readers.iter().all(may_compute) {
-        return None;
+        return;
     }
-    let mut changed = plan.clone();
-    for &reader in readers {
-        for &copied in &copies {
-            changed.copy(copied, reader);
-        }
-    }
-    let launches = changed.drop_unread([home]) as i64;
     let costs = |plan: &Plan| -> Option<Vec<Cost>> {
         let all = readers.iter().copied().chain([home]);
         all.map(|at| cost_of(plan, at)).collect()
     };
-    let (before, after) = (costs(plan)?, costs(&changed)?);
+    let Some(before) = costs(plan) else {
+        return;
+    };
+    let pairs = readers
+        .iter()
+        .flat_map(|&reader| copies.iter().map(move |&copied| (copied, reader)));
+    let copied: Vec<(TaskId, usize)> = pairs
+        .filter(|&(task, reader)| plan.copy(task, reader))
+        .collect();
+    let dropped = plan.drop_unread([home]);
     let fits = |cost: &Cost| cost.operands <= MOST_OPERANDS && cost.values <= MOST_VALUES;
-    let is_better = after.iter().all(fits) && rules.gain(&before, &after, launches) > 0;
-    is_better.then_some(changed)
+    let is_better = costs(plan).is_some_and(|after| {
+        after.iter().all(fits) && rules.gain(&before, &after, dropped.len() as i64) > 0
+    });
+    if !is_better {
+        plan.restore(dropped);
+        copied
+            .into_iter()
+            .for_each(|(task, reader)| plan.uncopy(task, reader));
+    }
 }
 
 /// A value and the values that it is computed from in its kernel, if all are elementwise.

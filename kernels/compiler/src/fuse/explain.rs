@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::body::Source;
-use super::lower::Loops;
+use super::lower::{Loops, Memory};
 use super::order::{launches, read, side_of};
 use super::plan::{Kind, Plan, Side, Task, TaskId};
 use super::{Explained, Stage};
@@ -102,10 +102,21 @@ fn listed(mut held: Vec<String>) -> String {
 }
 
 fn of_loops(plan: &Plan, loops: &Loops) -> String {
+    let in_place = |memory: &Memory| match memory.source {
+        Source::Node(id) if memory.is_written => plan.in_place.get(&id),
+        Source::Node(_) | Source::Partials(_) => None,
+    };
     let of = |is_written: bool| {
         let memory = loops.memory.iter();
         let memory = memory.filter(|memory| memory.is_written == is_written);
-        listed(memory.map(|memory| source(plan, memory.source)).collect())
+        let names = memory.map(|memory| match in_place(memory) {
+            None => source(plan, memory.source),
+            Some(&given) => {
+                let given = source(plan, Source::Node(given));
+                format!("{} as {given}", source(plan, memory.source))
+            }
+        });
+        listed(names.collect())
     };
     format!("reads {} writes {}", of(false), of(true))
 }

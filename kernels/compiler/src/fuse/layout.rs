@@ -6,7 +6,7 @@ use super::body::{Source, body};
 use super::library;
 use super::lower::lower;
 use super::plan::{Members, Plan, TaskId};
-use crate::graph::NodeId;
+use crate::graph::{NodeId, Op};
 use sweeper_program::workload::Refusal;
 
 /// Keeps views until each task alone is a kernel or a call.
@@ -64,9 +64,24 @@ fn fits(plan: &Plan, task: TaskId) -> bool {
     lower(&body, &[]).is_some() && !body.operands.iter().any(reads_itself)
 }
 
-/// Operands of a task that are views without memory of their own: for a call the operands that it
-/// can't read in their layout, for a kernel the first operand, after which the kernel is tried
-/// again.
+/// The view that another one transposes, or the view itself: a call reads a copy of either, and one
+/// copy serves all that read it in some order.
+fn untransposed(plan: &Plan, view: NodeId) -> NodeId {
+    let node = plan.graph.node(view);
+    let inner = match node.op {
+        Op::Transpose { .. } => node.operands[0],
+        _ => return view,
+    };
+    let is_view = plan.graph.node(inner).op.is_view() && !plan.kept.contains(&inner);
+    match is_view {
+        true => untransposed(plan, inner),
+        false => view,
+    }
+}
+
+/// Operands of a task that are views without memory of their own: for a call what makes operands
+/// such that it can't read them in their layout, for a kernel the first operand, after which the
+/// kernel is tried again.
 fn unkept_views(plan: &Plan, task: TaskId) -> Vec<NodeId> {
     let id = plan.tasks[task].node;
     let operands = plan.graph.node(id).operands.iter();
@@ -75,6 +90,7 @@ fn unkept_views(plan: &Plan, task: TaskId) -> Vec<NodeId> {
     match plan.is_call(task) {
         true => views
             .filter(|&operand| !library::takes(plan, id, operand))
+            .map(|operand| untransposed(plan, operand))
             .collect(),
         false => views.take(1).collect(),
     }

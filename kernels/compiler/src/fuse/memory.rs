@@ -1,5 +1,7 @@
 //! Memory of values between kernels: stretches of one buffer, used again after their last reader.
 
+use std::cmp::Reverse;
+
 /// When a stretch is in use: from the step that writes it to the last one that reads it, both
 /// inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,38 +17,65 @@ pub(super) struct Lifetime {
 /// Stretches begin at multiples of so many elements: 256 bytes of f32, more than any vector.
 const ALIGNMENT: usize = 64;
 
-/// The first element of each stretch, and how many elements there are in all. Larger ones are
-/// placed first, each at the lowest place where it meets no other that is in use with it.
-pub(super) fn place(lifetimes: &[Lifetime]) -> (Vec<usize>, usize) {
-    let mut order: Vec<usize> = (0..lifetimes.len()).collect();
-    order.sort_by_key(|&at| (std::cmp::Reverse(lifetimes[at].len), at));
-    let mut starts = vec![0; lifetimes.len()];
-    let mut placed: Vec<usize> = Vec::new();
-    for at in order {
-        let own = lifetimes[at];
-        let meets = |&&other: &&usize| {
-            let other = lifetimes[other];
-            own.from <= other.to && other.from <= own.to
-        };
-        let mut taken: Vec<(usize, usize)> = placed
-            .iter()
-            .filter(meets)
-            .map(|&other| (starts[other], starts[other] + lifetimes[other].len))
+/// Memory that stretches share, each where it meets no other that is in use with it.
+#[derive(Debug, Default)]
+pub(super) struct Region {
+    /// Stretches with their first elements.
+    placed: Vec<(Lifetime, usize)>,
+}
+
+impl Region {
+    /// Elements in all.
+    pub(super) fn len(&self) -> usize {
+        let ends = self.placed.iter().map(|(own, start)| start + own.len);
+        ends.max().unwrap_or(0)
+    }
+
+    /// The first element of each of some further stretches. Larger ones are placed first, each at
+    /// the lowest place.
+    pub(super) fn place(&mut self, lifetimes: &[Lifetime]) -> Vec<usize> {
+        let starts = self.place_within(lifetimes, usize::MAX);
+        starts.into_iter().flatten().collect()
+    }
+
+    /// As [`place`](Region::place), within the elements that there are: none for a stretch that
+    /// finds no place.
+    pub(super) fn fill(&mut self, lifetimes: &[Lifetime]) -> Vec<Option<usize>> {
+        self.place_within(lifetimes, self.len())
+    }
+
+    fn place_within(&mut self, lifetimes: &[Lifetime], end: usize) -> Vec<Option<usize>> {
+        let mut order: Vec<usize> = (0..lifetimes.len()).collect();
+        order.sort_by_key(|&at| (Reverse(lifetimes[at].len), at));
+        let mut starts = vec![None; lifetimes.len()];
+        for at in order {
+            let own = lifetimes[at];
+            let start = self.lowest(own);
+            if start.saturating_add(own.len) <= end {
+                self.placed.push((own, start));
+                starts[at] = Some(start);
+            }
+        }
+        starts
+    }
+
+    /// The lowest place of a stretch.
+    fn lowest(&self, own: Lifetime) -> usize {
+        let meets = |other: &Lifetime| own.from <= other.to && other.from <= own.to;
+        let met = self.placed.iter().filter(|(other, _)| meets(other));
+        let mut taken: Vec<(usize, usize)> = met
+            .map(|(other, start)| (*start, start + other.len))
             .collect();
         taken.sort_unstable();
-        let mut start = 0;
+        let mut lowest = 0;
         for (from, to) in taken {
-            if start + own.len <= from {
+            if lowest + own.len <= from {
                 break;
             }
-            start = start.max(to.next_multiple_of(ALIGNMENT));
+            lowest = lowest.max(to.next_multiple_of(ALIGNMENT));
         }
-        starts[at] = start;
-        placed.push(at);
+        lowest
     }
-    let end = |at: &usize| starts[*at] + lifetimes[*at].len;
-    let all = placed.iter().map(end).max().unwrap_or(0);
-    (starts, all)
 }
 
 #[cfg(test)]
@@ -64,9 +93,13 @@ mod tests {
             lifetime(1, 2, 100),
             lifetime(2, 3, 100),
         ];
-        let (starts, all) = place(&chain);
-        assert_eq!(starts, [0, 128, 0]);
-        assert_eq!(all, 228);
+        let mut region = Region::default();
+        assert_eq!(region.place(&chain), [0, 128, 0]);
+        assert_eq!(region.len(), 228);
+        // What comes later has room in it, where it is not too long.
+        let later = [lifetime(4, 4, 228), lifetime(4, 5, 229), lifetime(5, 5, 8)];
+        assert_eq!(region.fill(&later), [Some(0), None, Some(0)]);
+        assert_eq!(region.len(), 228);
     }
 
     #[test]
@@ -74,7 +107,9 @@ mod tests {
         let lifetimes: Vec<Lifetime> = (0..40)
             .map(|at| lifetime(at * 7 % 20, at * 7 % 20 + at % 5, 1 + at * 13 % 90))
             .collect();
-        let (starts, all) = place(&lifetimes);
+        let mut region = Region::default();
+        let starts = region.place(&lifetimes);
+        let all = region.len();
         for (one, a) in lifetimes.iter().enumerate() {
             assert!(starts[one] + a.len <= all && starts[one].is_multiple_of(ALIGNMENT));
             for (other, b) in lifetimes.iter().enumerate().skip(one + 1) {

@@ -16,7 +16,9 @@
 //! 9. `duplicate`: cheap values are computed again where this moves fewer bytes;
 //! 10. `single_pass`, on GPUs: a full reduction and the combination of its partials become one
 //!     single-pass kernel;
-//! 11. `horizontal`: horizontal fusion of small independent kernels, such as the updates of all
+//! 11. `in_place`: results that are next values of given tensors take their memory, where nothing
+//!     reads them any more;
+//! 12. `horizontal`: horizontal fusion of small independent kernels, such as the updates of all
 //!     parameters, into one launch.
 //!
 //! Then buffers are given to values, and launches and calls made; on a CPU, operations that follow
@@ -36,6 +38,7 @@ mod cycles;
 mod epilogue;
 mod explain;
 mod horizontal;
+mod in_place;
 mod kernel;
 mod layout;
 mod library;
@@ -191,6 +194,8 @@ fn passes(
     see("duplicate", &plan);
     single_pass::single_pass(&mut plan, &rules, request.target);
     see("single_pass", &plan);
+    in_place::in_place(&mut plan);
+    see("in_place", &plan);
     horizontal::horizontal(&mut plan, &rules, request);
     see("horizontal", &plan);
     Ok(plan)

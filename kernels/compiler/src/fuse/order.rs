@@ -68,10 +68,17 @@ pub(super) fn read(plan: &Plan, at: usize) -> BTreeSet<TaskId> {
     sources.filter(|task| !members.contains(task)).collect()
 }
 
-/// Kernels whose results a kernel reads.
+/// Kernels that run before a kernel: those whose results it reads, and those that read a given
+/// tensor in whose memory it stores a result.
 pub(super) fn before(plan: &Plan, at: usize) -> BTreeSet<usize> {
     let homes = read(plan, at)
         .into_iter()
         .filter_map(|task| plan.home(task));
-    homes.collect()
+    let stored = plan.clusters[at].tasks.iter();
+    let stored = stored.filter(|&&task| !plan.stores_partials(task));
+    let updated = stored.filter_map(|&task| plan.in_place.get(&plan.tasks[task].node));
+    let readers = updated.flat_map(|&given| plan.kernels_that_read(given));
+    let mut before: BTreeSet<usize> = homes.chain(readers).collect();
+    before.remove(&at);
+    before
 }

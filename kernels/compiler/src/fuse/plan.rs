@@ -105,6 +105,8 @@ pub(super) struct Plan {
     /// Single-pass reductions: kernels that store partials, each with the kernel that combines them
     /// in the same launch.
     pub single_passes: Vec<[usize; 2]>,
+    /// Results that take the memory of given tensors: for each stored node, the tensor.
+    pub in_place: BTreeMap<NodeId, NodeId>,
     /// Horizontally fused kernels, each kernel in one group at most, and in no group if it is in a
     /// single-pass reduction.
     pub horizontal: Vec<Vec<usize>>,
@@ -127,6 +129,7 @@ impl Plan {
             clusters: vec![],
             holders: vec![],
             single_passes: vec![],
+            in_place: BTreeMap::new(),
             horizontal: vec![],
         };
         plan.keep_results();
@@ -287,6 +290,14 @@ impl Plan {
         users
     }
 
+    /// The kernels that read a given tensor.
+    pub(super) fn kernels_that_read(&self, given: NodeId) -> BTreeSet<usize> {
+        let readers = self.readers_of_given(given).iter();
+        readers
+            .flat_map(|&task| self.holders[task].iter().copied())
+            .collect()
+    }
+
     /// Tasks that read a given tensor.
     pub(super) fn readers_of_given(&self, id: NodeId) -> &[TaskId] {
         self.given_users.get(&id).map_or(&[], Vec::as_slice)
@@ -366,33 +377,62 @@ impl Plan {
         into.copies.retain(|task| !into.tasks.contains(task));
     }
 
-    /// Makes a kernel compute a value for itself.
-    pub(super) fn copy(&mut self, task: TaskId, into: usize) {
-        if !self.clusters[into].tasks.contains(&task) && self.clusters[into].copies.insert(task) {
-            self.holders[task].push(into);
-            self.holders[task].sort_unstable();
+    /// Makes a kernel compute a value for itself. Returns whether it did not yet.
+    pub(super) fn copy(&mut self, task: TaskId, into: usize) -> bool {
+        let is_new =
+            !self.clusters[into].tasks.contains(&task) && self.clusters[into].copies.insert(task);
+        if is_new {
+            self.hold(task, into);
+        }
+        is_new
+    }
+
+    /// Takes a copied value out of a kernel again.
+    pub(super) fn uncopy(&mut self, task: TaskId, from: usize) {
+        if self.clusters[from].copies.remove(&task) {
+            self.holders[task].retain(|&held| held != from);
+        }
+    }
+
+    fn hold(&mut self, task: TaskId, at: usize) {
+        let holders = &mut self.holders[task];
+        if let Err(position) = holders.binary_search(&at) {
+            holders.insert(position, at);
         }
     }
 
     /// Drops the kernels that have no readers, among some, and then kernels that only these have
-    /// read. Returns how many.
-    pub(super) fn drop_unread(&mut self, kernels: impl IntoIterator<Item = usize>) -> usize {
+    /// read. Returns the dropped ones.
+    pub(super) fn drop_unread(
+        &mut self,
+        kernels: impl IntoIterator<Item = usize>,
+    ) -> Vec<(usize, Cluster)> {
         let mut open: BTreeSet<usize> = kernels.into_iter().collect();
-        let mut dropped = 0;
+        let mut dropped = Vec::new();
         while let Some(at) = open.pop_last() {
             let tasks = &self.clusters[at].tasks;
             if tasks.is_empty() || !self.outputs(tasks, &[at]).is_empty() {
                 continue;
             }
-            dropped += 1;
-            let Cluster { tasks, copies } = std::mem::take(&mut self.clusters[at]);
-            for task in tasks.into_iter().chain(copies) {
+            let cluster = std::mem::take(&mut self.clusters[at]);
+            for &task in cluster.tasks.iter().chain(&cluster.copies) {
                 self.holders[task].retain(|&held| held != at);
                 let sources = self.sources(task).into_iter();
                 open.extend(sources.filter_map(|source| self.home(source)));
             }
+            dropped.push((at, cluster));
         }
         dropped
+    }
+
+    /// Takes kernels back that were dropped.
+    pub(super) fn restore(&mut self, dropped: Vec<(usize, Cluster)>) {
+        for (at, cluster) in dropped {
+            for &task in cluster.tasks.iter().chain(&cluster.copies) {
+                self.hold(task, at);
+            }
+            self.clusters[at] = cluster;
+        }
     }
 
     /// Positions of the kernels that there are.

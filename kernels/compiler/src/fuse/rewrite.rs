@@ -44,11 +44,14 @@ pub(super) fn rewritten(
         boundary = Some(graph.next());
     }
     for output in old.outputs() {
-        graph.output(
-            output.name.clone(),
-            stands_for[output.node.index()],
-            output.role,
-        );
+        let node = stands_for[output.node.index()];
+        match output.updates {
+            None => graph.output(output.name.clone(), node, output.role),
+            Some(given) => {
+                let given = stands_for[given.index()];
+                graph.update(output.name.clone(), node, given, output.role);
+            }
+        }
     }
     Whole {
         graph,

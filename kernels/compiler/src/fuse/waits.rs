@@ -52,6 +52,18 @@ impl Waits {
         self.is_after(one, other) || self.is_after(other, one)
     }
 
+    /// Makes a kernel run after another one, which does not have to run after it.
+    pub(super) fn put_after(&mut self, later: usize, earlier: usize) {
+        let [later, earlier] = [later, earlier].map(|at| self.number(at));
+        let mut with_own = self.after[later].clone();
+        set(&mut with_own, later);
+        for (at, after) in self.after.iter_mut().enumerate() {
+            if at == earlier || is_set(after, earlier) {
+                add(after, &with_own);
+            }
+        }
+    }
+
     /// Makes some kernels share a launch: a kernel that runs after one of them runs after all of
     /// them.
     pub(super) fn join(&mut self, kernels: &[usize]) {

@@ -89,6 +89,9 @@ pub struct Output {
     /// The role of its memory: [`Role::Output`] or [`Role::Gradient`], or after a step of an
     /// optimizer [`Role::Parameter`] and [`Role::Optimizer`].
     pub role: Role,
+    /// The given tensor that it is the next value of: where no reader of that is left, both may
+    /// have the same memory.
+    pub updates: Option<NodeId>,
 }
 
 impl Output {
@@ -191,7 +194,17 @@ impl Graph {
             name: name.into(),
             node,
             role,
+            updates: None,
         });
+    }
+
+    /// Makes a node a result that is the next value of a given tensor of its shape, as a parameter
+    /// is after a step: nobody needs what was given after that.
+    pub fn update(&mut self, name: impl Into<String>, node: NodeId, given: NodeId, role: Role) {
+        self.output(name, node, role);
+        if let Some(output) = self.outputs.last_mut() {
+            output.updates = Some(given);
+        }
     }
 
     /// Adds nodes that an eager framework computes in one kernel. Inside another group nothing

@@ -191,6 +191,9 @@ pub struct Bounds {
     pub several_rows_per_warp: bool,
     /// Each launch is its program's only one: it overlaps no other.
     pub is_only_launch: bool,
+    /// An operand may be written that is read as well, under another pointer: each element by the
+    /// iteration that writes it, and before that.
+    pub is_in_place: bool,
 }
 
 /// Alignment of a launch's rows on a GPU. Each alignment includes the ones before it.

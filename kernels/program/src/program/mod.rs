@@ -75,12 +75,18 @@ impl Role {
 }
 
 /// Where the contents of a buffer come from and go to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Binding {
     /// Filled before the program runs with the problem's input tensor of the same name; not
     /// written.
     Given,
+    /// A given tensor that the steps write: afterwards it is the result of another name. A device
+    /// restores what was given before each run, untimed, so that all runs compute the same.
+    Updated {
+        /// Name of the result.
+        result: Cow<'static, str>,
+    },
     /// Read after the program ran, as the result of the same name; poisoned before.
     Result,
     /// The program's own; its contents before the program runs are undefined.
@@ -103,6 +109,20 @@ pub struct Buffer {
 }
 
 impl Buffer {
+    /// Whether it holds an input tensor of the problem before the program runs.
+    pub fn is_given(&self) -> bool {
+        matches!(self.binding, Binding::Given | Binding::Updated { .. })
+    }
+
+    /// The name of the result that it holds after the program ran, if it holds one.
+    pub fn result(&self) -> Option<&str> {
+        match &self.binding {
+            Binding::Result => Some(&self.name),
+            Binding::Updated { result } => Some(result),
+            Binding::Given | Binding::Scratch => None,
+        }
+    }
+
     /// Size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.len as u64 * self.dtype.size_bytes() as u64
@@ -206,7 +226,9 @@ pub struct Touched {
 pub enum Arg {
     /// Memory that is only read.
     Read(View),
-    /// Memory that is written, and may be read. It overlaps no other argument of the launch.
+    /// Memory that is written, and may be read. It overlaps no other argument of the launch, but
+    /// for an updated buffer: of that the launch may read the same view, each element before it
+    /// writes it.
     Write(View),
     /// A whole number.
     Int(Index),
@@ -346,6 +368,12 @@ impl Program {
     /// The whole of a buffer.
     pub fn all(&self, buffer: BufferId) -> View {
         View::new(buffer, Index::fixed(0), self.buffers[buffer.0].len)
+    }
+
+    /// The buffers of given tensors that the steps write.
+    pub fn updated(&self) -> impl Iterator<Item = &Buffer> {
+        let is_updated = |buffer: &&Buffer| matches!(buffer.binding, Binding::Updated { .. });
+        self.buffers.iter().filter(is_updated)
     }
 
     /// Bytes of all buffers, by role.

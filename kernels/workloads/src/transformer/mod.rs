@@ -259,9 +259,12 @@ impl Transformer {
                 moment2: moment(&second)?,
             };
             let after = self.optimizer.step(&mut graph, before, gradient)?;
-            graph.output(format!("after.{name}"), after.parameter, Role::Parameter);
-            graph.output(format!("after.{first}"), after.moment1, Role::Optimizer);
-            graph.output(format!("after.{second}"), after.moment2, Role::Optimizer);
+            let mut update = |name: &str, after, before, role| {
+                graph.update(format!("after.{name}"), after, before, role);
+            };
+            update(&name, after.parameter, parameter, Role::Parameter);
+            update(&first, after.moment1, before.moment1, Role::Optimizer);
+            update(&second, after.moment2, before.moment2, Role::Optimizer);
         }
         Ok(Built {
             graph,

@@ -120,6 +120,8 @@ pub(in super::super) struct Hints {
     /// Programmatic dependent launch: a launch may start while the launch before it ends, and waits
     /// for its results.
     pub overlap: bool,
+    /// Operands may be written that are read as well.
+    pub in_place: bool,
     /// Loads may be evicted first from the L2 cache: nothing is loaded twice, nor stored.
     pub evict_first: bool,
     /// Blocks that an SM is to have registers for; 1 leaves the number of registers to the
@@ -144,6 +146,7 @@ pub(super) fn schedule(nest: &Nest, bounds: Bounds, arch: &str) -> Result<Schedu
         hints: Hints {
             alignment: Alignment::Unknown,
             overlap: demand.overlap,
+            in_place: bounds.is_in_place,
             evict_first: demand.over_all && demand.over_rows == 0 && demand.stores_no_elements(),
             min_blocks_per_sm: 1,
         },

@@ -247,8 +247,10 @@ impl Schedule {
 
     /// The declaration of the pointer to an operand. Memory that an overlapping launch may still
     /// write is not `__restrict__`: the compiler would be free to load it before the kernel waits.
+    /// Neither is memory that is read and written.
     pub(super) fn pointee(&self, nest: &Nest, operand: usize) -> Pointee {
-        if nest.operands[operand].is_written || !self.hints.overlap {
+        let is_written = nest.operands[operand].is_written;
+        if !self.hints.in_place && (is_written || !self.hints.overlap) {
             Pointee::Restricted
         } else {
             Pointee::Unrestricted

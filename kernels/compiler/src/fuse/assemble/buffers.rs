@@ -6,12 +6,15 @@ use super::{Assembly, Made, Need, Place};
 use crate::fuse::bf16;
 use crate::fuse::body::Source;
 use crate::fuse::lower::{Loops, Memory};
-use crate::fuse::memory::{Lifetime, place};
+use crate::fuse::memory::{Lifetime, Region};
 use crate::fuse::order::side_of;
 use crate::fuse::plan::Origin;
 use crate::graph::{NodeId, Op};
 use sweeper_program::tensor::Dtype;
 use sweeper_program::{Binding, Buffer, BufferId, Index, Library, Role, Step, View};
+
+/// Values, and when they are in use.
+type Stretches = Vec<(Need, Lifetime)>;
 
 impl Assembly<'_> {
     fn needs_of_loops(&self, loops: &Loops) -> Vec<(Need, usize, Dtype)> {
@@ -88,7 +91,7 @@ impl Assembly<'_> {
     }
 
     /// Gives memory to all values: given tensors, results, values kept from one pass to the other,
-    /// and the rest in one buffer that is reused.
+    /// and the rest where it is used again.
     pub(super) fn place(&mut self, order: &[Vec<usize>], made: &[Made]) {
         self.place_given();
         self.place_results();
@@ -105,56 +108,87 @@ impl Assembly<'_> {
             }
         }
         used.retain(|need, _| !self.places.contains_key(need));
-        let crosses = |need: &Need, lifetime: &Lifetime| {
-            if matches!(need, Need::Rounded(id) if self.is_rounded_once(*id)) {
-                return true;
-            }
+        let crosses = |lifetime: &Lifetime| {
             let [first, last] =
                 [lifetime.from, lifetime.to].map(|at| side_of(self.plan, &order[at]));
             first < last
         };
-        let (kept, passing): (Vec<_>, Vec<_>) = used
-            .into_iter()
-            .partition(|(need, (lifetime, _))| crosses(need, lifetime));
-        for (need, (lifetime, dtype)) in kept {
-            let name = self.name(need);
-            let len = lifetime.len;
-            let role = match need {
-                Need::Rounded(_) => Role::Input,
-                Need::Of(_) | Need::Packed(..) | Need::Zeros | Need::Scratch(_) => Role::Saved,
+        let mut passing: BTreeMap<Dtype, Stretches> = BTreeMap::new();
+        let mut saved: BTreeMap<Dtype, Stretches> = BTreeMap::new();
+        for (need, (lifetime, dtype)) in used {
+            let into = match need {
+                Need::Rounded(id) if self.is_rounded_once(id) => {
+                    self.place_alone(need, lifetime, dtype);
+                    continue;
+                }
+                _ if crosses(&lifetime) => &mut saved,
+                _ => &mut passing,
             };
-            let buffer = self
-                .program
-                .buffer(name, dtype, len, role, Binding::Scratch);
-            let start = 0;
-            self.places.insert(need, Place { buffer, start, len });
+            into.entry(dtype).or_default().push((need, lifetime));
         }
-        for (name, dtype) in [
-            ("workspace", Dtype::F32),
-            ("workspace_i64", Dtype::I64),
-            ("workspace_bf16", Dtype::Bf16),
-        ] {
-            let of_type = passing.iter().filter(|(_, (_, held))| *held == dtype);
-            let of_type: Vec<(Need, Lifetime)> = of_type
-                .map(|(need, (lifetime, _))| (*need, *lifetime))
-                .collect();
-            self.place_passing(name, dtype, &of_type);
+        for dtype in [Dtype::F32, Dtype::I64, Dtype::Bf16] {
+            let of = |all: &mut BTreeMap<_, _>| all.remove(&dtype).unwrap_or_default();
+            self.place_stretches(dtype, of(&mut saved), of(&mut passing));
         }
     }
 
-    fn place_passing(&mut self, name: &'static str, dtype: Dtype, passing: &[(Need, Lifetime)]) {
-        if passing.is_empty() {
-            return;
-        }
-        let lifetimes: Vec<Lifetime> = passing.iter().map(|(_, lifetime)| *lifetime).collect();
-        let (starts, all) = place(&lifetimes);
-        let role = Role::Workspace;
+    /// A copy of a tensor in bf16 that is there for both passes.
+    fn place_alone(&mut self, need: Need, lifetime: Lifetime, dtype: Dtype) {
+        let (name, role) = (self.name(need), Role::Input);
+        let (len, start) = (lifetime.len, 0);
         let buffer = self
             .program
-            .buffer(name, dtype, all, role, Binding::Scratch);
-        for ((need, lifetime), start) in passing.iter().zip(starts) {
+            .buffer(name, dtype, len, role, Binding::Scratch);
+        self.places.insert(need, Place { buffer, start, len });
+    }
+
+    /// Values of a type that are saved from one pass to the other, and others: these go where saved
+    /// ones are no longer or not yet needed, as far as there is room.
+    fn place_stretches(&mut self, dtype: Dtype, saved: Stretches, passing: Stretches) {
+        let lifetimes = |all: &Stretches| -> Vec<Lifetime> {
+            all.iter().map(|(_, lifetime)| *lifetime).collect()
+        };
+        let (mut of_saved, mut of_others) = (Region::default(), Region::default());
+        let starts = of_saved.place(&lifetimes(&saved));
+        let found = of_saved.fill(&lifetimes(&passing));
+        let (mut here, mut others) = (Stretches::new(), Stretches::new());
+        let mut starts_here = starts;
+        here.extend(saved);
+        for (stretch, start) in passing.into_iter().zip(found) {
+            match start {
+                Some(start) => {
+                    here.push(stretch);
+                    starts_here.push(start);
+                }
+                None => others.push(stretch),
+            }
+        }
+        let starts = of_others.place(&lifetimes(&others));
+        self.place_region(Role::Saved, dtype, of_saved.len(), (here, starts_here));
+        self.place_region(Role::Workspace, dtype, of_others.len(), (others, starts));
+    }
+
+    /// A buffer of `len` elements, and stretches of it with their first elements.
+    fn place_region(
+        &mut self,
+        role: Role,
+        dtype: Dtype,
+        len: usize,
+        (stretches, starts): (Stretches, Vec<usize>),
+    ) {
+        if stretches.is_empty() {
+            return;
+        }
+        let name = match dtype {
+            Dtype::F32 => role.name().to_owned(),
+            _ => format!("{}_{dtype}", role.name()),
+        };
+        let buffer = self
+            .program
+            .buffer(name, dtype, len, role, Binding::Scratch);
+        for ((need, lifetime), start) in stretches.into_iter().zip(starts) {
             let len = lifetime.len;
-            self.places.insert(*need, Place { buffer, start, len });
+            self.places.insert(need, Place { buffer, start, len });
         }
     }
 
@@ -212,6 +246,15 @@ impl Assembly<'_> {
             let result = &self.plan.graph.outputs()[output];
             let node = self.plan.graph.node(result.node);
             let (len, start) = (node.elements(), 0);
+            let origin = self.plan.origin(output);
+            if let Origin::Made(id) = origin
+                && let Some(given) = self.updated(output, id)
+            {
+                let result = result.name.clone().into();
+                self.program.buffers[given.buffer.0].binding = Binding::Updated { result };
+                self.places.insert(Need::Of(Source::Node(id)), given);
+                continue;
+            }
             let buffer = self.program.buffer(
                 result.name.clone(),
                 node.dtype,
@@ -219,13 +262,24 @@ impl Assembly<'_> {
                 result.role,
                 Binding::Result,
             );
-            if let Origin::Made(id) = self.plan.origin(output) {
+            if let Origin::Made(id) = origin {
                 let need = Need::Of(Source::Node(id));
                 self.places
                     .entry(need)
                     .or_insert(Place { buffer, start, len });
             }
         }
+    }
+
+    /// The memory of a given tensor that a result takes, which is stored as `node`.
+    fn updated(&self, output: usize, node: NodeId) -> Option<Place> {
+        let given = *self.plan.in_place.get(&node)?;
+        let updates = self.plan.graph.outputs()[output].updates;
+        let need = Need::Of(Source::Node(given));
+        self.places
+            .get(&need)
+            .copied()
+            .filter(|_| updates == Some(given))
     }
 
     /// Results that no kernel writes: numbers, given tensors, and results that have another name

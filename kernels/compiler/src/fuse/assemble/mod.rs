@@ -199,11 +199,13 @@ impl Assembly<'_> {
         is_single_pass: bool,
         is_only_launch: bool,
     ) -> Vec<(&'l Nest, Bounds)> {
+        let is_in_place = loops.iter().any(|loops| self.is_in_place(loops));
         let is_finalizer = |at: usize| is_single_pass && at + 1 == loops.len();
         let nests = loops.iter().enumerate().map(|(at, loops)| {
             let bounds = Bounds {
                 columns: self.bound(loops),
                 is_only_launch,
+                is_in_place,
                 ..Bounds::default()
             };
             if is_finalizer(at) {
@@ -225,6 +227,15 @@ impl Assembly<'_> {
             }
         }
         nests
+    }
+
+    /// Whether a nest stores results in the memory of given tensors.
+    fn is_in_place(&self, loops: &Loops) -> bool {
+        let mut written = loops.memory.iter().filter(|memory| memory.is_written);
+        written.any(|memory| match memory.source {
+            Source::Node(id) => self.plan.in_place.contains_key(&id),
+            Source::Partials(_) => false,
+        })
     }
 
     /// The loops of a generated kernel. Nests that combine partials come after the nests that store

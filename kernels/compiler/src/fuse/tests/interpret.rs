@@ -39,6 +39,15 @@ pub(super) fn interpret(plan: &Plan, inputs: &Tensors) -> BTreeMap<String, Vec<f
                 .flat_map(|&at| kernel(plan, at, &memories))
                 .collect(),
         };
+        for source in written.keys() {
+            // A result in its memory has overwritten a given tensor.
+            if let Source::Node(id) = source
+                && let Some(&given) = plan.in_place.get(id)
+                && let Some(values) = memories.get_mut(&Source::Node(given))
+            {
+                values.fill(f64::NAN);
+            }
+        }
         memories.extend(written);
     }
     let wanted = plan.wanted.iter().map(|&output| {

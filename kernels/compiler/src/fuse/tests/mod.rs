@@ -1,5 +1,6 @@
 //! Plans of all policies compute the value of the graph.
 
+mod in_place;
 mod interpret;
 mod passes;
 mod random;
@@ -80,6 +81,19 @@ proptest! {
         }) {
             let plan = plan(&graph, Some(backward), phase, policy);
             check(&graph, &inputs, &plan, &format!("{policy:?} {phase} of {seed} {size}"));
+        }
+    }
+
+    /// Nothing reads a given tensor after its next value has taken its memory.
+    #[test]
+    fn updates_in_place_mean_what_graphs_mean(seed in any::<u64>(), size in 1usize..16) {
+        let graph = random::with_updates(random::graph(seed, size), seed);
+        let inputs = random::inputs(&graph, seed);
+        for target in [Target::Cpu, cuda()] {
+            for policy in POLICIES {
+                let plan = plan_on(&target, &graph, None, Phase::Forward, policy);
+                check(&graph, &inputs, &plan, &format!("{policy:?} of {seed} {size} on {target:?}"));
+            }
         }
     }
 

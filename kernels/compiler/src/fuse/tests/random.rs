@@ -92,6 +92,24 @@ pub(super) fn with_gradients(mut graph: Graph) -> (Graph, NodeId) {
     (graph, backward.from)
 }
 
+/// The graph with the next value of each given tensor, where it has a value of that shape.
+pub(super) fn with_updates(mut graph: Graph, seed: u64) -> Graph {
+    let mut random = Random::new(seed);
+    let given = graph.given().iter().map(|given| given.node);
+    for given in given.collect::<Vec<NodeId>>() {
+        let is_like = |id: &NodeId| {
+            let (one, other) = (graph.node(*id), graph.node(given));
+            one.shape == other.shape && one.dtype == other.dtype && *id != given
+        };
+        let alike: Vec<NodeId> = graph.ids().filter(is_like).collect();
+        if !alike.is_empty() {
+            let next = random.of(&alike);
+            graph.update(format!("next of {given}"), next, given, Role::Parameter);
+        }
+    }
+    graph
+}
+
 /// Inputs for a graph: numbers in [-2, 2), indices below the extent that [`Growing::indices`] gave.
 pub(super) fn inputs(graph: &Graph, seed: u64) -> Tensors {
     let mut random = Random::new(!seed);

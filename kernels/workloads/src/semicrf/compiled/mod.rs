@@ -180,7 +180,7 @@ impl Builder {
         let mut result = |name: &'static str| {
             let elements = self.sizes.b;
             self.program
-                .buffer(name, Dtype::F32, elements, Role::Output, binding)
+                .buffer(name, Dtype::F32, elements, Role::Output, binding.clone())
         };
         let value = result("value");
         let entropy = (self.sizes.semiring == Semiring::Entropy).then(|| result("entropy"));

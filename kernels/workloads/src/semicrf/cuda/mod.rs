@@ -172,8 +172,9 @@ impl Builder {
             Phase::Backward => Binding::Scratch,
             _ => Binding::Result,
         };
-        let mut result =
-            |name: &'static str| program.buffer(name, Dtype::F32, sizes.b, Role::Output, binding);
+        let mut result = |name: &'static str| {
+            program.buffer(name, Dtype::F32, sizes.b, Role::Output, binding.clone())
+        };
         let value = result("value");
         let entropy = (sizes.semiring == Semiring::Entropy).then(|| result("entropy"));
         Builder {

@@ -89,7 +89,7 @@ impl Builder {
             Phase::Backward => Binding::Scratch,
             Phase::Forward | Phase::Both | Phase::Step => Binding::Result,
         };
-        let value = buffer("value", Dtype::F64, sizes.b, of_values);
+        let value = buffer("value", Dtype::F64, sizes.b, of_values.clone());
         let entropy = is_entropy.then(|| buffer("entropy", Dtype::F64, sizes.b, of_values));
         let specs = match phase.has_gradients() {
             true => sizes.score_specs("grad_"),

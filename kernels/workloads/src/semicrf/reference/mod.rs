@@ -93,7 +93,13 @@ fn write_forward(
         Binding::Result
     };
     for spec in layout.sizes.outputs(Phase::Forward) {
-        let result = emit.buffer(spec.name, Dtype::F32, layout.sizes.b, Role::Output, binding);
+        let result = emit.buffer(
+            spec.name,
+            Dtype::F32,
+            layout.sizes.b,
+            Role::Output,
+            binding.clone(),
+        );
         args.push(Arg::Write(emit.all(result)));
     }
     emit.launch(pass::FORWARD, args);
