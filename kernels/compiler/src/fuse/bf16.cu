@@ -1,15 +1,18 @@
-// out = x rounded to bf16, to the nearest and to even: the upper halves of the bits of floats. A
-// thread an element.
-#include "cuda.h"
+// Rounds arrays to bf16. EACH_JOB is JOB(0) JOB(1) ..., one for each array: its blocks are a row of
+// the grid.
+#include "bf16.h"
 
-KERNEL(round_to_bf16, 256)
-(const unsigned *__restrict__ x, unsigned short *__restrict__ out, int64 count) {
-    const int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    const unsigned bits = x[i];
-    const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-    // What is added carries into the upper half from its middle on; where it is the middle, if that
-    // half is odd.
-    const unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1u);
-    out[i] = (unsigned short)((is_nan ? bits | 0x400000u : rounded) >> 16);
+#define THREADS 256
+
+DEVICE void round_all(const float *__restrict__ x, unsigned short *__restrict__ out, int64 count) {
+    const int64 step = (int64)gridDim.x * THREADS;
+#pragma unroll 4
+    for (int64 i = blockIdx.x * (int64)THREADS + threadIdx.x; i < count; i += step) out[i] = rounded_to_bf16(x[i]);
+}
+
+#define JOB(n) const float *x##n, unsigned short *out##n, int64 count##n,
+KERNEL(round_to_bf16, THREADS)(EACH_JOB unsigned) {
+#undef JOB
+#define JOB(n) if (blockIdx.y == n) return round_all(x##n, out##n, count##n);
+    EACH_JOB
 }

@@ -9,19 +9,26 @@ use std::borrow::Cow;
 
 use super::library::Lies;
 use crate::graph::NodeId;
-use sweeper_program::headers::CUDA_H;
+use sweeper_program::headers::{BF16_H, CUDA_H};
 use sweeper_program::{
-    Arg, Geometry, Index, Kernel, KernelId, KernelSource, Language, Library, Precision, SourceFile,
-    Step, View,
+    Arg, Geometry, Index, Kernel, KernelSource, Language, Library, Precision, SourceFile, View,
 };
 
-static FILES: [SourceFile; 2] = [
+static FILES: [SourceFile; 3] = [
     SourceFile::embedded("bf16.cu", include_str!("bf16.cu")),
+    BF16_H,
     CUDA_H,
 ];
 
-/// Threads of a block; each rounds one element.
+/// Threads of a block, and blocks of an array, at most: each thread rounds many elements.
 const THREADS: u32 = 256;
+const BLOCKS: usize = 1056;
+
+/// Arrays that a launch rounds, at most.
+pub(super) const MAX_JOBS: usize = 32;
+
+/// The function.
+const ENTRY: &str = "round_to_bf16";
 
 /// The nodes whose memory a call takes in bf16: the two factors of a product.
 pub(super) fn rounded(call: &Library, lies: &[Lies]) -> Vec<NodeId> {
@@ -35,27 +42,38 @@ pub(super) fn rounded(call: &Library, lies: &[Lies]) -> Vec<NodeId> {
     nodes
 }
 
-/// The kernel.
-pub(super) fn kernel() -> Kernel {
+/// The kernel that rounds so many arrays.
+fn kernel(jobs: usize) -> Kernel {
     Kernel::Compiled(KernelSource {
         language: Language::Cuda,
         files: Cow::Borrowed(&FILES),
-        entry: "round_to_bf16".into(),
-        defines: vec![],
+        entry: ENTRY.into(),
+        defines: vec![KernelSource::define("EACH_JOB", each_job(jobs))],
     })
+}
+
+/// `JOB(0) JOB(1) ...`, for sources that declare parameters of each job and do the jobs.
+pub(super) fn each_job(jobs: usize) -> String {
+    let each: Vec<String> = (0..jobs).map(|job| format!("JOB({job})")).collect();
+    each.join(" ")
 }
 
 /// Whether a kernel only copies factors in the precision of their product.
 pub fn rounds_factors(held: &Kernel) -> bool {
-    *held == kernel()
+    held.name() == ENTRY
 }
 
-/// A launch of the kernel over two views of as many elements, f32 and bf16.
-pub(super) fn launch(kernel: KernelId, from: View, to: View) -> Step {
-    let len = from.len;
-    Step::Launch {
-        kernel,
-        geometry: Geometry::linear(len.div_ceil(THREADS as usize) as u32, THREADS),
-        args: vec![Arg::Read(from), Arg::Write(to), Arg::Int(Index::from(len))],
-    }
+/// A launch over pairs of views of as many elements, f32 and bf16; and its kernel.
+pub(super) fn launch(jobs: &[(View, View)]) -> (Kernel, Geometry, Vec<Arg>) {
+    let longest = jobs.iter().map(|(from, _)| from.len).max().unwrap_or(0);
+    let blocks = longest.div_ceil(THREADS as usize).min(BLOCKS);
+    let mut geometry = Geometry::linear(blocks as u32, THREADS);
+    geometry.grid[1] = jobs.len() as u32;
+    let of_job = |(from, to): &(View, View)| {
+        let len = Arg::Int(Index::from(from.len));
+        [Arg::Read(from.clone()), Arg::Write(to.clone()), len]
+    };
+    let args = jobs.iter().flat_map(of_job);
+    let end = Arg::Int(Index::from(jobs.len()));
+    (kernel(jobs.len()), geometry, args.chain([end]).collect())
 }

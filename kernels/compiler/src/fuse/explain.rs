@@ -104,7 +104,7 @@ fn listed(mut held: Vec<String>) -> String {
 fn of_loops(plan: &Plan, loops: &Loops) -> String {
     let in_place = |memory: &Memory| match memory.source {
         Source::Node(id) if memory.is_written => plan.in_place.get(&id),
-        Source::Node(_) | Source::Partials(_) => None,
+        Source::Node(_) | Source::Rounded(_) | Source::Partials(_) => None,
     };
     let of = |is_written: bool| {
         let memory = loops.memory.iter();
@@ -124,6 +124,7 @@ fn of_loops(plan: &Plan, loops: &Loops) -> String {
 fn source(plan: &Plan, source: Source) -> String {
     match source {
         Source::Partials(id) => format!("partials of {id}{:?}", plan.graph.node(id).shape),
+        Source::Rounded(id) => format!("{id}{:?} in bf16", plan.graph.node(id).shape),
         Source::Node(id) => {
             let node = plan.graph.node(id);
             match &node.op {

@@ -111,7 +111,7 @@ fn live_bytes(plan: &Plan, loops: &Loops) -> usize {
     let made = memory.filter(|(memory, operand)| {
         let is_given = match memory.source {
             Source::Node(id) => matches!(plan.graph.node(id).op, Op::Input(_)),
-            Source::Partials(_) => false,
+            Source::Rounded(_) | Source::Partials(_) => false,
         };
         !operand.is_written && !is_given
     });

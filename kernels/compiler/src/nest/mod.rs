@@ -39,7 +39,7 @@ pub enum Stride {
 /// Memory that a nest reads or writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operand {
-    /// Type of the elements.
+    /// Type of the elements. Those that are written may be bf16, to which f32 values are rounded.
     pub dtype: Dtype,
     /// Strides along the dimensions of rows, outermost first; as many as [`Nest::row_dims`].
     pub rows: Vec<Stride>,

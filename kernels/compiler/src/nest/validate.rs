@@ -1,6 +1,6 @@
 //! Checks that emitters rely on.
 
-use super::{CrossBlock, Nest, Over, Stride, Value, ValueId};
+use super::{CrossBlock, Nest, Operand, Over, Store, Stride, Value, ValueId};
 use sweeper_program::tensor::Dtype;
 
 impl Nest {
@@ -19,7 +19,8 @@ impl Nest {
                     operand.rows.len()
                 ));
             }
-            if !matches!(operand.dtype, Dtype::F32 | Dtype::I64) {
+            let is_rounded = operand.dtype == Dtype::Bf16 && operand.is_written;
+            if !matches!(operand.dtype, Dtype::F32 | Dtype::I64) && !is_rounded {
                 return Err(format!("operand {at} is {}", operand.dtype));
             }
         }
@@ -31,7 +32,8 @@ impl Nest {
                 operand.ok_or_else(|| format!("a store to operand {}", store.operand.0))?;
             let dtype = dtypes.get(store.value.0);
             let dtype = dtype.ok_or_else(|| format!("a store of value {}", store.value.0))?;
-            if !operand.is_written || operand.dtype != *dtype {
+            let is_rounded = operand.dtype == Dtype::Bf16 && self.may_round(store);
+            if !operand.is_written || operand.dtype != *dtype && !is_rounded {
                 return Err(format!(
                     "value {} is {dtype}, and stored to operand {}",
                     store.value.0, store.operand.0
@@ -50,6 +52,19 @@ impl Nest {
             }
         }
         Ok(())
+    }
+
+    /// Whether a store may round f32 elements to bf16: elements of an operand that has columns,
+    /// which no work across blocks comes before.
+    pub fn may_round(&self, store: &Store) -> bool {
+        let has_columns = |operand: &Operand| operand.columns != Stride::Broadcast;
+        let operand = self.operands.get(store.operand.0);
+        let varies = self.varies();
+        operand.is_some_and(has_columns)
+            && varies
+                .get(store.value.0)
+                .is_some_and(|varies| varies.columns)
+            && !self.is_cross_block(store.value)
     }
 
     /// The type of each value.

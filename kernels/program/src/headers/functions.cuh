@@ -6,7 +6,7 @@
 #ifndef SWEEPER_FUNCTIONS_CUH
 #define SWEEPER_FUNCTIONS_CUH
 
-#include "cuda.h"
+#include "bf16.h"
 
 DEVICE float f_reciprocal(float x) { return divide(1.0f, x); }
 DEVICE float f_sigmoid(float x) { return divide(1.0f, 1.0f + expf(-x)); }
@@ -38,6 +38,16 @@ DEVICE void store_strided(T *to, int64 step, const T (&from)[4], int lane, int k
     }
 }
 
+// The same rounded to bf16.
+template <int ROW_THREADS>
+DEVICE void store_strided(unsigned short *to, int64 step, const float (&from)[4], int lane, int k, int columns) {
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const int c = 4 * (lane + ROW_THREADS * k) + j;
+        if (c < columns) to[c * step] = rounded_to_bf16(from[j]);
+    }
+}
+
 // The eviction policy of a launch that reads `elements` elements once and writes next to nothing:
 // evict first, so that dirty lines of other launches stay in L2. Such loads are slower, which does
 // not pay beyond 384 MiB (docs/performance/operations.md).
@@ -66,6 +76,20 @@ DEVICE void store_vector(float *to, const float (&from)[4], int lane, int k, int
     if (is_vectorized) {
         const int c = 4 * (lane + ROW_THREADS * k);
         if (c < columns) *(float4 *)(to + c) = {from[0], from[1], from[2], from[3]};
+    } else {
+        store_strided<ROW_THREADS>(to, 1, from, lane, k, columns);
+    }
+}
+
+struct alignas(8) FourBf16 {
+    unsigned short bits[4];
+};
+template <int ROW_THREADS>
+DEVICE void store_vector(unsigned short *to, const float (&from)[4], int lane, int k, int columns, bool is_vectorized) {
+    if (is_vectorized) {
+        const int c = 4 * (lane + ROW_THREADS * k);
+        const FourBf16 x = {rounded_to_bf16(from[0]), rounded_to_bf16(from[1]), rounded_to_bf16(from[2]), rounded_to_bf16(from[3])};
+        if (c < columns) *(FourBf16 *)(to + c) = x;
     } else {
         store_strided<ROW_THREADS>(to, 1, from, lane, k, columns);
     }

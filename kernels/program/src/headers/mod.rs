@@ -19,11 +19,14 @@ pub const ELEMENTARY_H: SourceFile =
 /// Declarations that CUDA kernels need beside the language; they have no other headers.
 pub const CUDA_H: SourceFile = SourceFile::embedded("cuda.h", include_str!("cuda.h"));
 
+/// Rounding to bf16, for CUDA kernels; includes `cuda.h`.
+pub const BF16_H: SourceFile = SourceFile::embedded("bf16.h", include_str!("bf16.h"));
+
 /// Functions of generated kernels in C; includes `elementary.h` and `nontemporal.h`.
 pub const FUNCTIONS_H: SourceFile =
     SourceFile::embedded("functions.h", include_str!("functions.h"));
 
-/// Functions of generated CUDA kernels; includes `cuda.h`.
+/// Functions of generated CUDA kernels; includes `bf16.h`.
 pub const FUNCTIONS_CUH: SourceFile =
     SourceFile::embedded("functions.cuh", include_str!("functions.cuh"));
 

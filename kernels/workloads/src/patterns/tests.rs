@@ -342,7 +342,7 @@ fn factors_in_bf16_are_rounded_before_the_product() {
     };
     assert_eq!(call.precision, Precision::Bf16);
     assert_eq!(program.kernels[0].name(), "round_to_bf16");
-    assert_eq!((program.prologue.len(), program.steps.len()), (2, 1));
+    assert_eq!((program.prologue.len(), program.steps.len()), (1, 1));
     let totals = program.totals();
     assert_eq!(totals.read_bytes, 2 * (m * k + k * n) as u64);
     assert_eq!(totals.written_bytes, 4 * (m * n) as u64);

@@ -26,7 +26,7 @@ mod vector;
 
 use crate::nest::{Alignment, Bounds, CrossBlock, Nest, ValueId};
 use sweeper_program::SourceFile;
-use sweeper_program::headers::{CUDA_H, FUNCTIONS_CUH};
+use sweeper_program::headers::{BF16_H, CUDA_H, FUNCTIONS_CUH};
 
 use super::stages::{Residency, Stages};
 
@@ -40,7 +40,7 @@ use choose::Hints;
 use deferred::DeferredEpilogue;
 
 /// Headers of generated kernels.
-pub(super) static HEADERS: [SourceFile; 2] = [FUNCTIONS_CUH, CUDA_H];
+pub(super) static HEADERS: [SourceFile; 3] = [FUNCTIONS_CUH, BF16_H, CUDA_H];
 
 /// The form of a kernel.
 #[derive(Clone, Debug, PartialEq)]

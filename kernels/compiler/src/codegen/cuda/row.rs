@@ -7,7 +7,7 @@ use crate::nest::{Stride, Value, ValueId};
 
 use super::super::scalar::Dialect;
 use super::super::stages::Pass;
-use super::super::text::Text;
+use super::super::text::{self, Text};
 use super::elements::Elements;
 use super::kernel::Writer;
 use super::{FullReduction, Template};
@@ -262,7 +262,7 @@ impl Writer<'_> {
         let operand = store.operand.0;
         let (to, first) = (self.names.row_offset(operand), self.first_of(operand));
         Definition {
-            dtype: format!("{} *", self.names.dtype(store.value)),
+            dtype: format!("{} *", text::element(self.nest.operands[operand].dtype, "int64")),
             name: format!("to_{at}"),
             value: format!("{to}{first}"),
             uses_row: true,

@@ -50,7 +50,7 @@ fn is_vector(nest: &Nest, varies: &[Varies], operand: usize) -> bool {
     };
     let mut stores = nest.stores.iter();
     held.columns == Stride::Unit
-        && held.dtype == Dtype::F32
+        && matches!(held.dtype, Dtype::F32 | Dtype::Bf16)
         && (nest.values.iter().any(is_loaded)
             || stores.any(|store| store.operand.0 == operand && !launch::is_partial(nest, operand)))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::rounded::stored_rounded;
 use super::{Assembly, Made, Need, Place};
 use crate::fuse::bf16;
 use crate::fuse::body::Source;
@@ -22,6 +23,10 @@ impl Assembly<'_> {
             Source::Node(id) => {
                 let node = self.plan.graph.node(id);
                 Some((Need::Of(memory.source), node.elements(), node.dtype))
+            }
+            Source::Rounded(id) => {
+                let elements = self.plan.graph.node(id).elements();
+                Some((Need::Of(Source::Rounded(id)), elements, Dtype::Bf16))
             }
             Source::Partials(id) => {
                 let len = self.partial_counts.get(&id)? * self.plan.graph.node(id).elements();
@@ -61,11 +66,14 @@ impl Assembly<'_> {
                 needs
             }
             Made::Call(call, lies, _, node) => {
-                let mut needs: Vec<_> = lies.iter().map(|lies| of_node(lies.base)).collect();
-                let rounded = bf16::rounded(call, lies).into_iter();
-                needs.extend(rounded.map(|id| {
+                let rounded = bf16::rounded(call, lies);
+                // Nothing rounds what a kernel has stored in bf16.
+                let is_stored = |id: &NodeId| rounded.contains(id) && self.rounded.contains(id);
+                let bases = lies.iter().map(|lies| lies.base);
+                let mut needs: Vec<_> = bases.filter(|id| !is_stored(id)).map(of_node).collect();
+                needs.extend(rounded.iter().map(|&id| {
                     let elements = self.plan.graph.node(id).elements();
-                    (Need::Rounded(id), elements, Dtype::Bf16)
+                    (Need::Of(Source::Rounded(id)), elements, Dtype::Bf16)
                 }));
                 needs.push(of_node(*node));
                 needs.extend(self.scratch(position, call));
@@ -96,6 +104,7 @@ impl Assembly<'_> {
         self.place_given();
         self.place_results();
         self.place_zeros(made);
+        self.rounded = stored_rounded(made);
         let mut used: BTreeMap<Need, (Lifetime, Dtype)> = BTreeMap::new();
         for (position, made) in made.iter().enumerate() {
             for (need, len, dtype) in self.needs(position, made) {
@@ -108,6 +117,7 @@ impl Assembly<'_> {
             }
         }
         used.retain(|need, _| !self.places.contains_key(need));
+        self.round_together(&mut used);
         let crosses = |lifetime: &Lifetime| {
             let [first, last] =
                 [lifetime.from, lifetime.to].map(|at| side_of(self.plan, &order[at]));
@@ -117,7 +127,7 @@ impl Assembly<'_> {
         let mut saved: BTreeMap<Dtype, Stretches> = BTreeMap::new();
         for (need, (lifetime, dtype)) in used {
             let into = match need {
-                Need::Rounded(id) if self.is_rounded_once(id) => {
+                Need::Of(Source::Rounded(id)) if self.is_rounded_once(id) => {
                     self.place_alone(need, lifetime, dtype);
                     continue;
                 }
@@ -196,7 +206,9 @@ impl Assembly<'_> {
         match need {
             Need::Of(Source::Node(id)) => format!("{id} {}", self.plan.graph.node(id).op.name()),
             Need::Of(Source::Partials(id)) => format!("partials of {id}"),
-            Need::Rounded(id) => format!("{id} {} in bf16", self.plan.graph.node(id).op.name()),
+            Need::Of(Source::Rounded(id)) => {
+                format!("{id} {} in bf16", self.plan.graph.node(id).op.name())
+            }
             Need::Packed(id, packing) => format!("{id} packed by {}", packing.name()),
             Need::Zeros => "zeros".to_owned(),
             Need::Scratch(position) => format!("scratch of step {position}"),

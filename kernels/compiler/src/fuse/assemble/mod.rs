@@ -1,6 +1,7 @@
 //! From kernels-to-be to a program: generated kernels and calls, launches, and memory for values.
 
 mod buffers;
+mod rounded;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,8 +37,6 @@ enum Made {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     Of(Source),
-    /// A copy of a node's memory in bf16.
-    Rounded(NodeId),
     /// An operand of attention as its kernels read it.
     Packed(NodeId, attention::Packing),
     /// Zeros, as many as the largest call adds.
@@ -66,10 +65,12 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
         kernels: vec![],
         partial_counts: BTreeMap::new(),
         places: BTreeMap::new(),
+        forms: rounded::Forms::default(),
         rounded: BTreeSet::new(),
         packed: BTreeSet::new(),
     };
     let order = launches(plan);
+    assembly.forms = assembly.forms(&order);
     let made = assembly.make_all(&order)?;
     assembly.place(&order, &made);
     for (position, (launch, made)) in order.iter().zip(&made).enumerate() {
@@ -112,7 +113,9 @@ struct Assembly<'a> {
     /// The number of partials of each cross-block reduction that are in memory of the program.
     partial_counts: BTreeMap<NodeId, usize>,
     places: BTreeMap<Need, Place>,
-    /// Nodes whose copy in bf16 a step has made.
+    /// The forms in which launches read nodes.
+    forms: rounded::Forms,
+    /// Nodes that are in memory in bf16: kernels store them so, or a step has made a copy.
     rounded: BTreeSet<NodeId>,
     /// Operands that a step has packed.
     packed: BTreeSet<Need>,
@@ -234,7 +237,7 @@ impl Assembly<'_> {
         let mut written = loops.memory.iter().filter(|memory| memory.is_written);
         written.any(|memory| match memory.source {
             Source::Node(id) => self.plan.in_place.contains_key(&id),
-            Source::Partials(_) => false,
+            Source::Rounded(_) | Source::Partials(_) => false,
         })
     }
 
@@ -248,6 +251,7 @@ impl Assembly<'_> {
         if loops.combines_partials {
             loops.extents.rows[0] = self.partial_count_of(&loops);
         }
+        self.store_rounded(&mut loops);
         Ok(loops)
     }
 
@@ -259,7 +263,7 @@ impl Assembly<'_> {
             .iter()
             .filter_map(|memory| match memory.source {
                 Source::Partials(node) => self.partial_counts.get(&node),
-                Source::Node(_) => None,
+                Source::Node(_) | Source::Rounded(_) => None,
             });
         counts.next().copied().unwrap_or(1) as u64
     }

@@ -10,7 +10,7 @@ use crate::fuse::panels::Panels;
 use crate::fuse::{attention, bf16, scatter};
 use crate::graph::{NodeId, Op};
 use crate::nest::{self, Launch};
-use sweeper_program::{Arg, BufferId, Index, Kernel, KernelId, Library, Step, View};
+use sweeper_program::{Arg, BufferId, Geometry, Index, Kernel, KernelId, Library, Step, View};
 
 /// The element at `start` for row 0, `step` further for each row.
 fn from(row: &Index, step: usize, start: i64) -> Index {
@@ -71,7 +71,7 @@ impl Assembly<'_> {
         let mut steps = self.round(&rounded);
         let read = lies.iter().enumerate().map(|(at, lies)| {
             let need = match at < 2 && rounded.contains(&lies.base) {
-                true => Need::Rounded(lies.base),
+                true => Need::Of(Source::Rounded(lies.base)),
                 false => Need::Of(Source::Node(lies.base)),
             };
             Arg::Read(self.view(need, lies.start, lies.span))
@@ -110,14 +110,7 @@ impl Assembly<'_> {
         let written = call.yields();
         let written = written.map(|node| self.view_of(Need::Of(Source::Node(node))));
         let args = call.args(read, written.collect());
-        let mut steps: Vec<Step> = made
-            .into_iter()
-            .map(|(kernel, geometry, args)| Step::Launch {
-                kernel: self.kernel_once(kernel),
-                geometry,
-                args,
-            })
-            .collect();
+        let mut steps: Vec<Step> = made.into_iter().map(|made| self.launch_of(made)).collect();
         steps.push(Step::Launch {
             kernel,
             geometry: call.geometry(self.request.target),
@@ -216,20 +209,38 @@ impl Assembly<'_> {
     /// Copies of nodes in bf16, where they do not exist yet. Copies of tensors that do not change
     /// are made before the program's steps.
     fn round(&mut self, nodes: &[NodeId]) -> Vec<Step> {
-        let mut steps = vec![];
-        for &node in nodes {
-            if !self.rounded.insert(node) {
-                continue;
-            }
-            let kernel = self.kernel_once(bf16::kernel());
-            let from = self.view_of(Need::Of(Source::Node(node)));
-            let step = bf16::launch(kernel, from, self.view_of(Need::Rounded(node)));
-            match self.is_rounded_once(node) {
-                true => self.program.prologue.push(step),
-                false => steps.push(step),
-            }
+        let mut missing = nodes.to_vec();
+        missing.retain(|node| !self.rounded.contains(node));
+        let together = self.rounded_together();
+        if missing.iter().any(|node| together.contains(node)) {
+            missing.extend(together);
         }
-        steps
+        missing.retain(|&node| self.rounded.insert(node));
+        let (once, each): (Vec<NodeId>, Vec<NodeId>) = missing
+            .into_iter()
+            .partition(|&node| self.is_rounded_once(node));
+        let once = self.round_all(&once);
+        self.program.prologue.extend(once);
+        self.round_all(&each)
+    }
+
+    fn round_all(&mut self, nodes: &[NodeId]) -> Vec<Step> {
+        let view = |source: Source| self.view_of(Need::Of(source));
+        let jobs: Vec<(View, View)> = nodes
+            .iter()
+            .map(|&node| (view(Source::Node(node)), view(Source::Rounded(node))))
+            .collect();
+        let made = jobs.chunks(bf16::MAX_JOBS).map(bf16::launch);
+        let made: Vec<_> = made.collect();
+        made.into_iter().map(|made| self.launch_of(made)).collect()
+    }
+
+    fn launch_of(&mut self, (kernel, geometry, args): (Kernel, Geometry, Vec<Arg>)) -> Step {
+        Step::Launch {
+            kernel: self.kernel_once(kernel),
+            geometry,
+            args,
+        }
     }
 
     /// Whether a node is rounded to bf16 once: a given tensor that no training changes.
@@ -248,7 +259,7 @@ impl Assembly<'_> {
             Source::Partials(id) if self.partial_counts.contains_key(&id) => self.view_of(need),
             // Memory of the kernel itself.
             Source::Partials(_) => View::new(BufferId(0), Index::fixed(0), 0),
-            Source::Node(_) => {
+            Source::Node(_) | Source::Rounded(_) => {
                 let (span, touched) = (memory.span(&loops.extents), memory.touched(&loops.extents));
                 let view = self.view(need, memory.start, span);
                 match touched == span {

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use super::call::{Call, Form};
+use crate::fuse::bf16::each_job;
 use crate::graph::{AttentionPart, NodeId};
 use sweeper_program::headers::{CUDA_H, HOPPER_H};
 use sweeper_program::tensor::Dtype;
@@ -201,10 +202,10 @@ fn pack_matrices(
     let mut defines = vec![
         bf16(call),
         define("ALIGNED", usize::from(is_aligned)),
-        define("JOBS", jobs.len()),
+        ("EACH_JOB".into(), each_job(jobs.len())),
     ];
     let leading = call.padded_leading();
-    let mut args = vec![int(leading[1]), int(leading[2]), int(call.heads())];
+    let mut args = vec![];
     let mut rows = 0;
     for (job, &(at, packed)) in jobs.iter().enumerate() {
         let by_columns = usize::from(packed.packing == Packing::Columns);
@@ -215,6 +216,7 @@ fn pack_matrices(
         args.extend(shape(call, at).map(int));
         rows = rows.max(shape(call, at)[0].next_multiple_of(PADDED));
     }
+    args.extend([leading[1], leading[2], call.heads()].map(int));
     let mut geometry = Geometry::linear((call.heads() * rows / PACK_ROWS) as u32, PACK_THREADS);
     geometry.grid[1] = jobs.len() as u32;
     (

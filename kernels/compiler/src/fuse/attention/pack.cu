@@ -83,45 +83,15 @@ template <int WIDE, int BY_COLUMNS> DEVICE void pack(char *to, const Source &of,
     pack_by_rows<WIDE>(to, from, first, of);
 }
 
-// Packs JOBS matrices, one by the blocks of each row of the grid; WIDE_n and BY_COLUMNS_n say how.
-#define JOB_PARAMETERS(n) const float *x##n, char *to##n, int64 s##n##0, int64 s##n##1, int64 s##n##2, int64 s##n##3, \
-    int64 rows##n, int64 columns##n
+// Packs matrices. EACH_JOB is JOB(0) JOB(1) ..., one for each matrix: its blocks are a row of the
+// grid; WIDE_n and BY_COLUMNS_n say how.
+#define JOB(n) const float *x##n, char *to##n, int64 s##n##0, int64 s##n##1, int64 s##n##2, int64 s##n##3, \
+    int64 rows##n, int64 columns##n,
+KERNEL(attention_pack, PACK_THREADS)(EACH_JOB int64 e1, int64 e2, int64 heads) {
+#undef JOB
 #define JOB(n) if (blockIdx.y == n) { \
         const Source of = {x##n, {s##n##0, s##n##1, s##n##2, s##n##3}, rows##n, columns##n}; \
         return pack<WIDE_##n, BY_COLUMNS_##n>(to##n, of, e1, e2, heads); \
     }
-
-KERNEL(attention_pack, PACK_THREADS)(int64 e1, int64 e2, int64 heads, JOB_PARAMETERS(0)
-#if JOBS > 1
-    , JOB_PARAMETERS(1)
-#endif
-#if JOBS > 2
-    , JOB_PARAMETERS(2)
-#endif
-#if JOBS > 3
-    , JOB_PARAMETERS(3)
-#endif
-#if JOBS > 4
-    , JOB_PARAMETERS(4)
-#endif
-#if JOBS > 5
-    , JOB_PARAMETERS(5)
-#endif
-) {
-    JOB(0)
-#if JOBS > 1
-    JOB(1)
-#endif
-#if JOBS > 2
-    JOB(2)
-#endif
-#if JOBS > 3
-    JOB(3)
-#endif
-#if JOBS > 4
-    JOB(4)
-#endif
-#if JOBS > 5
-    JOB(5)
-#endif
+    EACH_JOB
 }

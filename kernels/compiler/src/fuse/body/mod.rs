@@ -22,6 +22,8 @@ use sweeper_program::tensor::Dtype;
 pub(super) enum Source {
     /// The elements of a node, dense.
     Node(NodeId),
+    /// The elements of a node in bf16, dense.
+    Rounded(NodeId),
     /// The partials of a cross-block reduction, one after the other.
     Partials(NodeId),
 }

@@ -123,7 +123,7 @@ fn run(plan: &Plan, loops: &Loops, memories: &Memories) -> Memories {
         .memory
         .iter()
         .map(|memory| match memory.source {
-            Source::Node(id) | Source::Partials(id) if memory.is_written => {
+            Source::Node(id) | Source::Rounded(id) | Source::Partials(id) if memory.is_written => {
                 vec![f64::NAN; elements(id)]
             }
             source => memories[&source].clone(),
@@ -165,7 +165,7 @@ fn launch(plan: &Plan, loops: &Loops, memories: &Memories) -> Launch {
                 Source::Partials(id) => {
                     Some(memories[&memory.source].len() / plan.graph.node(id).elements())
                 }
-                Source::Node(_) => None,
+                Source::Node(_) | Source::Rounded(_) => None,
             });
         extents.rows[0] = of_parts.next().expect("parts") as u64;
     }

@@ -1,0 +1,168 @@
+//! Factors of products in bf16 that generated kernels store as such, with their f32 elements or in
+//! their place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Assembly, Made, Need};
+use crate::fuse::body::Source;
+use crate::fuse::lower::{Loops, Memory};
+use crate::fuse::memory::Lifetime;
+use crate::fuse::plan::Origin;
+use crate::fuse::{Policy, bf16, library};
+use crate::graph::{NodeId, Op};
+use crate::nest::{Operand, OperandId, Store};
+use sweeper_program::Precision;
+use sweeper_program::tensor::Dtype;
+
+/// Nodes by the form in which other launches read their elements.
+#[derive(Debug, Default)]
+pub(super) struct Forms {
+    /// In bf16, as factors of products.
+    rounded: BTreeSet<NodeId>,
+    /// In f32.
+    exact: BTreeSet<NodeId>,
+}
+
+impl Assembly<'_> {
+    /// The forms in which launches read nodes. Nothing is rounded by the kernel that computes it
+    /// where each operation is to be a launch.
+    pub(super) fn forms(&self, order: &[Vec<usize>]) -> Forms {
+        let mut forms = Forms::default();
+        let is_compiled = self.request.policy == Policy::Compiled;
+        if self.request.precision != Precision::Bf16 || !is_compiled {
+            return forms;
+        }
+        for &at in order.iter().flatten() {
+            self.add_forms(at, &mut forms);
+        }
+        let results = self.plan.wanted.iter();
+        forms.exact.extend(
+            results.filter_map(|&output| match self.plan.origin(output) {
+                Origin::Made(id) | Origin::Given(id) => Some(id),
+                Origin::Number(_) => None,
+            }),
+        );
+        forms
+    }
+
+    /// Given tensors that are rounded in each run, by few launches when the first of them is read.
+    pub(super) fn rounded_together(&self) -> Vec<NodeId> {
+        let is_together = |&&node: &&NodeId| {
+            let is_given = matches!(self.plan.graph.node(node).op, Op::Input(_));
+            is_given && !self.is_rounded_once(node)
+        };
+        self.forms
+            .rounded
+            .iter()
+            .filter(is_together)
+            .copied()
+            .collect()
+    }
+
+    /// Has copies that are made together be in use from the first reader of any on.
+    pub(super) fn round_together(&self, used: &mut BTreeMap<Need, (Lifetime, Dtype)>) {
+        let together = self.rounded_together();
+        let need = |node: &NodeId| Need::Of(Source::Rounded(*node));
+        let from = together.iter().filter_map(|node| used.get(&need(node)));
+        let Some(from) = from.map(|(lifetime, _)| lifetime.from).min() else {
+            return;
+        };
+        for node in &together {
+            if let Some((lifetime, _)) = used.get_mut(&need(node)) {
+                lifetime.from = from;
+            }
+        }
+    }
+
+    fn add_forms(&self, at: usize, forms: &mut Forms) {
+        let tasks = &self.plan.clusters[at].tasks;
+        let call = tasks.iter().find(|&&task| self.plan.is_call(task));
+        let Some(&task) = call else {
+            let read = self.loops(at).map(|loops| loops.memory).unwrap_or_default();
+            let read = read.iter().filter(|memory| !memory.is_written);
+            forms
+                .exact
+                .extend(read.filter_map(|memory| match memory.source {
+                    Source::Node(id) => Some(id),
+                    Source::Rounded(_) | Source::Partials(_) => None,
+                }));
+            return;
+        };
+        let node = self.plan.tasks[task].node;
+        let precision = self.request.precision;
+        let rounded = match self.plan.graph.node(node).op {
+            Op::Attention(_) | Op::ScatterAdd => vec![],
+            _ => library::call(self.plan, node, precision)
+                .map(|(call, lies)| bf16::rounded(&call, &lies))
+                .unwrap_or_default(),
+        };
+        // Further operands, such as biases, are read as they are.
+        let bases = tasks.iter().flat_map(|&task| {
+            let operands = self
+                .plan
+                .graph
+                .node(self.plan.tasks[task].node)
+                .operands
+                .iter();
+            operands.map(|&operand| self.plan.base(operand))
+        });
+        forms
+            .exact
+            .extend(bases.filter(|base| !rounded.contains(base)));
+        forms.rounded.extend(rounded);
+    }
+
+    /// Has a kernel store in bf16 what products read so; and in f32 only what anything else reads.
+    pub(super) fn store_rounded(&self, loops: &mut Loops) {
+        for at in 0..loops.nest.stores.len() {
+            let store = loops.nest.stores[at];
+            let memory = &loops.memory[store.operand.0];
+            let Source::Node(id) = memory.source else {
+                continue;
+            };
+            if !self.forms.rounded.contains(&id) || !loops.nest.may_round(&store) {
+                continue;
+            }
+            let rounded = Memory {
+                source: Source::Rounded(id),
+                ..memory.clone()
+            };
+            let operand = Operand {
+                dtype: Dtype::Bf16,
+                ..loops.nest.operands[store.operand.0].clone()
+            };
+            match self.forms.exact.contains(&id) {
+                true => {
+                    let value = store.value;
+                    let operand_id = OperandId(loops.nest.operands.len());
+                    loops.nest.operands.push(operand);
+                    loops.memory.push(rounded);
+                    loops.nest.stores.push(Store {
+                        operand: operand_id,
+                        value,
+                    });
+                }
+                false => {
+                    loops.memory[store.operand.0] = rounded;
+                    loops.nest.operands[store.operand.0] = operand;
+                }
+            }
+        }
+    }
+}
+
+/// Nodes that kernels store in bf16.
+pub(super) fn stored_rounded(made: &[Made]) -> BTreeSet<NodeId> {
+    let all = made.iter().flat_map(|made| match made {
+        Made::Loops(all, ..) => &all[..],
+        Made::Panels(loops, ..) => std::slice::from_ref(&**loops),
+        Made::Elsewhere | Made::Call(..) | Made::Scatter(..) | Made::Attention(..) => &[],
+    });
+    let memory = all.flat_map(|loops| &loops.memory);
+    memory
+        .filter_map(|memory| match memory.source {
+            Source::Rounded(id) => Some(id),
+            Source::Node(_) | Source::Partials(_) => None,
+        })
+        .collect()
+}
