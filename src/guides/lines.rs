@@ -6,11 +6,11 @@ use crate::row::outcome::{Checked, Status};
 use crate::stats::Summary;
 
 /// The backend that is compared with the baseline.
-pub const COMPILED: &str = "compiled";
+pub(super) const COMPILED: &str = "compiled";
 
 /// Rows by line, in the order of the first of each: rows of a line differ in backend and phase
 /// alone.
-pub fn lines<'r>(rows: &[&'r Row]) -> Vec<Vec<&'r Row>> {
+pub(super) fn lines<'r>(rows: &[&'r Row]) -> Vec<Vec<&'r Row>> {
     let mut lines: Vec<Vec<&Row>> = Vec::new();
     for &row in rows {
         match lines.iter_mut().find(|line| is_same_line(line[0], row)) {
@@ -30,12 +30,12 @@ fn is_same_line(one: &Row, other: &Row) -> bool {
 }
 
 /// Statistics of a row that is right.
-pub fn summary(row: &Row) -> Option<Summary> {
+pub(super) fn summary(row: &Row) -> Option<Summary> {
     row.summary().filter(|_| row.outcome.status == Status::Ok)
 }
 
 /// The guide's word for the first failure, or success.
-pub fn status(rows: &[&Row]) -> &'static str {
+pub(super) fn status(rows: &[&Row]) -> &'static str {
     let mut failed = rows.iter().map(|row| row.outcome.status);
     match failed.find(|status| *status != Status::Ok) {
         None => "success",
@@ -46,7 +46,7 @@ pub fn status(rows: &[&Row]) -> &'static str {
 }
 
 /// Reasons of rows that failed, and of rows whose outputs could not be checked.
-pub fn complaints(rows: &[&Row]) -> String {
+pub(super) fn complaints(rows: &[&Row]) -> String {
     let complaint = |row: &&Row| {
         let what = format!("{} {}", row.backend, row.phase);
         let found = row.outcome.measurement.as_ref();

@@ -17,7 +17,7 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 60000),
-    ("kernels/program/src", 3400),
+    ("kernels/program/src", 3450),
     ("kernels/compiler/src", 21200),
     ("kernels/workloads/src", 17000),
     ("cache/src", 5000),

@@ -24,7 +24,8 @@ pub use info::{
 pub use info::{size, tensor, word};
 pub use presentation::axis_flag;
 pub use presentation::{
-    Amount, ComparedWord, DerivedSize, FlagTarget, Presentation, PublishedSampling, ShorthandFlag,
+    Amount, ComparedWord, DerivedSize, FlagTarget, Formula, Presentation, PublishedSampling,
+    ShorthandFlag,
 };
 
 /// Which part of a computation is timed.
