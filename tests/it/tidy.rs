@@ -21,7 +21,7 @@ const LINE_BUDGETS: [(&str, usize); 6] = [
     ("kernels/compiler/src", 21200),
     ("kernels/workloads/src", 17000),
     ("cache/src", 5000),
-    ("tests/it", 15700),
+    ("tests/it", 15850),
 ];
 
 /// Private words for things that the field has names for, and these names.
