@@ -51,7 +51,11 @@ fn export(manifest: &str, path: &str, names: &[&str]) -> Vec<Vec<String>> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("manifests")
         .join(manifest);
-    let sets = ["measure.repeats=1", "measure.warmup=0", "output.dir=results"];
+    let sets = [
+        "measure.repeats=1",
+        "measure.warmup=0",
+        "output.dir=results",
+    ];
     let mut args = vec!["run", manifest.to_str().unwrap(), "--device", "cpu"];
     args.extend(["--backends", "eager,compiled"]);
     args.extend(sets.iter().flat_map(|set| ["--set", set]));
