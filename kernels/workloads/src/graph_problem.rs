@@ -107,6 +107,11 @@ pub trait Computation: Send + Sync + Sized + 'static {
     /// An input made from `key`.
     fn generate(&self, spec: &TensorSpec, key: &InputKey) -> Tensor;
 
+    /// Whether an input is state that begins at zero: a file of tensors may leave it out.
+    fn begins_at_zero(&self, _name: &str) -> bool {
+        false
+    }
+
     /// Checks inputs as [`Problem::validate`] does.
     ///
     /// # Errors
@@ -299,6 +304,11 @@ impl<C: Computation> Problem for GraphProblem<C> {
             (spec.name, tensor)
         };
         self.inputs().into_iter().map(made).collect()
+    }
+
+    fn absent_input(&self, spec: &TensorSpec) -> Option<Tensor> {
+        let zeros = || Tensor::f32(spec.shape.clone(), vec![0.0; spec.shape.iter().product()]);
+        self.computation.begins_at_zero(&spec.name).then(zeros)
     }
 
     fn validate(&self, inputs: &Tensors) -> Result<(), String> {

@@ -91,6 +91,11 @@ pub trait Evaluated: Clone + Send + Sync + 'static {
         halve_greatest(self.shrinkable())
     }
 
+    /// As [`Computation::begins_at_zero`].
+    fn begins_at_zero(&self, _name: &str) -> bool {
+        false
+    }
+
     /// Whether an input's elements must not be negative.
     fn is_never_negative(&self, _name: &str) -> bool {
         false
@@ -128,6 +133,10 @@ impl<E: Evaluated> Computation for E {
             }
             _ => Tensor::f32(spec.shape.clone(), self.elements(spec, &stream)),
         }
+    }
+
+    fn begins_at_zero(&self, name: &str) -> bool {
+        Evaluated::begins_at_zero(self, name)
     }
 
     fn validate(&self, inputs: &Tensors) -> Result<(), String> {

@@ -352,6 +352,10 @@ impl Evaluated for Transformer {
         self.sizes.shrink()
     }
 
+    fn begins_at_zero(&self, name: &str) -> bool {
+        name.starts_with("moment")
+    }
+
     fn is_never_negative(&self, name: &str) -> bool {
         name.starts_with("moment2.")
     }
