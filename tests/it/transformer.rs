@@ -53,6 +53,25 @@ fn transformers_conform_as_cuda_kernels() {
     }
 }
 
+/// A CPU has no products in other precisions, and no program that would be one of f32 in their name.
+#[test]
+fn what_a_cpu_lacks_is_refused() {
+    let attention = "attention batch=1 sequence=64 dimension=16";
+    let model = format!("transformer {}", MODELS[0]);
+    for words in [attention, &model] {
+        for precision in ["tf32", "bf16"] {
+            let (problem, phases) = problem(&format!("{words} precision={precision}"));
+            let canonical = CanonicalShape::default();
+            for phase in phases {
+                let program = problem.program("compiled", *phase, &canonical, &Target::Cpu);
+                let refusal = program.map(|_| ()).unwrap_err().to_string();
+                let expected = format!("products in {precision} are computed on GPUs only");
+                assert_eq!(refusal, expected, "{words} {phase}");
+            }
+        }
+    }
+}
+
 /// Weights that are trained are rounded in every step, those of a forward pass alone once.
 #[test]
 fn weights_are_rounded_to_bf16_in_timed_steps_of_training() {
