@@ -53,7 +53,7 @@ fn transformers_conform_as_cuda_kernels() {
     }
 }
 
-/// A CPU has no products in other precisions, and no program that would be one of f32 in their name.
+/// A CPU has no products in other precisions: f32 in their name would be a lie.
 #[test]
 fn what_a_cpu_lacks_is_refused() {
     let attention = "attention batch=1 sequence=64 dimension=16";
