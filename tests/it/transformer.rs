@@ -8,6 +8,7 @@ use sweeper_program::{CanonicalShape, Dtype, Parameters, Phase, Target, Tensor, 
 use sweeper_workloads::registry;
 
 use crate::conformance::{Case, artifacts, cuda, problem};
+use crate::place::{Place, code, text};
 use crate::shim::{self, Mode};
 
 const BACKENDS: [&str; 5] = ["primitive", "eager", "control", "compiled", "library"];
@@ -118,6 +119,31 @@ fn layers_and_contexts_share_kernels() {
             }
         }
     }
+}
+
+/// Equal layers are explained once, in all passes, buffers and steps.
+#[test]
+fn more_layers_are_no_longer_to_read() {
+    let lines = |layers: u32| {
+        let place = Place::new(&format!(
+            "schema = 1\nname = \"m\"\nabout = \"What is in it?\"\n\
+             [case.t]\nworkload = \"transformer\"\nbackends = [\"compiled\"]\n\
+             phases = [\"step\"]\nbatch = 1\ncontext = 4\nvocabulary = 5\nd_model = 4\n\
+             d_ff = 4\nheads = 1\nlayers = {layers}\n"
+        ));
+        let args = [
+            "plan",
+            "m.toml",
+            "--device",
+            "cpu",
+            "--explain",
+            "compiled step",
+        ];
+        let output = place.sweeper(&args);
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        text(&output).lines().count()
+    };
+    assert_eq!(lines(3), lines(5));
 }
 
 /// A program's outputs on a CPU.
