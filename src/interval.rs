@@ -45,6 +45,15 @@ impl LogInterval {
         }
     }
 
+    /// One over this.
+    pub fn inverse(self) -> Self {
+        LogInterval {
+            value: -self.value,
+            below: self.above,
+            above: self.below,
+        }
+    }
+
     /// The geometric mean. Errors are taken as independent: that of the mean is the root of the sum
     /// of their squares over their number.
     pub fn mean(all: &[LogInterval]) -> Option<Self> {

@@ -26,6 +26,7 @@ pub mod devices;
 pub mod aa;
 pub mod workloads;
 pub mod starter;
+mod repeats;
 mod signals;
 pub mod worker;
 

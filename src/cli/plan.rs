@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 use sweeper_program::{Binding, Program, Refusal, Step};
 
 use super::exit::Exit;
+use super::repeats::{self, Block};
 use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::target::{ArchArgs, Target};
@@ -229,8 +230,9 @@ fn explain(plan: &Plan<'_>, point: &Planned, screen: &Screen) -> Exit {
     screen.line(&format!("canonical shape: {shape}"));
     if let Some(passes) = passes {
         screen.line("passes:");
-        for line in passes.lines() {
-            screen.line(&format!("  {line}"));
+        for (name, launches) in by_pass(&passes) {
+            screen.line(&format!("  {name}"));
+            show_blocks(&repeats::launches(&launches), "launches", screen);
         }
     }
     match made {
@@ -265,23 +267,23 @@ fn program_json(program: &Program) -> Json {
 
 fn show_program(program: &Program, screen: &Screen) {
     screen.line("buffers:");
-    for buffer in &program.buffers {
-        let updated = match &buffer.binding {
-            Binding::Updated { result } => format!("  becomes {result}"),
-            Binding::Given | Binding::Result | Binding::Scratch => String::new(),
-        };
-        screen.line(&format!(
-            "  {:24} {:>10} x {}  {:10} {}{updated}",
-            buffer.name,
-            buffer.len,
-            buffer.dtype,
-            buffer.role.name(),
-            quantity::bytes(buffer.size_bytes())
-        ));
-    }
+    let buffers = program.buffers.iter().map(|buffer| {
+        let (len, dtype, role) = (buffer.len, buffer.dtype, buffer.role.name());
+        let bytes = quantity::bytes(buffer.size_bytes());
+        let is_updated = matches!(buffer.binding, Binding::Updated { .. });
+        let updated = if is_updated { "  updated in place" } else { "" };
+        let key = format!("{len:>10} x {dtype}  {role:10} {bytes}{updated}");
+        let lines = vec![format!("{:24} {key}", buffer.name)];
+        Block { key, lines }
+    });
+    show_blocks(&buffers.collect::<Vec<_>>(), "buffers", screen);
     let show = |steps: &[Step]| {
         let lines = lines_of(program, steps).into_iter();
-        lines.for_each(|line| screen.line(&format!("  {line}")));
+        let blocks = lines.map(|line| Block {
+            key: line.clone(),
+            lines: vec![line],
+        });
+        show_blocks(&blocks.collect::<Vec<_>>(), "launches", screen);
     };
     if !program.prologue.is_empty() {
         screen.line("prologue (untimed):");
@@ -297,6 +299,25 @@ fn show_program(program: &Program, screen: &Screen) {
         quantity::bytes(totals.written_bytes),
         quantity::bytes(program.memory_bytes())
     ));
+}
+
+/// The passes of an explanation: the line that names each, and its launches.
+fn by_pass(passes: &str) -> Vec<(&str, String)> {
+    let mut found: Vec<(&str, String)> = Vec::new();
+    for line in passes.lines() {
+        match found.last_mut() {
+            Some((_, launches)) if line.starts_with(' ') => *launches += &format!("{line}\n"),
+            _ => found.push((line, String::new())),
+        }
+    }
+    found
+}
+
+/// Prints blocks, of which those that repeat are shown once.
+fn show_blocks(blocks: &[Block], noun: &str, screen: &Screen) {
+    for line in repeats::folded(blocks, noun) {
+        screen.line(&format!("  {line}"));
+    }
 }
 
 /// Steps, a line each, with the bytes that they move.

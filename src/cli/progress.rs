@@ -202,7 +202,7 @@ impl<'a> Shown<'a> {
                 "{label}: {}",
                 time.unwrap_or_else(|| format!("{status}: {reason}"))
             ));
-        } else if !matches!(status, Status::Ok | Status::Skipped | Status::Pruned) {
+        } else if !matches!(status, Status::Ok | Status::Pruned) {
             let complaint = format!("{status}: {}", reason.lines().next().unwrap_or_default());
             let times = self.with_state(|state| {
                 let times = state.complaints.entry(complaint).or_insert(0);

@@ -1,6 +1,6 @@
 //! Tensors in and out: safetensors files, and the digest of outputs.
 
-use half::bf16;
+use half::{bf16, f16};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -78,16 +78,15 @@ fn inputs_of(path: &Path, bytes: &[u8], problem: &dyn Problem) -> Result<Tensors
     let file = SafeTensors::deserialize(bytes)
         .map_err(|error| at(format!("not a safetensors file: {error}")))?;
     let mut inputs = Tensors::new();
+    let mut missing = Vec::new();
     for spec in problem.inputs() {
-        let view = file.tensor(&spec.name).map_err(|_| {
-            let mut names = file.names();
-            names.sort_unstable();
-            at(format!(
-                "there is no tensor `{}`, only {}",
-                spec.name,
-                names.join(", ")
-            ))
-        })?;
+        let Ok(view) = file.tensor(&spec.name) else {
+            match problem.absent_input(&spec) {
+                Some(tensor) => _ = inputs.insert(spec.name, tensor),
+                None => missing.push(spec.name),
+            }
+            continue;
+        };
         if view.shape() != spec.shape {
             return Err(at(format!(
                 "`{}` has shape {:?}, the problem needs {:?}",
@@ -106,8 +105,30 @@ fn inputs_of(path: &Path, bytes: &[u8], problem: &dyn Problem) -> Result<Tensors
         })?;
         inputs.insert(spec.name, Tensor::new(spec.shape, data));
     }
+    if !missing.is_empty() {
+        let mut held = file.names();
+        held.sort_unstable();
+        let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
+        let (missing, held) = (listed(&missing), listed(&held));
+        return Err(at(format!("there is no tensor {missing}, only {held}")));
+    }
     problem.validate(&inputs).map_err(at)?;
     Ok(inputs)
+}
+
+/// Some names for a message: a model has hundreds of tensors.
+fn listed(names: &[&str]) -> String {
+    const SHOWN: usize = 6;
+    let shown: Vec<String> = names
+        .iter()
+        .take(SHOWN)
+        .map(|name| format!("`{name}`"))
+        .collect();
+    match names.len() {
+        0 => "nothing".to_owned(),
+        len if len > SHOWN => format!("{} and {} more", shown.join(", "), len - SHOWN),
+        _ => shown.join(", "),
+    }
 }
 
 /// Writes the inputs of a problem as `<folder>/<problem>/inputs.safetensors`, once.
@@ -183,7 +204,7 @@ fn file_dtype(dtype: Dtype) -> FileDtype {
     }
 }
 
-/// The elements of a tensor in a file; `i32` is accepted where `i64` is needed.
+/// The elements of a tensor in a file; types are accepted whose every value the needed type has.
 fn data_of(view: &TensorView<'_>, dtype: Dtype) -> Option<Data> {
     let bytes = view.data();
     match (dtype, view.dtype()) {
@@ -192,6 +213,12 @@ fn data_of(view: &TensorView<'_>, dtype: Dtype) -> Option<Data> {
         (Dtype::F64, FileDtype::F64) => Some(Data::F64(numbers(bytes, f64::from_le_bytes))),
         (Dtype::I32, FileDtype::I32) => Some(Data::I32(numbers(bytes, i32::from_le_bytes))),
         (Dtype::I64, FileDtype::I64) => Some(Data::I64(numbers(bytes, i64::from_le_bytes))),
+        (Dtype::F32, FileDtype::BF16) => Some(Data::F32(numbers(bytes, |bytes| {
+            bf16::from_le_bytes(bytes).to_f32()
+        }))),
+        (Dtype::F32, FileDtype::F16) => Some(Data::F32(numbers(bytes, |bytes| {
+            f16::from_le_bytes(bytes).to_f32()
+        }))),
         (Dtype::I64, FileDtype::I32) => Some(Data::I64(numbers(bytes, |bytes| {
             i64::from(i32::from_le_bytes(bytes))
         }))),
@@ -243,5 +270,93 @@ mod tests {
         let error = read_inputs(&file, problem.as_ref()).unwrap_err();
         assert!(matches!(error, InputError::Unreadable { .. }), "{error}");
         assert!(error.to_string().contains("has changed"), "{error}");
+    }
+
+    const MODEL: &str = "inputs weights.safetensors: ";
+
+    fn model() -> Box<dyn Problem> {
+        let sizes = [
+            "batch",
+            "context",
+            "vocabulary",
+            "d_model",
+            "d_ff",
+            "layers",
+            "heads",
+        ];
+        let mut parameters: Parameters = sizes.map(|name| (name, 2)).into_iter().collect();
+        parameters.set("heads", 1);
+        let workload = registry::workload("transformer").unwrap();
+        workload.problem(&parameters, Dtype::F32).unwrap()
+    }
+
+    /// The inputs of the model in a file of `tensors`.
+    fn read_model(tensors: &Tensors) -> Result<Tensors, String> {
+        let bytes = to_file(tensors).unwrap();
+        inputs_of(Path::new("weights.safetensors"), &bytes, model().as_ref())
+    }
+
+    /// Weights and tokens without the optimizer's state, as other programs save them.
+    fn weights() -> Tensors {
+        let mut tensors = model().generate(&InputKey([1; 32]));
+        tensors.retain(|name, _| !name.starts_with("moment"));
+        tensors
+    }
+
+    #[test]
+    fn weights_come_by_name_and_moments_begin_at_zero() {
+        let mut given = weights();
+        let head = given["lm_head.weight"].clone();
+        let rounded = head.as_f32().unwrap().iter().map(|&x| bf16::from_f32(x));
+        let rounded = Tensor::new(head.shape().to_vec(), Data::Bf16(rounded.collect()));
+        given.insert("lm_head.weight".to_owned(), rounded.clone());
+        given.insert("rotary.cache".to_owned(), head);
+        let found = read_model(&given).unwrap();
+        assert_eq!(found["lm_head.weight"].dtype(), Dtype::F32);
+        let ffn = "layers.1.ffn.w2.weight";
+        assert_eq!(found[ffn], given[ffn]);
+        let moments = found.iter().filter(|(name, _)| name.starts_with("moment"));
+        let moments: Vec<&Tensor> = moments.map(|(_, tensor)| tensor).collect();
+        assert_eq!(moments.len(), 2 * (3 + 2 * 9));
+        let is_zero = |tensor: &&Tensor| tensor.as_f32().unwrap().iter().all(|&x| x == 0.0);
+        assert!(moments.iter().all(is_zero));
+    }
+
+    #[test]
+    fn weights_that_do_not_fit_are_said() {
+        let with = |name: &str, tensor: Option<Tensor>| {
+            let mut tensors = weights();
+            tensors.remove(name).unwrap();
+            tensors.extend(tensor.map(|tensor| (name.to_owned(), tensor)));
+            read_model(&tensors).unwrap_err()
+        };
+        let name = "layers.1.attn.q_proj.weight";
+        let missing = with(name, None);
+        let start = format!("{MODEL}there is no tensor `{name}`, only `input_ids`, `layers.0.");
+        assert!(missing.starts_with(&start), "{missing}");
+        assert!(missing.ends_with("and 15 more"), "{missing}");
+        let shape = with(name, Some(Tensor::f32([2, 3], vec![0.0; 6])));
+        assert_eq!(
+            shape,
+            format!("{MODEL}`{name}` has shape [2, 3], the problem needs [2, 2]")
+        );
+        let dtype = with(name, Some(Tensor::f64([2, 2], vec![0.0; 4])));
+        assert_eq!(
+            dtype,
+            format!("{MODEL}`{name}` is F64, the problem needs f32")
+        );
+        let token = with("input_ids", Some(Tensor::i64([2, 2], vec![0, 1, 2, 1])));
+        assert_eq!(
+            token,
+            format!("{MODEL}element 2 of `input_ids` is 2, but there are 2 classes, from 0 on")
+        );
+        let number = with(
+            "ln_final.weight",
+            Some(Tensor::f32([2], vec![1.0, f32::NAN])),
+        );
+        assert_eq!(
+            number,
+            format!("{MODEL}element 1 of `ln_final.weight` is NaN, not a finite number")
+        );
     }
 }

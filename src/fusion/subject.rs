@@ -12,10 +12,12 @@ const PATTERN: &str = "pattern";
 /// A pattern or an operation, of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subject {
-    /// The pattern as the guide spells it, `Linear_Bias_ReLU`; of other workloads the name and the
-    /// words that choose among its forms, `matmul_f32`.
+    /// The pattern as the guide spells it, `Linear_Bias_ReLU`, with words that are not the default,
+    /// `FullAttention_causal`; of other workloads the name and all words that choose among its
+    /// forms, `matmul_f32`.
     pub pattern: String,
-    /// Sizes in the order in which the workload lists them.
+    /// Sizes in the order in which the workload lists them, without last ones that are 0 or 1 by
+    /// default: one head, no size of its own.
     pub sizes: Vec<i64>,
     /// All parameters.
     pub parameters: BTreeMap<String, Value>,
@@ -40,11 +42,29 @@ impl Subject {
                 .collect(),
             others: Vec::new(),
         };
-        for parameter in declared {
-            if let Some(value) = given.get(parameter.name) {
-                subject.add(parameter, value);
+        let known = declared.iter().filter_map(|parameter| {
+            let value = *given.get(parameter.name)?;
+            Some((parameter, value))
+        });
+        let guides = known
+            .clone()
+            .find_map(|(parameter, value)| guides_name(parameter, value));
+        if let Some(name) = guides {
+            name.clone_into(&mut subject.pattern);
+        }
+        let mut last = 0;
+        for (parameter, value) in known {
+            let is_default = parameter.default.map(Value::from).as_ref() == Some(value);
+            if guides.is_none() || !is_default && parameter.name != PATTERN {
+                subject.add_word(value);
+            }
+            subject.add_number(parameter, value);
+            let is_said = value.as_int().is_some_and(|size| !is_default || size > 1);
+            if is_said {
+                last = subject.sizes.len();
             }
         }
+        subject.sizes.truncate(last);
         // A file of another version may have parameters that this one does not know.
         for (name, value) in given {
             if !declared.iter().any(|held| held.name == name) {
@@ -54,17 +74,16 @@ impl Subject {
         subject
     }
 
-    fn add(&mut self, parameter: &ParameterInfo, value: &Value) {
+    fn add_word(&mut self, value: &Value) {
+        if let Value::Text(word) = value {
+            self.pattern = format!("{}_{word}", self.pattern);
+        }
+    }
+
+    fn add_number(&mut self, parameter: &ParameterInfo, value: &Value) {
         match (&parameter.kind, value) {
             (ParameterKind::Int { .. }, Value::Int(size)) => self.sizes.push(*size),
-            (ParameterKind::Choice(words), Value::Text(word)) => {
-                let known = words.iter().find(|(held, _)| *held == &**word);
-                let guides = known.and_then(|(_, aliases)| aliases.first());
-                match guides {
-                    Some(name) if parameter.name == PATTERN => self.pattern = (*name).to_owned(),
-                    _ => self.pattern = format!("{}_{word}", self.pattern),
-                }
-            }
+            (ParameterKind::Choice(_), Value::Text(_)) => {}
             _ => self.others.push(format!("{}={value}", parameter.name)),
         }
     }
@@ -88,6 +107,17 @@ impl Subject {
         }
         parts.retain(|part| !part.is_empty());
         parts.join("_")
+    }
+}
+
+/// The guide's name of a pattern, where the parameter says the pattern and the guide has it.
+fn guides_name(parameter: &ParameterInfo, value: &Value) -> Option<&'static str> {
+    match parameter.kind {
+        ParameterKind::Choice(words) if parameter.name == PATTERN => {
+            let known = words.iter().find(|(held, _)| value.as_text() == Some(held));
+            known.and_then(|(_, aliases)| aliases.first()).copied()
+        }
+        _ => None,
     }
 }
 
@@ -117,6 +147,31 @@ mod tests {
         assert_eq!(tanh.pattern, "linear_bias_gelu_tanh");
         let product = subject("matmul", &with("precision", "tf32"));
         assert_eq!(product.key(Phase::Forward, false), "matmul_tf32_1x2x3");
+    }
+
+    /// Parameters that the guide's patterns do not have leave their names, unless they are used.
+    #[test]
+    fn defaults_of_a_guides_pattern_leave_its_name() {
+        let names = ["batch", "sequence", "dimension", "heads", "kv_heads"];
+        let attention = |sizes: [i64; 5], mask: &str| {
+            let mut parameters: Vec<(&str, Value)> =
+                names.into_iter().zip(sizes.map(Value::Int)).collect();
+            let words = [("mask", mask), ("precision", "f32"), ("pattern", "full")];
+            parameters.extend(words.map(|(name, word)| (name, Value::from(word))));
+            subject("attention", &parameters).key(Phase::Forward, false)
+        };
+        assert_eq!(
+            attention([8, 512, 64, 1, 0], "none"),
+            "FullAttention_8x512x64"
+        );
+        assert_eq!(
+            attention([8, 512, 64, 4, 0], "causal"),
+            "FullAttention_causal_8x512x64x4"
+        );
+        assert_eq!(
+            attention([8, 512, 64, 1, 2], "none"),
+            "FullAttention_8x512x64x1x2"
+        );
     }
 
     #[test]

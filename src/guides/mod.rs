@@ -21,7 +21,9 @@ pub mod semicrf;
 pub mod operations;
 pub mod economics;
 pub mod calibration_profile;
+pub mod attention;
 pub mod transformer;
+mod lines;
 
 /// The export that makes a run a calibration: when finished, it raises the ceilings of its devices.
 pub const CALIBRATION_PROFILE: &str = "calibration_profile";
@@ -73,6 +75,7 @@ pub fn write(names: &[&str], rows: &[Row], about: &About<'_>, folder: &Path) -> 
         match *name {
             "compilation_economics" => write_economics(rows, about, folder)?,
             BENCHMARK_RESULTS => write_operations(rows, folder)?,
+            "compiled_attention_benchmark" => write_attention(rows, about, folder)?,
             "compiled_transformer_benchmark" => write_transformer(rows, about, folder)?,
             CALIBRATION_PROFILE => {
                 let out = files::create(folder, "calibration_profile.json")?;
@@ -109,6 +112,20 @@ fn write_operations(rows: &[Row], folder: &Path) -> io::Result<()> {
             let out = files::create(&folder.join(path), "benchmark_results.json")?;
             write_objects(&results, out)?;
         }
+    }
+    Ok(())
+}
+
+/// The file of the attention guide about attention.
+fn write_attention(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
+    let baseline = about.baseline.unwrap_or(EAGER);
+    let rows: Vec<&Row> = rows
+        .iter()
+        .filter(|row| row.workload == attention::WORKLOAD)
+        .collect();
+    for (path, rows) in combinations(&rows, &attention::COLUMNS) {
+        let out = files::create(&folder.join(path), "compiled_attention_benchmark.csv")?;
+        attention::write(&rows, baseline, out)?;
     }
     Ok(())
 }

@@ -9,9 +9,9 @@ use std::io::{self, Write};
 use sweeper_program::{Parameters, Phase};
 use sweeper_workloads::transformer::model_size;
 
+use super::lines::{COMPILED, complaints, lines, status, summary};
 use super::number;
 use crate::row::Row;
-use crate::row::outcome::{Checked, Status};
 use crate::stats::Summary;
 
 /// The workload whose rows the file is made of.
@@ -29,9 +29,6 @@ const PHASES: [(Phase, &str); 3] = [
     (Phase::Step, "full_step"),
 ];
 
-/// The backend that is compared with the baseline.
-const COMPILED: &str = "compiled";
-
 /// Writes the file.
 ///
 /// # Errors
@@ -39,15 +36,7 @@ const COMPILED: &str = "compiled";
 pub fn write(rows: &[&Row], baseline: &str, out: impl Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record(header())?;
-    let mut lines: Vec<Vec<&Row>> = Vec::new();
-    for &row in rows {
-        let of_line = lines.iter_mut().find(|line| is_same_line(line[0], row));
-        match of_line {
-            Some(line) => line.push(row),
-            None => lines.push(vec![row]),
-        }
-    }
-    for line in lines {
+    for line in lines(rows) {
         if let Some(record) = record(&line, baseline) {
             writer.write_record(record)?;
         }
@@ -80,15 +69,6 @@ fn header() -> Vec<String> {
     }
     names.extend(["status", "error"].map(str::to_owned));
     names
-}
-
-/// Rows of one line differ in backend and phase alone.
-fn is_same_line(one: &Row, other: &Row) -> bool {
-    one.problem == other.problem
-        && one.mode == other.mode
-        && one.l2 == other.l2
-        && one.threads == other.threads
-        && one.device_name == other.device_name
 }
 
 fn record(line: &[&Row], baseline: &str) -> Option<Vec<String>> {
@@ -129,48 +109,13 @@ fn record(line: &[&Row], baseline: &str) -> Option<Vec<String>> {
     Some(record)
 }
 
-/// Statistics of a row that is right.
-fn summary(row: &Row) -> Option<Summary> {
-    row.summary().filter(|_| row.outcome.status == Status::Ok)
-}
-
-/// The guide's word for the first failure, or success.
-fn status(rows: &[&Row]) -> &'static str {
-    let mut failed = rows.iter().map(|row| row.outcome.status);
-    match failed.find(|status| *status != Status::Ok) {
-        None => "success",
-        Some(Status::Oom | Status::PredictedOom) => "OOM",
-        Some(Status::Skipped | Status::Unavailable | Status::Pruned) => "SKIPPED",
-        Some(status) => status.name(),
-    }
-}
-
-/// Reasons of rows that failed, and of rows whose outputs could not be checked.
-fn complaints(rows: &[&Row]) -> String {
-    let complaint = |row: &&Row| {
-        let what = format!("{} {}", row.backend, row.phase);
-        let found = row.outcome.measurement.as_ref();
-        let is_unchecked = found.is_some_and(|found| found.checked == Checked::None);
-        match (row.outcome.status, &row.outcome.reason) {
-            (Status::Ok, _) if is_unchecked => Some(format!("{what}: outputs not checked")),
-            (Status::Ok, _) => None,
-            (status, Some(reason)) if !reason.is_empty() => {
-                Some(format!("{what}: {}: {reason}", status.name()))
-            }
-            (status, _) => Some(format!("{what}: {}", status.name())),
-        }
-    };
-    let complaints: Vec<String> = rows.iter().filter_map(complaint).collect();
-    complaints.join("; ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::guides::{about, write as write_files};
     use crate::identity::{Digest, ProblemId};
     use crate::manifest::settings::Hardware;
-    use crate::row::outcome::{Measurement, Outcome};
+    use crate::row::outcome::{Checked, Measurement, Outcome, Status};
     use crate::row::test_row;
     use sweeper_program::Value;
 

@@ -5,11 +5,13 @@ use std::sync::LazyLock;
 
 use sweeper_program::workload::Presentation;
 
-/// The kinds of plots. [`plot_name`] replaces words in braces by words of the workload.
+/// The kinds of plots. [`plot_name`] replaces words in braces by words of the workload, if that
+/// compares a word.
 pub const PLOT_KINDS: &[&str] = &[
     "scalability_{second}",
     "scalability_{leading}",
     "throughput",
+    "speedup",
     "efficiency",
     "memory_efficiency",
     "backward_forward_ratio",
@@ -26,8 +28,9 @@ pub const PLOT_KINDS: &[&str] = &[
 
 /// The name of a kind of plots for a workload, if it has such plots.
 pub fn plot_name(kind: &str, presentation: Option<&Presentation>) -> Option<String> {
-    let words = presentation.map_or([""; 3], |shown| {
-        [shown.second_axis, shown.leading_axis, shown.compared.name]
+    let shown = presentation.and_then(|shown| Some((shown, shown.compared?.name)));
+    let words = shown.map_or([""; 3], |(shown, compared)| {
+        [shown.second_axis, shown.leading_axis, compared]
     });
     let mut name = kind.to_owned();
     for (place, word) in ["{second}", "{leading}", "{compared}"]

@@ -312,15 +312,12 @@ pub const EXPORTS: &[&str] = &[
     "benchmark_results",
     "compilation_economics",
     "calibration_profile",
+    "compiled_attention_benchmark",
     "compiled_transformer_benchmark",
     "json",
     "parquet",
     "nvbench",
 ];
-
-/// Files of the guides that no workload of this version has the rows for: they are not among
-/// [`EXPORTS`], and a request for one gets an explanation.
-pub const NOT_EXPORTED: &[&str] = &["compiled_attention_benchmark"];
 
 /// Default iterations of the loop that the tables of economics are about: the compilation guide's.
 pub const ITERATIONS: u32 = 100;

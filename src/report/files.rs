@@ -343,7 +343,10 @@ fn sections(frame: &Frame<'_>) -> Vec<Section> {
     let workloads = registry::workloads().iter();
     let shown = workloads.filter_map(|workload| workload.info().presentation);
     let mut together = vec!["backend", "phase", MACHINE];
-    together.extend(shown.map(|shown| shown.compared.name));
+    for shown in shown {
+        together.extend(shown.compared.map(|compared| compared.name));
+        together.extend(shown.sizes);
+    }
     let names = frame.words(&together);
     let groups = frame.groups(&frame.all(), &names);
     let is_alone = groups.len() == 1;

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sweeper_program::Value;
+use sweeper_program::workload::{DerivedSize, Formula, ParameterKind};
+use sweeper_workloads::registry;
 
 use super::source::Source;
 use crate::row::entry::{DIMENSIONS, Entry};
@@ -152,6 +154,15 @@ impl<'s> Frame<'s> {
         }
         let mut ranks = vec![0; places.len()];
         let mut values = Vec::with_capacity(places.len());
+        let mut places: Vec<(Ordered, u32)> = places.into_iter().collect();
+        if let Some(words) = self.entries.first().and_then(|entry| sizes_of(entry, name)) {
+            places.sort_by_key(|(value, _)| {
+                let place = words
+                    .iter()
+                    .position(|(word, _)| value.0.as_text() == Some(word));
+                place.unwrap_or(words.len())
+            });
+        }
         for (rank, (value, code)) in places.into_iter().enumerate() {
             ranks[code as usize] = rank as u32;
             values.push(value.0);
@@ -335,7 +346,31 @@ pub fn number_of(entry: &Entry, name: &str) -> Option<f64> {
     match entry.value(name) {
         Some(value) => number(value),
         None if name == "threads" => entry.threads.map(f64::from),
-        None => product_of(entry, entry.presentation()?.derived(name)?.factors),
+        None => derived(entry, entry.presentation()?.derived(name)?),
+    }
+}
+
+/// The words of a parameter that names sizes, from the least on.
+fn sizes_of(
+    entry: &Entry,
+    name: &str,
+) -> Option<&'static [(&'static str, &'static [&'static str])]> {
+    let info = registry::workload(&entry.workload)?.info();
+    let is_size = info.presentation?.sizes.contains(&name);
+    match info.parameter(name)?.kind {
+        ParameterKind::Choice(words) if is_size => Some(words),
+        _ => None,
+    }
+}
+
+fn derived(entry: &Entry, size: &DerivedSize) -> Option<f64> {
+    match size.formula {
+        Formula::Product => product_of(entry, size.factors),
+        Formula::Computed(formula) => {
+            let parameters = entry.parameters.iter();
+            let parameters = parameters.map(|(name, value)| (&**name, value.clone()));
+            formula(&parameters.collect())
+        }
     }
 }
 
@@ -491,6 +526,27 @@ pub(crate) mod tests {
         let joined = frame.joined(&frame.all(), &["backend"]);
         let joined: Vec<Vec<usize>> = joined.into_values().collect();
         assert_eq!(joined, [vec![2, 3], vec![0, 1]]);
+    }
+
+    /// The guide's sizes are words; plots place them by what their models have.
+    #[test]
+    fn names_of_sizes_are_in_the_order_of_size() {
+        let mut sources = [source("here", &[])];
+        sources[0].entries = ["xl", "small", "2.7B", "large"]
+            .map(|size| {
+                let (workload, backend) = ("transformer".into(), "eager".into());
+                let mut entry = Entry::new(workload, backend, Phase::Step, Status::Ok);
+                entry.parameters.insert("size".into(), size.into());
+                entry.parameters.insert("context".into(), 128.into());
+                entry
+            })
+            .into();
+        let frame = Frame::new(&sources);
+        let sizes = &frame.dimensions[frame.dimension("size").unwrap()].values;
+        let sizes: Vec<String> = sizes.iter().map(Value::to_string).collect();
+        assert_eq!(sizes, ["small", "large", "xl", "2.7B"]);
+        let parameters = number_of(frame.entries[1], "parameters");
+        assert_eq!(parameters, Some(128_625_408.0));
     }
 
     #[test]

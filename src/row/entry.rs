@@ -156,6 +156,8 @@ pub struct Entry {
     pub compile: CompileUse,
     /// The least time that the device's ceilings allow, in nanoseconds.
     pub roofline_ns: Option<f64>,
+    /// The most operations of its arithmetic a second that were measured on the device.
+    pub ceiling_flops_per_s: Option<f64>,
     /// When the row was made, in seconds since 1970; zero on the null device.
     pub unix_time_s: Option<f64>,
 }
@@ -189,6 +191,7 @@ impl Entry {
             worst: None,
             compile: CompileUse::default(),
             roofline_ns: None,
+            ceiling_flops_per_s: None,
             unix_time_s: None,
         }
     }
@@ -223,6 +226,7 @@ impl Entry {
             fresh_starting,
             compile: row.compile,
             roofline_ns: row.roofline_ns,
+            ceiling_flops_per_s: row.ceiling_flops_per_s,
             unix_time_s: Some(row.unix_time_s),
             ..Entry::new(workload, backend, row.phase, row.outcome.status)
         };
@@ -317,6 +321,12 @@ impl Entry {
     /// Attained part of the roofline: the least possible time over the median.
     pub fn efficiency(&self) -> Option<f64> {
         Some(self.roofline_ns? / self.median_ns()?)
+    }
+
+    /// Model FLOPs utilisation: useful operations a second over the device's measured ceiling.
+    pub fn flops_utilization(&self) -> Option<f64> {
+        let useful = self.flops_per_s().filter(|&rate| rate > 0.0)?;
+        Some(useful / self.ceiling_flops_per_s?)
     }
 
     /// Useful floating-point operations a second.

@@ -78,6 +78,9 @@ pub struct Row {
     /// The least time that the device's ceilings allow for its work, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roofline_ns: Option<f64>,
+    /// The most operations of its arithmetic a second that were measured on the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_flops_per_s: Option<f64>,
     /// The result of the point.
     #[serde(flatten)]
     pub outcome: Outcome,
@@ -152,6 +155,7 @@ pub(crate) fn test_row(number: u8, outcome: Outcome) -> Row {
         unix_time_s: 0.0,
         compile: CompileUse::default(),
         roofline_ns: None,
+        ceiling_flops_per_s: None,
         outcome,
     }
 }

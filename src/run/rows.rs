@@ -109,6 +109,7 @@ impl<'a> RowMaker<'a> {
         };
         let (flops, bytes) = (found.flops, found.compulsory_bytes);
         row.roofline_ns = ceilings.roofline_ns(&kind, flops, bytes);
+        row.ceiling_flops_per_s = ceilings.flops_per_s.get(&kind).copied();
         let surpasses = |time_ns| ceilings.are_surpassed(&kind, flops, bytes, time_ns);
         if median_ns.is_some_and(surpasses) {
             found.flags.push(Flag::AboveRoofline);
@@ -153,6 +154,7 @@ impl<'a> RowMaker<'a> {
             l2: conditions.cache.word().to_owned(),
             mode: mode.word().to_owned(),
             roofline_ns: None,
+            ceiling_flops_per_s: None,
             threads: self.plan.manifest().device.threads,
             unix_time_s: 0.0,
             compile: CompileUse::default(),

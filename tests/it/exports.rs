@@ -1,5 +1,7 @@
 //! Files of the guides, as real runs write them.
 
+use std::path::Path;
+
 use super::place::{Place, code, column, text};
 
 /// Every buffer is in one of the guide's categories: the categories add up to the peak, for each
@@ -41,4 +43,53 @@ fn categories_of_memory_add_up_to_the_peak() {
         }
     }
     assert_eq!(seen, 24);
+}
+
+/// The fields of a file of the attention guide, after a run of a manifest on a CPU with one sample.
+fn export(manifest: &str, path: &str, names: &[&str]) -> Vec<Vec<String>> {
+    let place = Place::new("schema = 1\n");
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("manifests")
+        .join(manifest);
+    let sets = [
+        "measure.repeats=1",
+        "measure.warmup=0",
+        "output.dir=results",
+    ];
+    let mut args = vec!["run", manifest.to_str().unwrap(), "--device", "cpu"];
+    args.extend(["--backends", "eager,compiled"]);
+    args.extend(sets.iter().flat_map(|set| ["--set", set]));
+    let output = place.sweeper(&args);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    let csv = place.read(path);
+    names.iter().map(|name| column(&csv, name)).collect()
+}
+
+/// Both parts of the attention guide on a CPU: all is measured, checked and compared.
+#[test]
+fn the_attention_guides_files_are_whole() {
+    let names = ["seq_len", "compiled", "status", "error", "total_mean_ms"];
+    let path = "exports/heads=1/kv_heads=0/mask=causal/compiled_attention_benchmark.csv";
+    let found = export("attention-quick.toml", path, &names);
+    assert_eq!(found[0], ["33", "33", "256", "256"]);
+    assert_eq!(found[1], ["False", "True", "False", "True"]);
+    assert!(found[2].iter().all(|status| status == "success"));
+    assert!(found[3].iter().all(String::is_empty), "{:?}", found[3]);
+    assert!(
+        found[4]
+            .iter()
+            .all(|time| time.parse::<f64>().unwrap() > 0.0)
+    );
+    let names = ["context_length", "num_params", "status", "error"];
+    let names = [&names[..], &["forward_speedup", "full_step_speedup"]].concat();
+    let path = "exports/loss=sum/compiled_transformer_benchmark.csv";
+    let found = export("transformer-quick.toml", path, &names);
+    assert_eq!(found[0], ["16", "64"]);
+    // 2 V d + L (4 d^2 + 3 d d_ff + 2 d) + d.
+    assert_eq!(found[1], ["144192", "144192"]);
+    assert_eq!(found[2], ["success", "success"]);
+    assert!(found[3].iter().all(String::is_empty), "{:?}", found[3]);
+    for speedups in &found[4..] {
+        assert!(speedups.iter().all(|it| it.parse::<f64>().unwrap() > 0.0));
+    }
 }

@@ -276,6 +276,39 @@ fn a_run_and_its_table_make_one_report() {
     assert!(summary.contains("elements_min,elements_max"), "{summary}");
 }
 
+/// Models of several sizes make one section: they are held against each other, by their number of
+/// parameters and by context, and not a section each.
+#[test]
+fn models_are_compared_by_context_and_by_parameters() {
+    let place = Place::new(
+        "schema = 1\nname = \"models\"\nabout = \"What does size cost?\"\n\
+         [grid]\ncontext = [16, 32]\nlayers = [1, 2]\nbatch = 1\nvocabulary = 16\n\
+         d_model = 8\nd_ff = 8\nheads = 1\n\
+         [case.models]\nworkload = \"transformer\"\nphases = [\"step\"]\n\
+         backends = [\"eager\", \"compiled\"]\n[device]\nuse = \"null\"\n\
+         [null]\ntime_ns = \"1e6 * context\"\n\
+         outcomes = [{ when = \"context == 32 and backend == 'eager'\", status = \"oom\" }]\n",
+    );
+    place.sweeper(&["run", "m.toml"]);
+    let run = place.run_folder();
+    let run_text = run.to_str().unwrap();
+    reported(
+        &place,
+        &[run_text, "--baseline", "eager", "--format", "svg"],
+    );
+    let said = description(&run.join("report/speedup_parameters_step.svg"));
+    assert!(said.contains("at context = 16"), "{said}");
+    let said = description(&run.join("report/speedup_context_step.svg"));
+    assert!(said.contains("eager 1 oom"), "{said}");
+    assert!(!said.contains("= 0"), "{said}");
+    let by = read(&run.join("report/by_context.csv"));
+    assert_eq!(column(&by, "context"), ["16", "32"], "{by}");
+    assert_eq!(column(&by, "compiled_speedup")[0], "1", "{by}");
+    let ratios = read(&run.join("report/baseline_ratios.csv"));
+    // 2 x 16 x 8, 4 x 8 x 8 + 3 x 8 x 8 + 2 x 8 a layer, and 8.
+    assert_eq!(column(&ratios, "parameters"), ["728", "1192"], "{ratios}");
+}
+
 /// Reasons of plots that would be empty, by the plots' places.
 fn empty(place: &Place, args: &[&str]) -> Vec<(String, String)> {
     let output = reported(place, &[args, &["--json"]].concat());

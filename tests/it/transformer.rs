@@ -10,6 +10,7 @@ use sweeper_program::{
 use sweeper_workloads::registry;
 
 use crate::conformance::{Case, artifacts, cuda, problem};
+use crate::place::{Place, code, text};
 use crate::shim::{self, Mode};
 
 const BACKENDS: [&str; 5] = ["primitive", "eager", "control", "compiled", "library"];
@@ -52,6 +53,25 @@ fn transformers_conform_as_cuda_kernels() {
     for precision in ["tf32", "bf16"] {
         let words = format!("{} precision={precision}", MODELS[0]);
         case(&words).conforms_on_shim(&phases, &bounded(16), Mode::Fast);
+    }
+}
+
+/// A CPU has no products in other precisions: f32 in their name would be a lie.
+#[test]
+fn what_a_cpu_lacks_is_refused() {
+    let attention = "attention batch=1 sequence=64 dimension=16";
+    let model = format!("transformer {}", MODELS[0]);
+    for words in [attention, &model] {
+        for precision in ["tf32", "bf16"] {
+            let (problem, phases) = problem(&format!("{words} precision={precision}"));
+            let canonical = CanonicalShape::default();
+            for phase in phases {
+                let program = problem.program("compiled", *phase, &canonical, &Target::Cpu);
+                let refusal = program.map(|_| ()).unwrap_err().to_string();
+                let expected = format!("products in {precision} are computed on GPUs only");
+                assert_eq!(refusal, expected, "{words} {phase}");
+            }
+        }
     }
 }
 
@@ -101,6 +121,31 @@ fn layers_and_contexts_share_kernels() {
             }
         }
     }
+}
+
+/// Equal layers are explained once, in all passes, buffers and steps.
+#[test]
+fn more_layers_are_no_longer_to_read() {
+    let lines = |layers: u32| {
+        let place = Place::new(&format!(
+            "schema = 1\nname = \"m\"\nabout = \"What is in it?\"\n\
+             [case.t]\nworkload = \"transformer\"\nbackends = [\"compiled\"]\n\
+             phases = [\"step\"]\nbatch = 1\ncontext = 4\nvocabulary = 5\nd_model = 4\n\
+             d_ff = 4\nheads = 1\nlayers = {layers}\n"
+        ));
+        let args = [
+            "plan",
+            "m.toml",
+            "--device",
+            "cpu",
+            "--explain",
+            "compiled step",
+        ];
+        let output = place.sweeper(&args);
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        text(&output).lines().count()
+    };
+    assert_eq!(lines(3), lines(5));
 }
 
 /// A program's outputs on a CPU.

@@ -107,6 +107,11 @@ pub trait Computation: Send + Sync + Sized + 'static {
     /// An input made from `key`.
     fn generate(&self, spec: &TensorSpec, key: &InputKey) -> Tensor;
 
+    /// Whether an input is state that begins at zero: a file of tensors may leave it out.
+    fn begins_at_zero(&self, _name: &str) -> bool {
+        false
+    }
+
     /// Checks inputs as [`Problem::validate`] does.
     ///
     /// # Errors
@@ -120,10 +125,10 @@ pub trait Computation: Send + Sync + Sized + 'static {
     /// As [`Problem::oracle_operations`], of all threads together.
     fn oracle_operations(&self, phase: Phase) -> f64;
 
-    /// Bytes that evaluating the graph holds beside inputs and outputs; zero for oracles written by
-    /// hand.
-    fn oracle_scratch_bytes(&self) -> u64 {
-        0
+    /// The most bytes that evaluating the graph for the answers holds at one time; none for oracles
+    /// written by hand.
+    fn evaluation_bytes(&self, _phase: Phase) -> Option<u64> {
+        None
     }
 
     /// As [`Problem::reduced`], for so many operations of all threads together.
@@ -301,6 +306,11 @@ impl<C: Computation> Problem for GraphProblem<C> {
         self.inputs().into_iter().map(made).collect()
     }
 
+    fn absent_input(&self, spec: &TensorSpec) -> Option<Tensor> {
+        let zeros = || Tensor::f32(spec.shape.clone(), vec![0.0; spec.shape.iter().product()]);
+        self.computation.begins_at_zero(&spec.name).then(zeros)
+    }
+
     fn validate(&self, inputs: &Tensors) -> Result<(), String> {
         self.computation.validate(inputs)
     }
@@ -316,7 +326,11 @@ impl<C: Computation> Problem for GraphProblem<C> {
     fn oracle_bytes(&self, phase: Phase) -> u64 {
         let specs = self.inputs().into_iter().chain(self.outputs(phase));
         let elements: u64 = specs.map(|spec| spec.elements()).sum();
-        24 * elements + self.computation.oracle_scratch_bytes()
+        match self.computation.evaluation_bytes(phase) {
+            // Inputs and a backend's results, in f32.
+            Some(bytes) => 4 * elements + bytes,
+            None => 24 * elements,
+        }
     }
 
     fn reduced(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>> {

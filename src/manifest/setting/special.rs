@@ -10,7 +10,7 @@ use crate::manifest::Manifest;
 use crate::manifest::diagnostics::Code;
 use crate::manifest::plots::PLOTS;
 use crate::manifest::section::Context;
-use crate::manifest::settings::{DeviceUse, EXPORTS, NOT_EXPORTED, Plots, Prune, Threads, Warmup};
+use crate::manifest::settings::{DeviceUse, EXPORTS, Plots, Prune, Threads, Warmup};
 use crate::manifest::tree::{Node, Raw};
 use crate::manifest::wire;
 use crate::status::Status;
@@ -331,29 +331,8 @@ impl Kind for PruneRule {
 pub(super) struct Exports;
 
 impl Kind for Exports {
-    /// A format without rows would leave no file, which is better reported before measuring.
     fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        let items = match &node.raw {
-            Raw::Array(items) => items.as_slice(),
-            _ => std::slice::from_ref(node),
-        };
-        let mut are_unfed = false;
-        for item in items {
-            let Some(name) = item.text().filter(|name| NOT_EXPORTED.contains(name)) else {
-                continue;
-            };
-            are_unfed = true;
-            let message = format!("no workload of this version feeds the export `{name}`");
-            cx.report(Code::NotExported, item.at, message)
-                .label("no row would be written")
-                .help(
-                    "the attention guide's attention is not among `sweeper workloads` yet; `json` has \
-                     all rows",
-                );
-        }
-        if !are_unfed {
-            manifest.output.exports = names(cx, node, key, EXPORTS);
-        }
+        manifest.output.exports = names(cx, node, key, EXPORTS);
     }
 
     fn get(&self, manifest: &Manifest) -> Option<Data> {

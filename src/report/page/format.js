@@ -56,7 +56,7 @@ function unitOf(name) {
     if (name.endsWith(end)) return unit;
   }
   if (name === "unix_time_s") return "date";
-  if (name === "efficiency" || name === "median_coverage") return "share";
+  if (name === "efficiency" || name === "flops_utilization" || name === "median_coverage") return "share";
   if (name === "speedup") return "×";
   if (name === "flops") return "flop";
   return "";

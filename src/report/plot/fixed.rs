@@ -51,7 +51,8 @@ pub(super) fn fix_dimensions(
     let rows = best.map(|key| groups[key].clone()).unwrap_or_default();
     let constants = frame.constants.iter().map(|(name, _)| name.as_ref());
     let constants = constants.filter(|name| {
-        let is_size = |row: &usize| frame.entries[*row].int(name).is_some();
+        // A size of 0 stands for one that other parameters give.
+        let is_size = |row: &usize| frame.entries[*row].int(name).is_some_and(|size| size != 0);
         *name != axis && !names.contains(name) && rows.iter().any(is_size)
     });
     let values = names

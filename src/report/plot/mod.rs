@@ -125,8 +125,11 @@ const fn kind(name: &'static str, make: Make) -> Kind {
     }
 }
 
-/// Name of plots of time over the second axis; of workloads that name none, over each size.
+/// Name of plots of time over the second axis; of workloads that compare no word, over each axis.
 const SECOND: &str = "scalability_{second}";
+
+/// Name of plots of speedups over each axis, of workloads that compare no word.
+const SPEEDUP: &str = "speedup";
 
 /// All plots, in the order in which they are listed.
 const PLOTS: &[Kind] = &[
@@ -139,6 +142,7 @@ const PLOTS: &[Kind] = &[
         Some(over::scalability(slice, shown.leading_axis))
     }),
     kind("throughput", over::throughput),
+    kind(SPEEDUP, |_| None),
     kind("efficiency", over::efficiency),
     kind("memory_efficiency", over::memory_efficiency),
     Kind {
@@ -188,22 +192,22 @@ fn made(kind: &Kind, suffix: &str, slice: &Slice<'_>) -> Vec<Plot<Drawn>> {
         name: format!("{name}{suffix}"),
         chart,
     };
-    match plots::plot_name(kind.name, layout.presentation) {
-        Some(name) => {
+    let axes = || layout.axes().into_iter();
+    match (kind.name, plots::plot_name(kind.name, layout.presentation)) {
+        (SPEEDUP, _) => axes()
+            .map(|axis| plot(&format!("speedup_{axis}"), pairs::speedup(slice, axis)))
+            .collect(),
+        (_, Some(name)) => {
             let chart = (kind.make)(slice).into_iter();
             chart.map(|chart| plot(&name, chart)).collect()
         }
-        None if kind.name == SECOND => {
-            let sizes = layout.sizes.iter();
-            let over = |axis: &String| {
-                plot(
-                    &format!("scalability_{axis}"),
-                    over::scalability(slice, axis),
-                )
-            };
-            sizes.map(over).collect()
-        }
-        None => Vec::new(),
+        (SECOND, None) => axes()
+            .map(|axis| {
+                let chart = over::scalability(slice, axis);
+                plot(&format!("scalability_{axis}"), chart)
+            })
+            .collect(),
+        (_, None) => Vec::new(),
     }
 }
 

@@ -23,6 +23,9 @@ pub(super) struct Value {
 /// Why there is no plot of values that every measured point has.
 const NOT_MEASURED: &str = "no point was measured";
 
+/// Sizes from here on are read in powers of ten: nobody knows such powers of two.
+const MANY: f64 = 1e7;
+
 /// A place where a line has no result.
 pub(super) struct Failure {
     pub(super) style: usize,
@@ -42,11 +45,7 @@ pub(super) fn fixed<'s>(slice: &'s Slice<'_>, axis: &str) -> Vec<&'s str> {
 /// ones.
 pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Drawn {
     let held = fix_dimensions(slice.frame(), &slice.rows, axis, &fixed(slice, axis));
-    if let [place] = places(slice, &held, axis)[..]
-        && slice.main_axis().is_some_and(|main| main != axis)
-    {
-        return Err(format!("{axis} is {place} alone at {}", held.said()));
-    }
+    refuse_single_place(slice, &held, axis)?;
     let measure = |entry: &Entry| LogInterval::of(entry);
     let (values, failures) = measured(slice, &held.rows, axis, measure);
     let (factor, unit) = time_unit(&values);
@@ -68,6 +67,20 @@ pub(super) fn scalability(slice: &Slice<'_>, axis: &str) -> Drawn {
         is_timed: true,
     };
     lines(slice, &held, &about, (values, failures))
+}
+
+/// Refuses an axis with one place beside the fixed dimensions, unless it is the main one.
+pub(super) fn refuse_single_place(
+    slice: &Slice<'_>,
+    held: &FixedDimensions,
+    axis: &str,
+) -> Result<(), String> {
+    match places(slice, held, axis)[..] {
+        [place] if slice.main_axis().is_some_and(|main| main != axis) => {
+            Err(format!("{axis} is {place} alone at {}", held.said()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The places on an axis where there are rows.
@@ -98,7 +111,11 @@ pub(super) fn time_unit(values: &[Value]) -> (f64, &'static str) {
 pub(super) fn throughput(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
     let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
-    let work = slice.request.layout.presentation.map(|shown| shown.work);
+    let work = slice
+        .request
+        .layout
+        .presentation
+        .and_then(|shown| shown.work);
     let amount = |entry: &Entry| match work {
         Some(work) => product_of(entry, work.factors),
         None => Some(entry.measurement.as_ref()?.compulsory_bytes),
@@ -154,7 +171,7 @@ pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     let axis = slice.main_axis()?;
     let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
     let layout = slice.request.layout;
-    let memory = layout.presentation.map(|shown| shown.memory);
+    let memory = layout.presentation.and_then(|shown| shown.memory);
     let measure = |entry: &Entry| {
         let bytes = entry.memory.peak_allocated.filter(|_| entry.is_ok())? as f64;
         // A kilobyte is 10^3 bytes, a gigabyte 2^30, as in the semi-CRF guide's formula.
@@ -173,7 +190,10 @@ pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
                 format!("peak (kB for each {factors})"),
             )
         }
-        None => (format!("Peak memory over {axis}"), "peak (MB)".to_owned()),
+        None => (
+            format!("Peak memory over {}", layout.label(&axis)),
+            "peak (MB)".to_owned(),
+        ),
     };
     let about = About {
         title,
@@ -252,7 +272,10 @@ pub(super) fn lines(
         caption,
         x: Axis {
             label: slice.label(axis).to_owned(),
-            scale: Scale::Log2,
+            scale: match values.iter().any(|value| value.x >= MANY) {
+                true => Scale::Log10,
+                false => Scale::Log2,
+            },
         },
         y: Axis {
             label: about.label.to_owned(),

@@ -3,7 +3,7 @@
 use sweeper_program::workload::ComparedWord;
 
 use super::fixed::{FixedDimensions, fix_dimensions};
-use super::over::{About, Failure, Value, fixed, lines};
+use super::over::{About, Failure, Value, fixed, lines, refuse_single_place};
 use super::{Drawn, Slice};
 use crate::report::chart::{Chart, Rule};
 use crate::report::frame::{MACHINE, number_of};
@@ -38,7 +38,7 @@ pub(super) fn compared_overhead(slice: &Slice<'_>) -> Option<Drawn> {
     let shown = slice.request.layout.presentation?;
     let ComparedWord {
         name, reference, ..
-    } = shown.compared;
+    } = shown.compared?;
     let axis = shown.leading_axis;
     let held = fix_dimensions(slice.frame(), &slice.rows, axis, &fixed(slice, axis));
     let word = |row: usize| slice.frame().entries[row].text(name).unwrap_or_default();
@@ -94,14 +94,58 @@ pub(super) fn compared_overhead(slice: &Slice<'_>) -> Option<Drawn> {
     Some(ratio_lines(&wide, &held, &about, (values, Vec::new())))
 }
 
-/// Time over the baseline's time.
+/// Time over the baseline's time, of workloads that compare a word; others have [`speedup`].
 pub(super) fn time_ratio_baseline(slice: &Slice<'_>) -> Option<Drawn> {
-    baseline_ratio(slice, "Time ratio to the baseline", LogInterval::of, true)
+    if !slice.request.layout.axes().is_empty() {
+        return None;
+    }
+    let what = Ratio {
+        title: "Time ratio to the baseline",
+        label: "time ratio to",
+        of: LogInterval::of,
+        is_timed: true,
+        is_inverse: false,
+    };
+    Some(baseline_ratio(slice, &slice.main_axis()?, &what))
 }
 
 /// Peak memory over the baseline's peak memory.
 pub(super) fn memory_ratio_baseline(slice: &Slice<'_>) -> Option<Drawn> {
-    baseline_ratio(slice, "Memory ratio to the baseline", peak, false)
+    let what = Ratio {
+        title: "Memory ratio to the baseline",
+        label: "memory ratio to",
+        of: peak,
+        is_timed: false,
+        is_inverse: false,
+    };
+    Some(baseline_ratio(slice, &slice.main_axis()?, &what))
+}
+
+/// The baseline's time over the time. If there are several axes, this one must have two places
+/// beside the fixed ones.
+pub(super) fn speedup(slice: &Slice<'_>, axis: &str) -> Drawn {
+    let what = Ratio {
+        title: "Speedup over the baseline",
+        label: "speedup over",
+        of: LogInterval::of,
+        is_timed: true,
+        is_inverse: true,
+    };
+    baseline_ratio(slice, axis, &what)
+}
+
+/// A ratio of a backend to the baseline.
+struct Ratio<'a> {
+    /// The title, without the axis.
+    title: &'a str,
+    /// The quantity upwards, without the baseline.
+    label: &'a str,
+    /// The quantity of a row.
+    of: fn(&Entry) -> Option<LogInterval>,
+    /// True if intervals come from samples.
+    is_timed: bool,
+    /// True if the baseline's quantity stands above.
+    is_inverse: bool,
 }
 
 /// Why there are no ratios to a baseline.
@@ -118,40 +162,33 @@ pub(super) fn peak(entry: &Entry) -> Option<LogInterval> {
     LogInterval::exact(bytes as f64)
 }
 
-fn baseline_ratio(
-    slice: &Slice<'_>,
-    title: &str,
-    measure: fn(&Entry) -> Option<LogInterval>,
-    is_timed: bool,
-) -> Option<Drawn> {
-    let axis = slice.main_axis()?;
-    let held = fix_dimensions(slice.frame(), &slice.rows, &axis, &fixed(slice, &axis));
-    let label = if is_timed {
-        "time ratio"
-    } else {
-        "memory ratio"
-    };
-    let Some(baseline) = slice.request.baseline else {
-        return Some(Err(NO_BASELINE.to_owned()));
-    };
+fn baseline_ratio(slice: &Slice<'_>, axis: &str, what: &Ratio<'_>) -> Drawn {
+    let held = fix_dimensions(slice.frame(), &slice.rows, axis, &fixed(slice, axis));
+    refuse_single_place(slice, &held, axis)?;
+    let baseline = slice.request.baseline.ok_or(NO_BASELINE)?;
     let pairs = baseline_pairs(slice, &held.rows, baseline);
-    let mut found = ratios(slice, &axis, pairs, measure);
+    let mut found = ratios(slice, axis, pairs, what.of);
+    if what.is_inverse {
+        for value in &mut found.0 {
+            value.value = value.value.inverse();
+        }
+    }
     let frame = slice.frame();
     for &row in &held.rows {
         let entry = frame.entries[row];
-        if let Some(x) = number_of(entry, &axis).filter(|&x| x > 0.0 && !entry.is_ok()) {
+        if let Some(x) = number_of(entry, axis).filter(|&x| x > 0.0 && !entry.is_ok()) {
             let style = slice.style(row);
             found.1.push(Failure { style, x });
         }
     }
     let about = About {
-        title: format!("{title} by {}", slice.label(&axis)),
-        axis: &axis,
-        label: &format!("{label} to {baseline}"),
+        title: format!("{} by {}", what.title, slice.label(axis)),
+        axis,
+        label: &format!("{} {baseline}", what.label),
         needed: &shared_no_point(baseline),
-        is_timed,
+        is_timed: what.is_timed,
     };
-    Some(ratio_lines(slice, &held, &about, found))
+    ratio_lines(slice, &held, &about, found)
 }
 
 /// Rows of other backends, each with the baseline's row of the same point on the same machine.

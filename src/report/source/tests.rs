@@ -31,6 +31,7 @@ fn rows() -> Vec<Row> {
         test_row(2, Outcome::without_measurement(Status::Oom, "too, much")),
     ];
     rows[0].roofline_ns = Some(1.5e6);
+    rows[0].ceiling_flops_per_s = Some(1e13);
     rows[0].values.insert("share".to_owned(), Value::Float(0.5));
     rows
 }
@@ -96,6 +97,12 @@ fn a_journal_and_its_table_say_the_same() {
     from_table[0].samples_ns = vec![5e6, 1e6, 4e6, 2e6, 3e6];
     assert_eq!(from_journal, from_table);
     assert_eq!(from_journal[0].efficiency(), Some(0.5));
+    // A million operations in 3 ms are 3.3e8 a second.
+    let utilization = from_journal[0].flops_utilization().unwrap();
+    assert!(
+        (utilization - 1e9 / 3.0 / 1e13).abs() < 1e-12,
+        "{utilization}"
+    );
     assert!(from_journal[0].values.contains_key("share"));
     assert!(from_journal[0].parameters.contains_key("semiring"));
 }

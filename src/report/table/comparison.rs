@@ -12,10 +12,11 @@ use crate::row::outcome::Checked;
 /// Rows of one shape, or of the means, by backend.
 pub(super) type Held<'q> = BTreeMap<&'q str, usize>;
 
-/// `comparison.csv`: for workloads without a leading axis. Workloads with a leading axis have
+/// `comparison.csv`: for workloads that compare no word. Those that compare one have
 /// `crossover_points.csv` and tables of ratios.
 pub(super) fn comparison(request: &Request<'_>) -> Option<Table> {
-    if request.layout.presentation.is_some() {
+    let shown = request.layout.presentation;
+    if shown.is_some_and(|shown| shown.compared.is_some()) {
         return None;
     }
     let frame = request.frame;

@@ -14,7 +14,8 @@ type Shapes = BTreeMap<u64, Vec<(LogInterval, LogInterval)>>;
 /// shape that both were measured at. Shapes are compared whole: equal factors, not equal products.
 pub(super) fn crossover_points(request: &Request<'_>) -> Option<Table> {
     let shown = request.layout.presentation?;
-    let (compared, leading, second) = (shown.compared.name, shown.leading_axis, shown.second_axis);
+    let compared = shown.compared?.name;
+    let (leading, second) = (shown.leading_axis, shown.second_axis);
     let frame = request.frame;
     // The formula of the leading axis.
     let (about, axis) = match shown.derived(leading) {

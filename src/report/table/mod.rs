@@ -175,7 +175,7 @@ pub struct Request<'r> {
 }
 
 /// The columns that name a row of one workload, in the workload's order where it has one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Layout {
     /// Words in which rows differ, except backend and phase: the compared word of the workload.
     pub words: Vec<String>,
@@ -198,7 +198,9 @@ impl Layout {
         let own = presentation.map_or([].as_slice(), |shown| shown.sizes);
         let more = frame.sizes(own).into_iter().filter(differs);
         Layout {
-            words: presentation.map_or(Vec::new(), |shown| vec![shown.compared.name.to_owned()]),
+            words: presentation
+                .and_then(|shown| shown.compared)
+                .map_or(Vec::new(), |compared| vec![compared.name.to_owned()]),
             sizes: (own.iter().copied().chain(more).map(str::to_owned)).collect(),
             presentation,
         }
@@ -226,9 +228,23 @@ impl Layout {
         self.derived(name).map_or(name, |derived| derived.label)
     }
 
+    /// Sizes over which backends are held against each other, where the workload compares no word:
+    /// its axes, the leading one first, and sizes that it does not name.
+    pub fn axes(&self) -> Vec<&str> {
+        let Some(shown) = self.presentation else {
+            return self.sizes.iter().map(String::as_str).collect();
+        };
+        if shown.compared.is_some() {
+            return Vec::new();
+        }
+        let more = self.sizes.iter().skip(shown.sizes.len());
+        let own = [shown.leading_axis, shown.second_axis].into_iter();
+        own.chain(more.map(String::as_str)).collect()
+    }
+
     /// A word as tables spell it: some workloads capitalise words.
     pub fn word(&self, frame: &Frame<'_>, row: usize, name: &str) -> Cell {
-        let compared = self.presentation.map(|shown| shown.compared);
+        let compared = self.presentation.and_then(|shown| shown.compared);
         let is_capitalized =
             compared.is_some_and(|compared| compared.is_capitalized && compared.name == name);
         match frame.value(row, name) {
@@ -245,10 +261,11 @@ fn presentation(frame: &Frame<'_>, rows: &[usize]) -> Option<&'static Presentati
     let shown = first.presentation()?;
     let has_all = |&row: &usize| {
         let entry = frame.entries[row];
-        let has = |name: &&str| entry.int(name).is_some() || shown.derived(name).is_some();
+        let has = |name: &&str| entry.value(name).is_some() || shown.derived(name).is_some();
+        let compared = shown.compared.map(|compared| compared.name);
         entry.workload == first.workload
             && shown.sizes.iter().all(has)
-            && entry.text(shown.compared.name).is_some()
+            && compared.is_none_or(|name| entry.text(name).is_some())
     };
     rows.iter().all(has_all).then_some(shown)
 }
@@ -287,6 +304,7 @@ const OF_SECTIONS: &[Make] = &[
     ratios::compared_overhead,
     crossover::crossover_points,
     ratios::baseline_ratios,
+    pivot::by_leading_axis,
 ];
 
 /// The tables of all rows.

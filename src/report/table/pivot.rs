@@ -25,6 +25,13 @@ pub fn by_axis(request: &Request<'_>, axis: &str) -> Table {
     table
 }
 
+/// The same by the leading axis of a workload that names one and compares no word.
+pub(super) fn by_leading_axis(request: &Request<'_>) -> Option<Table> {
+    let shown = request.layout.presentation?;
+    let axis = shown.compared.is_none().then_some(shown.leading_axis)?;
+    Some(by_axis(request, axis))
+}
+
 /// Rows of one question, by shape and line.
 pub(super) type Shapes<'q> = BTreeMap<Key, BTreeMap<&'q str, usize>>;
 

@@ -109,7 +109,7 @@ pub(super) fn backward_forward_ratios(request: &Request<'_>) -> Option<Table> {
 pub(super) fn compared_overhead(request: &Request<'_>) -> Option<Table> {
     let ComparedWord {
         name, reference, ..
-    } = request.layout.presentation?.compared;
+    } = request.layout.presentation?.compared?;
     let frame = request.frame;
     let names = Names {
         layout: request.layout,

@@ -26,13 +26,13 @@ pub(super) fn summary_stats(request: &Request<'_>) -> Option<Table> {
     }
     table.column("peak_allocated_gb_mean", Unit::Gb);
     table.column("peak_allocated_gb_max", Unit::Gb);
+    let work = layout.presentation.and_then(|shown| shown.work);
+    if let Some(Amount { unit, .. }) = work {
+        table.column(format!("{unit}_per_sec_mean"), Unit::PerSecond);
+        table.column(format!("{unit}_per_sec_max"), Unit::PerSecond);
+    }
     let ranges: Vec<&str> = match layout.presentation {
-        Some(shown) => {
-            let unit = shown.work.unit;
-            table.column(format!("{unit}_per_sec_mean"), Unit::PerSecond);
-            table.column(format!("{unit}_per_sec_max"), Unit::PerSecond);
-            vec![shown.leading_axis, shown.second_axis]
-        }
+        Some(shown) => vec![shown.leading_axis, shown.second_axis],
         None => layout.sizes.iter().map(String::as_str).collect(),
     };
     for name in &ranges {
@@ -62,9 +62,9 @@ pub(super) fn summary_stats(request: &Request<'_>) -> Option<Table> {
         line.extend([times.mean, times.std, times.min, times.max].map(Cell::Number));
         let peaks = Moments::of(entries.iter().map(|entry| peak_gb(entry)));
         line.extend([peaks.mean, peaks.max].map(Cell::Number));
-        if let Some(shown) = layout.presentation {
+        if let Some(work) = work {
             let rates = entries.iter();
-            let rates = rates.filter_map(|entry| work_per_s(entry, shown.work));
+            let rates = rates.filter_map(|entry| work_per_s(entry, work));
             let rates = Moments::of(rates);
             line.extend([rates.mean, rates.max].map(Cell::Number));
         }

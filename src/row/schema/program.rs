@@ -101,6 +101,26 @@ pub(super) const WORK: &[Column] = &[
     )
     .group(Group::Result)
     .written(|entry| entry.efficiency().and_then(float)),
+    number(
+        "ceiling_flops_per_s",
+        "the most operations a second that were measured on the device, in the row's arithmetic \
+         (`precision`, else `dtype`)",
+        "ceilings",
+    )
+    .unit("operations/s")
+    .group(Group::Result)
+    .of_entry(
+        |entry| entry.ceiling_flops_per_s.and_then(float),
+        |entry, field| put(&mut entry.ceiling_flops_per_s, field.amount()),
+    ),
+    number(
+        "flops_utilization",
+        "model FLOPs utilisation: `flops_per_s` over `ceiling_flops_per_s` (empty where nothing \
+         useful is computed)",
+        "both columns",
+    )
+    .group(Group::Result)
+    .written(|entry| entry.flops_utilization().and_then(float)),
 ];
 
 /// The kernels of the program, and the costs of compiling them.

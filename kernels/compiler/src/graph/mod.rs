@@ -33,7 +33,9 @@ use sweeper_program::workload::Phase;
 
 pub use differentiate::{Backward, differentiate, saved};
 pub use error::GraphError;
-pub use evaluate::{EvaluateError, Rounding, evaluate, evaluate_nodes, evaluate_rounded};
+pub use evaluate::{
+    EvaluateError, Rounding, evaluate, evaluate_nodes, evaluate_rounded, peak_bytes,
+};
 pub use op::{Attention, AttentionPart, Binary, Convolution, Op, Reduction, Unary};
 
 /// A node of a graph, by position.

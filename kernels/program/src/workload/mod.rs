@@ -14,7 +14,7 @@ use crate::Program;
 use crate::check::Check;
 use crate::inputs::InputKey;
 use crate::parameters::Parameters;
-use crate::tensor::{Dtype, Tensors};
+use crate::tensor::{Dtype, Tensor, Tensors};
 
 pub use crate::target::{Target, generation};
 pub use info::{
@@ -24,7 +24,8 @@ pub use info::{
 pub use info::{size, tensor, word};
 pub use presentation::axis_flag;
 pub use presentation::{
-    Amount, ComparedWord, DerivedSize, FlagTarget, Presentation, PublishedSampling, ShorthandFlag,
+    Amount, ComparedWord, DerivedSize, FlagTarget, Formula, Presentation, PublishedSampling,
+    ShorthandFlag,
 };
 
 /// Which part of a computation is timed.
@@ -214,6 +215,11 @@ pub trait Problem: Send + Sync {
 
     /// Input tensors made from `key`: the same bytes for every backend, phase and device.
     fn generate(&self, key: &InputKey) -> Tensors;
+
+    /// The value of an input that a file of tensors may leave out: state that begins at zero.
+    fn absent_input(&self, _spec: &TensorSpec) -> Option<Tensor> {
+        None
+    }
 
     /// Checks inputs that were read from a file, beyond names, shapes and types.
     ///

@@ -1,24 +1,28 @@
 //! What the engine has to know of a workload's parameters by name, as data: which axis leads, which
 //! sizes follow from others, which word is compared, which flags there are.
 
+use crate::parameters::Parameters;
+
 /// How rows of a workload are shown, where it has names of its own for that. Rows of others are
 /// told apart by the sizes in which they differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Presentation {
     /// Sizes that name a row, in the order of their columns; others in which rows differ come last.
+    /// Words may be among them, such as names of models, whose values are in the order of size.
     pub sizes: &'static [&'static str],
-    /// Those of the sizes that are products of others.
+    /// Those of the sizes that follow from parameters.
     pub derived: &'static [DerivedSize],
     /// The size that most plots have as their axis.
     pub leading_axis: &'static str,
     /// The size that is looked at beside that of the leading axis.
     pub second_axis: &'static str,
-    /// The word of which each value has lines and tables of its own, and is compared.
-    pub compared: ComparedWord,
-    /// What throughput counts.
-    pub work: Amount,
-    /// What memory is divided by.
-    pub memory: Amount,
+    /// The word of which each value has lines and tables of its own, and is compared, in a workload
+    /// whose tables are ratios by that word.
+    pub compared: Option<ComparedWord>,
+    /// What throughput counts; compulsory bytes where there is nothing better.
+    pub work: Option<Amount>,
+    /// What memory is divided by, if by anything.
+    pub memory: Option<Amount>,
 }
 
 impl Presentation {
@@ -28,18 +32,29 @@ impl Presentation {
     }
 }
 
-/// A size that is the product of parameters. Manifests may derive it under its name; it is known
-/// without that, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A size that follows from parameters. Manifests may derive it under its name; it is known without
+/// that, too.
+#[derive(Clone, Copy, Debug)]
 pub struct DerivedSize {
     /// Name in manifests and files.
     pub name: &'static str,
-    /// The parameters that are multiplied.
+    /// The parameters that it depends on.
     pub factors: &'static [&'static str],
+    /// How it depends on them.
+    pub formula: Formula,
     /// Name on axes and in titles.
     pub label: &'static str,
     /// What it counts, as the beginning of a sentence.
     pub about: &'static str,
+}
+
+/// How a derived size follows from parameters.
+#[derive(Clone, Copy, Debug)]
+pub enum Formula {
+    /// As the product of its factors.
+    Product,
+    /// As this function of all parameters of a row says, where they make sense.
+    Computed(fn(&Parameters) -> Option<f64>),
 }
 
 /// A parameter whose values are words, and rows are compared that differ in it alone.

@@ -91,6 +91,11 @@ pub trait Evaluated: Clone + Send + Sync + 'static {
         halve_greatest(self.shrinkable())
     }
 
+    /// As [`Computation::begins_at_zero`].
+    fn begins_at_zero(&self, _name: &str) -> bool {
+        false
+    }
+
     /// Whether an input's elements must not be negative.
     fn is_never_negative(&self, _name: &str) -> bool {
         false
@@ -130,6 +135,10 @@ impl<E: Evaluated> Computation for E {
         }
     }
 
+    fn begins_at_zero(&self, name: &str) -> bool {
+        Evaluated::begins_at_zero(self, name)
+    }
+
     fn validate(&self, inputs: &Tensors) -> Result<(), String> {
         for (name, tensor) in inputs {
             expect(name, tensor, &f64::is_finite, "not a finite number")?;
@@ -163,13 +172,14 @@ impl<E: Evaluated> Computation for E {
         Evaluated::build(self).map_or(f64::INFINITY, |built| cost(&built, phase))
     }
 
-    fn oracle_scratch_bytes(&self) -> u64 {
-        let nodes = |built: &Built| {
-            let nodes = built.graph.nodes().iter();
-            nodes.map(|node| 8 * node.elements() as u64).sum()
-        };
+    /// The exact answers are held while others with rounding are computed.
+    fn evaluation_bytes(&self, phase: Phase) -> Option<u64> {
         // A graph that can't be built is refused elsewhere.
-        Evaluated::build(self).as_ref().map_or(0, nodes)
+        let built = Evaluated::build(self).ok()?;
+        let (_, nodes) = wanted(&built, phase);
+        let elements = |&node: &NodeId| built.graph.node(node).elements() as u64;
+        let answers: u64 = nodes.iter().map(elements).sum();
+        Some(8 * answers + graph::peak_bytes(&built.graph, &nodes))
     }
 
     fn reduced(&self, phase: Phase, operations: f64) -> Option<Self> {

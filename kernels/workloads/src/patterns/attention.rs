@@ -8,8 +8,8 @@ use crate::graph_workload::{Given, GraphWorkload};
 use sweeper_compiler::graph::{Binary, Graph, GraphError, NodeId};
 use sweeper_program::Precision;
 use sweeper_program::workload::{
-    DefaultValue, ParameterError, ParameterInfo, ParameterKind, Phase, WorkloadInfo, size, tensor,
-    word,
+    DefaultValue, ParameterError, ParameterInfo, ParameterKind, Phase, Presentation, WorkloadInfo,
+    size, tensor, word,
 };
 
 const POSITIONS: &str = "(batch, heads, sequence, dimension), without heads where there is one";
@@ -92,9 +92,20 @@ pub(crate) static WORKLOAD: GraphWorkload<Attention> = GraphWorkload {
             "sequence",
             &[16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384],
         )],
+        presentation: Some(&PRESENTATION),
         ..PLAIN
     },
     computation: Attention::new,
+};
+
+static PRESENTATION: Presentation = Presentation {
+    sizes: &["sequence", "dimension"],
+    derived: &[],
+    leading_axis: "sequence",
+    second_axis: "dimension",
+    compared: None,
+    work: None,
+    memory: None,
 };
 
 /// The last step that is computed.

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::attention::{Attention, Until};
+use super::attention::{self, Attention, Until};
 use super::conv;
 use super::conv::{After, Conv};
 use super::linear::{Activation, Linear};
@@ -12,8 +12,8 @@ use crate::graph_problem::GraphProblem;
 use crate::graph_problem::judging::misjudged;
 use sweeper_program::inputs::InputKey;
 use sweeper_program::parameters::Parameters;
-use sweeper_program::tensor::{Tensor, Tensors};
-use sweeper_program::workload::{CanonicalShape, Phase, Problem, Refusal, Target};
+use sweeper_program::tensor::{Dtype, Tensor, Tensors};
+use sweeper_program::workload::{CanonicalShape, Phase, Problem, Refusal, Target, Workload};
 use sweeper_program::{Kernel, Library, Precision};
 
 fn problem<E: Evaluated>(pattern: E) -> GraphProblem<E> {
@@ -296,6 +296,35 @@ fn what_a_cpu_lacks_is_refused() {
             assert!(reason.contains("on GPUs only"), "{reason}");
         }
     }
+}
+
+#[test]
+fn sizes_that_make_no_attention_are_refused() {
+    let refusal = |changes: &[(&'static str, i64)]| {
+        let mut parameters: Parameters = ["batch", "sequence", "dimension"]
+            .into_iter()
+            .map(|name| (name, 4))
+            .collect();
+        for &(name, size) in changes {
+            parameters.set(name, size);
+        }
+        let problem = attention::WORKLOAD.problem(&parameters, Dtype::F32);
+        problem.map(|_| ()).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refusal(&[("heads", 4), ("kv_heads", 3)]),
+        "4 `heads` can't share 3 `kv_heads` evenly"
+    );
+    assert_eq!(
+        refusal(&[("sequence", 0)]),
+        "`sequence` = 0: expected a whole number from 1 to 1048576"
+    );
+    let large = refusal(&[
+        ("batch", 1 << 16),
+        ("sequence", 1 << 20),
+        ("heads", 1 << 12),
+    ]);
+    assert!(large.contains("too many elements"), "{large}");
 }
 
 /// What a GPU computes in bf16 is as far out as its factors are; in f32 that would be wrong.

@@ -22,9 +22,9 @@ use sizes::Sizes;
 use sweeper_program::parameters::Parameters;
 use sweeper_program::tensor::Dtype;
 use sweeper_program::workload::{
-    Amount, BackendInfo, ComparedWord, DefaultValue, DerivedSize, FlagTarget, ParameterError,
-    Phase, Presentation, Problem, PublishedSampling, ShorthandFlag, TensorInfo, Workload,
-    WorkloadInfo, axis_flag, size, tensor, word,
+    Amount, BackendInfo, ComparedWord, DefaultValue, DerivedSize, FlagTarget, Formula,
+    ParameterError, Phase, Presentation, Problem, PublishedSampling, ShorthandFlag, TensorInfo,
+    Workload, WorkloadInfo, axis_flag, size, tensor, word,
 };
 
 /// The workload.
@@ -177,24 +177,25 @@ static PRESENTATION: Presentation = Presentation {
     derived: &[DerivedSize {
         name: "KC",
         factors: &["K", "C"],
+        formula: Formula::Product,
         label: "K·C",
         about: "Number of states",
     }],
     leading_axis: "KC",
     second_axis: "T",
-    compared: ComparedWord {
+    compared: Some(ComparedWord {
         name: "semiring",
         reference: "log",
         is_capitalized: true,
-    },
-    work: Amount {
+    }),
+    work: Some(Amount {
         unit: "positions",
         factors: &["B", "T"],
-    },
-    memory: Amount {
+    }),
+    memory: Some(Amount {
         unit: "state",
         factors: &["T", "KC"],
-    },
+    }),
 };
 
 static PUBLISHED: PublishedSampling = PublishedSampling {

@@ -22,8 +22,8 @@ use sweeper_program::inputs::Stream;
 use sweeper_program::parameters::Parameters;
 use sweeper_program::tensor::Dtype;
 use sweeper_program::workload::{
-    DefaultValue, ParameterError, ParameterInfo, ParameterKind, Phase, TensorInfo, TensorSpec,
-    WorkloadInfo, size, tensor, word,
+    DefaultValue, DerivedSize, Formula, ParameterError, ParameterInfo, ParameterKind, Phase,
+    Presentation, TensorInfo, TensorSpec, WorkloadInfo, size, tensor, word,
 };
 use sweeper_program::{Precision, Role};
 
@@ -182,6 +182,7 @@ pub(crate) static WORKLOAD: GraphWorkload<Transformer> = GraphWorkload {
             ),
         ],
         buckets: &[("context", CONTEXTS)],
+        presentation: Some(&PRESENTATION),
         ..PLAIN
     },
     computation: |given| {
@@ -195,6 +196,24 @@ pub(crate) static WORKLOAD: GraphWorkload<Transformer> = GraphWorkload {
             optimizer: AdamW::new(given),
         })
     },
+};
+
+static PRESENTATION: Presentation = Presentation {
+    sizes: &["size", "context", "parameters"],
+    derived: &[DerivedSize {
+        name: "parameters",
+        factors: &["size", "vocabulary", "d_model", "d_ff", "layers", "heads"],
+        formula: Formula::Computed(|parameters| {
+            Some(model_size(parameters).ok()?.parameters as f64)
+        }),
+        label: "parameters",
+        about: "Number of parameters",
+    }],
+    leading_axis: "context",
+    second_axis: "parameters",
+    compared: None,
+    work: None,
+    memory: None,
 };
 
 /// Powers of two to where a row of scores fills the registers of a block of threads.
@@ -337,6 +356,10 @@ impl Evaluated for Transformer {
 
     fn shrink(&mut self) -> Option<()> {
         self.sizes.shrink()
+    }
+
+    fn begins_at_zero(&self, name: &str) -> bool {
+        name.starts_with("moment")
     }
 
     fn is_never_negative(&self, name: &str) -> bool {

@@ -262,7 +262,10 @@ impl Writer<'_> {
         let operand = store.operand.0;
         let (to, first) = (self.names.row_offset(operand), self.first_of(operand));
         Definition {
-            dtype: format!("{} *", text::element(self.nest.operands[operand].dtype, "int64")),
+            dtype: format!(
+                "{} *",
+                text::element(self.nest.operands[operand].dtype, "int64")
+            ),
             name: format!("to_{at}"),
             value: format!("{to}{first}"),
             uses_row: true,

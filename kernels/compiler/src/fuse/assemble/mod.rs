@@ -334,16 +334,16 @@ impl Assembly<'_> {
             return Ok(Made::Scatter(node, lies));
         }
         let precision = self.request.precision;
+        if *self.request.target == Target::Cpu && precision != Precision::F32 {
+            let name = precision.name();
+            let reason = format!("products in {name} are computed on GPUs only");
+            return Err(Refusal::Unavailable(reason));
+        }
         if let Op::Attention(_) = self.plan.graph.node(node).op {
             let call =
                 attention::Call::new(self.plan, tasks, self.request).ok_or_else(unreadable)?;
             let kernel = self.kernel_once(call.kernel(self.request.target));
             return Ok(Made::Attention(Box::new(call), kernel));
-        }
-        if *self.request.target == Target::Cpu && precision != Precision::F32 {
-            let name = precision.name();
-            let reason = format!("products in {name} are computed on GPUs only");
-            return Err(Refusal::Unavailable(reason));
         }
         let (mut call, mut lies) =
             library::call(self.plan, node, precision).ok_or_else(unreadable)?;

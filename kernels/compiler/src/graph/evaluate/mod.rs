@@ -9,6 +9,7 @@ mod attention;
 mod conv;
 mod indexed;
 mod matmul;
+mod peak;
 mod reduce;
 mod rounding;
 
@@ -19,6 +20,7 @@ use super::{Graph, Node, NodeId};
 use sweeper_program::check;
 use sweeper_program::tensor::{Data, Dtype, Tensor, Tensors};
 
+pub use self::peak::peak_bytes;
 pub use self::rounding::Rounding;
 pub(super) use self::rounding::{Scatter, scatter, stream};
 

@@ -269,3 +269,17 @@ fn every_fault_of_the_graph_is_found() {
         assert_eq!(misjudged(&problem, &[phase], 50), Vec::<String>::new());
     }
 }
+
+/// The oracle's values die with their last use: a forward pass holds those of one layer, however
+/// many there are; with gradients each layer keeps some.
+#[test]
+fn the_oracle_of_a_deep_model_fits() {
+    let bytes = |layers: u32, phase| {
+        let sizes = "batch=4 context=64 vocabulary=16 d_model=8 d_ff=8 heads=1";
+        let model = transformer(&format!("{sizes} layers={layers}")).unwrap();
+        model.evaluation_bytes(phase).unwrap()
+    };
+    assert_eq!(bytes(2, Phase::Forward), bytes(16, Phase::Forward));
+    let (two, sixteen) = (bytes(2, Phase::Both), bytes(16, Phase::Both));
+    assert!(2 * two < sixteen && sixteen < 8 * two, "{two} {sixteen}");
+}
