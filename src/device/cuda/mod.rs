@@ -2,10 +2,10 @@
 //!
 //! [`driver`] says whether there is one and explains its errors, [`identity`] describes it;
 //! [`context`], [`memory`] (large copies to it by [`staging`]), [`inputs`] and [`module`] hold the
-//! objects on it, [`run`] queues steps, [`timing`] and [`gate`] time them, [`flush`] sets the state of the
-//! cache before that, [`graph`] makes one launch of many, [`nvml`] watches clocks; [`compiler`]
-//! calls NVRTC, which needs no GPU; [`calls`] makes a launch a call of a kernel or of one of
-//! NVIDIA's [`libraries`]. This file keeps the books.
+//! objects on it, [`run`] queues steps, [`timing`] and [`gate`] time them, [`flush`] sets the state
+//! of the cache before that, [`graph`] makes one launch of many, [`nvml`] watches clocks;
+//! [`compiler`] calls NVRTC, which needs no GPU; [`calls`] makes a launch a call of a kernel or of
+//! one of NVIDIA's [`libraries`]. This file keeps the books.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -210,7 +210,7 @@ impl Cuda {
 
     fn check_given(&self, program: &Program) -> Result<(), DeviceError> {
         for buffer in program.buffers.iter().filter(|buffer| buffer.is_given()) {
-            let bound = self.inputs.get(&*buffer.name).map(Allocation::bytes);
+            let bound = self.inputs.get(&buffer.name).map(Allocation::bytes);
             if bound != Some(buffer.size_bytes() as usize) {
                 return Err(DeviceError::Launch(format!(
                     "the program reads {} bytes of `{}`, the problem has {}",

@@ -54,6 +54,9 @@ impl Waits {
 
     /// Makes a kernel run after another one, which does not have to run after it.
     pub(super) fn put_after(&mut self, later: usize, earlier: usize) {
+        if self.is_after(later, earlier) {
+            return;
+        }
         let [later, earlier] = [later, earlier].map(|at| self.number(at));
         let mut with_own = self.after[later].clone();
         set(&mut with_own, later);
