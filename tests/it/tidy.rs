@@ -17,11 +17,11 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 59700),
-    ("kernels/program/src", 3400),
-    ("kernels/compiler/src", 21200),
+    ("kernels/program/src", 3450),
+    ("kernels/compiler/src", 21700),
     ("kernels/workloads/src", 17000),
     ("cache/src", 5000),
-    ("tests/it", 15700),
+    ("tests/it", 15800),
 ];
 
 /// Private words for things that the field has names for, and these names.
