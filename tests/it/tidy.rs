@@ -16,12 +16,12 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 60000),
+    ("src", 60300),
     ("kernels/program/src", 3450),
-    ("kernels/compiler/src", 21200),
-    ("kernels/workloads/src", 17000),
+    ("kernels/compiler/src", 22400),
+    ("kernels/workloads/src", 17100),
     ("cache/src", 5000),
-    ("tests/it", 15850),
+    ("tests/it", 16000),
 ];
 
 /// Private words for things that the field has names for, and these names.
