@@ -1,4 +1,5 @@
-// Warpgroup products and bulk copies on a CPU: the counterpart of kernels/program/src/headers/hopper.h.
+// Warpgroup products and bulk copies on a CPU: the counterpart of
+// kernels/program/src/headers/hopper.h.
 #ifndef SWEEPER_SHIM_HOPPER_H
 #define SWEEPER_SHIM_HOPPER_H
 

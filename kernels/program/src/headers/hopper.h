@@ -1,9 +1,9 @@
 // Warpgroup products (wgmma), bulk copies and their barriers: compute capability 9.0, sm_90a.
 //
-// A warpgroup is four warps, the first of which is a multiple of four. Operands in shared memory lie
-// in the layout of 128-byte swizzles: rows of 128 bytes in groups of eight, 1024 bytes that begin at
-// a multiple of 1024; the 16 bytes at c of row r are at c ^ r % 8. A product goes over 32 bytes of
-// columns: sixteen bf16 numbers or eight in tf32.
+// A warpgroup is four warps, the first of which is a multiple of four. Operands in shared memory
+// lie in the layout of 128-byte swizzles: rows of 128 bytes in groups of eight, 1024 bytes that
+// begin at a multiple of 1024; the 16 bytes at c of row r are at c ^ r % 8. A product goes over 32
+// bytes of columns: sixteen bf16 numbers or eight in tf32.
 //
 // Sums of a thread: for each eight columns of the product two of row `lane / 4`, from column
 // `lane % 4 * 2` on, and two of the row eight below it. A warp has sixteen rows.
@@ -31,7 +31,8 @@ template <int IS> struct Transposed {};
 
 DEVICE unsigned shared_address(const void *x) { return (unsigned)__cvta_generic_to_shared(x); }
 
-// A barrier that copies arrive at, too: `count` arrivals and all bytes that were expected end a phase.
+// A barrier that copies arrive at, too: `count` arrivals and all bytes that were expected end a
+// phase.
 struct Arrivals {
     unsigned long long state;
 };
@@ -58,8 +59,8 @@ DEVICE void bulk_copy(void *shared, const void *global, int bytes, Arrivals *bar
                  ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(barrier)) : "memory");
 }
 
-// Registers of each thread of this warpgroup from here on, a multiple of 8; all of a block's are those
-// that it was launched with. Each in one branch that no thread of the other warpgroups takes.
+// Registers of each thread of this warpgroup from here on, a multiple of 8; all of a block's are
+// those that it was launched with. Each in one branch that no thread of the other warpgroups takes.
 template <int COUNT> DEVICE void registers_increase() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT)); }
 template <int COUNT> DEVICE void registers_decrease() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT)); }
 
@@ -100,8 +101,9 @@ template <int N> DEVICE void products_fence(unsigned (&x)[N]) {
 #define SUMS_32 SUMS_16, SUMS_4(16), SUMS_4(20), SUMS_4(24), SUMS_4(28)
 #define SUMS_64 SUMS_32, SUMS_4(32), SUMS_4(36), SUMS_4(40), SUMS_4(44), SUMS_4(48), SUMS_4(52), SUMS_4(56), SUMS_4(60)
 
-// The product of 64 rows with WIDE columns, A in shared memory or in registers, as instructions with
-// their immediate operands. AT: the number of sums of a thread; the operands after it are 1 to 6 more.
+// The product of 64 rows with WIDE columns, A in shared memory or in registers, as instructions
+// with their immediate operands. AT: the number of sums of a thread; the operands after it are 1 to
+// 6 more.
 #define WGMMA(NAME, WIDE, AT, AT1, AT2, AT3, AT4, AT5, SHAPE, END, KIND, TRANSPOSED) \
     DEVICE void multiply(float (&sums)[AT], Operand a, Operand b, bool adds, KIND, Transposed<TRANSPOSED>) { \
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #AT2 ", 0;\n" \

@@ -8,8 +8,8 @@
 // "FlashAttention", 2022), as factors in registers: a block owns queries or keys, and goes over the
 // others. All sums are added in one order.
 //
-// DEPTH and WIDTH are columns of queries and keys, and of values, up to a multiple of 64. ROWS: of a
-// tile; SLOTS: of the ring.
+// DEPTH and WIDTH are columns of queries and keys, and of values, up to a multiple of 64. ROWS: of
+// a tile; SLOTS: of the ring.
 #include "packed.h"
 
 #define LN_2 0.69314718055994531f
@@ -21,8 +21,8 @@
 #define CONSUMERS (GROUPS * 128)
 #define THREADS (CONSUMERS + 128)
 
-// Slots of shared memory for tiles. One thread fills them in turn, and the warps of all groups empty
-// them.
+// Slots of shared memory for tiles. One thread fills them in turn, and the warps of all groups
+// empty them.
 template <int BYTES> struct Ring {
     char *slots;
     Arrivals *full, *empty;
@@ -359,8 +359,8 @@ DEVICE void copy_tile(Ring<TILE_BYTES> &ring, const char *from, int64 row, int c
     if (sums) bulk_copy(kept + slot * ROWS, sums, SUMS_BYTES, ring.full + slot);
 }
 
-// `own` and `other`: queries and keys, or keys and queries; `own_out` and `other_out`: the gradient of
-// the result and values, or values and that gradient. `by_columns`: packed so, in tf32.
+// `own` and `other`: queries and keys, or keys and queries; `own_out` and `other_out`: the gradient
+// of the result and values, or values and that gradient. `by_columns`: packed so, in tf32.
 #ifdef GRAD_Q
 KERNEL(attention_grad_q, THREADS, 1)
 #else

@@ -1,5 +1,5 @@
-// Packs matrices for attention on tensor cores: rounds their numbers, and writes them in the order of
-// tiles of shared memory (packed.h).
+// Packs matrices for attention on tensor cores: rounds their numbers, and writes them in the order
+// of tiles of shared memory (packed.h).
 #include "packed.h"
 
 #define PACK_ROWS 32

@@ -1,10 +1,11 @@
-// The layout of packed matrices, of attention on Hopper's tensor cores: BF16 says whether numbers are
-// bf16 or tf32. Rows are packed up to a multiple of PADDED, and columns of 64; the others are zeros.
+// The layout of packed matrices, of attention on Hopper's tensor cores: BF16 says whether numbers
+// are bf16 or tf32. Rows are packed up to a multiple of PADDED, and columns of 64; the others are
+// zeros.
 //
 // By rows: eight rows of the first 128 bytes of columns, then their other columns, then the next
-// eight rows; within each 1024 bytes in the layout of 128-byte swizzles (hopper.h).
-// By columns, in tf32 alone: 32 rows of each column, then the next 32 rows. Rows of each eight are in
-// the order in which a thread has its sums: 0, 2, 4, 6, 1, 3, 5, 7.
+// eight rows; within each 1024 bytes in the layout of 128-byte swizzles (hopper.h). By columns, in
+// tf32 alone: 32 rows of each column, then the next 32 rows. Rows of each eight are in the order in
+// which a thread has its sums: 0, 2, 4, 6, 1, 3, 5, 7.
 #ifndef SWEEPER_PACKED_H
 #define SWEEPER_PACKED_H
 
