@@ -256,10 +256,12 @@ pub fn known(nest: &Nest, bounds: Bounds, launch: &Launch, target: &Target) -> B
             ..Bounds::default()
         };
     };
+    let columns = launch.extents.columns;
     let launch = launch::merged(nest, launch);
     let rows = launch.extents.row_count();
     let with = |partial_per_row_group, several_rows_per_warp| Bounds {
         is_single_row: rows == 1,
+        keeps_rows: launch.extents.columns == columns,
         partial_per_row_group,
         several_rows_per_warp,
         ..bounds
@@ -429,6 +431,12 @@ impl SubKernel {
         }
         if schedule.is_single_row() && rows != 1 {
             return Err(format!("a kernel for one row, where there are {rows}"));
+        }
+        if schedule.holds_rows() && launch.extents.columns > schedule.tile.columns() {
+            let (columns, most) = (launch.extents.columns, schedule.tile.columns());
+            return Err(format!(
+                "a kernel for rows of {most} columns, where there are {columns}"
+            ));
         }
         if schedule.has_partial_per_row_group() && !schedule.fits_partials(rows) {
             return Err(format!("a kernel for few rows, where there are {rows}"));

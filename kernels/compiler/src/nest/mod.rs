@@ -183,6 +183,8 @@ pub struct Bounds {
     pub alignment: Alignment,
     /// There is one row.
     pub is_single_row: bool,
+    /// The rows of a launch stay rows: they do not follow one another in all operands' memory.
+    pub keeps_rows: bool,
     /// A full reduction may give each row group one row: its blocks then store no more partials
     /// than one block combines.
     pub partial_per_row_group: bool,

@@ -195,7 +195,7 @@ fn pointwise(demand: &Demand<'_>) -> (Template, Tile) {
 
 /// One row a row group, or several a warp. None where rows are long and have no reductions.
 fn row_reduction(demand: &Demand<'_>) -> Option<(Template, Tile)> {
-    if !demand.reduces_columns && has_long_rows(demand) {
+    if !demand.reduces_columns && has_long_rows(demand) && !has_rows_of_half_a_block(demand) {
         return None;
     }
     let of_rows = |rows_per_warp| Template::RowReduction { rows_per_warp };
@@ -328,15 +328,16 @@ fn row_vectors(demand: &Demand<'_>) -> Option<u64> {
     columns.map(|columns| columns.div_ceil(4).max(1))
 }
 
-/// Rows are too long for one row group, or may be; or rows do not matter, unless they would leave
-/// half of a pointwise block idle.
+/// Rows are too long for one row group, or may be.
 fn has_long_rows(demand: &Demand<'_>) -> bool {
-    let max_vectors = match demand.is_rank_free() {
-        true if demand.bounds.is_single_row => 0,
-        true => u64::from(POINTWISE_THREADS / 2),
-        false => MAX_VECTORS_OF_SHORT_ROWS,
-    };
-    row_vectors(demand).is_none_or(|vectors| vectors > max_vectors)
+    demand.is_rank_free()
+        || row_vectors(demand).is_none_or(|vectors| vectors > MAX_VECTORS_OF_SHORT_ROWS)
+}
+
+/// Rows that stay rows would leave half of a pointwise block idle.
+fn has_rows_of_half_a_block(demand: &Demand<'_>) -> bool {
+    let is_short = |vectors| vectors <= u64::from(POINTWISE_THREADS / 2);
+    demand.bounds.keeps_rows && row_vectors(demand).is_some_and(is_short)
 }
 
 /// float4 of a thread for tiles of long rows: the largest power of two whose loads fit in

@@ -214,6 +214,11 @@ impl Schedule {
             }
     }
 
+    /// A row group holds a whole row.
+    pub(super) fn holds_rows(&self) -> bool {
+        matches!(self.template, Template::RowReduction { .. }) && !self.tile.is_looped
+    }
+
     /// A full reduction with one row a row group.
     pub(super) fn has_partial_per_row_group(&self) -> bool {
         matches!(

@@ -224,8 +224,10 @@ impl Assembly<'_> {
             // Equal nests share their text for all sizes.
             let least = nests.iter().map(|(_, bounds)| bounds.alignment).min();
             let is_single_row = nests.iter().all(|(_, bounds)| bounds.is_single_row);
+            let keeps_rows = nests.iter().all(|(_, bounds)| bounds.keeps_rows);
             for (_, bounds) in &mut nests {
                 bounds.alignment = least.unwrap_or_default();
+                bounds.keeps_rows = keeps_rows;
                 bounds.is_single_row = is_single_row;
             }
         }
