@@ -39,40 +39,34 @@ impl Rounding {
         let Value::Real(exact) = exact else {
             return Ok(exact);
         };
-        let (size, missing) = match scatter(graph, node, self.precision) {
+        let size = match scatter(graph, node, self.precision) {
             None => return Ok(Value::Real(exact)),
-            Some(Scatter::Arithmetic) => (map([&exact], |[value]| DEVIATION * value.abs()), 0.0),
-            Some(Scatter::Unary(function)) => {
-                let size = map([&exact, operands[0].real()], move |[value, x]| {
-                    DEVIATION * function.variance(x).sqrt() * value.abs()
-                });
-                (size, 0.0)
-            }
+            Some(Scatter::Arithmetic) => map([&exact], |[value]| DEVIATION * value.abs()),
+            Some(Scatter::Unary(function)) => map([&exact, operands[0].real()], {
+                move |[value, x]| DEVIATION * function.variance(x).sqrt() * value.abs()
+            }),
             Some(Scatter::Sum {
                 of_square,
                 of_squares,
-                missing,
             }) => {
                 let squares: Vec<Value> = operands.iter().map(squared).collect();
                 let squares = super::value(id, node, &squares, inputs)?;
-                let size = map([&exact, squares.real()], move |[value, squares]| {
+                map([&exact, squares.real()], move |[value, squares]| {
                     DEVIATION * (of_square * value * value + of_squares * squares).sqrt()
-                });
-                (size, missing)
+                })
             }
         };
-        Ok(Value::Real(self.moved(id, &exact, size, missing)))
+        Ok(Value::Real(self.moved(id, &exact, size)))
     }
 
-    /// The value of a node: all elements smaller by a part of them, and each moved by its size in a
-    /// direction of its own.
-    fn moved(&self, id: NodeId, exact: &Array<f64>, size: Vec<f64>, missing: f64) -> Array<f64> {
+    /// The value of a node, each element moved by its size in a direction of its own.
+    fn moved(&self, id: NodeId, exact: &Array<f64>, size: Vec<f64>) -> Array<f64> {
         let directions = stream(self.probe, id).uniform(size.len(), -1.0, 1.0);
         let elements = exact.to_dense();
         let each = elements.iter().zip(size).zip(directions);
         let moved = each.map(|((value, size), direction)| match direction < 0.0 {
-            true => value * (1.0 - missing) - size,
-            false => value * (1.0 - missing) + size,
+            true => value - size,
+            false => value + size,
         });
         Array::dense(exact.shape(), moved.collect())
     }
@@ -90,13 +84,8 @@ pub(in crate::graph) enum Scatter {
     Arithmetic,
     /// The result's square times the square of a function of the operand.
     Unary(OfUnary),
-    /// A share of the result's square, and a share of the sum of its terms' squares; and a part of
-    /// the result that is missing, which is no scatter: sums of such results lack it, too.
-    Sum {
-        of_square: f64,
-        of_squares: f64,
-        missing: f64,
-    },
+    /// A share of the result's square, and a share of the sum of its terms' squares.
+    Sum { of_square: f64, of_squares: f64 },
 }
 
 /// The variance of a function of one number relative to its result.
@@ -152,28 +141,26 @@ pub(in crate::graph) fn scatter(
             };
             let [of_square, of_squares] = order.weights();
             Some(Scatter::Sum {
-                of_square,
+                of_square: of_square + factors.of_all.powi(2),
                 of_squares: of_squares + factors.of_term.powi(2),
-                missing: factors.missing,
             })
         }
     }
 }
 
-/// The rounding of the factors of products.
+/// The rounding of the factors of products, in units of the rounding of one f32.
 #[derive(Clone, Copy, Debug)]
 struct Factors {
-    /// The standard deviation of a term, in units of the rounding of one f32; it is independent of
-    /// the other terms.
+    /// The standard deviation of a term, which is independent of the other terms.
     of_term: f64,
-    /// The part by which all terms are too small, at most.
-    missing: f64,
+    /// The greatest part by which all terms are too small.
+    of_all: f64,
 }
 
 impl Factors {
     const F32: Factors = Factors {
         of_term: 0.0,
-        missing: 0.0,
+        of_all: 0.0,
     };
 
     /// bf16 has 8 bits; tf32 has 11, and hardware may truncate, which makes numbers smaller by half
@@ -184,11 +171,11 @@ impl Factors {
             Precision::F32 => Factors::F32,
             Precision::Tf32 => Factors {
                 of_term: 2f64.sqrt() * f64::exp2(-11.0) / unit,
-                missing: 2.0 * f64::exp2(-11.0),
+                of_all: 2.0 * f64::exp2(-11.0) / unit,
             },
             Precision::Bf16 => Factors {
                 of_term: 2f64.sqrt() * f64::exp2(-8.0) / unit,
-                missing: 0.0,
+                of_all: 0.0,
             },
         }
     }

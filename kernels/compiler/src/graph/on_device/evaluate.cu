@@ -288,15 +288,11 @@ KERNEL(round_unary, THREADS)
     displace(value, i, DEVIATION * sqrt(variance) * fabs(value[i]), key0, key1);
 }
 
-// The variance of a sum is a share of its square, and one of the sum of the squares of its terms; and
-// a part of it is missing.
+// The variance of a sum is a share of its square, and one of the sum of the squares of its terms.
 KERNEL(round_sum, THREADS)
-(double *value, int64 n, int64 key0, int64 key1, const double *squares, float of_square, float of_squares,
- float missing) {
+(double *value, int64 n, int64 key0, int64 key1, const double *squares, float of_square, float of_squares) {
     ELEMENT;
-    const double exact = value[i];
-    value[i] = exact * (1.0 - missing);
-    displace(value, i, DEVIATION * sqrt(of_square * exact * exact + of_squares * squares[i]), key0, key1);
+    displace(value, i, DEVIATION * sqrt(of_square * value[i] * value[i] + of_squares * squares[i]), key0, key1);
 }
 
 KERNEL(squared_difference, THREADS)(double *out, int64 n, const double *x, const double *y) {

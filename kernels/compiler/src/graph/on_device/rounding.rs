@@ -40,13 +40,11 @@ impl Lowering<'_> {
             Scatter::Sum {
                 of_square,
                 of_squares,
-                missing,
             } => {
                 let squared: Vec<Value> = operands.iter().map(|x| self.squared(x)).collect();
                 let squares = self.value(node, &squared);
                 let args = Arguments::writing(&exact).ints(&[elements, key0, key1]);
                 let args = args.dense(&squares).float(of_square).float(of_squares);
-                let args = args.float(missing);
                 self.launches.launch("round_sum", elements, args);
                 let held = squared.into_iter().chain([squares]);
                 held.for_each(|value| self.launches.release(value));
