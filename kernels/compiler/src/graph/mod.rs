@@ -79,6 +79,14 @@ impl Node {
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }
+
+    /// The operands that the value is computed from: all but what an [`Op::Barrier`] comes after.
+    pub fn sources(&self) -> &[NodeId] {
+        match self.op {
+            Op::Barrier => &self.operands[..1],
+            _ => &self.operands,
+        }
+    }
 }
 
 /// A result of a graph.

@@ -234,6 +234,7 @@ fn value(
             Op::Input(name) => return given(id, node, name, inputs),
             Op::Iota { dim } => return Ok(iota(shape, *dim)),
             Op::Cast(dtype) => return Ok(cast(&operands[0], *dtype)),
+            Op::Barrier => return Ok(operands[0].clone()),
             Op::Broadcast => return Ok(view!(operands[0], broadcast(shape))),
             Op::Reshape => return Ok(view!(operands[0], reshape(shape))),
             Op::Transpose { order } => return Ok(view!(operands[0], transpose(order))),
