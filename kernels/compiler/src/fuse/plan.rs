@@ -223,7 +223,7 @@ impl Plan {
         }
         for id in self.graph.ids().rev() {
             if live[id.index()] {
-                for operand in &self.graph.node(id).operands {
+                for operand in self.graph.node(id).sources() {
                     live[operand.index()] = true;
                 }
             }

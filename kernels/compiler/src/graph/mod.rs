@@ -259,7 +259,7 @@ impl Graph {
         self.needed_for(self.outputs.iter().map(|output| output.node))
     }
 
-    /// For each node, whether any of `wanted` is it or depends on it.
+    /// For each node, whether any of `wanted` is it or is computed from it.
     pub fn needed_for(&self, wanted: impl IntoIterator<Item = NodeId>) -> Vec<bool> {
         let mut needed = vec![false; self.nodes.len()];
         for node in wanted {
@@ -267,7 +267,7 @@ impl Graph {
         }
         for id in self.ids().rev() {
             if needed[id.index()] {
-                for operand in &self.node(id).operands {
+                for operand in self.node(id).sources() {
                     needed[operand.index()] = true;
                 }
             }

@@ -103,7 +103,7 @@ pub fn saved(graph: &Graph, from: NodeId) -> Vec<NodeId> {
     let mut saved: Vec<NodeId> = graph
         .ids()
         .filter(|&id| id >= from && needed[id.index()])
-        .flat_map(|id| graph.node(id).operands.iter().copied())
+        .flat_map(|id| graph.node(id).sources().iter().copied())
         .filter(|&operand| operand < from)
         .map(|operand| graph.viewed(operand))
         .filter(|&operand| {

@@ -43,7 +43,7 @@ impl<'g> Lowering<'g> {
             .filter(|id| uses[id.index()] > 0)
             .collect::<Vec<_>>()
         {
-            let operands = graph.node(id).operands.clone();
+            let operands = graph.node(id).sources().to_vec();
             let operands: Vec<Value> = operands
                 .into_iter()
                 .filter_map(|operand| use_of(&mut values, &mut uses, operand))
