@@ -13,15 +13,21 @@ const BACKENDS: [&str; 2] = ["eager", "compiled"];
 const SMALL: &str =
     "batch=2 context=6 vocabulary=13 d_model=24 d_ff=40 layers=2 heads=3 loss=cross_entropy";
 
+fn case(words: &str) -> Case {
+    let (problem, phases) = problem(&format!("transformer {words}"));
+    Case::new(words.to_owned(), problem, phases, &BACKENDS)
+}
+
 #[test]
 fn layers_that_are_computed_again_conform() {
     let words = format!("{SMALL} checkpoint=layer");
-    let (problem, phases) = problem(&format!("transformer {words}"));
-    let case = Case::new(words, problem, phases, &BACKENDS);
-    case.conforms_on_cpu(&CanonicalShape::default());
+    let canonical = CanonicalShape::default();
+    case(&words).conforms_on_cpu(&canonical);
     if shim::is_here() {
-        let phases = [Phase::Both, Phase::Step];
-        case.conforms_on_shim(&phases, &CanonicalShape::default(), Mode::Fast);
+        for precision in ["f32", "bf16"] {
+            let case = case(&format!("{words} precision={precision}"));
+            case.conforms_on_shim(&[Phase::Both, Phase::Step], &canonical, Mode::Fast);
+        }
     }
 }
 

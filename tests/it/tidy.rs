@@ -18,8 +18,8 @@ const MAX_COMMENT_WIDTH: usize = 100;
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 60300),
     ("kernels/program/src", 3450),
-    ("kernels/compiler/src", 22400),
-    ("kernels/workloads/src", 17100),
+    ("kernels/compiler/src", 22600),
+    ("kernels/workloads/src", 17300),
     ("cache/src", 5000),
     ("tests/it", 16000),
 ];

@@ -2,8 +2,8 @@
 //!
 //! A [`Graph`] is a list of nodes in an order in which they can be computed. Shapes and types are
 //! found when a node is added ([`build`]), so that a graph that exists is well-formed; equal nodes
-//! of a pass are merged ([`insert`]). Its meaning is its value in f64; differentiation adds the
-//! nodes of a backward pass.
+//! of a pass are merged ([`insert`]), but not what is before and behind an [`Op::Barrier`]. Its
+//! meaning is its value in f64; differentiation adds the nodes of a backward pass.
 //!
 //! *Groups* name the nodes that an eager framework computes in one kernel (a layer norm, a
 //! softmax). They don't change any value, and the compiler that fuses across operations ignores
