@@ -25,6 +25,8 @@ mod operations;
 mod patterns;
 /// The transformer, and whether it learns.
 mod transformer;
+/// Activation checkpointing.
+mod checkpoint;
 /// Grids: the points of a manifest, and their order.
 mod grid;
 /// Runs from end to end: null device, CPU, kills, signals, reruns.

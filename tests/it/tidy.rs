@@ -18,8 +18,8 @@ const MAX_COMMENT_WIDTH: usize = 100;
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 60300),
     ("kernels/program/src", 3450),
-    ("kernels/compiler/src", 22700),
-    ("kernels/workloads/src", 17100),
+    ("kernels/compiler/src", 22950),
+    ("kernels/workloads/src", 17300),
     ("cache/src", 5000),
     ("tests/it", 16000),
 ];

@@ -225,29 +225,29 @@ impl<C: Computation> GraphProblem<C> {
         let results = self.built.graph.results(phase);
         results.map(|result| result.node).collect()
     }
+}
 
-    /// Arithmetic operations of the graph's nodes that depend on inputs. The backward pass alone
-    /// doesn't count what the forward pass has computed.
-    fn flops(&self, phase: Phase) -> f64 {
-        let graph = &self.built.graph;
-        let needed = graph.needed_for(self.wanted(phase));
-        let first = match phase {
-            Phase::Backward => self.built.backward.map_or(0, NodeId::index),
-            Phase::Forward | Phase::Both | Phase::Step => 0,
-        };
-        let mut varies = vec![false; graph.nodes().len()];
-        let mut flops = 0.0;
-        for id in graph.ids() {
-            let node = graph.node(id);
-            let mut operands = node.operands.iter();
-            varies[id.index()] =
-                matches!(node.op, Op::Input(_)) || operands.any(|operand| varies[operand.index()]);
-            if needed[id.index()] && varies[id.index()] && id.index() >= first {
-                flops += flops_of(graph, id);
-            }
+/// Arithmetic operations of a graph's nodes that depend on inputs. The backward pass alone doesn't
+/// count what the forward pass has computed.
+pub(crate) fn flops(built: &Built, phase: Phase) -> f64 {
+    let graph = &built.graph;
+    let needed = graph.needed_for(graph.results(phase).map(|result| result.node));
+    let first = match phase {
+        Phase::Backward => built.backward.map_or(0, NodeId::index),
+        Phase::Forward | Phase::Both | Phase::Step => 0,
+    };
+    let mut varies = vec![false; graph.nodes().len()];
+    let mut flops = 0.0;
+    for id in graph.ids() {
+        let node = graph.node(id);
+        let mut operands = node.operands.iter();
+        varies[id.index()] =
+            matches!(node.op, Op::Input(_)) || operands.any(|operand| varies[operand.index()]);
+        if needed[id.index()] && varies[id.index()] && id.index() >= first {
+            flops += flops_of(graph, id);
         }
-        flops
     }
+    flops
 }
 
 /// Operations of one node: one for each function of an element, each element that is reduced, and
@@ -388,7 +388,7 @@ impl<C: Computation> Problem for GraphProblem<C> {
             flops: self
                 .computation
                 .flops(phase)
-                .unwrap_or_else(|| self.flops(phase)),
+                .unwrap_or_else(|| flops(&self.built, phase)),
             compulsory_bytes: read.chain(written).sum(),
         }
     }

@@ -174,6 +174,7 @@ pub(super) fn through(
             to[*dim].start += start;
             Ok(to)
         }
+        Op::Barrier => Ok(place.to_vec()),
         Op::Reshape => split(&position(place, &view.shape), shape, extents),
         _ => Err(Misfit::Impossible),
     }

@@ -299,6 +299,10 @@ pub(super) fn duplicate(plan: &mut Plan, rules: &Rules) {
         if readers.is_empty() || plan.is_result[task] || plan.stores_partials(task) {
             continue;
         }
+        // A value that is made in many places comes before nothing.
+        if plan.is_awaited(home) {
+            continue;
+        }
         duplicate_into(plan, rules, task, home, &readers);
     }
 }

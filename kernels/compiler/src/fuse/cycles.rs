@@ -98,9 +98,9 @@ impl Order {
     }
 }
 
-/// Kernels that read the results of a kernel.
+/// Kernels that read the results of a kernel, or come after it without reading them.
 fn after(plan: &Plan, at: usize) -> BTreeSet<usize> {
     let tasks = plan.clusters[at].tasks.iter();
-    let readers = tasks.flat_map(|&task| plan.readers(task));
-    readers.filter(|&reader| reader != at).collect()
+    let later = tasks.flat_map(|&task| plan.readers(task).into_iter().chain(plan.waiters(task)));
+    later.filter(|&later| later != at).collect()
 }

@@ -68,12 +68,13 @@ pub(super) fn read(plan: &Plan, at: usize) -> BTreeSet<TaskId> {
     sources.filter(|task| !members.contains(task)).collect()
 }
 
-/// Kernels that run before a kernel: those whose results it reads, and those that read a given
-/// tensor in whose memory it stores a result.
+/// Kernels that run before a kernel: those whose results it reads or that a barrier names, and
+/// those that read a given tensor in whose memory it stores a result.
 pub(super) fn before(plan: &Plan, at: usize) -> BTreeSet<usize> {
-    let homes = read(plan, at)
-        .into_iter()
-        .filter_map(|task| plan.home(task));
+    let members = plan.clusters[at].members();
+    let awaited = members.iter().flat_map(|&task| &plan.awaited[task]);
+    let made = read(plan, at).into_iter().chain(awaited.copied());
+    let homes = made.filter_map(|task| plan.home(task));
     let stored = plan.clusters[at].tasks.iter();
     let stored = stored.filter(|&&task| !plan.stores_partials(task));
     let updated = stored.filter_map(|&task| plan.in_place.get(&plan.tasks[task].node));

@@ -94,6 +94,10 @@ pub(super) struct Plan {
     value: Vec<Option<TaskId>>,
     /// For each task, the tasks that read its value.
     pub users: Vec<Vec<TaskId>>,
+    /// For each task, the tasks that it comes after without reading their values.
+    pub awaited: Vec<BTreeSet<TaskId>>,
+    /// For each task, the tasks that come after it without reading its value.
+    waiting: Vec<Vec<TaskId>>,
     /// For each given tensor, the tasks that read it.
     given_users: BTreeMap<NodeId, Vec<TaskId>>,
     /// For each task, whether its value is a result.
@@ -124,6 +128,8 @@ impl Plan {
             tasks: vec![],
             value: vec![],
             users: vec![],
+            awaited: vec![],
+            waiting: vec![],
             given_users: BTreeMap::new(),
             is_result: vec![],
             clusters: vec![],
@@ -178,6 +184,12 @@ impl Plan {
                 self.users[source].push(task);
             }
         }
+        let tasks = 0..self.tasks.len();
+        self.awaited = tasks.map(|task| self.find_awaited(task)).collect();
+        self.waiting = vec![Vec::new(); self.tasks.len()];
+        for (task, awaited) in self.awaited.iter().enumerate() {
+            awaited.iter().for_each(|&at| self.waiting[at].push(task));
+        }
         self.given_users = self.find_given_users();
         self.is_result = vec![false; self.tasks.len()];
         for &output in &self.wanted {
@@ -211,7 +223,7 @@ impl Plan {
         }
         for id in self.graph.ids().rev() {
             if live[id.index()] {
-                for operand in &self.graph.node(id).operands {
+                for operand in self.graph.node(id).sources() {
                     live[operand.index()] = true;
                 }
             }
@@ -239,7 +251,7 @@ impl Plan {
 
     /// The node of which this one is a reshape, with equal elements in equal order.
     pub(super) fn unreshaped(&self, mut id: NodeId) -> NodeId {
-        while self.graph.node(id).op == Op::Reshape && !self.kept.contains(&id) {
+        while self.graph.node(id).op.is_in_order() && !self.kept.contains(&id) {
             id = self.graph.node(id).operands[0];
         }
         id
@@ -272,15 +284,36 @@ impl Plan {
         if kind == Kind::Combine {
             return [task - 1].into();
         }
-        let operands = self.graph.node(node).operands.iter();
+        let operands = self.graph.node(node).sources().iter();
         let bases = operands.map(|&operand| self.base(operand));
         bases.filter_map(|base| self.value(base)).collect()
+    }
+
+    /// Tasks that a task comes after without reading their values: it reads through barriers.
+    fn find_awaited(&self, task: TaskId) -> BTreeSet<TaskId> {
+        let Task { node, kind, .. } = self.tasks[task];
+        let mut awaited = BTreeSet::new();
+        if kind == Kind::Combine {
+            return awaited;
+        }
+        let mut open = self.graph.node(node).sources().to_vec();
+        open.extend((self.graph.node(node).op == Op::Barrier).then_some(node));
+        while let Some(id) = open.pop() {
+            let view = self.graph.node(id);
+            if let (Op::Barrier, &[_, after]) = (&view.op, &view.operands[..]) {
+                awaited.extend(self.value(self.base(after)));
+            }
+            if view.op.is_view() && !self.kept.contains(&id) {
+                open.push(view.operands[0]);
+            }
+        }
+        awaited
     }
 
     fn find_given_users(&self) -> BTreeMap<NodeId, Vec<TaskId>> {
         let mut users: BTreeMap<NodeId, Vec<TaskId>> = BTreeMap::new();
         for (at, task) in self.tasks.iter().enumerate() {
-            for &operand in &self.graph.node(task.node).operands {
+            for &operand in self.graph.node(task.node).sources() {
                 let base = self.base(operand);
                 if matches!(self.graph.node(base).op, Op::Input(_)) {
                     users.entry(base).or_default().push(at);
@@ -350,6 +383,18 @@ impl Plan {
         let users = self.users[task].iter();
         let readers = users.flat_map(|&user| self.holders[user].iter().copied());
         readers.filter(|at| !holds(at)).collect()
+    }
+
+    /// Whether a kernel computes a value that others come after without reading it.
+    pub(super) fn is_awaited(&self, at: usize) -> bool {
+        let mut tasks = self.clusters[at].tasks.iter();
+        tasks.any(|&task| !self.waiting[task].is_empty())
+    }
+
+    /// The kernels that come after a task without reading its value.
+    pub(super) fn waiters(&self, task: TaskId) -> impl Iterator<Item = usize> {
+        let waiting = self.waiting[task].iter();
+        waiting.flat_map(|&task| self.holders[task].iter().copied())
     }
 
     /// Whether a task combines partials.

@@ -86,7 +86,7 @@ impl<'a> Recompute<'a> {
         {
             for &operand in graph
                 .node(id)
-                .operands
+                .sources()
                 .iter()
                 .filter(|&&held| held < boundary)
             {

@@ -42,7 +42,7 @@ impl Space {
             match (&node.op, plan.stores_partials(task)) {
                 (_, true) => node.operands[0],
                 // A copied reshape goes over its operand's dimensions: see `body`.
-                (Op::Reshape, _) => unreshaped(plan, members, id),
+                (op, _) if op.is_in_order() => unreshaped(plan, members, id),
                 _ => id,
             }
         });
@@ -197,7 +197,7 @@ const MOST_AXES: usize = 12;
 /// The origin of a chain of reshapes that are copied here.
 fn unreshaped(plan: &Plan, members: &Members, mut id: NodeId) -> NodeId {
     let is_here = |id| plan.value(id).is_some_and(|task| members.contains(&task));
-    while plan.graph.node(id).op == Op::Reshape && is_here(id) {
+    while plan.graph.node(id).op.is_in_order() && is_here(id) {
         id = plan.graph.node(id).operands[0];
     }
     id

@@ -2,8 +2,8 @@
 //!
 //! A [`Graph`] is a list of nodes in an order in which they can be computed. Shapes and types are
 //! found when a node is added ([`build`]), so that a graph that exists is well-formed; equal nodes
-//! of a pass are merged ([`insert`]). Its meaning is its value in f64; differentiation adds the
-//! nodes of a backward pass.
+//! of a pass are merged ([`insert`]), but not what is before and behind an [`Op::Barrier`]. Its
+//! meaning is its value in f64; differentiation adds the nodes of a backward pass.
 //!
 //! *Groups* name the nodes that an eager framework computes in one kernel (a layer norm, a
 //! softmax). They don't change any value, and the compiler that fuses across operations ignores
@@ -78,6 +78,14 @@ impl Node {
     /// Number of elements of the result.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// The operands that the value is computed from: all but what an [`Op::Barrier`] comes after.
+    pub fn sources(&self) -> &[NodeId] {
+        match self.op {
+            Op::Barrier => &self.operands[..1],
+            _ => &self.operands,
+        }
     }
 }
 
@@ -251,7 +259,7 @@ impl Graph {
         self.needed_for(self.outputs.iter().map(|output| output.node))
     }
 
-    /// For each node, whether any of `wanted` is it or depends on it.
+    /// For each node, whether any of `wanted` is it or is computed from it.
     pub fn needed_for(&self, wanted: impl IntoIterator<Item = NodeId>) -> Vec<bool> {
         let mut needed = vec![false; self.nodes.len()];
         for node in wanted {
@@ -259,7 +267,7 @@ impl Graph {
         }
         for id in self.ids().rev() {
             if needed[id.index()] {
-                for operand in &self.node(id).operands {
+                for operand in self.node(id).sources() {
                     needed[operand.index()] = true;
                 }
             }

@@ -146,6 +146,9 @@ pub enum Op {
     Broadcast,
     /// The operand's elements in row-major order, in the node's shape.
     Reshape,
+    /// Operands `x` and `after`: `x` as it is, for users that are computed after `after`. Values
+    /// that are computed from it are not computed together with those from `x`.
+    Barrier,
     /// Dimension `i` of the node is dimension `order[i]` of the operand.
     Transpose {
         /// A permutation of the dimensions.
@@ -207,6 +210,7 @@ impl Op {
             Op::Reduce { reduction, .. } => reduction.name(),
             Op::Broadcast => "broadcast",
             Op::Reshape => "reshape",
+            Op::Barrier => "barrier",
             Op::Transpose { .. } => "transpose",
             Op::Slice { .. } => "slice",
             Op::Unslice { .. } => "unslice",
@@ -226,8 +230,13 @@ impl Op {
     pub const fn is_view(&self) -> bool {
         matches!(
             self,
-            Op::Broadcast | Op::Reshape | Op::Transpose { .. } | Op::Slice { .. }
+            Op::Broadcast | Op::Reshape | Op::Barrier | Op::Transpose { .. } | Op::Slice { .. }
         )
+    }
+
+    /// True for views with the operand's elements in equal order.
+    pub const fn is_in_order(&self) -> bool {
+        matches!(self, Op::Reshape | Op::Barrier)
     }
 
     /// True where each element of the result depends on one element of each operand, at the same

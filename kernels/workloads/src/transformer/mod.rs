@@ -5,6 +5,7 @@
 //! guide's files.
 
 mod adamw;
+mod checkpoint;
 mod model;
 mod sizes;
 #[cfg(test)]
@@ -12,12 +13,13 @@ mod tests;
 
 use crate::graph_builder::Builder;
 use crate::graph_oracle::Evaluated;
-use crate::graph_problem::{BACKENDS, Built, PLAIN};
+use crate::graph_problem::{self, BACKENDS, Built, PLAIN};
 use crate::graph_workload::GraphWorkload;
 use adamw::{AdamW, State};
+use checkpoint::Checkpoint;
 use model::Model;
 use sizes::Sizes;
-use sweeper_compiler::graph::{self, GraphError, NodeId};
+use sweeper_compiler::graph::{Backward, GraphError};
 use sweeper_program::inputs::Stream;
 use sweeper_program::parameters::Parameters;
 use sweeper_program::tensor::Dtype;
@@ -96,6 +98,13 @@ const PARAMETERS: &[ParameterInfo] = &[
         &[("sum", &[]), ("cross_entropy", &[])],
         "sum",
         "what gradients are of: the sum of the logits, or the mean cross entropy of labels",
+    ),
+    word(
+        "checkpoint",
+        &[("none", &[]), ("layer", &[])],
+        "none",
+        "what the backward pass computes again: none, or the values of each layer from its input, \
+         in less memory",
     ),
     number("rate", [1e-4, 1e3], "learning rate"),
     number("beta1", [0.9, MOST_BETA], "decay of the first moment"),
@@ -193,6 +202,10 @@ pub(crate) static WORKLOAD: GraphWorkload<Transformer> = GraphWorkload {
                 "cross_entropy" => Loss::CrossEntropy,
                 _ => Loss::Sum,
             },
+            checkpoint: match given.word("checkpoint") {
+                "layer" => Checkpoint::Layer,
+                _ => Checkpoint::None,
+            },
             optimizer: AdamW::new(given),
         })
     },
@@ -258,15 +271,14 @@ pub(crate) struct Transformer {
     sizes: Sizes,
     precision: Precision,
     loss: Loss,
+    checkpoint: Checkpoint,
     optimizer: AdamW,
 }
 
 impl Transformer {
-    /// Adds the gradients by the builder's parameters, and a step of them.
-    fn with_step(&self, builder: Builder, loss: NodeId) -> Result<Built, GraphError> {
+    /// Adds the gradients of the builder's parameters as results, and a step of them.
+    fn with_step(&self, builder: Builder, backward: Backward) -> Result<Built, GraphError> {
         let Builder { mut graph, by } = builder;
-        let nodes: Vec<NodeId> = by.iter().map(|(_, node)| *node).collect();
-        let backward = graph::differentiate(&mut graph, &[(loss, None)], &nodes)?;
         for ((name, parameter), gradient) in by.into_iter().zip(backward.gradients) {
             graph.output(format!("grad.{name}"), gradient, Role::Gradient);
             let shape = graph.node(parameter).shape.clone();
@@ -299,12 +311,9 @@ impl Evaluated for Transformer {
         let ids = builder
             .graph
             .input("input_ids", &tokens, Dtype::I64, Role::Input)?;
-        let logits = Model {
-            sizes: &self.sizes,
-            builder: &mut builder,
-        }
-        .logits(ids)?;
-        let graph = &mut builder.graph;
+        let mut model = Model::new(self.sizes, builder, ids)?;
+        let logits = model.logits;
+        let graph = &mut model.builder.graph;
         graph.output("logits", logits, Role::Output);
         let loss = match self.loss {
             Loss::Sum => logits,
@@ -313,7 +322,21 @@ impl Evaluated for Transformer {
                 graph.cross_entropy(logits, labels)?
             }
         };
-        self.with_step(builder, loss)
+        let backward = model.differentiate(loss, self.checkpoint)?;
+        self.with_step(model.builder, backward)
+    }
+
+    /// Those of the model without checkpoints: what is computed again is not useful twice.
+    fn flops(&self, phase: Phase) -> Option<f64> {
+        if self.checkpoint == Checkpoint::None {
+            return None;
+        }
+        let plain = Transformer {
+            checkpoint: Checkpoint::None,
+            ..*self
+        };
+        let built = Evaluated::build(&plain).ok()?;
+        Some(graph_problem::flops(&built, phase))
     }
 
     /// Rows of scores, which are reduced.

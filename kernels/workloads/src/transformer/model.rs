@@ -1,5 +1,7 @@
 //! The model as a graph: decoder blocks between an embedding and a linear head.
 
+use std::ops::Range;
+
 use super::sizes::Sizes;
 use crate::graph_builder::{Added, Builder};
 use sweeper_compiler::graph::{Binary, Graph, GraphError, NodeId, Unary};
@@ -15,7 +17,7 @@ const THETA: f64 = 10_000.0;
 /// infinity is NaN.
 const AHEAD: f64 = -1e30;
 
-/// Nodes that all blocks share: they depend on sizes alone, and are buffers of a module in other
+/// Nodes that all layers share: they depend on sizes alone, and are buffers of a module in other
 /// frameworks.
 struct Shared {
     /// Cosines of angles, (context, d_head).
@@ -26,45 +28,109 @@ struct Shared {
     mask: NodeId,
 }
 
-/// The model while it is built.
-pub(super) struct Model<'a> {
-    pub(super) sizes: &'a Sizes,
-    pub(super) builder: &'a mut Builder,
+/// A part of the model: the embedding, a layer, or what follows them.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// What a layer is applied to; of the embedding, its result.
+    pub(super) x: NodeId,
+    /// The part's parameters, by position.
+    pub(super) parameters: Range<usize>,
 }
 
-impl Model<'_> {
-    /// The logits of tokens `ids`, (batch, context, vocabulary).
-    pub(super) fn logits(&mut self, ids: NodeId) -> Added {
-        let shared = shared(&mut self.builder.graph, self.sizes)?;
-        let (vocabulary, d_model) = (self.sizes.vocabulary, self.sizes.d_model());
-        let embedding = &[vocabulary, d_model];
-        let embedding = self
-            .builder
-            .parameter("token_embeddings.weight", embedding)?;
-        let mut x = self.builder.graph.gather(embedding, ids)?;
-        for layer in 0..self.sizes.layers {
-            let block = format!("layers.{layer}");
-            let normal = self.norm(&format!("{block}.ln1"), x)?;
-            let attended = self.attention(&format!("{block}.attn"), normal, &shared)?;
-            x = self.builder.graph.add(x, attended)?;
-            let normal = self.norm(&format!("{block}.ln2"), x)?;
-            let fed = self.feed_forward(&format!("{block}.ffn"), normal)?;
-            x = self.builder.graph.add(x, fed)?;
+/// The model while it is built.
+pub(super) struct Model {
+    sizes: Sizes,
+    /// The graph, with parameters in the order of parts.
+    pub(super) builder: Builder,
+    shared: Shared,
+    /// The embedding.
+    pub(super) embedded: Part,
+    /// The layers.
+    pub(super) layers: Vec<Part>,
+    /// The last norm and the head.
+    pub(super) top: Part,
+    /// (batch, context, vocabulary)
+    pub(super) logits: NodeId,
+}
+
+impl Model {
+    /// The model of tokens `ids`, in a graph that has inputs alone.
+    pub(super) fn new(sizes: Sizes, mut builder: Builder, ids: NodeId) -> Result<Self, GraphError> {
+        let shared = shared(&mut builder.graph, &sizes)?;
+        let embedding = [sizes.vocabulary, sizes.d_model()];
+        let embedding = builder.parameter("token_embeddings.weight", &embedding)?;
+        let x = builder.graph.gather(embedding, ids)?;
+        let embedded = Part {
+            x,
+            parameters: 0..builder.by.len(),
+        };
+        let mut model = Model {
+            sizes,
+            builder,
+            shared,
+            top: embedded.clone(),
+            embedded,
+            layers: vec![],
+            logits: x,
+        };
+        let mut x = x;
+        for layer in 0..sizes.layers {
+            let (y, part) = model.part_of(x, |model| model.layer(layer, x))?;
+            model.layers.push(part);
+            x = y;
         }
+        (model.logits, model.top) = model.part_of(x, |model| model.head(x))?;
+        Ok(model)
+    }
+
+    /// Adds a part that is applied to `x`, for the first time.
+    fn part_of(
+        &mut self,
+        x: NodeId,
+        add: impl FnOnce(&mut Self) -> Added,
+    ) -> Result<(NodeId, Part), GraphError> {
+        let first = self.builder.by.len();
+        let y = add(self)?;
+        let parameters = first..self.builder.by.len();
+        Ok((y, Part { x, parameters }))
+    }
+
+    /// A layer, applied to `x`.
+    pub(super) fn layer(&mut self, layer: usize, x: NodeId) -> Added {
+        let block = format!("layers.{layer}");
+        let normal = self.norm(&format!("{block}.ln1"), x)?;
+        let attended = self.attention(&format!("{block}.attn"), normal)?;
+        let x = self.builder.graph.add(x, attended)?;
+        let normal = self.norm(&format!("{block}.ln2"), x)?;
+        let fed = self.feed_forward(&format!("{block}.ffn"), normal)?;
+        self.builder.graph.add(x, fed)
+    }
+
+    fn head(&mut self, x: NodeId) -> Added {
         let normal = self.norm("ln_final", x)?;
-        self.linear("lm_head", normal, [d_model, vocabulary])
+        let sizes = [self.sizes.d_model(), self.sizes.vocabulary];
+        self.linear("lm_head", normal, sizes)
+    }
+
+    /// A parameter by its name: the same one each time.
+    fn parameter(&mut self, name: &str, shape: &[usize]) -> Added {
+        let mut known = self.builder.by.iter();
+        match known.find(|(known, _)| known == name) {
+            Some((_, node)) => Ok(*node),
+            None => self.builder.parameter(name, shape),
+        }
     }
 
     fn norm(&mut self, name: &str, x: NodeId) -> Added {
         let gain = [self.sizes.d_model()];
-        let gain = self.builder.parameter(&format!("{name}.weight"), &gain)?;
+        let gain = self.parameter(&format!("{name}.weight"), &gain)?;
         self.builder.graph.rmsnorm(x, gain, EPS)
     }
 
     /// `x w^T`, `w` being (out, in).
     fn linear(&mut self, name: &str, x: NodeId, [from, to]: [usize; 2]) -> Added {
         let name = format!("{name}.weight");
-        let w = self.builder.parameter(&name, &[to, from])?;
+        let w = self.parameter(&name, &[to, from])?;
         let turned = self.builder.graph.transpose_last(w)?;
         self.builder.graph.matmul(x, turned)
     }
@@ -81,7 +147,7 @@ impl Model<'_> {
     }
 
     /// Causal attention of several heads.
-    fn attention(&mut self, name: &str, x: NodeId, shared: &Shared) -> Added {
+    fn attention(&mut self, name: &str, x: NodeId) -> Added {
         let d_model = self.sizes.d_model();
         let square = [d_model, d_model];
         let [mut q, mut k, mut v] = [x; 3];
@@ -89,7 +155,7 @@ impl Model<'_> {
             let projected = self.linear(&format!("{name}.{projection}_proj"), x, square)?;
             *node = self.split(projected)?;
         }
-        let graph = &mut self.builder.graph;
+        let (graph, shared) = (&mut self.builder.graph, &self.shared);
         let q = rotated(graph, q, shared)?;
         let k = rotated(graph, k, shared)?;
         let keys = graph.transpose_last(k)?;
@@ -113,7 +179,7 @@ impl Model<'_> {
             heads,
             d_head,
             ..
-        } = *self.sizes;
+        } = self.sizes;
         let graph = &mut self.builder.graph;
         let split = graph.reshape(x, &[batch, context, heads, d_head])?;
         graph.transpose(split, &[0, 2, 1, 3])

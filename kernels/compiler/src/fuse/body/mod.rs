@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use super::access::{self, Axis, Coordinate, Misfit, Place};
 use super::plan::{Members, Plan, TaskId};
 use super::space::Space;
-use crate::graph::{NodeId, Op};
+use crate::graph::NodeId;
 use crate::nest::{Binary, OperandId, Store, Unary, Value, ValueId};
 use sweeper_program::tensor::Dtype;
 
@@ -197,7 +197,7 @@ impl<'a> Builder<'a> {
         }
         // A copied reshape has its operand's elements in their order: it need not be a view.
         let mut from = node;
-        while self.plan.graph.node(from).op == Op::Reshape && self.has(self.plan.value(from)) {
+        while self.plan.graph.node(from).op.is_in_order() && self.has(self.plan.value(from)) {
             from = self.plan.graph.node(from).operands[0];
         }
         let shape = &self.plan.graph.node(from).shape;

@@ -1,5 +1,6 @@
 //! Plans of all policies compute the value of the graph.
 
+mod barrier;
 mod in_place;
 mod interpret;
 mod passes;
@@ -48,6 +49,7 @@ fn cuda() -> Target {
 /// Checks that a plan's kernels yield the values of the graph's nodes.
 fn check(graph: &Graph, inputs: &Tensors, plan: &Plan, what: &str) {
     let expected = evaluate(graph, inputs).unwrap();
+    barrier::assert_in_order(plan, what);
     for (name, found) in interpret::interpret(plan, inputs) {
         let expected = check::elements(&expected[&name]);
         for (at, (found, expected)) in found.iter().zip(expected).enumerate() {

@@ -260,7 +260,11 @@ impl Growing {
     fn view(&mut self, x: NodeId) -> Option<NodeId> {
         let shape = self.shape(x);
         let rank = shape.len();
-        match self.random.below(4) {
+        match self.random.below(5) {
+            4 => {
+                let after = self.any();
+                self.graph.barrier(x, after).ok()
+            }
             0 => {
                 let mut order: Vec<usize> = (0..rank).collect();
                 for at in (1..rank).rev() {

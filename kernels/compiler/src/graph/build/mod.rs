@@ -316,6 +316,13 @@ impl Graph {
         self.push(Op::Reshape, &[x], shape.to_vec(), dtype)
     }
 
+    /// `x` for users that are computed after `after`, such as values that a backward pass computes
+    /// again: they are other nodes than those computed from `x` itself.
+    pub fn barrier(&mut self, x: NodeId, after: NodeId) -> Added {
+        let (shape, dtype) = (self.shape(x).to_vec(), self.node(x).dtype);
+        self.push(Op::Barrier, &[x, after], shape, dtype)
+    }
+
     /// Dimensions in another order: dimension `i` of the result is dimension `order[i]` of `x`.
     ///
     /// # Errors

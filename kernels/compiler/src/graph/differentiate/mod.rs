@@ -103,7 +103,7 @@ pub fn saved(graph: &Graph, from: NodeId) -> Vec<NodeId> {
     let mut saved: Vec<NodeId> = graph
         .ids()
         .filter(|&id| id >= from && needed[id.index()])
-        .flat_map(|id| graph.node(id).operands.iter().copied())
+        .flat_map(|id| graph.node(id).sources().iter().copied())
         .filter(|&operand| operand < from)
         .map(|operand| graph.viewed(operand))
         .filter(|&operand| {
@@ -153,7 +153,7 @@ fn depending(graph: &Graph, by: &[NodeId]) -> Vec<bool> {
     let mut depends = vec![false; graph.nodes().len()];
     for id in graph.ids() {
         let node = graph.node(id);
-        let mut operands = node.operands.iter();
+        let mut operands = node.sources().iter();
         depends[id.index()] = by.contains(&id)
             || node.dtype == Dtype::F32 && operands.any(|operand| depends[operand.index()]);
     }

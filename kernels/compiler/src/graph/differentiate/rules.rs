@@ -21,6 +21,7 @@ impl Pass<'_> {
         let gradient = match op {
             Op::Input(_) | Op::Constant(_) | Op::Iota { .. } | Op::Cast(_) => return Ok(()),
             Op::Attention(_) => unreachable!("the compiler makes it of a graph with its gradients"),
+            Op::Barrier => return self.give(operands[0], g),
             Op::Binary(function) => return self.binary(function, &operands, y, g),
             Op::Select => return self.select(&operands, g),
             Op::Matmul => return self.matmul(&operands, g),

@@ -166,7 +166,7 @@ fn evaluate_as(
         .collect::<Vec<_>>()
     {
         let node = graph.node(id);
-        let operands = node.operands.iter();
+        let operands = node.sources().iter();
         let operands: Vec<Value> = operands
             .filter_map(|&operand| use_of(&mut values, &mut uses, operand))
             .collect();
@@ -189,7 +189,7 @@ pub(super) fn uses(graph: &Graph, wanted: &[NodeId]) -> Vec<usize> {
     }
     for id in graph.ids().rev() {
         if uses[id.index()] > 0 {
-            for operand in &graph.node(id).operands {
+            for operand in graph.node(id).sources() {
                 uses[operand.index()] += 1;
             }
         }
@@ -234,6 +234,7 @@ fn value(
             Op::Input(name) => return given(id, node, name, inputs),
             Op::Iota { dim } => return Ok(iota(shape, *dim)),
             Op::Cast(dtype) => return Ok(cast(&operands[0], *dtype)),
+            Op::Barrier => return Ok(operands[0].clone()),
             Op::Broadcast => return Ok(view!(operands[0], broadcast(shape))),
             Op::Reshape => return Ok(view!(operands[0], reshape(shape))),
             Op::Transpose { order } => return Ok(view!(operands[0], transpose(order))),

@@ -32,7 +32,7 @@ pub fn peak_bytes(graph: &Graph, wanted: &[NodeId]) -> u64 {
         };
         memory.hold(id, owner, graph);
         peak = peak.max(memory.held + own);
-        for operand in &node.operands {
+        for operand in node.sources() {
             uses[operand.index()] -= 1;
             if uses[operand.index()] == 0 {
                 memory.free(*operand, graph);

@@ -43,7 +43,7 @@ impl<'g> Lowering<'g> {
             .filter(|id| uses[id.index()] > 0)
             .collect::<Vec<_>>()
         {
-            let operands = graph.node(id).operands.clone();
+            let operands = graph.node(id).sources().to_vec();
             let operands: Vec<Value> = operands
                 .into_iter()
                 .filter_map(|operand| use_of(&mut values, &mut uses, operand))
@@ -76,6 +76,7 @@ impl<'g> Lowering<'g> {
             }
             Op::Iota { dim } => self.iota(shape, *dim),
             Op::Cast(dtype) => self.cast(operand(0), *dtype),
+            Op::Barrier => operand(0),
             Op::Broadcast => operand(0).broadcast(shape),
             Op::Transpose { order } => operand(0).transpose(order),
             &Op::Slice { dim, start, step } => operand(0).slice(dim, start, step, shape[dim]),

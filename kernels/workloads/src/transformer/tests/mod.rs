@@ -1,6 +1,7 @@
 //! The graph against a model by plain loops, differences of it, and AdamW by hand; sizes, and what
 //! is refused.
 
+mod checkpoint;
 mod plain;
 mod refusals;
 mod training;
