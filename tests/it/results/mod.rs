@@ -9,6 +9,8 @@ mod crf;
 mod operations;
 /// Products, fusion, and when compiling pays.
 mod calibration;
+/// Attention.
+mod attention;
 /// Comparing runs.
 mod comparisons;
 
@@ -64,6 +66,10 @@ const PARTS: &[Part] = &[
     ("copy-rate", calibration::copy_rate),
     ("products", calibration::products),
     ("fusion", calibration::fusion),
+    ("attention-run", || {
+        record::run("2026-11-24-h200-attention", "")
+    }),
+    ("attention", attention::eager_and_compiled),
     ("economics-run", || {
         record::run("2026-11-24-h200-economics", "")
     }),

@@ -96,6 +96,7 @@ impl Row {
             "unsteady" => Some(" y"),
             "above_roofline" => Some(" a"),
             "coarse_clock" => Some(" c"),
+            "throttled" => Some(" t"),
             other => panic!("no mark for {other}"),
         });
         let same = self.0.get("same_program_as");

@@ -1,0 +1,72 @@
+//! Attention, operation by operation and without the scores in memory.
+
+use super::record::Rows;
+use super::table::{Table, ratio, three};
+
+const RECORD: &str = "2026-11-24-h200-attention";
+
+/// Times and memory of both variants by precision, width and length, forward and with gradients.
+pub(super) fn eager_and_compiled() -> String {
+    let rows = Rows::read(RECORD, "records.csv");
+    let mut table = Table::new(&[
+        "products",
+        "d",
+        "S",
+        "phase",
+        "`eager` ms",
+        "`compiled` ms",
+        "speedup",
+        "Tflop/s",
+        "error, relative L2",
+        "MB",
+    ]);
+    for precision in ["f32", "tf32", "bf16"] {
+        for dimension in ["64", "128"] {
+            for sequence in ["1024", "8192"] {
+                for phase in ["forward", "both"] {
+                    let of = |backend| {
+                        rows.one(&[
+                            ("precision", precision),
+                            ("dimension", dimension),
+                            ("sequence", sequence),
+                            ("phase", phase),
+                            ("backend", backend),
+                        ])
+                    };
+                    let (eager, compiled) = (of("eager"), of("compiled"));
+                    let megabytes =
+                        |row: &super::record::Row| three(row.number("peak_allocated_bytes") / 1e6);
+                    table.line([
+                        precision.to_owned(),
+                        dimension.to_owned(),
+                        sequence.to_owned(),
+                        phase.to_owned(),
+                        format!("{}{}", three(eager.median() / 1e6), eager.marks()),
+                        format!("{}{}", three(compiled.median() / 1e6), compiled.marks()),
+                        ratio(eager.median() / compiled.median()),
+                        format!("{:.0}", compiled.number("flops") / compiled.median() / 1e3),
+                        format!("{:.1e}", compiled.number("worst_error")),
+                        format!("{} / {}", megabytes(eager), megabytes(compiled)),
+                    ]);
+                }
+            }
+        }
+    }
+    table.text()
+}
+
+/// The numerics that ran: a product of coarser factors is off by more, at every size.
+#[test]
+fn coarser_factors_are_less_exact() {
+    let rows = Rows::read(RECORD, "records.csv");
+    for row in rows.all(&[("precision", "bf16"), ("status", "ok")]) {
+        let words = ["dimension", "sequence", "phase", "backend"];
+        let error_in = |precision| {
+            let mut wanted: Vec<(&str, &str)> = vec![("precision", precision)];
+            wanted.extend(words.map(|word| (word, row.text(word))));
+            rows.one(&wanted).number("worst_error")
+        };
+        let [exact, coarse, coarsest] = ["f32", "tf32", "bf16"].map(error_in);
+        assert!(10.0 * exact < coarse && 2.0 * coarse < coarsest);
+    }
+}
