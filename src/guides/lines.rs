@@ -1,5 +1,5 @@
-//! What the two files of the attention guide share: rows of the baseline and of `compiled` by the
-//! lines that they belong to, and what is wrong with a line's rows.
+//! Shared by the two files of the attention guide: rows of the baseline and of `compiled` by the
+//! lines that they belong to, and the failures of a line's rows.
 
 use crate::row::Row;
 use crate::row::outcome::{Checked, Status};

@@ -43,7 +43,7 @@ pub struct Cpu {
 /// An input tensor of the bound problem.
 struct Input {
     memory: Arena,
-    /// What was given, where a program updates it.
+    /// Given values of tensors that a program updates.
     original: Option<Arena>,
     /// Whether a program has updated it since.
     is_changed: bool,
@@ -133,7 +133,7 @@ impl Cpu {
             .collect()
     }
 
-    /// Keeps what was given of all tensors that a program updates.
+    /// Keeps the given values of all tensors that a program updates.
     fn keep_originals(&mut self, program: &Program) -> Result<(), DeviceError> {
         for buffer in program.updated() {
             if let Some(input) = self.inputs.get_mut(&*buffer.name)
@@ -265,7 +265,7 @@ impl Device for Cpu {
     }
 
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
-        // What was given is restored before each iteration, else before the first: another program
+        // Given values are restored before each iteration, else before the first: another program
         // may have updated it.
         let updates = self.programs[program.0].program.updated().next().is_some();
         let (spans, each) = match updates {

@@ -1,4 +1,4 @@
-//! The input tensors of a problem on the device, and what was given of those that a program
+//! The input tensors of a problem on the device, and the given values of those that a program
 //! updates: in memory of its own, so that no program is charged for it, and on the host where the
 //! device has no room for it.
 
@@ -21,7 +21,7 @@ pub struct Inputs {
 
 struct Input {
     memory: Allocation,
-    /// What was given, where a program updates it.
+    /// Given values of tensors that a program updates.
     original: Option<Original>,
     /// Whether a program has updated it since.
     is_changed: bool,
@@ -87,7 +87,7 @@ impl Inputs {
         foreign.map(|(_, held)| held.memory.bytes() as u64).sum()
     }
 
-    /// Keeps what was given of all tensors that a program updates.
+    /// Keeps the given values of all tensors that a program updates.
     ///
     /// # Errors
     /// The driver's.
@@ -111,7 +111,7 @@ impl Inputs {
         Ok(())
     }
 
-    /// Moves what was given to the host, to make room on the device. Returns whether there was
+    /// Moves the given values to the host, to make room on the device. Returns whether there was
     /// anything to move.
     ///
     /// # Errors

@@ -339,7 +339,7 @@ impl Device for Cuda {
         let loaded = &self.programs[program.0];
         let launches = loaded.launches.max(1);
         let per_span = MOST_GATED_LAUNCHES / launches;
-        // What was given is restored before each iteration, else before the first: another program
+        // Given values are restored before each iteration, else before the first: another program
         // may have updated it.
         let updates = loaded.program.updated().next().is_some();
         let (runs, each) = match updates {

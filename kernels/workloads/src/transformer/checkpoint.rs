@@ -9,7 +9,7 @@ use sweeper_compiler::graph::{self, Backward, GraphError, NodeId};
 /// The values of layers that are computed again in the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checkpoint {
-    /// None: the forward pass keeps what the backward pass reads.
+    /// None: the forward pass keeps all values that the backward pass reads.
     None,
     /// All but the input of each layer: the backward pass applies a layer once more, and one layer
     /// at a time has its values in memory.
@@ -20,7 +20,7 @@ pub(super) enum Checkpoint {
 struct Descent {
     /// The first node of the backward pass.
     from: NodeId,
-    /// The gradient by what that layer is applied to.
+    /// The gradient by the input of that layer.
     by_x: NodeId,
     /// Gradients by its parameters and all later ones.
     gradients: Vec<NodeId>,

@@ -326,7 +326,7 @@ impl Evaluated for Transformer {
         self.with_step(model.builder, backward)
     }
 
-    /// Those of the model without checkpoints: what is computed again is not useful twice.
+    /// Those of the model without checkpoints: operations of a repeated layer count once.
     fn flops(&self, phase: Phase) -> Option<f64> {
         if self.checkpoint == Checkpoint::None {
             return None;

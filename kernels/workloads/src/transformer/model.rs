@@ -28,10 +28,10 @@ struct Shared {
     mask: NodeId,
 }
 
-/// A part of the model: the embedding, a layer, or what follows them.
+/// A part of the model: the embedding, a layer, or the final norm and head.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    /// What a layer is applied to; of the embedding, its result.
+    /// The input of a layer; of the embedding, its result.
     pub(super) x: NodeId,
     /// The part's parameters, by position.
     pub(super) parameters: Range<usize>,
@@ -112,7 +112,7 @@ impl Model {
         self.linear("lm_head", normal, sizes)
     }
 
-    /// A parameter by its name: the same one each time.
+    /// A parameter by its name; it is added once.
     fn parameter(&mut self, name: &str, shape: &[usize]) -> Added {
         let mut known = self.builder.by.iter();
         match known.find(|(known, _)| known == name) {

@@ -67,7 +67,7 @@ impl Assembly<'_> {
             }
             Made::Call(call, lies, _, node) => {
                 let rounded = bf16::rounded(call, lies);
-                // Nothing rounds what a kernel has stored in bf16.
+                // Values that a kernel has stored in bf16 are not rounded from f32.
                 let is_stored = |id: &NodeId| rounded.contains(id) && self.rounded.contains(id);
                 let bases = lies.iter().map(|lies| lies.base);
                 let mut needs: Vec<_> = bases.filter(|id| !is_stored(id)).map(of_node).collect();

@@ -112,7 +112,8 @@ impl Assembly<'_> {
         forms.rounded.extend(rounded);
     }
 
-    /// Has a kernel store in bf16 what products read so; and in f32 only what anything else reads.
+    /// Has a kernel store factors of bf16 products in bf16, and in f32 only values with other
+    /// readers.
     pub(super) fn store_rounded(&self, loops: &mut Loops) {
         for at in 0..loops.nest.stores.len() {
             let store = loops.nest.stores[at];

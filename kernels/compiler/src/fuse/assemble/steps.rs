@@ -91,7 +91,7 @@ impl Assembly<'_> {
         steps
     }
 
-    /// A launch, after those that pack what it takes packed and no launch before it has packed.
+    /// A launch, after launches that pack those of its operands that are not packed yet.
     fn attention(&mut self, call: &attention::Call, kernel: KernelId) -> Vec<Step> {
         let packs = call.packs();
         let need = |packed: &Packed| Need::Packed(packed.node, packed.packing);

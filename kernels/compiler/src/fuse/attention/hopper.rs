@@ -266,7 +266,7 @@ pub(super) fn geometry(call: &Call) -> Geometry {
     }
 }
 
-/// Arguments of a call's kernel, given what was packed and what it writes.
+/// Arguments of a call's kernel: packed operands, results and sizes.
 pub(super) fn args(call: &Call, packed: Vec<View>, written: Vec<View>) -> Vec<Arg> {
     let memory = packed.into_iter().map(Arg::Read);
     let memory = memory.chain(written.into_iter().map(Arg::Write));

@@ -1,4 +1,5 @@
-//! Barriers: what is behind one is computed after what it names, and not with what is before it.
+//! Barriers: readers of one are computed after its second operand, and apart from readers of its
+//! first.
 
 use super::{POLICIES, Policy, cuda, plan_on};
 use crate::fuse::order::launches;
@@ -30,7 +31,7 @@ fn input(graph: &mut Graph, name: &str) -> NodeId {
         .unwrap()
 }
 
-/// `tanh x`, and the same once more after a product of it.
+/// `tanh x`, and `tanh x` once more after a product of it.
 #[test]
 fn what_is_computed_again_is_not_computed_early() {
     let mut graph = Graph::new();
