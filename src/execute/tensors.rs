@@ -180,39 +180,47 @@ pub(super) fn to_file(tensors: &Tensors) -> Result<Vec<u8>, SafeTensorError> {
 /// All tensors of a file; none if one is of a type that has no place here.
 pub(super) fn all_of(file: &SafeTensors<'_>) -> Option<Tensors> {
     let tensor = |(name, view): (String, TensorView<'_>)| {
-        let dtype = match view.dtype() {
-            FileDtype::BF16 => Dtype::Bf16,
-            FileDtype::F32 => Dtype::F32,
-            FileDtype::F64 => Dtype::F64,
-            FileDtype::I32 => Dtype::I32,
-            FileDtype::I64 => Dtype::I64,
-            _ => return None,
-        };
+        let dtype = dtype_of_file(view.dtype())?;
         let data = data_of(&view, dtype)?;
         Some((name, Tensor::new(view.shape().to_vec(), data)))
     };
     file.tensors().into_iter().map(tensor).collect()
 }
 
+/// Types of elements and their names in files, each once.
+const FILE_DTYPES: &[(Dtype, FileDtype)] = &[
+    (Dtype::Bf16, FileDtype::BF16),
+    (Dtype::F32, FileDtype::F32),
+    (Dtype::F64, FileDtype::F64),
+    (Dtype::I32, FileDtype::I32),
+    (Dtype::I64, FileDtype::I64),
+    (Dtype::F16, FileDtype::F16),
+    (Dtype::I8, FileDtype::I8),
+    (Dtype::I16, FileDtype::I16),
+    (Dtype::U8, FileDtype::U8),
+    (Dtype::U16, FileDtype::U16),
+    (Dtype::U32, FileDtype::U32),
+    (Dtype::U64, FileDtype::U64),
+    (Dtype::Bool, FileDtype::BOOL),
+];
+
 fn file_dtype(dtype: Dtype) -> FileDtype {
-    match dtype {
-        Dtype::Bf16 => FileDtype::BF16,
-        Dtype::F32 => FileDtype::F32,
-        Dtype::F64 => FileDtype::F64,
-        Dtype::I32 => FileDtype::I32,
-        Dtype::I64 => FileDtype::I64,
-    }
+    let named = FILE_DTYPES.iter().find(|(own, _)| *own == dtype);
+    named.map_or(FileDtype::U8, |(_, file)| *file)
+}
+
+fn dtype_of_file(dtype: FileDtype) -> Option<Dtype> {
+    let named = FILE_DTYPES.iter().find(|(_, file)| *file == dtype);
+    named.map(|(own, _)| *own)
 }
 
 /// The elements of a tensor in a file; types are accepted whose every value the needed type has.
 fn data_of(view: &TensorView<'_>, dtype: Dtype) -> Option<Data> {
     let bytes = view.data();
+    if dtype_of_file(view.dtype()) == Some(dtype) {
+        return Some(Data::from_bytes(dtype, bytes));
+    }
     match (dtype, view.dtype()) {
-        (Dtype::Bf16, FileDtype::BF16) => Some(Data::Bf16(numbers(bytes, bf16::from_le_bytes))),
-        (Dtype::F32, FileDtype::F32) => Some(Data::F32(numbers(bytes, f32::from_le_bytes))),
-        (Dtype::F64, FileDtype::F64) => Some(Data::F64(numbers(bytes, f64::from_le_bytes))),
-        (Dtype::I32, FileDtype::I32) => Some(Data::I32(numbers(bytes, i32::from_le_bytes))),
-        (Dtype::I64, FileDtype::I64) => Some(Data::I64(numbers(bytes, i64::from_le_bytes))),
         (Dtype::F32, FileDtype::BF16) => Some(Data::F32(numbers(bytes, |bytes| {
             bf16::from_le_bytes(bytes).to_f32()
         }))),
@@ -238,13 +246,7 @@ fn numbers<T, const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Ve
 /// The bytes of a tensor's elements, as files and digests have them.
 fn bytes(data: &Data) -> &[u8] {
     const { assert!(cfg!(target_endian = "little"), "files are little endian") };
-    match data {
-        Data::Bf16(values) => bytemuck::cast_slice(values),
-        Data::F32(values) => bytemuck::cast_slice(values),
-        Data::F64(values) => bytemuck::cast_slice(values),
-        Data::I32(values) => bytemuck::cast_slice(values),
-        Data::I64(values) => bytemuck::cast_slice(values),
-    }
+    data.bytes()
 }
 
 #[cfg(test)]

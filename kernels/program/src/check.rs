@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::tensor::{Data, Tensor};
+use crate::tensor::{Data, Element, Tensor};
+use crate::with_elements;
 
 /// How the distance of two tensors is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,31 +97,20 @@ pub fn compare(
 
 fn distance(out: &Tensor, expected: &Tensor, metric: Metric) -> f64 {
     let expected = as_f64(expected);
-    match out.data() {
-        Data::Bf16(out) => distance_of(out, &expected, |out| f64::from(*out), metric),
-        Data::F32(out) => distance_of(out, &expected, |out| f64::from(*out), metric),
-        Data::F64(out) => distance_of(out, &expected, |out| *out, metric),
-        Data::I32(out) => distance_of(out, &expected, |out| f64::from(*out), metric),
-        Data::I64(out) => distance_of(out, &expected, |out| *out as f64, metric),
-    }
+    with_elements!(out.data(), out => distance_of(out, &expected, metric))
 }
 
 /// Pieces of this many elements are compared in parallel, and added up in their order, so that a
 /// distance does not depend on the number of threads.
 const PIECE: usize = 1 << 15;
 
-fn distance_of<T: Sync>(
-    out: &[T],
-    expected: &[f64],
-    value: impl Fn(&T) -> f64 + Sync,
-    metric: Metric,
-) -> f64 {
+fn distance_of<T: Element>(out: &[T], expected: &[f64], metric: Metric) -> f64 {
     // Of each piece: the greatest relative error, the squares of errors and of expected values.
     let pieces = out.par_chunks(PIECE).zip(expected.par_chunks(PIECE));
     let sums: Option<Vec<(f64, f64, f64)>> = pieces
         .map(|(out, expected)| {
             let mut sums = (0.0, 0.0, 0.0);
-            for (out, &expected) in out.iter().map(&value).zip(expected) {
+            for (out, &expected) in out.iter().map(|out| out.to_f64()).zip(expected) {
                 let error = (out - expected).abs();
                 sums.0 = f64::max(sums.0, error / expected.abs().max(1.0));
                 sums.1 += error * error;
@@ -147,23 +137,16 @@ fn distance_of<T: Sync>(
 /// The elements as a slice of f64, converted in parallel where they are something else.
 pub fn as_f64(tensor: &Tensor) -> Cow<'_, [f64]> {
     match tensor.data() {
-        Data::Bf16(values) => Cow::Owned(values.par_iter().map(|&value| value.into()).collect()),
-        Data::F32(values) => Cow::Owned(values.par_iter().map(|&value| value.into()).collect()),
         Data::F64(values) => Cow::Borrowed(values),
-        Data::I32(values) => Cow::Owned(values.par_iter().map(|&value| value.into()).collect()),
-        Data::I64(values) => Cow::Owned(values.par_iter().map(|&value| value as f64).collect()),
+        other => with_elements!(other, values => {
+            Cow::Owned(values.par_iter().map(|value| value.to_f64()).collect())
+        }),
     }
 }
 
 /// The elements as f64, whatever their type.
 pub fn elements(tensor: &Tensor) -> Box<dyn Iterator<Item = f64> + '_> {
-    match tensor.data() {
-        Data::Bf16(values) => Box::new(values.iter().map(|&value| f64::from(value))),
-        Data::F32(values) => Box::new(values.iter().map(|&value| f64::from(value))),
-        Data::F64(values) => Box::new(values.iter().copied()),
-        Data::I32(values) => Box::new(values.iter().map(|&value| f64::from(value))),
-        Data::I64(values) => Box::new(values.iter().map(|&value| value as f64)),
-    }
+    with_elements!(tensor.data(), values => Box::new(values.iter().map(|value| value.to_f64())))
 }
 
 #[cfg(test)]

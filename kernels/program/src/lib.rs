@@ -22,9 +22,9 @@ mod vectorised;
 pub use parameters::{Parameters, Value};
 pub use program::{
     Activation, Arg, Binding, Buffer, BufferId, Conv2d, ConvPass, Geometry, Index, Kernel,
-    KernelId, KernelSource, Language, Library, Matmul, Matrix, Precision, Program, Role, Scale,
+    KernelId, KernelSource, Language, Library, Matmul, Matrix, Precision, Program, Role, Scalar, Scale,
     SourceFile, Step, Term, Totals, Touched, View,
 };
-pub use tensor::{Data, Dtype, Tensor, Tensors};
+pub use tensor::{Data, Dtype, Element, Tensor, Tensors};
 pub use vectorised::vectorised;
 pub use workload::{CanonicalShape, Phase, Problem, Refusal, Target, Workload};

@@ -3,43 +3,207 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use half::bf16;
+use bytemuck::{Pod, Zeroable};
+use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
-/// Type of one element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
+/// Types, names and functions of elements, from one table: variant, Rust type, name, conversion
+/// from f64, conversion to f64.
+macro_rules! element_types {
+    ($($(#[$about:meta])* $variant:ident: $rust:ty, $name:literal, $from:expr, $to:expr;)*) => {
+        /// Type of one element.
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+        )]
+        #[serde(rename_all = "lowercase")]
+        pub enum Dtype {
+            $($(#[$about])* $variant,)*
+        }
+
+        impl Dtype {
+            /// Every type.
+            pub const ALL: &[Dtype] = &[$(Dtype::$variant),*];
+
+            /// Size of one element in bytes.
+            pub const fn size_bytes(self) -> usize {
+                match self {
+                    $(Dtype::$variant => size_of::<$rust>(),)*
+                }
+            }
+
+            /// The name that manifests and files use, such as `f32`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Dtype::$variant => $name,)*
+                }
+            }
+        }
+
+        /// The elements of a tensor, in row-major order.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Data {
+            $(#[doc = concat!("Elements of [`Dtype::", stringify!($variant), "`].")]
+            $variant(Vec<$rust>),)*
+        }
+
+        impl Data {
+            /// The type of the elements.
+            pub fn dtype(&self) -> Dtype {
+                match self {
+                    $(Data::$variant(_) => Dtype::$variant,)*
+                }
+            }
+        }
+
+        $(impl Element for $rust {
+            const DTYPE: Dtype = Dtype::$variant;
+
+            fn from_f64(value: f64) -> Self {
+                ($from)(value)
+            }
+
+            fn to_f64(self) -> f64 {
+                ($to)(self)
+            }
+
+            fn data(elements: Vec<Self>) -> Data {
+                Data::$variant(elements)
+            }
+        })*
+    };
+}
+
+/// A Rust type that elements of tensors have.
+pub trait Element: Pod + Send + Sync + PartialEq {
+    /// The type's name in programs.
+    const DTYPE: Dtype;
+
+    /// The nearest element; whole numbers are truncated and saturate.
+    fn from_f64(value: f64) -> Self;
+
+    /// The element's value. A byte of [`Dtype::Bool`] that is neither 0 nor 1 is NaN.
+    fn to_f64(self) -> f64;
+
+    /// Elements as data of a tensor.
+    fn data(elements: Vec<Self>) -> Data;
+}
+
+/// One byte that is true (1) or false (0). Memory may hold other bytes, which are neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct Truth(pub u8);
+
+impl Truth {
+    fn to_f64(self) -> f64 {
+        match self.0 {
+            0 => 0.0,
+            1 => 1.0,
+            _ => f64::NAN,
+        }
+    }
+}
+
+element_types! {
     /// bfloat16: the upper half of an IEEE 754 binary32. Operands of products.
-    Bf16,
+    Bf16: bf16, "bf16", bf16::from_f64, bf16::to_f64;
     /// IEEE 754 binary32.
-    F32,
+    F32: f32, "f32", |value: f64| value as f32, f64::from;
     /// IEEE 754 binary64.
-    F64,
+    F64: f64, "f64", |value: f64| value, |value: f64| value;
     /// Two's complement, 32 bits.
-    I32,
+    I32: i32, "i32", |value: f64| value as i32, f64::from;
     /// Two's complement, 64 bits.
-    I64,
+    I64: i64, "i64", |value: f64| value as i64, |value: i64| value as f64;
+    /// IEEE 754 binary16.
+    F16: f16, "f16", f16::from_f64, f16::to_f64;
+    /// Two's complement, 8 bits.
+    I8: i8, "i8", |value: f64| value as i8, f64::from;
+    /// Two's complement, 16 bits.
+    I16: i16, "i16", |value: f64| value as i16, f64::from;
+    /// Unsigned, 8 bits.
+    U8: u8, "u8", |value: f64| value as u8, f64::from;
+    /// Unsigned, 16 bits.
+    U16: u16, "u16", |value: f64| value as u16, f64::from;
+    /// Unsigned, 32 bits.
+    U32: u32, "u32", |value: f64| value as u32, f64::from;
+    /// Unsigned, 64 bits.
+    U64: u64, "u64", |value: f64| value as u64, |value: u64| value as f64;
+    /// One byte, 0 or 1.
+    Bool: Truth, "bool", |value: f64| Truth(u8::from(value != 0.0)), Truth::to_f64;
+}
+
+/// Evaluates an expression for the elements of [`Data`], whatever their type is:
+/// `with_elements!(data, elements => elements.len())`.
+#[macro_export]
+macro_rules! with_elements {
+    ($data:expr, $elements:ident => $body:expr) => {
+        match $data {
+            $crate::Data::Bf16($elements) => $body,
+            $crate::Data::F32($elements) => $body,
+            $crate::Data::F64($elements) => $body,
+            $crate::Data::I32($elements) => $body,
+            $crate::Data::I64($elements) => $body,
+            $crate::Data::F16($elements) => $body,
+            $crate::Data::I8($elements) => $body,
+            $crate::Data::I16($elements) => $body,
+            $crate::Data::U8($elements) => $body,
+            $crate::Data::U16($elements) => $body,
+            $crate::Data::U32($elements) => $body,
+            $crate::Data::U64($elements) => $body,
+            $crate::Data::Bool($elements) => $body,
+        }
+    };
+}
+
+/// Evaluates an expression with the Rust type of a [`Dtype`]:
+/// `with_element_type!(dtype, Type => Type::from_f64(1.0).to_f64())`.
+#[macro_export]
+macro_rules! with_element_type {
+    ($dtype:expr, $element:ident => $body:expr) => {
+        match $dtype {
+            $crate::Dtype::Bf16 => $crate::with_element_type!(@ half::bf16, $element, $body),
+            $crate::Dtype::F32 => $crate::with_element_type!(@ f32, $element, $body),
+            $crate::Dtype::F64 => $crate::with_element_type!(@ f64, $element, $body),
+            $crate::Dtype::I32 => $crate::with_element_type!(@ i32, $element, $body),
+            $crate::Dtype::I64 => $crate::with_element_type!(@ i64, $element, $body),
+            $crate::Dtype::F16 => $crate::with_element_type!(@ half::f16, $element, $body),
+            $crate::Dtype::I8 => $crate::with_element_type!(@ i8, $element, $body),
+            $crate::Dtype::I16 => $crate::with_element_type!(@ i16, $element, $body),
+            $crate::Dtype::U8 => $crate::with_element_type!(@ u8, $element, $body),
+            $crate::Dtype::U16 => $crate::with_element_type!(@ u16, $element, $body),
+            $crate::Dtype::U32 => $crate::with_element_type!(@ u32, $element, $body),
+            $crate::Dtype::U64 => $crate::with_element_type!(@ u64, $element, $body),
+            $crate::Dtype::Bool => {
+                $crate::with_element_type!(@ $crate::tensor::Truth, $element, $body)
+            }
+        }
+    };
+    (@ $rust:ty, $element:ident, $body:expr) => {{
+        type $element = $rust;
+        $body
+    }};
 }
 
 impl Dtype {
-    /// Size of one element in bytes.
-    pub const fn size_bytes(self) -> usize {
-        match self {
-            Dtype::Bf16 => 2,
-            Dtype::F32 | Dtype::I32 => 4,
-            Dtype::F64 | Dtype::I64 => 8,
-        }
+    /// The type called `name`.
+    pub fn named(name: &str) -> Option<Dtype> {
+        Dtype::ALL.iter().copied().find(|dtype| dtype.name() == name)
     }
 
-    /// The name that manifests and files use: `bf16`, `f32`, `f64`, `i32`, `i64`.
-    pub const fn name(self) -> &'static str {
+    /// True for types of real numbers, false for whole numbers and truth values.
+    pub const fn is_real(self) -> bool {
+        matches!(self, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::Bf16)
+    }
+
+    /// Half a unit in the last place of 1, which bounds the relative error of one rounding; 0 for
+    /// types of whole numbers.
+    pub const fn unit_roundoff(self) -> f64 {
         match self {
-            Dtype::Bf16 => "bf16",
-            Dtype::F32 => "f32",
-            Dtype::F64 => "f64",
-            Dtype::I32 => "i32",
-            Dtype::I64 => "i64",
+            Dtype::F64 => f64::EPSILON / 2.0,
+            Dtype::F32 => f32::EPSILON as f64 / 2.0,
+            Dtype::F16 => 1.0 / 2048.0,
+            Dtype::Bf16 => 1.0 / 256.0,
+            _ => 0.0,
         }
     }
 }
@@ -50,47 +214,28 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// The elements of a tensor, in row-major order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Data {
-    /// Elements of [`Dtype::Bf16`].
-    Bf16(Vec<bf16>),
-    /// Elements of [`Dtype::F32`].
-    F32(Vec<f32>),
-    /// Elements of [`Dtype::F64`].
-    F64(Vec<f64>),
-    /// Elements of [`Dtype::I32`].
-    I32(Vec<i32>),
-    /// Elements of [`Dtype::I64`].
-    I64(Vec<i64>),
-}
-
 impl Data {
-    /// The type of the elements.
-    pub fn dtype(&self) -> Dtype {
-        match self {
-            Data::Bf16(_) => Dtype::Bf16,
-            Data::F32(_) => Dtype::F32,
-            Data::F64(_) => Dtype::F64,
-            Data::I32(_) => Dtype::I32,
-            Data::I64(_) => Dtype::I64,
-        }
-    }
-
     /// How many elements there are.
     pub fn len(&self) -> usize {
-        match self {
-            Data::Bf16(values) => values.len(),
-            Data::F32(values) => values.len(),
-            Data::F64(values) => values.len(),
-            Data::I32(values) => values.len(),
-            Data::I64(values) => values.len(),
-        }
+        with_elements!(self, elements => elements.len())
     }
 
     /// True for a tensor without elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The bytes of the elements, as memory has them.
+    pub fn bytes(&self) -> &[u8] {
+        with_elements!(self, elements => bytemuck::cast_slice(elements))
+    }
+
+    /// Elements of `dtype` from their bytes; bytes that do not make a whole element are left out.
+    pub fn from_bytes(dtype: Dtype, bytes: &[u8]) -> Data {
+        with_element_type!(dtype, T => {
+            let whole = bytes.chunks_exact(size_of::<T>());
+            Element::data(whole.map(bytemuck::pod_read_unaligned::<T>).collect())
+        })
     }
 }
 

@@ -1,9 +1,8 @@
 //! Page-aligned memory that the CPU device hands to kernels.
 
-use half::bf16;
 use memmap2::{MmapMut, MmapRaw};
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Binding, Data, Dtype, Program, Tensor};
+use sweeper_program::{Binding, Data, Program, Tensor};
 
 use crate::device::DeviceError;
 use crate::device::memory::available_bytes;
@@ -142,42 +141,5 @@ impl Arena {
 
 /// The tensor whose elements are these bytes.
 pub fn tensor_of(bytes: &[u8], spec: &TensorSpec) -> Tensor {
-    let data = match spec.dtype {
-        Dtype::Bf16 => Data::Bf16(elements(bytes, bf16::from_ne_bytes)),
-        Dtype::F32 => Data::F32(elements(bytes, f32::from_ne_bytes)),
-        Dtype::F64 => Data::F64(elements(bytes, f64::from_ne_bytes)),
-        Dtype::I32 => Data::I32(elements(bytes, i32::from_ne_bytes)),
-        Dtype::I64 => Data::I64(elements(bytes, i64::from_ne_bytes)),
-    };
-    Tensor::new(spec.shape.clone(), data)
-}
-
-/// The bytes of a tensor's elements.
-pub fn bytes_of(data: &Data) -> &[u8] {
-    match data {
-        Data::Bf16(values) => as_bytes(values),
-        Data::F32(values) => as_bytes(values),
-        Data::F64(values) => as_bytes(values),
-        Data::I32(values) => as_bytes(values),
-        Data::I64(values) => as_bytes(values),
-    }
-}
-
-fn elements<T, const N: usize>(bytes: &[u8], element: fn([u8; N]) -> T) -> Vec<T> {
-    let (chunks, _) = bytes.as_chunks::<N>();
-    chunks.iter().map(|&chunk| element(chunk)).collect()
-}
-
-/// Plain numbers as bytes.
-trait Plain: Copy {}
-impl Plain for bf16 {}
-impl Plain for f32 {}
-impl Plain for f64 {}
-impl Plain for i32 {}
-impl Plain for i64 {}
-
-#[expect(unsafe_code, reason = "the bytes of a slice of numbers")]
-fn as_bytes<T: Plain>(values: &[T]) -> &[u8] {
-    // SAFETY: `Plain` types have no padding, every byte is initialised, and u8 has no alignment.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+    Tensor::new(spec.shape.clone(), Data::from_bytes(spec.dtype, bytes))
 }

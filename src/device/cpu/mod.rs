@@ -22,7 +22,7 @@ pub mod calls;
 pub mod library;
 pub mod run;
 
-use arena::{Arena, Layout, bytes_of};
+use arena::{Arena, Layout};
 use flush::Flush;
 use library::{Entry, Libraries};
 
@@ -225,7 +225,7 @@ impl Device for Cpu {
         self.inputs.clear();
         for (name, tensor) in inputs {
             let input = Input {
-                memory: Arena::holding(bytes_of(tensor.data()))?,
+                memory: Arena::holding(tensor.data().bytes())?,
                 original: None,
                 is_changed: false,
             };

@@ -5,7 +5,10 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 use sweeper_program::builtin::{Call, CallArg, Slice, SliceMut};
-use sweeper_program::{Arg, Binding, Dtype, Geometry, Kernel, KernelId, Program, Step, View};
+use sweeper_program::{
+    Arg, Binding, Dtype, Element, Geometry, Kernel, KernelId, Program, Step, View,
+    with_element_type,
+};
 
 use super::calls;
 use super::library::Entry;
@@ -88,7 +91,7 @@ impl<'a> Runner<'a> {
             (Kernel::Library(library), _) => {
                 let addresses = args.iter().filter_map(|arg| match arg {
                     Arg::Read(view) | Arg::Write(view) => Some(self.address(view, iterations).0),
-                    Arg::Int(_) | Arg::Float(_) => None,
+                    Arg::Int(_) | Arg::Float(_) | Arg::Scalar(_) => None,
                 });
                 calls::run(library, &addresses.collect::<Vec<_>>());
             }
@@ -123,6 +126,7 @@ impl<'a> Runner<'a> {
             Arg::Read(view) | Arg::Write(view) => self.address(view, iterations).0 as u64,
             Arg::Int(index) => index.at(iterations) as u64,
             Arg::Float(value) => u64::from(value.to_bits()),
+            Arg::Scalar(scalar) => scalar.bits(),
         }
     }
 
@@ -132,6 +136,7 @@ impl<'a> Runner<'a> {
             Arg::Write(view) => CallArg::Write(Some(self.slice_mut(view, iterations))),
             Arg::Int(index) => CallArg::Int(index.at(iterations)),
             Arg::Float(value) => CallArg::Float(*value),
+            Arg::Scalar(_) => unreachable!("builtins take whole numbers and f32"),
         }
     }
 
@@ -158,6 +163,7 @@ impl<'a> Runner<'a> {
                 Dtype::I64 => {
                     Slice::I64(std::slice::from_raw_parts(address as *const i64, view.len))
                 }
+                other => unreachable!("no builtin takes {other}"),
             }
         }
     }
@@ -188,29 +194,32 @@ impl<'a> Runner<'a> {
                     address as *mut i64,
                     view.len,
                 )),
+                other => unreachable!("no builtin takes {other}"),
             }
         }
     }
 
+    #[expect(unsafe_code, reason = "buffers are typed by their program")]
     fn copy(&self, from: &View, to: &View, iterations: &[i64]) {
-        match (self.slice(from, iterations), self.slice_mut(to, iterations)) {
-            (Slice::Bf16(from), SliceMut::Bf16(to)) => to.copy_from_slice(from),
-            (Slice::F32(from), SliceMut::F32(to)) => to.copy_from_slice(from),
-            (Slice::F64(from), SliceMut::F64(to)) => to.copy_from_slice(from),
-            (Slice::I32(from), SliceMut::I32(to)) => to.copy_from_slice(from),
-            (Slice::I64(from), SliceMut::I64(to)) => to.copy_from_slice(from),
-            (from, to) => unreachable!("a copy from {from:?} to {to:?} was refused before"),
+        let (source, dtype) = self.address(from, iterations);
+        let (destination, _) = self.address(to, iterations);
+        let bytes = from.len * dtype.size_bytes();
+        // SAFETY: both views lie inside their buffers and have one length (`Program::validate`),
+        // and `check_writes_are_exclusive` keeps them apart.
+        unsafe {
+            std::ptr::copy_nonoverlapping(source as *const u8, destination as *mut u8, bytes);
         }
     }
 
+    #[expect(unsafe_code, reason = "buffers are typed by their program")]
     fn fill(&self, view: &View, value: f64, iterations: &[i64]) {
-        match self.slice_mut(view, iterations) {
-            SliceMut::Bf16(values) => values.fill(bf16::from_f64(value)),
-            SliceMut::F32(values) => values.fill(value as f32),
-            SliceMut::F64(values) => values.fill(value),
-            SliceMut::I32(values) => values.fill(value as i32),
-            SliceMut::I64(values) => values.fill(value as i64),
-        }
+        let (address, dtype) = self.address(view, iterations);
+        with_element_type!(dtype, T => {
+            // SAFETY: as in `slice_mut`.
+            let elements =
+                unsafe { std::slice::from_raw_parts_mut(address as *mut T, view.len) };
+            elements.fill(T::from_f64(value));
+        });
     }
 }
 
@@ -237,7 +246,7 @@ fn check_steps(program: &Program, steps: &[Step], counts: &mut Vec<u64>) -> Resu
                     .filter_map(|arg| match arg {
                         Arg::Read(view) => Some((view, false)),
                         Arg::Write(view) => Some((view, true)),
-                        Arg::Int(_) | Arg::Float(_) => None,
+                        Arg::Int(_) | Arg::Float(_) | Arg::Scalar(_) => None,
                     })
                     .collect();
                 let is_compiled = matches!(program.kernels[kernel.0], Kernel::Compiled(_));

@@ -147,7 +147,7 @@ fn check_library_launch(library: &Library, args: &[Arg]) -> Result<(), Fault> {
     let is_right = |(index, arg): (usize, &Arg)| match arg {
         Arg::Read(view) => index < reads && view.len >= wanted[index],
         Arg::Write(view) => index >= reads && wanted.get(index).is_none_or(|len| view.len >= *len),
-        Arg::Int(_) | Arg::Float(_) => false,
+        Arg::Int(_) | Arg::Float(_) | Arg::Scalar(_) => false,
     };
     let count = reads + 1;
     if (count..=count + 1).contains(&args.len()) && args.iter().enumerate().all(is_right) {
@@ -180,7 +180,7 @@ fn alignment(program: &Program, launches: &[&[Arg]]) -> u32 {
                 None => element,
             }
         }
-        Arg::Int(_) | Arg::Float(_) => 256,
+        Arg::Int(_) | Arg::Float(_) | Arg::Scalar(_) => 256,
     };
     views.map(of).min().unwrap_or(256)
 }

@@ -10,7 +10,7 @@ use sweeper_program::{Program, Tensors};
 use super::context::Context;
 use super::driver::Fault;
 use super::memory::{Allocation, Pool};
-use crate::device::cpu::arena::bytes_of;
+
 
 /// The input tensors of the bound problem, by name.
 pub struct Inputs {
@@ -59,7 +59,7 @@ impl Inputs {
     /// The driver's.
     pub fn bind(&mut self, tensors: &Tensors, pool: &Pool) -> Result<(), Fault> {
         for (name, tensor) in tensors {
-            let bytes = bytes_of(tensor.data());
+            let bytes = tensor.data().bytes();
             let memory = pool.allocate(bytes.len())?;
             memory.upload(bytes)?;
             let input = Input {

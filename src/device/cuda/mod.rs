@@ -13,7 +13,7 @@ use std::time::Instant;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Kernel, KernelId, Program, Target, Tensors};
 
-use super::cpu::arena::{Layout, bytes_of, tensor_of};
+use super::cpu::arena::{Layout, tensor_of};
 use super::cpu::run::check_writes_are_exclusive;
 use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, keys_of,
@@ -270,7 +270,7 @@ impl Device for Cuda {
     fn bind(&mut self, inputs: &Tensors) -> Result<(), DeviceError> {
         self.programs.clear();
         self.arena = None;
-        let all = inputs.values().map(|tensor| bytes_of(tensor.data()).len());
+        let all = inputs.values().map(|tensor| tensor.data().bytes().len());
         let all: usize = all.sum();
         let bound = self.inputs.clear().and_then(|()| {
             self.pool.trim()?;

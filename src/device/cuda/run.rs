@@ -1,10 +1,11 @@
 //! Queues the steps of a program in the stream.
 
-use half::bf16;
 use std::ffi::c_void;
 
 use cudarc::driver::{result, sys};
-use sweeper_program::{Arg, Dtype, Geometry, KernelId, Program, Step, View};
+use sweeper_program::{
+    Arg, Dtype, Element, Geometry, KernelId, Program, Step, View, with_element_type,
+};
 
 use super::calls::Callable;
 use super::context::Context;
@@ -181,6 +182,7 @@ impl<'a> Runner<'a> {
             Arg::Read(view) | Arg::Write(view) => self.address(view, iterations).0,
             Arg::Int(index) => index.at(iterations) as u64,
             Arg::Float(value) => u64::from(value.to_bits()),
+            Arg::Scalar(scalar) => scalar.bits(),
         }
     }
 
@@ -208,6 +210,7 @@ impl<'a> Runner<'a> {
         // the size of the pattern.
         unsafe {
             match pattern(dtype, value) {
+                Pattern::Byte(byte) => sys::cuMemsetD8Async(address, byte, len, stream),
                 Pattern::Half(half) => sys::cuMemsetD16Async(address, half, len, stream),
                 Pattern::Word(word) => sys::cuMemsetD32Async(address, word, len, stream),
                 Pattern::Words(low, high) if low == high => {
@@ -242,6 +245,8 @@ pub struct Spans {
 /// The bits of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pattern {
+    /// 8 bits.
+    Byte(u8),
     /// 16 bits.
     Half(u16),
     /// 32 bits.
@@ -251,13 +256,15 @@ enum Pattern {
 }
 
 fn pattern(dtype: Dtype, value: f64) -> Pattern {
-    let words = |bits: u64| Pattern::Words(bits as u32, (bits >> 32) as u32);
-    match dtype {
-        Dtype::Bf16 => Pattern::Half(bf16::from_f64(value).to_bits()),
-        Dtype::F32 => Pattern::Word((value as f32).to_bits()),
-        Dtype::I32 => Pattern::Word(value as i32 as u32),
-        Dtype::F64 => words(value.to_bits()),
-        Dtype::I64 => words(value as i64 as u64),
+    let element = with_element_type!(dtype, T => Element::data(vec![T::from_f64(value)]));
+    match *element.bytes() {
+        [byte] => Pattern::Byte(byte),
+        [low, high] => Pattern::Half(u16::from_ne_bytes([low, high])),
+        [a, b, c, d] => Pattern::Word(u32::from_ne_bytes([a, b, c, d])),
+        ref bytes => {
+            let bits = bytes.try_into().map_or(0, u64::from_ne_bytes);
+            Pattern::Words(bits as u32, (bits >> 32) as u32)
+        }
     }
 }
 
@@ -353,6 +360,8 @@ mod tests {
         assert_eq!(pattern(Dtype::Bf16, -1.0), Pattern::Half(0xbf80));
         assert_eq!(pattern(Dtype::F32, -1.0), Pattern::Word(0xbf80_0000));
         assert_eq!(pattern(Dtype::I32, -2.0), Pattern::Word(0xffff_fffe));
+        assert_eq!(pattern(Dtype::I8, -2.0), Pattern::Byte(0xfe));
+        assert_eq!(pattern(Dtype::F16, -1.0), Pattern::Half(0xbc00));
         assert_eq!(pattern(Dtype::F64, 1.0), Pattern::Words(0, 0x3ff0_0000));
         assert_eq!(
             pattern(Dtype::I64, -1.0),

@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 use sweeper::device::cpu::arena::tensor_of;
 use sweeper::device::cpu::run::check_writes_are_exclusive;
-use sweeper_program::tensor::Data;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{
-    Arg, Dtype, Kernel, KernelSource, Library, Precision, Program, Step, Tensors, View,
+    Arg, Dtype, Kernel, KernelSource, Library, Precision, Program, Scalar, Step, Tensors, View,
 };
 
 use crate::support::Made;
@@ -336,6 +335,10 @@ impl Encoder<'_> {
                             self.word(0);
                             self.word(u64::from(value.to_bits()));
                         }
+                        Arg::Scalar(scalar) => {
+                            self.word(0);
+                            self.word(scalar.bits());
+                        }
                     }
                 }
             }
@@ -350,12 +353,8 @@ impl Encoder<'_> {
                 self.view(view, iterations);
                 self.word(view.len as u64);
                 self.word(self.element_bytes(view));
-                self.word(match self.program.buffers[view.buffer.0].dtype {
-                    Dtype::Bf16 => u64::from(half::bf16::from_f64(*value).to_bits()),
-                    Dtype::F32 => u64::from((*value as f32).to_bits()),
-                    Dtype::F64 => value.to_bits(),
-                    Dtype::I32 | Dtype::I64 => *value as i64 as u64,
-                });
+                let dtype = self.program.buffers[view.buffer.0].dtype;
+                self.word(Scalar::real(dtype, *value).bits());
             }
             Step::Repeat { .. } => unreachable!("loops are written out"),
         }
@@ -373,16 +372,7 @@ fn encode(program: &Program, inputs: &Tensors) -> Vec<u8> {
         let is_given = buffer.is_given();
         encoder.word(u64::from(is_given));
         if is_given {
-            encoder.bytes.extend(match inputs[&*buffer.name].data() {
-                Data::Bf16(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
-                Data::F32(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
-                Data::F64(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
-                Data::I32(values) => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
-                Data::I64(values) => values
-                    .iter()
-                    .flat_map(|x| x.to_le_bytes())
-                    .collect::<Vec<u8>>(),
-            });
+            encoder.bytes.extend(inputs[&*buffer.name].data().bytes());
         }
     }
     let steps: Vec<Step> = program

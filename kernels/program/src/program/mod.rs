@@ -5,6 +5,7 @@
 
 mod index;
 mod library;
+mod scalar;
 mod source;
 mod validate;
 
@@ -18,6 +19,7 @@ use crate::tensor::Dtype;
 
 pub use index::{Index, Term};
 pub use library::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision, Scale};
+pub use scalar::Scalar;
 pub use source::{KernelSource, Language, SourceFile};
 
 /// The purpose of a buffer's memory, as memory reports group it.
@@ -234,6 +236,8 @@ pub enum Arg {
     Int(Index),
     /// A real number.
     Float(f32),
+    /// A number of a stated type, for a kernel that was not written for 64-bit cells.
+    Scalar(Scalar),
 }
 
 /// The shape of a launch. A CPU runs `grid[0]` independent blocks and ignores the rest.
@@ -463,7 +467,7 @@ impl Program {
                     }
                     totals.written_bytes += bytes;
                 }
-                Arg::Int(_) | Arg::Float(_) => {}
+                Arg::Int(_) | Arg::Float(_) | Arg::Scalar(_) => {}
             }
         }
     }

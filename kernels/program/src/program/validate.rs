@@ -30,7 +30,7 @@ impl Program {
                             Arg::Read(view) => self.validate_view(view, false, counts)?,
                             Arg::Write(view) => self.validate_view(view, true, counts)?,
                             Arg::Int(index) => validate_depth(index, counts)?,
-                            Arg::Float(_) => {}
+                            Arg::Float(_) | Arg::Scalar(_) => {}
                         }
                     }
                 }

@@ -108,7 +108,7 @@ impl Graph {
     fn expect_known(&self, op: &Op, dtype: Dtype) -> Result<(), GraphError> {
         match dtype {
             Dtype::F32 | Dtype::I64 => Ok(()),
-            Dtype::Bf16 | Dtype::F64 | Dtype::I32 => Err(GraphError::Dtype {
+            _ => Err(GraphError::Dtype {
                 op: op.name(),
                 node: self.next(),
                 dtype,
