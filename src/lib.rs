@@ -14,6 +14,7 @@ pub mod manifest;
 pub mod grid;
 pub mod plan;
 pub mod compile;
+pub mod declared;
 pub mod device;
 pub mod execute;
 pub mod guides;

@@ -27,6 +27,8 @@ pub struct Metadata {
     pub created_ns: u64,
     /// Registers, shared memory and the like, by name, with the unit in the name.
     pub resources: BTreeMap<String, Number>,
+    /// The symbols of functions and variables that the compiler was asked for by other names.
+    pub symbols: BTreeMap<String, String>,
     /// The end of the compiler's log.
     pub log_tail: String,
     /// The digest of each field of the key. Set by the cache.
@@ -56,6 +58,8 @@ struct WireMetadata {
     arch: String,
     compiler: String,
     resources: BTreeMap<String, Number>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    symbols: BTreeMap<String, String>,
     log_tail: String,
     key_fields: Vec<FieldDigest>,
 }
@@ -68,6 +72,7 @@ impl From<Metadata> for WireMetadata {
             arch: metadata.arch,
             compiler: metadata.compiler,
             resources: metadata.resources,
+            symbols: metadata.symbols,
             log_tail: metadata.log_tail,
             key_fields: metadata.key_fields,
         }
@@ -84,6 +89,7 @@ impl WireMetadata {
             compile_ns,
             created_ns,
             resources: self.resources,
+            symbols: self.symbols,
             log_tail: self.log_tail,
             key_fields: self.key_fields,
         }
@@ -251,6 +257,7 @@ mod tests {
             compiler: "nvrtc 12.9".into(),
             compile_ns: 1_234,
             resources: [("registers".to_owned(), 42.into())].into(),
+symbols: [("f<float>".to_owned(), "_Z1fIfE".to_owned())].into(),
             log_tail: "warning: \u{fb01}\n".into(),
             ..Metadata::default()
         }

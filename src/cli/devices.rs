@@ -141,6 +141,7 @@ fn calibrate(screen: &Screen) -> Exit {
         threads: 1,
         cache: CacheState::Hot,
         answers: None,
+        declared: Vec::new(),
     };
     let cpu = request(DeviceKind::Cpu, 0);
     let gpus = (0..gpus).map(|ordinal| request(DeviceKind::Cuda, ordinal));

@@ -181,8 +181,11 @@ impl Cc {
         };
         let folder = Scratch::new().map_err(surroundings)?;
         for file in source.files.iter() {
-            fs::write(folder.path().join(file.name.as_ref()), file.text.as_ref())
-                .map_err(surroundings)?;
+            let path = folder.path().join(file.name.as_ref());
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent).map_err(surroundings)?;
+            }
+            fs::write(path, file.text.as_ref()).map_err(surroundings)?;
         }
         let mut command = self.driver.command();
         command.current_dir(folder.path()).args(&self.options);
@@ -192,7 +195,11 @@ impl Cc {
         for (name, value) in &source.defines {
             command.arg(format!("-D{name}={value}"));
         }
+        let user = source.user.as_deref();
+        command.args(user.map_or(&[][..], |user| &user.options));
         command.args([source.main_file(), "-o", "kernel.so"]);
+        let libraries = user.map_or(&[][..], |user| &user.libraries);
+        command.args(libraries.iter().map(|library| format!("-l{library}")));
         run(command, bounds)?;
         let broken = |reason: String| {
             CompileError::Surroundings(format!(
@@ -242,6 +249,7 @@ mod tests {
             files: Cow::Owned(vec![SourceFile::embedded("main.c", text)]),
             entry: "f".into(),
             defines: vec![KernelSource::define("ANSWER", 42)],
+            user: None,
         }
     }
 

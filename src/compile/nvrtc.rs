@@ -170,6 +170,10 @@ impl Nvrtc {
         }
         let files = texts(source)?;
         let mut options = options(source, arch)?;
+        let names = source.user.iter().flat_map(|user| &user.names);
+        let names: Vec<CString> = names
+            .map(|name| zero_ended(name))
+            .collect::<Result<_, _>>()?;
         if self.has_cache {
             options.push(zero_ended(NO_CACHE)?);
         }
@@ -180,7 +184,7 @@ impl Nvrtc {
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 // After a time-out there is no receiver any more.
-                let _ = sender.send(compiler.compile(&files, &options));
+                let _ = sender.send(compiler.compile(&files, &options, &names));
             })
             .map_err(|error| CompileError::Surroundings(format!("a thread: {error}")))?;
         let start = Instant::now();
@@ -245,8 +249,10 @@ fn options(source: &KernelSource, arch: &str) -> Result<Vec<CString>, CompileErr
     let common = OPTIONS.iter().map(|&option| option.to_owned());
     let defines = source.defines.iter();
     let defines = defines.map(|(name, value)| format!("-D{name}={value}"));
+    let own = source.user.iter().flat_map(|user| user.options.clone());
     std::iter::once(arch)
         .chain(common)
+        .chain(own)
         .chain(defines)
         .map(|option| zero_ended(&option))
         .collect()
@@ -325,6 +331,7 @@ mod tests {
             files: Cow::Owned(files.collect()),
             entry: "f".into(),
             defines: vec![KernelSource::define("ANSWER", 42)],
+            user: None,
         }
     }
 

@@ -6,7 +6,7 @@
 //!
 //! Architecture invariant: `unsafe` lives in this module's device folders and nowhere else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,15 @@ pub struct Artifact {
     pub key: String,
     /// A shared object or a cubin.
     pub bytes: Arc<[u8]>,
+    /// Symbols of functions that programs call by another name: a C++ name expression.
+    pub symbols: BTreeMap<String, String>,
+}
+
+impl Artifact {
+    /// The symbol of the function that programs call `entry`.
+    fn symbol<'a>(&'a self, entry: &'a str) -> &'a str {
+        self.symbols.get(entry).map_or(entry, String::as_str)
+    }
 }
 
 /// Why a device failed to do a request.

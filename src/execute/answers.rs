@@ -119,6 +119,7 @@ impl Answers {
                     compile_ns: took.as_nanos() as u64,
                     created_ns: 0,
                     resources: std::collections::BTreeMap::new(),
+                    symbols: Default::default(),
                     log_tail: String::new(),
                     key_fields: Vec::new(),
                 },

@@ -3,7 +3,7 @@
 
 use sweeper_program::inputs::InputKey;
 use sweeper_program::workload::{ORACLE_OPERATIONS_PER_SECOND, TensorSpec};
-use sweeper_program::{Parameters, Phase, Problem};
+use sweeper_program::{Parameters, Phase, Problem, Workload};
 use sweeper_workloads::registry;
 
 use super::answers::Answers;
@@ -11,6 +11,7 @@ use super::block_context::failed;
 use super::protocol::Block;
 use super::tensors::{self, InputError};
 use super::verify::{Asked, OracleLimits, ProblemInstance};
+use crate::declared::Declared;
 use crate::device::{DeviceError, memory};
 use crate::row::outcome::{Cause, Outcome, Status};
 
@@ -44,9 +45,14 @@ impl BlockInputs {
     ///
     /// # Errors
     /// The outcome of all points of the block.
-    pub fn generate(block: &Block, copies: u64, answers: &Answers) -> Result<Self, Outcome> {
+    pub fn generate(
+        block: &Block,
+        copies: u64,
+        answers: &Answers,
+        declared: &[&'static Declared],
+    ) -> Result<Self, Outcome> {
         let error = |reason: String| Outcome::without_measurement(Status::Error, reason);
-        let problem = problem_of(block).map_err(error)?;
+        let problem = problem_of(block, declared).map_err(error)?;
         if copies == 0 {
             return Ok(BlockInputs {
                 whole: ProblemInstance::without_inputs(problem),
@@ -183,8 +189,15 @@ pub fn covering_phase(block: &Block) -> Phase {
 }
 
 /// The problem of a block.
-fn problem_of(block: &Block) -> Result<Box<dyn Problem>, String> {
-    let workload = registry::workload(&block.workload)
+fn problem_of(
+    block: &Block,
+    declared: &[&'static Declared],
+) -> Result<Box<dyn Problem>, String> {
+    let mut declared = declared.iter();
+    let declared = declared.find(|held| held.info().name == block.workload);
+    let declared = declared.map(|held| *held as &dyn Workload);
+    let workload = declared
+        .or_else(|| registry::workload(&block.workload).map(|held| held as &dyn Workload))
         .ok_or_else(|| format!("there is no workload `{}`", block.workload))?;
     let parameters: Parameters = block
         .parameters

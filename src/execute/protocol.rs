@@ -31,6 +31,8 @@ pub struct DeviceRequest {
     pub cache: CacheState,
     /// Where the oracle's answers are kept; none to ask it every time.
     pub answers: Option<AnswerCache>,
+    /// Workloads that the manifest declares, as JSON.
+    pub declared: Vec<String>,
 }
 
 /// A kernel cache that holds the oracle's answers, too.

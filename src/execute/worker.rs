@@ -14,6 +14,7 @@ use super::block::{self, Listener};
 use super::block_inputs::BlockInputs;
 use super::fresh;
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
+use crate::declared::Declared;
 use crate::device::busy_time::BusyTimeDevice;
 use crate::device::cpu::Cpu;
 use crate::device::cuda::Cuda;
@@ -42,6 +43,11 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
     let Some(Request::Open(request)) = receive(&mut requests)? else {
         return Err(io::Error::other("the first request must open a device"));
     };
+    let declared = request.declared.iter().map(|json| Declared::of_json(json));
+    let declared: Vec<&'static Declared> = match declared.collect() {
+        Ok(declared) => declared,
+        Err(reason) => return send(&mut events, &Event::NotReady(reason)),
+    };
     let device = match open(&request) {
         Ok(device) => device,
         Err(error) => return send(&mut events, &Event::NotReady(error.to_string())),
@@ -62,7 +68,7 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
     let (orders, given) = mpsc::channel();
     // Not scoped: where the device is lost, this one must not wait for the next request.
     let threads = thread::Builder::new();
-    let reader = threads.spawn(move || read(requests, copies, &of_reader, &orders))?;
+    let reader = threads.spawn(move || read(requests, copies, &of_reader, &declared, &orders))?;
     let mut bench = Bench {
         device,
         threads: request.threads,
@@ -95,6 +101,7 @@ fn read(
     mut requests: impl Read,
     copies: u64,
     answers: &Answers,
+    declared: &[&'static Declared],
     orders: &Sender<Order>,
 ) -> io::Result<()> {
     while let Some(request) = receive(&mut requests)? {
@@ -105,7 +112,7 @@ fn read(
                 {
                     return Ok(());
                 }
-                let block_inputs = BlockInputs::generate(&block, copies, answers);
+                let block_inputs = BlockInputs::generate(&block, copies, answers, declared);
                 Order::Measure(block, block_inputs)
             }
             Request::Calibrate(kernels) => Order::Calibrate(kernels),

@@ -153,7 +153,7 @@ impl<'m> Survey<'m> {
     /// Checks that derived values are what the parameters they give can be.
     fn parameters(&mut self, visit: &Visit<'_, 'm>) {
         let case = self.case;
-        for (parameter, source) in case.workload.0.parameters.iter().zip(&case.parameters) {
+        for (parameter, source) in case.workload.info.parameters.iter().zip(&case.parameters) {
             let ParameterSource::Derived(index) = source else {
                 continue;
             };

@@ -1,5 +1,6 @@
 //! Finding equal points: identities of problems, and a record of those seen.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -14,6 +15,8 @@ use crate::manifest::{Case, Manifest};
 /// Identities of a case's problems; variants of one problem are hashed once.
 pub(crate) struct Problems<'m> {
     case: &'m Case,
+    /// The workload's identity.
+    workload: Cow<'static, str>,
     inputs: InputSource,
     /// Parameters in the order of their names: name, slot, index.
     order: Vec<(&'static str, usize, usize)>,
@@ -28,7 +31,7 @@ impl<'m> Problems<'m> {
             Some(file) => InputSource::File(file.digest),
             None => InputSource::Seed(manifest.seed),
         };
-        let parameters = case.workload.0.parameters.iter().zip(&case.parameters);
+        let parameters = case.workload.info.parameters.iter().zip(&case.parameters);
         let mut order: Vec<(&'static str, usize, usize)> = parameters
             .enumerate()
             .map(|(index, (parameter, source))| (parameter.name, slot(case, *source), index))
@@ -36,6 +39,7 @@ impl<'m> Problems<'m> {
         order.sort_unstable();
         Problems {
             case,
+            workload: case.workload.identity(),
             inputs,
             values: vec![Value::Bool(false); order.len()],
             order,
@@ -56,10 +60,9 @@ impl<'m> Problems<'m> {
             return last;
         }
         let entries = self.order.iter().map(|(name, ..)| *name).zip(&self.values);
-        let workload = self.case.workload.0.name;
         let id = problem_id_of(
             &mut self.encoder,
-            workload,
+            &self.workload,
             entries,
             self.case.dtype,
             self.inputs,

@@ -195,7 +195,7 @@ impl<'m> Grid<'m> {
     pub fn parameters(&self, point: Point) -> Parameters {
         let case = self.case(point);
         let parameters = self.with_slots(point, |slots| {
-            let parameters = case.workload.0.parameters.iter().enumerate();
+            let parameters = case.workload.info.parameters.iter().enumerate();
             parameters
                 .map(|(index, parameter)| (parameter.name, parameter_of(case, index, slots)))
                 .collect()
@@ -275,7 +275,7 @@ fn parameter_of(case: &Case, index: usize, slots: &[Operand<'_>]) -> Value {
     match source {
         ParameterSource::Variable(_) => value,
         ParameterSource::Derived(_) => {
-            let kind = &case.workload.0.parameters[index].kind;
+            let kind = &case.workload.info.parameters[index].kind;
             fitted(&value, kind).unwrap_or(value)
         }
     }

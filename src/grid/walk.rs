@@ -6,6 +6,7 @@
 use sweeper_program::Phase;
 
 use super::point::{Layout, Point};
+use crate::declared::family_of;
 use crate::manifest::Case;
 use crate::manifest::case::Dimension;
 use crate::manifest::expression::{EvalError, Operand};
@@ -81,7 +82,7 @@ impl<'m, 'l> Walker<'m, 'l> {
             met: Vec::new(),
         };
         walker.slots[2] = Operand::Text(case.dtype.name());
-        walker.slots[3] = Operand::Text(case.workload.0.name);
+        walker.slots[3] = Operand::Text(case.workload.info.name);
         walker
     }
 
@@ -235,7 +236,7 @@ impl<'m, 'l> Walker<'m, 'l> {
     }
 
     fn variant(&mut self, backend: usize, phase: Phase) {
-        self.slots[0] = Operand::Text(self.case.backends[backend].0.name);
+        self.slots[0] = Operand::Text(family_of(self.case.backends[backend].0.name));
         self.slots[1] = Operand::Text(phase.name());
     }
 

@@ -7,6 +7,7 @@ use sweeper_program::workload::WorkloadInfo;
 use sweeper_program::{Dtype, Phase};
 
 use super::case::{Case, InputFile, KnownBackend, KnownWorkload};
+use super::declare::Declarations;
 use super::diagnostics::Code;
 use super::dimensions::{self, Columns};
 use super::rules;
@@ -16,6 +17,7 @@ use super::text::At;
 use super::uses::Uses;
 use super::wire::{WireCase, WireScope, WireText};
 use super::{axis, null};
+use crate::declared::family_of;
 
 /// The settings that the cases of a manifest share, and the list of these cases.
 pub(super) struct Shared<'a> {
@@ -23,6 +25,8 @@ pub(super) struct Shared<'a> {
     pub(super) cases: &'a [WireCase],
     /// The workload of each case, where it is known.
     pub(super) workloads: &'a [Option<&'static WorkloadInfo>],
+    /// What the manifest declares itself.
+    pub(super) declarations: &'a Declarations,
     pub(super) null: Option<&'a null::WireNull>,
     /// Names that settings refer to: buckets, axes along which points are pruned.
     pub(super) mentioned: &'a [String],
@@ -121,7 +125,10 @@ pub(super) fn case(
     };
     let mut case = Case {
         name: wire.name.value.as_str().into(),
-        workload: KnownWorkload(info),
+        workload: KnownWorkload {
+            info,
+            declared: shared.declarations.of(info),
+        },
         backends: backends.unwrap_or_else(|| info.backends.iter().map(KnownBackend).collect()),
         phases: phases.unwrap_or_else(|| info.phases.to_vec()),
         dtype: dtype.unwrap_or(Dtype::F32),
@@ -165,10 +172,17 @@ pub(super) fn backend_list(
                 cx.twice(word.at, "backends", backend.name);
             }
             Some(backend) => found.push(backend),
+            None if is_family(&word.value, info) => {
+                let family = info.backends.iter();
+                let family = family.filter(|each| family_of(each.name) == word.value);
+                found.extend(family.map(KnownBackend));
+            }
             None => {
                 sound = false;
                 let message = format!("`{}` has no backend `{}`", info.name, word.value);
-                let names: Vec<&str> = info.backends.iter().map(|each| each.name).collect();
+                let names = info.backends.iter().map(|each| family_of(each.name));
+                let mut names: Vec<&str> = names.collect();
+                names.dedup();
                 cx.report(Code::UnknownBackend, word.at, message)
                     .label("no backend of this workload")
                     .help(suggest::among(&word.value, "backends", &names));
@@ -176,6 +190,11 @@ pub(super) fn backend_list(
         }
     }
     sound.then_some(found)
+}
+
+/// Whether several configurations share this name.
+fn is_family(word: &str, info: &WorkloadInfo) -> bool {
+    info.backends.iter().any(|each| family_of(each.name) == word)
 }
 
 /// Phases by name; without a list all of the workload.

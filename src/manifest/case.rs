@@ -4,6 +4,7 @@
 //! are held as *dimensions*, which are multiplied; a dimension has one column (a plain axis) or
 //! several that walk together (a zip).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -12,7 +13,11 @@ use std::sync::Arc;
 use sweeper_program::workload::{BackendInfo, WorkloadInfo};
 use sweeper_program::{Dtype, Phase, Value};
 
+use sweeper_program::Workload;
+use sweeper_workloads::registry;
+
 use super::expression::Expression;
+use crate::declared::Declared;
 use crate::identity::Digest;
 use crate::status::Status;
 
@@ -49,9 +54,42 @@ pub struct Case {
     pub null: Option<NullScript>,
 }
 
-/// A workload of the registry; equal by name.
+/// A workload of this build or of the manifest; equal by name and declaration.
 #[derive(Clone, Copy)]
-pub struct KnownWorkload(pub &'static WorkloadInfo);
+pub struct KnownWorkload {
+    /// Its description.
+    pub info: &'static WorkloadInfo,
+    /// What the manifest declares of it, if it does.
+    pub declared: Option<&'static Declared>,
+}
+
+impl KnownWorkload {
+    /// The workload, which makes problems.
+    pub fn workload(&self) -> Option<&'static dyn Workload> {
+        match self.declared {
+            Some(declared) => Some(declared),
+            None => registry::workload(self.info.name),
+        }
+    }
+
+    /// The identity of its problems, beside their parameters: the name, and where the manifest
+    /// declares it the digest of the declaration.
+    pub fn identity(&self) -> Cow<'static, str> {
+        match self.declared.and_then(Declared::definition) {
+            Some(definition) => Cow::Owned(format!("{} {}", self.info.name, definition.hex())),
+            None => Cow::Borrowed(self.info.name),
+        }
+    }
+
+    /// The identity of a backend: its name, and where the manifest declares it the digest of its
+    /// source, options and geometry.
+    pub fn backend_identity(&self, backend: &str) -> String {
+        match self.declared.and_then(|declared| declared.backend_digest(backend)) {
+            Some(digest) => format!("{backend} {}", digest.hex()),
+            None => backend.to_owned(),
+        }
+    }
+}
 
 /// A backend of a workload; equal by name.
 #[derive(Clone, Copy)]
@@ -176,13 +214,14 @@ impl Deref for KnownWorkload {
     type Target = WorkloadInfo;
 
     fn deref(&self) -> &WorkloadInfo {
-        self.0
+        self.info
     }
 }
 
 impl PartialEq for KnownWorkload {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        let json = |known: &Self| known.declared.map(Declared::json);
+        self.name == other.name && json(self) == json(other)
     }
 }
 

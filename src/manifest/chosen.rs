@@ -54,7 +54,7 @@ fn is_named(case: &Case, word: &str) -> bool {
             .filter(|letter| !matches!(letter, '_' | '-' | ' '));
         letters.collect::<String>().to_lowercase()
     };
-    [&*case.name, case.workload.0.name]
+    [&*case.name, case.workload.info.name]
         .iter()
         .any(|name| bare(name) == bare(word))
 }

@@ -47,6 +47,7 @@ codes! {
     Csv = "E0011", "A table of values can't be used.";
     InputFile = "E0012", "A file of tensors can't be used.";
     Variable = "E0013", "An environment variable is not set, or not allowed here.";
+    Source = "E0014", "The source of a kernel can't be used.";
 
     UnknownKey = "E0101", "A key that the format does not have.";
     MissingKey = "E0102", "A key that is needed is not there.";
@@ -82,6 +83,7 @@ codes! {
     Override = "E0219", "A setting on the command line or in the environment can't be applied.";
     Name = "E0220", "A name has characters that names can't have.";
     NullScript = "E0221", "The scripted device has no usable answer.";
+    Declaration = "E0222", "A declared workload or backend contradicts itself.";
 
     ExpressionSyntax = "E0301", "The text is not an expression.";
     ExpressionKind = "E0302", "An expression combines kinds that don't go together.";

@@ -74,12 +74,14 @@ fn item(data: &Data) -> Digest {
 }
 
 fn case(case: &Case) -> Digest {
-    let backends = case.backends.iter().map(|backend| word(backend.0.name));
+    let backends = case.backends.iter();
+    let backends =
+        backends.map(|backend| word(&case.workload.backend_identity(backend.0.name)));
     let phases = case.phases.iter().map(|phase| word(phase.name()));
     let dimensions = case.dimensions.iter().map(|each| dimension(case, each));
     let mut encoder = Encoder::new("case");
     encoder
-        .text("workload", case.workload.0.name)
+        .text("workload", &case.workload.identity())
         .text("dtype", case.dtype.name())
         .set("backends", backends.collect())
         .set("phases", phases.collect())

@@ -31,6 +31,8 @@ mod section;
 mod setting;
 mod decode;
 mod wire;
+mod declare;
+pub mod includes;
 mod axis;
 mod forms;
 mod removed;
@@ -70,6 +72,7 @@ pub use starter::STARTER;
 pub(crate) use text::At;
 pub(crate) use wire::WireText;
 
+use crate::declared::Declared;
 use crate::identity::ManifestHash;
 
 /// Version of the format.
@@ -104,6 +107,8 @@ pub struct Manifest {
     pub report: Report,
     /// `[null]`
     pub null: Option<NullDevice>,
+    /// `[workload.X]` and `[backend.Y]`, as they are printed.
+    declared: Vec<declare::DeclaredTable>,
     provenance: Provenance,
     warnings: Diagnostics,
 }
@@ -125,6 +130,7 @@ impl Manifest {
             output: Output::default(),
             report: Report::default(),
             null: None,
+            declared: Vec::new(),
             provenance: Provenance::default(),
             warnings: Diagnostics::default(),
         }
@@ -160,6 +166,17 @@ impl Manifest {
         &self.warnings
     }
 
+    /// The workloads that it declares or extends and that cases use, each once.
+    pub fn declared(&self) -> impl Iterator<Item = &'static Declared> {
+        let mut seen: Vec<&'static Declared> = Vec::new();
+        for declared in self.cases.iter().filter_map(|case| case.workload.declared) {
+            if !seen.iter().any(|held| std::ptr::eq(*held, declared)) {
+                seen.push(declared);
+            }
+        }
+        seen.into_iter()
+    }
+
     /// The case called `name`.
     pub fn case(&self, name: &str) -> Option<&Case> {
         self.cases.iter().find(|case| &*case.name == name)
@@ -183,6 +200,7 @@ impl PartialEq for Manifest {
             output,
             report,
             null,
+            declared,
             provenance: _,
             warnings: _,
         } = self;
@@ -199,6 +217,7 @@ impl PartialEq for Manifest {
             && *output == other.output
             && *report == other.report
             && *null == other.null
+            && *declared == other.declared
     }
 }
 

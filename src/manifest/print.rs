@@ -23,6 +23,12 @@ pub(super) fn toml(manifest: &Manifest, comments: bool) -> String {
     for (name, settings) in sections() {
         printer.settings(manifest, name, settings);
         if name.is_empty() {
+            for table in &manifest.declared {
+                printer.section(&format!("[{}]", table.path));
+                for (key, value) in &table.keys {
+                    printer.key(&table.path, key, value);
+                }
+            }
             for case in &manifest.cases {
                 printer.case(manifest, case);
             }
@@ -99,7 +105,7 @@ impl Printer<'_> {
     fn case(&mut self, manifest: &Manifest, case: &Case) {
         let path = format!("case.{}", case.name);
         self.section(&format!("[{path}]"));
-        self.key(&path, "workload", &text(case.workload.0.name));
+        self.key(&path, "workload", &text(case.workload.info.name));
         let backends = case.backends.iter().map(|backend| text(backend.0.name));
         self.key(&path, "backends", &list(backends));
         let phases = case.phases.iter().map(|phase| text(phase.name()));
@@ -240,12 +246,12 @@ fn axis(dimension: &Dimension) -> String {
     inline(cells.into_iter())
 }
 
-fn list(items: impl Iterator<Item = String>) -> String {
+pub(super) fn list(items: impl Iterator<Item = String>) -> String {
     let items: Vec<String> = items.collect();
     format!("[{}]", items.join(", "))
 }
 
-fn inline(entries: impl Iterator<Item = String>) -> String {
+pub(super) fn inline(entries: impl Iterator<Item = String>) -> String {
     let entries: Vec<String> = entries.collect();
     format!("{{ {} }}", entries.join(", "))
 }
@@ -265,7 +271,7 @@ fn float(value: f64) -> String {
 }
 
 /// A key, in quotes where TOML wants them.
-fn bare(key: &str) -> String {
+pub(super) fn bare(key: &str) -> String {
     let plain = |c: char| matches!(c, '_' | '-') || c.is_ascii_alphanumeric();
     if !key.is_empty() && key.chars().all(plain) {
         return key.to_owned();

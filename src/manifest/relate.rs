@@ -169,7 +169,7 @@ fn baseline(cx: &mut Context<'_>, node: &Node, cases: &[Case]) -> Option<&'stati
         // One that was left out, from the command line perhaps, is no slip of the pen.
         let exists = cases
             .iter()
-            .any(|case| case.workload.0.backend(&word).is_some());
+            .any(|case| case.workload.info.backend(&word).is_some());
         let code = match exists {
             true => Code::NoBaseline,
             false => Code::UnknownBackend,

@@ -7,6 +7,7 @@ use sweeper_program::workload::WorkloadInfo;
 
 use super::build::{self, Places, Shared};
 use super::case::Case;
+use super::declare::{self, Declarations};
 use super::diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use super::null::WireNull;
 use super::section::{Context, Section, Spanned};
@@ -133,6 +134,8 @@ fn read(
     schema(cx, &section);
     let mut manifest = Manifest::with_defaults(default_name(cx));
     let given = decode::settings(cx, &mut section, &mut manifest);
+    let mut declarations = declare::read(cx, &mut section, registry);
+    let registry = &*declarations.extend(registry);
     let (scope, wires) = cases_as_written(cx, &mut section);
     section.finish(cx, &[]);
 
@@ -140,10 +143,12 @@ fn read(
     let script = script.and_then(|null| WireNull::new(cx, &given, null));
     let buckets = manifest.plan.buckets.iter();
     let mentioned: Vec<String> = buckets.map(|(name, _)| name.to_string()).collect();
-    let (cases, places) = cases(cx, &scope, &wires, registry, script.as_ref(), &mentioned);
+    let known = (registry, &declarations);
+    let (cases, places) = cases(cx, &scope, &wires, known, script.as_ref(), &mentioned);
     let chosen = given.get("cases").and_then(|node| cx.words(node, "cases"));
     let (cases, places) = chosen::choose(cx, &chosen.unwrap_or_default(), (cases, places));
     manifest.cases = cases;
+    manifest.declared = std::mem::take(&mut declarations.tables);
     relate::settings(cx, &given, &mut manifest);
     if manifest.device.use_ == DeviceUse::Null && script.is_none() {
         no_script(cx, &section);
@@ -234,7 +239,7 @@ fn cases(
     cx: &mut Context<'_>,
     scope: &WireScope,
     wires: &[WireCase],
-    registry: &[&'static WorkloadInfo],
+    (registry, declarations): (&[&'static WorkloadInfo], &Declarations),
     null: Option<&WireNull>,
     mentioned: &[String],
 ) -> (Vec<Case>, Vec<Places>) {
@@ -246,6 +251,7 @@ fn cases(
         scope,
         cases: wires,
         workloads: &workloads,
+        declarations,
         null,
         mentioned,
     };

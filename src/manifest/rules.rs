@@ -14,6 +14,7 @@ use super::section::{Context, Spanned};
 use super::suggest;
 use super::uses::Uses;
 use super::wire::{NAME_CASES, WireCase, WireInclude, WireRule, WireText};
+use crate::declared::family_of;
 
 /// Slots before the variables: backend, phase, dtype, workload.
 pub(crate) const VARIANTS: usize = 4;
@@ -29,11 +30,13 @@ pub(super) fn scope(
         kind: Kind::Text,
         words,
     };
-    let backends = info
-        .backends
-        .iter()
-        .map(|each| (each.name, each.aliases))
-        .collect();
+    let mut backends: Vec<(&'static str, &'static [&'static str])> = Vec::new();
+    for each in info.backends {
+        let family = family_of(each.name);
+        if backends.last().is_none_or(|(last, _)| *last != family) {
+            backends.push((family, each.aliases));
+        }
+    }
     let phases = info
         .phases
         .iter()
@@ -65,6 +68,11 @@ pub(super) fn scope(
         }
     }));
     Scope { names }
+}
+
+/// The names of a scope, for people.
+pub(super) fn names_of(scope: &Scope) -> Vec<&str> {
+    names(scope)
 }
 
 /// Parses and checks an expression; errors are reported at its place in the string.
@@ -177,7 +185,7 @@ pub(super) fn complete(
     shared: &Shared<'_>,
     places: &mut Places,
 ) {
-    let mut scope = scope(case.workload.0, &case.variables, &case.dimensions);
+    let mut scope = scope(case.workload.info, &case.variables, &case.dimensions);
     derive(cx, case, uses, &mut scope, places);
     let scopes = [shared.scope, &wire.scope];
     let rules = scopes.iter().flat_map(|scope| &scope.exclude);
@@ -277,7 +285,7 @@ fn include(
     wire: &WireInclude,
     help: &str,
 ) -> Option<Include> {
-    let info = case.workload.0;
+    let info = case.workload.info;
     let mut given: Vec<(usize, Value)> = Vec::new();
     for (name, cell) in &wire.values {
         let index = variable(cx, case, name, help)?;

@@ -12,10 +12,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::case::InputFile;
 use super::diagnostics::{Code, Diagnostic, Diagnostics};
+use super::includes::SourceClosure;
 use super::overrides::Overrides;
 use super::suggest;
 use super::text::{At, Text, Texts};
-use super::tree::{self, Node};
+use super::tree::{self, Node, Raw};
 use super::variables;
 use crate::files;
 use crate::identity::Digest;
@@ -32,6 +33,8 @@ pub struct Sources {
     pub(super) folders: Vec<PathBuf>,
     pub(super) tables: BTreeMap<PathBuf, Result<ValueTable, String>>,
     pub(super) inputs: BTreeMap<PathBuf, Result<InputFile, String>>,
+    /// Sources of kernels, by the main file and the folders of includes.
+    code: BTreeMap<(PathBuf, Vec<PathBuf>), Result<SourceClosure, String>>,
     pub(super) environment: BTreeMap<String, String>,
 }
 
@@ -111,6 +114,42 @@ impl Sources {
         readable.filter_map(|(path, table)| Some((path.as_path(), table.as_ref().ok()?)))
     }
 
+    /// The source of a kernel with its includes, if it was read.
+    pub(super) fn code(
+        &self,
+        main: &Path,
+        folders: &[PathBuf],
+    ) -> Option<&Result<SourceClosure, String>> {
+        self.code.get(&(main.to_owned(), folders.to_vec()))
+    }
+
+    /// Reads the sources that `[backend.Y]` tables name.
+    fn note_code(&mut self, folder: &Path, root: &Node) {
+        let backends = root.table().and_then(|root| root.get("backend"));
+        let backends = backends.and_then(|entry| entry.value.table());
+        for entry in backends.map_or(&[][..], |table| &table.entries) {
+            let Some(backend) = entry.value.table() else {
+                continue;
+            };
+            let folders = match backend.get("include").map(|entry| &entry.value.raw) {
+                Some(Raw::Array(items)) => items.iter().filter_map(Node::text).collect(),
+                Some(Raw::Text(text)) => vec![text.as_str()],
+                _ => Vec::new(),
+            };
+            let folders: Vec<PathBuf> = folders.iter().map(|text| folder.join(text)).collect();
+            for key in ["cuda", "c"] {
+                let Some(text) = backend.get(key).and_then(|entry| entry.value.text()) else {
+                    continue;
+                };
+                self.note_variables(text);
+                let text = variables::expand(text, &self.environment);
+                let main = folder.join(text.unwrap_or_default());
+                let read = SourceClosure::read(&main, &folders);
+                self.code.insert((main, folders.clone()), read);
+            }
+        }
+    }
+
     /// Adds a text and the files that it names; returns the manifest that it extends, with its
     /// place.
     fn add(&mut self, path: &Path, text: String) -> Option<(PathBuf, At)> {
@@ -121,6 +160,7 @@ impl Sources {
         self.folders.push(folder.clone());
         let root = tree::parse(&self.texts, source, &mut Diagnostics::default());
         root.walk("", &mut |key, node| self.note(&folder, key, node));
+        self.note_code(&folder, &root);
         let base = &root.table()?.get("extends")?.value;
         Some((folder.join(base.text()?), base.at))
     }

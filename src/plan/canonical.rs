@@ -44,7 +44,7 @@ impl Buckets {
             })
             .collect();
         if dimensions.is_empty() {
-            let defaults = case.workload.0.buckets.iter();
+            let defaults = case.workload.info.buckets.iter();
             dimensions = defaults
                 .filter_map(|(name, list)| {
                     Some((Arc::from(*name), integer_slot(case, name)?, list.to_vec()))

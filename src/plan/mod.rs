@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 use sweeper_program::workload::{DeviceOracle, ORACLE_OPERATIONS_PER_SECOND};
 use sweeper_program::{CanonicalShape, KernelSource, Phase, Problem, Refusal, Target};
-use sweeper_workloads::registry;
+
 
 use crate::grid::{Grid, Point};
 use crate::hardware::DeviceKind;
@@ -302,7 +302,7 @@ pub fn conditions(manifest: &Manifest, kind: DeviceKind, mode: Launching) -> Con
 
 fn problem(grid: &Grid<'_>, point: Point) -> Result<Box<dyn Problem>, String> {
     let case = grid.case(point);
-    let workload = registry::workload(case.workload.name)
+    let workload = case.workload.workload()
         .ok_or_else(|| format!("there is no workload `{}`", case.workload.name))?;
     workload
         .problem(&grid.parameters(point), case.dtype)

@@ -83,7 +83,7 @@ impl Word {
                 None => false,
             },
             Word::Bare(wanted) => {
-                let words = [&*case.name, case.workload.0.name, point.phase.name()];
+                let words = [&*case.name, case.workload.info.name, point.phase.name()];
                 let backend = grid.backend(point);
                 words.contains(&wanted.as_str())
                     || backend.name == wanted
@@ -157,7 +157,7 @@ fn is_alias(case: &Case, name: &str, value: &Value, wanted: &str) -> bool {
     let Value::Text(held) = value else {
         return false;
     };
-    let info = case.workload.0;
+    let info = case.workload.info;
     if name == "backend" {
         let mut backends = info.backends.iter();
         return backends.any(|each| each.name == &**held && each.aliases.contains(&wanted));

@@ -40,6 +40,7 @@ pub fn device_requests(manifest: &Manifest) -> Result<Vec<DeviceRequest>, RunErr
         threads: manifest.device.threads,
         cache,
         answers: None,
+        declared: manifest.declared().map(|it| it.json().to_owned()).collect(),
     };
     Ok(ordinals.into_iter().map(request).collect())
 }

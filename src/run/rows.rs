@@ -179,7 +179,8 @@ impl<'a> RowMaker<'a> {
                 None => InputSource::Seed(manifest.seed),
             };
             let parameters = grid.parameters(skip.point);
-            let problem = problem_id(case.workload.name, &parameters, case.dtype, inputs);
+            let workload = case.workload.identity();
+            let problem = problem_id(&workload, &parameters, case.dtype, inputs);
             let backend = grid.backend(skip.point).name;
             let shape = sweeper_program::CanonicalShape::default();
             let conditions = conditions(manifest, self.plan.device.kind, mode);

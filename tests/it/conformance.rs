@@ -174,6 +174,7 @@ pub(crate) fn artifact(source: &KernelSource) -> Artifact {
         Artifact {
             key: source.title(),
             bytes: Arc::from(bytes),
+            symbols: Default::default(),
         }
     })
 }

@@ -208,6 +208,7 @@ fn source(entry: &'static str) -> KernelSource {
         files: Cow::Owned(vec![SourceFile::embedded("test.cu", KERNELS)]),
         entry: entry.into(),
         defines: Vec::new(),
+        user: None,
     }
 }
 
@@ -223,6 +224,7 @@ fn artifact_for(arch: &str) -> Artifact {
     Artifact {
         key: arch.to_owned(),
         bytes: compiled.cubin.into(),
+        symbols: Default::default(),
     }
 }
 

@@ -97,6 +97,7 @@ fn wrapped(ptx: &str) -> KernelSource {
         }]),
         entry: "read_all".into(),
         defines: Vec::new(),
+        user: None,
     }
 }
 
@@ -157,6 +158,7 @@ fn the_kernel_that_reads_reads_every_word() {
     let artifact = Artifact {
         key: "read".to_owned(),
         bytes: compiled.unwrap().cubin.into(),
+        symbols: Default::default(),
     };
     let (usual, other) = (f32::from_bits(1), f32::from_bits(2));
     let mut first_after = |values: Vec<f32>| {

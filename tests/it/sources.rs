@@ -32,6 +32,7 @@ fn kernel(entry: &'static str, start: u32) -> Kernel {
         files: Cow::Owned(vec![SourceFile::embedded("two.c", TEXT)]),
         entry: entry.into(),
         defines: vec![KernelSource::define("START", start)],
+        user: None,
     })
 }
 
@@ -53,6 +54,7 @@ fn program(kernels: Vec<Kernel>) -> Program {
 fn compile(program: &Program) -> Vec<Artifact> {
     let cc = Cc::find(None, &Digests::default(), &sweeper::compile::NEVER).unwrap();
     let artifact = |source: &KernelSource| Artifact {
+        symbols: Default::default(),
         key: source.title(),
         bytes: cc
             .compile(source, &Bounds::within(Duration::from_secs(60)))

@@ -90,8 +90,11 @@ fn now_ns() -> u64 {
 }
 
 /// The output of a compiler.
+#[derive(Default)]
 struct Made {
     payload: Vec<u8>,
+    /// Symbols of what the source was asked for by name expressions.
+    symbols: BTreeMap<String, String>,
     log: String,
     compile_ns: u64,
 }
@@ -130,6 +133,18 @@ fn key(source: &KernelSource, arch: &str, options: &[&str], compiler: &str) -> K
     for (name, value) in &source.defines {
         builder = builder.field(&format!("define {name}"), value);
     }
+    if let Some(user) = &source.user {
+        let fields = [
+            ("user option", &user.options),
+            ("library", &user.libraries),
+            ("name", &user.names),
+        ];
+        for (field, values) in fields {
+            for value in values {
+                builder = builder.field(field, value);
+            }
+        }
+    }
     builder.compiler(compiler).finish()
 }
 
@@ -164,7 +179,7 @@ impl Kernels<'_> {
         let key = self.key(source);
         let Some(cache) = self.cache else {
             let made = self.compile(source)?;
-            return Ok(self.built(source, &key, made.compile_ns, made.payload, &made.log));
+            return Ok(self.built(source, &key, made));
         };
         let start = Instant::now();
         if let Err(reason) = self.toolchain.compiler(source.language) {
@@ -211,32 +226,35 @@ impl Kernels<'_> {
     /// Compiles a kernel, and stores the artifact or the failure.
     fn build(&self, source: &KernelSource, key: &Key, slot: Slot) -> Result<Built, CompileError> {
         match self.compile(source) {
-            Ok(made) => {
-                let metadata = self.metadata(source, made.compile_ns, &made.log);
+            Ok(mut made) => {
+                let metadata = self.metadata(source, &made);
                 let published = slot.publish(sweeper_cache::Artifact {
                     kind: match source.language {
                         Language::C => Kind::SharedObject,
                         Language::Cuda => Kind::Cubin,
                     },
-                    payload: made.payload,
+                    payload: std::mem::take(&mut made.payload),
                     metadata,
                 });
-                let payload = published.entry.payload().to_vec();
-                let mut built = self.built(source, key, made.compile_ns, payload, &made.log);
+                made.payload = published.entry.payload().to_vec();
+                let mut built = self.built(source, key, made);
                 built.compiled_at_ns = published.entry.metadata().created_ns;
                 built.warning = published.warning;
                 built.read_ns = self.read_ns(key);
                 Ok(built)
             }
             Err(CompileError::Rejected { log }) => {
-                let metadata = self.metadata(source, 0, &log);
-                let payload = log.clone().into_bytes();
+                let failed = Made {
+                    log,
+                    ..Made::default()
+                };
+                let metadata = self.metadata(source, &failed);
                 slot.publish(sweeper_cache::Artifact {
                     kind: Kind::Failure,
-                    payload,
+                    payload: failed.log.clone().into_bytes(),
                     metadata,
                 });
-                Err(CompileError::Rejected { log })
+                Err(CompileError::Rejected { log: failed.log })
             }
             Err(error) => Err(error),
         }
@@ -277,6 +295,7 @@ impl Kernels<'_> {
             artifact: Artifact {
                 key: entry.name().hex(),
                 bytes: entry.payload().into(),
+                symbols: entry.metadata().symbols.clone(),
             },
             origin: Origin::Hit,
             compile_ns: entry.metadata().compile_ns,
@@ -288,31 +307,26 @@ impl Kernels<'_> {
         })
     }
 
-    fn built(
-        &self,
-        source: &KernelSource,
-        key: &Key,
-        compile_ns: u64,
-        payload: Vec<u8>,
-        log: &str,
-    ) -> Built {
+    fn built(&self, source: &KernelSource, key: &Key, made: Made) -> Built {
         Built {
             artifact: Artifact {
                 key: key_text(key),
-                bytes: payload.into(),
+                bytes: made.payload.into(),
+                symbols: made.symbols,
             },
             origin: Origin::Built,
-            compile_ns,
+            compile_ns: made.compile_ns,
             compiled_at_ns: now_ns(),
             read_ns: None,
             compiler: self.toolchain.describe(source.language),
-            resources: resources(source.language, log),
+            resources: resources(source.language, &made.log),
             warning: None,
             is_foreign: false,
         }
     }
 
-    fn metadata(&self, source: &KernelSource, compile_ns: u64, log: &str) -> Metadata {
+    fn metadata(&self, source: &KernelSource, made: &Made) -> Metadata {
+        let log = &made.log;
         let defines = source
             .defines
             .iter()
@@ -321,15 +335,17 @@ impl Kernels<'_> {
             Language::C => self.toolchain.cc().map_or(&[][..], Cc::options).to_vec(),
             Language::Cuda => nvrtc::OPTIONS.iter().map(ToString::to_string).collect(),
         };
+        let own = source.user.iter().flat_map(|user| user.options.clone());
         let start = log.floor_char_boundary(log.len().saturating_sub(LOG_TAIL_BYTES));
         Metadata {
             sources: vec![source.main_file().to_owned()],
-            options: options.into_iter().chain(defines).collect(),
+            options: options.into_iter().chain(own).chain(defines).collect(),
             arch: self.arch().to_owned(),
             compiler: self.toolchain.describe(source.language),
-            compile_ns,
+            compile_ns: made.compile_ns,
             created_ns: 0,
             resources: resources(source.language, log),
+            symbols: made.symbols.clone(),
             log_tail: log[start..].to_owned(),
             key_fields: Vec::new(),
         }
@@ -343,10 +359,13 @@ impl Kernels<'_> {
         }
         let start = Instant::now();
         let unavailable = |reason: &str| CompileError::Unavailable(reason.to_owned());
-        let (payload, log) = match source.language {
+        let mut made = match source.language {
             Language::C => {
                 let cc = self.toolchain.cc().map_err(unavailable)?;
-                (cc.compile(source, &self.bounds())?, String::new())
+                Made {
+                    payload: cc.compile(source, &self.bounds())?,
+                    ..Made::default()
+                }
             }
             Language::Cuda => {
                 let nvrtc = self.toolchain.nvrtc().map_err(unavailable)?;
@@ -354,14 +373,16 @@ impl Kernels<'_> {
                 elf::check(&compilation.cubin).map_err(|reason| {
                     CompileError::Surroundings(format!("NVRTC's cubin {reason}"))
                 })?;
-                (compilation.cubin, compilation.log)
+                Made {
+                    payload: compilation.cubin,
+                    symbols: compilation.symbols,
+                    log: compilation.log,
+                    compile_ns: 0,
+                }
             }
         };
-        Ok(Made {
-            payload,
-            log,
-            compile_ns: start.elapsed().as_nanos() as u64,
-        })
+        made.compile_ns = start.elapsed().as_nanos() as u64;
+        Ok(made)
     }
 
     /// All of `sources`, in their order, by up to `threads` threads. `done` is told of each as it

@@ -12,6 +12,7 @@ fn source(text: &'static str) -> KernelSource {
         files: Cow::Owned(vec![SourceFile::embedded("main.c", text)]),
         entry: "f".into(),
         defines: vec![KernelSource::define("N", 4)],
+        user: None,
     }
 }
 

@@ -4,7 +4,8 @@
 //! search for: its digest is part of kernels' keys. Lives here because calls of foreign functions
 //! do.
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
@@ -15,6 +16,8 @@ const SUCCESS: c_int = 0;
 /// NVRTC's result where the source or the options are at fault, as is the next one.
 const INVALID_OPTION: c_int = 5;
 const COMPILATION: c_int = 6;
+/// The same for names that the source does not have.
+const NAME_EXPRESSION: c_int = 10;
 
 type Program = *mut c_void;
 
@@ -35,6 +38,9 @@ pub struct Compiler {
     log: BytesFunction,
     cubin_size: SizeFunction,
     cubin: BytesFunction,
+    add_name: unsafe extern "C" fn(Program, *const c_char) -> c_int,
+    lowered_name:
+        unsafe extern "C" fn(Program, *const c_char, *mut *const c_char) -> c_int,
     /// Older versions lack these two.
     count_architectures: Option<NumbersFunction>,
     architectures: Option<NumbersFunction>,
@@ -60,6 +66,8 @@ pub struct Text {
 pub struct Compilation {
     /// The cubin.
     pub cubin: Vec<u8>,
+    /// The symbol of each name expression.
+    pub symbols: BTreeMap<String, String>,
     /// The log of NVRTC and its assembler.
     pub log: String,
 }
@@ -102,6 +110,8 @@ impl Compiler {
             log: function(&library, c"nvrtcGetProgramLog")?,
             cubin_size: function(&library, c"nvrtcGetCUBINSize")?,
             cubin: function(&library, c"nvrtcGetCUBIN")?,
+            add_name: function(&library, c"nvrtcAddNameExpression")?,
+            lowered_name: function(&library, c"nvrtcGetLoweredName")?,
             count_architectures: function(&library, c"nvrtcGetNumSupportedArchs").ok(),
             architectures: function(&library, c"nvrtcGetSupportedArchs").ok(),
             _builtins: open(&builtins)?,
@@ -137,12 +147,18 @@ impl Compiler {
         }
     }
 
-    /// Compiles the first of `files`, which may include the others.
+    /// Compiles the first of `files`, which may include the others, with what the name expressions
+    /// in `names` ask for.
     ///
     /// # Errors
     /// A [`Refusal`].
     #[expect(unsafe_code, reason = "calls of foreign functions")]
-    pub fn compile(&self, files: &[Text], options: &[CString]) -> Result<Compilation, Refusal> {
+    pub fn compile(
+        &self,
+        files: &[Text],
+        options: &[CString],
+        names: &[CString],
+    ) -> Result<Compilation, Refusal> {
         let failed = |what: &str, code| Refusal::Compiler(format!("NVRTC: {what}: error {code}"));
         let Some((main, headers)) = files.split_first() else {
             return Err(Refusal::Compiler("a kernel without source".to_owned()));
@@ -151,7 +167,7 @@ impl Compiler {
             texts.map(|text| text.as_ptr()).collect()
         };
         let texts = pointers(&mut headers.iter().map(|file| &file.text));
-        let names = pointers(&mut headers.iter().map(|file| &file.name));
+        let headers_names = pointers(&mut headers.iter().map(|file| &file.name));
         let options = pointers(&mut options.iter());
         let mut unit = Unit {
             program: ptr::null_mut(),
@@ -165,11 +181,18 @@ impl Compiler {
                 main.name.as_ptr(),
                 headers.len() as c_int,
                 texts.as_ptr(),
-                names.as_ptr(),
+                headers_names.as_ptr(),
             )
         };
         if created != SUCCESS {
             return Err(failed("a program", created));
+        }
+        for name in names {
+            // SAFETY: the program was created and not compiled yet; the name ends with a zero.
+            match unsafe { (self.add_name)(unit.program, name.as_ptr()) } {
+                SUCCESS => {}
+                code => return Err(failed(&format!("the name {name:?}"), code)),
+            }
         }
         // SAFETY: the program was created; the rest as above.
         let compiled =
@@ -179,9 +202,10 @@ impl Compiler {
         match compiled {
             SUCCESS => Ok(Compilation {
                 cubin: bytes(self.cubin_size, self.cubin, "a cubin")?,
+                symbols: unit.symbols(names).map_err(|code| failed("a symbol", code))?,
                 log,
             }),
-            INVALID_OPTION | COMPILATION => Err(Refusal::Source { log }),
+            INVALID_OPTION | COMPILATION | NAME_EXPRESSION => Err(Refusal::Source { log }),
             other => Err(failed(&format!("compiling: {log}"), other)),
         }
     }
@@ -209,6 +233,28 @@ impl Unit<'_> {
             SUCCESS => Ok(bytes),
             refused => Err(refused),
         }
+    }
+}
+
+impl Unit<'_> {
+    /// The symbols that name expressions became in a program that was compiled.
+    #[expect(unsafe_code, reason = "calls of foreign functions")]
+    fn symbols(&self, names: &[CString]) -> Result<BTreeMap<String, String>, c_int> {
+        let symbol = |name: &CString| {
+            let mut lowered = ptr::null();
+            // SAFETY: the program was compiled with this name, which ends with a zero.
+            let answer = unsafe {
+                (self.compiler.lowered_name)(self.program, name.as_ptr(), &raw mut lowered)
+            };
+            if answer != SUCCESS || lowered.is_null() {
+                return Err(answer);
+            }
+            // SAFETY: NVRTC's text ends with a zero, and lives as long as the program.
+            let lowered = unsafe { CStr::from_ptr(lowered) };
+            let text = |text: &CStr| text.to_string_lossy().into_owned();
+            Ok((text(name), text(lowered)))
+        };
+        names.iter().map(symbol).collect()
     }
 }
 

@@ -114,7 +114,7 @@ impl Modules {
                 module
             }
         };
-        Function::of_module(module.handle, name)
+        Function::of_module(module.handle, artifact.symbol(name))
     }
 }
 

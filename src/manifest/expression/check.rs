@@ -326,9 +326,23 @@ impl Checker<'_> {
         arguments: &[Node<String>],
     ) -> (Op<usize>, Option<Kind>) {
         let whole = matches!(function, Function::CeilDiv | Function::NextPow2);
-        let mut kind = Some(Kind::Int);
+        let mut kind = match function {
+            Function::Min | Function::Max | Function::Abs | Function::Where => Some(Kind::Int),
+            _ if whole => Some(Kind::Int),
+            _ => Some(Kind::Float),
+        };
         let mut checked = Vec::with_capacity(arguments.len());
-        for node in arguments {
+        let (conditions, numbers) = arguments.split_at(match function {
+            Function::Where => 1,
+            _ => 0,
+        });
+        for node in conditions {
+            let (condition, found) =
+                self.operand(node, function.name(), |kind| kind == Kind::Bool);
+            checked.push(condition);
+            kind = kind.and(found.map(|_| Kind::Int));
+        }
+        for node in numbers {
             let (argument, found) = self.operand(node, function.name(), Kind::is_number);
             checked.push(argument);
             kind = match (kind, found) {

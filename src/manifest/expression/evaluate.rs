@@ -188,8 +188,32 @@ fn call<'a>(
     slots: &[Operand<'a>],
     node: &Node<usize>,
 ) -> Outcome<'a> {
+    if function == Function::Where {
+        let chosen = if condition(&arguments[0], slots)? { 1 } else { 2 };
+        return evaluate(&arguments[chosen], slots);
+    }
     let first = evaluate(&arguments[0], slots)?;
     match function {
+        Function::Abs if matches!(first, Operand::Int(_)) => match first {
+            Operand::Int(value) => whole(value.checked_abs(), node),
+            _ => fail(node, Arithmetic::NotReal),
+        },
+        Function::Abs
+        | Function::Floor
+        | Function::Sqrt
+        | Function::Exp
+        | Function::Log
+        | Function::Sin
+        | Function::Cos
+        | Function::Tanh
+        | Function::Erf
+        | Function::Where => {
+            let value = function.of_real(float(first));
+            if value.is_nan() {
+                return fail(node, Arithmetic::NotReal);
+            }
+            real(value, node)
+        }
         Function::NextPow2 => whole(next_pow2(first), node),
         Function::CeilDiv => match (first, evaluate(&arguments[1], slots)?) {
             (_, Operand::Int(0)) => fail(node, Arithmetic::DivisionByZero),

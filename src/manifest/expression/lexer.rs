@@ -57,8 +57,9 @@ fn token(rest: &str, first: char, at: usize) -> Result<(usize, TokenKind), Synta
         return number(rest, at);
     }
     if first == '_' || first.is_alphabetic() {
+        // A dot joins names, as in `device.max_threads`.
         let length = rest
-            .find(|c: char| c != '_' && !c.is_alphanumeric())
+            .find(|c: char| c != '_' && c != '.' && !c.is_alphanumeric())
             .unwrap_or(rest.len());
         return Ok((length, TokenKind::Name(rest[..length].to_owned())));
     }

@@ -1,8 +1,9 @@
 //! The expression language of conditions and derived values.
 //!
 //! Integers, floats, strings and booleans; `+ - * / // % **` (`/` always gives a float, `//` and
-//! `%` round towards minus infinity), comparisons, `and or not in`, and the functions `min`, `max`,
-//! `ceil_div` and `next_pow2`. Expressions are typed before they run, do no I/O and allocate
+//! `%` round towards minus infinity), comparisons, `and or not in`, and functions: `min`, `max`,
+//! `ceil_div`, `next_pow2`, `abs`, `floor`, `sqrt`, `exp`, `log`, `sin`, `cos`, `tanh`, `erf` and
+//! `where(condition, then, else)`. Expressions are typed before they run, do no I/O and allocate
 //! nothing.
 //!
 //! `text -> lexer -> parser -> [Tree] -> check (names become slots) -> [Expression] -> evaluate`
@@ -12,12 +13,14 @@ mod parser;
 mod tree;
 mod check;
 mod evaluate;
+mod elementwise;
 
 use std::ops::Range;
 
 use sweeper_program::Value;
 
 pub use check::{Expression, Fault, FaultKind, Known, Scope};
+pub use elementwise::Precision;
 pub use evaluate::{Arithmetic, EvalError};
 pub use tree::Tree;
 

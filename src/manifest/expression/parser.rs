@@ -254,15 +254,12 @@ impl Parser {
         };
         let (arguments, end) = self.arguments(")")?;
         let whole = span.start..end;
-        let (least, most) = match function {
-            Function::Min | Function::Max => (1, usize::MAX),
-            Function::CeilDiv => (2, 2),
-            Function::NextPow2 => (1, 1),
-        };
+        let (least, most) = function.arity();
         if arguments.len() < least || arguments.len() > most {
             let wanted = match (least, most) {
                 (1, 1) => "one argument",
                 (2, 2) => "two arguments",
+                (3, 3) => "three arguments",
                 _ => "at least one argument",
             };
             return Err(SyntaxError::new(whole, format!("`{name}` takes {wanted}")));

@@ -105,14 +105,34 @@ pub(super) enum Function {
     Max,
     CeilDiv,
     NextPow2,
+    Abs,
+    Floor,
+    Sqrt,
+    Exp,
+    Log,
+    Sin,
+    Cos,
+    Tanh,
+    Erf,
+    Where,
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 4] = [
+    pub(super) const ALL: [Function; 14] = [
         Function::Min,
         Function::Max,
         Function::CeilDiv,
         Function::NextPow2,
+        Function::Abs,
+        Function::Floor,
+        Function::Sqrt,
+        Function::Exp,
+        Function::Log,
+        Function::Sin,
+        Function::Cos,
+        Function::Tanh,
+        Function::Erf,
+        Function::Where,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -121,6 +141,42 @@ impl Function {
             Function::Max => "max",
             Function::CeilDiv => "ceil_div",
             Function::NextPow2 => "next_pow2",
+            Function::Abs => "abs",
+            Function::Floor => "floor",
+            Function::Sqrt => "sqrt",
+            Function::Exp => "exp",
+            Function::Log => "log",
+            Function::Sin => "sin",
+            Function::Cos => "cos",
+            Function::Tanh => "tanh",
+            Function::Erf => "erf",
+            Function::Where => "where",
+        }
+    }
+
+    /// The least and the greatest number of arguments.
+    pub(super) fn arity(self) -> (usize, usize) {
+        match self {
+            Function::Min | Function::Max => (1, usize::MAX),
+            Function::CeilDiv => (2, 2),
+            Function::Where => (3, 3),
+            _ => (1, 1),
+        }
+    }
+
+    /// The value of a function of one real number; NaN for the others.
+    pub(super) fn of_real(self, value: f64) -> f64 {
+        match self {
+            Function::Abs => value.abs(),
+            Function::Floor => value.floor(),
+            Function::Sqrt => value.sqrt(),
+            Function::Exp => value.exp(),
+            Function::Log => value.ln(),
+            Function::Sin => value.sin(),
+            Function::Cos => value.cos(),
+            Function::Tanh => value.tanh(),
+            Function::Erf => libm::erf(value),
+            _ => f64::NAN,
         }
     }
 }

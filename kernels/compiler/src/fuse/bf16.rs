@@ -49,6 +49,7 @@ fn kernel(jobs: usize) -> Kernel {
         files: Cow::Borrowed(&FILES),
         entry: ENTRY.into(),
         defines: vec![KernelSource::define("EACH_JOB", each_job(jobs))],
+        user: None,
     })
 }
 

@@ -20,7 +20,7 @@ use crate::tensor::Dtype;
 pub use index::{Index, Term};
 pub use library::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision, Scale};
 pub use scalar::Scalar;
-pub use source::{KernelSource, Language, SourceFile};
+pub use source::{KernelSource, Language, SourceFile, UserOptions};
 
 /// The purpose of a buffer's memory, as memory reports group it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -17,7 +17,7 @@ pub enum Language {
 /// A file of a kernel's source, by the name under which others include it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceFile {
-    /// Logical name; no directories.
+    /// The name by which others include it. Below the main file's folder, without `..`.
     pub name: Cow<'static, str>,
     /// The text.
     pub text: Cow<'static, str>,
@@ -47,6 +47,21 @@ pub struct KernelSource {
     /// Macros, in the order given to the compiler. They derive from the canonical shape and from
     /// parameters that are words, never from a run-time size.
     pub defines: Vec<(Cow<'static, str>, String)>,
+    /// What a source that a user wrote needs beside; kernels of this build need nothing.
+    pub user: Option<Box<UserOptions>>,
+}
+
+/// What a user's source needs of its compiler beyond the options of every kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct UserOptions {
+    /// Options after those of every kernel.
+    pub options: Vec<String>,
+    /// Libraries to link, such as `m`. C alone.
+    pub libraries: Vec<String>,
+    /// The functions and variables that are asked for by C++ name expressions, such as
+    /// `reduce<float, 256>`, each once: templates are instantiated for them, and the compiler says
+    /// which symbols they became. CUDA alone.
+    pub names: Vec<String>,
 }
 
 impl KernelSource {
@@ -63,7 +78,10 @@ impl KernelSource {
             (Cow::Borrowed(one), Cow::Borrowed(other)) if std::ptr::eq(*one, *other) => true,
             (one, other) => one == other,
         };
-        files && self.defines == other.defines && self.language == other.language
+        files
+            && self.defines == other.defines
+            && self.language == other.language
+            && self.user == other.user
     }
 
     /// The sources among these that differ, in the order in which they first appear.

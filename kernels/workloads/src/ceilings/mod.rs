@@ -123,6 +123,7 @@ fn source(
         }),
         entry: entry.into(),
         defines,
+        user: None,
     }
 }
 

@@ -325,6 +325,7 @@ impl Call {
             files: Cow::Borrowed(files),
             entry: entry.into(),
             defines,
+            user: None,
         })
     }
 

@@ -340,6 +340,7 @@ fn kernel(files: &'static [SourceFile], entry: &'static str, defines: Vec<Define
         files: Cow::Borrowed(files),
         entry: entry.into(),
         defines,
+        user: None,
     })
 }
 

@@ -94,6 +94,7 @@ impl Launches {
                 files: Cow::Borrowed(SOURCE),
                 entry: Cow::Borrowed(entry),
                 defines: Vec::new(),
+                user: None,
             }))
         });
         let blocks = threads.div_ceil(THREADS as usize) as u32;

@@ -1,0 +1,318 @@
+//! What a manifest declares of a workload and of backends, as data that a worker process gets.
+//!
+//! Expressions are texts that were checked when the manifest was read. The JSON form is the
+//! identity of a declaration: keys that are not given are left out of it, so that a key that is
+//! added to the format changes no identity.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use sweeper_program::{Dtype, Language, Value};
+
+use crate::identity::Digest;
+
+/// A workload as a manifest extends or declares it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Declaration {
+    /// Name of the workload.
+    pub workload: String,
+    /// The problem; none where the workload is one of this build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<ProblemDeclaration>,
+    /// Backends that the manifest adds.
+    pub backends: Vec<BackendDeclaration>,
+}
+
+/// What is computed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProblemDeclaration {
+    /// One line for people; part of no identity.
+    #[serde(skip)]
+    pub about: String,
+    /// The parameters, in the order of the manifest.
+    pub parameters: Vec<ParameterDeclaration>,
+    /// Inputs, in the order of the manifest.
+    pub inputs: Vec<InputDeclaration>,
+    /// Outputs, in the order of the manifest.
+    pub outputs: Vec<OutputDeclaration>,
+    /// The right answer.
+    pub reference: Reference,
+    /// How far from it an output may be.
+    pub tolerance: Tolerance,
+    /// Useful floating-point operations, as an expression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flops: Option<String>,
+    /// Bytes that any implementation must move, as an expression; each input and each output once
+    /// where it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<String>,
+}
+
+/// A parameter of a problem.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ParameterDeclaration {
+    /// Its name.
+    pub name: String,
+    /// The values that it takes.
+    pub kind: DeclaredKind,
+    /// Its value where a case gives none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+}
+
+/// The values that a declared parameter takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeclaredKind {
+    /// A whole number within bounds, both inclusive.
+    Int(i64, i64),
+    /// A real number within bounds, both inclusive.
+    Float(f64, f64),
+    /// True or false.
+    Bool,
+    /// One of some words.
+    Choice(Vec<String>),
+}
+
+/// A tensor of a problem.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TensorDeclaration {
+    /// Its name.
+    pub name: String,
+    /// Type of its elements; that of the case where none is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<Dtype>,
+    /// Extents as expressions of the parameters, outermost first.
+    pub shape: Vec<String>,
+}
+
+/// A tensor that is given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InputDeclaration {
+    /// The tensor.
+    #[serde(flatten)]
+    pub tensor: TensorDeclaration,
+    /// Its elements.
+    pub fill: Fill,
+}
+
+/// A tensor that is computed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputDeclaration {
+    /// The tensor.
+    #[serde(flatten)]
+    pub tensor: TensorDeclaration,
+    /// Its contents before each run.
+    pub initial: Initial,
+}
+
+/// The elements of an input, all keyed by the problem and the tensor's name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fill {
+    /// About normal, with this mean and standard deviation.
+    Normal(f64, f64),
+    /// Uniform from the first to the second, which it does not reach.
+    Uniform(f64, f64),
+    /// Whole numbers from the first to the second, both inclusive.
+    Integers(i64, i64),
+    /// One value.
+    Constant(f64),
+    /// The first, and a step more for each element.
+    Arange(f64, f64),
+    /// The numbers below the tensor's size, each once, in an order of chance.
+    Permutation,
+    /// One of these, each as likely.
+    Choice(Vec<f64>),
+    /// An expression of `i`, the flat index, and of the parameters.
+    Expr(String),
+    /// Another fill, ascending along the last axis.
+    Sorted(Box<Fill>),
+}
+
+/// The contents of an output before each run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Initial {
+    /// All bits set, so that elements that are never written show.
+    Poison,
+    /// One value, set before each run, untimed.
+    Constant(f64),
+    /// A copy of this input, made before each run, untimed.
+    Input(String),
+}
+
+/// The right answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reference {
+    /// An elementwise expression of the inputs for each output, evaluated in f64. Inputs are
+    /// broadcast as NumPy does.
+    Expr(BTreeMap<String, String>),
+    /// There is none: rows say `checked = none`.
+    None,
+}
+
+/// How far from the right answer an output may be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tolerance {
+    /// Four times the error of the same expression in f32, rounded once to the output's type.
+    Derived,
+    /// Whole numbers and truth values: equal; real numbers: equal to the f64 answer, rounded once.
+    Exact,
+    /// Relative L2 norms, by output.
+    L2(BTreeMap<String, f64>),
+}
+
+/// How it is computed: a user's source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BackendDeclaration {
+    /// Its name.
+    pub name: String,
+    /// One line for people; part of no identity.
+    #[serde(skip)]
+    pub about: String,
+    /// The language of its source.
+    pub language: DeclaredLanguage,
+    /// The source, and every file that it includes, by the names under which it does.
+    pub files: Vec<DeclaredFile>,
+    /// Launches, one after the other.
+    pub launches: Vec<LaunchDeclaration>,
+    /// Memory of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scratch: Vec<ScratchDeclaration>,
+    /// Inputs that it overwrites: it gets a copy, made before each run, untimed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mutates: Vec<String>,
+    /// Macros with expressions of parameters and tuned values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub defines: Vec<(String, String)>,
+    /// Options of the compiler, after those of every kernel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// Libraries to link.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<String>,
+    /// Values that change the implementation and not the problem: name and values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tune: Vec<(String, Vec<Value>)>,
+    /// What must hold for a configuration to be measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub require: Vec<Requirement>,
+}
+
+/// The language of a user's source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeclaredLanguage {
+    /// CUDA C++, for NVRTC.
+    Cuda,
+    /// C, for the system's compiler.
+    C,
+}
+
+impl DeclaredLanguage {
+    /// The language of its kernels.
+    pub fn of_kernels(self) -> Language {
+        match self {
+            DeclaredLanguage::Cuda => Language::Cuda,
+            DeclaredLanguage::C => Language::C,
+        }
+    }
+}
+
+/// A file of a user's source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeclaredFile {
+    /// The name under which others include it.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// A launch of a function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchDeclaration {
+    /// The function: a name, or for CUDA an instance of a template such as
+    /// `reduce<{T}, {block_size}>`, in which names in braces are values.
+    pub entry: String,
+    /// Arguments in their order.
+    pub args: Vec<ArgDeclaration>,
+    /// Blocks, one to three expressions. CUDA alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grid: Vec<String>,
+    /// Threads of a block, one to three expressions. CUDA alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub block: Vec<String>,
+    /// Dynamic shared memory of a block in bytes, an expression. CUDA alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<String>,
+    /// Blocks of a cluster along x, an expression. CUDA alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+}
+
+/// An argument of a launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArgDeclaration {
+    /// The address of a tensor, from an element on.
+    Tensor {
+        /// Its name.
+        name: String,
+        /// The first element, an expression; 0 where none is said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        offset: Option<String>,
+    },
+    /// A number of this type.
+    Scalar(Dtype, String),
+}
+
+/// Memory of a backend.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScratchDeclaration {
+    /// The tensor, whose shape may depend on tuned values.
+    #[serde(flatten)]
+    pub tensor: TensorDeclaration,
+    /// Set to this value before each run, untimed; left as it is where none is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial: Option<f64>,
+}
+
+/// A condition of a configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Requirement {
+    /// What must hold, over parameters, tuned values and the device's limits.
+    pub that: String,
+    /// Why a configuration is left out otherwise.
+    pub reason: String,
+}
+
+impl Declaration {
+    /// The canonical text, which the worker reads.
+    pub fn json(&self) -> String {
+        // Maps have text keys, and numbers are finite: this can't fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl ProblemDeclaration {
+    /// The identity of the problem, beside its parameters and the seed.
+    pub fn digest(&self) -> Digest {
+        digest(self)
+    }
+}
+
+impl BackendDeclaration {
+    /// The identity of the implementation: source, options, geometry.
+    pub fn digest(&self) -> Digest {
+        digest(self)
+    }
+}
+
+fn digest(part: &impl Serialize) -> Digest {
+    let text = serde_json::to_string(part).unwrap_or_default();
+    Digest::from_bytes(Sha256::digest(text).into())
+}

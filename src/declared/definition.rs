@@ -1,0 +1,263 @@
+//! A declared problem: tensors, right answer, tolerance, work.
+
+use sweeper_program::check::{Check, Metric, TensorCheck, compare};
+use sweeper_program::inputs::InputKey;
+use sweeper_program::workload::{ParameterInfo, TensorSpec, Work};
+use sweeper_program::{Dtype, Element, Tensor, Tensors, Value, with_element_type};
+
+use super::declaration::{ProblemDeclaration, Reference, TensorDeclaration, Tolerance};
+use super::fill::Filler;
+use super::reference::{Elementwise, derived_tolerance, given, reference_scope, strides};
+use super::scope::{compile, compile_all, fill_scope, operands, problem_scope, real, reals, size};
+use crate::identity::Digest;
+use crate::manifest::expression::{Expression, Operand, Precision};
+
+/// The tolerance of an output whose reference has no derived one.
+const EXACT: f64 = 0.0;
+
+/// A tensor with its shape's expressions compiled.
+#[derive(Debug)]
+pub(super) struct Shaped {
+    name: String,
+    dtype: Option<Dtype>,
+    shape: Vec<Expression>,
+}
+
+impl Shaped {
+    /// # Errors
+    /// A sentence: a text is from another version of the program.
+    pub(super) fn new(
+        declared: &TensorDeclaration,
+        scope: &crate::manifest::expression::Scope,
+    ) -> Result<Self, String> {
+        Ok(Shaped {
+            name: declared.name.clone(),
+            dtype: declared.dtype,
+            shape: compile_all(&declared.shape, scope)?,
+        })
+    }
+
+    /// The tensor of a problem.
+    ///
+    /// # Errors
+    /// An extent that is no size, in a sentence.
+    pub(super) fn spec(&self, dtype: Dtype, slots: &[Operand<'_>]) -> Result<TensorSpec, String> {
+        let extent = |expression: &Expression| {
+            let extent = size(expression, slots);
+            extent
+                .map(|extent| extent as usize)
+                .map_err(|reason| format!("`{}`: {reason}", self.name))
+        };
+        let shape: Vec<usize> = self.shape.iter().map(extent).collect::<Result<_, _>>()?;
+        let elements = shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent));
+        if elements.is_none_or(|elements| elements > isize::MAX as usize / 8) {
+            return Err(format!("`{}` of {shape:?} is too large", self.name));
+        }
+        Ok(TensorSpec {
+            name: self.name.clone(),
+            dtype: self.dtype.unwrap_or(dtype),
+            shape,
+        })
+    }
+}
+
+/// A declared problem without its parameters.
+#[derive(Debug)]
+pub(super) struct Definition {
+    pub(super) declaration: ProblemDeclaration,
+    pub(super) digest: Digest,
+    inputs: Vec<Shaped>,
+    fills: Vec<Filler>,
+    outputs: Vec<Shaped>,
+    reference: Option<Elementwise>,
+    flops: Option<Expression>,
+    bytes: Option<Expression>,
+}
+
+/// The tensors and the work of a declared problem whose parameters are given.
+#[derive(Clone, Debug)]
+pub(super) struct Sizes {
+    pub(super) values: Vec<Value>,
+    pub(super) inputs: Vec<TensorSpec>,
+    pub(super) outputs: Vec<TensorSpec>,
+    pub(super) work: Work,
+}
+
+impl Definition {
+    /// # Errors
+    /// A sentence: a text is from another version of the program.
+    pub(super) fn new(
+        declaration: ProblemDeclaration,
+        parameters: &[ParameterInfo],
+    ) -> Result<Self, String> {
+        let scope = problem_scope(parameters);
+        let with_index = fill_scope(parameters);
+        let inputs = declaration.inputs.iter();
+        let outputs = declaration.outputs.iter();
+        let names = declaration.inputs.iter().map(|input| &*input.tensor.name);
+        let reference = match &declaration.reference {
+            Reference::Expr(texts) => {
+                let scope = reference_scope(parameters, names);
+                Some(Elementwise::new(texts, &scope)?)
+            }
+            Reference::None => None,
+        };
+        let optional = |text: &Option<String>| {
+            let compiled = text.as_ref().map(|text| compile(text, &scope));
+            compiled.transpose()
+        };
+        Ok(Definition {
+            digest: declaration.digest(),
+            inputs: inputs
+                .clone()
+                .map(|input| Shaped::new(&input.tensor, &scope))
+                .collect::<Result<_, _>>()?,
+            fills: inputs
+                .map(|input| Filler::new(&input.fill, &with_index))
+                .collect::<Result<_, _>>()?,
+            outputs: outputs
+                .map(|output| Shaped::new(&output.tensor, &scope))
+                .collect::<Result<_, _>>()?,
+            reference,
+            flops: optional(&declaration.flops)?,
+            bytes: optional(&declaration.bytes)?,
+            declaration,
+        })
+    }
+
+    /// True where there is a right answer.
+    pub(super) fn has_reference(&self) -> bool {
+        self.reference.is_some()
+    }
+
+    /// The tensors and the work for these values of the parameters.
+    ///
+    /// # Errors
+    /// A shape that is none, or an input that an elementwise reference can't broadcast.
+    pub(super) fn sizes(&self, values: Vec<Value>, dtype: Dtype) -> Result<Sizes, String> {
+        let slots = operands(&values);
+        let specs = |tensors: &[Shaped]| -> Result<Vec<TensorSpec>, String> {
+            tensors.iter().map(|tensor| tensor.spec(dtype, &slots)).collect()
+        };
+        let (inputs, outputs) = (specs(&self.inputs)?, specs(&self.outputs)?);
+        if self.has_reference() {
+            for (output, input) in outputs.iter().flat_map(|output| {
+                inputs.iter().map(move |input| (output, input))
+            }) {
+                if strides(&input.shape, &output.shape).is_none() {
+                    return Err(format!(
+                        "`{}` of {:?} does not broadcast to `{}` of {:?}, as its elementwise \
+                         reference wants it",
+                        input.name, input.shape, output.name, output.shape
+                    ));
+                }
+            }
+        }
+        let once = inputs.iter().chain(&outputs).map(TensorSpec::size_bytes);
+        let once = once.sum::<u64>() as f64;
+        let amount = |expression: &Option<Expression>, default: f64| match expression {
+            Some(expression) => real(expression, &slots),
+            None => Ok(default),
+        };
+        let work = Work {
+            flops: amount(&self.flops, 0.0)?,
+            compulsory_bytes: amount(&self.bytes, once)?,
+        };
+        drop(slots);
+        Ok(Sizes {
+            values,
+            inputs,
+            outputs,
+            work,
+        })
+    }
+
+    /// The inputs of a problem.
+    pub(super) fn generate(&self, sizes: &Sizes, key: &InputKey) -> Tensors {
+        let parameters = reals(&sizes.values);
+        let tensors = sizes.inputs.iter().zip(&self.fills).map(|(spec, fill)| {
+            let row = spec.shape.last().copied().unwrap_or(1);
+            let len = spec.elements() as usize;
+            let stream = key.stream(&spec.name);
+            let data = fill.data(stream, spec.dtype, len, row, &parameters);
+            (spec.name.clone(), Tensor::new(spec.shape.clone(), data))
+        });
+        tensors.collect()
+    }
+
+    /// The right answer; empty where there is none.
+    pub(super) fn oracle(&self, sizes: &Sizes, inputs: &Tensors) -> Tensors {
+        let answers = sizes.outputs.iter().filter_map(|spec| {
+            let elements = self.evaluate(sizes, spec, inputs, Precision::F64)?;
+            Some((spec.name.clone(), Tensor::f64(spec.shape.clone(), elements)))
+        });
+        answers.collect()
+    }
+
+    fn evaluate(
+        &self,
+        sizes: &Sizes,
+        output: &TensorSpec,
+        inputs: &Tensors,
+        precision: Precision,
+    ) -> Option<Vec<f64>> {
+        let given = given(&sizes.inputs, inputs);
+        let parameters = reals(&sizes.values);
+        let reference = self.reference.as_ref()?;
+        reference.evaluate(output, &parameters, &given, precision)
+    }
+
+    /// Operations of [`Definition::oracle`]; without end where there is none.
+    pub(super) fn oracle_operations(&self, sizes: &Sizes) -> f64 {
+        match &self.reference {
+            // Walking a tree costs about as much as an exponential, each node.
+            Some(reference) => reference.operations(&sizes.outputs),
+            None => f64::INFINITY,
+        }
+    }
+
+    /// Judges outputs.
+    pub(super) fn check(
+        &self,
+        sizes: &Sizes,
+        inputs: &Tensors,
+        outputs: &Tensors,
+        expected: &Tensors,
+    ) -> Check {
+        let judged = sizes.outputs.iter().filter_map(|spec| {
+            let expected = expected.get(&spec.name)?;
+            let out = outputs.get(&spec.name);
+            Some(self.judge(sizes, spec, inputs, out, expected))
+        });
+        Check {
+            tensors: judged.collect(),
+        }
+    }
+
+    fn judge(
+        &self,
+        sizes: &Sizes,
+        spec: &TensorSpec,
+        inputs: &Tensors,
+        out: Option<&Tensor>,
+        expected: &Tensor,
+    ) -> TensorCheck {
+        let exact = expected.as_f64().unwrap_or_default();
+        let stated = match &self.declaration.tolerance {
+            Tolerance::L2(tolerances) => tolerances.get(&spec.name).copied(),
+            Tolerance::Derived if spec.dtype.is_real() => self
+                .evaluate(sizes, spec, inputs, Precision::F32)
+                .map(|in_f32| derived_tolerance(spec.dtype, exact, &in_f32)),
+            Tolerance::Derived | Tolerance::Exact => None,
+        };
+        if let Some(tolerance) = stated {
+            return compare(&spec.name, out, expected, Metric::RelativeL2, tolerance);
+        }
+        // Equal to the answer, as the output's type can hold it.
+        let rounded = with_element_type!(spec.dtype, T => {
+            exact.iter().map(|&value| T::from_f64(value).to_f64()).collect::<Vec<f64>>()
+        });
+        let rounded = Tensor::f64(spec.shape.clone(), rounded);
+        compare(&spec.name, out, &rounded, Metric::MaxRelative, EXACT)
+    }
+}

@@ -1,0 +1,29 @@
+//! Workloads and backends that a manifest declares: the user's kernels.
+//!
+//! `manifest::declare` reads them into [`declaration`], which is plain data: a worker process gets
+//! it as JSON. [`Declared`] is the same with its expressions compiled, and a [`Workload`] like
+//! those of this build. A workload of this build with backends of the user is one, too: its
+//! problems are the same, and so are their identities.
+//!
+//! Reading order: [`declaration`], `scope` (the names that expressions use), `definition` (a
+//! declared problem), `fill` and `reference` (its inputs and its right answer), `backend` (a
+//! source and its configurations), `program` (a backend's program for a problem).
+
+pub mod declaration;
+mod scope;
+mod definition;
+mod fill;
+mod reference;
+mod backend;
+mod program;
+mod workload;
+
+#[cfg(test)]
+mod tests;
+
+pub use backend::{configuration_of, family_of};
+pub use workload::Declared;
+pub(crate) use workload::parameters;
+pub(crate) use backend::{backend_scope, configurations};
+pub(crate) use reference::reference_scope;
+pub(crate) use scope::{fill_scope, problem_scope};

@@ -1,0 +1,232 @@
+//! The program of a declared backend for a problem.
+
+use std::collections::BTreeMap;
+
+use sweeper_program::workload::{Refusal, TensorSpec};
+use sweeper_program::{
+    Arg, Binding, BufferId, Geometry, Index, Kernel, Language, Program, Role, Scalar, Step, Target,
+    Value, View,
+};
+
+use super::backend::{Backend, Launch, LaunchArg};
+use super::declaration::{DeclaredLanguage, Initial};
+use super::scope::{limits, size};
+use crate::manifest::expression::{Expression, Operand};
+use sweeper_program::Dtype;
+
+/// The tensors of a problem, as a backend of the user gets them.
+pub(super) struct ProblemTensors<'a> {
+    pub(super) inputs: &'a [TensorSpec],
+    pub(super) outputs: &'a [TensorSpec],
+    /// Contents of outputs before each run, by name; poison where none is said.
+    pub(super) initial: BTreeMap<&'a str, &'a Initial>,
+    /// Values of the parameters, in their order.
+    pub(super) parameters: &'a [Value],
+    /// The type of the case.
+    pub(super) dtype: Dtype,
+}
+
+/// A program in the making: where each tensor lies.
+struct Maker<'a> {
+    program: Program,
+    /// The buffer of each name that arguments use, and whether it may be written.
+    named: BTreeMap<String, (BufferId, bool)>,
+    slots: Vec<Operand<'a>>,
+}
+
+impl Backend {
+    /// The program of a configuration.
+    ///
+    /// # Errors
+    /// A target of another language, a condition that does not hold, an expression without a
+    /// value.
+    pub(super) fn program(
+        &self,
+        tuned: &[Value],
+        tensors: &ProblemTensors<'_>,
+        target: &Target,
+    ) -> Result<Program, Refusal> {
+        match (self.declaration.language, target) {
+            (DeclaredLanguage::Cuda, Target::Cuda { .. }) | (DeclaredLanguage::C, Target::Cpu) => {}
+            (DeclaredLanguage::Cuda, Target::Cpu) => {
+                return Err(Refusal::Unavailable("a CUDA kernel needs a GPU".to_owned()));
+            }
+            (DeclaredLanguage::C, Target::Cuda { .. }) => {
+                return Err(Refusal::Unavailable("a kernel in C runs on CPUs".to_owned()));
+            }
+        }
+        let values = tensors.parameters.iter().chain(tuned).map(Operand::from);
+        let limits = limits(target).map(Operand::Int);
+        let mut maker = Maker {
+            program: Program::default(),
+            named: BTreeMap::new(),
+            slots: values.chain(limits).collect(),
+        };
+        for (rule, reason) in &self.require {
+            match rule.holds(&maker.slots) {
+                Ok(true) => {}
+                Ok(false) => return Err(Refusal::Undefined(reason.clone())),
+                Err(error) => {
+                    let reason = format!("`{}`: {error}", rule.text());
+                    return Err(Refusal::Undefined(reason));
+                }
+            }
+        }
+        maker.place(self, tensors).map_err(Refusal::Undefined)?;
+        maker.launch(self).map_err(Refusal::Undefined)?;
+        Ok(maker.program)
+    }
+}
+
+impl Maker<'_> {
+    /// Makes the buffers, and the steps that fill them before each run.
+    fn place(&mut self, backend: &Backend, tensors: &ProblemTensors<'_>) -> Result<(), String> {
+        for spec in tensors.inputs {
+            let buffer = self.buffer(spec, Role::Input, Binding::Given);
+            self.named.insert(spec.name.clone(), (buffer, false));
+        }
+        for spec in tensors.outputs {
+            let buffer = self.buffer(spec, Role::Output, Binding::Result);
+            match tensors.initial.get(&*spec.name) {
+                None | Some(Initial::Poison) => {}
+                Some(Initial::Constant(value)) => self.fill(buffer, *value),
+                Some(Initial::Input(input)) => self.copy(input, buffer),
+            }
+            self.named.insert(spec.name.clone(), (buffer, true));
+        }
+        for name in &backend.declaration.mutates {
+            let Some(spec) = tensors.inputs.iter().find(|spec| spec.name == *name) else {
+                continue;
+            };
+            let buffer = self.buffer(spec, Role::Workspace, Binding::Scratch);
+            self.copy(name, buffer);
+            self.named.insert(name.clone(), (buffer, true));
+        }
+        let declared = backend.declaration.scratch.iter();
+        for (shaped, scratch) in backend.scratch.iter().zip(declared) {
+            let spec = shaped.spec(tensors.dtype, &self.slots)?;
+            let buffer = self.buffer(&spec, Role::Workspace, Binding::Scratch);
+            if let Some(value) = scratch.initial {
+                self.fill(buffer, value);
+            }
+            self.named.insert(spec.name, (buffer, true));
+        }
+        Ok(())
+    }
+
+    fn buffer(&mut self, spec: &TensorSpec, role: Role, binding: Binding) -> BufferId {
+        let len = spec.elements() as usize;
+        let name = match binding {
+            Binding::Scratch => format!("{}.own", spec.name),
+            _ => spec.name.clone(),
+        };
+        self.program.buffer(name, spec.dtype, len, role, binding)
+    }
+
+    fn fill(&mut self, buffer: BufferId, value: f64) {
+        let view = self.program.all(buffer);
+        self.program.prologue.push(Step::Fill { view, value });
+    }
+
+    fn copy(&mut self, input: &str, to: BufferId) {
+        let Some(&(from, _)) = self.named.get(input) else {
+            return;
+        };
+        let (from, to) = (self.program.all(from), self.program.all(to));
+        self.program.prologue.push(Step::Copy { from, to });
+    }
+
+    /// Adds the kernels and the launches.
+    fn launch(&mut self, backend: &Backend) -> Result<(), String> {
+        let names = backend.launches.iter();
+        let names: Vec<String> = names
+            .map(|launch| launch.entry.name(&self.slots))
+            .collect::<Result<_, _>>()?;
+        for (number, launch) in backend.launches.iter().enumerate() {
+            let geometry = self.geometry(launch, backend.declaration.language.of_kernels())?;
+            // A launch without blocks does nothing, and CUDA refuses it.
+            let threads = geometry.grid.iter().chain(&geometry.block);
+            if threads.clone().any(|&extent| extent == 0) {
+                continue;
+            }
+            let source = backend.source(number, &names, &self.slots)?;
+            let args = launch.args.iter().map(|arg| self.arg(arg));
+            let args = args.collect::<Result<_, String>>()?;
+            let kernel = self.program.kernel(Kernel::Compiled(source));
+            self.program.steps.push(Step::Launch {
+                kernel,
+                geometry,
+                args,
+            });
+        }
+        Ok(())
+    }
+
+    fn geometry(&self, launch: &Launch, language: Language) -> Result<Geometry, String> {
+        if language == Language::C {
+            return Ok(Geometry::blocks(1));
+        }
+        let extents = |expressions: &[Expression]| -> Result<[u32; 3], String> {
+            let mut extents = [1; 3];
+            for (extent, expression) in extents.iter_mut().zip(expressions) {
+                *extent = self.extent(expression)?;
+            }
+            Ok(extents)
+        };
+        let optional = |expression: &Option<Expression>, default| match expression {
+            Some(expression) => self.extent(expression),
+            None => Ok(default),
+        };
+        Ok(Geometry {
+            grid: extents(&launch.grid)?,
+            block: extents(&launch.block)?,
+            shared_bytes: optional(&launch.shared, 0)?,
+            cluster: optional(&launch.cluster, 1)?,
+            overlaps: false,
+        })
+    }
+
+    fn extent(&self, expression: &Expression) -> Result<u32, String> {
+        let extent = size(expression, &self.slots)?;
+        u32::try_from(extent)
+            .map_err(|_| format!("`{}` is {extent}, which is too large", expression.text()))
+    }
+
+    fn arg(&self, arg: &LaunchArg) -> Result<Arg, String> {
+        match arg {
+            LaunchArg::Tensor(name, offset) => {
+                let &(buffer, is_written) = self
+                    .named
+                    .get(name)
+                    .ok_or_else(|| format!("this phase of the problem has no tensor `{name}`"))?;
+                let len = self.program.buffers[buffer.0].len;
+                let first = match offset {
+                    Some(offset) => size(offset, &self.slots)? as usize,
+                    None => 0,
+                };
+                let left = len.checked_sub(first).ok_or_else(|| {
+                    format!("element {first} of `{name}`, which has {len}")
+                })?;
+                let view = View::new(buffer, Index::from(first), left);
+                Ok(match is_written {
+                    true => Arg::Write(view),
+                    false => Arg::Read(view),
+                })
+            }
+            LaunchArg::Scalar(dtype, expression) => {
+                let shown = expression.text();
+                let value = expression.evaluate(&self.slots);
+                let value = value.map_err(|error| format!("`{shown}`: {error}"))?;
+                let scalar = match value {
+                    Operand::Int(value) => Scalar::whole(*dtype, value),
+                    Operand::Bool(value) => Scalar::whole(*dtype, i64::from(value)),
+                    Operand::Float(value) if dtype.is_real() => Some(Scalar::real(*dtype, value)),
+                    Operand::Float(_) | Operand::Text(_) => None,
+                };
+                scalar
+                    .map(Arg::Scalar)
+                    .ok_or_else(|| format!("`{shown}` is {value}, which is no {dtype}"))
+            }
+        }
+    }
+}

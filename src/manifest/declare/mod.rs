@@ -1,0 +1,240 @@
+//! `[workload.X]` and `[backend.Y]`: what a manifest declares of problems and kernels.
+//!
+//! Every expression is checked here, with its place; [`crate::declared`] gets texts that are known
+//! to be right.
+
+mod problem;
+mod backend;
+mod render;
+
+use sweeper_program::workload::{Workload, WorkloadInfo};
+
+use super::diagnostics::Code;
+use super::expression::{Expression, Kind, Scope};
+use super::rules;
+use super::section::{Context, Section};
+use super::suggest;
+use super::tree::{Entry, Node};
+use super::wire;
+use crate::declared::Declared;
+use crate::declared::declaration::{Declaration, ProblemDeclaration};
+
+pub(super) use render::DeclaredTable;
+
+/// What a manifest declares.
+#[derive(Debug, Default)]
+pub(super) struct Declarations {
+    /// Workloads of the manifest, and those of this build with backends of the manifest.
+    pub(super) workloads: Vec<&'static Declared>,
+    /// The tables, with paths that hold anywhere.
+    pub(super) tables: Vec<DeclaredTable>,
+}
+
+impl Declarations {
+    /// The workloads of `registry` as the manifest extends them, and its own.
+    pub(super) fn extend(
+        &self,
+        registry: &[&'static WorkloadInfo],
+    ) -> Vec<&'static WorkloadInfo> {
+        let mut all = registry.to_vec();
+        for declared in &self.workloads {
+            let info = declared.info();
+            match all.iter_mut().find(|held| held.name == info.name) {
+                Some(held) => *held = info,
+                None => all.push(info),
+            }
+        }
+        all
+    }
+
+    /// The declared workload of an info, if it is of one.
+    pub(super) fn of(&self, info: &'static WorkloadInfo) -> Option<&'static Declared> {
+        let mut workloads = self.workloads.iter();
+        let found = workloads.find(|declared| std::ptr::eq(declared.info(), info));
+        found.copied()
+    }
+}
+
+/// Reads the tables `workload` and `backend`.
+pub(super) fn read(
+    cx: &mut Context<'_>,
+    section: &mut Section<'_>,
+    registry: &[&'static WorkloadInfo],
+) -> Declarations {
+    let workloads = named_tables(cx, section, "workload");
+    let backends = named_tables(cx, section, "backend");
+    let mut declarations: Vec<Declaration> = Vec::new();
+    let mut tables = Vec::new();
+    for entry in workloads {
+        if registry.iter().any(|info| info.name == entry.key) {
+            let message = format!("`{}` is a workload of this build", entry.key);
+            cx.report(Code::Name, entry.key_at, message)
+                .label("choose another name");
+            continue;
+        }
+        if let Some(problem) = problem::problem(cx, entry) {
+            declarations.push(Declaration {
+                workload: entry.key.clone(),
+                problem: Some(problem),
+                backends: Vec::new(),
+            });
+        }
+        tables.push(render::table(cx, "workload", entry));
+    }
+    for entry in backends {
+        backend(cx, entry, registry, &mut declarations);
+        tables.push(render::table(cx, "backend", entry));
+    }
+    let workloads = declarations.iter().filter_map(|declaration| {
+        match Declared::of(declaration) {
+            Ok(declared) => Some(declared),
+            Err(reason) => {
+                // Every part was checked before: this is a mistake of the program.
+                cx.report(Code::Declaration, section.at, reason);
+                None
+            }
+        }
+    });
+    Declarations {
+        workloads: workloads.collect(),
+        tables,
+    }
+}
+
+/// Reads a backend, and adds it to the workload that it names.
+fn backend(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+    registry: &[&'static WorkloadInfo],
+    declarations: &mut Vec<Declaration>,
+) {
+    let path = format!("backend.{}", entry.key);
+    let Some(mut section) = cx.section(&entry.value, &path) else {
+        return;
+    };
+    let Some(node) = section.need(cx, "workload") else {
+        return;
+    };
+    let Some(name) = cx.text(node, "workload") else {
+        return;
+    };
+    let built_in = registry.iter().find(|info| info.name == name).copied();
+    let known = declarations.iter().position(|held| held.workload == name);
+    let place = match (known, built_in) {
+        (Some(place), _) => place,
+        (None, Some(_)) => {
+            declarations.push(Declaration {
+                workload: name,
+                problem: None,
+                backends: Vec::new(),
+            });
+            declarations.len() - 1
+        }
+        (None, None) => {
+            let mut known: Vec<&str> = declarations.iter().map(|it| &*it.workload).collect();
+            known.extend(registry.iter().map(|info| info.name));
+            let message = format!("unknown workload `{name}`");
+            cx.report(Code::UnknownWorkload, node.at, message)
+                .label("neither in this build nor declared here")
+                .help(suggest::among(&name, "workloads", &known));
+            return;
+        }
+    };
+    let names = match built_in {
+        Some(info) => Names::of_build(info),
+        None => match &declarations[place].problem {
+            Some(problem) => Names::of_problem(problem),
+            None => return,
+        },
+    };
+    if names.backends.contains(&entry.key.as_str()) {
+        let message = format!("`{}` is a backend of this build", entry.key);
+        cx.report(Code::Name, entry.key_at, message)
+            .label("choose another name");
+        return;
+    }
+    if let Some(backend) = backend::backend(cx, entry, &mut section, &names) {
+        declarations[place].backends.push(backend);
+    }
+}
+
+/// What a backend may refer to of its workload.
+struct Names {
+    parameters: Vec<sweeper_program::workload::ParameterInfo>,
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+    backends: Vec<&'static str>,
+}
+
+impl Names {
+    fn of_build(info: &'static WorkloadInfo) -> Self {
+        let names = |tensors: &[sweeper_program::workload::TensorInfo]| {
+            tensors.iter().map(|tensor| tensor.name.to_owned()).collect()
+        };
+        let backends = info.backends.iter();
+        Names {
+            parameters: info.parameters.to_vec(),
+            inputs: names(info.inputs),
+            outputs: names(info.outputs),
+            backends: backends
+                .flat_map(|each| std::iter::once(each.name).chain(each.aliases.iter().copied()))
+                .collect(),
+        }
+    }
+
+    fn of_problem(problem: &ProblemDeclaration) -> Self {
+        let inputs = problem.inputs.iter().map(|input| input.tensor.name.clone());
+        let outputs = problem.outputs.iter().map(|output| output.tensor.name.clone());
+        Names {
+            parameters: crate::declared::parameters(problem).to_vec(),
+            inputs: inputs.collect(),
+            outputs: outputs.collect(),
+            backends: Vec::new(),
+        }
+    }
+}
+
+/// The tables below `key`, whose names are checked.
+fn named_tables<'n>(
+    cx: &mut Context<'_>,
+    section: &mut Section<'n>,
+    key: &'static str,
+) -> Vec<&'n Entry> {
+    let Some(node) = section.take(cx, key) else {
+        return Vec::new();
+    };
+    let Some(tables) = cx.section(node, key) else {
+        return Vec::new();
+    };
+    let entries = tables.table.entries.iter();
+    entries.filter(|entry| wire::name(cx, entry)).collect()
+}
+
+/// An expression whose value is of a kind that fits; its text.
+fn expression(
+    cx: &mut Context<'_>,
+    node: &Node,
+    key: &str,
+    scope: &Scope,
+    (wanted, fits): (&str, fn(Kind) -> bool),
+) -> Option<Expression> {
+    let text = wire::expression(cx, node, key)?;
+    let expression = rules::compile(cx, &text, scope)?;
+    if fits(expression.kind()) {
+        return Some(expression);
+    }
+    let message = format!("`{key}` takes {wanted}");
+    cx.report(Code::ExpressionKind, node.at, message)
+        .label(format!("this is {}", expression.kind().noun()));
+    None
+}
+
+/// A whole number, as sizes are.
+const WHOLE: (&str, fn(Kind) -> bool) = ("a whole number", |kind| kind == Kind::Int);
+/// A number.
+const NUMBER: (&str, fn(Kind) -> bool) =
+    ("a number", |kind| matches!(kind, Kind::Int | Kind::Float));
+/// True or false.
+const CONDITION: (&str, fn(Kind) -> bool) = ("a condition", |kind| kind == Kind::Bool);
+/// Anything.
+const ANY: (&str, fn(Kind) -> bool) = ("a value", |_| true);

@@ -1,0 +1,493 @@
+//! `[workload.X]`: parameters, tensors, the right answer and how far from it an output may be.
+
+use std::collections::BTreeMap;
+
+use sweeper_program::workload::ParameterInfo;
+use sweeper_program::{Dtype, Value};
+
+use super::{NUMBER, WHOLE, expression};
+use crate::declared::declaration::{
+    DeclaredKind, Fill, Initial, InputDeclaration, OutputDeclaration, ParameterDeclaration,
+    ProblemDeclaration, Reference, TensorDeclaration, Tolerance,
+};
+use crate::declared::{fill_scope, parameters, problem_scope, reference_scope};
+use crate::manifest::axis;
+use crate::manifest::diagnostics::Code;
+use crate::manifest::expression::Scope;
+use crate::manifest::section::{Context, Section};
+use crate::manifest::suggest;
+use crate::manifest::tree::{Entry, Node, Raw};
+use crate::manifest::wire;
+
+/// A relative L2 norm that zeros have, whatever the right answer is.
+const OF_ZEROS: f64 = 1.0;
+
+/// Reads a declared problem; what is wrong is reported.
+pub(super) fn problem(cx: &mut Context<'_>, entry: &Entry) -> Option<ProblemDeclaration> {
+    let path = format!("workload.{}", entry.key);
+    let mut section = cx.section(&entry.value, &path)?;
+    let about = section.take(cx, "about").and_then(|node| cx.text(node, "about"));
+    let params = section.take(cx, "params");
+    let declared = params.map_or_else(Vec::new, |node| {
+        entries(cx, node, "params", parameter)
+    });
+    let mut problem = ProblemDeclaration {
+        about: about.unwrap_or_default(),
+        parameters: declared,
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+        reference: Reference::None,
+        tolerance: Tolerance::Derived,
+        flops: None,
+        bytes: None,
+    };
+    let infos = parameters(&problem);
+    if let Some(node) = section.take(cx, "inputs") {
+        problem.inputs = entries(cx, node, "inputs", |cx, entry| input(cx, entry, infos));
+    }
+    if let Some(node) = section.need(cx, "outputs") {
+        let inputs: Vec<String> = problem.inputs.iter().map(|it| it.tensor.name.clone()).collect();
+        problem.outputs = entries(cx, node, "outputs", |cx, entry| {
+            output(cx, entry, infos, &inputs)
+        });
+    }
+    if let Some(node) = section.take(cx, "work") {
+        work(cx, node, &mut problem, &problem_scope(infos));
+    }
+    if let Some(node) = section.need(cx, "check") {
+        check(cx, node, &mut problem, infos);
+    }
+    section.finish(cx, &[]);
+    Some(problem)
+}
+
+/// The entries of a table that are what they should be; names are checked.
+fn entries<T>(
+    cx: &mut Context<'_>,
+    node: &Node,
+    key: &str,
+    mut read: impl FnMut(&mut Context<'_>, &Entry) -> Option<T>,
+) -> Vec<T> {
+    let Some(section) = cx.section(node, key) else {
+        return Vec::new();
+    };
+    let entries = section.table.entries.iter();
+    entries
+        .filter_map(|entry| if wire::name(cx, entry) { read(cx, entry) } else { None })
+        .collect()
+}
+
+fn parameter(cx: &mut Context<'_>, entry: &Entry) -> Option<ParameterDeclaration> {
+    let mut section = cx.section(&entry.value, &entry.key)?;
+    let mut kinds = Vec::new();
+    for key in ["int", "float", "choice", "bool"] {
+        if let Some(node) = section.take(cx, key) {
+            kinds.push((key, node));
+        }
+    }
+    let default = section.take(cx, "default");
+    let kind = match *kinds {
+        [("int", node)] => pair(cx, node, "int", whole).map(|(a, b)| DeclaredKind::Int(a, b)),
+        [("float", node)] => pair(cx, node, "float", number)
+            .map(|(a, b)| DeclaredKind::Float(a, b)),
+        [("choice", node)] => {
+            let words = cx.words(node, "choice")?;
+            let words = words.into_iter().map(|word| word.value);
+            Some(DeclaredKind::Choice(words.collect()))
+        }
+        [("bool", _)] => Some(DeclaredKind::Bool),
+        _ => {
+            let message = format!("the parameter `{}` has no kind, or several", entry.key);
+            cx.report(Code::Declaration, entry.value.at, message)
+                .help("write one of: { int = [1, 4096] }  { float = [0, 1] }  { choice = [\"a\", \"b\"] }  { bool = true }");
+            None
+        }
+    }?;
+    section.finish(cx, &[]);
+    let default = match default {
+        Some(node) => Some(default_value(cx, node, &kind, &entry.key)?),
+        None => None,
+    };
+    Some(ParameterDeclaration {
+        name: entry.key.clone(),
+        kind,
+        default,
+    })
+}
+
+fn default_value(
+    cx: &mut Context<'_>,
+    node: &Node,
+    kind: &DeclaredKind,
+    name: &str,
+) -> Option<Value> {
+    let value = match (&node.raw, kind) {
+        (Raw::Int(value), DeclaredKind::Int(least, most)) if (least..=most).contains(&value) => {
+            Some(Value::Int(*value))
+        }
+        (Raw::Int(_) | Raw::Float(_), DeclaredKind::Float(least, most)) => {
+            let value = cx.number(node, "default")?;
+            (*least..=*most).contains(&value).then_some(Value::Float(value))
+        }
+        (Raw::Bool(value), DeclaredKind::Bool) => Some(Value::Bool(*value)),
+        (Raw::Text(word), DeclaredKind::Choice(words)) if words.contains(word) => {
+            Some(Value::from(word.as_str()))
+        }
+        _ => None,
+    };
+    if value.is_none() {
+        let message = format!("the default of `{name}` is not one of its values");
+        cx.report(Code::ParameterBounds, node.at, message);
+    }
+    value
+}
+
+fn number(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<f64> {
+    cx.number(node, key)
+}
+
+fn whole(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<i64> {
+    cx.integer(node, key, i64::MIN, i64::MAX)
+}
+
+/// Two values, the first not over the second.
+fn pair<T: PartialOrd>(
+    cx: &mut Context<'_>,
+    node: &Node,
+    key: &str,
+    read: impl Fn(&mut Context<'_>, &Node, &str) -> Option<T>,
+) -> Option<(T, T)> {
+    let Raw::Array(items) = &node.raw else {
+        cx.wrong_type(node, key, "a list of two numbers");
+        return None;
+    };
+    let [low, high] = items.as_slice() else {
+        cx.wrong_type(node, key, "a list of two numbers");
+        return None;
+    };
+    let (low, high) = (read(cx, low, key)?, read(cx, high, key)?);
+    if low > high {
+        let message = format!("the bounds of `{key}` are empty");
+        cx.report(Code::OutOfBounds, node.at, message)
+            .label("the first is over the second");
+        return None;
+    }
+    Some((low, high))
+}
+
+/// The dtype and the shape of a tensor.
+pub(super) fn tensor(
+    cx: &mut Context<'_>,
+    section: &mut Section<'_>,
+    name: &str,
+    scope: &Scope,
+) -> Option<TensorDeclaration> {
+    let dtype = section.take(cx, "dtype").and_then(|node| cx.text(node, "dtype").map(|text| (text, node.at)));
+    let dtype = match dtype {
+        // The type of the case.
+        None => None,
+        Some((text, _)) if text == "dtype" => None,
+        Some((text, at)) => {
+            let found = Dtype::named(&text);
+            if found.is_none() {
+                let names = Dtype::ALL.iter().map(|dtype| dtype.name());
+                let names: Vec<&str> = names.chain(["dtype"]).collect();
+                cx.report(Code::UnknownDtype, at, format!("there is no type `{text}`"))
+                    .help(suggest::among(&text, "types", &names));
+            }
+            Some(found?)
+        }
+    };
+    let node = section.need(cx, "shape")?;
+    let items = match &node.raw {
+        Raw::Array(items) => items.as_slice(),
+        _ => std::slice::from_ref(node),
+    };
+    let extent = |item: &Node| {
+        let extent = expression(cx, item, "shape", scope, WHOLE)?;
+        Some(extent.text().to_string())
+    };
+    let shape: Option<Vec<String>> = items.iter().map(extent).collect();
+    Some(TensorDeclaration {
+        name: name.to_owned(),
+        dtype,
+        shape: shape?,
+    })
+}
+
+fn input(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+    infos: &[ParameterInfo],
+) -> Option<InputDeclaration> {
+    let mut section = cx.section(&entry.value, &entry.key)?;
+    let tensor = tensor(cx, &mut section, &entry.key, &problem_scope(infos));
+    let fill = match section.take(cx, "fill") {
+        Some(node) => fill(cx, node, &fill_scope(infos)),
+        None => Some(Fill::Normal(0.0, 1.0)),
+    };
+    section.finish(cx, &[]);
+    Some(InputDeclaration {
+        tensor: tensor?,
+        fill: fill?,
+    })
+}
+
+fn fill(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Option<Fill> {
+    match &node.raw {
+        Raw::Text(word) if word == "normal" => return Some(Fill::Normal(0.0, 1.0)),
+        Raw::Text(word) if word == "permutation" => return Some(Fill::Permutation),
+        Raw::Text(word) => {
+            cx.unknown_word(node.at, "fill", word, ["normal", "permutation"]);
+            return None;
+        }
+        Raw::Int(_) | Raw::Float(_) => return Some(Fill::Constant(cx.number(node, "fill")?)),
+        _ => {}
+    }
+    let section = cx.section(node, "fill")?;
+    let [entry] = section.table.entries.as_slice() else {
+        cx.report(Code::Declaration, node.at, "a fill has one form")
+            .help(FORMS);
+        return None;
+    };
+    let value = &entry.value;
+    Some(match entry.key.as_str() {
+        "normal" => {
+            let (mean, deviation) = two(cx, value, "normal")?;
+            Fill::Normal(mean, deviation)
+        }
+        "uniform" => {
+            let (low, high) = pair(cx, value, "uniform", number)?;
+            Fill::Uniform(low, high)
+        }
+        "integers" => {
+            let (low, high) = pair(cx, value, "integers", whole)?;
+            Fill::Integers(low, high)
+        }
+        "constant" => Fill::Constant(cx.number(value, "constant")?),
+        "arange" => {
+            let (first, step) = two(cx, value, "arange")?;
+            Fill::Arange(first, step)
+        }
+        "choice" => {
+            let Raw::Array(items) = &value.raw else {
+                cx.wrong_type(value, "choice", "a list of numbers");
+                return None;
+            };
+            let numbers = items.iter().map(|item| cx.number(item, "choice"));
+            let numbers: Vec<f64> = numbers.collect::<Option<_>>()?;
+            if numbers.is_empty() {
+                cx.report(Code::EmptyAxis, value.at, "`choice` is an empty list");
+                return None;
+            }
+            Fill::Choice(numbers)
+        }
+        "expr" => Fill::Expr(expression(cx, value, "expr", scope, NUMBER)?.text().to_string()),
+        "sorted" => Fill::Sorted(Box::new(fill(cx, value, scope)?)),
+        other => {
+            let known = ["normal", "uniform", "integers", "constant", "arange", "choice", "expr", "sorted"];
+            cx.unknown_word(entry.key_at, "fill", other, known);
+            return None;
+        }
+    })
+}
+
+/// The forms of a fill, for people.
+const FORMS: &str = "\"normal\"  \"permutation\"  { normal = [mean, deviation] }  \
+     { uniform = [low, high] }  { integers = [low, high] }  { constant = 1 }  \
+     { arange = [first, step] }  { choice = [1, 2] }  { expr = \"0.1 * (i % 10)\" }  \
+     { sorted = FILL }";
+
+/// Two numbers.
+fn two(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<(f64, f64)> {
+    match &node.raw {
+        Raw::Array(items) if items.len() == 2 => {
+            Some((cx.number(&items[0], key)?, cx.number(&items[1], key)?))
+        }
+        _ => {
+            cx.wrong_type(node, key, "a list of two numbers");
+            None
+        }
+    }
+}
+
+fn output(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+    infos: &[ParameterInfo],
+    inputs: &[String],
+) -> Option<OutputDeclaration> {
+    let mut section = cx.section(&entry.value, &entry.key)?;
+    if inputs.contains(&entry.key) {
+        let message = format!("`{}` is an input, too", entry.key);
+        cx.report(Code::Duplicate, entry.key_at, message)
+            .help("an output in place of an input has a name of its own and `init = \"INPUT\"`");
+        return None;
+    }
+    let tensor = tensor(cx, &mut section, &entry.key, &problem_scope(infos));
+    let initial = match section.take(cx, "init") {
+        None => Some(Initial::Poison),
+        Some(node) => initial(cx, node, inputs),
+    };
+    section.finish(cx, &[]);
+    Some(OutputDeclaration {
+        tensor: tensor?,
+        initial: initial?,
+    })
+}
+
+fn initial(cx: &mut Context<'_>, node: &Node, inputs: &[String]) -> Option<Initial> {
+    match &node.raw {
+        Raw::Int(_) | Raw::Float(_) => Some(Initial::Constant(cx.number(node, "init")?)),
+        Raw::Text(word) if word == "poison" => Some(Initial::Poison),
+        Raw::Text(word) if inputs.contains(word) => Some(Initial::Input(word.clone())),
+        Raw::Text(word) => {
+            let known = inputs.iter().map(String::as_str).chain(["poison"]);
+            cx.unknown_word(node.at, "init", word, known);
+            None
+        }
+        _ => {
+            cx.wrong_type(node, "init", "`poison`, a number or the name of an input");
+            None
+        }
+    }
+}
+
+fn work(cx: &mut Context<'_>, node: &Node, problem: &mut ProblemDeclaration, scope: &Scope) {
+    let Some(mut section) = cx.section(node, "work") else {
+        return;
+    };
+    let mut amount = |cx: &mut Context<'_>, key| {
+        let node = section.take(cx, key)?;
+        let amount = expression(cx, node, key, scope, NUMBER)?;
+        Some(amount.text().to_string())
+    };
+    problem.flops = amount(cx, "flops");
+    problem.bytes = amount(cx, "bytes");
+    section.finish(cx, &[]);
+}
+
+fn check(
+    cx: &mut Context<'_>,
+    node: &Node,
+    problem: &mut ProblemDeclaration,
+    infos: &[ParameterInfo],
+) {
+    let Some(mut section) = cx.section(node, "check") else {
+        return;
+    };
+    if let Some(node) = section.need(cx, "reference")
+        && let Some(reference) = reference(cx, node, problem, infos)
+    {
+        problem.reference = reference;
+    }
+    if let Some(node) = section.take(cx, "tolerance")
+        && let Some(tolerance) = tolerance(cx, node, problem)
+    {
+        problem.tolerance = tolerance;
+    }
+    section.finish(cx, &[]);
+}
+
+fn reference(
+    cx: &mut Context<'_>,
+    node: &Node,
+    problem: &ProblemDeclaration,
+    infos: &[ParameterInfo],
+) -> Option<Reference> {
+    if node.text() == Some("none") {
+        return Some(Reference::None);
+    }
+    if node.table().is_none() {
+        cx.wrong_type(node, "reference", "{ expr = ... } or \"none\"");
+        return None;
+    }
+    let mut section = cx.section(node, "reference")?;
+    let expr = section.need(cx, "expr");
+    section.finish(cx, &[]);
+    let expr = expr?;
+    let inputs = problem.inputs.iter().map(|input| &*input.tensor.name);
+    let scope = reference_scope(infos, inputs);
+    let outputs: Vec<&str> = problem.outputs.iter().map(|it| &*it.tensor.name).collect();
+    let mut found = BTreeMap::new();
+    match (expr.table(), outputs.as_slice()) {
+        (None, [output]) => {
+            let text = expression(cx, expr, "expr", &scope, NUMBER)?;
+            found.insert((*output).to_owned(), text.text().to_string());
+        }
+        (None, _) => cx.wrong_type(expr, "expr", "a table with an expression for each output"),
+        (Some(table), _) => {
+            for entry in &table.entries {
+                if !outputs.contains(&entry.key.as_str()) {
+                    cx.unknown_word(entry.key_at, "expr", &entry.key, outputs.iter().copied());
+                } else if let Some(text) =
+                    expression(cx, &entry.value, &entry.key, &scope, NUMBER)
+                {
+                    found.insert(entry.key.clone(), text.text().to_string());
+                }
+            }
+            for output in &outputs {
+                if table.get(output).is_none() {
+                    let message = format!("the output `{output}` has no reference");
+                    cx.report(Code::MissingKey, expr.at, message)
+                        .label(format!("`{output} = \"...\"` is needed"));
+                }
+            }
+        }
+    }
+    Some(Reference::Expr(found))
+}
+
+fn tolerance(
+    cx: &mut Context<'_>,
+    node: &Node,
+    problem: &ProblemDeclaration,
+) -> Option<Tolerance> {
+    let outputs: Vec<&str> = problem.outputs.iter().map(|it| &*it.tensor.name).collect();
+    match &node.raw {
+        Raw::Text(word) if word == "derived" => Some(Tolerance::Derived),
+        Raw::Text(word) if word == "exact" => Some(Tolerance::Exact),
+        Raw::Text(word) => {
+            cx.unknown_word(node.at, "tolerance", word, ["derived", "exact"]);
+            None
+        }
+        Raw::Int(_) | Raw::Float(_) => {
+            let stated = stated(cx, node)?;
+            let all = outputs.iter().map(|output| ((*output).to_owned(), stated));
+            Some(Tolerance::L2(all.collect()))
+        }
+        Raw::Table(table) => {
+            let mut found = BTreeMap::new();
+            for entry in &table.entries {
+                if !outputs.contains(&entry.key.as_str()) {
+                    cx.unknown_word(entry.key_at, "tolerance", &entry.key, outputs.iter().copied());
+                } else if let Some(stated) = stated(cx, &entry.value) {
+                    found.insert(entry.key.clone(), stated);
+                }
+            }
+            Some(Tolerance::L2(found))
+        }
+        _ => {
+            cx.wrong_type(node, "tolerance", "`derived`, `exact`, or a relative L2 norm");
+            None
+        }
+    }
+}
+
+/// A relative L2 norm that is stated. One that zeros would pass judges nothing.
+fn stated(cx: &mut Context<'_>, node: &Node) -> Option<f64> {
+    let norm = cx.positive(node, "tolerance")?;
+    if norm >= OF_ZEROS {
+        cx.report(Code::Declaration, node.at, "zeros would pass this tolerance")
+            .label("a relative L2 norm, which is 1 for zeros")
+            .help("leave it out: the tolerance is derived from the rounding of the outputs' type");
+        return None;
+    }
+    Some(norm)
+}
+
+/// Values of a tuned name, in the forms that axes have.
+pub(super) fn tuned(cx: &mut Context<'_>, entry: &Entry) -> Option<Vec<Value>> {
+    let axis = axis::axis(cx, entry)?;
+    Some(axis.values.into_iter().map(|value| value.value).collect())
+}

@@ -1,0 +1,228 @@
+//! The source of a user's kernel with every file that it includes.
+//!
+//! Includes are resolved here and not by the compiler, so that what is hashed is what is compiled.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use crate::declared::declaration::DeclaredFile;
+use crate::files;
+
+/// A source file that a manifest names, with its includes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceClosure {
+    /// The main file first.
+    files: Vec<Included>,
+    /// Quoted includes that no file was found for, each with the file that has it.
+    missing: Vec<(String, String)>,
+    /// Where includes are looked for, after the folder of the file that has them.
+    folders: Vec<PathBuf>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Included {
+    path: PathBuf,
+    /// The name in the directive; of the main file, its file name.
+    written: String,
+    text: String,
+}
+
+impl SourceClosure {
+    /// Reads `main` and what it includes, from its own folder or from `folders`.
+    ///
+    /// # Errors
+    /// A sentence: a file that can't be read.
+    pub fn read(main: &Path, folders: &[PathBuf]) -> Result<Self, String> {
+        let mut closure = SourceClosure {
+            files: Vec::new(),
+            missing: Vec::new(),
+            folders: folders.to_vec(),
+        };
+        let name = main.file_name().unwrap_or_default().to_string_lossy();
+        closure.add(normal(main), name.into_owned())?;
+        Ok(closure)
+    }
+
+    fn add(&mut self, path: PathBuf, written: String) -> Result<(), String> {
+        let bytes = files::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| format!("{} is not UTF-8 text", path.display()))?;
+        let includes = directives(&text);
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        self.files.push(Included {
+            path,
+            written: written.clone(),
+            text,
+        });
+        for (name, is_quoted) in includes {
+            let own = is_quoted.then(|| folder.join(&name));
+            let elsewhere = self.folders.iter().map(|folder| folder.join(&name));
+            let found = own.into_iter().chain(elsewhere).find(|path| path.is_file());
+            match found.map(|path| normal(&path)) {
+                Some(path) => {
+                    let is_known = |file: &Included| file.path == path && file.written == name;
+                    if !self.files.iter().any(is_known) {
+                        self.add(path, name)?;
+                    }
+                }
+                None if is_quoted => self.missing.push((name, written.clone())),
+                // Headers of the language or of the system.
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A quoted include without a file, and the file that has it.
+    pub fn missing(&self) -> Option<(&str, &str)> {
+        let (name, from) = self.missing.first()?;
+        Some((name, from))
+    }
+
+    /// The files as NVRTC takes them, under the names that directives have.
+    ///
+    /// # Errors
+    /// One name for two files.
+    pub fn by_directive(&self) -> Result<Vec<DeclaredFile>, String> {
+        let mut named: BTreeMap<&str, &Path> = BTreeMap::new();
+        let mut files = Vec::new();
+        for file in &self.files {
+            match named.insert(&file.written, &file.path) {
+                None => files.push(DeclaredFile {
+                    name: file.written.clone(),
+                    text: file.text.clone(),
+                }),
+                Some(other) if other == file.path => {}
+                Some(other) => {
+                    return Err(format!(
+                        "`{}` is {} in one file and {} in another, and NVRTC knows one file of a \
+                         name: include one of them by another path",
+                        file.written,
+                        other.display(),
+                        file.path.display()
+                    ));
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    /// The files at their paths below the folder that holds all of them, as a compiler of C takes
+    /// them, and its options for folders of includes.
+    pub fn by_path(&self) -> (Vec<DeclaredFile>, Vec<String>) {
+        let folder = |path: &Path| path.parent().unwrap_or(Path::new("")).to_owned();
+        let mut root = self.files.first().map_or_else(PathBuf::new, |file| folder(&file.path));
+        for file in &self.files {
+            while !file.path.starts_with(&root) {
+                root = folder(&root);
+            }
+        }
+        let below = |path: &Path| {
+            let relative = path.strip_prefix(&root).unwrap_or(path);
+            relative.to_string_lossy().into_owned()
+        };
+        let mut files: Vec<DeclaredFile> = Vec::new();
+        for file in &self.files {
+            let name = below(&file.path);
+            if !files.iter().any(|held| held.name == name) {
+                files.push(DeclaredFile {
+                    name,
+                    text: file.text.clone(),
+                });
+            }
+        }
+        let folders = self.folders.iter().map(|folder| normal(folder));
+        let folders = folders.filter(|folder| folder.starts_with(&root));
+        let options = folders.map(|folder| match below(&folder).as_str() {
+            "" => "-I.".to_owned(),
+            folder => format!("-I{folder}"),
+        });
+        let options = options.collect();
+        (files, options)
+    }
+}
+
+/// An absolute path without `.` and `..`, as text.
+fn normal(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                normal.pop();
+            }
+            part => normal.push(part),
+        }
+    }
+    normal
+}
+
+/// The names in `#include` directives, and whether each is in quotes.
+fn directives(text: &str) -> Vec<(String, bool)> {
+    let name = |line: &str| {
+        let rest = line.trim_start().strip_prefix('#')?.trim_start();
+        let rest = rest.strip_prefix("include")?.trim_start();
+        let (close, is_quoted) = match rest.chars().next()? {
+            '"' => ('"', true),
+            '<' => ('>', false),
+            _ => return None,
+        };
+        let (name, _) = rest[1..].split_once(close)?;
+        Some((name.to_owned(), is_quoted))
+    };
+    text.lines().filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn includes_are_found_and_keep_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("k/main.cu", "#include \"a.h\"\n# include <lib/b.h>\n#include <math.h>\n");
+        write("k/a.h", "#include \"../common/c.h\"\n#include \"gone.h\"\n");
+        write("common/c.h", "");
+        write("include/lib/b.h", "#include \"../../common/c.h\"\n");
+        let main = folder.path().join("k/main.cu");
+        let closure = SourceClosure::read(&main, &[folder.path().join("include")]).unwrap();
+        let names = |files: Vec<DeclaredFile>| -> Vec<String> {
+            files.into_iter().map(|file| file.name).collect()
+        };
+        assert_eq!(
+            names(closure.by_directive().unwrap()),
+            ["main.cu", "a.h", "../common/c.h", "lib/b.h", "../../common/c.h"]
+        );
+        let (files, options) = closure.by_path();
+        assert_eq!(
+            names(files),
+            ["k/main.cu", "k/a.h", "common/c.h", "include/lib/b.h"]
+        );
+        assert_eq!(options, ["-Iinclude"]);
+        assert_eq!(closure.missing(), Some(("gone.h", "a.h")));
+    }
+
+    #[test]
+    fn one_name_for_two_files_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("main.cu", "#include \"a/a.h\"\n#include \"x.h\"\n"),
+            ("x.h", ""),
+            ("a/a.h", "#include \"x.h\"\n"),
+            ("a/x.h", ""),
+        ] {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let closure = SourceClosure::read(&folder.path().join("main.cu"), &[]).unwrap();
+        let reason = closure.by_directive().unwrap_err();
+        assert!(reason.starts_with("`x.h` is "), "{reason}");
+    }
+}
