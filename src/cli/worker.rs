@@ -1,5 +1,6 @@
 //! `sweeper worker`: the process that measures. Started by `run`, never by hand.
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,11 +20,25 @@ pub fn worker() -> Exit {
     }
     let parent_gone = Some(rustix::process::Signal::KILL);
     let _ = rustix::process::set_parent_process_death_signal(parent_gone);
-    match serve(io::stdin(), io::stdout().lock()) {
+    let served = streams().and_then(|(requests, events)| serve(requests, events));
+    match served {
         Ok(()) => Exit::Fine,
         Err(_) => Exit::Impossible,
     }
 }
+
+/// The streams to the main process, by descriptors of their own. Kernels of the user that print or
+/// read get the null device and standard error instead, and can't disturb them.
+fn streams() -> io::Result<(File, File)> {
+    let requests = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST_OWN)?;
+    let events = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), FIRST_OWN)?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    Ok((File::from(requests), File::from(events)))
+}
+
+/// The first descriptor that is none of the standard streams.
+const FIRST_OWN: i32 = 3;
 
 /// How this program starts its workers.
 ///

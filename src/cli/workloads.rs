@@ -1,46 +1,47 @@
 //! `sweeper workloads`: the workloads that can be measured.
 
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 use serde_json::json;
 use sweeper_program::Value;
 use sweeper_program::workload::{ParameterInfo, ParameterKind, TensorInfo, WorkloadInfo};
-use sweeper_workloads::registry;
+use sweeper_program::Workload;
 
 use super::exit::Exit;
 use super::screen::Screen;
+use super::settings;
+use crate::manifest::{self, Overrides};
 
 /// Arguments of `workloads`.
 #[derive(Args)]
 pub struct WorkloadsArgs {
     /// Show this one
     name: Option<String>,
+    /// Those that this manifest declares, too
+    #[arg(long, short, value_name = "MANIFEST")]
+    manifest: Option<PathBuf>,
 }
 
 /// Lists workloads, or shows one.
 pub fn workloads(args: &WorkloadsArgs, screen: &Screen) -> Exit {
+    let known = match known(args.manifest.as_deref(), screen) {
+        Ok(known) => known,
+        Err(exit) => return exit,
+    };
     let Some(name) = &args.name else {
         if screen.json {
-            let all = registry::workloads().iter();
-            screen.json(
-                &all.map(|workload| describe(workload.info()))
-                    .collect::<Vec<_>>(),
-            );
+            let all = known.iter().map(|info| describe(info));
+            screen.json(&all.collect::<Vec<_>>());
             return Exit::Fine;
         }
-        for workload in registry::workloads() {
-            screen.line(&format!(
-                "{:12} {}",
-                workload.info().name,
-                workload.info().about
-            ));
+        for info in known {
+            screen.line(&format!("{:12} {}", info.name, info.about));
         }
         return Exit::Fine;
     };
-    let Some(workload) = registry::workload(name) else {
-        let names: Vec<&str> = registry::workloads()
-            .iter()
-            .map(|workload| workload.info().name)
-            .collect();
+    let Some(info) = known.iter().find(|info| info.name == *name) else {
+        let names: Vec<&str> = known.iter().map(|info| info.name).collect();
         screen.error(&format!(
             "there is no workload `{name}`, only {}",
             names.join(", ")
@@ -48,11 +49,30 @@ pub fn workloads(args: &WorkloadsArgs, screen: &Screen) -> Exit {
         return Exit::Usage;
     };
     if screen.json {
-        screen.json(&describe(workload.info()));
+        screen.json(&describe(info));
     } else {
-        show(workload.info(), screen);
+        show(info, screen);
     }
     Exit::Fine
+}
+
+/// The workloads of this build, as a manifest extends them, and those that it declares.
+fn known(
+    manifest: Option<&Path>,
+    screen: &Screen,
+) -> Result<Vec<&'static WorkloadInfo>, Exit> {
+    let mut known = manifest::registry();
+    let Some(path) = manifest else {
+        return Ok(known);
+    };
+    let manifest = settings::load(path, &Overrides::new(), screen)?;
+    for declared in manifest.declared() {
+        match known.iter_mut().find(|info| info.name == declared.info().name) {
+            Some(held) => *held = declared.info(),
+            None => known.push(declared.info()),
+        }
+    }
+    Ok(known)
 }
 
 fn show(info: &WorkloadInfo, screen: &Screen) {

@@ -196,7 +196,11 @@ impl Cc {
             command.arg(format!("-D{name}={value}"));
         }
         let user = source.user.as_deref();
-        command.args(user.map_or(&[][..], |user| &user.options));
+        if let Some(user) = user {
+            // A function that is missing is found now, not when the kernel is loaded.
+            command.arg("-Werror=implicit-function-declaration");
+            command.args(&user.options);
+        }
         command.args([source.main_file(), "-o", "kernel.so"]);
         let libraries = user.map_or(&[][..], |user| &user.libraries);
         command.args(libraries.iter().map(|library| format!("-l{library}")));

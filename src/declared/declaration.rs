@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use sweeper_program::{Dtype, Language, Value};
+use sweeper_program::{Dtype, Language, Phase, Value};
 
 use crate::identity::Digest;
 
@@ -180,6 +180,9 @@ pub struct BackendDeclaration {
     pub files: Vec<DeclaredFile>,
     /// Launches, one after the other.
     pub launches: Vec<LaunchDeclaration>,
+    /// The phases that it computes; the forward pass where none are said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
     /// Memory of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scratch: Vec<ScratchDeclaration>,
@@ -306,6 +309,21 @@ impl ProblemDeclaration {
 }
 
 impl BackendDeclaration {
+    /// Whether it computes a phase.
+    pub fn has(&self, phase: Phase) -> bool {
+        match self.phases.as_slice() {
+            [] => phase == Phase::Forward,
+            phases => phases.contains(&phase),
+        }
+    }
+
+    /// Whether it refers to a tensor of the problem, in an argument or for a copy.
+    pub fn uses(&self, tensor: &str) -> bool {
+        let mut args = self.launches.iter().flat_map(|launch| &launch.args);
+        self.mutates.iter().any(|name| name == tensor)
+            || args.any(|arg| matches!(arg, ArgDeclaration::Tensor { name, .. } if name == tensor))
+    }
+
     /// The identity of the implementation: source, options, geometry.
     pub fn digest(&self) -> Digest {
         digest(self)

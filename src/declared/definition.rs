@@ -1,6 +1,6 @@
 //! A declared problem: tensors, right answer, tolerance, work.
 
-use sweeper_program::check::{Check, Metric, TensorCheck, compare};
+use sweeper_program::check::{Check, Metric, TensorCheck, as_f64, compare};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::workload::{ParameterInfo, TensorSpec, Work};
 use sweeper_program::{Dtype, Element, Tensor, Tensors, Value, with_element_type};
@@ -242,6 +242,11 @@ impl Definition {
         out: Option<&Tensor>,
         expected: &Tensor,
     ) -> TensorCheck {
+        let finite = finite(spec.dtype, out, expected);
+        let (out, expected) = match &finite {
+            Some((out, expected)) => (out.as_ref(), expected),
+            None => (out, expected),
+        };
         let exact = expected.as_f64().unwrap_or_default();
         let stated = match &self.declaration.tolerance {
             Tolerance::L2(tolerances) => tolerances.get(&spec.name).copied(),
@@ -260,4 +265,32 @@ impl Definition {
         let rounded = Tensor::f64(spec.shape.clone(), rounded);
         compare(&spec.name, out, &rounded, Metric::MaxRelative, EXACT)
     }
+}
+
+/// Where the right answer is infinite or NaN in `dtype`, or where `dtype` can't hold it: both
+/// tensors with zeros in these places, and no output at all where it has another value there. `None`
+/// where all is finite.
+fn finite(dtype: Dtype, out: Option<&Tensor>, expected: &Tensor) -> Option<(Option<Tensor>, Tensor)> {
+    let exact = expected.as_f64()?;
+    let held = |value: f64| with_element_type!(dtype, T => T::from_f64(value).to_f64());
+    let is_special = |value: f64| dtype.is_real() && !held(value).is_finite();
+    if !exact.iter().any(|&value| is_special(value)) {
+        return None;
+    }
+    let zeroed = |values: &[f64]| -> Vec<f64> {
+        let pairs = values.iter().zip(exact);
+        let zeroed = pairs.map(|(&value, &exact)| if is_special(exact) { 0.0 } else { value });
+        zeroed.collect()
+    };
+    let same = |(value, exact): (&f64, &f64)| {
+        let expected = held(*exact);
+        !is_special(*exact) || *value == expected || value.is_nan() && expected.is_nan()
+    };
+    let shape = expected.shape();
+    let out = out.filter(|out| out.shape() == shape).and_then(|out| {
+        let values = as_f64(out);
+        let is_same = values.iter().zip(exact).all(same);
+        is_same.then(|| Tensor::f64(shape, zeroed(&values)))
+    });
+    Some((out, Tensor::f64(shape, zeroed(exact))))
 }

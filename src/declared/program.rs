@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use sweeper_program::workload::{Refusal, TensorSpec};
 use sweeper_program::{
-    Arg, Binding, BufferId, Geometry, Index, Kernel, Language, Program, Role, Scalar, Step, Target,
-    Value, View,
+    Arg, Binding, BufferId, Dtype, Geometry, Index, Kernel, Language, Phase, Program, Role, Scalar,
+    Step, Target, Value, View,
 };
 
 use super::backend::{Backend, Launch, LaunchArg};
 use super::declaration::{DeclaredLanguage, Initial};
 use super::scope::{limits, size};
 use crate::manifest::expression::{Expression, Operand};
-use sweeper_program::Dtype;
 
 /// The tensors of a problem, as a backend of the user gets them.
 pub(super) struct ProblemTensors<'a> {
@@ -24,6 +23,8 @@ pub(super) struct ProblemTensors<'a> {
     pub(super) parameters: &'a [Value],
     /// The type of the case.
     pub(super) dtype: Dtype,
+    /// What is computed.
+    pub(super) phase: Phase,
 }
 
 /// A program in the making: where each tensor lies.
@@ -55,6 +56,13 @@ impl Backend {
                 return Err(Refusal::Unavailable("a kernel in C runs on CPUs".to_owned()));
             }
         }
+        if !self.declaration.has(tensors.phase) {
+            let reason = format!(
+                "`{}` does not compute the phase `{}`",
+                self.declaration.name, tensors.phase
+            );
+            return Err(Refusal::Unavailable(reason));
+        }
         let values = tensors.parameters.iter().chain(tuned).map(Operand::from);
         let limits = limits(target).map(Operand::Int);
         let mut maker = Maker {
@@ -81,7 +89,14 @@ impl Backend {
 impl Maker<'_> {
     /// Makes the buffers, and the steps that fill them before each run.
     fn place(&mut self, backend: &Backend, tensors: &ProblemTensors<'_>) -> Result<(), String> {
+        let is_copied = |name: &str| {
+            let mut initial = tensors.initial.values();
+            initial.any(|initial| matches!(initial, Initial::Input(input) if input == name))
+        };
         for spec in tensors.inputs {
+            if !backend.declaration.uses(&spec.name) && !is_copied(&spec.name) {
+                continue;
+            }
             let buffer = self.buffer(spec, Role::Input, Binding::Given);
             self.named.insert(spec.name.clone(), (buffer, false));
         }

@@ -370,7 +370,7 @@ impl Problem for Own {
     fn program(
         &self,
         backend: &str,
-        _phase: Phase,
+        phase: Phase,
         _canonical: &CanonicalShape,
         target: &Target,
     ) -> Result<Program, Refusal> {
@@ -384,6 +384,7 @@ impl Problem for Own {
             initial: initial.collect(),
             parameters: &self.sizes.values,
             dtype: self.dtype,
+            phase,
         };
         let program = self.backends.program(backend, &tensors, target);
         program.unwrap_or_else(|| Err(unknown(backend)))
@@ -489,6 +490,7 @@ impl Problem for Extended {
             initial: BTreeMap::new(),
             parameters: &self.values,
             dtype: self.dtype,
+            phase,
         };
         match self.backends.program(backend, &tensors, target) {
             Some(program) => program,

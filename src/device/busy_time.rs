@@ -79,6 +79,10 @@ impl Device for BusyTimeDevice<'_> {
         self.device.results(program, specs)
     }
 
+    fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {
+        self.device.restore_inputs(given)
+    }
+
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
         self.device.memory(program)
     }

@@ -186,6 +186,16 @@ pub trait Device {
     /// A lost device.
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError>;
 
+    /// Compares the memory of given tensors with what was bound, and makes it so again where a
+    /// program wrote what it must not. Yields the names of those that had changed; a tensor that a
+    /// program updates is not looked at.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn restore_inputs(&mut self, _given: &Tensors) -> Result<Vec<String>, DeviceError> {
+        Ok(Vec::new())
+    }
+
     /// The memory that the program took, by the device's own accounting.
     ///
     /// # Errors

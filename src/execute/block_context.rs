@@ -44,6 +44,10 @@ pub struct VerifiedPoint<'a> {
     measurement: Measurement,
     /// Digest of the outputs of the last sample.
     last_digest: Option<String>,
+    /// The program is a user's, who may write what is only to be read.
+    is_users: bool,
+    /// Inputs that it had overwritten when its samples were taken.
+    changed_inputs: Vec<String>,
 }
 
 /// Why a block has no context.
@@ -161,6 +165,11 @@ impl<'a> BlockContext<'a> {
         Ok(run().map(|outputs| small.judge(&outputs, point.phase, Checked::Reduced)))
     }
 
+    /// The inputs of the block's problem.
+    pub fn inputs(&self) -> &Tensors {
+        &self.instance.inputs
+    }
+
     /// Prepares a point's program, runs it once and checks its outputs.
     ///
     /// # Errors
@@ -176,6 +185,7 @@ impl<'a> BlockContext<'a> {
         }
         let program = program(self.instance.problem.as_ref(), point, device)?;
         let mut measurement = self.describe(point, &program);
+        let is_users = program.compiled().any(|source| source.user.is_some());
         let artifacts = artifacts_of(point, artifacts);
         let job = Job {
             program,
@@ -201,6 +211,13 @@ impl<'a> BlockContext<'a> {
         if device.computes() {
             let outputs = device.results(prepared, &specs).map_err(failed)?;
             self.judge(point, &outputs, &mut measurement)?;
+            if is_users {
+                let changed = device.restore_inputs(&self.instance.inputs);
+                let changed = changed.map_err(failed)?;
+                if let Some(reason) = overwritten(&changed) {
+                    return Err(wrong(reason, measurement));
+                }
+            }
         }
         measurement.device_memory = device.memory(prepared).map_err(failed)?;
         let by_role = measurement.memory_bytes.values().sum();
@@ -214,6 +231,8 @@ impl<'a> BlockContext<'a> {
             first_ns,
             measurement,
             last_digest: None,
+            is_users,
+            changed_inputs: Vec::new(),
         })
     }
 
@@ -300,6 +319,9 @@ impl<'a> BlockContext<'a> {
                 measurement,
             );
         }
+        if let Some(reason) = overwritten(&one.changed_inputs) {
+            return wrong(reason, measurement);
+        }
         let taken = sampler.finish(self.block.settings.stop, clock_resolution_ns);
         measurement.samples_ns = taken.samples_ns;
         measurement.iterations = taken.iterations;
@@ -316,8 +338,15 @@ impl VerifiedPoint<'_> {
     ///
     /// # Errors
     /// A lost device.
-    pub fn read_last(&mut self, device: &mut dyn Device) -> Result<(), DeviceError> {
+    pub fn read_last(
+        &mut self,
+        inputs: &Tensors,
+        device: &mut dyn Device,
+    ) -> Result<(), DeviceError> {
         if device.computes() {
+            if self.is_users {
+                self.changed_inputs = device.restore_inputs(inputs)?;
+            }
             let outputs = device.results(self.prepared, &self.specs)?;
             self.last_digest = Some(tensors::digest(&outputs));
         }
@@ -363,6 +392,14 @@ pub fn failed(error: DeviceError) -> Outcome {
 fn agree(program_bytes: u64, device_bytes: u64) -> bool {
     let slack = (program_bytes / 100).max(2 << 20);
     program_bytes.abs_diff(device_bytes) <= slack
+}
+
+/// What is wrong with a kernel of the user after which inputs have changed.
+fn overwritten(inputs: &[String]) -> Option<String> {
+    let names = inputs.join("`, `");
+    (!inputs.is_empty()).then(|| {
+        format!("it overwrote the input `{names}`: name it in `mutates`, then it gets a copy")
+    })
 }
 
 fn wrong(reason: String, measurement: Measurement) -> Outcome {

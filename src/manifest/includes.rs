@@ -38,6 +38,8 @@ impl SourceClosure {
             missing: Vec::new(),
             folders: folders.to_vec(),
         };
+        // Messages have the path as it was written.
+        files::open(main).map_err(|error| format!("{}: {error}", main.display()))?;
         let name = main.file_name().unwrap_or_default().to_string_lossy();
         closure.add(normal(main), name.into_owned())?;
         Ok(closure)
@@ -107,8 +109,8 @@ impl SourceClosure {
         Ok(files)
     }
 
-    /// The files at their paths below the folder that holds all of them, as a compiler of C takes
-    /// them, and its options for folders of includes.
+    /// The files at their paths below the folder that holds all of them, and the folders of
+    /// includes, of which the first is `.` where it is that folder.
     pub fn by_path(&self) -> (Vec<DeclaredFile>, Vec<String>) {
         let folder = |path: &Path| path.parent().unwrap_or(Path::new("")).to_owned();
         let mut root = self.files.first().map_or_else(PathBuf::new, |file| folder(&file.path));
@@ -133,12 +135,12 @@ impl SourceClosure {
         }
         let folders = self.folders.iter().map(|folder| normal(folder));
         let folders = folders.filter(|folder| folder.starts_with(&root));
-        let options = folders.map(|folder| match below(&folder).as_str() {
-            "" => "-I.".to_owned(),
-            folder => format!("-I{folder}"),
+        let folders = folders.map(|folder| match below(&folder).as_str() {
+            "" => ".".to_owned(),
+            folder => folder.to_owned(),
         });
-        let options = options.collect();
-        (files, options)
+        let folders = folders.collect();
+        (files, folders)
     }
 }
 
@@ -199,12 +201,12 @@ mod tests {
             names(closure.by_directive().unwrap()),
             ["main.cu", "a.h", "../common/c.h", "lib/b.h", "../../common/c.h"]
         );
-        let (files, options) = closure.by_path();
+        let (files, folders) = closure.by_path();
         assert_eq!(
             names(files),
             ["k/main.cu", "k/a.h", "common/c.h", "include/lib/b.h"]
         );
-        assert_eq!(options, ["-Iinclude"]);
+        assert_eq!(folders, ["include"]);
         assert_eq!(closure.missing(), Some(("gone.h", "a.h")));
     }
 

@@ -146,7 +146,8 @@ impl Manifest {
         hash::hash(self)
     }
 
-    /// The full manifest as TOML, which resolves to an equal manifest.
+    /// The full manifest as TOML, which resolves to an equal manifest beside the copies of its
+    /// [`Manifest::sources`].
     pub fn resolved_toml(&self) -> String {
         print::toml(self, false)
     }
@@ -154,6 +155,13 @@ impl Manifest {
     /// [`Manifest::resolved_toml`] with the origin of each value as a comment.
     pub fn resolved_toml_with_origins(&self) -> String {
         print::toml(self, true)
+    }
+
+    /// The sources of kernels that it declares: paths below the folder of its
+    /// [`Manifest::resolved_toml`], and texts.
+    pub fn sources(&self) -> impl Iterator<Item = (&str, &str)> {
+        let files = self.declared.iter().flat_map(|table| &table.copies);
+        files.map(|file| (&*file.name, &*file.text))
     }
 
     /// The origins of the values.

@@ -26,6 +26,9 @@ pub(super) fn toml(manifest: &Manifest, comments: bool) -> String {
             for table in &manifest.declared {
                 printer.section(&format!("[{}]", table.path));
                 for (key, value) in &table.keys {
+                    let mut in_run = table.in_run.iter().filter(|_| !comments);
+                    let held = in_run.find(|(held, _)| held == key);
+                    let value = held.map_or(value, |(_, value)| value);
                     printer.key(&table.path, key, value);
                 }
             }

@@ -124,7 +124,8 @@ fn report(cx: &mut Context<'_>, wire: &WireText, fault: Fault, scope: &Scope) {
     match fault.kind {
         FaultKind::UnknownName(name) => {
             let known = names(scope);
-            let message = format!("unknown axis `{name}` in `{}`", wire.key);
+            let noun = if wire.is_declared { "name" } else { "axis" };
+            let message = format!("unknown {noun} `{name}` in `{}`", wire.key);
             let report = cx.report(Code::UnknownName, place, message);
             match wire.for_all {
                 // Reported once, not for each case that lacks this name.
@@ -132,6 +133,9 @@ fn report(cx: &mut Context<'_>, wire: &WireText, fault: Fault, scope: &Scope) {
                     .label("not an axis, derived value or variable of every case")
                     .help(suggest::did_you_mean(&name, known))
                     .help(help),
+                None if wire.is_declared => report
+                    .label("neither a parameter nor another name that is known here")
+                    .help(suggest::among(&name, "names", &known)),
                 None => report
                     .label("not an axis, derived value or variable of this case")
                     .help(suggest::among(&name, "in scope", &known)),

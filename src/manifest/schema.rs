@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use sweeper_program::Phase;
 use sweeper_program::workload::{ParameterKind, WorkloadInfo};
 
+use super::declare;
 use super::setting::json::{
     described, expression, list, named, object, one_of, scalar, string, whole,
 };
@@ -31,6 +32,8 @@ fn top() -> Value {
             "minProperties": 1,
             "additionalProperties": { "$ref": "#/$defs/case" },
         },
+        "workload": described(named(declare::schema::workload()), "problems of the manifest"),
+        "backend": described(named(declare::schema::backend()), "kernels of the manifest"),
     });
     for (name, settings) in sections() {
         let described = settings.iter().map(|setting| {
@@ -78,12 +81,21 @@ fn scope(more: &Value) -> Value {
 }
 
 fn definitions(registry: &[&'static WorkloadInfo]) -> Value {
-    json!({
+    let mut definitions = json!({
         "scalar": { "type": ["string", "number", "boolean"] },
         "expression": { "type": ["string", "number", "boolean"] },
         "axis": { "anyOf": [{ "$ref": "#/$defs/scalar" }, list(scalar()), form()] },
         "case": case(registry),
-    })
+    });
+    for (name, schema) in declare::schema::definitions() {
+        definitions[name] = schema;
+    }
+    definitions
+}
+
+/// One of these words, which editors suggest, or one that the manifest declares.
+fn known_or_declared(words: &[&str]) -> Value {
+    json!({ "anyOf": [one_of(words), string()] })
 }
 
 /// An axis as a table: one form, its options, and perhaps a condition.
@@ -124,8 +136,8 @@ fn case(registry: &[&'static WorkloadInfo]) -> Value {
         parameters.insert(parameter.name.to_owned(), described(axis(), &about));
     }
     let own = json!({
-        "workload": { "enum": names },
-        "backends": list(one_of(&unique(backends.copied()))),
+        "workload": known_or_declared(&names),
+        "backends": list(known_or_declared(&unique(backends.copied()))),
         "phases": list(one_of(&phases)),
         "dtype": one_of(&unique(dtypes)),
         "inputs": described(string(), "file of tensors, relative to the manifest"),

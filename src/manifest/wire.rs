@@ -18,6 +18,8 @@ pub(crate) struct WireText {
     pub(crate) at: At,
     /// The hint on how to restrict the rule to some cases, if it applies to all of several cases.
     pub(super) for_all: Option<&'static str>,
+    /// It is of a declared workload or backend, which has no axes.
+    pub(super) is_declared: bool,
 }
 
 /// The cases that a shared setting applies to, by name or workload; all cases where none are named.
@@ -285,6 +287,7 @@ pub(super) fn expression(cx: &mut Context<'_>, node: &Node, key: &str) -> Option
         text,
         at: node.at,
         for_all: None,
+        is_declared: false,
     })
 }
 

@@ -143,6 +143,18 @@ impl RunFolder {
         files::write(&path, content).map_err(|error| FolderError::Io { path, error })
     }
 
+    /// Writes a file below the folder, and makes the folders that lead to it.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write_below(&self, path: &str, content: &[u8]) -> Result<(), FolderError> {
+        let path = self.path.join(path);
+        let folder = path.parent().unwrap_or(&self.path);
+        fs::create_dir_all(folder)
+            .and_then(|()| files::write(&path, content))
+            .map_err(|error| FolderError::Io { path, error })
+    }
+
     /// Writes a file of the folder as JSON.
     ///
     /// # Errors

@@ -388,6 +388,9 @@ fn write_description(
         host,
         variables,
     };
+    for (path, text) in manifest.sources() {
+        folder.write_below(path, text.as_bytes())?;
+    }
     folder.write("manifest.toml", request.resolved.as_bytes())?;
     folder.write_json("plan.json", &crate::plan::describe::json(plan))?;
     folder.write_json("environment.json", &environment)

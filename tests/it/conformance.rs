@@ -11,6 +11,7 @@ use sweeper::compile::{Bounds, NEVER};
 use sweeper::device::cpu::Cpu;
 use sweeper::device::{Artifact, Device, Job};
 use sweeper_program::inputs::InputKey;
+use sweeper_program::workload::TensorSpec;
 use sweeper_program::{
     CanonicalShape, Dtype, KernelSource, Parameters, Phase, Problem, Program, Refusal, Target,
     Tensors, Value,
@@ -154,6 +155,27 @@ impl Case {
             }
         }
     }
+}
+
+/// Results of a program that ran so often on a CPU.
+pub(crate) fn run_on_cpu(
+    device: &mut Cpu,
+    program: Program,
+    inputs: &Tensors,
+    specs: &[TensorSpec],
+    iterations: u32,
+) -> Tensors {
+    device.bind(inputs).unwrap();
+    let artifacts = artifacts(&program);
+    let job = Job {
+        program,
+        artifacts: &artifacts,
+        script: None,
+    };
+    let prepared = device.prepare(job).unwrap();
+    device.poison(prepared).unwrap();
+    device.sample(prepared, iterations).unwrap();
+    device.results(prepared, specs).unwrap()
 }
 
 /// The compiled sources of a program, in their order.

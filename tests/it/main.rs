@@ -59,6 +59,8 @@ mod flush;
 /// Everything that can go wrong, on the CPU and on a GPU.
 mod faults;
 mod found;
+/// Workloads and kernels that a manifest declares.
+mod declared;
 /// Comparisons of recorded runs.
 mod compare;
 /// A calibration, its profile, and its effect on later sweeps.

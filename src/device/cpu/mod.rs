@@ -297,6 +297,21 @@ impl Device for Cpu {
         Ok(results)
     }
 
+    fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {
+        let mut changed = Vec::new();
+        for (name, tensor) in given {
+            let bytes = tensor.data().bytes();
+            if let Some(input) = self.inputs.get_mut(name)
+                && input.original.is_none()
+                && input.memory.held() != bytes
+            {
+                input.memory.hold(bytes);
+                changed.push(name.clone());
+            }
+        }
+        Ok(changed)
+    }
+
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
         let loaded = &self.programs[program.0];
         let given = self.given_bytes(&loaded.program);

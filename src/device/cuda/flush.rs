@@ -109,10 +109,10 @@ impl Reader {
     /// The memory is filled once: the writes before the first reading push its lines out.
     fn new(context: &Rc<Context>, bytes: usize) -> Result<Self, Fault> {
         let function = Function::of_ptx(PTX, ENTRY)?;
-        if function.parameters() != PARAMETERS {
+        if function.parameter_bytes().len() != PARAMETERS {
             return Err(Fault::refused(format!(
                 "`{ENTRY}` has {} parameters, and not {PARAMETERS}",
-                function.parameters()
+                function.parameter_bytes().len()
             )));
         }
         let multiprocessors = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;

@@ -11,7 +11,6 @@ use super::context::Context;
 use super::driver::Fault;
 use super::memory::{Allocation, Pool};
 
-
 /// The input tensors of the bound problem, by name.
 pub struct Inputs {
     all: BTreeMap<String, Input>,
@@ -127,6 +126,26 @@ impl Inputs {
         }
         self.originals.trim()?;
         Ok(has_moved)
+    }
+
+    /// Makes inputs that a program wrote and must not as they were given; their names. Those that
+    /// a program updates are not looked at.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn restore(&mut self, given: &Tensors) -> Result<Vec<String>, Fault> {
+        let mut changed = Vec::new();
+        for (name, tensor) in given {
+            let bytes = tensor.data().bytes();
+            let Some(input) = self.all.get(name) else {
+                continue;
+            };
+            if input.original.is_none() && input.memory.download(0, bytes.len())? != bytes {
+                input.memory.upload(bytes)?;
+                changed.push(name.clone());
+            }
+        }
+        Ok(changed)
     }
 
     /// Makes all inputs as they were given, before a run of a program that changes some of them.

@@ -395,6 +395,11 @@ impl Device for Cuda {
     }
 
     /// Of the program that was poisoned last.
+    fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {
+        let restored = self.inputs.restore(given);
+        restored.map_err(|fault| self.means(fault, 0))
+    }
+
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
         let loaded = &self.programs[program.0];
         let (used, reserved) = self.pool.marks().map_err(|fault| self.means(fault, 0))?;

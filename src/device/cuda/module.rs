@@ -20,7 +20,8 @@ const CELL_BYTES: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
     handle: sys::CUfunction,
-    parameters: usize,
+    /// Bytes of each parameter.
+    parameter_bytes: &'static [usize],
 }
 
 impl Function {
@@ -38,8 +39,12 @@ impl Function {
 
     fn of_module(module: sys::CUmodule, name: &str) -> Result<Self, Fault> {
         let handle = find(module, name)?;
-        let parameters = count_parameters(handle, name)?;
-        Ok(Function { handle, parameters })
+        // Modules stay loaded, and so do the facts about their functions.
+        let parameter_bytes = parameter_bytes(handle, name)?.leak();
+        Ok(Function {
+            handle,
+            parameter_bytes,
+        })
     }
 
     /// The driver's handle. Modules stay loaded, so that it is valid for as long as the process.
@@ -47,9 +52,9 @@ impl Function {
         self.handle
     }
 
-    /// How many arguments it takes.
-    pub fn parameters(self) -> usize {
-        self.parameters
+    /// The size of each argument that it takes, in bytes.
+    pub fn parameter_bytes(self) -> &'static [usize] {
+        self.parameter_bytes
     }
 
     /// Allows launches with so much dynamic shared memory: above 48 KiB a kernel must ask.
@@ -142,25 +147,26 @@ fn find(module: sys::CUmodule, name: &str) -> Result<sys::CUfunction, Fault> {
         .during(&format!("looking for the kernel `{name}`"))
 }
 
-/// How many parameters a kernel has. A launch reads a pointer for each, so it must be known.
+/// The sizes of a kernel's parameters. A launch reads a pointer for each, so it must be known.
 #[expect(unsafe_code, reason = "a call of the driver")]
-fn count_parameters(function: sys::CUfunction, name: &str) -> Result<usize, Fault> {
-    let mut count = 0;
+fn parameter_bytes(function: sys::CUfunction, name: &str) -> Result<Vec<usize>, Fault> {
+    let mut sizes = Vec::new();
     loop {
+        let count = sizes.len();
         let (mut offset, mut size) = (0, 0);
         // SAFETY: the function belongs to a module that stays loaded; both pointers are to numbers
         // of the right type.
         let answer =
             unsafe { sys::cuFuncGetParamInfo(function, count, &raw mut offset, &raw mut size) };
         match answer {
-            sys::CUresult::CUDA_SUCCESS if size <= CELL_BYTES => count += 1,
+            sys::CUresult::CUDA_SUCCESS if size <= CELL_BYTES => sizes.push(size),
             sys::CUresult::CUDA_SUCCESS => {
                 return Err(Fault::refused(format!(
                     "argument {count} of `{name}` has {size} bytes, a cell has {CELL_BYTES}"
                 )));
             }
             // There is no parameter with this number.
-            sys::CUresult::CUDA_ERROR_INVALID_VALUE => return Ok(count),
+            sys::CUresult::CUDA_ERROR_INVALID_VALUE => return Ok(sizes),
             other => {
                 other.result().during("asking for a kernel's parameters")?;
             }

@@ -316,11 +316,9 @@ pub fn check_launches(program: &Program, functions: &[Callable]) -> Result<(), F
         let own = launches.iter().filter(|(kernel, ..)| kernel.0 == position);
         let (mut shared_bytes, mut cluster) = (0, 1);
         for (_, geometry, arguments) in own {
-            if *arguments != function.parameters() {
-                return Err(Fault::refused(format!(
-                    "`{name}` takes {} arguments, a launch has {arguments}",
-                    function.parameters()
-                )));
+            let misfit = misfit(arguments, function.parameter_bytes());
+            if let Some(misfit) = misfit {
+                return Err(Fault::refused(format!("`{name}` {misfit}")));
             }
             shared_bytes = geometry.shared_bytes.max(shared_bytes);
             cluster = geometry.cluster.max(cluster);
@@ -336,15 +334,40 @@ pub fn check_launches(program: &Program, functions: &[Callable]) -> Result<(), F
     Ok(())
 }
 
-/// All launches of some steps, each once: kernel, geometry and number of arguments.
-fn collect(steps: &[Step], launches: &mut Vec<(KernelId, Geometry, usize)>) {
+/// How arguments differ from the parameters of a kernel, in words.
+fn misfit(arguments: &[Arg], parameter_bytes: &[usize]) -> Option<String> {
+    let (given, taken) = (arguments.len(), parameter_bytes.len());
+    if given != taken {
+        return Some(format!("takes {taken} arguments, a launch has {given}"));
+    }
+    let pairs = arguments.iter().zip(parameter_bytes).enumerate();
+    let mut misfits = pairs.filter_map(|(at, (argument, &taken))| {
+        let (given, what) = match argument {
+            Arg::Read(_) | Arg::Write(_) => (size_of::<u64>(), "an address".to_owned()),
+            Arg::Scalar(scalar) => {
+                let dtype = scalar.dtype();
+                (dtype.size_bytes(), format!("a number of type {dtype}"))
+            }
+            // Kernels of this build take cells.
+            Arg::Int(_) | Arg::Float(_) => return None,
+        };
+        let number = at + 1;
+        (given != taken).then(|| {
+            format!("takes {taken} bytes as argument {number}, and gets {what} of {given}")
+        })
+    });
+    misfits.next()
+}
+
+/// All launches of some steps, each once: kernel, geometry and arguments.
+fn collect<'p>(steps: &'p [Step], launches: &mut Vec<(KernelId, Geometry, &'p [Arg])>) {
     for step in steps {
         match step {
             Step::Launch {
                 kernel,
                 geometry,
                 args,
-            } => launches.push((*kernel, *geometry, args.len())),
+            } => launches.push((*kernel, *geometry, args)),
             Step::Repeat { body, .. } => collect(body, launches),
             Step::Copy { .. } | Step::Fill { .. } => {}
         }

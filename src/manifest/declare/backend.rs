@@ -30,6 +30,7 @@ struct Reader<'n> {
     /// Names of tensors that arguments use.
     tensors: Vec<String>,
     language: DeclaredLanguage,
+    has_source: bool,
 }
 
 /// Reads a backend; what is wrong is reported.
@@ -55,12 +56,19 @@ pub(super) fn backend(
     let defines = defines.map_or_else(Vec::new, |node| defines_of(cx, node, &scope));
     let mut options = texts(cx, section, "options");
     let libraries = texts(cx, section, "libs");
-    let language = source.as_ref().map_or(DeclaredLanguage::Cuda, |source| source.language);
+    let phases = section.take(cx, "phases").and_then(|node| cx.words(node, "phases"));
+    let phases = names.phases(cx, phases.unwrap_or_default());
+    let is_cuda = section.table.get("cuda").is_some() && section.table.get("c").is_none();
+    let language = match is_cuda {
+        true => DeclaredLanguage::Cuda,
+        false => DeclaredLanguage::C,
+    };
     let reader = Reader {
         names,
         scope,
         tensors,
         language,
+        has_source: source.is_some(),
     };
     let launches = reader.launches(cx, section);
     section.finish(cx, &[]);
@@ -79,6 +87,7 @@ pub(super) fn backend(
         language: source.language,
         files: source.files,
         launches: launches?,
+        phases,
         scratch,
         mutates,
         defines,
@@ -99,12 +108,8 @@ struct Source {
 fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<Source> {
     let cuda = section.take(cx, "cuda");
     let c = section.take(cx, "c");
-    let include = section.take(cx, "include").and_then(|node| cx.words(node, "include"));
-    let folders = include.unwrap_or_default();
-    let folders: Vec<PathBuf> = folders
-        .iter()
-        .map(|folder| cx.in_folder(folder.at, folder.value.as_ref()))
-        .collect();
+    let include = section.take(cx, "include");
+    let folders = include.map_or_else(Vec::new, |node| include_folders(cx, node));
     let (language, node, key) = match (cuda, c) {
         (Some(node), None) => (DeclaredLanguage::Cuda, node, "cuda"),
         (None, Some(node)) => (DeclaredLanguage::C, node, "c"),
@@ -142,7 +147,11 @@ fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<Source> {
         return None;
     }
     let (files, options) = match language {
-        DeclaredLanguage::C => closure.by_path(),
+        DeclaredLanguage::C => {
+            let (files, folders) = closure.by_path();
+            let folders = folders.iter().map(|folder| format!("-I{folder}"));
+            (files, folders.collect())
+        }
         DeclaredLanguage::Cuda => match closure.by_directive() {
             Ok(files) => (files, Vec::new()),
             Err(reason) => {
@@ -156,6 +165,15 @@ fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<Source> {
         files,
         options,
     })
+}
+
+/// The folders of `include`.
+pub(super) fn include_folders(cx: &mut Context<'_>, node: &Node) -> Vec<PathBuf> {
+    let folders = cx.words(node, "include").unwrap_or_default();
+    let folders = folders.iter();
+    folders
+        .map(|folder| cx.in_folder(folder.at, folder.value.as_ref()))
+        .collect()
 }
 
 fn tune(cx: &mut Context<'_>, node: &Node, names: &Names) -> Vec<(String, Vec<Value>)> {
@@ -346,7 +364,7 @@ impl Reader<'_> {
         let args = section.need(cx, "args").map(|node| self.args(cx, node));
         let is_cuda = self.language == DeclaredLanguage::Cuda;
         let mut extents = |cx: &mut Context<'_>, key: &'static str| match section.take(cx, key) {
-            Some(node) if is_cuda => self.extents(cx, node, key),
+            Some(node) if is_cuda || !self.has_source => self.extents(cx, node, key),
             Some(node) => {
                 let message = format!("`{key}` is for CUDA; a function in C is called once");
                 cx.report(Code::Conflict, node.at, message);
@@ -358,7 +376,7 @@ impl Reader<'_> {
         let block = extents(cx, "block");
         let shared = extents(cx, "shared").map(|extents| extents.into_iter().next());
         let cluster = extents(cx, "cluster").map(|extents| extents.into_iter().next());
-        if is_cuda {
+        if is_cuda && self.has_source {
             for key in ["grid", "block"] {
                 section.need(cx, key);
             }

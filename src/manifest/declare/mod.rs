@@ -6,13 +6,15 @@
 mod problem;
 mod backend;
 mod render;
+pub(super) mod schema;
 
+use sweeper_program::Phase;
 use sweeper_program::workload::{Workload, WorkloadInfo};
 
 use super::diagnostics::Code;
 use super::expression::{Expression, Kind, Scope};
 use super::rules;
-use super::section::{Context, Section};
+use super::section::{Context, Section, Spanned};
 use super::suggest;
 use super::tree::{Entry, Node};
 use super::wire;
@@ -164,6 +166,7 @@ struct Names {
     inputs: Vec<String>,
     outputs: Vec<String>,
     backends: Vec<&'static str>,
+    phases: &'static [Phase],
 }
 
 impl Names {
@@ -176,6 +179,7 @@ impl Names {
             parameters: info.parameters.to_vec(),
             inputs: names(info.inputs),
             outputs: names(info.outputs),
+            phases: info.phases,
             backends: backends
                 .flat_map(|each| std::iter::once(each.name).chain(each.aliases.iter().copied()))
                 .collect(),
@@ -189,8 +193,27 @@ impl Names {
             parameters: crate::declared::parameters(problem).to_vec(),
             inputs: inputs.collect(),
             outputs: outputs.collect(),
+            phases: &[Phase::Forward],
             backends: Vec::new(),
         }
+    }
+}
+
+impl Names {
+    /// Phases by name; those of the workload.
+    fn phases(&self, cx: &mut Context<'_>, words: Vec<Spanned<String>>) -> Vec<Phase> {
+        let mut found = Vec::new();
+        for word in words {
+            let mut phases = self.phases.iter();
+            match phases.find(|phase| phase.name() == word.value) {
+                Some(phase) => found.push(*phase),
+                None => {
+                    let known = self.phases.iter().map(|phase| phase.name());
+                    cx.unknown_word(word.at, "phases", &word.value, known);
+                }
+            }
+        }
+        found
     }
 }
 
@@ -218,7 +241,8 @@ fn expression(
     scope: &Scope,
     (wanted, fits): (&str, fn(Kind) -> bool),
 ) -> Option<Expression> {
-    let text = wire::expression(cx, node, key)?;
+    let mut text = wire::expression(cx, node, key)?;
+    text.is_declared = true;
     let expression = rules::compile(cx, &text, scope)?;
     if fits(expression.kind()) {
         return Some(expression);

@@ -29,7 +29,13 @@ pub(super) fn problem(cx: &mut Context<'_>, entry: &Entry) -> Option<ProblemDecl
     let about = section.take(cx, "about").and_then(|node| cx.text(node, "about"));
     let params = section.take(cx, "params");
     let declared = params.map_or_else(Vec::new, |node| {
-        entries(cx, node, "params", parameter)
+        entries(cx, node, "params", |cx, entry| {
+            let parameter = parameter(cx, entry);
+            if parameter.is_none() {
+                cx.broken.insert(entry.key.clone());
+            }
+            parameter
+        })
     });
     let mut problem = ProblemDeclaration {
         about: about.unwrap_or_default(),
@@ -182,7 +188,8 @@ pub(super) fn tensor(
     name: &str,
     scope: &Scope,
 ) -> Option<TensorDeclaration> {
-    let dtype = section.take(cx, "dtype").and_then(|node| cx.text(node, "dtype").map(|text| (text, node.at)));
+    let (dtype, shape) = (section.take(cx, "dtype"), section.need(cx, "shape"));
+    let dtype = dtype.and_then(|node| Some((cx.text(node, "dtype")?, node.at)));
     let dtype = match dtype {
         // The type of the case.
         None => None,
@@ -198,7 +205,7 @@ pub(super) fn tensor(
             Some(found?)
         }
     };
-    let node = section.need(cx, "shape")?;
+    let node = shape?;
     let items = match &node.raw {
         Raw::Array(items) => items.as_slice(),
         _ => std::slice::from_ref(node),
@@ -405,7 +412,7 @@ fn reference(
     let mut section = cx.section(node, "reference")?;
     let expr = section.need(cx, "expr");
     section.finish(cx, &[]);
-    let expr = expr?;
+    let expr = expr.filter(|_| !problem.outputs.is_empty())?;
     let inputs = problem.inputs.iter().map(|input| &*input.tensor.name);
     let scope = reference_scope(infos, inputs);
     let outputs: Vec<&str> = problem.outputs.iter().map(|it| &*it.tensor.name).collect();

@@ -1,5 +1,6 @@
 //! Declared tables as TOML again, with paths that hold wherever the text is read.
 
+use crate::declared::declaration::DeclaredFile;
 use crate::manifest::print;
 use crate::manifest::section::Context;
 use crate::manifest::tree::{Entry, Node, Raw};
@@ -12,13 +13,21 @@ pub(in crate::manifest) struct DeclaredTable {
     pub(in crate::manifest) path: String,
     /// Keys with their values as TOML.
     pub(in crate::manifest) keys: Vec<(String, String)>,
+    /// The values of some of these keys in a run's folder, which holds copies of sources.
+    pub(in crate::manifest) in_run: Vec<(&'static str, String)>,
+    /// The copies, by their paths below a run's folder.
+    pub(in crate::manifest) copies: Vec<DeclaredFile>,
 }
+
+/// The folder of a run's folder that holds copies of sources.
+const COPIES: &str = "sources";
 
 /// Keys whose texts are paths.
 const PATHS: [&str; 3] = ["cuda", "c", "include"];
 
 /// The table of an entry below `kind`.
-pub(super) fn table(cx: &Context<'_>, kind: &str, entry: &Entry) -> DeclaredTable {
+pub(super) fn table(cx: &mut Context<'_>, kind: &str, entry: &Entry) -> DeclaredTable {
+    let (in_run, copies) = copies(cx, entry).unwrap_or_default();
     let keys = entry.value.table().map_or(&[][..], |table| &table.entries);
     let keys = keys.iter().map(|entry| {
         let is_path = PATHS.contains(&entry.key.as_str());
@@ -27,7 +36,41 @@ pub(super) fn table(cx: &Context<'_>, kind: &str, entry: &Entry) -> DeclaredTabl
     DeclaredTable {
         path: format!("{kind}.{}", entry.key),
         keys: keys.collect(),
+        in_run,
+        copies,
     }
+}
+
+/// The copies of a backend's source, and the keys that name them.
+fn copies(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+) -> Option<(Vec<(&'static str, String)>, Vec<DeclaredFile>)> {
+    let table = entry.value.table()?;
+    let (key, node) = ["cuda", "c"]
+        .into_iter()
+        .find_map(|key| Some((key, &table.get(key)?.value)))?;
+    let include = table.get("include");
+    let folders = include.map_or_else(Vec::new, |entry| {
+        super::backend::include_folders(cx, &entry.value)
+    });
+    let path = cx.path(node, key)?;
+    let path = cx.in_folder(node.at, &path);
+    let closure = cx.sources.code(&path, &folders)?.as_ref().ok()?;
+    let (files, folders) = closure.by_path();
+    let below = |name: &str| format!("{COPIES}/{}/{name}", entry.key);
+    let text = |name: &str| print::value(&Value::from(below(name).as_str()));
+    let main = files.first().map_or("", |file| &file.name);
+    let mut keys = vec![(key, text(main))];
+    if !folders.is_empty() {
+        let folders = folders.iter().map(|folder| text(folder));
+        keys.push(("include", print::list(folders)));
+    }
+    let copy = |file: DeclaredFile| DeclaredFile {
+        name: below(&file.name),
+        text: file.text,
+    };
+    Some((keys, files.into_iter().map(copy).collect()))
 }
 
 fn value(cx: &Context<'_>, node: &Node, is_path: bool) -> String {

@@ -160,7 +160,8 @@ fn executable(program: &Program, mode: Mode) -> PathBuf {
 
 /// A source's files in a folder of their own, compiled, with all kernels that are in it.
 fn object(source: &KernelSource, mode: Mode) -> PathBuf {
-    let key = format!("{} {mode:?}", source.title());
+    let names = source.user.as_ref().map(|user| &user.names);
+    let key = format!("{} {names:?} {mode:?}", source.title());
     build().made.get(key, || {
         let folder = build().path("d");
         fs::create_dir(&folder).unwrap();
@@ -172,9 +173,20 @@ fn object(source: &KernelSource, mode: Mode) -> PathBuf {
         let mut args: Vec<String> = defines
             .map(|(name, value)| format!("-D{name}={value}"))
             .collect();
-        let mut unit = format!("#include {main:?}\n");
-        for name in kernels(&main, &args) {
-            unit += &format!("SHIM_ENTRY({name}, {:?});\n", unique(source, &name));
+        let mut unit = match &source.user {
+            // Users' sources have no headers of ours.
+            Some(_) => format!("#include \"shim.h\"\n#include {main:?}\n"),
+            None => format!("#include {main:?}\n"),
+        };
+        let named = source.user.iter().flat_map(|user| &user.names);
+        for (number, name) in named.enumerate() {
+            let unique = unique(source, name);
+            unit += &format!("SHIM_NAMED({number}, {unique:?}, ({name}));\n");
+        }
+        if source.user.is_none() {
+            for name in kernels(&main, &args) {
+                unit += &format!("SHIM_ENTRY({name}, {:?});\n", unique(source, &name));
+            }
         }
         fs::write(folder.join("unit.cpp"), unit).unwrap();
         args.extend([

@@ -114,6 +114,9 @@ struct Entry {
 // A kernel by a name that no kernel of another source or of other macros has.
 #define SHIM_ENTRY(name, unique) static shim::Entry entry_##name(unique, [](shim::Cells cells) { shim::call(name, cells); })
 
+// The same for a C++ name expression of a user's source, such as `add<float, 256>`.
+#define SHIM_NAMED(number, unique, ...) static shim::Entry named_##number(unique, [](shim::Cells cells) { shim::call(__VA_ARGS__, cells); })
+
 #define threadIdx shim::thread
 #define blockIdx shim::block
 #define blockDim shim::block_size

@@ -100,10 +100,12 @@ impl KernelSource {
         self.files.first().map_or("", |file| file.name.as_ref())
     }
 
-    /// The file to compile and its defines, for people.
+    /// The file to compile, its defines and what it is asked for by name, for people.
     pub fn title(&self) -> String {
         let defines = self.defines.iter();
         let defines = defines.map(|(name, value)| format!(" {name}={value}"));
-        self.main_file().to_owned() + &defines.collect::<String>()
+        let names = self.user.iter().flat_map(|user| &user.names);
+        let names = names.map(|name| format!(" {name}"));
+        defines.chain(names).fold(self.main_file().to_owned(), |title, part| title + &part)
     }
 }

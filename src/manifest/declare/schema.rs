@@ -1,0 +1,181 @@
+//! The keys of declared workloads and backends as JSON Schema.
+
+use serde_json::{Value, json};
+use sweeper_program::Dtype;
+
+use crate::manifest::setting::json::{
+    described, expression, list, named, object, one_of, string, word_or,
+};
+
+/// The schema of `[workload.X]`.
+pub(in crate::manifest) fn workload() -> Value {
+    let input = object(
+        json!({
+            "dtype": dtype(),
+            "shape": shape(),
+            "fill": described(fill(), "its elements; about normal where it is not said"),
+        }),
+        &["shape"],
+    );
+    let initial = json!({ "anyOf": [{ "type": "number" }, string()] });
+    let output = object(
+        json!({
+            "dtype": dtype(),
+            "shape": shape(),
+            "init": described(
+                initial,
+                "its contents before each run: `poison`, a number, or the input that it is a copy of",
+            ),
+        }),
+        &["shape"],
+    );
+    object(
+        json!({
+            "about": described(string(), "one line for people"),
+            "params": described(named(parameter()), "parameters of the problem"),
+            "inputs": described(named(input), "tensors that are given"),
+            "outputs": described(named(output), "tensors that are computed"),
+            "check": check(),
+            "work": object(
+                json!({
+                    "flops": described(expression(), "useful floating-point operations"),
+                    "bytes": described(
+                        expression(),
+                        "bytes that must be moved; each tensor once where it is not said",
+                    ),
+                }),
+                &[],
+            ),
+        }),
+        &["outputs", "check"],
+    )
+}
+
+fn check() -> Value {
+    let expressions = json!({ "anyOf": [expression(), named(expression())] });
+    let reference = word_or("none", object(json!({ "expr": expressions }), &["expr"]));
+    let norm = json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 });
+    let tolerance = json!({
+        "anyOf": [one_of(&["derived", "exact"]), norm.clone(), named(norm)],
+    });
+    object(
+        json!({
+            "reference": described(
+                reference,
+                "the right answer: elementwise expressions in f64, or `none`",
+            ),
+            "tolerance": described(tolerance, "relative L2 norm; derived where it is not said"),
+        }),
+        &["reference"],
+    )
+}
+
+fn parameter() -> Value {
+    let bounds = |kind: &str| {
+        json!({ "type": "array", "items": { "type": kind }, "minItems": 2, "maxItems": 2 })
+    };
+    object(
+        json!({
+            "int": bounds("integer"),
+            "float": bounds("number"),
+            "choice": list(string()),
+            "bool": { "const": true },
+            "default": { "type": ["string", "number", "boolean"] },
+        }),
+        &[],
+    )
+}
+
+fn dtype() -> Value {
+    let names = Dtype::ALL.iter().map(|dtype| dtype.name());
+    let names: Vec<&str> = names.chain(["dtype"]).collect();
+    described(one_of(&names), "type of the elements; that of the case where it is not said")
+}
+
+fn shape() -> Value {
+    described(list(expression()), "extents, outermost first")
+}
+
+fn fill() -> Value {
+    let two = json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 });
+    let form = json!({
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": false,
+        "properties": {
+            "normal": two, "uniform": two, "integers": two, "arange": two,
+            "constant": { "type": "number" },
+            "choice": { "type": "array", "items": { "type": "number" }, "minItems": 1 },
+            "expr": expression(),
+            "sorted": { "$ref": "#/$defs/fill" },
+        },
+    });
+    json!({ "anyOf": [one_of(&["normal", "permutation"]), { "type": "number" }, form] })
+}
+
+/// Definitions that these schemas refer to.
+pub(in crate::manifest) fn definitions() -> [(&'static str, Value); 1] {
+    [("fill", fill())]
+}
+
+/// The schema of `[backend.Y]`.
+pub(in crate::manifest) fn backend() -> Value {
+    let scratch = object(
+        json!({
+            "dtype": dtype(),
+            "shape": shape(),
+            "init": { "type": "number" },
+        }),
+        &["shape"],
+    );
+    let rule = object(json!({ "that": expression(), "reason": string() }), &["that"]);
+    let mut backend = json!({
+        "workload": described(string(), "the problem that it computes"),
+        "about": described(string(), "one line for people"),
+        "cuda": described(string(), "source for NVRTC, relative to the manifest"),
+        "c": described(string(), "source for the C compiler, relative to the manifest"),
+        "include": described(list(string()), "folders of includes"),
+        "options": described(list(string()), "options of the compiler"),
+        "libs": described(list(string()), "libraries to link, such as `m`"),
+        "defines": described(named(expression()), "macros, from expressions"),
+        "phases": described(
+            list(string()),
+            "the phases that it computes; forward where it is not said",
+        ),
+        "mutates": described(list(string()), "inputs that it overwrites: it gets copies"),
+        "scratch": described(named(scratch), "memory of its own"),
+        "tune": described(
+            named(json!({ "$ref": "#/$defs/axis" })),
+            "values that change the implementation and not the problem",
+        ),
+        "require": described(
+            list(json!({ "anyOf": [string(), rule] })),
+            "what must hold for a configuration to be measured",
+        ),
+        "launch": described(list(object(launch(), &["entry", "args"])), "several launches"),
+    });
+    if let (Value::Object(backend), Value::Object(launch)) = (&mut backend, launch()) {
+        backend.extend(launch);
+    }
+    object(backend, &["workload"])
+}
+
+fn launch() -> Value {
+    let argument = json!({ "anyOf": [string(), { "type": "object" }] });
+    let extents = json!({ "anyOf": [
+        expression(),
+        { "type": "array", "items": expression(), "minItems": 1, "maxItems": 3 },
+    ] });
+    json!({
+        "entry": described(string(), "the function, or an instance of a template"),
+        "args": described(
+            json!({ "type": "array", "items": argument }),
+            "names of tensors, and numbers with their types such as { i32 = \"n\" }",
+        ),
+        "grid": described(extents.clone(), "blocks"),
+        "block": described(extents, "threads of a block"),
+        "shared": described(expression(), "dynamic shared memory of a block in bytes"),
+        "cluster": described(expression(), "blocks of a cluster along x"),
+    })
+}

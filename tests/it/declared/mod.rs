@@ -1,0 +1,191 @@
+//! Workloads and kernels that a manifest declares.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use sweeper::device::cpu::Cpu;
+use sweeper::manifest::{Manifest, Overrides};
+use sweeper_program::inputs::InputKey;
+use sweeper_program::{
+    CanonicalShape, Data, Dtype, Parameters, Phase, Problem, Refusal, Target, Tensors,
+};
+
+use crate::conformance::cuda;
+use crate::shim::{self, Mode};
+use crate::support::{program, resolve};
+
+mod adversaries;
+mod definition;
+
+fn declared(name: &str) -> PathBuf {
+    Path::new("tests/manifests/declared").join(name)
+}
+
+fn manifest(name: &str) -> Manifest {
+    match resolve(&declared(name), &Overrides::new()) {
+        Ok(manifest) => manifest,
+        Err(diagnostics) => panic!("{diagnostics}"),
+    }
+}
+
+/// The problem of a manifest's first case with these sizes.
+fn problem(manifest: &Manifest, sizes: &[(&str, i64)]) -> Box<dyn Problem> {
+    let workload = manifest.cases[0].workload.workload().unwrap();
+    let parameters: Parameters = sizes.iter().copied().collect();
+    workload.problem(&parameters, Dtype::F32).unwrap()
+}
+
+fn backends(manifest: &Manifest) -> Vec<&'static str> {
+    let backends = manifest.cases[0].backends.iter();
+    backends.map(|backend| backend.0.name).collect()
+}
+
+/// Runs a command of the program in a folder; its cache and results are there.
+fn sweeper(folder: &Path, args: &[&str]) -> Output {
+    Command::new(program())
+        .current_dir(folder)
+        .args(args)
+        .env("SWEEPER_CACHE_DIR", folder.join("cache"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+/// The rows of the only run in a folder, by name of column.
+fn rows(folder: &Path) -> Vec<BTreeMap<String, String>> {
+    let runs: Vec<_> = fs::read_dir(folder.join("results")).unwrap().collect();
+    assert_eq!(runs.len(), 1);
+    let run = runs.into_iter().next().unwrap().unwrap().path();
+    let mut reader = csv::Reader::from_path(run.join("records.csv")).unwrap();
+    reader.deserialize().map(Result::unwrap).collect()
+}
+
+/// A copy of the declared manifests in a folder of its own, which tests may edit.
+fn copied() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir("tests/manifests/declared").unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn configurations_are_backends_with_one_family() {
+    let manifest = manifest("add.toml");
+    assert_eq!(
+        backends(&manifest),
+        [
+            "add_cuda{block_size_x=64}",
+            "add_cuda{block_size_x=256}",
+            "add_cuda{block_size_x=2048}",
+            "add_instance{block_size_x=128}",
+            "add_c",
+        ]
+    );
+    let mut overrides = Overrides::new();
+    overrides.set("case.add.backends=add_cuda").unwrap();
+    let chosen = resolve(&declared("add.toml"), &overrides).unwrap();
+    assert_eq!(backends(&chosen), backends(&manifest)[..3]);
+}
+
+#[test]
+fn kernels_in_cuda_compute_the_problem() {
+    if !shim::is_here() {
+        return;
+    }
+    let manifest = manifest("add.toml");
+    for n in [1, 1000, 4096] {
+        let problem = problem(&manifest, &[("n", n)]);
+        let inputs = problem.generate(&InputKey([3; 32]));
+        let expected = problem.oracle(&inputs, Phase::Forward);
+        for backend in &backends(&manifest)[..4] {
+            let program =
+                problem.program(backend, Phase::Forward, &CanonicalShape::default(), &cuda());
+            if backend.contains("2048") {
+                let reason = "more threads than a block has".to_owned();
+                assert_eq!(program, Err(Refusal::Undefined(reason)));
+                continue;
+            }
+            let program = program.unwrap();
+            program.validate().unwrap();
+            let specs = problem.outputs(Phase::Forward);
+            let outputs = shim::run(&program, &inputs, &specs, Mode::Sanitized);
+            let check = problem.check(&inputs, &outputs, &expected, Phase::Forward);
+            assert!(check.passed(), "{backend} {n}: {:?}", check.tensors);
+        }
+    }
+}
+
+#[test]
+fn a_device_gets_kernels_of_its_language() {
+    let manifest = manifest("add.toml");
+    let problem = problem(&manifest, &[("n", 8)]);
+    let refusal = |backend, target: &Target| {
+        let canonical = CanonicalShape::default();
+        let program = problem.program(backend, Phase::Forward, &canonical, target);
+        program.unwrap_err()
+    };
+    assert_eq!(
+        refusal("add_cuda{block_size_x=64}", &Target::Cpu),
+        Refusal::Unavailable("a CUDA kernel needs a GPU".to_owned())
+    );
+    assert_eq!(
+        refusal("add_c", &cuda()),
+        Refusal::Unavailable("a kernel in C runs on CPUs".to_owned())
+    );
+}
+
+#[test]
+fn a_run_is_checked_and_found_again() {
+    let folder = copied();
+    let ran = sweeper(folder.path(), &["run", "add.toml", "--device", "cpu"]);
+    let said = text(&ran);
+    assert!(said.contains("2 ok"), "{said}");
+    let rows = rows(folder.path());
+    let own: Vec<_> = rows.iter().filter(|row| row["backend"] == "add_c").collect();
+    assert_eq!(own.len(), 2);
+    for row in own {
+        assert_eq!((&*row["status"], &*row["checked"]), ("ok", "full"));
+        assert_eq!(row["flops"], row["axis_n"]);
+    }
+    let again = text(&sweeper(folder.path(), &["run", "add.toml", "--device", "cpu"]));
+    assert!(again.contains("nothing to do"), "{again}");
+    // The run's folder has what a rerun needs, without the manifest and the sources.
+    for file in ["add.toml", "add.c", "add.cu", "sum.h"] {
+        fs::remove_file(folder.path().join(file)).unwrap();
+    }
+    let run = fs::read_dir(folder.path().join("results")).unwrap();
+    let run = run.last().unwrap().unwrap().file_name();
+    let id = run.to_str().unwrap().rsplit('-').next().unwrap().to_owned();
+    let rerun = sweeper(folder.path(), &["rerun", &id]);
+    assert!(text(&rerun).contains("2 bit-identical, 0 differ"), "{}", text(&rerun));
+}
+
+#[test]
+fn an_edited_byte_is_another_run() {
+    let folder = copied();
+    let hash = || {
+        let manifest = resolve(&folder.path().join("add.toml"), &Overrides::new()).unwrap();
+        manifest.hash()
+    };
+    let before = hash();
+    assert_eq!(before, hash());
+    for (file, text) in [
+        ("sum.h", "#define SUM(x, y) ((y) + (x))\n"),
+        ("add.c", "/* */\n#include \"sum.h\"\nvoid vector_add(float *c, const float *a, const float *b, int n) { }\n"),
+    ] {
+        let path = folder.path().join(file);
+        let held = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text).unwrap();
+        assert_ne!(before, hash(), "{file}");
+        fs::write(&path, held).unwrap();
+    }
+    assert_eq!(before, hash());
+}

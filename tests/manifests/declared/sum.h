@@ -1,0 +1,1 @@
+#define SUM(x, y) ((x) + (y))
