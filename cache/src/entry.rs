@@ -257,7 +257,7 @@ mod tests {
             compiler: "nvrtc 12.9".into(),
             compile_ns: 1_234,
             resources: [("registers".to_owned(), 42.into())].into(),
-symbols: [("f<float>".to_owned(), "_Z1fIfE".to_owned())].into(),
+            symbols: [("f<float>".to_owned(), "_Z1fIfE".to_owned())].into(),
             log_tail: "warning: \u{fb01}\n".into(),
             ..Metadata::default()
         }

@@ -25,6 +25,7 @@ pub mod cache;
 pub mod devices;
 pub mod aa;
 pub mod workloads;
+pub mod new;
 pub mod starter;
 mod repeats;
 mod signals;
@@ -90,6 +91,8 @@ enum Verb {
     Workloads(workloads::WorkloadsArgs),
     /// Write a commented starter manifest
     Init(starter::InitArgs),
+    /// Write a manifest for a kernel of one's own, from the signature in its source
+    New(new::NewArgs),
     /// Print the JSON Schema of manifests, for editors
     Schema,
     /// Print shell completions
@@ -141,6 +144,7 @@ pub fn main() -> ExitCode {
         Verb::Doctor(args) => devices::doctor(&args, &screen),
         Verb::Workloads(args) => workloads::workloads(&args, &screen),
         Verb::Init(args) => starter::init(&args, &screen),
+        Verb::New(args) => new::new(&args, &screen),
         Verb::Schema => starter::print_schema(&screen),
         Verb::Completions(args) => starter::completions::<Cli>(&args, &screen),
         Verb::Worker => worker::worker(),

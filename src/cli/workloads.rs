@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use sweeper_program::Value;
-use sweeper_program::workload::{ParameterInfo, ParameterKind, TensorInfo, WorkloadInfo};
 use sweeper_program::Workload;
+use sweeper_program::workload::{ParameterInfo, ParameterKind, TensorInfo, WorkloadInfo};
 
 use super::exit::Exit;
 use super::screen::Screen;
@@ -57,17 +57,17 @@ pub fn workloads(args: &WorkloadsArgs, screen: &Screen) -> Exit {
 }
 
 /// The workloads of this build, as a manifest extends them, and those that it declares.
-fn known(
-    manifest: Option<&Path>,
-    screen: &Screen,
-) -> Result<Vec<&'static WorkloadInfo>, Exit> {
+fn known(manifest: Option<&Path>, screen: &Screen) -> Result<Vec<&'static WorkloadInfo>, Exit> {
     let mut known = manifest::registry();
     let Some(path) = manifest else {
         return Ok(known);
     };
     let manifest = settings::load(path, &Overrides::new(), screen)?;
     for declared in manifest.declared() {
-        match known.iter_mut().find(|info| info.name == declared.info().name) {
+        match known
+            .iter_mut()
+            .find(|info| info.name == declared.info().name)
+        {
             Some(held) => *held = declared.info(),
             None => known.push(declared.info()),
         }

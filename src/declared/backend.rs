@@ -10,7 +10,7 @@ use super::declaration::{
 };
 use super::definition::Shaped;
 use super::scope::{LIMITS, compile, compile_all, number, problem_scope};
-use crate::manifest::expression::{Expression, Kind, Operand, Scope};
+use crate::expression::{Expression, Kind, Operand, Scope};
 use sweeper_program::Dtype;
 
 /// The main file of a C source: it includes the user's, and calls its functions.
@@ -18,7 +18,9 @@ const CALLER: &str = "sweeper_call.c";
 
 /// The name that all configurations of a backend share: that before its tuned values.
 pub fn family_of(backend: &str) -> &str {
-    backend.split_once('{').map_or(backend, |(family, _)| family)
+    backend
+        .split_once('{')
+        .map_or(backend, |(family, _)| family)
 }
 
 /// The tuned values in a backend's name, such as `block_size=256`; none where it has none.
@@ -151,14 +153,16 @@ impl Backend {
     ) -> Result<Self, String> {
         let scope = backend_scope(parameters, &declaration.tune);
         let launches = declaration.launches.iter();
-        let require = declaration.require.iter().map(|Requirement { that, reason }| {
-            Ok((compile(that, &scope)?, reason.clone()))
-        });
+        let require = declaration
+            .require
+            .iter()
+            .map(|Requirement { that, reason }| Ok((compile(that, &scope)?, reason.clone())));
         let require: Vec<(Expression, String)> = require.collect::<Result<_, String>>()?;
         let rules: Vec<Expression> = require.iter().map(|(rule, _)| rule.clone()).collect();
-        let defines = declaration.defines.iter().map(|(name, text)| {
-            Ok((name.clone(), compile(text, &scope)?))
-        });
+        let defines = declaration
+            .defines
+            .iter()
+            .map(|(name, text)| Ok((name.clone(), compile(text, &scope)?)));
         let scratch = declaration.scratch.iter();
         Ok(Backend {
             launches: launches
@@ -208,7 +212,11 @@ impl Backend {
                 true => caller(launch),
                 false => names[launch].clone(),
             }),
-            defines: self.defines.iter().map(define).collect::<Result<_, String>>()?,
+            defines: self
+                .defines
+                .iter()
+                .map(define)
+                .collect::<Result<_, String>>()?,
             user: Some(Box::new(UserOptions {
                 options: self.declaration.options.clone(),
                 libraries: self.declaration.libraries.clone(),
@@ -247,7 +255,9 @@ fn configured(declaration: &BackendDeclaration, values: &[Value]) -> String {
         return declaration.name.clone();
     }
     let pairs = declaration.tune.iter().zip(values);
-    let pairs: Vec<String> = pairs.map(|((name, _), value)| format!("{name}={value}")).collect();
+    let pairs: Vec<String> = pairs
+        .map(|((name, _), value)| format!("{name}={value}"))
+        .collect();
     format!("{}{{{}}}", declaration.name, pairs.join(","))
 }
 

@@ -9,8 +9,8 @@ use super::declaration::{ProblemDeclaration, Reference, TensorDeclaration, Toler
 use super::fill::Filler;
 use super::reference::{Elementwise, derived_tolerance, given, reference_scope, strides};
 use super::scope::{compile, compile_all, fill_scope, operands, problem_scope, real, reals, size};
+use crate::expression::{Expression, Operand, Precision};
 use crate::identity::Digest;
-use crate::manifest::expression::{Expression, Operand, Precision};
 
 /// The tolerance of an output whose reference has no derived one.
 const EXACT: f64 = 0.0;
@@ -28,7 +28,7 @@ impl Shaped {
     /// A sentence: a text is from another version of the program.
     pub(super) fn new(
         declared: &TensorDeclaration,
-        scope: &crate::manifest::expression::Scope,
+        scope: &crate::expression::Scope,
     ) -> Result<Self, String> {
         Ok(Shaped {
             name: declared.name.clone(),
@@ -49,7 +49,9 @@ impl Shaped {
                 .map_err(|reason| format!("`{}`: {reason}", self.name))
         };
         let shape: Vec<usize> = self.shape.iter().map(extent).collect::<Result<_, _>>()?;
-        let elements = shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent));
+        let elements = shape
+            .iter()
+            .try_fold(1usize, |all, &extent| all.checked_mul(extent));
         if elements.is_none_or(|elements| elements > isize::MAX as usize / 8) {
             return Err(format!("`{}` of {shape:?} is too large", self.name));
         }
@@ -137,13 +139,17 @@ impl Definition {
     pub(super) fn sizes(&self, values: Vec<Value>, dtype: Dtype) -> Result<Sizes, String> {
         let slots = operands(&values);
         let specs = |tensors: &[Shaped]| -> Result<Vec<TensorSpec>, String> {
-            tensors.iter().map(|tensor| tensor.spec(dtype, &slots)).collect()
+            tensors
+                .iter()
+                .map(|tensor| tensor.spec(dtype, &slots))
+                .collect()
         };
         let (inputs, outputs) = (specs(&self.inputs)?, specs(&self.outputs)?);
         if self.has_reference() {
-            for (output, input) in outputs.iter().flat_map(|output| {
-                inputs.iter().map(move |input| (output, input))
-            }) {
+            for (output, input) in outputs
+                .iter()
+                .flat_map(|output| inputs.iter().map(move |input| (output, input)))
+            {
                 if strides(&input.shape, &output.shape).is_none() {
                     return Err(format!(
                         "`{}` of {:?} does not broadcast to `{}` of {:?}, as its elementwise \
@@ -268,9 +274,13 @@ impl Definition {
 }
 
 /// Where the right answer is infinite or NaN in `dtype`, or where `dtype` can't hold it: both
-/// tensors with zeros in these places, and no output at all where it has another value there. `None`
-/// where all is finite.
-fn finite(dtype: Dtype, out: Option<&Tensor>, expected: &Tensor) -> Option<(Option<Tensor>, Tensor)> {
+/// tensors with zeros in these places, and no output at all where it has another value there.
+/// `None` where all is finite.
+fn finite(
+    dtype: Dtype,
+    out: Option<&Tensor>,
+    expected: &Tensor,
+) -> Option<(Option<Tensor>, Tensor)> {
     let exact = expected.as_f64()?;
     let held = |value: f64| with_element_type!(dtype, T => T::from_f64(value).to_f64());
     let is_special = |value: f64| dtype.is_real() && !held(value).is_finite();

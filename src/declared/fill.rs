@@ -6,7 +6,7 @@ use sweeper_program::{Data, Dtype, Element, with_element_type};
 
 use super::declaration::Fill;
 use super::scope;
-use crate::manifest::expression::{Expression, Precision, Scope};
+use crate::expression::{Expression, Precision, Scope};
 
 /// A fill with its expression compiled.
 #[derive(Debug)]
@@ -58,11 +58,8 @@ impl Filler {
             Filler::Plain(fill) => plain(fill, stream, len),
             Filler::Expression(expression) => {
                 let value = |index: usize| {
-                    let slots: Vec<f64> = parameters
-                        .iter()
-                        .copied()
-                        .chain([index as f64])
-                        .collect();
+                    let slots: Vec<f64> =
+                        parameters.iter().copied().chain([index as f64]).collect();
                     expression.elementwise(&slots, Precision::F64)
                 };
                 (0..len).into_par_iter().map(value).collect()
@@ -79,7 +76,10 @@ impl Filler {
 
 fn plain(fill: &Fill, stream: Stream, len: usize) -> Vec<f64> {
     let widened = |values: Vec<f32>, add: f64| -> Vec<f64> {
-        values.into_par_iter().map(|value| f64::from(value) + add).collect()
+        values
+            .into_par_iter()
+            .map(|value| f64::from(value) + add)
+            .collect()
     };
     match *fill {
         // Rounded to f32 first, so that all types of a tensor hold the same values.
@@ -97,7 +97,10 @@ fn plain(fill: &Fill, stream: Stream, len: usize) -> Vec<f64> {
         Fill::Permutation => permutation(stream, len),
         Fill::Choice(ref values) => {
             let chosen = stream.integers(len, 0, values.len() as i64 - 1);
-            chosen.into_par_iter().map(|at| values[at as usize]).collect()
+            chosen
+                .into_par_iter()
+                .map(|at| values[at as usize])
+                .collect()
         }
         Fill::Expr(_) | Fill::Sorted(_) => vec![f64::NAN; len],
     }

@@ -17,13 +17,12 @@ mod reference;
 mod backend;
 mod program;
 mod workload;
+pub mod signature;
+pub mod draft;
 
-#[cfg(test)]
-mod tests;
-
-pub use backend::{configuration_of, family_of};
-pub use workload::Declared;
-pub(crate) use workload::parameters;
 pub(crate) use backend::{backend_scope, configurations};
+pub use backend::{configuration_of, family_of};
 pub(crate) use reference::reference_scope;
 pub(crate) use scope::{fill_scope, problem_scope};
+pub use workload::Declared;
+pub(crate) use workload::parameters;

@@ -11,7 +11,7 @@ use sweeper_program::{
 use super::backend::{Backend, Launch, LaunchArg};
 use super::declaration::{DeclaredLanguage, Initial};
 use super::scope::{limits, size};
-use crate::manifest::expression::{Expression, Operand};
+use crate::expression::{Expression, Operand};
 
 /// The tensors of a problem, as a backend of the user gets them.
 pub(super) struct ProblemTensors<'a> {
@@ -53,7 +53,9 @@ impl Backend {
                 return Err(Refusal::Unavailable("a CUDA kernel needs a GPU".to_owned()));
             }
             (DeclaredLanguage::C, Target::Cuda { .. }) => {
-                return Err(Refusal::Unavailable("a kernel in C runs on CPUs".to_owned()));
+                return Err(Refusal::Unavailable(
+                    "a kernel in C runs on CPUs".to_owned(),
+                ));
             }
         }
         if !self.declaration.has(tensors.phase) {
@@ -219,9 +221,9 @@ impl Maker<'_> {
                     Some(offset) => size(offset, &self.slots)? as usize,
                     None => 0,
                 };
-                let left = len.checked_sub(first).ok_or_else(|| {
-                    format!("element {first} of `{name}`, which has {len}")
-                })?;
+                let left = len
+                    .checked_sub(first)
+                    .ok_or_else(|| format!("element {first} of `{name}`, which has {len}"))?;
                 let view = View::new(buffer, Index::from(first), left);
                 Ok(match is_written {
                     true => Arg::Write(view),

@@ -8,7 +8,7 @@ use sweeper_program::workload::{ParameterInfo, TensorSpec};
 use sweeper_program::{Dtype, Element, Tensor, Tensors, with_element_type};
 
 use super::scope;
-use crate::manifest::expression::{Expression, Kind, Precision, Scope};
+use crate::expression::{Expression, Kind, Precision, Scope};
 
 /// Elements that a thread computes one after another.
 const PIECE: usize = 1 << 14;
@@ -20,7 +20,9 @@ pub(crate) fn reference_scope<'a>(
 ) -> Scope {
     let mut scope = scope::problem_scope(parameters);
     let inputs = inputs.into_iter();
-    scope.names.extend(inputs.map(|name| scope::number(name, Kind::Float)));
+    scope
+        .names
+        .extend(inputs.map(|name| scope::number(name, Kind::Float)));
     scope
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sweeper_program::workload::{ParameterInfo, ParameterKind};
 use sweeper_program::{Parameters, Target, Value};
 
-use crate::manifest::expression::{Expression, Kind, Known, Operand, Scope, Tree};
+use crate::expression::{Expression, Kind, Known, Operand, Scope, Tree};
 
 /// The limits of a device that expressions of backends may use, in the order of their slots.
 pub(super) const LIMITS: [&str; 2] = ["device.max_threads", "device.max_shared"];

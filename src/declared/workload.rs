@@ -17,8 +17,8 @@ use sweeper_workloads::registry;
 
 use super::backend::{Backend, family_of};
 use super::declaration::{
-    BackendDeclaration, Declaration, DeclaredKind, ParameterDeclaration,
-    ProblemDeclaration, TensorDeclaration,
+    BackendDeclaration, Declaration, DeclaredKind, ParameterDeclaration, ProblemDeclaration,
+    TensorDeclaration,
 };
 use super::definition::{Definition, Sizes};
 use super::program::ProblemTensors;
@@ -56,7 +56,8 @@ impl Declared {
         if let Some(held) = interned.get(&json) {
             return Ok(held);
         }
-        let made: &'static Declared = Box::leak(Box::new(Declared::new(declaration, json.clone())?));
+        let made: &'static Declared =
+            Box::leak(Box::new(Declared::new(declaration, json.clone())?));
         interned.insert(json, made);
         Ok(made)
     }
@@ -92,7 +93,10 @@ impl Declared {
         let base = match &declaration.problem {
             Some(_) => None,
             None => Some(registry::workload(&declaration.workload).ok_or_else(|| {
-                format!("there is no workload `{}` in this build", declaration.workload)
+                format!(
+                    "there is no workload `{}` in this build",
+                    declaration.workload
+                )
             })?),
         };
         let parameters: &'static [ParameterInfo] = match (&declaration.problem, base) {
@@ -183,7 +187,11 @@ fn described(backend: &BackendDeclaration) -> &'static str {
         return leaked(&backend.about);
     }
     let file = backend.files.first().map_or("", |file| &file.name);
-    let entries: Vec<&str> = backend.launches.iter().map(|launch| &*launch.entry).collect();
+    let entries: Vec<&str> = backend
+        .launches
+        .iter()
+        .map(|launch| &*launch.entry)
+        .collect();
     leaked(&format!("`{}` of {file}", entries.join("`, `")))
 }
 
@@ -193,7 +201,12 @@ fn leaked(text: &str) -> &'static str {
 
 /// The parameters of a declared problem.
 pub(crate) fn parameters(problem: &ProblemDeclaration) -> &'static [ParameterInfo] {
-    problem.parameters.iter().map(parameter).collect::<Vec<_>>().leak()
+    problem
+        .parameters
+        .iter()
+        .map(parameter)
+        .collect::<Vec<_>>()
+        .leak()
 }
 
 fn parameter(declared: &ParameterDeclaration) -> ParameterInfo {
@@ -238,7 +251,10 @@ fn declared_info(
     let outputs = problem.outputs.iter().map(|output| &output.tensor);
     let first = outputs.clone().chain(inputs.clone()).next();
     let fixed = first.and_then(|tensor| tensor.dtype);
-    let is_open = inputs.clone().chain(outputs.clone()).any(|tensor| tensor.dtype.is_none());
+    let is_open = inputs
+        .clone()
+        .chain(outputs.clone())
+        .any(|tensor| tensor.dtype.is_none());
     WorkloadInfo {
         name: leaked(name),
         about: match problem.about.as_str() {
@@ -266,7 +282,9 @@ fn formula(problem: &ProblemDeclaration) -> &'static str {
     let super::declaration::Reference::Expr(expressions) = &problem.reference else {
         return "";
     };
-    let lines = expressions.iter().map(|(output, text)| format!("{output} = {text}"));
+    let lines = expressions
+        .iter()
+        .map(|(output, text)| format!("{output} = {text}"));
     leaked(&lines.collect::<Vec<_>>().join("\n"))
 }
 
@@ -349,7 +367,12 @@ impl Problem for Own {
         self.definition.oracle_operations(&self.sizes) / threads.max(1) as f64
     }
 
-    fn reduced(&self, _phase: Phase, _operations: f64, _threads: usize) -> Option<Box<dyn Problem>> {
+    fn reduced(
+        &self,
+        _phase: Phase,
+        _operations: f64,
+        _threads: usize,
+    ) -> Option<Box<dyn Problem>> {
         None
     }
 
@@ -360,7 +383,8 @@ impl Problem for Own {
         expected: &Tensors,
         _phase: Phase,
     ) -> Check {
-        self.definition.check(&self.sizes, inputs, outputs, expected)
+        self.definition
+            .check(&self.sizes, inputs, outputs, expected)
     }
 
     fn work(&self, _phase: Phase) -> Work {
@@ -449,7 +473,12 @@ impl Problem for Extended {
 
     /// None: sizes of a smaller problem are not parameters of the manifest, which expressions of
     /// the user's backends need.
-    fn reduced(&self, _phase: Phase, _operations: f64, _threads: usize) -> Option<Box<dyn Problem>> {
+    fn reduced(
+        &self,
+        _phase: Phase,
+        _operations: f64,
+        _threads: usize,
+    ) -> Option<Box<dyn Problem>> {
         None
     }
 

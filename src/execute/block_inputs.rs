@@ -189,10 +189,7 @@ pub fn covering_phase(block: &Block) -> Phase {
 }
 
 /// The problem of a block.
-fn problem_of(
-    block: &Block,
-    declared: &[&'static Declared],
-) -> Result<Box<dyn Problem>, String> {
+fn problem_of(block: &Block, declared: &[&'static Declared]) -> Result<Box<dyn Problem>, String> {
     let mut declared = declared.iter();
     let declared = declared.find(|held| held.info().name == block.workload);
     let declared = declared.map(|held| *held as &dyn Workload);

@@ -8,9 +8,9 @@ use sweeper_program::workload::WorkloadInfo;
 
 use super::walk::{Part, Verdict, Visit, Walker};
 use super::{Layout, Merger, Problems, answer};
+use crate::expression::{EvalError, Operand};
 use crate::manifest::case::{Case, ParameterSource};
 use crate::manifest::diagnostics::Code;
-use crate::manifest::expression::{EvalError, Operand};
 use crate::manifest::rules::VARIANTS;
 use crate::manifest::{
     At, Context, Diagnostics, Draft, Manifest, Misfit, Overrides, Places, Sources, WireText, fitted,

@@ -8,8 +8,8 @@ use sweeper_program::{Phase, Value};
 
 use super::walk::Visit;
 use super::{parameter_of, slot};
+use crate::expression::Operand;
 use crate::identity::{Encoder, InputSource, ProblemId, problem_id_of};
-use crate::manifest::expression::Operand;
 use crate::manifest::{Case, Manifest};
 
 /// Identities of a case's problems; variants of one problem are hashed once.

@@ -20,9 +20,9 @@ use std::sync::Arc;
 use sweeper_program::workload::BackendInfo;
 use sweeper_program::{Parameters, Value};
 
+use crate::expression::{EvalError, Operand};
 use crate::identity::ProblemId;
 use crate::manifest::case::{NullScript, ParameterSource};
-use crate::manifest::expression::{EvalError, Operand};
 use crate::manifest::fitted;
 use crate::manifest::rules::VARIANTS;
 use crate::manifest::{Case, Manifest};

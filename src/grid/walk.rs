@@ -7,9 +7,9 @@ use sweeper_program::Phase;
 
 use super::point::{Layout, Point};
 use crate::declared::family_of;
+use crate::expression::{EvalError, Operand};
 use crate::manifest::Case;
 use crate::manifest::case::Dimension;
-use crate::manifest::expression::{EvalError, Operand};
 use crate::manifest::rules::VARIANTS;
 
 /// The verdict of a case's rules on a combination.

@@ -4,11 +4,12 @@ use sweeper_program::Value;
 
 use super::diagnostics::Code;
 use super::forms;
+use super::removed;
 use super::section::{Context, Section, Spanned};
 use super::text::At;
 use super::tree::{Entry, Node, Raw};
 use super::wire::{self, WireCases, WireText, WireTie};
-use super::{article, removed};
+use crate::word::article;
 
 /// No axis has more values than this.
 pub(super) const MAX_VALUES: usize = 1_000_000;

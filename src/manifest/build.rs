@@ -194,7 +194,9 @@ pub(super) fn backend_list(
 
 /// Whether several configurations share this name.
 fn is_family(word: &str, info: &WorkloadInfo) -> bool {
-    info.backends.iter().any(|each| family_of(each.name) == word)
+    info.backends
+        .iter()
+        .any(|each| family_of(each.name) == word)
 }
 
 /// Phases by name; without a list all of the workload.

@@ -16,8 +16,8 @@ use sweeper_program::{Dtype, Phase, Value};
 use sweeper_program::Workload;
 use sweeper_workloads::registry;
 
-use super::expression::Expression;
 use crate::declared::Declared;
+use crate::expression::Expression;
 use crate::identity::Digest;
 use crate::status::Status;
 
@@ -84,7 +84,10 @@ impl KnownWorkload {
     /// The identity of a backend: its name, and where the manifest declares it the digest of its
     /// source, options and geometry.
     pub fn backend_identity(&self, backend: &str) -> String {
-        match self.declared.and_then(|declared| declared.backend_digest(backend)) {
+        match self
+            .declared
+            .and_then(|declared| declared.backend_digest(backend))
+        {
             Some(digest) => format!("{backend} {}", digest.hex()),
             None => backend.to_owned(),
         }

@@ -11,7 +11,6 @@ use super::axis::WireAxis;
 use super::build::Shared;
 use super::case::{Conditional, Dimension, ParameterSource, Variable};
 use super::diagnostics::Code;
-use super::expression::{Kind, Scope};
 use super::rules;
 use super::section::{Context, Spanned};
 use super::suggest;
@@ -19,6 +18,7 @@ use super::text::At;
 use super::ties::{stands, tie_of};
 use super::uses::Uses;
 use super::wire::{NAME_CASES, WireCase, WireText, WireTie};
+use crate::expression::{Kind, Scope};
 
 /// The ties of a case, plain axes being ties of one column.
 pub(super) struct Columns {
@@ -331,7 +331,7 @@ pub(super) fn fit(
             cx.report(Code::WrongType, cell.at, message).label(format!(
                 "{} is {}",
                 cell.value,
-                super::article(cell.value.kind())
+                crate::word::article(cell.value.kind())
             ));
             None
         }

@@ -7,8 +7,8 @@
 
 use super::Manifest;
 use super::case::{Case, Dimension, Include, NullScript};
-use super::expression::Expression;
 use super::setting::{Data, Identity, sections};
+use crate::expression::Expression;
 use crate::identity::{Digest, Encoder, ManifestHash};
 use crate::word::Word;
 
@@ -75,8 +75,7 @@ fn item(data: &Data) -> Digest {
 
 fn case(case: &Case) -> Digest {
     let backends = case.backends.iter();
-    let backends =
-        backends.map(|backend| word(&case.workload.backend_identity(backend.0.name)));
+    let backends = backends.map(|backend| word(&case.workload.backend_identity(backend.0.name)));
     let phases = case.phases.iter().map(|phase| word(phase.name()));
     let dimensions = case.dimensions.iter().map(|each| dimension(case, each));
     let mut encoder = Encoder::new("case");

@@ -113,7 +113,10 @@ impl SourceClosure {
     /// includes, of which the first is `.` where it is that folder.
     pub fn by_path(&self) -> (Vec<DeclaredFile>, Vec<String>) {
         let folder = |path: &Path| path.parent().unwrap_or(Path::new("")).to_owned();
-        let mut root = self.files.first().map_or_else(PathBuf::new, |file| folder(&file.path));
+        let mut root = self
+            .files
+            .first()
+            .map_or_else(PathBuf::new, |file| folder(&file.path));
         for file in &self.files {
             while !file.path.starts_with(&root) {
                 root = folder(&root);
@@ -188,7 +191,10 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         };
-        write("k/main.cu", "#include \"a.h\"\n# include <lib/b.h>\n#include <math.h>\n");
+        write(
+            "k/main.cu",
+            "#include \"a.h\"\n# include <lib/b.h>\n#include <math.h>\n",
+        );
         write("k/a.h", "#include \"../common/c.h\"\n#include \"gone.h\"\n");
         write("common/c.h", "");
         write("include/lib/b.h", "#include \"../../common/c.h\"\n");
@@ -199,7 +205,13 @@ mod tests {
         };
         assert_eq!(
             names(closure.by_directive().unwrap()),
-            ["main.cu", "a.h", "../common/c.h", "lib/b.h", "../../common/c.h"]
+            [
+                "main.cu",
+                "a.h",
+                "../common/c.h",
+                "lib/b.h",
+                "../../common/c.h"
+            ]
         );
         let (files, folders) = closure.by_path();
         assert_eq!(

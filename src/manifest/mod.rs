@@ -8,15 +8,14 @@
 //! all keys of settings. On the way there: `text`, `tree` (TOML with places), `merge` and
 //! [`overrides`], `section` (typed access), `decode` (settings), `wire`, `axis` and `forms` (cases
 //! as written), `build`, `dimensions` and `rules` (checked cases); checks that need all points are
-//! in `grid::check`, together with [`Manifest::resolve`]. [`expression`] is the language of
-//! conditions; [`diagnostics`], [`codes`] and [`render`] make and print errors.
+//! in `grid::check`, together with [`Manifest::resolve`]. [`crate::expression`] is the
+//! language of conditions; [`diagnostics`], [`codes`] and [`render`] make and print errors.
 
 pub mod settings;
 pub mod plots;
 pub mod case;
 pub mod sources;
 pub mod overrides;
-pub mod expression;
 pub mod diagnostics;
 pub mod codes;
 pub mod render;
@@ -233,10 +232,4 @@ impl PartialEq for Manifest {
 pub fn registry() -> Vec<&'static WorkloadInfo> {
     let workloads = sweeper_workloads::registry::workloads().iter();
     workloads.map(|workload| workload.info()).collect()
-}
-
-/// A noun with its article: `an integer`.
-pub(crate) fn article(noun: &str) -> String {
-    let vowel = noun.starts_with(['a', 'e', 'i', 'o', 'u']);
-    format!("{} {noun}", if vowel { "an" } else { "a" })
 }

@@ -9,12 +9,12 @@ use super::case::Case;
 use super::decode::Given;
 use super::diagnostics::Code;
 use super::dimensions::kind_of;
-use super::expression::Kind;
 use super::section::Context;
 use super::settings::{Canonical, Limits, Prune};
 use super::suggest;
 use super::text::At;
 use super::tree::Node;
+use crate::expression::Kind;
 use crate::status::Status;
 
 /// The kind of a name in a case: of an axis or of a derived value.

@@ -9,12 +9,12 @@ use super::build::{self, Places, Shared};
 use super::case::{Case, Derived, Dimension, Include, NullScript, Rule, Variable};
 use super::diagnostics::Code;
 use super::dimensions::{fit, kind_of, names};
-use super::expression::{Expression, Fault, FaultKind, Kind, Known, Scope, Tree};
 use super::section::{Context, Spanned};
 use super::suggest;
 use super::uses::Uses;
 use super::wire::{NAME_CASES, WireCase, WireInclude, WireRule, WireText};
 use crate::declared::family_of;
+use crate::expression::{Expression, Fault, FaultKind, Kind, Known, Scope, Tree};
 
 /// Slots before the variables: backend, phase, dtype, workload.
 pub(crate) const VARIANTS: usize = 4;
@@ -367,8 +367,8 @@ fn row_of(
     if let Some((cell, held)) = { kinds }.find(|(a, b)| a.kind() != b.kind()) {
         let message = format!(
             "the extra point has {} where the axis has {}",
-            super::article(cell.kind()),
-            super::article(held.kind())
+            crate::word::article(cell.kind()),
+            crate::word::article(held.kind())
         );
         cx.report(Code::MixedKinds, wire.at, message);
         return None;

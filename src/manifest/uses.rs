@@ -7,9 +7,9 @@ use sweeper_program::workload::WorkloadInfo;
 
 use super::build::Shared;
 use super::diagnostics::Code;
-use super::expression::Tree;
 use super::section::{Context, Spanned};
 use super::wire::{WireCase, WireText};
+use crate::expression::Tree;
 
 /// The derived values of a case, and the names that its expressions use.
 pub(super) struct Uses {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use sweeper_program::CanonicalShape;
 
+use crate::expression::{Kind, Operand};
 use crate::grid::{Grid, Point, slot_of};
-use crate::manifest::expression::{Kind, Operand};
 use crate::manifest::rules::VARIANTS;
 use crate::manifest::{Case, Manifest};
 

@@ -11,7 +11,6 @@ use rayon::prelude::*;
 use sweeper_program::workload::{DeviceOracle, ORACLE_OPERATIONS_PER_SECOND};
 use sweeper_program::{CanonicalShape, KernelSource, Phase, Problem, Refusal, Target};
 
-
 use crate::grid::{Grid, Point};
 use crate::hardware::DeviceKind;
 use crate::identity::{CacheState, Conditions, PointId, ProblemId, point_id};
@@ -302,7 +301,9 @@ pub fn conditions(manifest: &Manifest, kind: DeviceKind, mode: Launching) -> Con
 
 fn problem(grid: &Grid<'_>, point: Point) -> Result<Box<dyn Problem>, String> {
     let case = grid.case(point);
-    let workload = case.workload.workload()
+    let workload = case
+        .workload
+        .workload()
         .ok_or_else(|| format!("there is no workload `{}`", case.workload.name))?;
     workload
         .problem(&grid.parameters(point), case.dtype)

@@ -14,10 +14,10 @@ use std::ops::Range;
 
 use serde_json::Value as Json;
 
+use crate::expression::Operand;
 use crate::grid::walk::Walker;
 use crate::grid::{Grid, Point};
 use crate::manifest::Manifest;
-use crate::manifest::expression::Operand;
 use crate::manifest::rules::VARIANTS;
 use crate::manifest::settings::Canonical;
 

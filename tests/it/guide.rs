@@ -308,14 +308,19 @@ enum Step {
     File { name: String, text: String },
 }
 
-/// The blocks ```` ```console ````, and ```` ```toml ```` that begin with the name of a file.
+/// The blocks ```` ```console ````, and ```` ```toml ```` and ```` ```c ```` that begin with the
+/// name of a file.
 fn steps(document: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     for block in document.split("\n```").skip(1) {
         let (kind, body) = block.split_once('\n').unwrap_or((block, ""));
-        if kind == "toml"
-            && let Some(name) = body.lines().next().and_then(|line| line.strip_prefix("# "))
-        {
+        let comment = match kind {
+            "toml" => "# ",
+            "c" => "// ",
+            _ => "",
+        };
+        let first = body.lines().next().filter(|_| !comment.is_empty());
+        if let Some(name) = first.and_then(|line| line.strip_prefix(comment)) {
             let (name, text) = (name.to_owned(), body.to_owned() + "\n");
             steps.push(Step::File { name, text });
         }
@@ -373,8 +378,7 @@ fn run(place: &Place, line: &str) -> Output {
 fn the_guides_commands_do_what_it_says() {
     let place = Place::new("");
     fs::create_dir(place.path("manifests")).unwrap();
-    for entry in fs::read_dir(root().join("manifests")).unwrap() {
-        let path = entry.unwrap().path();
+    for path in crate::support::toml_files(root().join("manifests").to_str().unwrap()) {
         let name = path.file_name().unwrap().to_str().unwrap();
         fs::copy(&path, place.path(&format!("manifests/{name}"))).unwrap();
     }

@@ -16,8 +16,8 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 60300),
-    ("kernels/program/src", 3450),
+    ("src", 66500),
+    ("kernels/program/src", 3750),
     ("kernels/compiler/src", 22950),
     ("kernels/workloads/src", 17300),
     ("cache/src", 5000),

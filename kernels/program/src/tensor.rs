@@ -187,7 +187,10 @@ macro_rules! with_element_type {
 impl Dtype {
     /// The type called `name`.
     pub fn named(name: &str) -> Option<Dtype> {
-        Dtype::ALL.iter().copied().find(|dtype| dtype.name() == name)
+        Dtype::ALL
+            .iter()
+            .copied()
+            .find(|dtype| dtype.name() == name)
     }
 
     /// True for types of real numbers, false for whole numbers and truth values.

@@ -39,8 +39,7 @@ pub struct Compiler {
     cubin_size: SizeFunction,
     cubin: BytesFunction,
     add_name: unsafe extern "C" fn(Program, *const c_char) -> c_int,
-    lowered_name:
-        unsafe extern "C" fn(Program, *const c_char, *mut *const c_char) -> c_int,
+    lowered_name: unsafe extern "C" fn(Program, *const c_char, *mut *const c_char) -> c_int,
     /// Older versions lack these two.
     count_architectures: Option<NumbersFunction>,
     architectures: Option<NumbersFunction>,
@@ -202,7 +201,9 @@ impl Compiler {
         match compiled {
             SUCCESS => Ok(Compilation {
                 cubin: bytes(self.cubin_size, self.cubin, "a cubin")?,
-                symbols: unit.symbols(names).map_err(|code| failed("a symbol", code))?,
+                symbols: unit
+                    .symbols(names)
+                    .map_err(|code| failed("a symbol", code))?,
                 log,
             }),
             INVALID_OPTION | COMPILATION | NAME_EXPRESSION => Err(Refusal::Source { log }),

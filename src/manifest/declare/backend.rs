@@ -11,8 +11,8 @@ use crate::declared::declaration::{
     Requirement, ScratchDeclaration,
 };
 use crate::declared::{backend_scope, configurations};
+use crate::expression::{Expression, Scope};
 use crate::manifest::diagnostics::Code;
-use crate::manifest::expression::{Expression, Scope};
 use crate::manifest::section::{Context, Section, Spanned};
 use crate::manifest::tree::{Entry, Node, Raw};
 
@@ -40,15 +40,21 @@ pub(super) fn backend(
     section: &mut Section<'_>,
     names: &Names,
 ) -> Option<BackendDeclaration> {
-    let about = section.take(cx, "about").and_then(|node| cx.text(node, "about"));
+    let about = section
+        .take(cx, "about")
+        .and_then(|node| cx.text(node, "about"));
     let source = source(cx, section);
-    let tune = section.take(cx, "tune").map_or_else(Vec::new, |node| tune(cx, node, names));
+    let tune = section
+        .take(cx, "tune")
+        .map_or_else(Vec::new, |node| tune(cx, node, names));
     let scope = backend_scope(&names.parameters, &tune);
     let scratch = section.take(cx, "scratch");
     let scratch = scratch.map_or_else(Vec::new, |node| scratch_of(cx, node, &scope));
     let mut tensors = [names.inputs.clone(), names.outputs.clone()].concat();
     tensors.extend(scratch.iter().map(|scratch| scratch.tensor.name.clone()));
-    let mutates = section.take(cx, "mutates").and_then(|node| cx.words(node, "mutates"));
+    let mutates = section
+        .take(cx, "mutates")
+        .and_then(|node| cx.words(node, "mutates"));
     let mutates = known_inputs(cx, mutates.unwrap_or_default(), names);
     let rules = section.take(cx, "require");
     let (require, rules) = rules.map_or_else(Default::default, |node| require(cx, node, &scope));
@@ -56,7 +62,9 @@ pub(super) fn backend(
     let defines = defines.map_or_else(Vec::new, |node| defines_of(cx, node, &scope));
     let mut options = texts(cx, section, "options");
     let libraries = texts(cx, section, "libs");
-    let phases = section.take(cx, "phases").and_then(|node| cx.words(node, "phases"));
+    let phases = section
+        .take(cx, "phases")
+        .and_then(|node| cx.words(node, "phases"));
     let phases = names.phases(cx, phases.unwrap_or_default());
     let is_cuda = section.table.get("cuda").is_some() && section.table.get("c").is_none();
     let language = match is_cuda {
@@ -120,7 +128,11 @@ fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<Source> {
             return None;
         }
         (Some(_), Some(node)) => {
-            cx.report(Code::Conflict, node.at, "a backend has one source: `cuda` or `c`");
+            cx.report(
+                Code::Conflict,
+                node.at,
+                "a backend has one source: `cuda` or `c`",
+            );
             return None;
         }
     };
@@ -142,8 +154,9 @@ fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<Source> {
     };
     if let Some((name, from)) = closure.missing() {
         let message = format!("`{from}` includes \"{name}\", which is not there");
-        cx.report(Code::Source, node.at, message)
-            .help("it is looked for beside the file that includes it, then in the folders of `include`");
+        cx.report(Code::Source, node.at, message).help(
+            "it is looked for beside the file that includes it, then in the folders of `include`",
+        );
         return None;
     }
     let (files, options) = match language {
@@ -190,7 +203,9 @@ fn tune(cx: &mut Context<'_>, node: &Node, names: &Names) -> Vec<(String, Vec<Va
             found.push((entry.key.clone(), values));
         }
     }
-    let count = found.iter().try_fold(1usize, |all, (_, values)| all.checked_mul(values.len()));
+    let count = found
+        .iter()
+        .try_fold(1usize, |all, (_, values)| all.checked_mul(values.len()));
     if count.is_none_or(|count| count > MAX_CONFIGURATIONS) {
         let message = format!("`tune` has more than {MAX_CONFIGURATIONS} combinations");
         cx.report(Code::GridTooLarge, node.at, message);
@@ -221,11 +236,7 @@ fn scratch_of(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Vec<ScratchDe
     entries.filter_map(read).collect()
 }
 
-fn known_inputs(
-    cx: &mut Context<'_>,
-    words: Vec<Spanned<String>>,
-    names: &Names,
-) -> Vec<String> {
+fn known_inputs(cx: &mut Context<'_>, words: Vec<Spanned<String>>, names: &Names) -> Vec<String> {
     let mut found = Vec::new();
     for word in words {
         if names.inputs.contains(&word.value) {
@@ -355,12 +366,10 @@ impl Reader<'_> {
         }
     }
 
-    fn launch(
-        &self,
-        cx: &mut Context<'_>,
-        section: &mut Section<'_>,
-    ) -> Option<LaunchDeclaration> {
-        let entry = section.need(cx, "entry").and_then(|node| self.entry(cx, node));
+    fn launch(&self, cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<LaunchDeclaration> {
+        let entry = section
+            .need(cx, "entry")
+            .and_then(|node| self.entry(cx, node));
         let args = section.need(cx, "args").map(|node| self.args(cx, node));
         let is_cuda = self.language == DeclaredLanguage::Cuda;
         let mut extents = |cx: &mut Context<'_>, key: &'static str| match section.take(cx, key) {
@@ -400,13 +409,11 @@ impl Reader<'_> {
                 cx.report(Code::Name, node.at, "`entry` has a `{` that is not closed");
                 return None;
             };
-            let tree = crate::manifest::expression::Tree::parse(inside);
-            let compiled = tree
-                .map_err(|error| error.message)
-                .and_then(|tree| {
-                    Expression::compile(inside, &tree, &self.scope)
-                        .map_err(|_| format!("`{inside}` uses a name that is not known here"))
-                });
+            let tree = crate::expression::Tree::parse(inside);
+            let compiled = tree.map_err(|error| error.message).and_then(|tree| {
+                Expression::compile(inside, &tree, &self.scope)
+                    .map_err(|_| format!("`{inside}` uses a name that is not known here"))
+            });
             if let Err(reason) = compiled {
                 let names = crate::manifest::rules::names_of(&self.scope);
                 cx.report(Code::UnknownName, node.at, "`entry` has a wrong expression")
@@ -451,7 +458,12 @@ impl Reader<'_> {
                 Some(node) => Some(expression(cx, node, "offset", &self.scope, WHOLE)?),
                 None => None,
             };
-            return self.tensor(cx, node, name, offset.map(|offset| offset.text().to_string()));
+            return self.tensor(
+                cx,
+                node,
+                name,
+                offset.map(|offset| offset.text().to_string()),
+            );
         }
         let [entry] = table.entries.as_slice() else {
             cx.wrong_type(node, "args", ARGS);

@@ -12,7 +12,6 @@ use sweeper_program::Phase;
 use sweeper_program::workload::{Workload, WorkloadInfo};
 
 use super::diagnostics::Code;
-use super::expression::{Expression, Kind, Scope};
 use super::rules;
 use super::section::{Context, Section, Spanned};
 use super::suggest;
@@ -20,6 +19,7 @@ use super::tree::{Entry, Node};
 use super::wire;
 use crate::declared::Declared;
 use crate::declared::declaration::{Declaration, ProblemDeclaration};
+use crate::expression::{Expression, Kind, Scope};
 
 pub(super) use render::DeclaredTable;
 
@@ -34,10 +34,7 @@ pub(super) struct Declarations {
 
 impl Declarations {
     /// The workloads of `registry` as the manifest extends them, and its own.
-    pub(super) fn extend(
-        &self,
-        registry: &[&'static WorkloadInfo],
-    ) -> Vec<&'static WorkloadInfo> {
+    pub(super) fn extend(&self, registry: &[&'static WorkloadInfo]) -> Vec<&'static WorkloadInfo> {
         let mut all = registry.to_vec();
         for declared in &self.workloads {
             let info = declared.info();
@@ -172,7 +169,10 @@ struct Names {
 impl Names {
     fn of_build(info: &'static WorkloadInfo) -> Self {
         let names = |tensors: &[sweeper_program::workload::TensorInfo]| {
-            tensors.iter().map(|tensor| tensor.name.to_owned()).collect()
+            tensors
+                .iter()
+                .map(|tensor| tensor.name.to_owned())
+                .collect()
         };
         let backends = info.backends.iter();
         Names {
@@ -188,7 +188,10 @@ impl Names {
 
     fn of_problem(problem: &ProblemDeclaration) -> Self {
         let inputs = problem.inputs.iter().map(|input| input.tensor.name.clone());
-        let outputs = problem.outputs.iter().map(|output| output.tensor.name.clone());
+        let outputs = problem
+            .outputs
+            .iter()
+            .map(|output| output.tensor.name.clone());
         Names {
             parameters: crate::declared::parameters(problem).to_vec(),
             inputs: inputs.collect(),

@@ -11,9 +11,9 @@ use crate::declared::declaration::{
     ProblemDeclaration, Reference, TensorDeclaration, Tolerance,
 };
 use crate::declared::{fill_scope, parameters, problem_scope, reference_scope};
+use crate::expression::Scope;
 use crate::manifest::axis;
 use crate::manifest::diagnostics::Code;
-use crate::manifest::expression::Scope;
 use crate::manifest::section::{Context, Section};
 use crate::manifest::suggest;
 use crate::manifest::tree::{Entry, Node, Raw};
@@ -26,7 +26,9 @@ const OF_ZEROS: f64 = 1.0;
 pub(super) fn problem(cx: &mut Context<'_>, entry: &Entry) -> Option<ProblemDeclaration> {
     let path = format!("workload.{}", entry.key);
     let mut section = cx.section(&entry.value, &path)?;
-    let about = section.take(cx, "about").and_then(|node| cx.text(node, "about"));
+    let about = section
+        .take(cx, "about")
+        .and_then(|node| cx.text(node, "about"));
     let params = section.take(cx, "params");
     let declared = params.map_or_else(Vec::new, |node| {
         entries(cx, node, "params", |cx, entry| {
@@ -52,7 +54,11 @@ pub(super) fn problem(cx: &mut Context<'_>, entry: &Entry) -> Option<ProblemDecl
         problem.inputs = entries(cx, node, "inputs", |cx, entry| input(cx, entry, infos));
     }
     if let Some(node) = section.need(cx, "outputs") {
-        let inputs: Vec<String> = problem.inputs.iter().map(|it| it.tensor.name.clone()).collect();
+        let inputs: Vec<String> = problem
+            .inputs
+            .iter()
+            .map(|it| it.tensor.name.clone())
+            .collect();
         problem.outputs = entries(cx, node, "outputs", |cx, entry| {
             output(cx, entry, infos, &inputs)
         });
@@ -79,7 +85,13 @@ fn entries<T>(
     };
     let entries = section.table.entries.iter();
     entries
-        .filter_map(|entry| if wire::name(cx, entry) { read(cx, entry) } else { None })
+        .filter_map(|entry| {
+            if wire::name(cx, entry) {
+                read(cx, entry)
+            } else {
+                None
+            }
+        })
         .collect()
 }
 
@@ -94,8 +106,9 @@ fn parameter(cx: &mut Context<'_>, entry: &Entry) -> Option<ParameterDeclaration
     let default = section.take(cx, "default");
     let kind = match *kinds {
         [("int", node)] => pair(cx, node, "int", whole).map(|(a, b)| DeclaredKind::Int(a, b)),
-        [("float", node)] => pair(cx, node, "float", number)
-            .map(|(a, b)| DeclaredKind::Float(a, b)),
+        [("float", node)] => {
+            pair(cx, node, "float", number).map(|(a, b)| DeclaredKind::Float(a, b))
+        }
         [("choice", node)] => {
             let words = cx.words(node, "choice")?;
             let words = words.into_iter().map(|word| word.value);
@@ -133,7 +146,9 @@ fn default_value(
         }
         (Raw::Int(_) | Raw::Float(_), DeclaredKind::Float(least, most)) => {
             let value = cx.number(node, "default")?;
-            (*least..=*most).contains(&value).then_some(Value::Float(value))
+            (*least..=*most)
+                .contains(&value)
+                .then_some(Value::Float(value))
         }
         (Raw::Bool(value), DeclaredKind::Bool) => Some(Value::Bool(*value)),
         (Raw::Text(word), DeclaredKind::Choice(words)) if words.contains(word) => {
@@ -222,11 +237,7 @@ pub(super) fn tensor(
     })
 }
 
-fn input(
-    cx: &mut Context<'_>,
-    entry: &Entry,
-    infos: &[ParameterInfo],
-) -> Option<InputDeclaration> {
+fn input(cx: &mut Context<'_>, entry: &Entry, infos: &[ParameterInfo]) -> Option<InputDeclaration> {
     let mut section = cx.section(&entry.value, &entry.key)?;
     let tensor = tensor(cx, &mut section, &entry.key, &problem_scope(infos));
     let fill = match section.take(cx, "fill") {
@@ -289,10 +300,16 @@ fn fill(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Option<Fill> {
             }
             Fill::Choice(numbers)
         }
-        "expr" => Fill::Expr(expression(cx, value, "expr", scope, NUMBER)?.text().to_string()),
+        "expr" => Fill::Expr(
+            expression(cx, value, "expr", scope, NUMBER)?
+                .text()
+                .to_string(),
+        ),
         "sorted" => Fill::Sorted(Box::new(fill(cx, value, scope)?)),
         other => {
-            let known = ["normal", "uniform", "integers", "constant", "arange", "choice", "expr", "sorted"];
+            let known = [
+                "normal", "uniform", "integers", "constant", "arange", "choice", "expr", "sorted",
+            ];
             cx.unknown_word(entry.key_at, "fill", other, known);
             return None;
         }
@@ -427,8 +444,7 @@ fn reference(
             for entry in &table.entries {
                 if !outputs.contains(&entry.key.as_str()) {
                     cx.unknown_word(entry.key_at, "expr", &entry.key, outputs.iter().copied());
-                } else if let Some(text) =
-                    expression(cx, &entry.value, &entry.key, &scope, NUMBER)
+                } else if let Some(text) = expression(cx, &entry.value, &entry.key, &scope, NUMBER)
                 {
                     found.insert(entry.key.clone(), text.text().to_string());
                 }
@@ -445,11 +461,7 @@ fn reference(
     Some(Reference::Expr(found))
 }
 
-fn tolerance(
-    cx: &mut Context<'_>,
-    node: &Node,
-    problem: &ProblemDeclaration,
-) -> Option<Tolerance> {
+fn tolerance(cx: &mut Context<'_>, node: &Node, problem: &ProblemDeclaration) -> Option<Tolerance> {
     let outputs: Vec<&str> = problem.outputs.iter().map(|it| &*it.tensor.name).collect();
     match &node.raw {
         Raw::Text(word) if word == "derived" => Some(Tolerance::Derived),
@@ -467,7 +479,12 @@ fn tolerance(
             let mut found = BTreeMap::new();
             for entry in &table.entries {
                 if !outputs.contains(&entry.key.as_str()) {
-                    cx.unknown_word(entry.key_at, "tolerance", &entry.key, outputs.iter().copied());
+                    cx.unknown_word(
+                        entry.key_at,
+                        "tolerance",
+                        &entry.key,
+                        outputs.iter().copied(),
+                    );
                 } else if let Some(stated) = stated(cx, &entry.value) {
                     found.insert(entry.key.clone(), stated);
                 }
@@ -475,7 +492,11 @@ fn tolerance(
             Some(Tolerance::L2(found))
         }
         _ => {
-            cx.wrong_type(node, "tolerance", "`derived`, `exact`, or a relative L2 norm");
+            cx.wrong_type(
+                node,
+                "tolerance",
+                "`derived`, `exact`, or a relative L2 norm",
+            );
             None
         }
     }
@@ -485,9 +506,13 @@ fn tolerance(
 fn stated(cx: &mut Context<'_>, node: &Node) -> Option<f64> {
     let norm = cx.positive(node, "tolerance")?;
     if norm >= OF_ZEROS {
-        cx.report(Code::Declaration, node.at, "zeros would pass this tolerance")
-            .label("a relative L2 norm, which is 1 for zeros")
-            .help("leave it out: the tolerance is derived from the rounding of the outputs' type");
+        cx.report(
+            Code::Declaration,
+            node.at,
+            "zeros would pass this tolerance",
+        )
+        .label("a relative L2 norm, which is 1 for zeros")
+        .help("leave it out: the tolerance is derived from the rounding of the outputs' type");
         return None;
     }
     Some(norm)

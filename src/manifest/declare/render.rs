@@ -91,7 +91,11 @@ fn value(cx: &Context<'_>, node: &Node, is_path: bool) -> String {
         }
         Raw::Table(table) => {
             let entries = table.entries.iter().map(|entry| {
-                format!("{} = {}", print::bare(&entry.key), value(cx, &entry.value, false))
+                format!(
+                    "{} = {}",
+                    print::bare(&entry.key),
+                    value(cx, &entry.value, false)
+                )
             });
             print::inline(entries)
         }

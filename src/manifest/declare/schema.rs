@@ -71,9 +71,7 @@ fn check() -> Value {
 }
 
 fn parameter() -> Value {
-    let bounds = |kind: &str| {
-        json!({ "type": "array", "items": { "type": kind }, "minItems": 2, "maxItems": 2 })
-    };
+    let bounds = |kind: &str| json!({ "type": "array", "items": { "type": kind }, "minItems": 2, "maxItems": 2 });
     object(
         json!({
             "int": bounds("integer"),
@@ -89,7 +87,10 @@ fn parameter() -> Value {
 fn dtype() -> Value {
     let names = Dtype::ALL.iter().map(|dtype| dtype.name());
     let names: Vec<&str> = names.chain(["dtype"]).collect();
-    described(one_of(&names), "type of the elements; that of the case where it is not said")
+    described(
+        one_of(&names),
+        "type of the elements; that of the case where it is not said",
+    )
 }
 
 fn shape() -> Value {
@@ -97,7 +98,8 @@ fn shape() -> Value {
 }
 
 fn fill() -> Value {
-    let two = json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 });
+    let two =
+        json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 });
     let form = json!({
         "type": "object",
         "minProperties": 1,
@@ -129,7 +131,10 @@ pub(in crate::manifest) fn backend() -> Value {
         }),
         &["shape"],
     );
-    let rule = object(json!({ "that": expression(), "reason": string() }), &["that"]);
+    let rule = object(
+        json!({ "that": expression(), "reason": string() }),
+        &["that"],
+    );
     let mut backend = json!({
         "workload": described(string(), "the problem that it computes"),
         "about": described(string(), "one line for people"),

@@ -8,7 +8,10 @@ use super::{copied, rows, sweeper, text};
 #[test]
 fn adversaries_are_named_and_the_sweep_goes_on() {
     let folder = copied();
-    let ran = sweeper(folder.path(), &["run", "adversaries.toml", "--device", "cpu"]);
+    let ran = sweeper(
+        folder.path(),
+        &["run", "adversaries.toml", "--device", "cpu"],
+    );
     assert_eq!(ran.status.code(), Some(4), "{}", text(&ran));
     let rows = rows(folder.path());
     let found: BTreeMap<&str, (&str, &str)> = rows

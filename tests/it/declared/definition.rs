@@ -78,7 +78,9 @@ fn judged(workload: &str, change: impl Fn(f64) -> f64, dtype: &str) -> bool {
     });
     let y = sweeper_program::Tensor::new(vec![6], data);
     let outputs: Tensors = [("y".to_owned(), y)].into();
-    problem.check(&inputs, &outputs, &expected, Phase::Forward).passed()
+    problem
+        .check(&inputs, &outputs, &expected, Phase::Forward)
+        .passed()
 }
 
 const TANH: &str = "inputs.x = { dtype = \"f32\", shape = [\"n\"] }\n\
@@ -89,7 +91,10 @@ fn derived_tolerances_pass_roundings_and_nothing_more() {
     for (dtype, unit) in [("f32", 6e-8), ("f16", 5e-4), ("bf16", 4e-3)] {
         assert!(judged(TANH, |value| value, dtype), "{dtype}");
         assert!(judged(TANH, |value| value * (1.0 + unit), dtype), "{dtype}");
-        assert!(!judged(TANH, |value| value * (1.0 + 30.0 * unit), dtype), "{dtype}");
+        assert!(
+            !judged(TANH, |value| value * (1.0 + 30.0 * unit), dtype),
+            "{dtype}"
+        );
         assert!(!judged(TANH, |_| 0.0, dtype), "{dtype}");
         assert!(!judged(TANH, |_| f64::NAN, dtype), "{dtype}");
     }
@@ -132,7 +137,9 @@ fn references_broadcast_and_values_need_not_be_finite() {
     };
     let judge = |values: Vec<f32>| {
         let outputs = rounded(values);
-        problem.check(&inputs, &outputs, &expected, Phase::Forward).passed()
+        problem
+            .check(&inputs, &outputs, &expected, Phase::Forward)
+            .passed()
     };
     let right: Vec<f32> = y.iter().map(|&value| value as f32).collect();
     assert!(judge(right.clone()));
@@ -167,10 +174,20 @@ fn kernels_in_c_start_from_initial_values() {
     let problem = problem(&manifest, &[("n", 4)]);
     let inputs = problem.generate(&InputKey([5; 32]));
     let canonical = CanonicalShape::default();
-    let program = problem.program("b", Phase::Forward, &canonical, &Target::Cpu).unwrap();
+    let program = problem
+        .program("b", Phase::Forward, &canonical, &Target::Cpu)
+        .unwrap();
     let mut device = Cpu::new(1).unwrap();
-    let outputs =
-        crate::conformance::run_on_cpu(&mut device, program, &inputs, &problem.outputs(Phase::Forward), 3);
+    let outputs = crate::conformance::run_on_cpu(
+        &mut device,
+        program,
+        &inputs,
+        &problem.outputs(Phase::Forward),
+        3,
+    );
     assert_eq!(*outputs["sum"].data(), Data::F64(vec![12.5]));
-    assert_eq!(*outputs["in_place"].data(), Data::F32(vec![2.0, 4.0, 6.0, 8.0]));
+    assert_eq!(
+        *outputs["in_place"].data(),
+        Data::F32(vec![2.0, 4.0, 6.0, 8.0])
+    );
 }

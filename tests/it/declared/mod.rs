@@ -149,13 +149,19 @@ fn a_run_is_checked_and_found_again() {
     let said = text(&ran);
     assert!(said.contains("2 ok"), "{said}");
     let rows = rows(folder.path());
-    let own: Vec<_> = rows.iter().filter(|row| row["backend"] == "add_c").collect();
+    let own: Vec<_> = rows
+        .iter()
+        .filter(|row| row["backend"] == "add_c")
+        .collect();
     assert_eq!(own.len(), 2);
     for row in own {
         assert_eq!((&*row["status"], &*row["checked"]), ("ok", "full"));
         assert_eq!(row["flops"], row["axis_n"]);
     }
-    let again = text(&sweeper(folder.path(), &["run", "add.toml", "--device", "cpu"]));
+    let again = text(&sweeper(
+        folder.path(),
+        &["run", "add.toml", "--device", "cpu"],
+    ));
     assert!(again.contains("nothing to do"), "{again}");
     // The run's folder has what a rerun needs, without the manifest and the sources.
     for file in ["add.toml", "add.c", "add.cu", "sum.h"] {
@@ -165,7 +171,11 @@ fn a_run_is_checked_and_found_again() {
     let run = run.last().unwrap().unwrap().file_name();
     let id = run.to_str().unwrap().rsplit('-').next().unwrap().to_owned();
     let rerun = sweeper(folder.path(), &["rerun", &id]);
-    assert!(text(&rerun).contains("2 bit-identical, 0 differ"), "{}", text(&rerun));
+    assert!(
+        text(&rerun).contains("2 bit-identical, 0 differ"),
+        "{}",
+        text(&rerun)
+    );
 }
 
 #[test]
@@ -179,7 +189,10 @@ fn an_edited_byte_is_another_run() {
     assert_eq!(before, hash());
     for (file, text) in [
         ("sum.h", "#define SUM(x, y) ((y) + (x))\n"),
-        ("add.c", "/* */\n#include \"sum.h\"\nvoid vector_add(float *c, const float *a, const float *b, int n) { }\n"),
+        (
+            "add.c",
+            "/* */\n#include \"sum.h\"\nvoid vector_add(float *c, const float *a, const float *b, int n) { }\n",
+        ),
     ] {
         let path = folder.path().join(file);
         let held = fs::read_to_string(&path).unwrap();

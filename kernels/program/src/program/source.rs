@@ -106,6 +106,8 @@ impl KernelSource {
         let defines = defines.map(|(name, value)| format!(" {name}={value}"));
         let names = self.user.iter().flat_map(|user| &user.names);
         let names = names.map(|name| format!(" {name}"));
-        defines.chain(names).fold(self.main_file().to_owned(), |title, part| title + &part)
+        defines
+            .chain(names)
+            .fold(self.main_file().to_owned(), |title, part| title + &part)
     }
 }

@@ -337,8 +337,7 @@ impl Checker<'_> {
             _ => 0,
         });
         for node in conditions {
-            let (condition, found) =
-                self.operand(node, function.name(), |kind| kind == Kind::Bool);
+            let (condition, found) = self.operand(node, function.name(), |kind| kind == Kind::Bool);
             checked.push(condition);
             kind = kind.and(found.map(|_| Kind::Int));
         }

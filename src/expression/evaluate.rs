@@ -189,7 +189,11 @@ fn call<'a>(
     node: &Node<usize>,
 ) -> Outcome<'a> {
     if function == Function::Where {
-        let chosen = if condition(&arguments[0], slots)? { 1 } else { 2 };
+        let chosen = if condition(&arguments[0], slots)? {
+            1
+        } else {
+            2
+        };
         return evaluate(&arguments[chosen], slots);
     }
     let first = evaluate(&arguments[0], slots)?;

@@ -60,7 +60,7 @@ impl Kind {
 
     /// Name of the kind with an article: `an integer`.
     pub fn noun(self) -> String {
-        crate::manifest::article(self.name())
+        crate::word::article(self.name())
     }
 
     fn is_number(self) -> bool {

@@ -1,5 +1,5 @@
-//! Evaluation over real numbers, as elements of tensors are computed: infinities and NaN are values,
-//! and each operation can be rounded.
+//! Evaluation over real numbers, as elements of tensors are computed: infinities and NaN are
+//! values, and each operation can be rounded.
 
 use super::check::Expression;
 use super::tree::{Binary, Function, Node, Op};

@@ -1,0 +1,129 @@
+//! A manifest to start from, written from the signature of a kernel.
+
+use sweeper_program::Dtype;
+
+use super::declaration::DeclaredLanguage;
+use super::signature::{Parameter, Signature};
+
+/// Names of sizes that functions commonly have, the most telling first.
+const SIZES: [&str; 7] = ["n", "size", "len", "length", "count", "elements", "numel"];
+
+/// The manifest of a kernel in the file `source`. What the signature does not say is a comment that
+/// begins with `?`.
+pub fn manifest(source: &str, signature: &Signature, language: DeclaredLanguage) -> String {
+    let kernel = &signature.name;
+    let backend = match language {
+        DeclaredLanguage::Cuda => format!("{kernel}_cuda"),
+        DeclaredLanguage::C => format!("{kernel}_c"),
+    };
+    let whole: Vec<&Parameter> = scalars(signature).filter(|it| is_whole(it)).collect();
+    let size = SIZES
+        .iter()
+        .find_map(|name| whole.iter().find(|it| it.name.eq_ignore_ascii_case(name)))
+        .or(whole.first())
+        .map_or("n", |it| &*it.name);
+    let mut text = format!(
+        "schema = 1\n\n# Written from the signature of `{kernel}`. Lines with a `?` are guesses: \
+         look at each.\n\n[workload.{kernel}]\n"
+    );
+    text += &format!(
+        "params    = {{ {} }}\n",
+        parameters(signature, size).join(", ")
+    );
+    tensors(&mut text, signature, size);
+    text += "check     = { reference = \"none\" }                # ? the right answer, such as \
+             { expr = \"2 * x\" }\n";
+    text += &format!("\n[backend.{backend}]\nworkload = \"{kernel}\"\n");
+    text += &match language {
+        DeclaredLanguage::Cuda => format!("cuda     = \"{source}\"\n"),
+        DeclaredLanguage::C => format!("c        = \"{source}\"\n"),
+    };
+    text += &entry(signature);
+    text += &format!("args     = [{}]\n", arguments(signature).join(", "));
+    if language == DeclaredLanguage::Cuda {
+        text += &format!(
+            "grid     = \"ceil_div({size}, block_size)\"             # ? an element a thread\n\
+             block    = \"block_size\"\n\
+             tune     = {{ block_size = [64, 128, 256, 512, 1024] }}\n"
+        );
+    }
+    text += &format!("\n[case.{kernel}]\nworkload = \"{kernel}\"\ngrid     = {{ ");
+    let axes: Vec<String> = match whole.as_slice() {
+        [] => vec!["n = { pow2 = [1024, 16777216] }".to_owned()],
+        whole => whole
+            .iter()
+            .map(|it| match it.name == size {
+                true => format!("{size} = {{ pow2 = [1024, 16777216] }}"),
+                false => format!("{} = 1", it.name),
+            })
+            .collect(),
+    };
+    text + &axes.join(", ") + " }\n"
+}
+
+fn scalars(signature: &Signature) -> impl Iterator<Item = &Parameter> {
+    signature.parameters.iter().filter(|it| !it.is_pointer)
+}
+
+fn is_whole(parameter: &Parameter) -> bool {
+    parameter
+        .dtype
+        .is_some_and(|dtype| !dtype.is_real() && dtype != Dtype::Bool)
+}
+
+fn parameters(signature: &Signature, size: &str) -> Vec<String> {
+    let mut found: Vec<String> = scalars(signature)
+        .map(|it| match it.dtype {
+            Some(Dtype::Bool) => format!("{} = {{ bool = true, default = true }}", it.name),
+            Some(dtype) if dtype.is_real() => {
+                format!("{} = {{ float = [-1e9, 1e9], default = 1.0 }}", it.name)
+            }
+            _ => format!("{} = {{ int = [1, 2147483647] }}", it.name),
+        })
+        .collect();
+    if !scalars(signature).any(|it| it.name == size) {
+        found.push(format!("{size} = {{ int = [1, 2147483647] }}"));
+    }
+    found
+}
+
+fn tensors(text: &mut String, signature: &Signature, size: &str) {
+    for it in signature.parameters.iter().filter(|it| it.is_pointer) {
+        let (kind, doubt) = match it.is_const {
+            true => ("inputs", "? its shape"),
+            false => ("outputs", "? its shape; what it begins with: init = 0"),
+        };
+        let (dtype, doubt) = match it.dtype {
+            Some(dtype) => (dtype, doubt.to_owned()),
+            None => (
+                Dtype::F32,
+                format!("? `{}` is no type that is known here", it.type_name),
+            ),
+        };
+        let name = format!("{kind}.{}", it.name);
+        *text +=
+            &format!("{name:<9} = {{ dtype = \"{dtype}\", shape = [\"{size}\"] }}   # {doubt}\n");
+    }
+}
+
+fn entry(signature: &Signature) -> String {
+    let name = &signature.name;
+    match signature.template.as_slice() {
+        [] => format!("entry    = \"{name}\"\n"),
+        parameters => {
+            let shown = parameters.join(", ");
+            format!("entry    = \"{name}<{shown}>\"   # ? an instance, such as {name}<float>\n")
+        }
+    }
+}
+
+fn arguments(signature: &Signature) -> Vec<String> {
+    let argument = |it: &Parameter| match (it.is_pointer, it.dtype) {
+        (true, _) => format!("\"{}\"", it.name),
+        (false, dtype) => {
+            let dtype = dtype.unwrap_or(Dtype::I32);
+            format!("{{ {dtype} = \"{}\" }}", it.name)
+        }
+    };
+    signature.parameters.iter().map(argument).collect()
+}

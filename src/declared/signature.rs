@@ -1,0 +1,256 @@
+//! Signatures of functions in C and CUDA sources, as far as a starter manifest needs them.
+//!
+//! This is no parser of C++: it finds functions by their form, and says which types it does not
+//! know.
+
+use sweeper_program::Dtype;
+
+use super::declaration::DeclaredLanguage;
+
+/// A function that can be called from outside its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// Its name.
+    pub name: String,
+    /// The names of its template's parameters; empty for a plain function.
+    pub template: Vec<String>,
+    /// Its parameters.
+    pub parameters: Vec<Parameter>,
+}
+
+/// A parameter of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name; `argN` where it has none.
+    pub name: String,
+    /// Its type without qualifiers, as it is written.
+    pub type_name: String,
+    /// The type of elements, where it is one that tensors have.
+    pub dtype: Option<Dtype>,
+    /// Whether it is an address.
+    pub is_pointer: bool,
+    /// Whether what it points to is only read.
+    pub is_const: bool,
+}
+
+/// The functions of a source: kernels in CUDA, functions with a body in C.
+pub fn signatures(text: &str, language: DeclaredLanguage) -> Vec<Signature> {
+    let text = without_comments(text);
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(open) = text[from..].find('(').map(|at| from + at) {
+        from = open + 1;
+        let Some(close) = closing(&text, open) else {
+            break;
+        };
+        let (before, after) = (text[..open].trim_end(), text[close + 1..].trim_start());
+        let name_at = before
+            .rfind(|c: char| c != '_' && !c.is_ascii_alphanumeric())
+            .map_or(0, |at| at + 1);
+        let name = &before[name_at..];
+        // Declarations end with `;`, calls and conditions stand within bodies.
+        let head = head(&before[..name_at]);
+        let is_function = after.starts_with('{') && !name.is_empty() && !head.is_empty();
+        let is_callable = match language {
+            DeclaredLanguage::Cuda => head.contains("__global__"),
+            DeclaredLanguage::C => !head.split_whitespace().any(|word| word == "static"),
+        };
+        if !is_function || !is_callable {
+            continue;
+        }
+        let parameters = parameters(&text[open + 1..close]);
+        found.push(Signature {
+            name: name.to_owned(),
+            template: template(head),
+            parameters,
+        });
+        if let Some(end) = closing(&text, text.len() - after.len()) {
+            from = end;
+        }
+    }
+    found
+}
+
+/// What stands before a function's name, back to the end of what is before it.
+fn head(before: &str) -> &str {
+    let at = before.rfind([';', '}', '{']).map_or(0, |at| at + 1);
+    let head = before[at..].trim();
+    // Lines of the preprocessor are none of its words.
+    let lines = head.rfind('#').map(|hash| {
+        let line = head[hash..].find('\n').map_or(head.len(), |end| hash + end);
+        head[line..].trim()
+    });
+    lines.unwrap_or(head)
+}
+
+/// Names of the parameters in `template <...>`.
+fn template(head: &str) -> Vec<String> {
+    let Some((_, rest)) = head.split_once("template") else {
+        return Vec::new();
+    };
+    let Some((list, _)) = rest
+        .trim_start()
+        .strip_prefix('<')
+        .and_then(|rest| rest.split_once('>'))
+    else {
+        return Vec::new();
+    };
+    let names = list.split(',').filter_map(|one| {
+        let one = one.split('=').next().unwrap_or(one).trim();
+        one.rsplit(|c: char| c.is_whitespace()).next()
+    });
+    names.map(str::to_owned).collect()
+}
+
+fn parameters(list: &str) -> Vec<Parameter> {
+    let list = list.trim();
+    if list.is_empty() || list == "void" {
+        return Vec::new();
+    }
+    let parameters = list.split(',').enumerate();
+    parameters.map(|(at, text)| parameter(at, text)).collect()
+}
+
+fn parameter(at: usize, text: &str) -> Parameter {
+    const QUALIFIERS: [&str; 7] = [
+        "const",
+        "volatile",
+        "restrict",
+        "__restrict__",
+        "__restrict",
+        "struct",
+        "register",
+    ];
+    let is_pointer = text.contains('*') || text.contains('[');
+    let text = text.split('[').next().unwrap_or(text);
+    let spaced = text.replace('*', " * ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    // What is constant is what stands before the first `*`.
+    let pointee = words.split(|word| *word == "*").next().unwrap_or_default();
+    let is_const = pointee.contains(&"const");
+    let plain: Vec<&str> = words
+        .iter()
+        .copied()
+        .filter(|word| *word != "*" && !QUALIFIERS.contains(word))
+        .collect();
+    let (name, type_words) = match plain.as_slice() {
+        [] => (format!("arg{at}"), &[][..]),
+        [one] => (format!("arg{at}"), std::slice::from_ref(one)),
+        [types @ .., name] => ((*name).to_owned(), types),
+    };
+    let type_name = type_words.join(" ");
+    Parameter {
+        name,
+        dtype: dtype(&type_name),
+        type_name,
+        is_pointer,
+        is_const,
+    }
+}
+
+/// The type of elements that a type of C has.
+fn dtype(name: &str) -> Option<Dtype> {
+    Some(match name {
+        "float" | "float32_t" => Dtype::F32,
+        "double" => Dtype::F64,
+        "half" | "__half" | "_Float16" => Dtype::F16,
+        "__nv_bfloat16" | "nv_bfloat16" | "__bf16" => Dtype::Bf16,
+        "int" | "signed" | "signed int" | "int32_t" => Dtype::I32,
+        "unsigned" | "unsigned int" | "uint32_t" | "uint" => Dtype::U32,
+        "long" | "long long" | "long int" | "long long int" | "int64_t" | "ptrdiff_t"
+        | "ssize_t" => Dtype::I64,
+        "unsigned long" | "unsigned long long" | "uint64_t" | "size_t" => Dtype::U64,
+        "short" | "int16_t" => Dtype::I16,
+        "unsigned short" | "uint16_t" => Dtype::U16,
+        "signed char" | "int8_t" => Dtype::I8,
+        "char" | "unsigned char" | "uint8_t" => Dtype::U8,
+        "bool" | "_Bool" => Dtype::Bool,
+        _ => return None,
+    })
+}
+
+/// The place of the bracket that closes the one at `open`.
+fn closing(text: &str, open: usize) -> Option<usize> {
+    let (mut depth, start) = (0usize, text.get(open..)?);
+    for (at, c) in start.char_indices() {
+        match c {
+            '(' | '{' | '[' => depth += 1,
+            ')' | '}' | ']' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(open + at);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The text with spaces in place of comments.
+fn without_comments(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("//").into_iter().chain(rest.find("/*")).min() {
+        plain.push_str(&rest[..at]);
+        let end = match rest[at..].starts_with("//") {
+            true => rest[at..].find('\n').map(|end| at + end),
+            false => rest[at..].find("*/").map(|end| at + end + 2),
+        };
+        plain.push(' ');
+        rest = end.map_or("", |end| &rest[end..]);
+    }
+    plain.push_str(rest);
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(signature: &Signature) -> String {
+        let parameters = signature.parameters.iter().map(|parameter| {
+            let dtype = parameter.dtype.map_or("?", Dtype::name);
+            let constant = if parameter.is_const { "const " } else { "" };
+            let pointer = if parameter.is_pointer { "*" } else { "" };
+            format!("{constant}{dtype}{pointer} {}", parameter.name)
+        });
+        let parameters: Vec<String> = parameters.collect();
+        let template = signature.template.join(" ");
+        format!(
+            "{} <{template}> ({})",
+            signature.name,
+            parameters.join(", ")
+        )
+    }
+
+    #[test]
+    fn kernels_are_found_in_cuda() {
+        let text = "#include <x>\n#define F(x) (x)\n\
+            __device__ float square(float x) { return x * x; }\n\
+            // __global__ void not_this(int) {}\n\
+            extern \"C\" __global__ void __launch_bounds__(256)\nadd(float *__restrict__ c, \
+            const float* a, float const * b /* in */, unsigned int n) { if (n > 1) { square(1); } }\n\
+            template <typename T, int BLOCK = 128>\n__global__ void scale(T *x, double by, Strange s)\n\
+            { }\n__global__ void declared(int n);\n";
+        let found = signatures(text, DeclaredLanguage::Cuda);
+        let found: Vec<String> = found.iter().map(shown).collect();
+        assert_eq!(
+            found,
+            [
+                "add <> (f32* c, const f32* a, const f32* b, u32 n)",
+                "scale <T BLOCK> (?* x, f64 by, ? s)",
+            ]
+        );
+    }
+
+    #[test]
+    fn functions_are_found_in_c() {
+        let text = "static int helper(int x) { return x; }\n\
+            void f(double y[restrict], const int64_t *x, size_t n)\n{\n\
+            for (int i = 0; i < n; i++) { y[i] = helper(x[i]); }\n}\nint g(void) { return 1; }\n";
+        let found = signatures(text, DeclaredLanguage::C);
+        let found: Vec<String> = found.iter().map(shown).collect();
+        assert_eq!(found, ["f <> (f64* y, const i64* x, u64 n)", "g <> ()"]);
+    }
+}
