@@ -10,6 +10,7 @@ pub mod hardware;
 pub mod word;
 pub mod status;
 pub mod row;
+pub mod tuning;
 pub mod expression;
 pub mod declared;
 pub mod manifest;

@@ -16,18 +16,6 @@ use sweeper_program::Dtype;
 /// The main file of a C source: it includes the user's, and calls its functions.
 const CALLER: &str = "sweeper_call.c";
 
-/// The name that all configurations of a backend share: that before its tuned values.
-pub fn family_of(backend: &str) -> &str {
-    backend
-        .split_once('{')
-        .map_or(backend, |(family, _)| family)
-}
-
-/// The tuned values in a backend's name, such as `block_size=256`; none where it has none.
-pub fn configuration_of(backend: &str) -> Option<&str> {
-    backend.split_once('{')?.1.strip_suffix('}')
-}
-
 /// The names that expressions of a backend use: parameters, tuned values, limits of the device.
 pub(crate) fn backend_scope(parameters: &[ParameterInfo], tune: &[(String, Vec<Value>)]) -> Scope {
     let mut scope = problem_scope(parameters);

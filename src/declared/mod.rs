@@ -21,7 +21,6 @@ pub mod signature;
 pub mod draft;
 
 pub(crate) use backend::{backend_scope, configurations};
-pub use backend::{configuration_of, family_of};
 pub(crate) use reference::reference_scope;
 pub(crate) use scope::{fill_scope, problem_scope};
 pub use workload::Declared;

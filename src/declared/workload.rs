@@ -15,7 +15,7 @@ use sweeper_program::{
 };
 use sweeper_workloads::registry;
 
-use super::backend::{Backend, family_of};
+use super::backend::Backend;
 use super::declaration::{
     BackendDeclaration, Declaration, DeclaredKind, ParameterDeclaration, ProblemDeclaration,
     TensorDeclaration,
@@ -24,6 +24,7 @@ use super::definition::{Definition, Sizes};
 use super::program::ProblemTensors;
 use super::scope::values;
 use crate::identity::Digest;
+use crate::tuning::family_of;
 
 /// A workload that a manifest declares, or one of this build with backends that it adds.
 pub struct Declared {

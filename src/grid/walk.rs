@@ -6,11 +6,11 @@
 use sweeper_program::Phase;
 
 use super::point::{Layout, Point};
-use crate::declared::family_of;
 use crate::expression::{EvalError, Operand};
 use crate::manifest::Case;
 use crate::manifest::case::Dimension;
 use crate::manifest::rules::VARIANTS;
+use crate::tuning::family_of;
 
 /// The verdict of a case's rules on a combination.
 #[derive(Clone, Debug, PartialEq)]

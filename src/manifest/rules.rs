@@ -13,8 +13,8 @@ use super::section::{Context, Spanned};
 use super::suggest;
 use super::uses::Uses;
 use super::wire::{NAME_CASES, WireCase, WireInclude, WireRule, WireText};
-use crate::declared::family_of;
 use crate::expression::{Expression, Fault, FaultKind, Kind, Known, Scope, Tree};
+use crate::tuning::family_of;
 
 /// Slots before the variables: backend, phase, dtype, workload.
 pub(crate) const VARIANTS: usize = 4;

@@ -317,6 +317,8 @@ pub const EXPORTS: &[&str] = &[
     "json",
     "parquet",
     "nvbench",
+    "dispatch",
+    "t4",
 ];
 
 /// Default iterations of the loop that the tables of economics are about: the compilation guide's.

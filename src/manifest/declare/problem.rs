@@ -521,5 +521,19 @@ fn stated(cx: &mut Context<'_>, node: &Node) -> Option<f64> {
 /// Values of a tuned name, in the forms that axes have.
 pub(super) fn tuned(cx: &mut Context<'_>, entry: &Entry) -> Option<Vec<Value>> {
     let axis = axis::axis(cx, entry)?;
+    // Names of configurations have these characters between values.
+    let is_word = |value: &Value| {
+        value
+            .as_text()
+            .is_none_or(|text| !text.contains([',', '=', '{', '}']))
+    };
+    if !axis.values.iter().all(|value| is_word(&value.value)) {
+        cx.report(
+            Code::Name,
+            entry.value.at,
+            "tuned words can't have `,`, `=` or braces",
+        );
+        return None;
+    }
     Some(axis.values.into_iter().map(|value| value.value).collect())
 }

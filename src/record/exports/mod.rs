@@ -9,6 +9,7 @@ use crate::guides::{self, About};
 use crate::row::Row;
 
 pub mod nvbench;
+pub mod tuned;
 pub mod json;
 #[cfg(feature = "parquet")]
 pub mod parquet;
@@ -23,6 +24,8 @@ pub fn write(names: &[&str], rows: &[Row], about: &About<'_>, folder: &Path) -> 
         match *name {
             "json" => json::write_records(rows, files::create(folder, "records.json")?)?,
             "nvbench" => nvbench::write(rows, folder)?,
+            "dispatch" => tuned::write_dispatch(rows, folder)?,
+            "t4" => tuned::write_t4(rows, folder)?,
             "parquet" => write_parquet(rows, folder)?,
             _ => {}
         }

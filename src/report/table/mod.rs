@@ -22,6 +22,7 @@ mod ratios;
 pub mod render;
 mod stack;
 mod statistics;
+mod tuning;
 mod units;
 
 pub use economics::NAME as ECONOMICS;
@@ -292,6 +293,7 @@ const OF_REPORTS: &[Make] = &[
     fusion::fusion,
     generic::geometric_means,
     generic::best_backend,
+    tuning::tuning,
     economics::economics,
     generic::not_measured,
 ];

@@ -1,0 +1,87 @@
+//! `tuning.csv`: the best configuration of each tuned backend, for each problem.
+
+use std::collections::BTreeMap;
+
+use super::{Cell, Layout, Request, Table, Unit, size};
+use crate::report::frame::Key;
+use crate::tuning::{Choice, choices};
+
+/// The best configurations, where a backend has several.
+pub(super) fn tuning(request: &Request<'_>) -> Option<Table> {
+    let frame = request.frame;
+    let mut problems: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+    for &row in request.rows {
+        let key = frame.key_without(row, &["backend"]);
+        problems.entry(key).or_default().push(row);
+    }
+    let found: Vec<(usize, Choice<'_>)> = problems
+        .into_values()
+        .flat_map(|rows| {
+            let entries: Vec<_> = rows.iter().map(|&row| frame.entries[row]).collect();
+            let first = rows[0];
+            choices(&entries)
+                .into_iter()
+                .map(move |choice| (first, choice))
+        })
+        .collect();
+    if found.is_empty() {
+        return None;
+    }
+    let rows: Vec<usize> = found.iter().map(|(row, _)| *row).collect();
+    let layout = Layout::of(frame, &rows);
+    let words = frame.words(&["backend", "phase"]);
+    let mut table = Table::new("tuning", "The best configuration of each tuned backend");
+    table
+        .plain(["backend", "phase"])
+        .plain(words.iter().copied())
+        .plain(&layout.sizes)
+        .plain(["best"])
+        .column("best_time_ns", Unit::Ns)
+        .plain(["alike"])
+        .column("first_over_best", Unit::Ratio)
+        .column("worst_over_best", Unit::Ratio)
+        .plain(["configurations", "failed"]);
+    for (row, choice) in &found {
+        table
+            .rows
+            .push(line(request, *row, choice, &words, &layout));
+    }
+    table.notes.push(
+        "alike: how many other configurations can't be told from the best, since the interval of \
+         the ratio of times has 1 in it. The least of many noisy medians is too low: where `alike` \
+         is large, the choice is one of several. first_over_best: the first configuration of the \
+         manifest over the best"
+            .to_owned(),
+    );
+    Some(table)
+}
+
+fn line(
+    request: &Request<'_>,
+    row: usize,
+    choice: &Choice<'_>,
+    words: &[&str],
+    layout: &Layout,
+) -> Vec<Cell> {
+    let frame = request.frame;
+    let best = &*choice.best.backend;
+    let values = best.strip_prefix(choice.family).unwrap_or(best);
+    let mut line = vec![
+        Cell::word(choice.family),
+        Cell::word(choice.best.phase.name()),
+    ];
+    line.extend(words.iter().map(|name| Cell::from(frame.value(row, name))));
+    line.extend(layout.sizes.iter().map(|name| size(frame, row, name)));
+    line.extend([
+        Cell::word(values.trim_matches(['{', '}'])),
+        choice.best_time.cell(),
+        Cell::Count(choice.alike.len() as i64),
+        choice
+            .first_over_best
+            .map_or(Cell::Empty, |ratio| ratio.cell()),
+        choice.worst_over_best.cell(),
+        Cell::Count(choice.measured as i64),
+        Cell::Count(choice.failed as i64),
+    ]);
+    line
+}
