@@ -29,4 +29,5 @@ pub mod interval;
 pub mod economics;
 pub mod fusion;
 pub mod quantity;
+pub mod interchange;
 pub mod cli;

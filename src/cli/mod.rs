@@ -26,6 +26,7 @@ pub mod devices;
 pub mod aa;
 pub mod workloads;
 pub mod new;
+pub mod import;
 pub mod starter;
 mod repeats;
 mod signals;
@@ -93,6 +94,9 @@ enum Verb {
     Init(starter::InitArgs),
     /// Write a manifest for a kernel of one's own, from the signature in its source
     New(new::NewArgs),
+    /// Write a manifest from a file of another tool
+    #[command(subcommand)]
+    Import(import::ImportVerb),
     /// Print the JSON Schema of manifests, for editors
     Schema,
     /// Print shell completions
@@ -145,6 +149,7 @@ pub fn main() -> ExitCode {
         Verb::Workloads(args) => workloads::workloads(&args, &screen),
         Verb::Init(args) => starter::init(&args, &screen),
         Verb::New(args) => new::new(&args, &screen),
+        Verb::Import(verb) => import::import(&verb, &screen),
         Verb::Schema => starter::print_schema(&screen),
         Verb::Completions(args) => starter::completions::<Cli>(&args, &screen),
         Verb::Worker => worker::worker(),

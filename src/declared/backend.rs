@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use sha2::{Digest as _, Sha256};
+
 use sweeper_program::workload::ParameterInfo;
 use sweeper_program::{KernelSource, SourceFile, UserOptions, Value};
 
@@ -29,15 +31,26 @@ pub(crate) fn backend_scope(parameters: &[ParameterInfo], tune: &[(String, Vec<V
     scope
 }
 
+/// The most combinations of tuned values that are looked at.
+const MOST_COMBINATIONS: usize = 1_000_000;
+
 /// Every combination of tuned values that conditions over these alone allow, the last name
-/// fastest; one without values where nothing is tuned.
+/// fastest; one without values where nothing is tuned. Where a sample is wanted, so many of them:
+/// the first, which is the default, and those whose names have the least digests, so that a sample
+/// of a larger space has most of the same.
+///
+/// `None` where more than [`MOST_COMBINATIONS`] have to be looked at.
 pub(crate) fn configurations(
     parameters: usize,
     tune: &[(String, Vec<Value>)],
     rules: &[Expression],
-) -> Vec<Vec<Value>> {
+    sample: Option<u32>,
+) -> Option<Vec<Vec<Value>>> {
     let mut combinations: Vec<Vec<Value>> = vec![Vec::new()];
-    for (_, values) in tune {
+    for (at, (_, values)) in tune.iter().enumerate() {
+        if combinations.len().checked_mul(values.len())? > MOST_COMBINATIONS {
+            return None;
+        }
         let extended = combinations.iter().flat_map(|held| {
             values.iter().map(move |value| {
                 let mut longer = held.clone();
@@ -46,16 +59,29 @@ pub(crate) fn configurations(
             })
         });
         combinations = extended.collect();
+        // As soon as a condition has all of its values: what it leaves out is not extended.
+        let (new, known) = (parameters + at, parameters..=parameters + at);
+        let is_due = |rule: &&Expression| {
+            let slots = rule.slots();
+            slots.contains(&new) && slots.iter().all(|slot| known.contains(slot))
+        };
+        for rule in rules.iter().filter(is_due) {
+            combinations.retain(|values| {
+                let mut slots = vec![Operand::Int(0); parameters];
+                slots.extend(values.iter().map(Operand::from));
+                rule.holds(&slots) != Ok(false)
+            });
+        }
     }
-    let tuned = parameters..parameters + tune.len();
-    let is_of_tuned = |rule: &&Expression| rule.slots().iter().all(|slot| tuned.contains(slot));
-    let rules: Vec<&Expression> = rules.iter().filter(is_of_tuned).collect();
-    combinations.retain(|values| {
-        let mut slots = vec![Operand::Int(0); parameters];
-        slots.extend(values.iter().map(Operand::from));
-        rules.iter().all(|rule| rule.holds(&slots) != Ok(false))
-    });
-    combinations
+    if let Some(sample) = sample.map(|sample| sample as usize)
+        && combinations.len() > sample
+    {
+        let digest = |values: &Vec<Value>| Sha256::digest(format!("{values:?}"));
+        let mut others = combinations.split_off(1);
+        others.sort_by_cached_key(digest);
+        combinations.extend(others.into_iter().take(sample.saturating_sub(1)));
+    }
+    Some(combinations)
 }
 
 /// A launch with its expressions compiled.
@@ -162,13 +188,19 @@ impl Backend {
             require,
             defines: defines.collect::<Result<_, String>>()?,
             files: files(&declaration),
-            configurations: configurations(parameters.len(), &declaration.tune, &rules)
-                .into_iter()
-                .map(|values| {
-                    let name = configured(&declaration, &values);
-                    (values, name)
-                })
-                .collect(),
+            configurations: configurations(
+                parameters.len(),
+                &declaration.tune,
+                &rules,
+                declaration.sample,
+            )
+            .unwrap_or_default()
+            .into_iter()
+            .map(|values| {
+                let name = configured(&declaration, &values);
+                (values, name)
+            })
+            .collect(),
             declaration,
         })
     }

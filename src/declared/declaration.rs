@@ -201,6 +201,9 @@ pub struct BackendDeclaration {
     /// Values that change the implementation and not the problem: name and values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tune: Vec<(String, Vec<Value>)>,
+    /// How many configurations are measured; all where it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<u32>,
     /// What must hold for a configuration to be measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub require: Vec<Requirement>,

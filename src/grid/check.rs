@@ -49,7 +49,7 @@ fn check(cx: &mut Context<'_>, manifest: &Manifest, places: &[Places]) {
                 .label(format!("over {MAX_COMBINATIONS} combinations"));
             continue;
         };
-        let mut survey = Survey::new(manifest, case, places);
+        let mut survey = Survey::new(manifest, case, places, &mut merger);
         Walker::new(case, &layout).run(|visit| survey.visit(&visit, &layout, &mut merger));
         survey.report(cx, &mut tally);
     }
@@ -91,13 +91,13 @@ struct Tally {
 }
 
 impl<'m> Survey<'m> {
-    fn new(manifest: &Manifest, case: &'m Case, places: &'m Places) -> Self {
+    fn new(manifest: &Manifest, case: &'m Case, places: &'m Places, merger: &mut Merger) -> Self {
         let rules = (0..case.exclude.len()).map(Part::Exclude);
         let fired = rules.map(|part| (part, false)).collect();
         Survey {
             case,
             places,
-            problems: Problems::new(manifest, case),
+            problems: Problems::new(manifest, case, merger),
             points: 0,
             merged: 0,
             reached: places
@@ -132,7 +132,7 @@ impl<'m> Survey<'m> {
         self.parameters(visit);
         self.script(visit);
         let problem = merger.problem(self.problems.id(visit));
-        let backend = self.case.backends[visit.backend].0.name;
+        let backend = self.problems.backends[visit.backend];
         if !merger.is_new(problem, backend, visit.phase) {
             self.merged += 1;
         }

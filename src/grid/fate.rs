@@ -26,7 +26,7 @@ impl Grid<'_> {
         let mut held: HashMap<(u32, &str, u8), usize> = HashMap::new();
         let cases = self.manifest.cases.iter().zip(&self.layouts);
         for (index, (case, layout)) in cases.enumerate() {
-            let mut problems = Problems::new(self.manifest, case);
+            let mut problems = Problems::new(self.manifest, case, &mut merger);
             Walker::new(case, layout).run(|visit| {
                 let fate = match &visit.verdict {
                     Verdict::Kept => {

@@ -17,6 +17,8 @@ pub(crate) struct Problems<'m> {
     case: &'m Case,
     /// The workload's identity.
     workload: Cow<'static, str>,
+    /// Numbers of the case's backends.
+    pub(crate) backends: Vec<usize>,
     inputs: InputSource,
     /// Parameters in the order of their names: name, slot, index.
     order: Vec<(&'static str, usize, usize)>,
@@ -26,7 +28,7 @@ pub(crate) struct Problems<'m> {
 }
 
 impl<'m> Problems<'m> {
-    pub(crate) fn new(manifest: &Manifest, case: &'m Case) -> Self {
+    pub(crate) fn new(manifest: &Manifest, case: &'m Case, merger: &mut Merger) -> Self {
         let inputs = match &case.inputs {
             Some(file) => InputSource::File(file.digest),
             None => InputSource::Seed(manifest.seed),
@@ -40,6 +42,11 @@ impl<'m> Problems<'m> {
         Problems {
             case,
             workload: case.workload.identity(),
+            backends: case
+                .backends
+                .iter()
+                .map(|backend| merger.backend(backend.0.name))
+                .collect(),
             inputs,
             values: vec![Value::Bool(false); order.len()],
             order,
@@ -77,7 +84,7 @@ impl<'m> Problems<'m> {
 pub(crate) struct Merger {
     pub(super) problems: Vec<ProblemId>,
     numbers: HashMap<ProblemId, u32, Cheap>,
-    backends: Vec<&'static str>,
+    backends: HashMap<&'static str, usize>,
     /// Problem, backend and phase in one number.
     seen: HashSet<u64, Cheap>,
 }
@@ -96,13 +103,14 @@ impl Merger {
         number
     }
 
+    /// The number of a backend, in order of appearance.
+    pub(crate) fn backend(&mut self, name: &'static str) -> usize {
+        let next = self.backends.len();
+        *self.backends.entry(name).or_insert(next)
+    }
+
     /// True the first time that a variant of a problem is seen.
-    pub(crate) fn is_new(&mut self, problem: u32, backend: &'static str, phase: Phase) -> bool {
-        let known = self.backends.iter().position(|held| *held == backend);
-        let backend = known.unwrap_or_else(|| {
-            self.backends.push(backend);
-            self.backends.len() - 1
-        });
+    pub(crate) fn is_new(&mut self, problem: u32, backend: usize, phase: Phase) -> bool {
         let variant = (backend as u64) << 8 | phase as u64;
         self.seen.insert(u64::from(problem) << 32 | variant)
     }

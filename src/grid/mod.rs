@@ -83,7 +83,7 @@ impl<'m> Grid<'m> {
 
     fn expand(&mut self, index: usize, case: &'m Case, layout: &Layout, merger: &mut Merger) {
         let mut counts = Counts::of(case);
-        let mut problems = Problems::new(self.manifest, case);
+        let mut problems = Problems::new(self.manifest, case, merger);
         Walker::new(case, layout).run(|visit| {
             counts.add(&visit);
             let point = Point {
@@ -96,7 +96,7 @@ impl<'m> Grid<'m> {
                 self.skips.push(Skip { point, reason });
             } else if visit.verdict == Verdict::Kept {
                 let problem = merger.problem(problems.id(&visit));
-                if merger.is_new(problem, case.backends[visit.backend].0.name, visit.phase) {
+                if merger.is_new(problem, problems.backends[visit.backend], visit.phase) {
                     self.points.push(point);
                     self.problem_of.push(problem);
                 } else {

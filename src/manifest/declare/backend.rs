@@ -47,6 +47,9 @@ pub(super) fn backend(
     let tune = section
         .take(cx, "tune")
         .map_or_else(Vec::new, |node| tune(cx, node, names));
+    let sample = section
+        .take(cx, "sample")
+        .and_then(|node| cx.count(node, "sample"));
     let scope = backend_scope(&names.parameters, &tune);
     let scratch = section.take(cx, "scratch");
     let scratch = scratch.map_or_else(Vec::new, |node| scratch_of(cx, node, &scope));
@@ -82,11 +85,22 @@ pub(super) fn backend(
     section.finish(cx, &[]);
     let source = source?;
     options.extend(source.options);
-    let count = configurations(names.parameters.len(), &tune, &rules).len();
-    if count == 0 {
-        let message = format!("`backend.{}` has no configuration", entry.key);
-        cx.report(Code::EmptyAxis, entry.key_at, message)
-            .label("`require` leaves none of those that `tune` has");
+    let found = configurations(names.parameters.len(), &tune, &rules, sample);
+    let reason = match found.as_ref().map(Vec::len) {
+        Some(1..=MAX_CONFIGURATIONS) => None,
+        Some(0) => Some("`require` leaves none of those that `tune` has".to_owned()),
+        Some(count) => Some(format!(
+            "{count} of them, over {MAX_CONFIGURATIONS}: `sample = 200` measures so many"
+        )),
+        None => Some("more combinations than can be looked at".to_owned()),
+    };
+    if let Some(reason) = reason {
+        let message = format!(
+            "the configurations of `backend.{}` can't be measured",
+            entry.key
+        );
+        cx.report(Code::GridTooLarge, entry.key_at, message)
+            .label(reason);
         return None;
     }
     Some(BackendDeclaration {
@@ -102,6 +116,7 @@ pub(super) fn backend(
         options,
         libraries,
         tune,
+        sample,
         require,
     })
 }
@@ -202,14 +217,6 @@ fn tune(cx: &mut Context<'_>, node: &Node, names: &Names) -> Vec<(String, Vec<Va
         } else if let Some(values) = tuned(cx, entry) {
             found.push((entry.key.clone(), values));
         }
-    }
-    let count = found
-        .iter()
-        .try_fold(1usize, |all, (_, values)| all.checked_mul(values.len()));
-    if count.is_none_or(|count| count > MAX_CONFIGURATIONS) {
-        let message = format!("`tune` has more than {MAX_CONFIGURATIONS} combinations");
-        cx.report(Code::GridTooLarge, node.at, message);
-        return Vec::new();
     }
     found
 }

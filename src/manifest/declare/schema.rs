@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sweeper_program::Dtype;
 
 use crate::manifest::setting::json::{
-    described, expression, list, named, object, one_of, string, word_or,
+    described, expression, list, named, object, one_of, string, whole, word_or,
 };
 
 /// The schema of `[workload.X]`.
@@ -153,6 +153,10 @@ pub(in crate::manifest) fn backend() -> Value {
         "tune": described(
             named(json!({ "$ref": "#/$defs/axis" })),
             "values that change the implementation and not the problem",
+        ),
+        "sample": described(
+            whole(1),
+            "how many configurations are measured: the first, and others by chance",
         ),
         "require": described(
             list(json!({ "anyOf": [string(), rule] })),

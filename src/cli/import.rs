@@ -1,0 +1,86 @@
+//! `sweeper import`: manifests from files of other tools.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::exit::Exit;
+use super::screen::Screen;
+use crate::files;
+use crate::interchange::t1;
+
+/// The formats that can be imported.
+#[derive(Subcommand)]
+pub enum ImportVerb {
+    /// A tuning problem of Kernel Tuner, KTT or BAT, in the T1 format
+    T1(ImportArgs),
+}
+
+/// Arguments of `import`.
+#[derive(Args)]
+pub struct ImportArgs {
+    /// The file to import
+    file: PathBuf,
+    /// The manifest to write; it must not exist. Beside the file by default
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+}
+
+/// Writes a manifest.
+pub fn import(verb: &ImportVerb, screen: &Screen) -> Exit {
+    let ImportVerb::T1(args) = verb;
+    let shown = args.file.display();
+    let text = match files::read_to_string(&args.file) {
+        Ok(text) => text,
+        Err(error) => {
+            screen.error(&format!("{shown}: {error}"));
+            return Exit::Files;
+        }
+    };
+    let path = match &args.output {
+        Some(path) => path.clone(),
+        None => args.file.with_extension("toml"),
+    };
+    let manifest = match t1::manifest(&text, &between(&path, &args.file)) {
+        Ok(manifest) => manifest,
+        Err(reason) => {
+            screen.error(&format!("{shown}: {reason}"));
+            return Exit::Manifest;
+        }
+    };
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .and_then(|mut file| file.write_all(manifest.as_bytes()));
+    match written {
+        Ok(()) if screen.json => screen.json(&json!({ "wrote": path })),
+        Ok(()) => screen.line(&format!(
+            "wrote {path}; its doubts are marked with `?`; next: sweeper check {path}",
+            path = path.display()
+        )),
+        Err(error) => {
+            screen.error(&format!("{}: {error}", path.display()));
+            return Exit::Files;
+        }
+    }
+    Exit::Fine
+}
+
+/// The folder of `file` as a manifest at `manifest` names it, with a `/` at its end; empty where it
+/// is the same.
+fn between(manifest: &Path, file: &Path) -> String {
+    let folder = |path: &Path| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        path.parent().map_or_else(PathBuf::new, Path::to_owned)
+    };
+    let (from, to) = (folder(manifest), folder(file));
+    match to.strip_prefix(&from) {
+        Ok(below) if below.as_os_str().is_empty() => String::new(),
+        Ok(below) => format!("{}/", below.display()),
+        Err(_) => format!("{}/", to.display()),
+    }
+}

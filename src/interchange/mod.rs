@@ -1,0 +1,4 @@
+//! Files of other tools, read into manifests.
+
+pub mod python;
+pub mod t1;

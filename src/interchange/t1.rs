@@ -1,0 +1,569 @@
+//! Tuning problems in the T1 format (schema 1.0.0, of Kernel Tuner, KTT and BAT) as manifests.
+//!
+//! What a file declares is not always what its tool runs. Where it can mean two things, the
+//! manifest has one of them and a comment with a `?`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+use sweeper_program::Dtype;
+
+use super::python::{Names, Object, evaluate};
+use crate::expression::Tree;
+
+/// A T1 file, as far as it is used. Writers differ in what they leave out.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct File {
+    configuration_space: Space,
+    kernel_specification: Specification,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Space {
+    tuning_parameters: Vec<Tuned>,
+    #[serde(default)]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Tuned {
+    name: String,
+    values: Json,
+    default: Option<Json>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Condition {
+    expression: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Specification {
+    language: String,
+    kernel_name: String,
+    kernel_file: String,
+    global_size_type: Option<String>,
+    global_size: Option<BTreeMap<String, Json>>,
+    #[serde(default)]
+    local_size: BTreeMap<String, Json>,
+    problem_size: Option<Json>,
+    #[serde(default)]
+    grid_div_x: Vec<String>,
+    #[serde(default)]
+    grid_div_y: Vec<String>,
+    #[serde(default)]
+    grid_div_z: Vec<String>,
+    shared_memory: Option<Json>,
+    #[serde(default)]
+    compiler_options: Vec<String>,
+    arguments: Vec<Argument>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Argument {
+    name: String,
+    #[serde(rename = "Type")]
+    kind: String,
+    memory_type: String,
+    access_type: Option<String>,
+    mem_type: Option<String>,
+    fill_type: Option<String>,
+    fill_value: Option<Json>,
+    data_source: Option<String>,
+    size: Option<Json>,
+    output: Option<Json>,
+}
+
+/// A manifest that is being written.
+struct Draft {
+    names: Names,
+    inputs: String,
+    outputs: String,
+    args: Vec<String>,
+}
+
+/// The manifest of a T1 file; `source_folder` leads from the manifest to the kernel's file.
+///
+/// # Errors
+/// A sentence: what can't be imported, and why.
+pub fn manifest(text: &str, source_folder: &str) -> Result<String, String> {
+    let file: File = serde_json::from_str(text).map_err(|error| format!("no T1 file: {error}"))?;
+    let kernel = &file.kernel_specification;
+    if !kernel.language.eq_ignore_ascii_case("cuda") {
+        return Err(format!(
+            "a kernel in {} can't be run here, only CUDA",
+            kernel.language
+        ));
+    }
+    let tuned = tuned(&file.configuration_space)?;
+    let mut draft = Draft {
+        names: names(kernel, &tuned)?,
+        inputs: String::new(),
+        outputs: String::new(),
+        args: Vec::new(),
+    };
+    for argument in &kernel.arguments {
+        draft
+            .argument(argument)
+            .map_err(|reason| format!("argument `{}`: {reason}", argument.name))?;
+    }
+    let name = name_of(&kernel.kernel_name);
+    let mut out = format!(
+        "schema = 1\n\n# Imported from a T1 file. Lines with a `?` are doubts: look at each.\n\n\
+         [workload.{name}]\n{}{}check     = {{ reference = \"none\" }}   # ? the file has no \
+         reference: say what is right, such as {{ expr = \"2 * x\" }}\n",
+        draft.inputs, draft.outputs
+    );
+    let _ = write!(
+        out,
+        "\n[backend.{name}_cuda]\nworkload = \"{name}\"\ncuda     = \"{source_folder}{}\"\n\
+         entry    = \"{}\"\nargs     = [{}]\n",
+        kernel.kernel_file,
+        kernel.kernel_name,
+        draft.args.join(", ")
+    );
+    geometry(&mut out, kernel)?;
+    space(&mut out, &file.configuration_space, &tuned);
+    options(&mut out, &kernel.compiler_options);
+    let _ = write!(out, "\n[case.{name}]\nworkload = \"{name}\"\n");
+    Ok(out)
+}
+
+/// Values of tuned names, the default first.
+fn tuned(space: &Space) -> Result<Vec<(String, Vec<Object>)>, String> {
+    let values = |tuned: &Tuned| {
+        let values = match &tuned.values {
+            Json::String(text) => evaluate(text, &Names::new())?,
+            other => object(other),
+        };
+        let Object::List(mut values) = values else {
+            return Err("its values are no list".to_owned());
+        };
+        if let Some(default) = tuned.default.as_ref().map(object)
+            && let Some(at) = values.iter().position(|value| *value == default)
+        {
+            values[..=at].rotate_right(1);
+        }
+        Ok(values)
+    };
+    let parameters = space.tuning_parameters.iter();
+    parameters
+        .map(|tuned| {
+            let values = values(tuned).map_err(|why| format!("`{}`: {why}", tuned.name))?;
+            Ok((tuned.name.clone(), values))
+        })
+        .collect()
+}
+
+/// JSON as an object of Python.
+fn object(json: &Json) -> Object {
+    match json {
+        Json::Bool(value) => Object::Bool(*value),
+        Json::Number(number) => match number.as_i64() {
+            Some(value) => Object::Int(value),
+            None => Object::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Json::String(text) => Object::Text(text.clone()),
+        Json::Array(items) => Object::List(items.iter().map(object).collect()),
+        Json::Null | Json::Object(_) => Object::Text(String::new()),
+    }
+}
+
+/// Names that sizes may use: the problem's size, and the values of each tuned name.
+fn names(kernel: &Specification, tuned: &[(String, Vec<Object>)]) -> Result<Names, String> {
+    let mut names: Names = tuned
+        .iter()
+        .map(|(name, values)| (name.clone(), Object::List(values.clone())))
+        .collect();
+    if let Some(size) = &kernel.problem_size {
+        let size = problem_size(size)?.into_iter().map(Object::Int).collect();
+        names.insert("ProblemSize".to_owned(), Object::List(size));
+    }
+    Ok(names)
+}
+
+fn problem_size(size: &Json) -> Result<Vec<i64>, String> {
+    let items = match size {
+        Json::Array(items) => items.as_slice(),
+        other => std::slice::from_ref(other),
+    };
+    let whole = |item: &Json| match item {
+        Json::String(text) => whole(text, &Names::new()),
+        other => other
+            .as_i64()
+            .ok_or_else(|| format!("the problem size {other} is no number")),
+    };
+    items.iter().map(whole).collect()
+}
+
+fn whole(text: &str, names: &Names) -> Result<i64, String> {
+    match evaluate(text, names)? {
+        Object::Int(value) => Ok(value),
+        other => Err(format!("`{text}` is {other:?}, and no whole number")),
+    }
+}
+
+impl Draft {
+    fn argument(&mut self, argument: &Argument) -> Result<(), String> {
+        let dtype = dtype(&argument.kind)
+            .ok_or_else(|| format!("the type `{}` is not known", argument.kind))?;
+        match argument.memory_type.as_str() {
+            "Scalar" => {
+                let value = argument.fill_value.as_ref().unwrap_or(&Json::Null);
+                let value = number(value, dtype).ok_or("a scalar without a value")?;
+                self.args.push(format!("{{ {dtype} = {value} }}"));
+                Ok(())
+            }
+            "Vector" if argument.mem_type.as_deref() == Some("Constant") => {
+                Err("it lies in constant memory, which a manifest can't fill yet".to_owned())
+            }
+            "Vector" => self.vector(argument, dtype),
+            other => Err(format!("memory of type {other} can't be imported")),
+        }
+    }
+
+    fn vector(&mut self, argument: &Argument, dtype: Dtype) -> Result<(), String> {
+        let name = name_of(&argument.name);
+        let size = match &argument.size {
+            Some(Json::String(text)) => whole(text, &self.names)?,
+            Some(size) => size.as_i64().ok_or("a size that is no whole number")?,
+            None => return Err("it has no size".to_owned()),
+        };
+        let head = format!("{{ dtype = \"{dtype}\", shape = [{size}]");
+        let (fill, doubt) = fill(argument, dtype)?;
+        let is_output = argument
+            .output
+            .as_ref()
+            .is_some_and(|it| !matches!(it, Json::Bool(false)) && it.as_i64() != Some(0));
+        let access = argument.access_type.as_deref().unwrap_or("ReadWrite");
+        match access {
+            "ReadOnly" => {
+                let doubt = match is_output {
+                    true => "   # ? the file calls it an output, too",
+                    false => doubt,
+                };
+                let _ = writeln!(self.inputs, "inputs.{name} = {head}{fill} }}{doubt}");
+            }
+            "WriteOnly" => {
+                let _ = writeln!(self.outputs, "outputs.{name} = {head} }}");
+            }
+            _ if argument.fill_type.as_deref() == Some("Constant") => {
+                let value = fill.trim_start_matches(", fill = ");
+                let _ = writeln!(self.outputs, "outputs.{name} = {head}, init = {value} }}");
+            }
+            _ => {
+                let _ = writeln!(self.inputs, "inputs.{name}_0 = {head}{fill} }}{doubt}");
+                let _ = writeln!(
+                    self.outputs,
+                    "outputs.{name} = {head}, init = \"{name}_0\" }}   # ? read and written"
+                );
+            }
+        }
+        self.args.push(format!("\"{name}\""));
+        Ok(())
+    }
+}
+
+/// The key of a fill, and a doubt about it.
+fn fill(argument: &Argument, dtype: Dtype) -> Result<(String, &'static str), String> {
+    match argument.fill_type.as_deref() {
+        Some("Constant") => {
+            let value = argument
+                .fill_value
+                .as_ref()
+                .and_then(|value| number(value, dtype));
+            Ok((
+                format!(", fill = {}", value.ok_or("a fill without a value")?),
+                "",
+            ))
+        }
+        Some("Generator") => {
+            let expression = argument.data_source.as_deref().unwrap_or("i");
+            Tree::parse(expression).map_err(|error| {
+                format!(
+                    "the generator `{expression}` is no expression: {}",
+                    error.message
+                )
+            })?;
+            Ok((format!(", fill = {{ expr = \"{expression}\" }}"), ""))
+        }
+        None | Some("Random") => Ok((
+            String::new(),
+            "   # ? Random: normal in Kernel Tuner and here, uniform(0, FillValue) in KTT",
+        )),
+        Some(other) => Err(format!("a fill from `{other}` can't be imported")),
+    }
+}
+
+/// A number of a type, as TOML.
+fn number(value: &Json, dtype: Dtype) -> Option<String> {
+    let value = value.as_f64()?;
+    Some(match dtype.is_real() {
+        true => format!("{value:?}"),
+        false => format!("{}", value as i64),
+    })
+}
+
+fn dtype(name: &str) -> Option<Dtype> {
+    Some(match name {
+        "float" => Dtype::F32,
+        "double" => Dtype::F64,
+        "half" => Dtype::F16,
+        "bool" => Dtype::Bool,
+        "int8" => Dtype::I8,
+        "int16" => Dtype::I16,
+        "int32" | "int" => Dtype::I32,
+        "int64" => Dtype::I64,
+        "uint8" => Dtype::U8,
+        "uint16" => Dtype::U16,
+        "uint32" | "uint" => Dtype::U32,
+        "uint64" => Dtype::U64,
+        _ => return None,
+    })
+}
+
+/// A name that a manifest can have.
+fn name_of(name: &str) -> String {
+    let plain = |c: char| {
+        if c == '_' || c.is_ascii_alphanumeric() {
+            c
+        } else {
+            '_'
+        }
+    };
+    let name: String = name.chars().map(plain).collect();
+    match name.starts_with(|c: char| c.is_ascii_digit()) {
+        true => format!("_{name}"),
+        false => name,
+    }
+}
+
+/// `grid`, `block` and `shared`.
+fn geometry(out: &mut String, kernel: &Specification) -> Result<(), String> {
+    let local = |axis: &str| kernel.local_size.get(axis).map_or("1".to_owned(), shown);
+    let block = ["X", "Y", "Z"].map(local);
+    let (grid, doubt) = match (&kernel.problem_size, &kernel.global_size) {
+        (Some(size), global) => {
+            let size = problem_size(size)?;
+            let divisors = [&kernel.grid_div_x, &kernel.grid_div_y, &kernel.grid_div_z];
+            let blocks = |axis: usize| {
+                let size = size.get(axis).copied().unwrap_or(1);
+                match divisors[axis].as_slice() {
+                    [] => size.to_string(),
+                    divisors => format!("ceil_div({size}, {})", divisors.join(" * ")),
+                }
+            };
+            let doubt = match global {
+                Some(_) => "   # ? of two geometries, ProblemSize: what Kernel Tuner runs",
+                None => "",
+            };
+            ([0, 1, 2].map(blocks), doubt)
+        }
+        (None, Some(global)) => {
+            let size = |axis: &str| global.get(axis).map_or("1".to_owned(), shown);
+            let is_threads = kernel.global_size_type.as_deref() == Some("OpenCL");
+            let axes = ["X", "Y", "Z"];
+            let blocks = std::array::from_fn(|at| match is_threads {
+                true if block[at] != "1" => format!("ceil_div({}, {})", size(axes[at]), block[at]),
+                _ => size(axes[at]),
+            });
+            let doubt = match is_threads {
+                true => "   # ? GlobalSizeType is OpenCL: threads, not blocks",
+                false => "   # ? rounded down where a block does not divide it: a tail is left out",
+            };
+            (blocks, doubt)
+        }
+        (None, None) => return Err("it has neither ProblemSize nor GlobalSize".to_owned()),
+    };
+    let list = |extents: &[String; 3]| -> Result<String, String> {
+        for extent in extents {
+            Tree::parse(extent)
+                .map_err(|error| format!("the size `{extent}`: {}", error.message))?;
+        }
+        let used = extents
+            .iter()
+            .rposition(|extent| extent != "1")
+            .map_or(1, |at| at + 1);
+        let quoted = extents[..used].iter().map(|extent| format!("\"{extent}\""));
+        Ok(quoted.collect::<Vec<_>>().join(", "))
+    };
+    let _ = writeln!(out, "grid     = [{}]{doubt}", list(&grid)?);
+    let _ = writeln!(out, "block    = [{}]", list(&block)?);
+    match kernel.shared_memory.as_ref().map(shown) {
+        Some(shared) if shared != "0" && shared != "null" => {
+            let _ = writeln!(out, "shared   = \"{shared}\"");
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// JSON as the text of an expression.
+fn shown(json: &Json) -> String {
+    match json {
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// `tune`, `require` and `defines`.
+fn space(out: &mut String, space: &Space, tuned: &[(String, Vec<Object>)]) {
+    let values = |values: &[Object]| {
+        let values = values.iter().map(|value| match value {
+            Object::Int(value) => value.to_string(),
+            Object::Float(value) => format!("{value:?}"),
+            Object::Bool(value) => i64::from(*value).to_string(),
+            Object::Text(text) => format!("{text:?}"),
+            Object::List(_) => "0".to_owned(),
+        });
+        values.collect::<Vec<_>>().join(", ")
+    };
+    out.push_str("defines  = { kernel_tuner = 1");
+    for (name, _) in tuned {
+        let _ = write!(out, ", {name} = \"{name}\"");
+    }
+    out.push_str(" }\nrequire  = [\n");
+    for condition in &space.conditions {
+        match Tree::parse(&condition.expression) {
+            Ok(_) => {
+                let _ = writeln!(out, "    {:?},", condition.expression);
+            }
+            Err(error) => {
+                let _ = writeln!(
+                    out,
+                    "    # ? left out, {}: {}",
+                    error.message, condition.expression
+                );
+            }
+        }
+    }
+    out.push_str("]\n");
+    for (name, list) in tuned {
+        // The first configuration is the default one.
+        let _ = writeln!(out, "tune.{name} = [{}]", values(list));
+    }
+}
+
+/// `options`: what NVRTC takes, without the standard, which every kernel has.
+fn options(out: &mut String, options: &[String]) {
+    let kept = options.iter().filter(|option| !option.contains("std="));
+    let kept: Vec<String> = kept
+        .map(|option| format!("{:?}", format!("--{}", option.trim_start_matches('-'))))
+        .collect();
+    if !kept.is_empty() {
+        let _ = writeln!(out, "options  = [{}]", kept.join(", "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file in the form of BAT's, with what makes them doubtful.
+    const FILE: &str = r#"{
+        "General": { "BenchmarkName": "points" },
+        "ConfigurationSpace": {
+            "TuningParameters": [
+                { "Name": "block_size_x", "Type": "int", "Values": "list(range(32, 128+1, 32))", "Default": 64 },
+                { "Name": "tile", "Type": "int", "Values": "[1] + [2*i for i in range(1,3)]", "Default": 1 }
+            ],
+            "Conditions": [
+                { "Expression": "block_size_x * tile <= 256", "Parameters": ["block_size_x", "tile"] },
+                { "Expression": "1 < tile < 9", "Parameters": ["tile"] }
+            ]
+        },
+        "KernelSpecification": {
+            "Language": "CUDA", "CompilerOptions": ["-std=c++11", "-use_fast_math"],
+            "KernelName": "points", "KernelFile": "points.cu", "GlobalSizeType": "OpenCL",
+            "LocalSize": { "X": "block_size_x", "Y": "1", "Z": "1" },
+            "GlobalSize": { "X": "(2000 // block_size_x)+1", "Y": "1", "Z": "1" },
+            "ProblemSize": 2000, "GridDivX": ["block_size_x", "tile"], "GridDivY": [], "SharedMemory": 0,
+            "Arguments": [
+                { "Name": "bitmap", "Type": "int32", "Size": 2000, "MemoryType": "Vector", "AccessType": "WriteOnly", "FillType": "Constant", "FillValue": 0.0 },
+                { "Name": "at", "Type": "float", "Size": "2 * ProblemSize[0]", "MemoryType": "Vector", "AccessType": "ReadOnly", "FillType": "Random", "FillValue": 1.0 },
+                { "Name": "sum", "Type": "double", "Size": 1, "MemoryType": "Vector", "AccessType": "ReadWrite", "FillType": "Constant", "FillValue": 0.0, "Output": 1 },
+                { "Name": "n", "Type": "int32", "MemoryType": "Scalar", "FillValue": 2000 }
+            ]
+        }
+    }"#;
+
+    #[test]
+    fn a_file_becomes_a_manifest_that_people_read() {
+        let text = manifest(FILE, "kernels/").unwrap();
+        let expected = r#"schema = 1
+
+# Imported from a T1 file. Lines with a `?` are doubts: look at each.
+
+[workload.points]
+inputs.at = { dtype = "f32", shape = [4000] }   # ? Random: normal in Kernel Tuner and here, uniform(0, FillValue) in KTT
+outputs.bitmap = { dtype = "i32", shape = [2000] }
+outputs.sum = { dtype = "f64", shape = [1], init = 0.0 }
+check     = { reference = "none" }   # ? the file has no reference: say what is right, such as { expr = "2 * x" }
+
+[backend.points_cuda]
+workload = "points"
+cuda     = "kernels/points.cu"
+entry    = "points"
+args     = ["bitmap", "at", "sum", { i32 = 2000 }]
+grid     = ["ceil_div(2000, block_size_x * tile)"]   # ? of two geometries, ProblemSize: what Kernel Tuner runs
+block    = ["block_size_x"]
+defines  = { kernel_tuner = 1, block_size_x = "block_size_x", tile = "tile" }
+require  = [
+    "block_size_x * tile <= 256",
+    # ? left out, comparisons can't be chained: 1 < tile < 9
+]
+tune.block_size_x = [64, 32, 96, 128]
+tune.tile = [1, 2, 4]
+options  = ["--use_fast_math"]
+
+[case.points]
+workload = "points"
+"#;
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_can_not_be_imported_is_named() {
+        let complaint = |from: &str, to: &str| manifest(&FILE.replace(from, to), "").unwrap_err();
+        for (from, to, reason) in [
+            (
+                "\"CUDA\", \"Comp",
+                "\"OpenCL\", \"Comp",
+                "a kernel in OpenCL can't be run here",
+            ),
+            (
+                "\"Random\"",
+                "\"BinaryRaw\"",
+                "argument `at`: a fill from `BinaryRaw`",
+            ),
+            (
+                "\"double\"",
+                "\"float4\"",
+                "argument `sum`: the type `float4` is not known",
+            ),
+            (
+                "\"2 * ProblemSize[0]\"",
+                "\"2 * k\"",
+                "argument `at`: `2 * k`: `k` is not known",
+            ),
+            ("[1] + [2*i", "[1] + [eval(i)", "`tile`: `[1] + [eval(i)"),
+            (
+                "\"Name\": \"at\",",
+                "\"Name\": \"at\", \"MemType\": \"Constant\",",
+                "argument `at`: it lies in constant memory",
+            ),
+            ("ConfigurationSpace", "Space", "no T1 file"),
+        ] {
+            let found = complaint(from, to);
+            assert!(found.starts_with(reason), "{found}");
+        }
+    }
+}
