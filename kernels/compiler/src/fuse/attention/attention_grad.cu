@@ -1,9 +1,9 @@
 // Gradients of attention in f32 on a GPU, without the scores in memory: five products.
 //
-// Weights are computed again from the logarithms of rows' sums (Dao et al., "FlashAttention", 2022).
-// A block has KEYS keys and goes over the queries, QUERIES at a time. One half of its warps computes
-// weights and the gradient by values, the other half the gradients by weights, scores and keys; then
-// all of them compute what these keys add to the gradient by queries.
+// Weights are computed again from the logarithms of rows' sums (Dao et al., "FlashAttention",
+// 2022). A block has KEYS keys and goes over the queries, QUERIES at a time. One half of its warps
+// computes weights and the gradient by values, the other half the gradients by weights, scores and
+// keys; then all of them compute what these keys add to the gradient by queries.
 //
 // Blocks add to a tile of the gradient by queries in turns, those with the first keys first: sums
 // have one order. `turns` is zeros before: the number of blocks that have begun, and of those that
@@ -13,6 +13,8 @@
 // products is either rows that float4 of the summed dimension are read from, or has that dimension
 // as its rows. Weights are stored by queries; a thread has keys GROUPS apart, which are stored side
 // by side: keys of a tile of weights are in blocks of 16, each transposed as 4 x 4.
+//
+// COLUMNS: those of operands, up to 64 or 128.
 #include "tiles.h"
 
 #define COLUMN_STEP (COLUMNS + 4)
@@ -78,7 +80,8 @@ DEVICE void put_grad_scores(float *to, const float *weights, const float (&of_we
 }
 
 // Writes a gradient that half of the warps have transposed, by way of shared memory.
-DEVICE void put_transposed(float *tile, const float (&sums)[OfKeys::I][OfKeys::J], float factor, float *to, int64 columns, int64 first, int64 keys, int warp, const Lane &lane, int half) {
+DEVICE void put_transposed(float *tile, const float (&sums)[OfKeys::I][OfKeys::J], float factor,
+                           float *to, int64 columns, int64 first, int64 keys, int warp, const Lane &lane, int half) {
 #pragma unroll
     for (int j = 0; j < OfKeys::J; j++) {
         const int place = OfKeys::column(warp, lane) + column_at(j);
@@ -179,7 +182,8 @@ KERNEL(attention_grad, THREADS, 1)(const float *q_at, const float *k_at, const f
             put_weights(weights + in_tile, scores, q_tile + SLOT - QUERIES + query, scale * LOG2_E, first + key, at + query);
             __syncthreads();
 #if WRITES_GRAD_V
-            multiply_rows<QUERIES, QUERY_STEP, KEY_STEP, false>(sums, grad_tile + OfKeys::row(warp, lane) * QUERY_STEP, weights + OfKeys::column(warp, lane));
+            multiply_rows<QUERIES, QUERY_STEP, KEY_STEP, false>(
+                sums, grad_tile + OfKeys::row(warp, lane) * QUERY_STEP, weights + OfKeys::column(warp, lane));
 #endif
         } else {
             multiply_rows<COLUMNS, COLUMN_STEP, QUERY_STEP, false>(scores, v_tile + key * COLUMN_STEP, grad_tile + query);
@@ -187,7 +191,8 @@ KERNEL(attention_grad, THREADS, 1)(const float *q_at, const float *k_at, const f
             put_grad_scores(grad_scores + in_tile, weights + in_tile, scores, grad_tile + SLOT - QUERIES + query);
             named_barrier_sync(1 + half, HALF * 32);
 #if WRITES_GRAD_K
-            multiply_rows<QUERIES, QUERY_STEP, KEY_STEP, false>(sums, q_tile + OfKeys::row(warp, lane) * QUERY_STEP, grad_scores + OfKeys::column(warp, lane));
+            multiply_rows<QUERIES, QUERY_STEP, KEY_STEP, false>(
+                sums, q_tile + OfKeys::row(warp, lane) * QUERY_STEP, grad_scores + OfKeys::column(warp, lane));
 #endif
         }
 #if WRITES_GRAD_Q

@@ -89,8 +89,8 @@ impl Tiles {
         forward.chain(grad).collect()
     }
 
-    /// Of those that a multiprocessor has room for, and that have the most warps: the first one, but
-    /// for problems of too few blocks to keep a GPU busy, the one with the most blocks.
+    /// Of those that a multiprocessor has room for, and that have the most warps: the first one;
+    /// where its blocks are too few to keep a GPU busy, the one with the most blocks.
     fn of(call: &Call, arch: &str) -> Tiles {
         let mut all = Tiles::all(call);
         let smallest = all.pop();

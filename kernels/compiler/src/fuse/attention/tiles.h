@@ -41,8 +41,8 @@ DEVICE Matrix matrix(const float *at, const Sizes &sizes, int64 head, const int6
 #define HEAD(m, x, rows, columns) const int64 m##_steps[4] = {x##0, x##1, x##2, x##3}; \
     const Matrix m = matrix(m##_at, sizes, head, m##_steps, rows, columns)
 
-// A thread's place in its warp. Lanes that differ in their lowest bit, and no other, read one float4
-// of columns.
+// A thread's place in its warp. Lanes that differ in their lowest bit alone read the same float4 of
+// columns.
 struct Lane {
     int group, sharer;
 };
@@ -163,7 +163,7 @@ template <int COUNT, int A_STEP, int B_STEP, int I, int J> DEVICE void multiply(
 // GROUPS apart. IN_BLOCKS: the rows of `b` lie in blocks of 16, each transposed as 4 x 4 rows.
 template <int COUNT, int A_STEP, int B_STEP, bool IN_BLOCKS, int I, int J>
 DEVICE void multiply_rows(float (&sums)[I][J], const float *a, const float *b) {
-#pragma unroll 1
+#pragma unroll 2
     for (int k = 0; k < COUNT; k += 4) {
         float4 x[I];
 #pragma unroll
