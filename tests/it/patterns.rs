@@ -10,10 +10,10 @@ use sweeper::compile::nvrtc::resources;
 use sweeper_program::inputs::InputKey;
 use sweeper_program::tensor::Data;
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Binding, CanonicalShape, Dtype, Phase, Target, Tensor};
+use sweeper_program::{Binding, CanonicalShape, Dtype, Phase, Step, Target, Tensor};
 
 use crate::conformance::{Case, cuda, problem};
-use crate::shim::{self, Mode};
+use crate::shim::{self, Blocks, Mode};
 
 const BACKENDS: [&str; 4] = ["primitive", "eager", "compiled", "library"];
 
@@ -46,7 +46,7 @@ const BODIES: [&str; 14] = [
     "mixed size=131",
 ];
 
-const PATTERNS: [&str; 28] = [
+const PATTERNS: [&str; 29] = [
     "matmul m=1 k=1 n=1",
     "matmul m=37 k=129 n=65",
     "linear m=3 k=5 n=7 pattern=bias",
@@ -74,6 +74,7 @@ const PATTERNS: [&str; 28] = [
     "attention batch=2 sequence=130 dimension=64 heads=2",
     "attention batch=2 sequence=70 dimension=20 heads=6 kv_heads=2 mask=causal",
     "attention batch=1 sequence=40 dimension=16 heads=4 kv_heads=1",
+    "attention batch=1 sequence=70 dimension=100 mask=causal",
     "attention batch=2 sequence=33 dimension=5 mask=causal pattern=scores",
     "attention batch=2 sequence=33 dimension=5 mask=causal pattern=weights",
 ];
@@ -115,6 +116,78 @@ fn patterns_conform_as_cuda_kernels() {
     }
     for words in PATTERNS {
         conforms_on_shim(words);
+    }
+}
+
+/// Blocks that add to the same gradients take turns, whichever of them begin first.
+#[test]
+fn gradients_of_attention_do_not_depend_on_the_order_of_blocks() {
+    if !shim::is_here() {
+        return;
+    }
+    let (problem, _) = problem("attention batch=2 sequence=270 dimension=8");
+    let canonical = CanonicalShape::default();
+    let program = problem.program("compiled", Phase::Both, &canonical, &cuda());
+    let program = program.unwrap();
+    let inputs = problem.generate(&InputKey([6; 32]));
+    let outputs = |blocks| {
+        let specs = problem.outputs(Phase::Both);
+        shim::run_blocks(&program, &inputs, &specs, Mode::Fast, blocks)
+    };
+    assert!(outputs(Blocks::Ascending) == outputs(Blocks::Descending));
+}
+
+#[test]
+fn kernels_of_attention_have_room_on_gpus() {
+    // By NVIDIA's table of compute capabilities.
+    for (arch, most, phase, dimensions) in [
+        ("sm_80", 163 << 10, Phase::Both, &[3, 64, 128][..]),
+        ("sm_86", 99 << 10, Phase::Forward, &[3, 64]),
+        ("sm_90a", 227 << 10, Phase::Both, &[3, 64, 128]),
+    ] {
+        let target = Target::Cuda {
+            arch: arch.to_owned(),
+        };
+        for dimension in dimensions {
+            for (batch, sequence) in [(1, 70), (64, 4096)] {
+                let sizes = format!("batch={batch} sequence={sequence} dimension={dimension}");
+                let (problem, _) = problem(&format!("attention {sizes}"));
+                let canonical = CanonicalShape::default();
+                let program = problem.program("compiled", phase, &canonical, &target);
+                let bytes = program.unwrap().steps.iter().map(shared_bytes).max();
+                assert!(bytes <= Some(most), "{arch}: {sizes}: {bytes:?} bytes");
+            }
+        }
+    }
+}
+
+fn shared_bytes(step: &Step) -> u32 {
+    match step {
+        Step::Launch { geometry, .. } => geometry.shared_bytes,
+        _ => 0,
+    }
+}
+
+#[test]
+fn kernels_of_attention_compile_without_spills() {
+    let Some(nvrtc) = crate::support::nvrtc() else {
+        return;
+    };
+    for arch in ["sm_80", "sm_90a"] {
+        let target = Target::Cuda {
+            arch: arch.to_owned(),
+        };
+        for words in ["dimension=64", "dimension=128 mask=causal"] {
+            let (problem, _) = problem(&format!("attention batch=8 sequence=8192 {words}"));
+            let canonical = CanonicalShape::default();
+            let program = problem.program("compiled", Phase::Both, &canonical, &target);
+            for source in program.unwrap().compiled() {
+                let bounds = Bounds::within(Duration::from_secs(120));
+                let log = nvrtc.compile(source, arch, &bounds).unwrap().log;
+                let is_spilled = resources(&log)["spill_store_bytes"].as_u64() != Some(0);
+                assert!(!is_spilled, "{words}: {}: {log}", source.title());
+            }
+        }
     }
 }
 

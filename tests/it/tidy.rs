@@ -21,7 +21,7 @@ const LINE_BUDGETS: [(&str, usize); 6] = [
     ("kernels/compiler/src", 22950),
     ("kernels/workloads/src", 17300),
     ("cache/src", 5000),
-    ("tests/it", 16900),
+    ("tests/it", 17200),
 ];
 
 /// Private words for things that the field has names for, and these names.

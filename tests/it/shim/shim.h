@@ -131,6 +131,10 @@ static inline unsigned long long load_word(const unsigned long long *from) {
     if (*from == 0) shim::wait_for_others();
     return *from;
 }
+static inline void memory_fence() {}
+static inline unsigned long long take_ticket(unsigned long long *count) { return (*count)++; }
+static inline float load_past_l1(const float *from) { return *from; }
+static inline float4 load_float4_past_l1(const float *from) { return *(const float4 *)from; }
 static inline void named_barrier_sync(int barrier, int threads) { shim::wait(barrier, threads); }
 
 template <class T> T __shfl_xor_sync(unsigned, T x, int lanes) {

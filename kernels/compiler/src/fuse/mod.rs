@@ -185,7 +185,7 @@ fn passes(
     let mut plan = laid_out(&whole)?;
     see("layout", &plan);
     let rules = Rules::new(request.policy, request.phase, request.target);
-    attention::merge(&mut plan);
+    attention::merge(&mut plan, request);
     epilogue::epilogue(&mut plan, &rules, request.target);
     see("epilogue", &plan);
     cluster::cluster(&mut plan, &rules);

@@ -75,6 +75,25 @@ DEVICE unsigned long long load_word(const unsigned long long *from) {
     return word;
 }
 
+// What a thread saw and wrote before comes before what it sees and writes after, for all blocks.
+DEVICE void memory_fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+// The number of tickets that were taken before, from a count that begins as zero.
+DEVICE unsigned long long take_ticket(unsigned long long *count) { return atomicAdd(count, 1ull); }
+// Of memory that other blocks write meanwhile: past this multiprocessor's cache.
+DEVICE float load_past_l1(const float *from) {
+    float x;
+    asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
+    return x;
+}
+DEVICE float4 load_float4_past_l1(const float *from) {
+    float4 x;
+    asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                 : "l"(from)
+                 : "memory");
+    return x;
+}
+
 template <class T> DEVICE unsigned long long address_of(const T *x) { return (unsigned long long)x; }
 
 // An L2 cache eviction policy.

@@ -86,9 +86,12 @@ impl Assembly<'_> {
                     let need = Need::Packed(packed.node, packed.packing);
                     (need, packed.elements, packed.dtype)
                 });
+                let zeros = call.zeros(self.request.target);
+                let zeros = (zeros > 0).then_some((Need::Scratch(position), zeros, Dtype::I64));
                 operands
                     .chain(call.yields().map(of_node))
                     .chain(packed)
+                    .chain(zeros)
                     .collect()
             }
             Made::Scatter(node, lies) => {

@@ -41,7 +41,7 @@ enum Need {
     Packed(NodeId, attention::Packing),
     /// Zeros, as many as the largest call adds.
     Zeros,
-    /// Scratch of the call at this position.
+    /// Scratch of the call or the attention at this position.
     Scratch(usize),
 }
 

@@ -40,7 +40,7 @@ impl Assembly<'_> {
             Made::Call(call, lies, zeros, node) => {
                 self.call_steps(position, call, (lies, *zeros, *node))
             }
-            Made::Attention(call, kernel) => self.attention(call, *kernel),
+            Made::Attention(call, kernel) => self.attention(position, call, *kernel),
             Made::Scatter(node, lies) => {
                 let views: Vec<View> = lies
                     .iter()
@@ -91,8 +91,14 @@ impl Assembly<'_> {
         steps
     }
 
-    /// A launch, after launches that pack those of its operands that are not packed yet.
-    fn attention(&mut self, call: &attention::Call, kernel: KernelId) -> Vec<Step> {
+    /// A launch, after launches that pack those of its operands that are not packed yet, or a step
+    /// that fills its scratch memory with zeros.
+    fn attention(
+        &mut self,
+        position: usize,
+        call: &attention::Call,
+        kernel: KernelId,
+    ) -> Vec<Step> {
         let packs = call.packs();
         let need = |packed: &Packed| Need::Packed(packed.node, packed.packing);
         let mut missing = packs.clone();
@@ -109,8 +115,11 @@ impl Assembly<'_> {
         };
         let written = call.yields();
         let written = written.map(|node| self.view_of(Need::Of(Source::Node(node))));
-        let args = call.args(read, written.collect());
+        let zeros =
+            (call.zeros(self.request.target) > 0).then(|| self.view_of(Need::Scratch(position)));
+        let args = call.args(read, written.chain(zeros.clone()).collect());
         let mut steps: Vec<Step> = made.into_iter().map(|made| self.launch_of(made)).collect();
+        steps.extend(zeros.map(|view| Step::Fill { view, value: 0.0 }));
         steps.push(Step::Launch {
             kernel,
             geometry: call.geometry(self.request.target),

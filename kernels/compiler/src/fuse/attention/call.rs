@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
+use super::cuda;
 use super::hopper::{self, Packed};
 use crate::fuse::Request;
 use crate::fuse::access;
 use crate::fuse::library::{self, Lies};
 use crate::fuse::plan::{Members, Plan, TaskId};
 use crate::graph::{Attention, AttentionPart, Node, NodeId, Op};
-use sweeper_program::headers::{CPU_H, CUDA_H, ELEMENTARY_H, VECTOR_H};
+use sweeper_program::headers::{CPU_H, ELEMENTARY_H, VECTOR_H};
 use sweeper_program::workload::Target;
 use sweeper_program::{
     Arg, Geometry, Index, Kernel, KernelSource, Language, Precision, SourceFile, View,
@@ -26,20 +27,6 @@ const CPU_ROWS: usize = 64;
 
 /// Floats of a vector of the C kernels, to which widths are rounded up.
 const CPU_LANES: usize = 16;
-
-static CUDA_FILES: [SourceFile; 2] = [
-    SourceFile::embedded("attention.cu", include_str!("attention.cu")),
-    CUDA_H,
-];
-
-/// Threads of a block of the CUDA kernels.
-const CUDA_THREADS: usize = 256;
-
-/// Columns of a tile of scores of the CUDA kernels, to which widths are rounded up, too.
-const CUDA_COLUMNS: usize = 64;
-
-/// Floats after each row of a tile in shared memory.
-const CUDA_PAD: usize = 4;
 
 /// Leading dimensions of an operand, at most: the others are merged.
 const LEADING: usize = 3;
@@ -72,8 +59,42 @@ pub(in crate::fuse) struct Call {
     pub(super) depth: usize,
     pub(super) width: usize,
     pub(super) precision: Precision,
-    /// Whether its kernels are those for Hopper's tensor cores.
-    is_packed: bool,
+    /// Whose kernels it is computed by.
+    kernels: Kernels,
+}
+
+/// Kernels of attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kernels {
+    /// In C.
+    Cpu,
+    /// In f32, for all GPUs.
+    Cuda,
+    /// In tf32 or bf16, for Hopper's tensor cores.
+    Hopper,
+}
+
+impl Kernels {
+    fn of(request: &Request<'_>) -> Kernels {
+        let Request {
+            target, precision, ..
+        } = *request;
+        match target {
+            Target::Cpu => Kernels::Cpu,
+            _ if hopper::is_for(target, precision) => Kernels::Hopper,
+            Target::Cuda { .. } => Kernels::Cuda,
+        }
+    }
+
+    /// The form of the kernel that computes a part.
+    fn form(self, part: AttentionPart) -> Form {
+        match part {
+            AttentionPart::Out | AttentionPart::LogSumExp => Form::Forward,
+            _ if self == Kernels::Cuda => Form::Grad,
+            AttentionPart::GradQ => Form::GradQ,
+            AttentionPart::GradK | AttentionPart::GradV => Form::GradKv,
+        }
+    }
 }
 
 /// The kernels of attention.
@@ -85,23 +106,18 @@ pub(super) enum Form {
     GradQ,
     /// The gradients by keys and values, by tiles of keys.
     GradKv,
+    /// All gradients, by tiles of keys.
+    Grad,
 }
 
 impl Form {
-    fn of(part: AttentionPart) -> Form {
-        match part {
-            AttentionPart::Out | AttentionPart::LogSumExp => Form::Forward,
-            AttentionPart::GradQ => Form::GradQ,
-            AttentionPart::GradK | AttentionPart::GradV => Form::GradKv,
-        }
-    }
-
-    /// The function, and the macro by which the CUDA source has it alone.
+    /// The function, and the macro by which the source for Hopper has it alone.
     pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
             Form::Forward => ("attention", "FORWARD"),
             Form::GradQ => ("attention_grad_q", "GRAD_Q"),
             Form::GradKv => ("attention_grad_kv", "GRAD_KV"),
+            Form::Grad => ("attention_grad", "GRAD"),
         }
     }
 }
@@ -145,9 +161,10 @@ fn strided(plan: &Plan, id: NodeId) -> Option<Strided> {
     })
 }
 
-/// Merges tasks whose values one kernel computes: weighted values with the logarithms of sums, and
-/// the gradients by keys and by values.
-pub(in crate::fuse) fn merge(plan: &mut Plan) {
+/// Merges tasks whose values one kernel computes, such as weighted values and the logarithms of
+/// sums.
+pub(in crate::fuse) fn merge(plan: &mut Plan, request: &Request<'_>) {
+    let kernels = Kernels::of(request);
     let attention = |plan: &Plan, task: TaskId| {
         let node = plan.graph.node(plan.tasks[task].node);
         of_node(node).map(|attention| (attention, node.operands.clone()))
@@ -156,23 +173,25 @@ pub(in crate::fuse) fn merge(plan: &mut Plan) {
         let Some((of, operands)) = attention(plan, task) else {
             continue;
         };
-        let partner = match of.part {
-            AttentionPart::Out => AttentionPart::LogSumExp,
-            AttentionPart::GradK => AttentionPart::GradV,
-            _ => continue,
-        };
+        // The first part has all operands of the others.
         let is_partner = |other: &TaskId| {
             attention(plan, *other).is_some_and(|(found, with)| {
-                let wanted = Attention {
-                    part: partner,
+                let with_its_part = Attention {
+                    part: found.part,
                     ..of
                 };
-                found == wanted && operands.starts_with(&with)
+                found == with_its_part
+                    && of.part < found.part
+                    && kernels.form(found.part) == kernels.form(of.part)
+                    && operands.starts_with(&with)
             })
         };
-        let other = (0..plan.tasks.len()).find(is_partner);
-        if let Some(other) = other.filter(|&other| plan.home(other) == Some(other)) {
-            plan.merge(task, other);
+        let partners: Vec<TaskId> = (0..plan.tasks.len()).filter(is_partner).collect();
+        for other in partners {
+            let [home, of_other] = [task, other].map(|task| plan.home(task));
+            if let (Some(home), true) = (home, of_other == Some(other) && home != Some(other)) {
+                plan.merge(home, other);
+            }
         }
     }
 }
@@ -213,7 +232,7 @@ impl Call {
             depth,
             width,
             precision: request.precision,
-            is_packed: hopper::is_for(request.target, request.precision),
+            kernels: Kernels::of(request),
         };
         call.merge_leading();
         (call.leading.len() <= LEADING).then_some(call)
@@ -251,13 +270,13 @@ impl Call {
     }
 
     pub(super) fn form(&self) -> Form {
-        Form::of(self.attention.part)
+        self.kernels.form(self.attention.part)
     }
 
     /// Rows of the result, which blocks share out.
     pub(super) fn rows(&self) -> usize {
         match self.form() {
-            Form::GradKv => self.keys,
+            Form::GradKv | Form::Grad => self.keys,
             _ => self.queries,
         }
     }
@@ -280,51 +299,48 @@ impl Call {
 
     /// Its operands as its kernel takes them, where it takes them packed.
     pub(in crate::fuse) fn packs(&self) -> Vec<Packed> {
-        match self.is_packed {
-            true => hopper::packs(self),
-            false => vec![],
+        match self.kernels {
+            Kernels::Hopper => hopper::packs(self),
+            Kernels::Cpu | Kernels::Cuda => vec![],
         }
     }
 
     /// The kernel, for widths up to a multiple of a vector or a tile.
     pub(in crate::fuse) fn kernel(&self, target: &Target) -> Kernel {
-        if self.is_packed {
+        if self.kernels == Kernels::Hopper {
             return hopper::main_kernel(self);
         }
-        let define = KernelSource::define;
-        let (entry, macro_name) = self.form().names();
-        let unit = match target {
-            Target::Cpu => CPU_LANES,
-            Target::Cuda { .. } => CUDA_COLUMNS,
-        };
-        let mut defines = vec![
-            define("DEPTH", self.depth.next_multiple_of(unit)),
-            define("WIDTH", self.width.next_multiple_of(unit)),
+        let flags = [
+            ("CAUSAL", self.attention.is_causal),
+            ("WRITES_OUT", self.writes(AttentionPart::Out)),
+            ("WRITES_LOG_SUM_EXP", self.writes(AttentionPart::LogSumExp)),
+            ("WRITES_GRAD_Q", self.writes(AttentionPart::GradQ)),
+            ("WRITES_GRAD_K", self.writes(AttentionPart::GradK)),
+            ("WRITES_GRAD_V", self.writes(AttentionPart::GradV)),
         ];
-        let mut flag = |name: &'static str, is_set: bool| {
-            defines.push(define(name, usize::from(is_set)));
-        };
-        flag("CAUSAL", self.attention.is_causal);
-        flag("WRITES_OUT", self.writes(AttentionPart::Out));
-        flag("WRITES_LOG_SUM_EXP", self.writes(AttentionPart::LogSumExp));
-        flag("WRITES_GRAD_K", self.writes(AttentionPart::GradK));
-        flag("WRITES_GRAD_V", self.writes(AttentionPart::GradV));
-        let (language, files): (_, &'static [SourceFile]) = match target {
+        let flags = flags.map(|(name, is_set)| (name, usize::from(is_set)));
+        let (entry, _) = self.form().names();
+        let (language, (files, own)): (_, (&'static [SourceFile], Vec<_>)) = match target {
             Target::Cpu => {
-                defines.push(define("ROWS", CPU_ROWS));
-                (Language::C, &C_FILES)
+                let wide = |columns: usize| columns.next_multiple_of(CPU_LANES);
+                let sizes = [("DEPTH", wide(self.depth)), ("WIDTH", wide(self.width))];
+                let own = [&sizes[..], &[("ROWS", CPU_ROWS)]].concat();
+                (Language::C, (&C_FILES, own))
             }
-            Target::Cuda { .. } => {
-                flag("ALIGNED", self.is_aligned());
-                defines.push(define(macro_name, 1));
-                (Language::Cuda, &CUDA_FILES)
+            Target::Cuda { arch } => {
+                let (files, mut own) = cuda::source(self, arch);
+                own.push(("ALIGNED", usize::from(self.is_aligned())));
+                (Language::Cuda, (files, own))
             }
         };
+        let defines = own.into_iter().chain(flags);
         Kernel::Compiled(KernelSource {
             language,
             files: Cow::Borrowed(files),
             entry: entry.into(),
-            defines,
+            defines: defines
+                .map(|(name, value)| KernelSource::define(name, value))
+                .collect(),
             user: None,
         })
     }
@@ -342,44 +358,20 @@ impl Call {
     }
 
     pub(in crate::fuse) fn geometry(&self, target: &Target) -> Geometry {
-        if self.is_packed {
+        if self.kernels == Kernels::Hopper {
             return hopper::geometry(self);
         }
-        let blocks = |rows: usize| (self.heads() * self.rows().div_ceil(rows)) as u32;
         match target {
-            Target::Cpu => Geometry::blocks(blocks(CPU_ROWS)),
-            Target::Cuda { .. } => {
-                let rows = self.cuda_rows();
-                Geometry {
-                    shared_bytes: (4 * self.shared_floats(rows)) as u32,
-                    ..Geometry::linear(blocks(rows), CUDA_THREADS as u32)
-                }
-            }
+            Target::Cpu => Geometry::blocks((self.heads() * self.rows().div_ceil(CPU_ROWS)) as u32),
+            Target::Cuda { arch } => cuda::geometry(self, arch),
         }
     }
 
-    /// Rows of the result that a block of the CUDA kernel has.
-    fn cuda_rows(&self) -> usize {
-        match self.form() {
-            Form::Forward => 128,
-            _ => 64,
-        }
-    }
-
-    /// Floats of shared memory of a block of the CUDA kernel: tiles of its own rows, of the columns
-    /// that it goes over, and of weights.
-    fn shared_floats(&self, rows: usize) -> usize {
-        let step = |columns: usize| columns.next_multiple_of(CUDA_COLUMNS) + CUDA_PAD;
-        let (depth, width) = (step(self.depth), step(self.width));
-        let weights = rows * (CUDA_COLUMNS + CUDA_PAD);
-        let queries_and_keys = (rows + CUDA_COLUMNS) * depth;
-        match self.form() {
-            Form::Forward => {
-                let values = usize::from(self.writes(AttentionPart::Out)) * CUDA_COLUMNS * width;
-                queries_and_keys + weights + values
-            }
-            Form::GradQ => queries_and_keys + (rows + CUDA_COLUMNS) * width + weights,
-            Form::GradKv => queries_and_keys + (rows + CUDA_COLUMNS) * width + 2 * weights,
+    /// Words of memory that the kernel needs beside operands and results, zeros before each launch.
+    pub(in crate::fuse) fn zeros(&self, target: &Target) -> usize {
+        match target {
+            Target::Cuda { arch } if self.kernels == Kernels::Cuda => cuda::turns(self, arch),
+            _ => 0,
         }
     }
 
@@ -387,7 +379,7 @@ impl Call {
     /// steps of matrices and rows of `q`, `k`, `v` and `grad_out`. Operands that a kernel does not
     /// have, have neither memory nor steps.
     pub(in crate::fuse) fn args(&self, read: Vec<View>, written: Vec<View>) -> Vec<Arg> {
-        if self.is_packed {
+        if self.kernels == Kernels::Hopper {
             return hopper::args(self, read, written);
         }
         let memory = read.into_iter().map(Arg::Read);

@@ -121,7 +121,7 @@ pub(in crate::fuse) fn packs(call: &Call) -> Vec<Packed> {
             ]
         }
         Form::GradQ => vec![rows(Q), rows(GRAD_OUT), rows(K), rows(V), again(K)],
-        Form::GradKv => {
+        Form::GradKv | Form::Grad => {
             let out = again(GRAD_OUT).filter(|_| call.writes(AttentionPart::GradV));
             vec![rows(K), rows(V), rows(Q), rows(GRAD_OUT), again(Q), out]
         }
@@ -317,7 +317,7 @@ fn shared_bytes(call: &Call) -> usize {
     };
     let own = match call.form() {
         Form::Forward => wide(call, Q),
-        Form::GradQ | Form::GradKv => wide(call, Q) + wide(call, V),
+        Form::GradQ | Form::GradKv | Form::Grad => wide(call, Q) + wide(call, V),
     };
     let sums = usize::from(call.form() == Form::GradKv) * slots * rows * 4;
     PADDED * own * number + slots * rows * most(call) * number + sums + (2 * slots + 1) * 8

@@ -7,6 +7,7 @@
 //! not fit stays as it is, and computes the weights again.
 
 mod call;
+mod cuda;
 mod hopper;
 
 pub(super) use call::{Call, merge, takes};
