@@ -344,6 +344,7 @@ mod tests {
                 b: lies(in_b, k * n),
                 out: lies(dense(n), m * n),
                 precision: Precision::F32,
+                stores: Dtype::F32,
                 scale: Scale::new(scale),
                 has_bias,
                 activation: Activation::None,

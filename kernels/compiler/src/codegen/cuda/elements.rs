@@ -174,7 +174,11 @@ impl Writer<'_> {
                         step => format!(" + (c{at}) * {step}"),
                     };
                     let from = self.names.pointer(id);
-                    format!("c < {extent} ? {from}[{index} * {own}_index{column}] : 0")
+                    let element = format!("{from}[{index} * {own}_index{column}]");
+                    format!(
+                        "c < {extent} ? {} : 0",
+                        self.names.loaded(operand.0, element)
+                    )
                 }
                 _ => scalar::expression(self.nest, Dialect::Cuda, id, name),
             };

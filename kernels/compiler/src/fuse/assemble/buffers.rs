@@ -1,6 +1,6 @@
 //! Memory for everything that kernels read and write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::rounded::stored_rounded;
 use super::{Assembly, Made, Need, Place};
@@ -22,7 +22,8 @@ impl Assembly<'_> {
         let of = |memory: &Memory| match memory.source {
             Source::Node(id) => {
                 let node = self.plan.graph.node(id);
-                Some((Need::Of(memory.source), node.elements(), node.dtype))
+                let dtype = self.plan.dtype_in_memory(id);
+                Some((Need::Of(memory.source), node.elements(), dtype))
             }
             Source::Rounded(id) => {
                 let elements = self.plan.graph.node(id).elements();
@@ -42,11 +43,18 @@ impl Assembly<'_> {
         (scratch > 0).then_some((Need::Scratch(position), scratch, Dtype::F32))
     }
 
-    /// Memory that the step at a position uses, with its elements and type.
-    fn needs(&self, position: usize, made: &Made) -> Vec<(Need, usize, Dtype)> {
+    /// Memory that the step at a position uses, with its elements and type; `packed` are the
+    /// operands that steps before it have packed.
+    fn needs(
+        &self,
+        position: usize,
+        made: &Made,
+        packed: &mut BTreeSet<Need>,
+    ) -> Vec<(Need, usize, Dtype)> {
         let of_node = |id: NodeId| {
             let node = self.plan.graph.node(id);
-            (Need::Of(Source::Node(id)), node.elements(), node.dtype)
+            let dtype = self.plan.dtype_in_memory(id);
+            (Need::Of(Source::Node(id)), node.elements(), dtype)
         };
         match made {
             Made::Elsewhere => vec![],
@@ -66,7 +74,7 @@ impl Assembly<'_> {
                 needs
             }
             Made::Call(call, lies, _, node) => {
-                let rounded = bf16::rounded(call, lies);
+                let rounded = bf16::rounded(self.plan, call, lies);
                 // Values that a kernel has stored in bf16 are not rounded from f32.
                 let is_stored = |id: &NodeId| rounded.contains(id) && self.rounded.contains(id);
                 let bases = lies.iter().map(|lies| lies.base);
@@ -80,16 +88,27 @@ impl Assembly<'_> {
                 needs
             }
             Made::Attention(call, _) => {
-                let operands = call.reads.iter().map(|read| of_node(read.lies.base));
+                let mut needs: Vec<_> = call.yields().map(of_node).collect();
                 let packs = call.packs();
-                let packed = packs.iter().map(|packed| {
-                    let need = Need::Packed(packed.node, packed.packing);
-                    (need, packed.elements, packed.dtype)
-                });
-                operands
-                    .chain(call.yields().map(of_node))
-                    .chain(packed)
-                    .collect()
+                let mut read: Vec<usize> = vec![];
+                for held in &packs {
+                    let need = Need::Packed(held.node, held.packing);
+                    needs.push((need, held.elements, held.dtype));
+                    // What is packed is not read again.
+                    if packed.insert(need) {
+                        read.extend(held.operands(call));
+                    }
+                }
+                if packs.is_empty() {
+                    read.extend(0..call.reads.len());
+                }
+                needs.extend(read.into_iter().map(|at| {
+                    let id = call.reads[at].lies.base;
+                    let (source, dtype) = self.operand_of_attention(id);
+                    let elements = self.plan.graph.node(id).elements();
+                    (Need::Of(source), elements, dtype)
+                }));
+                needs
             }
             Made::Scatter(node, lies) => {
                 let operands = lies.iter().map(|lies| of_node(lies.base));
@@ -104,10 +123,12 @@ impl Assembly<'_> {
         self.place_given();
         self.place_results();
         self.place_zeros(made);
-        self.rounded = stored_rounded(made);
+        self.stored_rounded = stored_rounded(made);
+        self.rounded = self.stored_rounded.clone();
+        let mut packed = BTreeSet::new();
         let mut used: BTreeMap<Need, (Lifetime, Dtype)> = BTreeMap::new();
         for (position, made) in made.iter().enumerate() {
-            for (need, len, dtype) in self.needs(position, made) {
+            for (need, len, dtype) in self.needs(position, made, &mut packed) {
                 let first = Lifetime {
                     from: position,
                     to: position,

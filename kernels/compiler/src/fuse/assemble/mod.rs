@@ -67,6 +67,7 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
         places: BTreeMap::new(),
         forms: rounded::Forms::default(),
         rounded: BTreeSet::new(),
+        stored_rounded: BTreeSet::new(),
         packed: BTreeSet::new(),
     };
     let order = launches(plan);
@@ -117,6 +118,8 @@ struct Assembly<'a> {
     forms: rounded::Forms,
     /// Nodes that are in memory in bf16: kernels store them so, or a step has made a copy.
     rounded: BTreeSet<NodeId>,
+    /// Nodes that kernels store in bf16.
+    stored_rounded: BTreeSet<NodeId>,
     /// Operands that a step has packed.
     packed: BTreeSet<Need>,
 }
@@ -373,6 +376,9 @@ impl Assembly<'_> {
         let yields = tasks
             .last()
             .map_or(node, |&task| self.plan.tasks[task].node);
+        if let Library::Matmul(call) = &mut call {
+            call.stores = self.plan.dtype_in_memory(yields);
+        }
         Ok(Made::Call(call, lies, zeros, yields))
     }
 

@@ -61,6 +61,8 @@ pub(in crate::fuse) struct Call {
     pub(super) attention: Attention,
     /// Its results: parts of one attention, or of its gradient, with their nodes.
     writes: Vec<(AttentionPart, NodeId)>,
+    /// Its results that are bf16 in memory.
+    in_bf16: Vec<AttentionPart>,
     /// Its operands in the order of the first node's, and where they lie.
     pub(super) operands: Vec<NodeId>,
     pub reads: Vec<Strided>,
@@ -202,8 +204,10 @@ impl Call {
             .iter()
             .map(|&operand| strided(plan, operand))
             .collect::<Option<Vec<_>>>()?;
+        let rounded = writes.iter().filter(|(_, id)| plan.in_bf16.contains(id));
         let mut call = Call {
             attention: of_node(node)?,
+            in_bf16: rounded.map(|&(part, _)| part).collect(),
             writes,
             operands: node.operands.clone(),
             reads,
@@ -248,6 +252,11 @@ impl Call {
     /// Whether it writes a part.
     pub(super) fn writes(&self, part: AttentionPart) -> bool {
         self.writes.iter().any(|&(written, _)| written == part)
+    }
+
+    /// Whether it rounds a part that it writes to bf16.
+    pub(super) fn rounds(&self, part: AttentionPart) -> bool {
+        self.in_bf16.contains(&part)
     }
 
     pub(super) fn form(&self) -> Form {

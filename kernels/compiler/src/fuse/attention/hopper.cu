@@ -124,6 +124,31 @@ template <int N> DEVICE void put_row(float *row, const float (&sums)[N], int hal
     }
 }
 
+// The same rounded to bf16.
+template <int N> DEVICE void put_row(unsigned short *row, const float (&sums)[N], int half, float factor, int64 columns) {
+    const int first = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < N / 4; i++) {
+        const unsigned both = round_to_bf16_pair(sums[i * 4 + half * 2] * factor, sums[i * 4 + half * 2 + 1] * factor);
+        const int at = i * 8 + first;
+        if (columns % 2 == 0) {
+            if (at < columns) *(unsigned *)(row + at) = both;
+        } else {
+            if (at < columns) row[at] = (unsigned short)both;
+            if (at + 1 < columns) row[at + 1] = (unsigned short)(both >> 16);
+        }
+    }
+}
+
+// Numbers of results in memory: ROUNDS, and ROUNDS_GRAD_V of the gradient by values, say whether
+// they are bf16.
+template <int IS_ROUNDED> struct Stored {
+    typedef float Number;
+};
+template <> struct Stored<1> {
+    typedef unsigned short Number;
+};
+
 #define SIZES float scale, int64 heads, int64 queries, int64 keys, int64 depth, int64 width
 
 #ifdef FORWARD
@@ -183,7 +208,7 @@ struct Softmax {
 
 KERNEL(attention, THREADS, 1)(const char *q, const char *k,
 #if WRITES_OUT
-    const char *v, float *out,
+    const char *v, Stored<ROUNDS>::Number *out,
 #endif
 #if WRITES_LOG_SUM_EXP
     float *logs,
@@ -375,10 +400,10 @@ KERNEL(attention_grad_kv, THREADS, 1)
 #endif
     const float *sums,
 #if ROWS_ARE_QUERIES || WRITES_GRAD_K
-    float *grad,
+    Stored<ROUNDS>::Number *grad,
 #endif
 #if KEEPS_WEIGHTS
-    float *grad_v,
+    Stored<ROUNDS_GRAD_V>::Number *grad_v,
 #endif
     SIZES) {
     SHARED_TILES(memory);

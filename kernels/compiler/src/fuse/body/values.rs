@@ -62,7 +62,10 @@ impl Builder<'_> {
         at.steps.retain(|&(axis, _)| axis < loops);
         let operand = Operand {
             source,
-            dtype: node.dtype,
+            dtype: match source {
+                Source::Node(id) => self.plan.dtype_in_memory(id),
+                Source::Rounded(_) | Source::Partials(_) => node.dtype,
+            },
             at,
             index_step,
             len: node.elements(),
