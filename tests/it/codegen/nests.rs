@@ -40,6 +40,7 @@ impl Build {
             rows,
             columns,
             is_written,
+            swaps_pairs: false,
         });
         OperandId(self.0.operands.len() - 1)
     }

@@ -48,6 +48,9 @@ pub struct Operand {
     pub columns: Stride,
     /// Whether the operand is written; it is not read then.
     pub is_written: bool,
+    /// Each pair of columns is loaded exchanged: column 0 as 1 and 1 as 0, and so on. There is an
+    /// even number of them, and they are contiguous.
+    pub swaps_pairs: bool,
 }
 
 /// An operand, by position in [`Nest::operands`].

@@ -19,6 +19,10 @@ impl Nest {
                     operand.rows.len()
                 ));
             }
+            let has_pairs = operand.columns == Stride::Unit && operand.dtype != Dtype::I64;
+            if operand.swaps_pairs && (operand.is_written || !has_pairs) {
+                return Err(format!("operand {at} has no pairs of columns to load"));
+            }
             if !matches!(operand.dtype, Dtype::F32 | Dtype::I64 | Dtype::Bf16) {
                 return Err(format!("operand {at} is {}", operand.dtype));
             }
@@ -86,6 +90,9 @@ impl Nest {
                         return Err(format!("value {at} is indexed by value {}", index.0));
                     }
                     match self.operands.get(operand.0) {
+                        Some(operand) if operand.swaps_pairs && index.is_some() => {
+                            return Err(format!("value {at} looks up a pair of columns"));
+                        }
                         Some(operand) if !operand.is_written => match operand.dtype {
                             Dtype::Bf16 => Dtype::F32,
                             dtype => dtype,

@@ -100,6 +100,17 @@ DEVICE void load_vectors(float (&to)[VECTORS][4], const unsigned short *from, in
         load_strided<ROW_THREADS>(to, from, 1, lane, columns);
     }
 }
+// The same with the columns of each pair exchanged, of which there is an even number.
+template <int ROW_THREADS, int VECTORS, class T, class Policy = DefaultPolicy>
+DEVICE void load_swapped_pairs(float (&to)[VECTORS][4], const T *from, int lane, int columns, bool is_vectorized, Policy policy = {}) {
+    load_vectors<ROW_THREADS>(to, from, lane, columns, is_vectorized, policy);
+#pragma unroll
+    for (int i = 0; i < 2 * VECTORS; i++) {
+        const float first = to[i / 2][i % 2 * 2];
+        to[i / 2][i % 2 * 2] = to[i / 2][i % 2 * 2 + 1];
+        to[i / 2][i % 2 * 2 + 1] = first;
+    }
+}
 template <int ROW_THREADS>
 DEVICE void store_vector(float *to, const float (&from)[4], int lane, int k, int columns, bool is_vectorized) {
     if (is_vectorized) {

@@ -121,8 +121,12 @@ impl Writer<'_> {
                 true => ", policy",
                 false => "",
             };
+            let load = match self.nest.operands[operand.0].swaps_pairs {
+                true => "load_swapped_pairs",
+                false => "load_vectors",
+            };
             format!(
-                "load_vectors<ROW_THREADS>({name}, {from}{offset}, lane, {extent}, is_vectorized{policy});"
+                "{load}<ROW_THREADS>({name}, {from}{offset}, lane, {extent}, is_vectorized{policy});"
             )
         } else {
             format!("load_strided<ROW_THREADS>({name}, {from}{offset}, {step}, lane, {extent});")

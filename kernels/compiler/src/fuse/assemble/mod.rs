@@ -225,13 +225,15 @@ impl Assembly<'_> {
         let mut nests: Vec<(&Nest, Bounds)> = nests.collect();
         if !is_single_pass {
             // Equal nests share their text for all sizes.
-            let least = nests.iter().map(|(_, bounds)| bounds.alignment).min();
-            let is_single_row = nests.iter().all(|(_, bounds)| bounds.is_single_row);
-            let keeps_rows = nests.iter().all(|(_, bounds)| bounds.keeps_rows);
-            for (_, bounds) in &mut nests {
+            let all = nests.clone();
+            for (nest, bounds) in &mut nests {
+                let own = nameless(nest);
+                let equal = all.iter().filter(|(other, _)| nameless(other) == own);
+                let equal: Vec<&Bounds> = equal.map(|(_, bounds)| bounds).collect();
+                let least = equal.iter().map(|bounds| bounds.alignment).min();
                 bounds.alignment = least.unwrap_or_default();
-                bounds.keeps_rows = keeps_rows;
-                bounds.is_single_row = is_single_row;
+                bounds.keeps_rows = equal.iter().all(|bounds| bounds.keeps_rows);
+                bounds.is_single_row = equal.iter().all(|bounds| bounds.is_single_row);
             }
         }
         nests
