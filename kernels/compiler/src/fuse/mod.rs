@@ -173,7 +173,7 @@ fn passes(
         (whole, _) = rewrite::apply(&whole, algebra::RULES);
         see("algebra", &laid_out(&whole)?);
         if attention::has_kernels(request) {
-            whole = attention::recognize(&whole);
+            whole = attention::recognize(&whole, request);
             see("attention", &laid_out(&whole)?);
         }
         if request.phase == Phase::Forward {

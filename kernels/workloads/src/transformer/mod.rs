@@ -348,7 +348,8 @@ impl Evaluated for Transformer {
         let Sizes {
             d_head, vocabulary, ..
         } = self.sizes;
-        vec![self.sizes.d_model(), d_head, vocabulary]
+        // Elements are turned in pairs.
+        vec![self.sizes.d_model(), d_head, vocabulary, 2]
     }
 
     fn precision(&self) -> Precision {

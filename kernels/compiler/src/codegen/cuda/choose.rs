@@ -50,6 +50,11 @@ const OPERAND_REGISTERS: u32 = 8;
 /// each for its address and the index times its stride.
 pub(super) const LOOKED_UP_REGISTERS: u32 = 5;
 
+/// Loads of a row from which on rows that are reduced both ways are not prefetched, and registers of
+/// a thread for their elements (docs/performance/transformer.md).
+const MANY_LOADS: usize = 4;
+const MANY_LOADS_REGISTERS: u32 = 112;
+
 /// Threads of a block, unless a constant below applies.
 const BLOCK_THREADS: u32 = 256;
 /// Threads of the only block of a reduction, and of blocks that store a partial for one row a row
@@ -255,6 +260,11 @@ fn row_per_group(demand: &Demand<'_>) -> (Template, Tile) {
 
 /// Rows grid-stride.
 fn row_and_column_reduction(demand: &Demand<'_>) -> Result<(Template, Tile), String> {
+    if demand.prefetchable.len() >= MANY_LOADS
+        && let Some(without) = row_and_column_reduction_of_many_loads(demand)
+    {
+        return Ok(without);
+    }
     let Some((threads, vectors)) = whole_rows(demand, narrowest, MAX_VECTORS) else {
         if demand.over_rows > 0 && demand.is_one_block() {
             return Err("sums over rows of so many columns need partials".to_owned());
@@ -273,6 +283,25 @@ fn row_and_column_reduction(demand: &Demand<'_>) -> Result<(Template, Tile), Str
     };
     let template = Template::RowAndColumnReduction(Prefetch { elements, scalars });
     Ok((template, tile(threads, vectors, block, false)))
+}
+
+/// Rows grid-stride, of so many loads that a row's own are enough in flight: registers for the next
+/// row's would leave fewer warps. None where whole rows do not fit in registers.
+fn row_and_column_reduction_of_many_loads(demand: &Demand<'_>) -> Option<(Template, Tile)> {
+    let row_vectors = row_vectors(demand)?;
+    let of_column = demand.resident_registers() + demand.over_rows;
+    let of_column = of_column + demand.row_invariant_loads.len() as u32;
+    let threads = narrowest(row_vectors);
+    let threads = std::iter::successors(Some(threads), |threads| Some(2 * threads));
+    let mut fitting = threads
+        .take_while(|threads| *threads <= BLOCK_THREADS)
+        .map(|threads| (threads, row_vectors.div_ceil(threads.into()) as u32))
+        .filter(|&(_, vectors)| {
+            vectors <= MAX_VECTORS && 4 * vectors * of_column <= MANY_LOADS_REGISTERS
+        });
+    let (threads, vectors) = fitting.next().filter(|_| !demand.is_one_block())?;
+    let template = Template::RowAndColumnReduction(Prefetch::default());
+    Some((template, tile(threads, vectors, BLOCK_THREADS, false)))
 }
 
 /// Tiles of columns.
@@ -436,6 +465,10 @@ impl Schedule {
                 SM_BLOCKS * self.tile.threads(),
             ),
             Template::RowAndColumnReduction(prefetch) => {
+                let has_many_loads = demand.prefetchable.len() >= MANY_LOADS;
+                if has_many_loads && prefetch.elements.is_empty() && !self.tile.is_looped {
+                    return PREFETCH_SM_BLOCKS;
+                }
                 let loads = prefetch.elements.len() as u32 + hoisted;
                 if loads == 0 || self.tile.threads() > BLOCK_THREADS {
                     return 1;

@@ -149,7 +149,13 @@ template <> struct Stored<1> {
     typedef unsigned short Number;
 };
 
-#define SIZES float scale, int64 heads, int64 queries, int64 keys, int64 depth, int64 width
+// The place of a row of a result, among rows: after those of the heads before or, by rows (BY_ROWS,
+// BY_ROWS_GRAD_V), beside those of the `beside` heads of its matrices.
+template <int IS_BY_ROWS> DEVICE int64 place_of(int64 head, int64 row, int64 rows, int64 beside) {
+    return IS_BY_ROWS ? (head / beside * rows + row) * beside + head % beside : head * rows + row;
+}
+
+#define SIZES float scale, int64 heads, int64 queries, int64 keys, int64 depth, int64 width, int64 beside
 
 #ifdef FORWARD
 // Scores of keys that are none, or that come after the query, become NEVER.
@@ -300,7 +306,8 @@ KERNEL(attention, THREADS, 1)(const char *q, const char *k,
         if (query + half * 8 >= queries) continue;
         const int64 row = head * queries + query + half * 8;
 #if WRITES_OUT
-        put_row(out + row * width, sums, half, 1.0f / sum, width);
+        const int64 place = place_of<BY_ROWS>(head, query + half * 8, queries, beside);
+        put_row(out + place * width, sums, half, 1.0f / sum, width);
 #endif
 #if WRITES_LOG_SUM_EXP
         if (threadIdx.x % 4 == 0) logs[row] = softmax.greatest[half] * scale + log2_fast(sum) * LN_2;
@@ -551,10 +558,10 @@ KERNEL(attention_grad_kv, THREADS, 1)
         const int64 own_row = row + half * 8;
         if (own_row >= rows) continue;
 #if ROWS_ARE_QUERIES || WRITES_GRAD_K
-        put_row(grad + (head * rows + own_row) * depth, of_own, half, scale, depth);
+        put_row(grad + place_of<BY_ROWS>(head, own_row, rows, beside) * depth, of_own, half, scale, depth);
 #endif
 #if KEEPS_WEIGHTS
-        put_row(grad_v + (head * rows + own_row) * width, of_values, half, 1.0f, width);
+        put_row(grad_v + place_of<BY_ROWS_GRAD_V>(head, own_row, rows, beside) * width, of_values, half, 1.0f, width);
 #endif
     }
 }

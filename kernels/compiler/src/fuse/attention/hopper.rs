@@ -275,6 +275,8 @@ pub(super) fn main_kernel(call: &Call) -> Kernel {
             flag("WRITES_GRAD_V", call.writes(AttentionPart::GradV)),
             flag("ROUNDS", call.rounds(call.attention.part)),
             flag("ROUNDS_GRAD_V", call.rounds(AttentionPart::GradV)),
+            flag("BY_ROWS", call.is_by_rows(call.attention.part)),
+            flag("BY_ROWS_GRAD_V", call.is_by_rows(AttentionPart::GradV)),
         ],
     )
 }
@@ -298,6 +300,7 @@ pub(super) fn args(call: &Call, packed: Vec<View>, written: Vec<View>) -> Vec<Ar
         call.keys,
         call.depth,
         call.width,
+        call.heads_beside,
     ];
     let scale = Arg::Float(call.attention.scale as f32);
     memory.chain([scale]).chain(sizes.map(int)).collect()
