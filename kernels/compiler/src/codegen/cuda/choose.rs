@@ -51,9 +51,11 @@ const OPERAND_REGISTERS: u32 = 8;
 pub(super) const LOOKED_UP_REGISTERS: u32 = 5;
 
 /// Loads of a row from which on rows that are reduced both ways are not prefetched, and registers of
-/// a thread for their elements (docs/performance/transformer.md).
+/// a thread for their elements, at most (docs/performance/transformer.md).
 const MANY_LOADS: usize = 4;
 const MANY_LOADS_REGISTERS: u32 = 112;
+/// With up to so many an SM is to have three blocks, else two.
+const MANY_LOADS_REGISTERS_OF_3_BLOCKS: u32 = 96;
 
 /// Threads of a block, unless a constant below applies.
 const BLOCK_THREADS: u32 = 256;
@@ -289,19 +291,24 @@ fn row_and_column_reduction(demand: &Demand<'_>) -> Result<(Template, Tile), Str
 /// row's would leave fewer warps. None where whole rows do not fit in registers.
 fn row_and_column_reduction_of_many_loads(demand: &Demand<'_>) -> Option<(Template, Tile)> {
     let row_vectors = row_vectors(demand)?;
-    let of_column = demand.resident_registers() + demand.over_rows;
-    let of_column = of_column + demand.row_invariant_loads.len() as u32;
     let threads = narrowest(row_vectors);
     let threads = std::iter::successors(Some(threads), |threads| Some(2 * threads));
     let mut fitting = threads
         .take_while(|threads| *threads <= BLOCK_THREADS)
         .map(|threads| (threads, row_vectors.div_ceil(threads.into()) as u32))
         .filter(|&(_, vectors)| {
-            vectors <= MAX_VECTORS && 4 * vectors * of_column <= MANY_LOADS_REGISTERS
+            let registers = registers_of_many_loads(demand, vectors);
+            vectors <= MAX_VECTORS && registers <= MANY_LOADS_REGISTERS
         });
     let (threads, vectors) = fitting.next().filter(|_| !demand.is_one_block())?;
     let template = Template::RowAndColumnReduction(Prefetch::default());
     Some((template, tile(threads, vectors, BLOCK_THREADS, false)))
+}
+
+/// Registers of a thread for the elements of a row that is not prefetched.
+fn registers_of_many_loads(demand: &Demand<'_>, vectors: u32) -> u32 {
+    let shared = demand.over_rows + demand.row_invariant_loads.len() as u32;
+    4 * vectors * (demand.resident_registers() + shared)
 }
 
 /// Tiles of columns.
@@ -467,7 +474,11 @@ impl Schedule {
             Template::RowAndColumnReduction(prefetch) => {
                 let has_many_loads = demand.prefetchable.len() >= MANY_LOADS;
                 if has_many_loads && prefetch.elements.is_empty() && !self.tile.is_looped {
-                    return PREFETCH_SM_BLOCKS;
+                    let registers = registers_of_many_loads(demand, self.tile.vectors);
+                    return match registers <= MANY_LOADS_REGISTERS_OF_3_BLOCKS {
+                        true => 3,
+                        false => 2,
+                    };
                 }
                 let loads = prefetch.elements.len() as u32 + hoisted;
                 if loads == 0 || self.tile.threads() > BLOCK_THREADS {

@@ -19,7 +19,9 @@ impl Builder<'_> {
         let Some(x) = self.swapped_pairs(id) else {
             return Ok(None);
         };
-        let columns = self.loops() - 1;
+        let Some(columns) = self.loops().checked_sub(1) else {
+            return Ok(None);
+        };
         let is_by_columns = place.last() == Some(&Coordinate::axis(columns, 1));
         if self.swaps_pairs || !is_by_columns || !self.extents[columns].is_multiple_of(2) {
             return Ok(None);
@@ -84,8 +86,11 @@ impl Builder<'_> {
         index: Option<ValueId>,
         dtype: Dtype,
     ) -> Result<bool, Misfit> {
+        if !self.swaps_pairs {
+            return Ok(false);
+        }
+        // A last axis there is: what is exchanged has columns.
         match at.step(self.loops() - 1) {
-            _ if !self.swaps_pairs => Ok(false),
             _ if index.is_some() => Err(Misfit::Impossible),
             0 => Ok(false),
             1 if dtype != Dtype::I64 => Ok(true),
