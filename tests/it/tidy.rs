@@ -17,11 +17,11 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 60300),
-    ("kernels/program/src", 3450),
-    ("kernels/compiler/src", 22950),
+    ("kernels/program/src", 3470),
+    ("kernels/compiler/src", 23450),
     ("kernels/workloads/src", 17300),
     ("cache/src", 5000),
-    ("tests/it", 16100),
+    ("tests/it", 16250),
 ];
 
 /// Private words for things that the field has names for, and these names.

@@ -50,11 +50,11 @@ const OPERAND_REGISTERS: u32 = 8;
 /// each for its address and the index times its stride.
 pub(super) const LOOKED_UP_REGISTERS: u32 = 5;
 
-/// Loads of a row from which on rows that are reduced both ways are not prefetched, and registers of
-/// a thread for their elements, at most (docs/performance/transformer.md).
+/// Loads from which on rows that are reduced both ways are not prefetched, and registers for their
+/// elements of a thread, at most (docs/performance/transformer.md).
 const MANY_LOADS: usize = 4;
 const MANY_LOADS_REGISTERS: u32 = 112;
-/// With up to so many an SM is to have three blocks, else two.
+/// With up to so many, and fewer vectors than most, an SM is to have three blocks, else two.
 const MANY_LOADS_REGISTERS_OF_3_BLOCKS: u32 = 96;
 
 /// Threads of a block, unless a constant below applies.
@@ -311,6 +311,16 @@ fn registers_of_many_loads(demand: &Demand<'_>, vectors: u32) -> u32 {
     4 * vectors * (demand.resident_registers() + shared)
 }
 
+/// Blocks that an SM is to have of rows that are not prefetched.
+fn blocks_of_many_loads(demand: &Demand<'_>, vectors: u32) -> u32 {
+    let registers = registers_of_many_loads(demand, vectors);
+    let is_small = registers <= MANY_LOADS_REGISTERS_OF_3_BLOCKS;
+    match is_small && vectors < MAX_VECTORS {
+        true => 3,
+        false => 2,
+    }
+}
+
 /// Tiles of columns.
 fn column_reduction(demand: &Demand<'_>) -> (Template, Tile) {
     let (max_threads, block) = match demand.is_one_block() {
@@ -474,11 +484,7 @@ impl Schedule {
             Template::RowAndColumnReduction(prefetch) => {
                 let has_many_loads = demand.prefetchable.len() >= MANY_LOADS;
                 if has_many_loads && prefetch.elements.is_empty() && !self.tile.is_looped {
-                    let registers = registers_of_many_loads(demand, self.tile.vectors);
-                    return match registers <= MANY_LOADS_REGISTERS_OF_3_BLOCKS {
-                        true => 3,
-                        false => 2,
-                    };
+                    return blocks_of_many_loads(demand, self.tile.vectors);
                 }
                 let loads = prefetch.elements.len() as u32 + hoisted;
                 if loads == 0 || self.tile.threads() > BLOCK_THREADS {

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rounded::stored_rounded;
 use super::{Assembly, Made, Need, Place};
-use crate::fuse::bf16;
 use crate::fuse::body::Source;
 use crate::fuse::lower::{Loops, Memory};
 use crate::fuse::memory::{Lifetime, Region};
 use crate::fuse::order::side_of;
 use crate::fuse::plan::Origin;
+use crate::fuse::{attention, bf16};
 use crate::graph::{NodeId, Op};
 use sweeper_program::tensor::Dtype;
 use sweeper_program::{Binding, Buffer, BufferId, Index, Library, Role, Step, View};
@@ -41,6 +41,38 @@ impl Assembly<'_> {
     fn scratch(&self, position: usize, call: &Library) -> Option<(Need, usize, Dtype)> {
         let scratch = call.scratch(self.request.target);
         (scratch > 0).then_some((Need::Scratch(position), scratch, Dtype::F32))
+    }
+
+    /// Memory of attention: its operands are read where they are packed, and not again.
+    fn needs_of_attention(
+        &self,
+        call: &attention::Call,
+        packed: &mut BTreeSet<Need>,
+    ) -> Vec<(Need, usize, Dtype)> {
+        let elements = |id: NodeId| self.plan.graph.node(id).elements();
+        let yielded = call.yields().map(|id| {
+            let dtype = self.plan.dtype_in_memory(id);
+            (Need::Of(Source::Node(id)), elements(id), dtype)
+        });
+        let mut needs: Vec<_> = yielded.collect();
+        let packs = call.packs();
+        let mut read: Vec<usize> = vec![];
+        for held in &packs {
+            let need = Need::Packed(held.node, held.packing);
+            needs.push((need, held.elements, held.dtype));
+            if packed.insert(need) {
+                read.extend(held.operands(call));
+            }
+        }
+        if packs.is_empty() {
+            read.extend(0..call.reads.len());
+        }
+        needs.extend(read.into_iter().map(|at| {
+            let id = call.reads[at].lies.base;
+            let (source, dtype) = self.operand_of_attention(id);
+            (Need::Of(source), elements(id), dtype)
+        }));
+        needs
     }
 
     /// Memory that the step at a position uses, with its elements and type; `packed` are the
@@ -87,29 +119,7 @@ impl Assembly<'_> {
                 needs.extend(self.scratch(position, call));
                 needs
             }
-            Made::Attention(call, _) => {
-                let mut needs: Vec<_> = call.yields().map(of_node).collect();
-                let packs = call.packs();
-                let mut read: Vec<usize> = vec![];
-                for held in &packs {
-                    let need = Need::Packed(held.node, held.packing);
-                    needs.push((need, held.elements, held.dtype));
-                    // What is packed is not read again.
-                    if packed.insert(need) {
-                        read.extend(held.operands(call));
-                    }
-                }
-                if packs.is_empty() {
-                    read.extend(0..call.reads.len());
-                }
-                needs.extend(read.into_iter().map(|at| {
-                    let id = call.reads[at].lies.base;
-                    let (source, dtype) = self.operand_of_attention(id);
-                    let elements = self.plan.graph.node(id).elements();
-                    (Need::Of(source), elements, dtype)
-                }));
-                needs
-            }
+            Made::Attention(call, _) => self.needs_of_attention(call, packed),
             Made::Scatter(node, lies) => {
                 let operands = lies.iter().map(|lies| of_node(lies.base));
                 operands.chain([of_node(*node)]).collect()
