@@ -17,11 +17,11 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 66500),
-    ("kernels/program/src", 3750),
-    ("kernels/compiler/src", 22950),
-    ("kernels/workloads/src", 17300),
+    ("kernels/program/src", 3850),
+    ("kernels/compiler/src", 24600),
+    ("kernels/workloads/src", 17400),
     ("cache/src", 5000),
-    ("tests/it", 17200),
+    ("tests/it", 17400),
 ];
 
 /// Private words for things that the field has names for, and these names.

@@ -299,6 +299,7 @@ fn fold(call: &Conv2d, unfolded: &[f32], picture: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sweeper_program::Dtype;
     use sweeper_program::Scale;
 
     fn numbers(count: usize, seed: u32) -> Vec<f32> {
@@ -344,6 +345,7 @@ mod tests {
                 b: lies(in_b, k * n),
                 out: lies(dense(n), m * n),
                 precision: Precision::F32,
+                stores: Dtype::F32,
                 scale: Scale::new(scale),
                 has_bias,
                 activation: Activation::None,

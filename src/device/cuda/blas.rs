@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::rc::Rc;
 
 use cudarc::cublaslt::{result as lt, sys};
+use sweeper_program::tensor::Dtype;
 use sweeper_program::{Activation, Matmul, Matrix, Precision};
 
 use super::driver::Fault;
@@ -159,11 +160,12 @@ impl Product {
         scratch_bytes: usize,
         alignment: u32,
     ) -> Result<Self, Fault> {
-        let of_result = sys::cudaDataType::CUDA_R_32F;
-        let of_factors = match call.precision {
-            Precision::Bf16 => sys::cudaDataType::CUDA_R_16BF,
-            Precision::F32 | Precision::Tf32 => of_result,
+        let kind = |is_bf16: bool| match is_bf16 {
+            true => sys::cudaDataType::CUDA_R_16BF,
+            false => sys::cudaDataType::CUDA_R_32F,
         };
+        let of_factors = kind(call.precision == Precision::Bf16);
+        let of_result = kind(call.stores == Dtype::Bf16);
         let layouts = [
             Layout::of_transpose(&call.b, call.k, call.n, call.batch, of_factors)?,
             Layout::of_transpose(&call.a, call.m, call.k, call.batch, of_factors)?,

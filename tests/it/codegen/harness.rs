@@ -366,6 +366,10 @@ impl Case {
                         .map(|x| ((x + 1.0) / 2.0 * self.choices as f32) as i64)
                         .collect(),
                 ),
+                Dtype::Bf16 => {
+                    let rounded = values.iter().map(|x| half::bf16::from_f32(x + self.shift));
+                    Data::Bf16(rounded.collect())
+                }
                 _ => Data::F32(values.iter().map(|x| x + self.shift).collect()),
             };
             inputs.insert(name, Tensor::new([len], data));

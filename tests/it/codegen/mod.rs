@@ -41,6 +41,7 @@ fn all_nests() -> Vec<Nest> {
     vec![
         nests::layernorm(),
         nests::layernorm_backward(),
+        nests::many_loads(),
         nests::softmax(),
         nests::rows_alone(),
         nests::cross_entropy(),
@@ -104,6 +105,44 @@ fn cuda_touches_nothing_that_is_not_its_own() {
             let case = Case::new(nest.clone(), &rows, columns);
             case.check(Place::Shim(Mode::Sanitized));
             case.unbounded().check(Place::Shim(Mode::Sanitized));
+        }
+    }
+}
+
+/// Sizes with aligned columns, others, and rows that are whole tiles.
+fn check_few_sizes(nest: &Nest, columns: &[u64], place: Place) {
+    for &columns in columns {
+        let rows: Vec<u64> = [2, 9][2 - nest.row_dims..].to_vec();
+        let case = Case::new(nest.clone(), &rows, columns);
+        case.check(place);
+        case.padded(2).unbounded().check(place);
+    }
+}
+
+#[test]
+fn numbers_are_loaded_from_bf16() {
+    for nest in all_nests() {
+        let nest = nests::of_bf16(nest);
+        let refused = Generated::new(&nest, Bounds::default(), &Target::Cpu);
+        let loads = nest
+            .operands
+            .iter()
+            .any(|operand| operand.dtype == Dtype::Bf16);
+        assert_eq!(refused.is_err(), loads, "{nest:?}");
+        if shim::is_here() {
+            check_few_sizes(&nest, &[15, 1024], Place::Shim(Mode::Fast));
+        }
+    }
+}
+
+#[test]
+fn pairs_of_columns_are_loaded_exchanged() {
+    for nest in all_nests() {
+        let nest = nests::of_swapped_pairs(nest);
+        check_few_sizes(&nest, &[2, 18, 1024], CPU);
+        if shim::is_here() {
+            check_few_sizes(&nest, &[18], Place::Shim(Mode::Fast));
+            check_few_sizes(&nests::of_bf16(nest), &[1024], Place::Shim(Mode::Fast));
         }
     }
 }

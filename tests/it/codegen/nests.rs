@@ -40,6 +40,7 @@ impl Build {
             rows,
             columns,
             is_written,
+            swaps_pairs: false,
         });
         OperandId(self.0.operands.len() - 1)
     }
@@ -168,6 +169,53 @@ pub(super) fn layernorm_backward() -> Nest {
     b.store(&OF_COLUMNS, by_gamma);
     b.store(&OF_COLUMNS, by_beta);
     b.0
+}
+
+/// Of rows of four tensors: the sum less its part along `gamma`, and the sums over rows of the
+/// products with another tensor. Too many loads to prefetch a row.
+pub(super) fn many_loads() -> Nest {
+    let mut b = Build::new("many_loads", 1);
+    let gamma = b.load(&OF_COLUMNS);
+    let [x, y, z, w] = [0; 4].map(|_| b.load(&CELLS));
+    let each = b.add(Value::Scalar(0));
+    let (sum, other) = (b.binary(Binary::Add, x, y), b.binary(Binary::Add, z, w));
+    let sum = b.binary(Binary::Add, sum, other);
+    let scaled = b.binary(Binary::Mul, sum, gamma);
+    let total = b.sum(Over::Columns, scaled);
+    let total = b.binary(Binary::Mul, total, each);
+    let along = b.binary(Binary::Mul, gamma, total);
+    let rest = b.binary(Binary::Sub, sum, along);
+    let product = b.binary(Binary::Mul, sum, w);
+    let by_gamma = b.sum(Over::Rows, product);
+    b.store(&CELLS, rest);
+    b.store(&OF_COLUMNS, by_gamma);
+    b.0
+}
+
+/// A nest whose numbers are bf16 in memory where it loads them.
+pub(super) fn of_bf16(mut nest: Nest) -> Nest {
+    for operand in &mut nest.operands {
+        if operand.dtype == Dtype::F32 && !operand.is_written {
+            operand.dtype = Dtype::Bf16;
+        }
+    }
+    nest
+}
+
+/// A nest that loads columns with those of each pair exchanged.
+pub(super) fn of_swapped_pairs(mut nest: Nest) -> Nest {
+    let is_looked_up = |at: usize, nest: &Nest| {
+        nest.values.iter().any(
+            |value| matches!(value, Value::Load { operand, index: Some(_) } if operand.0 == at),
+        )
+    };
+    for at in 0..nest.operands.len() {
+        let is_apart = is_looked_up(at, &nest);
+        let operand = &mut nest.operands[at];
+        let has_columns = operand.columns == Stride::Unit && operand.dtype == Dtype::F32;
+        operand.swaps_pairs = has_columns && !operand.is_written && !is_apart;
+    }
+    nest
 }
 
 /// `e^(x - max) / sum`.

@@ -275,6 +275,7 @@ impl Encoder<'_> {
                     Precision::Bf16 => Dtype::Bf16.size_bytes() as u64,
                     Precision::F32 | Precision::Tf32 => Dtype::F32.size_bytes() as u64,
                 });
+                self.word(call.stores.size_bytes() as u64);
             }
             Library::Conv2d(call) => {
                 self.word(4);

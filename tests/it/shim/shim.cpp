@@ -448,6 +448,14 @@ struct Factor {
     }
 };
 
+// Stores a number as f32 or, by the bytes, rounded to bf16: to the nearest, and to even.
+static void store(char *to, uint64_t bytes, float value) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    if (bytes == 2) bits += 0x7fff + (bits >> 16 & 1);
+    std::memcpy(to, (const char *)&bits + 4 - bytes, bytes);
+}
+
 // What a library computes, term by term: products of matrices that lie as their steps say.
 static void matmul(const std::vector<Buffer> &buffers, Input &in) {
     uint64_t sizes[4], steps[9];
@@ -457,10 +465,10 @@ static void matmul(const std::vector<Buffer> &buffers, Input &in) {
     const uint32_t scale_bits = (uint32_t)in.word();
     float scale;
     std::memcpy(&scale, &scale_bits, sizeof scale);
-    const uint64_t bytes = in.word();
+    const uint64_t bytes = in.word(), bytes_out = in.word();
     const Factor a{(const char *)view(buffers, in), bytes}, b{(const char *)view(buffers, in), bytes};
     const float *bias = has_bias ? (const float *)view(buffers, in) : nullptr;
-    float *out = (float *)view(buffers, in);
+    char *out = view(buffers, in);
     spoil_scratch(buffers, in);
     for (uint64_t batch = 0; batch < sizes[0]; batch++)
         for (uint64_t row = 0; row < sizes[1]; row++)
@@ -470,7 +478,8 @@ static void matmul(const std::vector<Buffer> &buffers, Input &in) {
                     sum += a[batch * steps[2] + row * steps[0] + i * steps[1]] *
                            b[batch * steps[5] + i * steps[3] + column * steps[4]];
                 sum = scale * sum + (bias ? bias[column] : 0);
-                out[batch * steps[8] + row * steps[6] + column * steps[7]] = activate(activation, sum);
+                const uint64_t at = batch * steps[8] + row * steps[6] + column * steps[7];
+                store(out + at * bytes_out, bytes_out, activate(activation, sum));
             }
 }
 

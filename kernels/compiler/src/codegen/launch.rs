@@ -242,6 +242,7 @@ mod tests {
             rows: vec![Stride::Dynamic; 2],
             columns: Stride::Unit,
             is_written,
+            swaps_pairs: false,
         };
         let nest = Nest {
             name: String::new(),

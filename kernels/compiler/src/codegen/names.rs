@@ -3,6 +3,7 @@
 
 use crate::graph::op::Reduction;
 use crate::nest::{CrossBlock, Nest, Stride, Value, ValueId};
+use sweeper_program::tensor::Dtype;
 
 use super::launch::Parameter;
 use super::scalar::{self, Dialect};
@@ -77,10 +78,24 @@ impl Names<'_> {
             Value::Scalar(at) => Parameter::Scalar(*at).name(self.nest),
             Value::Load { operand, index } => {
                 let index = self.index(operand.0, *index);
-                format!("*({}{index})", self.row_offset(operand.0))
+                let element = format!("*({}{index})", self.row_offset(operand.0));
+                self.loaded(operand.0, element)
             }
             _ => scalar::expression(self.nest, self.dialect, id, |id| self.scalar(id)),
         }
+    }
+
+    /// The number that an element of an operand is.
+    pub(super) fn loaded(&self, operand: usize, element: String) -> String {
+        match self.nest.operands[operand].dtype {
+            Dtype::Bf16 => format!("float_of_bf16({element})"),
+            _ => element,
+        }
+    }
+
+    /// The type of an operand's elements.
+    pub(super) fn element(&self, operand: usize) -> &'static str {
+        text::element(self.nest.operands[operand].dtype, self.dialect.long())
     }
 
     /// The reduction of a value and its operand; of others, a sum of the value itself.

@@ -98,7 +98,7 @@ pub(super) fn operand(nest: &Nest, at: usize) -> String {
 pub(super) fn element(dtype: Dtype, long: &'static str) -> &'static str {
     match dtype {
         Dtype::I64 => long,
-        // Bits of a number, stored by functions.cuh.
+        // Bits of a number: bf16.h.
         Dtype::Bf16 => "unsigned short",
         _ => "float",
     }

@@ -6,10 +6,14 @@
 //! where forward and backward are one span: weights that are trained change from step to step.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
+use super::Request;
 use super::library::Lies;
-use crate::graph::NodeId;
+use super::plan::Plan;
+use crate::graph::{NodeId, Op, may_be_bf16};
 use sweeper_program::headers::{BF16_H, CUDA_H};
+use sweeper_program::workload::Target;
 use sweeper_program::{
     Arg, Geometry, Index, Kernel, KernelSource, Language, Library, Precision, SourceFile, View,
 };
@@ -20,9 +24,10 @@ static FILES: [SourceFile; 3] = [
     CUDA_H,
 ];
 
-/// Threads of a block, and blocks of an array, at most: each thread rounds many elements.
+/// Threads of a block, and blocks of an array, at most: each thread rounds many elements, four at a
+/// time, and shorter arrays leave few blocks of the launch without work.
 const THREADS: u32 = 256;
-const BLOCKS: usize = 1056;
+const BLOCKS: usize = 288;
 
 /// Arrays that a launch rounds, at most.
 pub(super) const MAX_JOBS: usize = 32;
@@ -30,14 +35,36 @@ pub(super) const MAX_JOBS: usize = 32;
 /// The function.
 const ENTRY: &str = "round_to_bf16";
 
-/// The nodes whose memory a call takes in bf16: the two factors of a product.
-pub(super) fn rounded(call: &Library, lies: &[Lies]) -> Vec<NodeId> {
+/// The nodes that are bf16 in memory: all that may be, but for operands of calls that take f32.
+pub(super) fn in_memory(plan: &Plan, request: &Request<'_>) -> BTreeSet<NodeId> {
+    if *request.target == Target::Cpu || request.precision != Precision::Bf16 {
+        return BTreeSet::new();
+    }
+    let made = plan.tasks.iter().map(|task| task.node);
+    let mut nodes: BTreeSet<NodeId> = made
+        .filter(|&id| may_be_bf16(&plan.graph, id, request.precision))
+        .collect();
+    for task in 0..plan.tasks.len() {
+        let node = plan.graph.node(plan.tasks[task].node);
+        if plan.is_call(task) && !matches!(node.op, Op::Matmul | Op::Attention(_)) {
+            for &operand in &node.operands {
+                nodes.remove(&plan.base(operand));
+            }
+        }
+    }
+    nodes
+}
+
+/// The nodes of which a call takes copies in bf16: the two factors of a product, unless they are
+/// that in memory.
+pub(super) fn rounded(plan: &Plan, call: &Library, lies: &[Lies]) -> Vec<NodeId> {
     let mut nodes: Vec<NodeId> = match call {
         Library::Matmul(call) if call.precision == Precision::Bf16 => {
             lies[..2].iter().map(|lies| lies.base).collect()
         }
         _ => vec![],
     };
+    nodes.retain(|id| !plan.in_bf16.contains(id));
     nodes.dedup();
     nodes
 }

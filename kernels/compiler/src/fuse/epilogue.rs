@@ -165,7 +165,8 @@ fn bias(plan: &Plan, call: TaskId, of: TaskId, added: TaskId) -> Option<Lies> {
         .iter()
         .filter(|&&(axis, step)| step > 0 && shape[axis] > 1);
     let is_vector = long.clone().all(|&(axis, step)| axis == dim && step == 1);
-    (is_vector && (long.count() == 1 || shape[dim] == 1)).then_some(Lies {
+    let is_f32 = plan.dtype_in_memory(base) == Dtype::F32;
+    (is_f32 && is_vector && (long.count() == 1 || shape[dim] == 1)).then_some(Lies {
         base,
         start: at.start,
         span: shape[dim],

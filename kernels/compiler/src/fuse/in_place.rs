@@ -108,6 +108,9 @@ fn reads_as_it_stores(plan: &Plan, home: usize, stored: NodeId, given: NodeId) -
         let memory = loops.memory.iter();
         memory.filter(move |memory| memory.source == Source::Node(id))
     };
+    let operands = loops.memory.iter().zip(&loops.nest.operands);
+    let mut given_operands = operands.filter(|(memory, _)| memory.source == Source::Node(given));
+    let swaps_pairs = given_operands.any(|(_, operand)| operand.swaps_pairs);
     let is_as = |one: &Memory, other: &Memory| {
         one.index_step == 0
             && one.start == other.start
@@ -117,6 +120,7 @@ fn reads_as_it_stores(plan: &Plan, home: usize, stored: NodeId, given: NodeId) -
     let mut all_stored = of(stored);
     let is_stored_once = |memory: &Memory| is_stored_once(&loops, memory);
     may_fuse_horizontally(&loops.nest)
+        && !swaps_pairs
         && all_stored.all(|to| is_stored_once(to) && of(given).all(|from| is_as(from, to)))
 }
 

@@ -4,7 +4,7 @@ use super::body::body;
 use super::epilogue;
 use super::lower::{Loops, lower};
 use super::plan::{Kind, Members, Plan, TaskId};
-use crate::graph::{Node, Op};
+use crate::graph::{NodeId, Op};
 use sweeper_program::tensor::Dtype;
 
 /// Bytes and operations of one kernel.
@@ -64,15 +64,15 @@ impl Plan {
     /// Operands once, the result, and the bias.
     fn call_cost(&self, call: TaskId, tasks: &Members) -> Cost {
         let node = self.graph.node(self.tasks[call].node);
-        let bytes = |node: &Node| (node.elements() * node.dtype.size_bytes()) as u64;
-        let operands = node.operands.iter();
-        let read: u64 = operands
-            .map(|&operand| bytes(self.graph.node(operand)))
-            .sum();
+        let bytes = |id: NodeId| {
+            let size = self.dtype_in_memory(self.base(id)).size_bytes();
+            (self.graph.node(id).elements() * size) as u64
+        };
+        let read: u64 = node.operands.iter().map(|&operand| bytes(operand)).sum();
         let bias = epilogue::of_cluster(self, tasks, call).bias;
         let bias = bias.map_or(0, |bias| (bias.span * Dtype::F32.size_bytes()) as u64);
         Cost {
-            bytes: read + bias + bytes(node),
+            bytes: read + bias + bytes(self.tasks[call].node),
             operations: 0,
             operands: node.operands.len() + 1,
             values: 1,

@@ -4,6 +4,7 @@ use super::access::{self, Axis, Coordinate};
 use super::attention;
 use super::plan::Plan;
 use crate::graph::{Convolution, NodeId, Op};
+use sweeper_program::tensor::Dtype;
 use sweeper_program::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision, Scale};
 
 /// Memory of an operand of a call.
@@ -144,6 +145,7 @@ pub(super) fn matmul(plan: &Plan, id: NodeId, precision: Precision) -> Option<(M
         b,
         out,
         precision,
+        stores: Dtype::F32,
         scale: Scale::default(),
         has_bias: false,
         activation: Activation::None,

@@ -235,6 +235,7 @@ fn operand_of((operand, memory): (&Operand, &Memory)) -> nest::Operand {
             _ => Stride::Dynamic,
         },
         is_written: operand.is_written,
+        swaps_pairs: operand.swaps_pairs,
     }
 }
 

@@ -163,7 +163,9 @@ fn passes(
     };
     let laid_out = |whole: &Whole| {
         let mut plan = Plan::new(whole, &wanted);
-        layout::layout(&mut plan).map(|()| plan)
+        layout::layout(&mut plan)?;
+        plan.in_bf16 = bf16::in_memory(&plan, request);
+        Ok::<_, Refusal>(plan)
     };
     (whole, _) = rewrite::apply(&whole, reduce::SPLIT);
     if request.policy == Policy::Compiled {
@@ -171,7 +173,7 @@ fn passes(
         (whole, _) = rewrite::apply(&whole, algebra::RULES);
         see("algebra", &laid_out(&whole)?);
         if attention::has_kernels(request) {
-            whole = attention::recognize(&whole);
+            whole = attention::recognize(&whole, request);
             see("attention", &laid_out(&whole)?);
         }
         if request.phase == Phase::Forward {

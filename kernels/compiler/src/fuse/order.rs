@@ -5,10 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::plan::{Plan, Side, TaskId};
 
 /// Kernels by launch, in an order in which they can run: kernels of one part of the program
-/// together, and within a part the kernels with the earliest nodes first. Kernels that are fused
-/// horizontally, and the two of a single-pass reduction, share a launch.
+/// together, and within a part the kernels with the earliest nodes first, but for those that only
+/// update given tensors: they run as soon as they can, while what they read is in the cache, and
+/// its memory is free then. Kernels that are fused horizontally, and the two of a single-pass
+/// reduction, share a launch.
 pub(super) fn launches(plan: &Plan) -> Vec<Vec<usize>> {
-    let first = |&at: &usize| plan.clusters[at].tasks.first().copied();
+    let first = |&at: &usize| match only_updates(plan, at) {
+        true => None,
+        false => plan.clusters[at].tasks.first().copied(),
+    };
     // A horizontal group is as late as its last kernel alone would be.
     let key = |launch: &[usize]| (side_of(plan, launch), launch.iter().filter_map(first).max());
     let pairs = plan.single_passes.iter().map(|pair| pair.to_vec());
@@ -45,6 +50,13 @@ pub(super) fn launches(plan: &Plan) -> Vec<Vec<usize>> {
         order.push(all[position].clone());
     }
     order
+}
+
+/// Whether all that a kernel stores are results in the memory of given tensors.
+fn only_updates(plan: &Plan, at: usize) -> bool {
+    let stored = plan.outputs(&plan.clusters[at].tasks, &[at]);
+    let is_update = |task: &TaskId| plan.in_place.contains_key(&plan.tasks[*task].node);
+    !plan.in_place.is_empty() && stored.iter().all(is_update)
 }
 
 /// When a launch runs: with its last node.

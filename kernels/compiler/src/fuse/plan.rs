@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::reduce::Class;
 use super::rewrite::Whole;
 use crate::graph::{Graph, NodeId, Op};
+use sweeper_program::tensor::Dtype;
 
 /// The work of a task for its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,6 +89,8 @@ pub(super) struct Plan {
     pub kept: BTreeSet<NodeId>,
     /// Nodes that depend on parameters alone and are computed once.
     pub setup: BTreeSet<NodeId>,
+    /// Nodes that are bf16 in memory.
+    pub in_bf16: BTreeSet<NodeId>,
     /// All tasks, operands first.
     pub tasks: Vec<Task>,
     /// For each node, the task after which its value is in memory.
@@ -125,6 +128,7 @@ impl Plan {
             wanted: wanted.to_vec(),
             kept: BTreeSet::new(),
             setup: whole.setup.clone(),
+            in_bf16: BTreeSet::new(),
             tasks: vec![],
             value: vec![],
             users: vec![],
@@ -255,6 +259,14 @@ impl Plan {
             id = self.graph.node(id).operands[0];
         }
         id
+    }
+
+    /// The type of a node's elements in memory.
+    pub(super) fn dtype_in_memory(&self, id: NodeId) -> Dtype {
+        match self.in_bf16.contains(&id) {
+            true => Dtype::Bf16,
+            false => self.graph.node(id).dtype,
+        }
     }
 
     /// The origin of an output of the graph.

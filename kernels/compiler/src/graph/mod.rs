@@ -18,6 +18,7 @@ mod differentiate;
 mod insert;
 pub(crate) mod pattern;
 mod simplify;
+mod stored;
 pub mod on_device;
 #[cfg(any(test, feature = "mutate"))]
 pub mod mutate;
@@ -37,6 +38,7 @@ pub use evaluate::{
     EvaluateError, Rounding, evaluate, evaluate_nodes, evaluate_rounded, peak_bytes,
 };
 pub use op::{Attention, AttentionPart, Binary, Convolution, Op, Reduction, Unary};
+pub(crate) use stored::may_be_bf16;
 
 /// A node of a graph, by position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

@@ -94,6 +94,9 @@ pub struct Attention {
     pub scale: f64,
     /// True if a query sees the keys up to its own position; there are as many keys as queries.
     pub is_causal: bool,
+    /// True if rows of the value are those of all heads beside each other: of shape
+    /// (.., S, heads, E), not (.., heads, S, E).
+    pub is_by_rows: bool,
 }
 
 /// A value of an attention. Shapes: queries (.., S, D), keys (.., T, D), values (.., T, E).

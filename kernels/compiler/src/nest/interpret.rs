@@ -91,6 +91,7 @@ impl Interpreter<'_> {
 
     fn place(&self, operand: usize, row: usize, column: usize, index: i64) -> usize {
         let memory = &self.launch.operands[operand];
+        let column = column ^ usize::from(self.nest.operands[operand].swaps_pairs);
         let rows = self.indices(row);
         let rows = rows
             .iter()

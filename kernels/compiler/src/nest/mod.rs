@@ -39,7 +39,8 @@ pub enum Stride {
 /// Memory that a nest reads or writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operand {
-    /// Type of the elements. Those that are written may be bf16, to which f32 values are rounded.
+    /// Type of the elements. Those of bf16 are f32 values once they are loaded; values of f32 are
+    /// rounded to it when they are stored.
     pub dtype: Dtype,
     /// Strides along the dimensions of rows, outermost first; as many as [`Nest::row_dims`].
     pub rows: Vec<Stride>,
@@ -47,6 +48,9 @@ pub struct Operand {
     pub columns: Stride,
     /// Whether the operand is written; it is not read then.
     pub is_written: bool,
+    /// Each pair of columns is loaded exchanged: column 0 as 1 and 1 as 0, and so on. There is an
+    /// even number of them, and they are contiguous.
+    pub swaps_pairs: bool,
 }
 
 /// An operand, by position in [`Nest::operands`].
@@ -73,7 +77,7 @@ pub enum Over {
 /// elements may be kept more exactly.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// An element of an operand; i64 for operands of [`Dtype::I64`].
+    /// An element of an operand; i64 for operands of [`Dtype::I64`], else f32.
     Load {
         /// The operand.
         operand: OperandId,

@@ -19,8 +19,11 @@ impl Nest {
                     operand.rows.len()
                 ));
             }
-            let is_rounded = operand.dtype == Dtype::Bf16 && operand.is_written;
-            if !matches!(operand.dtype, Dtype::F32 | Dtype::I64) && !is_rounded {
+            let has_pairs = operand.columns == Stride::Unit && operand.dtype != Dtype::I64;
+            if operand.swaps_pairs && (operand.is_written || !has_pairs) {
+                return Err(format!("operand {at} has no pairs of columns to load"));
+            }
+            if !matches!(operand.dtype, Dtype::F32 | Dtype::I64 | Dtype::Bf16) {
                 return Err(format!("operand {at} is {}", operand.dtype));
             }
         }
@@ -59,11 +62,8 @@ impl Nest {
     pub fn may_round(&self, store: &Store) -> bool {
         let has_columns = |operand: &Operand| operand.columns != Stride::Broadcast;
         let operand = self.operands.get(store.operand.0);
-        let varies = self.varies();
         operand.is_some_and(has_columns)
-            && varies
-                .get(store.value.0)
-                .is_some_and(|varies| varies.columns)
+            && store.value.0 < self.values.len()
             && !self.is_cross_block(store.value)
     }
 
@@ -90,7 +90,13 @@ impl Nest {
                         return Err(format!("value {at} is indexed by value {}", index.0));
                     }
                     match self.operands.get(operand.0) {
-                        Some(operand) if !operand.is_written => operand.dtype,
+                        Some(operand) if operand.swaps_pairs && index.is_some() => {
+                            return Err(format!("value {at} looks up a pair of columns"));
+                        }
+                        Some(operand) if !operand.is_written => match operand.dtype {
+                            Dtype::Bf16 => Dtype::F32,
+                            dtype => dtype,
+                        },
                         _ => return Err(format!("value {at} loads operand {}", operand.0)),
                     }
                 }

@@ -14,4 +14,7 @@ DEVICE unsigned short rounded_to_bf16(float x) {
     return (unsigned short)((is_nan ? bits | 0x400000u : rounded) >> 16);
 }
 
+// The number of these bits.
+DEVICE float float_of_bf16(unsigned short bits) { return __int_as_float((int)((unsigned)bits << 16)); }
+
 #endif

@@ -29,6 +29,15 @@ DEVICE void load_strided(T (&to)[VECTORS][4], const T *from, int64 step, int lan
         to[i / 4][i % 4] = c < columns ? from[c * step] : (T)0;
     }
 }
+// The same of bf16.
+template <int ROW_THREADS, int VECTORS>
+DEVICE void load_strided(float (&to)[VECTORS][4], const unsigned short *from, int64 step, int lane, int columns) {
+#pragma unroll
+    for (int i = 0; i < 4 * VECTORS; i++) {
+        const int c = 4 * (lane + ROW_THREADS * (i / 4)) + i % 4;
+        to[i / 4][i % 4] = c < columns ? float_of_bf16(from[c * step]) : 0.0f;
+    }
+}
 template <int ROW_THREADS, class T>
 DEVICE void store_strided(T *to, int64 step, const T (&from)[4], int lane, int k, int columns) {
 #pragma unroll
@@ -71,6 +80,37 @@ DEVICE void load_vectors(float (&to)[VECTORS][4], const float *from, int lane, i
         load_strided<ROW_THREADS>(to, from, 1, lane, columns);
     }
 }
+
+struct alignas(8) FourBf16 {
+    unsigned short bits[4];
+};
+// They are half as many bytes, and are loaded as by default whatever the policy.
+template <int ROW_THREADS, int VECTORS, class Policy = DefaultPolicy>
+DEVICE void load_vectors(float (&to)[VECTORS][4], const unsigned short *from, int lane, int columns, bool is_vectorized, Policy = {}) {
+    if (is_vectorized) {
+#pragma unroll
+        for (int k = 0; k < VECTORS; k++) {
+            const int c = 4 * (lane + ROW_THREADS * k);
+            FourBf16 x = {{0, 0, 0, 0}};
+            if (c < columns) x = *(const FourBf16 *)(from + c);
+#pragma unroll
+            for (int j = 0; j < 4; j++) to[k][j] = float_of_bf16(x.bits[j]);
+        }
+    } else {
+        load_strided<ROW_THREADS>(to, from, 1, lane, columns);
+    }
+}
+// The same with the columns of each pair exchanged, of which there is an even number.
+template <int ROW_THREADS, int VECTORS, class T, class Policy = DefaultPolicy>
+DEVICE void load_swapped_pairs(float (&to)[VECTORS][4], const T *from, int lane, int columns, bool is_vectorized, Policy policy = {}) {
+    load_vectors<ROW_THREADS>(to, from, lane, columns, is_vectorized, policy);
+#pragma unroll
+    for (int i = 0; i < 2 * VECTORS; i++) {
+        const float first = to[i / 2][i % 2 * 2];
+        to[i / 2][i % 2 * 2] = to[i / 2][i % 2 * 2 + 1];
+        to[i / 2][i % 2 * 2 + 1] = first;
+    }
+}
 template <int ROW_THREADS>
 DEVICE void store_vector(float *to, const float (&from)[4], int lane, int k, int columns, bool is_vectorized) {
     if (is_vectorized) {
@@ -81,9 +121,6 @@ DEVICE void store_vector(float *to, const float (&from)[4], int lane, int k, int
     }
 }
 
-struct alignas(8) FourBf16 {
-    unsigned short bits[4];
-};
 template <int ROW_THREADS>
 DEVICE void store_vector(unsigned short *to, const float (&from)[4], int lane, int k, int columns, bool is_vectorized) {
     if (is_vectorized) {

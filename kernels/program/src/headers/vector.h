@@ -99,6 +99,11 @@ static inline vf v_permute(vf x, vi at) {
 #endif
 }
 
+// The lanes of each pair exchanged.
+static inline vf v_swapped_pairs(vf x) {
+    return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+}
+
 // Every second of the 32 lanes of a and b, from the first or from the second one.
 static inline vf v_even(vf a, vf b) {
     return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -129,8 +134,7 @@ static inline vf v_third2(vf a, vf b, vf c) {
                                                10, 11));                                           \
         x = combine(x, __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, \
                                                12, 13));                                           \
-        x = combine(x, __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, \
-                                               15, 14));                                           \
+        x = combine(x, v_swapped_pairs(x));                                                        \
         return x[0];                                                                               \
     }
 static inline vf v_add(vf a, vf b) { return a + b; }

@@ -43,7 +43,7 @@ impl Matrix {
     }
 }
 
-/// The number format of a product; results are f32 in memory.
+/// The number format of a product.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -134,6 +134,9 @@ pub struct Matmul {
     pub out: Matrix,
     /// The number format of its arithmetic.
     pub precision: Precision,
+    /// Type of the elements of `out`: [`Dtype::F32`], or [`Dtype::Bf16`], to which they are
+    /// rounded. On GPUs, without a bias.
+    pub stores: Dtype,
     /// The factor of the product.
     pub scale: Scale,
     /// Whether a number for each column is added.
@@ -316,6 +319,7 @@ mod tests {
                 b: of(n),
                 out: of(n),
                 precision: Precision::F32,
+                stores: Dtype::F32,
                 scale: Scale::default(),
                 has_bias: false,
                 activation: Activation::None,

@@ -90,8 +90,8 @@ const PARAMETERS: &[ParameterInfo] = &[
         "precision",
         &[("f32", &[]), ("tf32", &[]), ("bf16", &[])],
         "f32",
-        "in what products are computed, on GPUs tf32 and bf16 too: with bf16 their factors are \
-         rounded, and weights stay f32",
+        "in what products are computed, on GPUs tf32 and bf16 too: with bf16 their factors and \
+         products between operations are that in memory, and weights stay f32",
     ),
     word(
         "loss",
@@ -348,7 +348,8 @@ impl Evaluated for Transformer {
         let Sizes {
             d_head, vocabulary, ..
         } = self.sizes;
-        vec![self.sizes.d_model(), d_head, vocabulary]
+        // Elements are turned in pairs.
+        vec![self.sizes.d_model(), d_head, vocabulary, 2]
     }
 
     fn precision(&self) -> Precision {

@@ -4,7 +4,7 @@ mod kernel;
 mod nontemporal;
 mod vectors;
 
-use crate::nest::{Bounds, CrossBlock, Extents, Nest, Stride, ValueId};
+use crate::nest::{Bounds, CrossBlock, Extents, Nest, Operand, Stride, ValueId};
 use sweeper_program::headers::{CPU_H, ELEMENTARY_H, FUNCTIONS_H, NONTEMPORAL_H, VECTOR_H};
 use sweeper_program::tensor::Dtype;
 use sweeper_program::{Geometry, SourceFile};
@@ -57,8 +57,12 @@ impl Schedule {
     /// Decides for a valid nest.
     ///
     /// # Errors
-    /// A sentence where reductions over rows have no place.
+    /// A sentence where reductions over rows have no place, or where memory is bf16.
     pub(super) fn new(nest: &Nest, bounds: Bounds) -> Result<Schedule, String> {
+        let is_bf16 = |operand: &Operand| operand.dtype == Dtype::Bf16;
+        if let Some(at) = nest.operands.iter().position(is_bf16) {
+            return Err(format!("operand {at} is bf16, which C kernels don't have"));
+        }
         let keeping = Stages::new(nest, Residency::Results)?;
         let homes = homes(nest, &keeping, bounds);
         let residency = match homes {

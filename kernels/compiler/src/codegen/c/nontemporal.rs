@@ -145,6 +145,7 @@ mod tests {
             rows: vec![rows],
             columns: Stride::Unit,
             is_written,
+            swaps_pairs: false,
         }
     }
 

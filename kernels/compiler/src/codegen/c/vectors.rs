@@ -154,6 +154,9 @@ impl Vectors<'_> {
                     steps.offset("c")
                 )
             }
+            _ if self.nest.operands[operand.0].swaps_pairs => {
+                format!("v_swapped_pairs(v_load_first({from} + c, count))")
+            }
             _ => match &steps {
                 Steps::Contiguous => format!("{kind}_load_first({from} + c, count)"),
                 steps => format!(

@@ -50,6 +50,13 @@ const OPERAND_REGISTERS: u32 = 8;
 /// each for its address and the index times its stride.
 pub(super) const LOOKED_UP_REGISTERS: u32 = 5;
 
+/// Loads from which on rows that are reduced both ways are not prefetched, and registers for their
+/// elements of a thread, at most (docs/performance/transformer.md).
+const MANY_LOADS: usize = 4;
+const MANY_LOADS_REGISTERS: u32 = 112;
+/// With up to so many, and fewer vectors than most, an SM is to have three blocks, else two.
+const MANY_LOADS_REGISTERS_OF_3_BLOCKS: u32 = 96;
+
 /// Threads of a block, unless a constant below applies.
 const BLOCK_THREADS: u32 = 256;
 /// Threads of the only block of a reduction, and of blocks that store a partial for one row a row
@@ -255,6 +262,11 @@ fn row_per_group(demand: &Demand<'_>) -> (Template, Tile) {
 
 /// Rows grid-stride.
 fn row_and_column_reduction(demand: &Demand<'_>) -> Result<(Template, Tile), String> {
+    if demand.prefetchable.len() >= MANY_LOADS
+        && let Some(without) = row_and_column_reduction_of_many_loads(demand)
+    {
+        return Ok(without);
+    }
     let Some((threads, vectors)) = whole_rows(demand, narrowest, MAX_VECTORS) else {
         if demand.over_rows > 0 && demand.is_one_block() {
             return Err("sums over rows of so many columns need partials".to_owned());
@@ -273,6 +285,40 @@ fn row_and_column_reduction(demand: &Demand<'_>) -> Result<(Template, Tile), Str
     };
     let template = Template::RowAndColumnReduction(Prefetch { elements, scalars });
     Ok((template, tile(threads, vectors, block, false)))
+}
+
+/// Rows grid-stride, of so many loads that a row's own are enough in flight: registers for the next
+/// row's would leave fewer warps. None where whole rows do not fit in registers.
+fn row_and_column_reduction_of_many_loads(demand: &Demand<'_>) -> Option<(Template, Tile)> {
+    let row_vectors = row_vectors(demand)?;
+    let threads = narrowest(row_vectors);
+    let threads = std::iter::successors(Some(threads), |threads| Some(2 * threads));
+    let mut fitting = threads
+        .take_while(|threads| *threads <= BLOCK_THREADS)
+        .map(|threads| (threads, row_vectors.div_ceil(threads.into()) as u32))
+        .filter(|&(_, vectors)| {
+            let registers = registers_of_many_loads(demand, vectors);
+            vectors <= MAX_VECTORS && registers <= MANY_LOADS_REGISTERS
+        });
+    let (threads, vectors) = fitting.next().filter(|_| !demand.is_one_block())?;
+    let template = Template::RowAndColumnReduction(Prefetch::default());
+    Some((template, tile(threads, vectors, BLOCK_THREADS, false)))
+}
+
+/// Registers of a thread for the elements of a row that is not prefetched.
+fn registers_of_many_loads(demand: &Demand<'_>, vectors: u32) -> u32 {
+    let shared = demand.over_rows + demand.row_invariant_loads.len() as u32;
+    4 * vectors * (demand.resident_registers() + shared)
+}
+
+/// Blocks that an SM is to have of rows that are not prefetched.
+fn blocks_of_many_loads(demand: &Demand<'_>, vectors: u32) -> u32 {
+    let registers = registers_of_many_loads(demand, vectors);
+    let is_small = registers <= MANY_LOADS_REGISTERS_OF_3_BLOCKS;
+    match is_small && vectors < MAX_VECTORS {
+        true => 3,
+        false => 2,
+    }
 }
 
 /// Tiles of columns.
@@ -436,6 +482,10 @@ impl Schedule {
                 SM_BLOCKS * self.tile.threads(),
             ),
             Template::RowAndColumnReduction(prefetch) => {
+                let has_many_loads = demand.prefetchable.len() >= MANY_LOADS;
+                if has_many_loads && prefetch.elements.is_empty() && !self.tile.is_looped {
+                    return blocks_of_many_loads(demand, self.tile.vectors);
+                }
                 let loads = prefetch.elements.len() as u32 + hoisted;
                 if loads == 0 || self.tile.threads() > BLOCK_THREADS {
                     return 1;

@@ -121,8 +121,12 @@ impl Writer<'_> {
                 true => ", policy",
                 false => "",
             };
+            let load = match self.nest.operands[operand.0].swaps_pairs {
+                true => "load_swapped_pairs",
+                false => "load_vectors",
+            };
             format!(
-                "load_vectors<ROW_THREADS>({name}, {from}{offset}, lane, {extent}, is_vectorized{policy});"
+                "{load}<ROW_THREADS>({name}, {from}{offset}, lane, {extent}, is_vectorized{policy});"
             )
         } else {
             format!("load_strided<ROW_THREADS>({name}, {from}{offset}, {step}, lane, {extent});")
@@ -174,7 +178,11 @@ impl Writer<'_> {
                         step => format!(" + (c{at}) * {step}"),
                     };
                     let from = self.names.pointer(id);
-                    format!("c < {extent} ? {from}[{index} * {own}_index{column}] : 0")
+                    let element = format!("{from}[{index} * {own}_index{column}]");
+                    format!(
+                        "c < {extent} ? {} : 0",
+                        self.names.loaded(operand.0, element)
+                    )
                 }
                 _ => scalar::expression(self.nest, Dialect::Cuda, id, name),
             };

@@ -80,13 +80,14 @@ impl Schedule {
         if self.cross_block == CrossBlock::OneBlock {
             return rows;
         }
-        let blocks = match prefetch.elements.is_empty() {
-            true => PERSISTENT_BLOCKS,
-            // As many as fit at once: one more would run alone in the end.
-            false => self.resident_blocks(),
+        // As many as fit at once: one more would run alone in the end.
+        let resident = self.resident_blocks();
+        let (blocks, least) = match (prefetch.elements.is_empty(), self.hints.min_blocks_per_sm) {
+            (true, 1) => (PERSISTENT_BLOCKS, MIN_ROWS_PER_GROUP),
+            (true, _) => (resident, 1),
+            (false, _) => (resident, MIN_ROWS_PER_GROUP),
         };
-        rows.div_ceil(blocks)
-            .max(MIN_ROWS_PER_GROUP * self.rows_at_once())
+        rows.div_ceil(blocks).max(least * self.rows_at_once())
     }
 
     fn column_reduction_rows(&self, rows: u64, columns: u64) -> u64 {

@@ -7,7 +7,7 @@ use crate::nest::{Stride, Value, ValueId};
 
 use super::super::scalar::Dialect;
 use super::super::stages::Pass;
-use super::super::text::{self, Text};
+use super::super::text::Text;
 use super::elements::Elements;
 use super::kernel::Writer;
 use super::{FullReduction, Template};
@@ -262,10 +262,7 @@ impl Writer<'_> {
         let operand = store.operand.0;
         let (to, first) = (self.names.row_offset(operand), self.first_of(operand));
         Definition {
-            dtype: format!(
-                "{} *",
-                text::element(self.nest.operands[operand].dtype, "int64")
-            ),
+            dtype: format!("{} *", self.names.element(operand)),
             name: format!("to_{at}"),
             value: format!("{to}{first}"),
             uses_row: true,
@@ -285,7 +282,7 @@ impl Writer<'_> {
         };
         let first = self.first_of(operand.0);
         Some(Definition {
-            dtype: format!("const {} *", self.names.dtype(id)),
+            dtype: format!("const {} *", self.names.element(operand.0)),
             name: format!("at_{}", id.0),
             value: format!("{from}{first}{index}"),
             uses_row: of_row,

@@ -94,7 +94,8 @@ impl Writer<'_> {
                 continue;
             };
             let from = self.names.row_offset(operand.0);
-            out.line(format!("next_{} = *({from});", id.0));
+            let loaded = self.names.loaded(operand.0, format!("*({from})"));
+            out.line(format!("next_{} = {loaded};", id.0));
         }
     }
 

@@ -170,6 +170,7 @@ pub(super) mod tests {
             rows: vec![Stride::Dynamic],
             columns: Stride::Unit,
             is_written,
+            swaps_pairs: false,
         };
         let reduce = |reduction, of| Value::Reduce {
             reduction,

@@ -1,15 +1,15 @@
 //! Memory for everything that kernels read and write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::rounded::stored_rounded;
 use super::{Assembly, Made, Need, Place};
-use crate::fuse::bf16;
 use crate::fuse::body::Source;
 use crate::fuse::lower::{Loops, Memory};
 use crate::fuse::memory::{Lifetime, Region};
 use crate::fuse::order::side_of;
 use crate::fuse::plan::Origin;
+use crate::fuse::{attention, bf16};
 use crate::graph::{NodeId, Op};
 use sweeper_program::tensor::Dtype;
 use sweeper_program::{Binding, Buffer, BufferId, Index, Library, Role, Step, View};
@@ -22,7 +22,8 @@ impl Assembly<'_> {
         let of = |memory: &Memory| match memory.source {
             Source::Node(id) => {
                 let node = self.plan.graph.node(id);
-                Some((Need::Of(memory.source), node.elements(), node.dtype))
+                let dtype = self.plan.dtype_in_memory(id);
+                Some((Need::Of(memory.source), node.elements(), dtype))
             }
             Source::Rounded(id) => {
                 let elements = self.plan.graph.node(id).elements();
@@ -42,11 +43,50 @@ impl Assembly<'_> {
         (scratch > 0).then_some((Need::Scratch(position), scratch, Dtype::F32))
     }
 
-    /// Memory that the step at a position uses, with its elements and type.
-    fn needs(&self, position: usize, made: &Made) -> Vec<(Need, usize, Dtype)> {
+    /// Memory of attention: its operands are read where they are packed, and not again.
+    fn needs_of_attention(
+        &self,
+        call: &attention::Call,
+        packed: &mut BTreeSet<Need>,
+    ) -> Vec<(Need, usize, Dtype)> {
+        let elements = |id: NodeId| self.plan.graph.node(id).elements();
+        let yielded = call.yields().map(|id| {
+            let dtype = self.plan.dtype_in_memory(id);
+            (Need::Of(Source::Node(id)), elements(id), dtype)
+        });
+        let mut needs: Vec<_> = yielded.collect();
+        let packs = call.packs();
+        let mut read: Vec<usize> = vec![];
+        for held in &packs {
+            let need = Need::Packed(held.node, held.packing);
+            needs.push((need, held.elements, held.dtype));
+            if packed.insert(need) {
+                read.extend(held.operands(call));
+            }
+        }
+        if packs.is_empty() {
+            read.extend(0..call.reads.len());
+        }
+        needs.extend(read.into_iter().map(|at| {
+            let id = call.reads[at].lies.base;
+            let (source, dtype) = self.operand_of_attention(id);
+            (Need::Of(source), elements(id), dtype)
+        }));
+        needs
+    }
+
+    /// Memory that the step at a position uses, with its elements and type; `packed` are the
+    /// operands that steps before it have packed.
+    fn needs(
+        &self,
+        position: usize,
+        made: &Made,
+        packed: &mut BTreeSet<Need>,
+    ) -> Vec<(Need, usize, Dtype)> {
         let of_node = |id: NodeId| {
             let node = self.plan.graph.node(id);
-            (Need::Of(Source::Node(id)), node.elements(), node.dtype)
+            let dtype = self.plan.dtype_in_memory(id);
+            (Need::Of(Source::Node(id)), node.elements(), dtype)
         };
         match made {
             Made::Elsewhere => vec![],
@@ -66,7 +106,7 @@ impl Assembly<'_> {
                 needs
             }
             Made::Call(call, lies, _, node) => {
-                let rounded = bf16::rounded(call, lies);
+                let rounded = bf16::rounded(self.plan, call, lies);
                 // Values that a kernel has stored in bf16 are not rounded from f32.
                 let is_stored = |id: &NodeId| rounded.contains(id) && self.rounded.contains(id);
                 let bases = lies.iter().map(|lies| lies.base);
@@ -80,19 +120,12 @@ impl Assembly<'_> {
                 needs
             }
             Made::Attention(call, _) => {
-                let operands = call.reads.iter().map(|read| of_node(read.lies.base));
-                let packs = call.packs();
-                let packed = packs.iter().map(|packed| {
-                    let need = Need::Packed(packed.node, packed.packing);
-                    (need, packed.elements, packed.dtype)
-                });
+                let mut needs = self.needs_of_attention(call, packed);
                 let zeros = call.zeros(self.request.target);
-                let zeros = (zeros > 0).then_some((Need::Scratch(position), zeros, Dtype::I64));
-                operands
-                    .chain(call.yields().map(of_node))
-                    .chain(packed)
-                    .chain(zeros)
-                    .collect()
+                if zeros > 0 {
+                    needs.push((Need::Scratch(position), zeros, Dtype::I64));
+                }
+                needs
             }
             Made::Scatter(node, lies) => {
                 let operands = lies.iter().map(|lies| of_node(lies.base));
@@ -107,10 +140,12 @@ impl Assembly<'_> {
         self.place_given();
         self.place_results();
         self.place_zeros(made);
-        self.rounded = stored_rounded(made);
+        self.stored_rounded = stored_rounded(made);
+        self.rounded = self.stored_rounded.clone();
+        let mut packed = BTreeSet::new();
         let mut used: BTreeMap<Need, (Lifetime, Dtype)> = BTreeMap::new();
         for (position, made) in made.iter().enumerate() {
-            for (need, len, dtype) in self.needs(position, made) {
+            for (need, len, dtype) in self.needs(position, made, &mut packed) {
                 let first = Lifetime {
                     from: position,
                     to: position,

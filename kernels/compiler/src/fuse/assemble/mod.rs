@@ -67,6 +67,7 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
         places: BTreeMap::new(),
         forms: rounded::Forms::default(),
         rounded: BTreeSet::new(),
+        stored_rounded: BTreeSet::new(),
         packed: BTreeSet::new(),
     };
     let order = launches(plan);
@@ -117,6 +118,8 @@ struct Assembly<'a> {
     forms: rounded::Forms,
     /// Nodes that are in memory in bf16: kernels store them so, or a step has made a copy.
     rounded: BTreeSet<NodeId>,
+    /// Nodes that kernels store in bf16.
+    stored_rounded: BTreeSet<NodeId>,
     /// Operands that a step has packed.
     packed: BTreeSet<Need>,
 }
@@ -222,13 +225,15 @@ impl Assembly<'_> {
         let mut nests: Vec<(&Nest, Bounds)> = nests.collect();
         if !is_single_pass {
             // Equal nests share their text for all sizes.
-            let least = nests.iter().map(|(_, bounds)| bounds.alignment).min();
-            let is_single_row = nests.iter().all(|(_, bounds)| bounds.is_single_row);
-            let keeps_rows = nests.iter().all(|(_, bounds)| bounds.keeps_rows);
-            for (_, bounds) in &mut nests {
+            let all = nests.clone();
+            for (nest, bounds) in &mut nests {
+                let own = nameless(nest);
+                let equal = all.iter().filter(|(other, _)| nameless(other) == own);
+                let equal: Vec<&Bounds> = equal.map(|(_, bounds)| bounds).collect();
+                let least = equal.iter().map(|bounds| bounds.alignment).min();
                 bounds.alignment = least.unwrap_or_default();
-                bounds.keeps_rows = keeps_rows;
-                bounds.is_single_row = is_single_row;
+                bounds.keeps_rows = equal.iter().all(|bounds| bounds.keeps_rows);
+                bounds.is_single_row = equal.iter().all(|bounds| bounds.is_single_row);
             }
         }
         nests
@@ -373,6 +378,9 @@ impl Assembly<'_> {
         let yields = tasks
             .last()
             .map_or(node, |&task| self.plan.tasks[task].node);
+        if let Library::Matmul(call) = &mut call {
+            call.stores = self.plan.dtype_in_memory(yields);
+        }
         Ok(Made::Call(call, lies, zeros, yields))
     }
 

@@ -7,12 +7,13 @@ use super::{Assembly, Made, Need};
 use crate::fuse::body::Source;
 use crate::fuse::lower::{Loops, Memory};
 use crate::fuse::memory::Lifetime;
-use crate::fuse::plan::Origin;
+use crate::fuse::plan::{Members, Origin};
 use crate::fuse::{Policy, bf16, library};
 use crate::graph::{NodeId, Op};
 use crate::nest::{Operand, OperandId, Store};
 use sweeper_program::Precision;
 use sweeper_program::tensor::Dtype;
+use sweeper_program::workload::Target;
 
 /// Nodes by the form in which other launches read their elements.
 #[derive(Debug, Default)]
@@ -29,7 +30,8 @@ impl Assembly<'_> {
     pub(super) fn forms(&self, order: &[Vec<usize>]) -> Forms {
         let mut forms = Forms::default();
         let is_compiled = self.request.policy == Policy::Compiled;
-        if self.request.precision != Precision::Bf16 || !is_compiled {
+        let is_cpu = *self.request.target == Target::Cpu;
+        if self.request.precision != Precision::Bf16 || !is_compiled || is_cpu {
             return forms;
         }
         for &at in order.iter().flatten() {
@@ -91,9 +93,10 @@ impl Assembly<'_> {
         let node = self.plan.tasks[task].node;
         let precision = self.request.precision;
         let rounded = match self.plan.graph.node(node).op {
-            Op::Attention(_) | Op::ScatterAdd => vec![],
+            Op::ScatterAdd => vec![],
+            Op::Attention(_) => self.rounded_for_attention(tasks),
             _ => library::call(self.plan, node, precision)
-                .map(|(call, lies)| bf16::rounded(&call, &lies))
+                .map(|(call, lies)| bf16::rounded(self.plan, &call, &lies))
                 .unwrap_or_default(),
         };
         // Further operands, such as biases, are read as they are.
@@ -110,6 +113,19 @@ impl Assembly<'_> {
             .exact
             .extend(bases.filter(|base| !rounded.contains(base)));
         forms.rounded.extend(rounded);
+    }
+
+    /// Matrices of attention that are computed: its kernels round those that are given themselves.
+    fn rounded_for_attention(&self, tasks: &Members) -> Vec<NodeId> {
+        const MATRICES: usize = 4;
+        let nodes = tasks.iter().map(|&task| self.plan.tasks[task].node);
+        let operands = nodes.flat_map(|id| self.plan.graph.node(id).operands.iter().take(MATRICES));
+        let mut bases: Vec<NodeId> = operands.map(|&operand| self.plan.base(operand)).collect();
+        bases.retain(|&id| {
+            let is_given = matches!(self.plan.graph.node(id).op, Op::Input(_));
+            !is_given && !self.plan.in_bf16.contains(&id)
+        });
+        bases
     }
 
     /// Has a kernel store factors of bf16 products in bf16, and in f32 only values with other

@@ -10,6 +10,7 @@ use crate::fuse::panels::Panels;
 use crate::fuse::{attention, bf16, scatter};
 use crate::graph::{NodeId, Op};
 use crate::nest::{self, Launch};
+use sweeper_program::tensor::Dtype;
 use sweeper_program::{Arg, BufferId, Geometry, Index, Kernel, KernelId, Library, Step, View};
 
 /// The element at `start` for row 0, `step` further for each row.
@@ -67,7 +68,7 @@ impl Assembly<'_> {
         call: &Library,
         (lies, zeros, node): (&[Lies], usize, NodeId),
     ) -> Vec<Step> {
-        let rounded = bf16::rounded(call, lies);
+        let rounded = bf16::rounded(self.plan, call, lies);
         let mut steps = self.round(&rounded);
         let read = lies.iter().enumerate().map(|(at, lies)| {
             let need = match at < 2 && rounded.contains(&lies.base) {
@@ -105,12 +106,14 @@ impl Assembly<'_> {
         missing.retain(|packed| self.packed.insert(need(packed)));
         let operand = |at: usize| {
             let lies = call.reads[at].lies;
-            self.view(Need::Of(Source::Node(lies.base)), lies.start, lies.span)
+            let (source, dtype) = self.operand_of_attention(lies.base);
+            let view = self.view(Need::Of(source), lies.start, lies.span);
+            (view, dtype)
         };
         let packed = |packed: &Packed| self.view_of(need(packed));
         let made = attention::pack(call, &missing, operand, packed);
         let read = match packs.is_empty() {
-            true => (0..call.reads.len()).map(operand).collect(),
+            true => (0..call.reads.len()).map(|at| operand(at).0).collect(),
             false => packs.iter().map(packed).collect(),
         };
         let written = call.yields();
@@ -126,6 +129,14 @@ impl Assembly<'_> {
             args,
         });
         steps
+    }
+
+    /// The memory that attention reads a node from, and its type: bf16 where there is that.
+    pub(super) fn operand_of_attention(&self, id: NodeId) -> (Source, Dtype) {
+        match self.stored_rounded.contains(&id) {
+            true => (Source::Rounded(id), Dtype::Bf16),
+            false => (Source::Node(id), self.plan.dtype_in_memory(id)),
+        }
     }
 
     /// All panels of a product, and a smaller last one. Traffic that panels save is left out: a

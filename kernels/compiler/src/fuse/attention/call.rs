@@ -48,6 +48,12 @@ pub(in crate::fuse) struct Call {
     pub(super) attention: Attention,
     /// Its results: parts of one attention, or of its gradient, with their nodes.
     writes: Vec<(AttentionPart, NodeId)>,
+    /// Its results that are bf16 in memory.
+    in_bf16: Vec<AttentionPart>,
+    /// Its results with rows of all heads beside each other.
+    by_rows: Vec<AttentionPart>,
+    /// Heads whose rows are beside each other then.
+    pub(super) heads_beside: usize,
     /// Its operands in the order of the first node's, and where they lie.
     pub(super) operands: Vec<NodeId>,
     pub reads: Vec<Strided>,
@@ -167,7 +173,15 @@ pub(in crate::fuse) fn merge(plan: &mut Plan, request: &Request<'_>) {
     let kernels = Kernels::of(request);
     let attention = |plan: &Plan, task: TaskId| {
         let node = plan.graph.node(plan.tasks[task].node);
-        of_node(node).map(|attention| (attention, node.operands.clone()))
+        let attention = of_node(node)?;
+        let is_by_rows = false;
+        Some((
+            Attention {
+                is_by_rows,
+                ..attention
+            },
+            node.operands.clone(),
+        ))
     };
     for task in 0..plan.tasks.len() {
         let Some((of, operands)) = attention(plan, task) else {
@@ -221,8 +235,14 @@ impl Call {
             .iter()
             .map(|&operand| strided(plan, operand))
             .collect::<Option<Vec<_>>>()?;
+        let rounded = writes.iter().filter(|(_, id)| plan.in_bf16.contains(id));
+        let is_by_rows = |id: NodeId| of_node(plan.graph.node(id)).is_some_and(|of| of.is_by_rows);
+        let beside = writes.iter().filter(|&&(_, id)| is_by_rows(id));
         let mut call = Call {
             attention: of_node(node)?,
+            in_bf16: rounded.map(|&(part, _)| part).collect(),
+            by_rows: beside.map(|&(part, _)| part).collect(),
+            heads_beside: leading.last().copied().unwrap_or(1),
             writes,
             operands: node.operands.clone(),
             reads,
@@ -267,6 +287,16 @@ impl Call {
     /// Whether it writes a part.
     pub(super) fn writes(&self, part: AttentionPart) -> bool {
         self.writes.iter().any(|&(written, _)| written == part)
+    }
+
+    /// Whether it rounds a part that it writes to bf16.
+    pub(super) fn rounds(&self, part: AttentionPart) -> bool {
+        self.in_bf16.contains(&part)
+    }
+
+    /// Whether rows of all heads of a part are beside each other.
+    pub(super) fn is_by_rows(&self, part: AttentionPart) -> bool {
+        self.by_rows.contains(&part)
     }
 
     pub(super) fn form(&self) -> Form {

@@ -124,7 +124,38 @@ template <int N> DEVICE void put_row(float *row, const float (&sums)[N], int hal
     }
 }
 
-#define SIZES float scale, int64 heads, int64 queries, int64 keys, int64 depth, int64 width
+// The same rounded to bf16.
+template <int N> DEVICE void put_row(unsigned short *row, const float (&sums)[N], int half, float factor, int64 columns) {
+    const int first = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < N / 4; i++) {
+        const unsigned both = round_to_bf16_pair(sums[i * 4 + half * 2] * factor, sums[i * 4 + half * 2 + 1] * factor);
+        const int at = i * 8 + first;
+        if (columns % 2 == 0) {
+            if (at < columns) *(unsigned *)(row + at) = both;
+        } else {
+            if (at < columns) row[at] = (unsigned short)both;
+            if (at + 1 < columns) row[at + 1] = (unsigned short)(both >> 16);
+        }
+    }
+}
+
+// Numbers of results in memory: ROUNDS, and ROUNDS_GRAD_V of the gradient by values, say whether
+// they are bf16.
+template <int IS_ROUNDED> struct Stored {
+    typedef float Number;
+};
+template <> struct Stored<1> {
+    typedef unsigned short Number;
+};
+
+// The place of a row of a result, among rows: after those of the heads before or, by rows (BY_ROWS,
+// BY_ROWS_GRAD_V), beside those of the `beside` heads of its matrices.
+template <int IS_BY_ROWS> DEVICE int64 place_of(int64 head, int64 row, int64 rows, int64 beside) {
+    return IS_BY_ROWS ? (head / beside * rows + row) * beside + head % beside : head * rows + row;
+}
+
+#define SIZES float scale, int64 heads, int64 queries, int64 keys, int64 depth, int64 width, int64 beside
 
 #ifdef FORWARD
 // Scores of keys that are none, or that come after the query, become NEVER.
@@ -183,7 +214,7 @@ struct Softmax {
 
 KERNEL(attention, THREADS, 1)(const char *q, const char *k,
 #if WRITES_OUT
-    const char *v, float *out,
+    const char *v, Stored<ROUNDS>::Number *out,
 #endif
 #if WRITES_LOG_SUM_EXP
     float *logs,
@@ -275,7 +306,8 @@ KERNEL(attention, THREADS, 1)(const char *q, const char *k,
         if (query + half * 8 >= queries) continue;
         const int64 row = head * queries + query + half * 8;
 #if WRITES_OUT
-        put_row(out + row * width, sums, half, 1.0f / sum, width);
+        const int64 place = place_of<BY_ROWS>(head, query + half * 8, queries, beside);
+        put_row(out + place * width, sums, half, 1.0f / sum, width);
 #endif
 #if WRITES_LOG_SUM_EXP
         if (threadIdx.x % 4 == 0) logs[row] = softmax.greatest[half] * scale + log2_fast(sum) * LN_2;
@@ -375,10 +407,10 @@ KERNEL(attention_grad_kv, THREADS, 1)
 #endif
     const float *sums,
 #if ROWS_ARE_QUERIES || WRITES_GRAD_K
-    float *grad,
+    Stored<ROUNDS>::Number *grad,
 #endif
 #if KEEPS_WEIGHTS
-    float *grad_v,
+    Stored<ROUNDS_GRAD_V>::Number *grad_v,
 #endif
     SIZES) {
     SHARED_TILES(memory);
@@ -526,10 +558,10 @@ KERNEL(attention_grad_kv, THREADS, 1)
         const int64 own_row = row + half * 8;
         if (own_row >= rows) continue;
 #if ROWS_ARE_QUERIES || WRITES_GRAD_K
-        put_row(grad + (head * rows + own_row) * depth, of_own, half, scale, depth);
+        put_row(grad + place_of<BY_ROWS>(head, own_row, rows, beside) * depth, of_own, half, scale, depth);
 #endif
 #if KEEPS_WEIGHTS
-        put_row(grad_v + (head * rows + own_row) * width, of_values, half, 1.0f, width);
+        put_row(grad_v + place_of<BY_ROWS_GRAD_V>(head, own_row, rows, beside) * width, of_values, half, 1.0f, width);
 #endif
     }
 }

@@ -86,6 +86,20 @@ pub(in crate::fuse) struct Packed {
     pub dtype: Dtype,
 }
 
+impl Packed {
+    /// Positions of the call's operands that it is made of.
+    pub(in crate::fuse) fn operands(&self, call: &Call) -> Vec<usize> {
+        match self.packing {
+            Packing::Sums => vec![LOG_SUM_EXP, DELTA],
+            Packing::Rows | Packing::Columns => {
+                let operands = call.operands.iter().enumerate();
+                let own = operands.filter(|&(_, &node)| node == self.node);
+                own.map(|(at, _)| at).take(1).collect()
+            }
+        }
+    }
+}
+
 /// Whether the target has these kernels for products in a precision.
 pub(super) fn is_for(target: &Target, precision: Precision) -> bool {
     let Target::Cuda { arch } = target else {
@@ -160,11 +174,11 @@ fn wide(call: &Call, at: usize) -> usize {
 type Launch = (Kernel, Geometry, Vec<Arg>);
 
 /// Launches that pack operands of a call: matrices together, sums and delta. `read` yields an
-/// operand's memory, `written` that of the packed one.
+/// operand's memory and its type, `written` the memory of the packed one.
 pub(in crate::fuse) fn pack(
     call: &Call,
     missing: &[Packed],
-    read: impl Fn(usize) -> View,
+    read: impl Fn(usize) -> (View, Dtype),
     written: impl Fn(&Packed) -> View,
 ) -> Vec<Launch> {
     let at = |packed: &Packed| call.operands.iter().position(|&node| node == packed.node);
@@ -179,7 +193,7 @@ pub(in crate::fuse) fn pack(
         .chunks(MAX_JOBS)
         .map(|jobs| pack_matrices(call, jobs, &read, &written));
     let of_sums = sums.into_iter().map(|packed| {
-        let args = [LOG_SUM_EXP, DELTA].map(|at| Arg::Read(read(at)));
+        let args = [LOG_SUM_EXP, DELTA].map(|at| Arg::Read(read(at).0));
         let numbers = [call.heads(), call.queries].map(int);
         let args = args.into_iter().chain([Arg::Write(written(packed))]);
         let blocks = (packed.elements / 2).div_ceil(SUMS_THREADS);
@@ -195,7 +209,7 @@ pub(in crate::fuse) fn pack(
 fn pack_matrices(
     call: &Call,
     jobs: &[(usize, &Packed)],
-    read: &impl Fn(usize) -> View,
+    read: &impl Fn(usize) -> (View, Dtype),
     written: &impl Fn(&Packed) -> View,
 ) -> Launch {
     let is_aligned = jobs.iter().all(|&(at, _)| is_aligned(call, at));
@@ -211,7 +225,13 @@ fn pack_matrices(
         let by_columns = usize::from(packed.packing == Packing::Columns);
         defines.push(define(format!("WIDE_{job}"), wide(call, at)));
         defines.push(define(format!("BY_COLUMNS_{job}"), by_columns));
-        args.extend([Arg::Read(read(at)), Arg::Write(written(packed))]);
+        let (from, dtype) = read(at);
+        let number = match dtype {
+            Dtype::Bf16 => "unsigned short",
+            _ => "float",
+        };
+        defines.push((format!("NUMBER_{job}").into(), number.to_owned()));
+        args.extend([Arg::Read(from), Arg::Write(written(packed))]);
         args.extend(call.steps(at).map(int));
         args.extend(shape(call, at).map(int));
         rows = rows.max(shape(call, at)[0].next_multiple_of(PADDED));
@@ -253,6 +273,10 @@ pub(super) fn main_kernel(call: &Call) -> Kernel {
             flag("WRITES_LOG_SUM_EXP", call.writes(AttentionPart::LogSumExp)),
             flag("WRITES_GRAD_K", call.writes(AttentionPart::GradK)),
             flag("WRITES_GRAD_V", call.writes(AttentionPart::GradV)),
+            flag("ROUNDS", call.rounds(call.attention.part)),
+            flag("ROUNDS_GRAD_V", call.rounds(AttentionPart::GradV)),
+            flag("BY_ROWS", call.is_by_rows(call.attention.part)),
+            flag("BY_ROWS_GRAD_V", call.is_by_rows(AttentionPart::GradV)),
         ],
     )
 }
@@ -276,6 +300,7 @@ pub(super) fn args(call: &Call, packed: Vec<View>, written: Vec<View>) -> Vec<Ar
         call.keys,
         call.depth,
         call.width,
+        call.heads_beside,
     ];
     let scale = Arg::Float(call.attention.scale as f32);
     memory.chain([scale]).chain(sizes.map(int)).collect()

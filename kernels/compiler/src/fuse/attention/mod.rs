@@ -6,6 +6,7 @@
 //! writes them through these nodes ([`crate::graph::differentiate`]). Whatever part of a graph does
 //! not fit stays as it is, and computes the weights again.
 
+mod by_rows;
 mod call;
 mod cuda;
 mod hopper;
@@ -110,8 +111,12 @@ pub(super) fn has_kernels(request: &Request<'_>) -> bool {
 }
 
 /// Makes attentions of the graph's products and softmaxes.
-pub(super) fn recognize(whole: &Whole) -> Whole {
-    apply(whole, RULES).0
+pub(super) fn recognize(whole: &Whole, request: &Request<'_>) -> Whole {
+    let (whole, _) = apply(whole, RULES);
+    match hopper::is_for(request.target, request.precision) {
+        true => by_rows::by_rows(&whole),
+        false => whole,
+    }
 }
 
 /// Columns of queries, keys and values, at most: tiles of them are in a GPU's shared memory.
@@ -150,6 +155,7 @@ impl Scores {
             part,
             scale: self.scale,
             is_causal: self.is_causal,
+            is_by_rows: false,
         })
     }
 }

@@ -5,6 +5,7 @@
 //! in another node's memory. The body is exact or refused ([`Misfit`]): an attempt shows whether
 //! kernels can be merged.
 
+mod pairs;
 mod reductions;
 mod values;
 
@@ -43,6 +44,8 @@ pub(super) struct Operand {
     pub len: usize,
     /// Whether the operand is written.
     pub is_written: bool,
+    /// Whether each pair of columns is exchanged.
+    pub swaps_pairs: bool,
 }
 
 /// The body of a kernel.
@@ -94,6 +97,7 @@ pub(super) fn body(plan: &Plan, members: &Members, outputs: &[TaskId]) -> Result
     }
 }
 
+#[derive(Clone)]
 struct Builder<'a> {
     plan: &'a Plan,
     members: &'a Members,
@@ -104,7 +108,9 @@ struct Builder<'a> {
     indices: Vec<ValueId>,
     /// For each value, a bit for each axis that it varies over.
     varies: Vec<u64>,
-    known: BTreeMap<(NodeId, Place), ValueId>,
+    known: BTreeMap<(NodeId, Place, bool), ValueId>,
+    /// Whether values are those of the other column of each pair.
+    swaps_pairs: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -120,6 +126,7 @@ impl<'a> Builder<'a> {
             indices: vec![],
             varies: vec![],
             known: BTreeMap::new(),
+            swaps_pairs: false,
         }
     }
 
@@ -224,6 +231,7 @@ impl<'a> Builder<'a> {
             at,
             index_step: 0,
             is_written: true,
+            swaps_pairs: false,
         });
         let operand = OperandId(self.body.operands.len() - 1);
         self.body.stores.push(Store { operand, value });

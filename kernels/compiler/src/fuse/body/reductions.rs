@@ -168,6 +168,7 @@ impl Builder<'_> {
             index_step: 0,
             len,
             is_written: false,
+            swaps_pairs: false,
         };
         let of = self.push_load(operand, None);
         let value = Value::Reduce {

@@ -10,7 +10,7 @@ use sweeper_program::tensor::Dtype;
 impl Builder<'_> {
     /// The value of a node at a place.
     pub(super) fn value(&mut self, id: NodeId, place: &Place) -> Found {
-        let key = (id, place.clone());
+        let key = (id, place.clone(), self.swaps_pairs);
         if let Some(&known) = self.known.get(&key) {
             return Ok(known);
         }
@@ -20,6 +20,7 @@ impl Builder<'_> {
             (Op::Constant(number), _) => self.number(*number),
             (_, Some(task)) if self.members.contains(&task) => match self.plan.tasks[task].kind {
                 Kind::Compute => self.computed(id, place)?,
+                Kind::Combine if self.swaps_pairs => return Err(Misfit::Impossible),
                 Kind::Combine => self.finished(id, place)?,
             },
             (op, None) if op.is_view() => self.view(id, place)?,
@@ -60,13 +61,18 @@ impl Builder<'_> {
             _ => return Err(Misfit::Impossible),
         };
         at.steps.retain(|&(axis, _)| axis < loops);
+        let swaps_pairs = self.are_pairs_of(&at, index, node.dtype)?;
         let operand = Operand {
             source,
-            dtype: node.dtype,
+            dtype: match source {
+                Source::Node(id) => self.plan.dtype_in_memory(id),
+                Source::Rounded(_) | Source::Partials(_) => node.dtype,
+            },
             at,
             index_step,
             len: node.elements(),
             is_written: false,
+            swaps_pairs,
         };
         Ok(self.push_load(operand, index))
     }
@@ -94,8 +100,13 @@ impl Builder<'_> {
                 .map(|&operand| builder.value(operand, place))
                 .collect()
         };
+        if let Some(swapped) = self.swapped(id, place)? {
+            return Ok(swapped);
+        }
         match &node.op {
             op if op.is_view() => self.view(id, place),
+            // Elements of other places, or indices of them.
+            op if self.swaps_pairs && !op.is_elementwise() => Err(Misfit::Impossible),
             Op::Unary(unary) => {
                 let x = self.value(node.operands[0], place)?;
                 Ok(self.unary(*unary, x))

@@ -95,15 +95,33 @@ fn what_reads_the_tensor_runs_before_or_keeps_its_memory() {
     };
     let program = updating(Policy::Compiled, &cuda(), later);
     assert!(is_in_place(&program));
-    let writes = |step: &Step, name: &str| match step {
+    assert!(position(&program, "product").unwrap() < position(&program, "w").unwrap());
+}
+
+/// The first step that writes a buffer.
+fn position(program: &Program, name: &str) -> Option<usize> {
+    let writes = |step: &Step| match step {
         Step::Launch { args, .. } => args.iter().any(|arg| match arg {
             Arg::Write(view) => program.buffers[view.buffer.0].name == name,
             _ => false,
         }),
         _ => false,
     };
-    let position = |name: &str| program.steps.iter().position(|step| writes(step, name));
-    assert!(position("product").unwrap() < position("w").unwrap());
+    program.steps.iter().position(writes)
+}
+
+/// What is updated frees what the step alone reads.
+#[test]
+fn updates_run_as_soon_as_they_can() {
+    let later = |graph: &mut Graph, [w, g]: [NodeId; 2]| {
+        let square = graph.matmul(g, g)?;
+        graph.output("square", square, Role::Output);
+        step(graph, [w, g])
+    };
+    for target in [Target::Cpu, cuda()] {
+        let program = updating(Policy::Compiled, &target, later);
+        assert!(position(&program, "w").unwrap() < position(&program, "square").unwrap());
+    }
 }
 
 #[test]

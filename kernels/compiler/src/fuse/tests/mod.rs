@@ -1,7 +1,9 @@
 //! Plans of all policies compute the value of the graph.
 
 mod barrier;
+mod bf16;
 mod in_place;
+mod pairs;
 mod interpret;
 mod passes;
 mod random;

@@ -85,7 +85,29 @@ pub(super) fn attention(which: &Attention, operands: &[Value]) -> Vec<f64> {
             _ => gradient(&matrices, queries, &others),
         });
     }
-    out
+    let inner = match which.is_by_rows {
+        true => operands[0].real().shape()[operands[0].real().shape().len() - 3],
+        false => return out,
+    };
+    let columns = out.len() / heads / rows_of(which.part, queries, keys);
+    beside(&out, inner, columns, heads)
+}
+
+fn rows_of(part: AttentionPart, queries: usize, keys: usize) -> usize {
+    match part {
+        AttentionPart::GradK | AttentionPart::GradV => keys,
+        _ => queries,
+    }
+}
+
+/// Rows of columns with those of each `inner` heads beside each other.
+fn beside(out: &[f64], inner: usize, columns: usize, heads: usize) -> Vec<f64> {
+    let rows = out.len() / heads / columns;
+    let places = (0..heads / inner)
+        .flat_map(|outer| (0..rows).map(move |row| (outer, row)))
+        .flat_map(|(outer, row)| (0..inner).map(move |head| (outer * inner + head) * rows + row));
+    let each = places.flat_map(|place| &out[place * columns..][..columns]);
+    each.copied().collect()
 }
 
 fn forward(head: &Head<'_>, queries: usize, v: &[f64]) -> Vec<f64> {

@@ -10,7 +10,7 @@
 use super::array::{Array, map};
 use super::{EvaluateError, Value};
 use crate::graph::op::{Binary, Op, Reduction, Unary};
-use crate::graph::{Graph, Node, NodeId};
+use crate::graph::{Graph, Node, NodeId, may_be_bf16};
 use sweeper_program::Precision;
 use sweeper_program::inputs::{InputKey, Stream};
 use sweeper_program::rounding::{DEVIATION, FUNCTION, Order};
@@ -39,7 +39,7 @@ impl Rounding {
         let Value::Real(exact) = exact else {
             return Ok(exact);
         };
-        let size = match scatter(graph, node, self.precision) {
+        let size = match scatter(graph, id, self.precision) {
             None => return Ok(Value::Real(exact)),
             Some(Scatter::Arithmetic) => map([&exact], |[value]| DEVIATION * value.abs()),
             Some(Scatter::Unary(function)) => map([&exact, operands[0].real()], {
@@ -125,9 +125,10 @@ impl OfUnary {
 /// The scatter of a node's results by its operation; `None` for an operation without rounding.
 pub(in crate::graph) fn scatter(
     graph: &Graph,
-    node: &Node,
+    id: NodeId,
     precision: Precision,
 ) -> Option<Scatter> {
+    let node = graph.node(id);
     match &node.op {
         Op::Unary(function) => Some(Scatter::Unary(OfUnary::new(*function))),
         Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => {
@@ -141,10 +142,20 @@ pub(in crate::graph) fn scatter(
             };
             let [of_square, of_squares] = order.weights();
             Some(Scatter::Sum {
-                of_square: of_square + factors.of_all.powi(2),
+                of_square: of_square + factors.of_all.powi(2) + of_store(graph, id, precision),
                 of_squares: of_squares + factors.of_term.powi(2),
             })
         }
+    }
+}
+
+/// The variance of a result by the rounding with which it is stored, in squares of [`DEVIATION`]
+/// and of the result.
+fn of_store(graph: &Graph, id: NodeId, precision: Precision) -> f64 {
+    match may_be_bf16(graph, id, precision) {
+        // bf16 has 8 bits, f32 has 24.
+        true => f64::exp2(16.0).powi(2),
+        false => 0.0,
     }
 }
 

@@ -20,7 +20,7 @@ impl Lowering<'_> {
         probe: u8,
     ) -> Value {
         let node = self.graph.node(id);
-        let Some(scatter) = scatter(self.graph, node, self.precision) else {
+        let Some(scatter) = scatter(self.graph, id, self.precision) else {
             return exact;
         };
         let [key0, key1] = stream(probe, id).key().map(|word| word as usize);

@@ -1,0 +1,130 @@
+//! Values that are bf16 in memory.
+
+use super::{check, cuda};
+use crate::fuse::{Policy, Request, explain, passes, program};
+use crate::graph::{self, Graph, NodeId};
+use sweeper_program::inputs::InputKey;
+use sweeper_program::tensor::{Dtype, Tensor};
+use sweeper_program::workload::{Phase, Target};
+use sweeper_program::{Kernel, Library, Precision, Program, Role};
+
+fn request<'a>(graph: &'a Graph, policy: Policy, target: &'a Target) -> Request<'a> {
+    Request {
+        graph,
+        backward: None,
+        phase: Phase::Forward,
+        policy,
+        target,
+        canonical: &[],
+        precision: Precision::Bf16,
+    }
+}
+
+/// What the products of a program store, in the order of their kernels.
+fn stored(program: &Program) -> Vec<Dtype> {
+    let kernels = program.kernels.iter();
+    let stored = kernels.filter_map(|kernel| match kernel {
+        Kernel::Library(Library::Matmul(call)) => Some(call.stores),
+        _ => None,
+    });
+    stored.collect()
+}
+
+fn given(graph: &mut Graph, name: &str, shape: &[usize]) -> NodeId {
+    let given = graph.input(name, shape, Dtype::F32, Role::Input);
+    given.unwrap()
+}
+
+#[test]
+fn products_between_operations_are_stored_in_bf16() {
+    let mut graph = Graph::new();
+    let x = given(&mut graph, "x", &[4, 8]);
+    let [first, second] = [[8, 16], [16, 4]].map(|shape| {
+        let name = format!("w{}", shape[0]);
+        given(&mut graph, &name, &shape)
+    });
+    let inner = graph.matmul(x, first).unwrap();
+    let inner = graph.swish(inner).unwrap();
+    let out = graph.matmul(inner, second).unwrap();
+    graph.output("out", out, Role::Output);
+    for policy in super::POLICIES {
+        let target = cuda();
+        let made = program(&request(&graph, policy, &target)).unwrap();
+        assert_eq!(stored(&made), [Dtype::Bf16, Dtype::F32], "{policy:?}");
+        let exact = Request {
+            precision: Precision::Tf32,
+            ..request(&graph, policy, &target)
+        };
+        let made = program(&exact).unwrap();
+        assert_eq!(stored(&made), [Dtype::F32, Dtype::F32], "{policy:?}");
+    }
+}
+
+/// The gradient by rows that were looked up is a product, which a kernel that takes f32 adds up.
+#[test]
+fn what_is_scattered_is_f32() {
+    let mut graph = Graph::new();
+    let rows = given(&mut graph, "rows", &[5, 8]);
+    let w = given(&mut graph, "w", &[8, 4]);
+    let ids = graph.input("ids", &[6], Dtype::I64, Role::Input).unwrap();
+    let found = graph.gather(rows, ids).unwrap();
+    let out = graph.matmul(found, w).unwrap();
+    graph.output("out", out, Role::Output);
+    let backward = graph::differentiate(&mut graph, &[(out, None)], &[rows]).unwrap();
+    graph.output("grad_rows", backward.gradients[0], Role::Gradient);
+    let target = cuda();
+    let both = Request {
+        backward: Some(backward.from),
+        phase: Phase::Both,
+        ..request(&graph, Policy::Compiled, &target)
+    };
+    let stored = stored(&program(&both).unwrap());
+    assert!(!stored.is_empty() && stored.iter().all(|dtype| *dtype == Dtype::F32));
+}
+
+/// Attention of heads whose results lie beside each other, (batch, rows, heads x columns).
+fn heads() -> Graph {
+    let mut graph = Graph::new();
+    let [q, k, v] = ["q", "k", "v"].map(|name| given(&mut graph, name, &[2, 3, 4, 8]));
+    let keys = graph.transpose_last(k).unwrap();
+    let scores = graph.matmul(q, keys).unwrap();
+    let weights = graph.softmax(scores).unwrap();
+    let mixed = graph.matmul(weights, v).unwrap();
+    let beside = graph.transpose(mixed, &[0, 2, 1, 3]).unwrap();
+    let joined = graph.reshape(beside, &[2, 4, 24]).unwrap();
+    let w = given(&mut graph, "w", &[24, 5]);
+    let out = graph.matmul(joined, w).unwrap();
+    graph.output("out", out, Role::Output);
+    graph
+}
+
+#[test]
+fn heads_beside_each_other_are_not_copied() {
+    let (graph, target) = (heads(), cuda());
+    let text = |precision| {
+        let request = Request {
+            precision,
+            ..request(&graph, Policy::Compiled, &target)
+        };
+        explain(&request).unwrap().passes.pop().unwrap().text
+    };
+    for precision in [Precision::Tf32, Precision::Bf16] {
+        assert!(!text(precision).contains("copy"), "{}", text(precision));
+    }
+    // Kernels in f32 write each head apart.
+    assert!(text(Precision::F32).contains("copy of reshape"));
+}
+
+#[test]
+fn heads_beside_each_other_mean_the_same() {
+    let (graph, target) = (heads(), cuda());
+    let inputs = ["q", "k", "v", "w"].into_iter().zip(graph.given());
+    let inputs = inputs.map(|(name, given)| {
+        let node = graph.node(given.node);
+        let values = InputKey([1; 32]).stream(name).normal(node.elements(), 1.0);
+        (name.to_owned(), Tensor::f32(node.shape.clone(), values))
+    });
+    let inputs = inputs.collect();
+    let plan = passes(&request(&graph, Policy::Compiled, &target), &mut |_, _| ()).unwrap();
+    check(&graph, &inputs, &plan, "heads");
+}
