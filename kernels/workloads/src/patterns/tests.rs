@@ -458,6 +458,26 @@ fn assert_fused(pattern: impl Evaluated + Debug + Copy, launches: [u64; 2]) {
     assert_ne!(eager, compiled, "{pattern:?}");
 }
 
+/// 2^31 scores, more than a kernel counts in one launch.
+#[test]
+fn attention_of_many_scores_is_several_launches() {
+    let problem = problem(attention([8, 16384, 64], Until::Values));
+    let cuda = Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    };
+    let canonical = CanonicalShape::default();
+    for (backend, launches) in [("primitive", 10), ("eager", 5), ("compiled", 1)] {
+        let program = problem.program(backend, Phase::Forward, &canonical, &cuda);
+        let totals = program.unwrap().totals();
+        assert_eq!(totals.launches, launches, "{backend}");
+        assert!(
+            problem
+                .program(backend, Phase::Both, &canonical, &cuda)
+                .is_ok()
+        );
+    }
+}
+
 #[test]
 fn impossible_parameters_are_refused() {
     let mut parameters: Parameters = ["batch", "channels_in", "channels_out", "size"]

@@ -26,7 +26,7 @@ impl Assembly<'_> {
         Ok(match made {
             Made::Loops(loops, generated, kernel) => {
                 let launches: Vec<Launch> = loops.iter().map(|own| self.launch(own)).collect();
-                vec![generated.launch_all(*kernel, &launches)?]
+                generated.launches(*kernel, &launches)?
             }
             Made::Elsewhere => vec![],
             Made::Panels(loops, generated, kernel, panels) => {
