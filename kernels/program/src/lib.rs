@@ -21,9 +21,9 @@ mod vectorised;
 
 pub use parameters::{Parameters, Value};
 pub use program::{
-    Activation, Arg, Binding, Buffer, BufferId, Conv2d, ConvPass, Geometry, Index, Kernel,
-    KernelId, KernelSource, Language, Library, Matmul, Matrix, Precision, Program, Role, Scale,
-    SourceFile, Step, Term, Totals, Touched, View,
+    ADJACENT_ALIGNMENT, Activation, Arg, Binding, Buffer, BufferId, Conv2d, ConvPass, Geometry,
+    Index, Kernel, KernelId, KernelSource, Language, Library, Matmul, Matrix, Precision, Program,
+    Role, Rows, Scale, SourceFile, Step, Term, Totals, Touched, View,
 };
 pub use tensor::{Data, Dtype, Tensor, Tensors};
 pub use vectorised::vectorised;

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::access::{self, Coordinate, Misfit};
 use super::reduce::Class;
 use super::rewrite::Whole;
 use crate::graph::{Graph, NodeId, Op};
@@ -75,6 +76,46 @@ pub(super) enum Origin {
     Number(f64),
 }
 
+/// Where the elements of a node lie in a concatenation: in runs of consecutive ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The concatenation.
+    pub whole: NodeId,
+    /// The first element there.
+    pub start: usize,
+    /// Elements of a run.
+    pub run: usize,
+    /// From one run to the next.
+    pub step: usize,
+    /// Elements in all.
+    elements: usize,
+}
+
+impl Part {
+    /// Elements from the first to the last.
+    pub(super) fn span(&self) -> usize {
+        (self.elements / self.run - 1) * self.step + self.run
+    }
+
+    /// Where an element of the node lies, counted from the node's first one. `extents` are those of
+    /// the axes that the position depends on.
+    ///
+    /// # Errors
+    /// A position that is not stepped through there.
+    pub(super) fn position(
+        &self,
+        position: &Coordinate,
+        extents: &[usize],
+    ) -> Result<Coordinate, Misfit> {
+        if self.step == self.run {
+            return Ok(position.clone());
+        }
+        let shape = [self.elements / self.run, self.run];
+        let place = access::split(position, &shape, extents)?;
+        Ok(place[0].times(self.step).plus(&place[1]))
+    }
+}
+
 /// A graph, and the kernels of its tasks.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -86,6 +127,8 @@ pub(super) struct Plan {
     pub wanted: Vec<usize>,
     /// Views that are copied.
     pub kept: BTreeSet<NodeId>,
+    /// Nodes whose memory is part of a concatenation.
+    pub parts: BTreeMap<NodeId, Part>,
     /// Nodes that depend on parameters alone and are computed once.
     pub setup: BTreeSet<NodeId>,
     /// All tasks, operands first.
@@ -124,6 +167,7 @@ impl Plan {
             boundary: whole.boundary,
             wanted: wanted.to_vec(),
             kept: BTreeSet::new(),
+            parts: BTreeMap::new(),
             setup: whole.setup.clone(),
             tasks: vec![],
             value: vec![],
@@ -139,6 +183,7 @@ impl Plan {
             horizontal: vec![],
         };
         plan.keep_results();
+        plan.keep_parts();
         plan.renew();
         plan
     }
@@ -155,9 +200,76 @@ impl Plan {
         }
     }
 
+    /// Views that are parts of a concatenation are copied there.
+    fn keep_parts(&mut self) {
+        for id in self.concatenations() {
+            for operand in self.graph.node(id).operands.clone() {
+                if self.graph.node(self.unreshaped(operand)).op.is_view() {
+                    self.kept.insert(operand);
+                }
+            }
+        }
+    }
+
+    /// Concatenations that are read.
+    pub(super) fn concatenations(&self) -> Vec<NodeId> {
+        let live = self.live();
+        let is_one =
+            |id: &NodeId| live[id.index()] && matches!(self.graph.node(*id).op, Op::Concat { .. });
+        self.graph.ids().filter(is_one).collect()
+    }
+
+    fn find_parts(&self) -> BTreeMap<NodeId, Part> {
+        let mut parts = BTreeMap::new();
+        for whole in self.concatenations() {
+            let node = self.graph.node(whole);
+            let Op::Concat { dim } = node.op else {
+                continue;
+            };
+            let inner = |shape: &[usize]| shape[dim..].iter().product::<usize>();
+            let mut start = 0;
+            for &operand in &node.operands {
+                let part = self.graph.node(operand);
+                let run = inner(&part.shape);
+                let lies = Part {
+                    whole,
+                    start,
+                    run,
+                    step: inner(&node.shape),
+                    elements: part.elements(),
+                };
+                // One run has no next one.
+                let step = if run == lies.elements { run } else { lies.step };
+                parts.insert(self.base(operand), Part { step, ..lies });
+                start += run;
+            }
+        }
+        parts
+    }
+
+    /// Elements from the first to the last of a node in memory.
+    pub(super) fn span(&self, id: NodeId) -> usize {
+        let part = self.parts.get(&id);
+        part.map_or_else(|| self.graph.node(id).elements(), Part::span)
+    }
+
+    /// The nodes in whose memory a node is read: one, but for a concatenation.
+    pub(super) fn bases(&self, id: NodeId) -> Vec<NodeId> {
+        let base = self.base(id);
+        let node = self.graph.node(base);
+        match node.op {
+            Op::Concat { .. } => {
+                let operands = node.operands.iter();
+                operands.map(|&operand| self.base(operand)).collect()
+            }
+            _ => vec![base],
+        }
+    }
+
     /// Makes one kernel of each task, for the nodes that are live now.
     pub(super) fn renew(&mut self) {
         let live = self.live();
+        self.parts = self.find_parts();
         self.tasks.clear();
         self.value = vec![None; live.len()];
         for id in self.graph.ids() {
@@ -210,7 +322,7 @@ impl Plan {
     /// Whether a node has a task, if it is needed.
     fn is_computed(&self, id: NodeId) -> bool {
         match &self.graph.node(id).op {
-            Op::Input(_) | Op::Constant(_) => false,
+            Op::Input(_) | Op::Constant(_) | Op::Concat { .. } => false,
             op => !op.is_view() || self.kept.contains(&id),
         }
     }
@@ -285,7 +397,7 @@ impl Plan {
             return [task - 1].into();
         }
         let operands = self.graph.node(node).sources().iter();
-        let bases = operands.map(|&operand| self.base(operand));
+        let bases = operands.flat_map(|&operand| self.bases(operand));
         bases.filter_map(|base| self.value(base)).collect()
     }
 
@@ -306,6 +418,9 @@ impl Plan {
             if view.op.is_view() && !self.kept.contains(&id) {
                 open.push(view.operands[0]);
             }
+            if let Op::Concat { .. } = view.op {
+                open.extend(&view.operands);
+            }
         }
         awaited
     }
@@ -313,8 +428,8 @@ impl Plan {
     fn find_given_users(&self) -> BTreeMap<NodeId, Vec<TaskId>> {
         let mut users: BTreeMap<NodeId, Vec<TaskId>> = BTreeMap::new();
         for (at, task) in self.tasks.iter().enumerate() {
-            for &operand in self.graph.node(task.node).sources() {
-                let base = self.base(operand);
+            let operands = self.graph.node(task.node).sources().iter();
+            for base in operands.flat_map(|&operand| self.bases(operand)) {
                 if matches!(self.graph.node(base).op, Op::Input(_)) {
                     users.entry(base).or_default().push(at);
                 }

@@ -179,6 +179,18 @@ pub struct View {
     /// The bytes that a launch reads and writes, where these are not the whole view: a view spans
     /// all elements between its first and its last, a launch touches some of them.
     pub touched: Option<Touched>,
+    /// The rows that a launch touches nothing between, where there are such.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows: Option<Rows>,
+}
+
+/// Rows in memory, the first of which begins with the view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Rows {
+    /// Elements of a row.
+    pub len: usize,
+    /// Elements from one row to the next.
+    pub step: usize,
 }
 
 impl View {
@@ -189,6 +201,30 @@ impl View {
             offset,
             len,
             touched: None,
+            rows: None,
+        }
+    }
+
+    /// The same view, of which a launch touches rows alone.
+    pub const fn in_rows(mut self, rows: Rows) -> Self {
+        self.rows = Some(rows);
+        self
+    }
+
+    /// Whether the views may have an element in common that a launch touches, where they begin at
+    /// these elements of one buffer.
+    pub fn meets(&self, begin: i64, other: &View, other_begin: i64) -> bool {
+        let ends = [begin + self.len as i64, other_begin + other.len as i64];
+        if begin >= ends[1] || other_begin >= ends[0] {
+            return false;
+        }
+        match (self.rows, other.rows) {
+            (Some(rows), Some(others)) if rows.step == others.step => {
+                // From the beginning of a row to that of the other view's next row.
+                let apart = (other_begin - begin).rem_euclid(rows.step as i64) as usize;
+                apart < rows.len || apart + others.len > rows.step
+            }
+            _ => true,
         }
     }
 
@@ -312,11 +348,19 @@ pub enum Step {
     },
 }
 
+/// Bytes of which the lengths of adjacent buffers are multiples: all buffers begin at such addresses
+/// on a GPU.
+pub const ADJACENT_ALIGNMENT: usize = 256;
+
 /// How one phase of one problem is computed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
     /// All memory that is used.
     pub buffers: Vec<Buffer>,
+    /// Given buffers that lie one after another without a gap, so that a view of one may reach into
+    /// those behind it. The length of each is a multiple of [`ADJACENT_ALIGNMENT`] bytes. GPUs
+    /// alone have such.
+    pub adjacent: Vec<Vec<BufferId>>,
     /// All kernels that are launched.
     pub kernels: Vec<Kernel>,
     /// Run untimed before each sample: restores what steps change, or a forward pass.

@@ -17,6 +17,14 @@ fn from(row: &Index, step: usize, start: i64) -> Index {
     row.clone().times(step as i64).shifted(start)
 }
 
+/// A view of which so many elements are touched at most.
+fn of_elements(view: View, elements: usize) -> View {
+    match elements < view.len {
+        true => view.touching(Index::from(elements)),
+        false => view,
+    }
+}
+
 impl Assembly<'_> {
     /// The steps of a kernel of the plan.
     ///
@@ -74,7 +82,11 @@ impl Assembly<'_> {
                 true => Need::Of(Source::Rounded(lies.base)),
                 false => Need::Of(Source::Node(lies.base)),
             };
-            Arg::Read(self.view(need, lies.start, lies.span))
+            let view = self.view(need, lies.start, lies.span);
+            Arg::Read(match call {
+                Library::Matmul(call) if at < 2 => of_elements(view, call.factor_elements()[at]),
+                _ => view,
+            })
         });
         let mut args: Vec<Arg> = read.collect();
         if zeros > 0 {
@@ -99,7 +111,8 @@ impl Assembly<'_> {
         missing.retain(|packed| self.packed.insert(need(packed)));
         let operand = |at: usize| {
             let lies = call.reads[at].lies;
-            self.view(Need::Of(Source::Node(lies.base)), lies.start, lies.span)
+            let view = self.view(Need::Of(Source::Node(lies.base)), lies.start, lies.span);
+            of_elements(view, call.elements(at, self.plan))
         };
         let packed = |packed: &Packed| self.view_of(need(packed));
         let made = attention::pack(call, &missing, operand, packed);

@@ -1,6 +1,7 @@
 //! Plans of all policies compute the value of the graph.
 
 mod barrier;
+mod concatenate;
 mod in_place;
 mod interpret;
 mod passes;

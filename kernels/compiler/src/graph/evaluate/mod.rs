@@ -267,6 +267,7 @@ fn value(
             }),
             Op::Reduce { reduction, dims } => reduce::reduce(*reduction, real(0).clone(), dims),
             &Op::Unslice { dim, start, step } => indexed::unslice(real(0), shape, dim, start, step),
+            Op::Concat { dim } => indexed::concat(operands.iter().map(Value::real), shape, *dim),
             Op::Matmul => matmul::matmul(real(0), real(1)),
             Op::Conv2d(conv) => conv::conv2d(real(0), real(1), shape, *conv),
             Op::Conv2dGradX(conv) => conv::grad_x(real(0), real(1), shape, *conv),

@@ -127,7 +127,9 @@ impl<'g> Lowering<'g> {
                 let extents = [operands[0].shape()[0], width];
                 self.indexed("gather", shape, &extents, operands)
             }
-            Op::Attention(_) => unreachable!("the compiler makes it of a graph, not of its oracle"),
+            Op::Attention(_) | Op::Concat { .. } => {
+                unreachable!("the compiler makes it of a graph, not of its oracle")
+            }
             Op::Pick => {
                 let columns = operands[0].shape()[shape.len()];
                 self.indexed("pick", shape, &[columns], operands)
