@@ -16,12 +16,12 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 60300),
-    ("kernels/program/src", 3450),
-    ("kernels/compiler/src", 22950),
+    ("src", 60450),
+    ("kernels/program/src", 3600),
+    ("kernels/compiler/src", 24450),
     ("kernels/workloads/src", 17300),
     ("cache/src", 5000),
-    ("tests/it", 16100),
+    ("tests/it", 16200),
 ];
 
 /// Private words for things that the field has names for, and these names.

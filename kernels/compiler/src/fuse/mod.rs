@@ -49,6 +49,7 @@ mod lower;
 mod memory;
 mod order;
 mod panels;
+mod parts;
 mod plan;
 mod recompute;
 mod reduce;
