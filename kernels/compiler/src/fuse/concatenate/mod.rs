@@ -94,6 +94,18 @@ struct Search<'a> {
     products: BTreeMap<TaskId, Product>,
     concatenations: Concatenations,
     groups: Vec<Group>,
+    /// Products that are made together, and which of them are.
+    spans: Vec<Span>,
+    together: BTreeMap<NodeId, usize>,
+}
+
+/// Products of a group that share a factor.
+struct Span {
+    /// The first of them.
+    first: NodeId,
+    /// Operands of all.
+    operands: Vec<NodeId>,
+    last_operand: NodeId,
 }
 
 impl<'a> Search<'a> {
@@ -110,6 +122,8 @@ impl<'a> Search<'a> {
             plan,
             concatenations: Concatenations::default(),
             groups: vec![],
+            spans: vec![],
+            together: BTreeMap::new(),
         }
     }
 
@@ -187,6 +201,9 @@ impl<'a> Search<'a> {
             first.zip(second)
         };
         let mut pairs: Vec<(Factor, Factor)> = tasks.iter().filter_map(pair).collect();
+        if pairs.len() < 2 {
+            return None;
+        }
         pairs.sort_by_key(|(_, second)| second.base);
         let (first, second): (Vec<Factor>, Vec<Factor>) = pairs.into_iter().unzip();
         let before = self.concatenations.clone();
@@ -197,8 +214,16 @@ impl<'a> Search<'a> {
             let expected = factors.iter().map(|factor| &factor.base);
             self.concatenations.bases(stretch).iter().eq(expected)
         };
+        // What is computed does not wait for further parts, which may be computed from it.
+        let is_whole = |stretch: &Stretch, factors: &[Factor]| {
+            let all = self.concatenations.all[stretch.at].cores.len();
+            factors[0].is_given || stretch.parts.len() == all
+        };
+        let fits = |stretch: &Stretch, factors: &[Factor]| {
+            are_in_order(stretch, factors) && is_whole(stretch, factors)
+        };
         match (first_at, second_at) {
-            (Some(a), Some(b)) if are_in_order(&a, &first) && are_in_order(&b, &second) => {
+            (Some(a), Some(b)) if fits(&a, &first) && fits(&b, &second) => {
                 Some(([a, b], [first[0].is_turned, second[0].is_turned]))
             }
             _ => {
@@ -233,13 +258,17 @@ impl<'a> Search<'a> {
             .iter()
             .map(|(_, task)| self.products[task].node)
             .collect();
-        if self.depend_on(&factors, &nodes) {
-            return;
-        }
+        let before = self.concatenations.clone();
         // Further columns are of second factors, further rows of first ones.
         let Some(others) = self.concatenations.place(&factors, 1 - at) else {
             return;
         };
+        // A stretch waits for all of its concatenation.
+        let cores = self.concatenations.all[others.at].cores.clone();
+        if self.depend_on(cores.clone(), &nodes) {
+            self.concatenations = before;
+            return;
+        }
         let bases = self.concatenations.bases(&others);
         let product_of = |base: &NodeId| {
             let pair = pairs.iter().find(|(factor, _)| factor.base == *base);
@@ -247,6 +276,7 @@ impl<'a> Search<'a> {
         };
         let products: Vec<NodeId> = bases.iter().filter_map(product_of).collect();
         let shared = self.plan.graph.node(products[0]).operands[at];
+        self.join(&products, cores);
         self.groups.push(Group::Sharing {
             at,
             shared,
@@ -259,27 +289,56 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether a factor is computed from one of some products, where products of a group are made
-    /// together.
-    fn depend_on(&self, factors: &[Factor], products: &BTreeSet<NodeId>) -> bool {
-        let mut open: Vec<NodeId> = factors.iter().map(|factor| factor.core).collect();
+    /// Whether one of the nodes `open` is computed from one of some products, where products of a group
+    /// are made together.
+    fn depend_on(&self, mut open: Vec<NodeId>, products: &BTreeSet<NodeId>) -> bool {
+        let horizon = self.horizon(products);
         let mut seen = BTreeSet::new();
         while let Some(id) = open.pop() {
             if products.contains(&id) {
                 return true;
             }
-            if !seen.insert(id) {
+            if id < horizon || !seen.insert(id) {
                 continue;
             }
             open.extend(&self.plan.graph.node(id).operands);
-            let together = self.groups.iter().find_map(|group| match group {
-                Group::Sharing { products, .. } if products.contains(&id) => Some(products),
-                _ => None,
-            });
-            let all = together.into_iter().flatten();
-            open.extend(all.flat_map(|&product| &self.plan.graph.node(product).operands));
+            let together = self.together.get(&id).map(|&at| &self.spans[at].operands);
+            open.extend(together.into_iter().flatten());
         }
         false
+    }
+
+    /// The first node that may be computed from one of some products: none is before them, but for
+    /// nodes that wait for a later one with which they are made together.
+    fn horizon(&self, products: &BTreeSet<NodeId>) -> NodeId {
+        let mut horizon = products.first().copied().unwrap_or_default();
+        loop {
+            let reaching = self
+                .spans
+                .iter()
+                .filter(|span| span.last_operand >= horizon);
+            let earlier = reaching.map(|span| span.first).min();
+            match earlier.filter(|&earlier| earlier < horizon) {
+                Some(earlier) => horizon = earlier,
+                None => return horizon,
+            }
+        }
+    }
+
+    /// Notes that products are made together, of these factors beside the one that they share.
+    fn join(&mut self, products: &[NodeId], cores: Vec<NodeId>) {
+        let own = products
+            .iter()
+            .flat_map(|&product| &self.plan.graph.node(product).operands);
+        let operands: Vec<NodeId> = own.copied().chain(cores).collect();
+        let at = self.spans.len();
+        self.together
+            .extend(products.iter().map(|&product| (product, at)));
+        self.spans.push(Span {
+            first: products.iter().copied().min().unwrap_or_default(),
+            last_operand: operands.iter().copied().max().unwrap_or_default(),
+            operands,
+        });
     }
 }
 
