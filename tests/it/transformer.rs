@@ -123,8 +123,8 @@ fn layers_and_contexts_share_kernels() {
     }
 }
 
-/// Projections of one input are one product, and so are their gradients: of queries and keys, and of
-/// the halves of the feed-forward network, whose weights lie one behind the other.
+/// Projections of one input are one product, and so are their gradients: of queries and keys, and
+/// of the halves of the feed-forward network, whose weights lie one behind the other.
 #[test]
 fn products_that_share_a_factor_are_one() {
     let (problem, _) = problem(&format!("transformer {}", MODELS[0]));

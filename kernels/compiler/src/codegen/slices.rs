@@ -1,7 +1,7 @@
 //! Launches of more elements than a kernel counts in 32 bits, as several launches over slices.
 //!
-//! Only kernels whose iterations know nothing of each other along the dimension that is cut: neither
-//! is anything reduced along it, nor is its index a value.
+//! Only kernels whose iterations know nothing of each other along the dimension that is cut:
+//! neither is anything reduced along it, nor is its index a value.
 
 use crate::nest::{Launch, Memory, Nest, Over, Value};
 use sweeper_program::{Index, View};

@@ -1,4 +1,5 @@
-//! Nodes whose memory is part of a concatenation ([`Op::Concat`]): columns, or all rows of a matrix.
+//! Nodes whose memory is part of a concatenation ([`Op::Concat`]): columns, or all rows of a
+//! matrix.
 
 use std::collections::BTreeMap;
 

@@ -260,8 +260,8 @@ pub enum Step {
     },
 }
 
-/// Bytes of which the lengths of adjacent buffers are multiples: all buffers begin at such addresses
-/// on a GPU.
+/// Bytes of which the lengths of adjacent buffers are multiples: all buffers begin at such
+/// addresses on a GPU.
 pub const ADJACENT_ALIGNMENT: usize = 256;
 
 /// How one phase of one problem is computed.

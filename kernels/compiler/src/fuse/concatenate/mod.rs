@@ -2,9 +2,9 @@
 //! are added up.
 //!
 //! One product of a library is faster than several of the same work: it has more tiles for all of a
-//! GPU at once. So `x a` and `x b` are columns of `x [a b]`, `a x` and `b x` are rows of `[a; b] x`,
-//! and `a c + b d` is `[a b] [c; d]`. Nothing is copied for it: results are slices of the one
-//! result, kernels compute factors where they lie in the concatenation, and given tensors are asked
+//! GPU at once. So `x a` and `x b` are columns of `x [a b]`, `a x` and `b x` are rows of
+//! `[a; b] x`, and `a c + b d` is `[a b] [c; d]`. Nothing is copied for it: results are slices of the
+//! one result, kernels compute factors where they lie in the concatenation, and given tensors are asked
 //! to lie one behind another ([`Program::adjacent`](sweeper_program::Program::adjacent)).
 //!
 //! Such are the projections of a layer's input, and their gradients.
@@ -58,7 +58,8 @@ enum Group {
 struct Product {
     node: NodeId,
     side: Side,
-    /// Whether the backward pass reads the result of a forward pass: memory that is held until then.
+    /// Whether the backward pass reads the result of a forward pass: memory that is held until
+    /// then.
     is_saved: bool,
     call: Matmul,
     lies: [Lies; 2],
@@ -289,8 +290,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether one of the nodes `open` is computed from one of some products, where products of a group
-    /// are made together.
+    /// Whether one of the nodes `open` is computed from one of some products, where products of a
+    /// group are made together.
     fn depend_on(&self, mut open: Vec<NodeId>, products: &BTreeSet<NodeId>) -> bool {
         let horizon = self.horizon(products);
         let mut seen = BTreeSet::new();

@@ -23,8 +23,8 @@ fn linear(graph: &mut Graph, x: NodeId, w: NodeId) -> Result<NodeId, GraphError>
     graph.matmul(x, turned)
 }
 
-/// A feed-forward network `w2 (swish(w1 y) w3 y)` of `y = sigmoid(x)`, with the gradients of the sum
-/// of its results or, where it trains, next values of the given tensors.
+/// A feed-forward network `w2 (swish(w1 y) w3 y)` of `y = sigmoid(x)`, with the gradients of the
+/// sum of its results or, where it trains, next values of the given tensors.
 fn network(trains: bool) -> (Graph, NodeId) {
     let mut graph = Graph::new();
     let x = given(&mut graph, "x", Role::Input);

@@ -7,9 +7,9 @@
 //! place of its rounding ([`sweeper_program::rounding`]). Products of matrices and convolutions are
 //! sums of terms one after another, other sums are sums of parts.
 //!
-//! Products in tf32 and bf16 are those of moved factors. A factor is rounded once for all terms that
-//! it is in, so that its error is the same in a whole row of the product and in all products that
-//! read it, and does not cancel where these are added up.
+//! Products in tf32 and bf16 are those of moved factors. A factor is rounded once for all terms
+//! that it is in, so that its error is the same in a whole row of the product and in all products
+//! that read it, and does not cancel where these are added up.
 
 use super::array::{Array, map};
 use super::{EvaluateError, Value};
@@ -47,8 +47,8 @@ impl Rounding {
             .collect()
     }
 
-    /// A factor whose elements are off by up to `unit` of their size. The move of an element depends
-    /// on its place in memory, so that it is the same in all views.
+    /// A factor whose elements are off by up to `unit` of their size. The move of an element
+    /// depends on its place in memory, so that it is the same in all views.
     fn factor(&self, x: &Array<f64>, owner: NodeId, unit: f64) -> Array<f64> {
         let moves = factor_stream(self.probe, owner).uniform(x.memory().len(), -1.0, 1.0);
         let moved = x.memory().par_iter().zip(&moves);
