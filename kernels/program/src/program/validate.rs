@@ -8,8 +8,8 @@ impl Program {
     /// Looks for mistakes of the backend that made the program.
     ///
     /// # Errors
-    /// The first mistake: a view outside its buffer and those behind it, a loop that does not exist,
-    /// a given buffer that is written, arguments of one launch that overlap.
+    /// The first mistake: a view outside its buffer and those behind it, a loop that does not
+    /// exist, a given buffer that is written, arguments of one launch that overlap.
     pub fn validate(&self) -> Result<(), String> {
         self.validate_adjacent()?;
         self.validate_steps(&self.prologue, &mut Vec::new())?;

@@ -3,9 +3,9 @@
 //!
 //! One product of a library is faster than several of the same work: it has more tiles for all of a
 //! GPU at once. So `x a` and `x b` are columns of `x [a b]`, `a x` and `b x` are rows of
-//! `[a; b] x`, and `a c + b d` is `[a b] [c; d]`. Nothing is copied for it: results are slices of the
-//! one result, kernels compute factors where they lie in the concatenation, and given tensors are asked
-//! to lie one behind another ([`Program::adjacent`](sweeper_program::Program::adjacent)).
+//! `[a; b] x`, and `a c + b d` is `[a b] [c; d]`. Nothing is copied for it: results are slices of
+//! the one result, kernels compute factors where they lie in the concatenation, and given tensors
+//! are asked to lie one behind another ([`Program::adjacent`](sweeper_program::Program::adjacent)).
 //!
 //! Such are the projections of a layer's input, and their gradients.
 
