@@ -56,6 +56,8 @@ fn graphs_have_the_values_that_the_host_finds() {
         "conv batch=2 channels_in=3 channels_out=4 size=9 kernel=3 pattern=bn_relu",
         "attention batch=2 sequence=21 dimension=5",
         "attention batch=1 sequence=300 dimension=3 pattern=weights",
+        "attention batch=2 sequence=9 dimension=5 heads=4 kv_heads=2 precision=tf32",
+        "transformer batch=2 context=5 vocabulary=7 d_model=12 d_ff=9 layers=1 heads=2 precision=bf16",
     ] {
         agrees(words);
     }

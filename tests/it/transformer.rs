@@ -5,7 +5,7 @@ use sweeper::device::cpu::Cpu;
 use sweeper::device::{Device, Job};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::{
-    CanonicalShape, Dtype, Parameters, Phase, Role, Target, Tensor, Tensors, Value,
+    CanonicalShape, Dtype, Parameters, Phase, Role, Step, Target, Tensor, Tensors, Value,
 };
 use sweeper_workloads::registry;
 
@@ -120,6 +120,27 @@ fn layers_and_contexts_share_kernels() {
                 assert!(shares_launches || two == shorter, "{what}: another context");
             }
         }
+    }
+}
+
+/// Projections of one input are one product, and so are their gradients: of queries and keys, and
+/// of the halves of the feed-forward network, whose weights lie one behind the other.
+#[test]
+fn products_that_share_a_factor_are_one() {
+    let (problem, _) = problem(&format!("transformer {}", MODELS[0]));
+    for (phase, per_layer) in [(Phase::Forward, 4), (Phase::Step, 13)] {
+        let program = problem.program("compiled", phase, &bounded(16), &cuda());
+        let program = program.unwrap();
+        let weights = program.adjacent.iter().flatten().count();
+        assert_eq!((program.adjacent.len(), weights), (2 * 2, 2 * (3 + 2)));
+        let is_product = |step: &&Step| match step {
+            Step::Launch { kernel, .. } => program.kernels[kernel.0].name() == "library.matmul",
+            _ => false,
+        };
+        let products = program.steps.iter().filter(is_product).count();
+        // The head has one forward and two with its gradients.
+        let of_head = if phase == Phase::Forward { 1 } else { 2 };
+        assert_eq!(products, 2 * per_layer + of_head, "{phase}");
     }
 }
 

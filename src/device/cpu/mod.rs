@@ -238,6 +238,10 @@ impl Device for Cpu {
         let program = job.program;
         program.validate().map_err(DeviceError::Launch)?;
         self.check_given(&program)?;
+        if !program.adjacent.is_empty() {
+            let reason = "given tensors lie where they are, one behind another on GPUs alone";
+            return Err(DeviceError::Launch(reason.to_owned()));
+        }
         run::check_writes_are_exclusive(&program).map_err(DeviceError::Launch)?;
         let earlier_loads_ns = self.libraries.load_ns(keys_of(job.artifacts));
         let entries = self.entries(&program, job.artifacts)?;

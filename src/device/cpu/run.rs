@@ -308,7 +308,7 @@ fn find_overlap(one: &View, other: &View, counts: &[u64]) -> Option<Vec<i64>> {
         })
         .find(|iterations| {
             let (first, second) = (one.offset.at(iterations), other.offset.at(iterations));
-            first < second + other.len as i64 && second < first + one.len as i64
+            one.meets(first, other, second)
         })
 }
 
@@ -316,12 +316,36 @@ fn find_overlap(one: &View, other: &View, counts: &[u64]) -> Option<Vec<i64>> {
 mod tests {
     use super::*;
     use sweeper_program::builtin::Builtin;
-    use sweeper_program::{BufferId, Index, Role};
+    use sweeper_program::{BufferId, Index, Role, Rows};
 
     fn add(call: &mut Call<'_>) {
         let (from, to) = (call.read(0), call.write(1));
         for (to, from) in to.iter_mut().zip(from) {
             *to += from + call.float(2);
+        }
+    }
+
+    /// Columns of one matrix may be written where other columns are used.
+    #[test]
+    fn rows_meet_where_their_columns_do() {
+        let columns = |len| {
+            let rows = Rows { len, step: 10 };
+            View::new(BufferId(0), Index::fixed(0), 30 + len).in_rows(rows)
+        };
+        for (begin, len, meets) in [
+            (4, 6, false),
+            (3, 6, true),
+            (4, 7, true),
+            (14, 6, false),
+            (0, 1, true),
+            (34, 6, false),
+            (40, 4, false),
+        ] {
+            let [one, other] = [columns(4), columns(len)];
+            assert_eq!(one.meets(0, &other, begin), meets, "{begin} {len}");
+            assert_eq!(other.meets(begin, &one, 0), meets, "{begin} {len}");
+            let whole = View::new(BufferId(0), Index::fixed(0), 34);
+            assert_eq!(whole.meets(0, &other, begin), begin < 34, "{begin}");
         }
     }
 

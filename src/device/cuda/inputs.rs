@@ -71,6 +71,43 @@ impl Inputs {
         Ok(())
     }
 
+    /// Brings given tensors together that a program reads as one, where they are not yet: programs
+    /// may ask for different ones.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn bring_together(&mut self, program: &Program, pool: &Pool) -> Result<(), Fault> {
+        let mut has_moved = false;
+        for together in &program.adjacent {
+            let names = together.iter().map(|at| &*program.buffers[at.0].name);
+            let places = names.clone().filter_map(|name| self.get(name));
+            let places: Vec<(u64, usize)> = places
+                .map(|memory| (memory.address(), memory.bytes()))
+                .collect();
+            let are_adjacent = |pair: &[(u64, usize)]| pair[0].0 + pair[0].1 as u64 == pair[1].0;
+            if places.windows(2).all(are_adjacent) {
+                continue;
+            }
+            let whole = pool.allocate(places.iter().map(|(_, bytes)| bytes).sum())?;
+            let whole = Rc::new(whole);
+            let mut offset = 0;
+            for name in names {
+                let Some(input) = self.all.get_mut(name) else {
+                    continue;
+                };
+                let part = Allocation::part(&whole, offset, input.memory.bytes());
+                part.copy(&input.memory)?;
+                offset += part.bytes();
+                input.memory = part;
+            }
+            has_moved = true;
+        }
+        match has_moved {
+            true => pool.trim(),
+            false => Ok(()),
+        }
+    }
+
     /// The memory of an input.
     pub fn get(&self, name: &str) -> Option<&Allocation> {
         self.all.get(name).map(|input| &input.memory)

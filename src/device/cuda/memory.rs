@@ -16,11 +16,13 @@ pub struct Pool {
     context: Rc<Context>,
 }
 
-/// Memory of a pool, given back when it is dropped.
+/// Memory of a pool, given back when it is dropped; or a part of such memory.
 pub struct Allocation {
     address: sys::CUdeviceptr,
     bytes: usize,
     context: Rc<Context>,
+    /// The memory that it is part of.
+    whole: Option<Rc<Allocation>>,
 }
 
 impl Pool {
@@ -67,6 +69,7 @@ impl Pool {
             address,
             bytes,
             context: Rc::clone(&self.context),
+            whole: None,
         })
     }
 
@@ -137,6 +140,20 @@ impl Drop for Pool {
 }
 
 impl Allocation {
+    /// A part of the memory.
+    ///
+    /// # Panics
+    /// If it reaches beyond it.
+    pub fn part(whole: &Rc<Allocation>, offset: usize, bytes: usize) -> Self {
+        assert!(offset + bytes <= whole.bytes, "outside the allocation");
+        Allocation {
+            address: whole.address + offset as u64,
+            bytes,
+            context: Rc::clone(&whole.context),
+            whole: Some(Rc::clone(whole)),
+        }
+    }
+
     /// Address of the first byte, on the device.
     pub fn address(&self) -> u64 {
         self.address
@@ -230,7 +247,10 @@ impl Allocation {
 impl Drop for Allocation {
     #[expect(unsafe_code, reason = "a call of the driver")]
     fn drop(&mut self) {
-        // SAFETY: freed once, in the order of the stream that uses it.
+        if self.whole.is_some() {
+            return;
+        }
+        // SAFETY: freed once, in the order of the stream that uses it, after all parts are gone.
         let _ = unsafe { result::free_async(self.address, self.context.stream()) };
     }
 }

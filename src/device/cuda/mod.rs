@@ -294,6 +294,8 @@ impl Device for Cuda {
         });
         let functions = functions.map_err(|fault| self.means(fault, layout.bytes))?;
         self.fit_arena(layout.bytes)?;
+        let together = self.inputs.bring_together(&program, &self.pool);
+        together.map_err(|fault| self.means(fault, layout.bytes))?;
         let kept = self.inputs.keep_originals(&program);
         kept.map_err(|fault| self.means(fault, layout.bytes))?;
         self.programs.push(Loaded {
@@ -321,6 +323,9 @@ impl Device for Cuda {
     fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
         let bytes = self.programs[program.0].layout.bytes;
         self.fit_arena(bytes)?;
+        let program = &self.programs[program.0].program;
+        let together = self.inputs.bring_together(program, &self.pool);
+        together.map_err(|fault| self.means(fault, bytes))?;
         let poisoned = self.pool.reset_marks().and_then(|()| {
             self.arena.iter().try_for_each(|arena| arena.fill(0xff))?;
             self.context.synchronize()
@@ -331,6 +336,9 @@ impl Device for Cuda {
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
         let bytes = self.programs[program.0].layout.bytes;
         self.grow_arena(bytes)?;
+        let together = &self.programs[program.0].program;
+        let together = self.inputs.bring_together(together, &self.pool);
+        together.map_err(|fault| self.means(fault, bytes))?;
         let addresses = self.addresses(&self.programs[program.0]);
         if self.programs[program.0].as_graph {
             let recorded = self.record(program, &addresses);

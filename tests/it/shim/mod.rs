@@ -388,6 +388,13 @@ fn encode(program: &Program, inputs: &Tensors) -> Vec<u8> {
             encoder.bytes.extend(inputs[&*buffer.name].data().bytes());
         }
     }
+    encoder.word(program.adjacent.len() as u64);
+    for together in &program.adjacent {
+        encoder.word(together.len() as u64);
+        for buffer in together {
+            encoder.word(buffer.0 as u64);
+        }
+    }
     let steps: Vec<Step> = program
         .prologue
         .iter()

@@ -533,6 +533,19 @@ static void step(const std::vector<Buffer> &buffers, Input &in) {
     for (uint64_t i = 0; i < count; i++) std::memcpy(to + i * element_bytes, &value, element_bytes);
 }
 
+// Buffers that lie one after another: a list of them, and memory for all.
+static void bring_together(std::vector<Buffer> &buffers, Input &in) {
+    std::vector<uint64_t> together(in.word());
+    uint64_t bytes = 0;
+    for (uint64_t &buffer : together) bytes += buffers[buffer = in.word()].bytes;
+    char *memory = (char *)std::aligned_alloc(256, bytes);
+    for (uint64_t buffer : together) {
+        std::memcpy(memory, buffers[buffer].memory, buffers[buffer].bytes);
+        buffers[buffer].memory = memory;
+        memory += buffers[buffer].bytes;
+    }
+}
+
 static int run(const char *program, const char *results) {
     Input in = {std::fopen(program, "rb")};
     if (in.file == nullptr) fail("no program");
@@ -548,6 +561,7 @@ static int run(const char *program, const char *results) {
         std::memset(buffer.memory, 0xff, buffer.bytes);
         if (in.word() == 1) in.bytes(buffer.memory, buffer.bytes);
     }
+    for (uint64_t lists = in.word(); lists > 0; lists--) bring_together(buffers, in);
     for (uint64_t steps = in.word(); steps > 0; steps--) step(buffers, in);
     std::FILE *out = std::fopen(results, "wb");
     if (out == nullptr) fail("no place for results");

@@ -3,8 +3,9 @@
 //! `stages` orders a nest's values for both targets. `c` and `cuda` write them as loops over a
 //! block's rows and columns, and choose the size of blocks from the extents of a launch alone, so
 //! that sums are equal on every device and for any number of threads. `launch` puts arguments in
-//! order. `horizontal` makes one kernel of independent nests, `single_pass` one kernel of a
-//! reduction and the nest that combines its partials.
+//! order, and `slices` cuts launches of more elements than a kernel counts. `horizontal` makes one
+//! kernel of independent nests, `single_pass` one kernel of a reduction and the nest that combines
+//! its partials.
 //!
 //! Accuracy of sums. Terms are accumulated in f32: of a row, 64 accumulators on a CPU, one or more
 //! a thread on a GPU; over rows, one accumulator a column and block. Accumulators of a row or of
@@ -20,6 +21,7 @@ mod names;
 mod launch;
 mod horizontal;
 mod single_pass;
+mod slices;
 mod scalar;
 mod c;
 mod cuda;
@@ -168,6 +170,28 @@ impl Generated {
     /// As [`Generated::launch_all`].
     pub fn launch(&self, kernel: KernelId, launch: &Launch) -> Result<Step, String> {
         self.launch_all(kernel, std::slice::from_ref(launch))
+    }
+
+    /// Launches of a kernel, with sizes and memory for each nest: one, or several over slices where
+    /// a nest has more elements than one launch counts in 32 bits. `kernel` is its position among
+    /// its program's kernels.
+    ///
+    /// # Errors
+    /// As [`Generated::launch_all`].
+    ///
+    /// # Panics
+    /// As [`Generated::launch_all`].
+    pub fn launches(&self, kernel: KernelId, launches: &[Launch]) -> Result<Vec<Step>, String> {
+        match (&self.sub_kernels[..], launches) {
+            ([sub_kernel], [launch]) => {
+                let slices = slices::slices(&sub_kernel.nest, launch, |launch| {
+                    sub_kernel.fits_one_launch(launch)
+                });
+                let launches = slices.iter().map(|slice| self.launch(kernel, slice));
+                launches.collect()
+            }
+            _ => Ok(vec![self.launch_all(kernel, launches)?]),
+        }
     }
 
     /// A launch of a kernel, with sizes and memory for each nest. `kernel` is its position among
@@ -390,9 +414,7 @@ impl SubKernel {
         }
         let (rows, columns) = (launch.extents.row_count(), launch.extents.columns);
         let split = self.split(&launch.extents);
-        let blocks = split
-            .row_blocks(&launch.extents)
-            .saturating_mul(split.column_blocks(&launch.extents));
+        let blocks = blocks(split, &launch.extents);
         if blocks >= MAX_COUNT || !self.can_count(rows, columns) {
             return Err(format!("{rows} x {columns} elements in one launch"));
         }
@@ -401,6 +423,13 @@ impl SubKernel {
         }
         let args = launch::arguments(&self.given(), &self.nest, &launch, split);
         Ok((blocks, args))
+    }
+
+    /// Whether a launch has no more blocks, rows and columns than are counted.
+    fn fits_one_launch(&self, launch: &Launch) -> bool {
+        let extents = launch::merged(&self.nest, launch).extents;
+        blocks(self.split(&extents), &extents) < MAX_COUNT
+            && self.can_count(extents.row_count(), extents.columns)
     }
 
     /// A kernel on a GPU counts columns, up to a tile beyond the last, and rows of several
@@ -453,6 +482,17 @@ impl SubKernel {
         }
         Ok(())
     }
+}
+
+fn blocks(split: Split, extents: &Extents) -> u64 {
+    split
+        .row_blocks(extents)
+        .saturating_mul(split.column_blocks(extents))
+}
+
+/// Whether a launch that a nest shares with others can count its elements.
+pub fn may_share_launch(extents: &Extents) -> bool {
+    extents.row_count().saturating_mul(extents.columns) < launch::MAX_COLUMNS
 }
 
 /// Blocks of a launch, and all that kernels count in 32 bits, are fewer.

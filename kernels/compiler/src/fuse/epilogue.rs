@@ -57,7 +57,7 @@ pub(super) fn epilogue(plan: &mut Plan, rules: &Rules, target: &Target) {
 
 /// Tasks that a call can do after its product on a GPU, in order. cuDNN ends a convolution in
 /// max(x, 0) after a bias, which may be all zeros.
-fn absorbed(plan: &Plan, call: TaskId, may: impl Fn(TaskId) -> bool) -> Vec<TaskId> {
+pub(super) fn absorbed(plan: &Plan, call: TaskId, may: impl Fn(TaskId) -> bool) -> Vec<TaskId> {
     let mut absorbed = Vec::new();
     let mut last = call;
     for follows in [is_scaled, is_biased] {

@@ -139,7 +139,7 @@ fn of_call(plan: &Plan, at: usize, outputs: &[TaskId]) -> String {
     let tasks = plan.clusters[at].tasks.iter();
     let given = tasks.flat_map(|&task| {
         let operands = plan.graph.node(plan.tasks[task].node).operands.iter();
-        let bases = operands.map(|&operand| plan.base(operand));
+        let bases = operands.flat_map(|&operand| plan.bases(operand));
         bases.filter(|&base| matches!(plan.graph.node(base).op, Op::Input(_)))
     });
     let made = read(plan, at).into_iter().map(|task| plan.tasks[task].node);

@@ -13,7 +13,7 @@ use super::panels;
 use super::plan::Plan;
 use super::waits::Waits;
 use super::{Policy, Request};
-use crate::codegen::{may_fuse_horizontally, sub_kernel_bytes};
+use crate::codegen::{may_fuse_horizontally, may_share_launch, sub_kernel_bytes};
 use crate::graph::Op;
 use crate::nest::Operand;
 use sweeper_program::workload::Target;
@@ -94,7 +94,7 @@ fn candidates(plan: &Plan, request: &Request<'_>) -> Vec<Candidate> {
         let panels = by_panel.get(&at);
         let is_by_panel =
             panels.is_some_and(|(_, task)| panels::panels(plan, *task, &loops).is_some());
-        if may_fuse_horizontally(&loops.nest) && !is_by_panel {
+        if may_fuse_horizontally(&loops.nest) && may_share_launch(&loops.extents) && !is_by_panel {
             candidates.push(Candidate {
                 at,
                 argument_bytes: sub_kernel_bytes(&loops.nest),

@@ -62,7 +62,8 @@ pub(super) fn position(
     while id != base {
         // The elements of a dense tensor in another shape are where they were.
         if plan.unreshaped(id) == base && !matches!(plan.graph.node(base).op, Op::Constant(_)) {
-            return Some((base, access::position(&place, &plan.graph.node(id).shape)));
+            let at = access::position(&place, &plan.graph.node(id).shape);
+            return Some((base, in_memory(plan, base, at, extents)?));
         }
         let view = plan.graph.node(id);
         let operand = view.operands[0];
@@ -73,7 +74,16 @@ pub(super) fn position(
     if matches!(node.op, Op::Constant(_)) {
         return None;
     }
-    Some((base, access::position(&place, &node.shape)))
+    let at = access::position(&place, &node.shape);
+    Some((base, in_memory(plan, base, at, extents)?))
+}
+
+/// The place of an element in memory, from its place among the elements of the node.
+fn in_memory(plan: &Plan, node: NodeId, at: Coordinate, extents: &[usize]) -> Option<Coordinate> {
+    match plan.parts.get(&node) {
+        Some(part) => part.position(&at, extents).ok(),
+        None => Some(at),
+    }
 }
 
 /// The layout of an operand's matrices: their memory, and the steps of batch, rows and columns.

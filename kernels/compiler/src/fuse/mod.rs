@@ -9,16 +9,18 @@
 //! 4. `fold_batch_norm`: scales that depend on parameters alone move into a convolution's weights;
 //! 5. `recompute`: the backward pass recomputes values from inputs that it reads anyway, instead of
 //!    loading them;
-//! 6. `layout`: views become strides, or copies where they can't;
-//! 7. `epilogue`: a factor, a bias and an activation after a product move into its call, on a CPU
+//! 6. `concatenate`, on GPUs: products that share a factor become one product, whose results are
+//!    slices, and so do products that are added up;
+//! 7. `layout`: views become strides, or copies where they can't;
+//! 8. `epilogue`: a factor, a bias and an activation after a product move into its call, on a CPU
 //!    only the last of these;
-//! 8. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that merging saves;
-//! 9. `duplicate`: cheap values are computed again where this moves fewer bytes;
-//! 10. `single_pass`, on GPUs: a full reduction and the combination of its partials become one
+//! 9. `cluster`: kernels are merged as the [`Policy`] allows, by the bytes that merging saves;
+//! 10. `duplicate`: cheap values are computed again where this moves fewer bytes;
+//! 11. `single_pass`, on GPUs: a full reduction and the combination of its partials become one
 //!     single-pass kernel;
-//! 11. `in_place`: results that are next values of given tensors take their memory, where nothing
+//! 12. `in_place`: results that are next values of given tensors take their memory, where nothing
 //!     reads them any more;
-//! 12. `horizontal`: horizontal fusion of small independent kernels, such as the updates of all
+//! 13. `horizontal`: horizontal fusion of small independent kernels, such as the updates of all
 //!     parameters, into one launch.
 //!
 //! Then buffers are given to values, and launches and calls made; on a CPU, operations that follow
@@ -34,6 +36,7 @@ mod batch_norm;
 mod bf16;
 mod body;
 mod cluster;
+mod concatenate;
 mod cycles;
 mod epilogue;
 mod explain;
@@ -46,6 +49,7 @@ mod lower;
 mod memory;
 mod order;
 mod panels;
+mod parts;
 mod plan;
 mod recompute;
 mod reduce;
@@ -184,9 +188,18 @@ fn passes(
             see("recompute", &laid_out(&whole)?);
         }
     }
-    let mut plan = laid_out(&whole)?;
-    see("layout", &plan);
     let rules = Rules::new(request.policy, request.phase, request.target);
+    let mut plan = laid_out(&whole)?;
+    if request.policy == Policy::Compiled {
+        let concatenated = concatenate::concatenate(&whole, &plan, &rules, request);
+        let other = laid_out(&concatenated)?;
+        // Not where a slice would have to be copied.
+        if other.kept.len() <= plan.kept.len() {
+            plan = other;
+        }
+        see("concatenate", &plan);
+    }
+    see("layout", &plan);
     attention::merge(&mut plan, request);
     epilogue::epilogue(&mut plan, &rules, request.target);
     see("epilogue", &plan);

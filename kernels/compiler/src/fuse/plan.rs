@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::parts::Part;
 use super::reduce::Class;
 use super::rewrite::Whole;
 use crate::graph::{Graph, NodeId, Op};
@@ -87,6 +88,8 @@ pub(super) struct Plan {
     pub wanted: Vec<usize>,
     /// Views that are copied.
     pub kept: BTreeSet<NodeId>,
+    /// Nodes whose memory is part of a concatenation.
+    pub parts: BTreeMap<NodeId, Part>,
     /// Nodes that depend on parameters alone and are computed once.
     pub setup: BTreeSet<NodeId>,
     /// Nodes that are bf16 in memory.
@@ -127,6 +130,7 @@ impl Plan {
             boundary: whole.boundary,
             wanted: wanted.to_vec(),
             kept: BTreeSet::new(),
+            parts: BTreeMap::new(),
             setup: whole.setup.clone(),
             in_bf16: BTreeSet::new(),
             tasks: vec![],
@@ -143,6 +147,7 @@ impl Plan {
             horizontal: vec![],
         };
         plan.keep_results();
+        plan.keep_parts();
         plan.renew();
         plan
     }
@@ -162,6 +167,7 @@ impl Plan {
     /// Makes one kernel of each task, for the nodes that are live now.
     pub(super) fn renew(&mut self) {
         let live = self.live();
+        self.parts = self.find_parts();
         self.tasks.clear();
         self.value = vec![None; live.len()];
         for id in self.graph.ids() {
@@ -214,7 +220,7 @@ impl Plan {
     /// Whether a node has a task, if it is needed.
     fn is_computed(&self, id: NodeId) -> bool {
         match &self.graph.node(id).op {
-            Op::Input(_) | Op::Constant(_) => false,
+            Op::Input(_) | Op::Constant(_) | Op::Concat { .. } => false,
             op => !op.is_view() || self.kept.contains(&id),
         }
     }
@@ -297,7 +303,7 @@ impl Plan {
             return [task - 1].into();
         }
         let operands = self.graph.node(node).sources().iter();
-        let bases = operands.map(|&operand| self.base(operand));
+        let bases = operands.flat_map(|&operand| self.bases(operand));
         bases.filter_map(|base| self.value(base)).collect()
     }
 
@@ -318,6 +324,9 @@ impl Plan {
             if view.op.is_view() && !self.kept.contains(&id) {
                 open.push(view.operands[0]);
             }
+            if let Op::Concat { .. } = view.op {
+                open.extend(&view.operands);
+            }
         }
         awaited
     }
@@ -325,8 +334,8 @@ impl Plan {
     fn find_given_users(&self) -> BTreeMap<NodeId, Vec<TaskId>> {
         let mut users: BTreeMap<NodeId, Vec<TaskId>> = BTreeMap::new();
         for (at, task) in self.tasks.iter().enumerate() {
-            for &operand in self.graph.node(task.node).sources() {
-                let base = self.base(operand);
+            let operands = self.graph.node(task.node).sources().iter();
+            for base in operands.flat_map(|&operand| self.bases(operand)) {
                 if matches!(self.graph.node(base).op, Op::Input(_)) {
                     users.entry(base).or_default().push(at);
                 }

@@ -12,6 +12,8 @@ pub(super) struct Waits {
     kernels: Vec<usize>,
     /// For each of them, a bit for each that comes after it.
     after: Vec<Vec<u64>>,
+    /// Kernels that share a launch, by their numbers.
+    joined: Vec<Vec<usize>>,
 }
 
 impl Waits {
@@ -21,6 +23,7 @@ impl Waits {
         let words = kernels.len().div_ceil(WORD);
         let mut waits = Waits {
             after: vec![vec![0; words]; kernels.len()],
+            joined: vec![],
             kernels,
         };
         for at in launches(plan).into_iter().flatten().rev() {
@@ -52,16 +55,24 @@ impl Waits {
         self.is_after(one, other) || self.is_after(other, one)
     }
 
-    /// Makes a kernel run after another one, which does not have to run after it.
+    /// The kernels of a kernel's launch.
+    fn launch_of(&self, at: usize) -> Vec<usize> {
+        let launch = self.joined.iter().find(|launch| launch.contains(&at));
+        launch.cloned().unwrap_or_else(|| vec![at])
+    }
+
+    /// Makes the launch of a kernel run after that of another one, which does not have to run after
+    /// it.
     pub(super) fn put_after(&mut self, later: usize, earlier: usize) {
         if self.is_after(later, earlier) {
             return;
         }
         let [later, earlier] = [later, earlier].map(|at| self.number(at));
+        let [own, before] = [later, earlier].map(|at| self.launch_of(at));
         let mut with_own = self.after[later].clone();
-        set(&mut with_own, later);
+        own.iter().for_each(|&at| set(&mut with_own, at));
         for (at, after) in self.after.iter_mut().enumerate() {
-            if at == earlier || is_set(after, earlier) {
+            if before.contains(&at) || is_set(after, earlier) {
                 add(after, &with_own);
             }
         }
@@ -84,6 +95,9 @@ impl Waits {
                 add(after, &with_own);
             }
         }
+        self.joined
+            .retain(|launch| launch.iter().all(|at| !kernels.contains(at)));
+        self.joined.push(kernels);
     }
 }
 

@@ -304,7 +304,7 @@ impl Graph {
         match &node.op {
             Op::Input(name) => write!(out, "{name}")?,
             Op::Constant(value) => write!(out, "{value}")?,
-            Op::Iota { dim } => write!(out, "dim {dim}")?,
+            Op::Iota { dim } | Op::Concat { dim } => write!(out, "dim {dim}")?,
             Op::Reduce { dims, .. } => write!(out, "; dims {dims:?}")?,
             Op::Transpose { order } => write!(out, "; order {order:?}")?,
             Op::Slice { dim, start, step } | Op::Unslice { dim, start, step } => {

@@ -175,6 +175,12 @@ pub enum Op {
         /// Distance of indices.
         step: usize,
     },
+    /// The operands one after another along a dimension: memory that they lie in. The compiler
+    /// alone makes it, of operands that can be computed where they lie.
+    Concat {
+        /// The dimension.
+        dim: usize,
+    },
     /// Operands of the shapes (.., M, K) and (.., K, N), with equal leading extents: (.., M, N). A
     /// transposed operand is a [`Op::Transpose`] node: it is read as it lies.
     Matmul,
@@ -217,6 +223,7 @@ impl Op {
             Op::Transpose { .. } => "transpose",
             Op::Slice { .. } => "slice",
             Op::Unslice { .. } => "unslice",
+            Op::Concat { .. } => "concat",
             Op::Matmul => "matmul",
             Op::Conv2d(_) => "conv2d",
             Op::Conv2dGradX(_) => "conv2d_grad_x",

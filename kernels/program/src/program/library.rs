@@ -146,6 +146,15 @@ pub struct Matmul {
 }
 
 impl Matmul {
+    /// Elements of each factor, where both have several matrices or one for all.
+    pub fn factor_elements(&self) -> [usize; 2] {
+        let of = |matrix: &Matrix, rows: usize, columns: usize| match matrix.batch_step {
+            0 => rows * columns,
+            _ => self.batch * rows * columns,
+        };
+        [of(&self.a, self.m, self.k), of(&self.b, self.k, self.n)]
+    }
+
     /// Whether a GPU's library, which splits sums wherever it has memory for the parts, is faster
     /// with it.
     const fn gains_from_scratch(&self) -> bool {

@@ -8,6 +8,7 @@ mod library;
 mod scalar;
 mod source;
 mod validate;
+mod view;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ pub use index::{Index, Term};
 pub use library::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision, Scale};
 pub use scalar::Scalar;
 pub use source::{KernelSource, Language, SourceFile, UserOptions};
+pub use view::{Rows, Touched, View};
 
 /// The purpose of a buffer's memory, as memory reports group it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -169,60 +171,6 @@ impl Kernel {
     }
 }
 
-/// A contiguous part of a buffer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct View {
-    /// The buffer.
-    pub buffer: BufferId,
-    /// First element.
-    pub offset: Index,
-    /// Number of elements.
-    pub len: usize,
-    /// The bytes that a launch reads and writes, where these are not the whole view: a view spans
-    /// all elements between its first and its last, a launch touches some of them.
-    pub touched: Option<Touched>,
-}
-
-impl View {
-    /// `len` elements from `offset` on, all of them touched.
-    pub const fn new(buffer: BufferId, offset: Index, len: usize) -> Self {
-        View {
-            buffer,
-            offset,
-            len,
-            touched: None,
-        }
-    }
-
-    /// The same view, of which a launch touches `elements`.
-    pub fn touching(mut self, elements: Index) -> Self {
-        let is_updated = self.touched.is_some_and(|touched| touched.is_updated);
-        self.touched = Some(Touched {
-            elements,
-            is_updated,
-        });
-        self
-    }
-
-    /// The same view, of which a launch reads and writes `elements`.
-    pub fn updating(mut self, elements: Index) -> Self {
-        self.touched = Some(Touched {
-            elements,
-            is_updated: true,
-        });
-        self
-    }
-}
-
-/// How much of a view a launch touches.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Touched {
-    /// Elements.
-    pub elements: Index,
-    /// Whether elements that are written are read before.
-    pub is_updated: bool,
-}
-
 /// An argument of a launch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Arg {
@@ -316,11 +264,19 @@ pub enum Step {
     },
 }
 
+/// Bytes of which the lengths of adjacent buffers are multiples: all buffers begin at such
+/// addresses on a GPU.
+pub const ADJACENT_ALIGNMENT: usize = 256;
+
 /// How one phase of one problem is computed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
     /// All memory that is used.
     pub buffers: Vec<Buffer>,
+    /// Given buffers that lie one after another without a gap, so that a view of one may reach into
+    /// those behind it. The length of each is a multiple of [`ADJACENT_ALIGNMENT`] bytes. GPUs
+    /// alone have such.
+    pub adjacent: Vec<Vec<BufferId>>,
     /// All kernels that are launched.
     pub kernels: Vec<Kernel>,
     /// Run untimed before each sample: restores what steps change, or a forward pass.
@@ -545,6 +501,26 @@ mod tests {
                 .unwrap_err()
                 .contains("needs 2 loops")
         );
+    }
+
+    #[test]
+    fn views_reach_into_adjacent_buffers() {
+        let mut program = Program::default();
+        let [a, b] = [("a", Binding::Given), ("b", Binding::Given)]
+            .map(|(name, binding)| program.buffer(name, Dtype::F32, 64, Role::Parameter, binding));
+        let out = program.buffer("out", Dtype::F32, 65, Role::Output, Binding::Result);
+        program.steps = vec![Step::Copy {
+            from: View::new(a, Index::fixed(63), 65),
+            to: program.all(out),
+        }];
+        assert!(program.validate().is_err());
+        program.adjacent = vec![vec![a, b]];
+        assert_eq!(program.validate(), Ok(()));
+        program.adjacent = vec![vec![b, a]];
+        assert!(program.validate().is_err());
+        program.adjacent = vec![vec![a, out]];
+        let complaint = program.validate().unwrap_err();
+        assert_eq!(complaint, "`out` can not lie behind another buffer");
     }
 
     #[test]

@@ -1,16 +1,47 @@
 //! Mistakes of the backend that made a program, found before it runs.
 
-use super::{Arg, Binding, Index, Program, Step, View};
+use std::collections::BTreeSet;
+
+use super::{ADJACENT_ALIGNMENT, Arg, Binding, BufferId, Index, Program, Step, View};
 
 impl Program {
     /// Looks for mistakes of the backend that made the program.
     ///
     /// # Errors
-    /// The first mistake: a view outside its buffer, a loop that does not exist, a given buffer
-    /// that is written, arguments of one launch that overlap.
+    /// The first mistake: a view outside its buffer and those behind it, a loop that does not
+    /// exist, a given buffer that is written, arguments of one launch that overlap.
     pub fn validate(&self) -> Result<(), String> {
+        self.validate_adjacent()?;
         self.validate_steps(&self.prologue, &mut Vec::new())?;
         self.validate_steps(&self.steps, &mut Vec::new())
+    }
+
+    fn validate_adjacent(&self) -> Result<(), String> {
+        let mut seen = BTreeSet::new();
+        for &BufferId(at) in self.adjacent.iter().flatten() {
+            let Some(buffer) = self.buffers.get(at) else {
+                return Err(format!("there is no buffer {at}"));
+            };
+            let is_aligned = (buffer.size_bytes() as usize).is_multiple_of(ADJACENT_ALIGNMENT);
+            if !buffer.is_given() || !is_aligned || !seen.insert(at) {
+                let name = &buffer.name;
+                return Err(format!("`{name}` can not lie behind another buffer"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Elements from the first of a buffer to the last that a view of it may reach.
+    fn reach(&self, buffer: BufferId) -> usize {
+        let found = self.adjacent.iter().find_map(|together| {
+            let at = together.iter().position(|&other| other == buffer)?;
+            Some(&together[at..])
+        });
+        let own = &self.buffers[buffer.0];
+        found.map_or(own.len, |from_here| {
+            let lens = from_here.iter().map(|other| self.buffers[other.0].len);
+            lens.sum()
+        })
     }
 
     fn validate_steps(&self, steps: &[Step], counts: &mut Vec<u64>) -> Result<(), String> {
@@ -59,7 +90,11 @@ impl Program {
         let Some((least, most)) = view.offset.range(counts) else {
             return Ok(());
         };
-        if least < 0 || most as usize + view.len > buffer.len {
+        let reach = match written {
+            true => buffer.len,
+            false => self.reach(view.buffer),
+        };
+        if least < 0 || most as usize + view.len > reach {
             return Err(format!(
                 "views of {} elements from {least} to {most} of `{}`, which has {}",
                 view.len, buffer.name, buffer.len

@@ -327,31 +327,45 @@ fn sizes_that_make_no_attention_are_refused() {
     assert!(large.contains("too many elements"), "{large}");
 }
 
-/// What a GPU computes in bf16 is as far out as its factors are; in f32 that would be wrong.
+/// What a GPU computes in a number format is as far out as its factors are; in a longer one that
+/// would be wrong.
 #[test]
 fn tolerances_are_those_of_the_precision() {
-    let judged = |precision| {
+    let formats = [
+        (Precision::F32, 24),
+        (Precision::Tf32, 11),
+        (Precision::Bf16, 8),
+    ];
+    for (asked, (precision, _)) in formats.into_iter().enumerate() {
         let problem = problem(product([16, 64, 16], precision));
         let inputs = problem.generate(&InputKey([3; 32]));
-        let rounded = |name: &str| -> Vec<f64> {
-            let factor = values(&inputs, name).into_iter();
-            let bf16 = |x: f64| f32::from_bits(((x as f32).to_bits() + 0x8000) & 0xffff_0000);
-            factor.map(|x| f64::from(bf16(x))).collect()
-        };
-        let (a, b) = (rounded("a"), rounded("b"));
-        let entry = |at: usize| {
-            let terms = (0..64).map(|i| a[at / 16 * 64 + i] * b[i * 16 + at % 16]);
-            terms.sum::<f64>() as f32
-        };
-        let out = Tensor::f32([16, 16], (0..256).map(entry).collect());
-        let outputs = [("out".to_owned(), out)].into_iter().collect();
         let expected = problem.oracle(&inputs, Phase::Forward);
-        problem
-            .check(&inputs, &outputs, &expected, Phase::Forward)
-            .passed()
+        for (computed, (_, bits)) in formats.into_iter().enumerate() {
+            let out = product_of_rounded(&inputs, bits);
+            let outputs = [("out".to_owned(), out)].into_iter().collect();
+            let check = problem.check(&inputs, &outputs, &expected, Phase::Forward);
+            let is_right = computed <= asked;
+            assert_eq!(check.passed(), is_right, "{precision:?} {bits}: {check:?}");
+        }
+    }
+}
+
+/// The product of 16 x 64 and 64 x 16 factors with `bits` of their significands.
+fn product_of_rounded(inputs: &Tensors, bits: u32) -> Tensor {
+    let kept = |value: f64| {
+        let dropped = 24 - bits;
+        let half = (1 << dropped) / 2;
+        f64::from(f32::from_bits(
+            ((value as f32).to_bits() + half) & (u32::MAX << dropped),
+        ))
     };
-    assert!(judged(Precision::Bf16));
-    assert!(!judged(Precision::F32));
+    let [a, b] =
+        ["a", "b"].map(|name| -> Vec<f64> { values(inputs, name).into_iter().map(kept).collect() });
+    let entry = |at: usize| {
+        let terms = (0..64).map(|i| a[at / 16 * 64 + i] * b[i * 16 + at % 16]);
+        terms.sum::<f64>() as f32
+    };
+    Tensor::f32([16, 16], (0..256).map(entry).collect())
 }
 
 /// A library that gets f32 is free to compute in tf32: factors in bf16 must be that in memory.
@@ -442,6 +456,26 @@ fn assert_fused(pattern: impl Evaluated + Debug + Copy, launches: [u64; 2]) {
     assert_eq!(on_gpu, launches, "{pattern:?}");
     let [eager, compiled] = made(&Target::Cpu);
     assert_ne!(eager, compiled, "{pattern:?}");
+}
+
+/// 2^31 scores, more than a kernel counts in one launch.
+#[test]
+fn attention_of_many_scores_is_several_launches() {
+    let problem = problem(attention([8, 16384, 64], Until::Values));
+    let cuda = Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    };
+    let canonical = CanonicalShape::default();
+    for (backend, launches) in [("primitive", 10), ("eager", 5), ("compiled", 1)] {
+        let program = problem.program(backend, Phase::Forward, &canonical, &cuda);
+        let totals = program.unwrap().totals();
+        assert_eq!(totals.launches, launches, "{backend}");
+        assert!(
+            problem
+                .program(backend, Phase::Both, &canonical, &cuda)
+                .is_ok()
+        );
+    }
 }
 
 #[test]

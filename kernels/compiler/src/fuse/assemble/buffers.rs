@@ -8,11 +8,12 @@ use crate::fuse::body::Source;
 use crate::fuse::lower::{Loops, Memory};
 use crate::fuse::memory::{Lifetime, Region};
 use crate::fuse::order::side_of;
+use crate::fuse::parts::Part;
 use crate::fuse::plan::Origin;
 use crate::fuse::{attention, bf16};
 use crate::graph::{NodeId, Op};
 use sweeper_program::tensor::Dtype;
-use sweeper_program::{Binding, Buffer, BufferId, Index, Library, Role, Step, View};
+use sweeper_program::{Binding, Buffer, BufferId, Index, Library, Role, Rows, Step, View};
 
 /// Values, and when they are in use.
 type Stretches = Vec<(Need, Lifetime)>;
@@ -146,6 +147,7 @@ impl Assembly<'_> {
         let mut used: BTreeMap<Need, (Lifetime, Dtype)> = BTreeMap::new();
         for (position, made) in made.iter().enumerate() {
             for (need, len, dtype) in self.needs(position, made, &mut packed) {
+                let (need, len) = self.whole(need, len);
                 let first = Lifetime {
                     from: position,
                     to: position,
@@ -177,6 +179,24 @@ impl Assembly<'_> {
         for dtype in [Dtype::F32, Dtype::I64, Dtype::Bf16] {
             let of = |all: &mut BTreeMap<_, _>| all.remove(&dtype).unwrap_or_default();
             self.place_stretches(dtype, of(&mut saved), of(&mut passing));
+        }
+    }
+
+    /// The memory that a value is part of, with its elements; or the value's own.
+    fn whole(&self, need: Need, len: usize) -> (Need, usize) {
+        match self.part(need) {
+            Some(part) if !self.places.contains_key(&need) => {
+                let whole = Need::Of(Source::Node(part.whole));
+                (whole, self.plan.graph.node(part.whole).elements())
+            }
+            _ => (need, len),
+        }
+    }
+
+    fn part(&self, need: Need) -> Option<&Part> {
+        match need {
+            Need::Of(Source::Node(id)) => self.plan.parts.get(&id),
+            _ => None,
         }
     }
 
@@ -269,6 +289,26 @@ impl Assembly<'_> {
             let need = Need::Of(Source::Node(given.node));
             self.places.insert(need, Place { buffer, start, len });
         }
+        self.place_given_together();
+    }
+
+    /// Concatenations of given tensors, which are to lie one after another.
+    fn place_given_together(&mut self) {
+        for whole in self.plan.concatenations() {
+            let parts = self.plan.bases(whole);
+            let place = |part: &NodeId| self.places.get(&Need::Of(Source::Node(*part)));
+            let Some(places) = parts.iter().map(place).collect::<Option<Vec<_>>>() else {
+                continue;
+            };
+            let buffers: Vec<BufferId> = places.iter().map(|place| place.buffer).collect();
+            let place = Place {
+                buffer: buffers[0],
+                start: 0,
+                len: self.plan.graph.node(whole).elements(),
+            };
+            self.places.insert(Need::Of(Source::Node(whole)), place);
+            self.program.adjacent.push(buffers);
+        }
     }
 
     /// Zeros that calls add, written before the program's steps.
@@ -359,8 +399,21 @@ impl Assembly<'_> {
     }
 
     pub(super) fn view_of(&self, need: Need) -> View {
-        match self.places.get(&need) {
-            Some(place) => View::new(place.buffer, Index::from(place.start), place.len),
+        if let Some(place) = self.places.get(&need) {
+            return View::new(place.buffer, Index::from(place.start), place.len);
+        }
+        match self.part(need) {
+            Some(part) => {
+                let whole = Need::Of(Source::Node(part.whole));
+                let view = self.view(whole, part.start, part.span());
+                match part.run < part.step {
+                    true => view.in_rows(Rows {
+                        len: part.run,
+                        step: part.step,
+                    }),
+                    false => view,
+                }
+            }
             None => unreachable!("memory was given to all that is needed"),
         }
     }
@@ -368,6 +421,10 @@ impl Assembly<'_> {
     pub(super) fn view(&self, need: Need, start: usize, span: usize) -> View {
         let whole = self.view_of(need);
         let at = whole.offset.fixed_value().unwrap_or(0) + start as i64;
-        View::new(whole.buffer, Index::fixed(at), span)
+        let rows = whole.rows.filter(|rows| start.is_multiple_of(rows.step));
+        View {
+            rows,
+            ..View::new(whole.buffer, Index::fixed(at), span)
+        }
     }
 }

@@ -18,6 +18,14 @@ fn from(row: &Index, step: usize, start: i64) -> Index {
     row.clone().times(step as i64).shifted(start)
 }
 
+/// A view of which so many elements are touched at most.
+fn of_elements(view: View, elements: usize) -> View {
+    match elements < view.len {
+        true => view.touching(Index::from(elements)),
+        false => view,
+    }
+}
+
 impl Assembly<'_> {
     /// The steps of a kernel of the plan.
     ///
@@ -27,7 +35,7 @@ impl Assembly<'_> {
         Ok(match made {
             Made::Loops(loops, generated, kernel) => {
                 let launches: Vec<Launch> = loops.iter().map(|own| self.launch(own)).collect();
-                vec![generated.launch_all(*kernel, &launches)?]
+                generated.launches(*kernel, &launches)?
             }
             Made::Elsewhere => vec![],
             Made::Panels(loops, generated, kernel, panels) => {
@@ -75,7 +83,11 @@ impl Assembly<'_> {
                 true => Need::Of(Source::Rounded(lies.base)),
                 false => Need::Of(Source::Node(lies.base)),
             };
-            Arg::Read(self.view(need, lies.start, lies.span))
+            let view = self.view(need, lies.start, lies.span);
+            Arg::Read(match call {
+                Library::Matmul(call) if at < 2 => of_elements(view, call.factor_elements()[at]),
+                _ => view,
+            })
         });
         let mut args: Vec<Arg> = read.collect();
         if zeros > 0 {
@@ -108,7 +120,7 @@ impl Assembly<'_> {
             let lies = call.reads[at].lies;
             let (source, dtype) = self.operand_of_attention(lies.base);
             let view = self.view(Need::Of(source), lies.start, lies.span);
-            (view, dtype)
+            (of_elements(view, call.elements(at, self.plan)), dtype)
         };
         let packed = |packed: &Packed| self.view_of(need(packed));
         let made = attention::pack(call, &missing, operand, packed);

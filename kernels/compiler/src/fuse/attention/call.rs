@@ -279,6 +279,11 @@ impl Call {
         }
     }
 
+    /// Elements of an operand.
+    pub(in crate::fuse) fn elements(&self, at: usize, plan: &Plan) -> usize {
+        plan.graph.node(self.operands[at]).elements()
+    }
+
     /// The nodes that it yields.
     pub(in crate::fuse) fn yields(&self) -> impl Iterator<Item = NodeId> {
         self.writes.iter().map(|&(_, node)| node)

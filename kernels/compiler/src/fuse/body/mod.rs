@@ -215,6 +215,7 @@ impl<'a> Builder<'a> {
         let place = access::split(&at, shape, &self.extents)?;
         let value = self.value(from, &place)?;
         let dtype = self.plan.graph.node(node).dtype;
+        let at = self.in_memory(node, at)?;
         self.store(Source::Node(node), value, at, dtype);
         Ok(())
     }
@@ -235,6 +236,14 @@ impl<'a> Builder<'a> {
         });
         let operand = OperandId(self.body.operands.len() - 1);
         self.body.stores.push(Store { operand, value });
+    }
+
+    /// The place of an element in memory, from its place among the elements of the node.
+    fn in_memory(&self, node: NodeId, at: Coordinate) -> Result<Coordinate, Misfit> {
+        match self.plan.parts.get(&node) {
+            Some(part) => part.position(&at, &self.extents),
+            None => Ok(at),
+        }
     }
 
     fn has(&self, task: Option<TaskId>) -> bool {

@@ -48,6 +48,11 @@ impl Builder<'_> {
     fn load(&mut self, source: Source, id: NodeId, place: &Place) -> Found {
         let node = self.plan.graph.node(id);
         let mut at = access::position(place, &node.shape);
+        let mut len = node.elements();
+        if let Source::Node(memory) = source {
+            at = self.in_memory(memory, at)?;
+            len = self.plan.span(memory);
+        }
         let loops = self.loops();
         let looked_up: Vec<(Axis, usize)> = at
             .steps
@@ -70,7 +75,7 @@ impl Builder<'_> {
             },
             at,
             index_step,
-            len: node.elements(),
+            len,
             is_written: false,
             swaps_pairs,
         };

@@ -1,8 +1,8 @@
 //! Results that take the memory of the tensors that they update.
 
-use super::{POLICIES, cuda};
+use super::{POLICIES, check, cuda, plan_on, random};
 use crate::fuse::{Policy, Request, program};
-use crate::graph::{Graph, GraphError, NodeId};
+use crate::graph::{Graph, GraphError, NodeId, Reduction, Unary};
 use sweeper_program::tensor::Dtype;
 use sweeper_program::workload::{Phase, Target};
 use sweeper_program::{Arg, Binding, Precision, Program, Role, Step};
@@ -149,4 +149,26 @@ fn a_tensor_that_is_a_result_keeps_its_memory() {
         step(graph, [w, g])
     };
     assert_eq!(all_in_place(kept), [false]);
+}
+
+/// A kernel can't run between two that share a launch: after the one that reads the tensor that it
+/// updates, and before the one that updates a tensor that it reads.
+#[test]
+fn nothing_runs_within_a_launch() {
+    let mut graph = Graph::new();
+    let [total, x] = [("total", 1), ("x", 64)].map(|(name, extent)| {
+        let given = graph.input(name, &[extent, extent], Dtype::F32, Role::Parameter);
+        given.unwrap()
+    });
+    let row = graph.slice(x, 0, 0, 1, 1).unwrap();
+    let squares = graph.mul(row, row).unwrap();
+    let sum = graph.reduce(Reduction::Sum, squares, &[0, 1]).unwrap();
+    let scaled = graph.mul(x, total).unwrap();
+    let next = graph.unary(Unary::Sin, scaled).unwrap();
+    graph.update("after.total", sum, total, Role::Parameter);
+    graph.update("after.x", next, x, Role::Parameter);
+    let plan = plan_on(&cuda(), &graph, None, Phase::Forward, Policy::Compiled);
+    assert_eq!(plan.single_passes.len(), 1);
+    assert_eq!(plan.in_place.len(), 1);
+    check(&graph, &random::inputs(&graph, 3), &plan, "two updates");
 }

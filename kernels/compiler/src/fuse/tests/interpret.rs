@@ -1,5 +1,6 @@
 //! Runs plans in f64, launch by launch: the meaning of kernels, without threads or text.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::super::access;
@@ -117,14 +118,13 @@ fn kernel(plan: &Plan, at: usize, memories: &Memories) -> Memories {
 /// The memory that a generated kernel writes: as many blocks of rows as there are partials, one
 /// after the other.
 fn run(plan: &Plan, loops: &Loops, memories: &Memories) -> Memories {
-    let elements = |id: NodeId| plan.graph.node(id).elements();
     let launch = launch(plan, loops, memories);
     let mut own: Vec<Vec<f64>> = loops
         .memory
         .iter()
         .map(|memory| match memory.source {
             Source::Node(id) | Source::Rounded(id) | Source::Partials(id) if memory.is_written => {
-                vec![f64::NAN; elements(id)]
+                vec![f64::NAN; plan.span(id)]
             }
             source => memories[&source].clone(),
         })
@@ -186,8 +186,8 @@ fn call(plan: &Plan, id: NodeId, memories: &Memories) -> Vec<f64> {
     let node = plan.graph.node(id);
     let found = library::call(plan, id, Precision::F32);
     if let Some((Library::Matmul(call), lies)) = found {
-        let of = |at: usize| &memories[&Source::Node(lies[at].base)][lies[at].start..];
-        return product(&call, of(0), of(1));
+        let [a, b] = [0, 1].map(|at: usize| memory(plan, lies[at].base, memories));
+        return product(&call, &a[lies[0].start..], &b[lies[1].start..]);
     }
     // The oracle of the operation itself.
     let mut alone = Graph::new();
@@ -217,15 +217,33 @@ fn elements(plan: &Plan, id: NodeId, memories: &Memories) -> Vec<f64> {
     let shape = &plan.graph.node(id).shape;
     let (base, at) =
         library::position(plan, id, shape, access::axes(shape.len())).expect("strides");
+    let memory = memory(plan, base, memories);
     let element = |mut index: usize| {
         let mut place = at.start;
         for (axis, &extent) in shape.iter().enumerate().rev() {
             place += index % extent * at.step(axis);
             index /= extent;
         }
-        memories[&Source::Node(base)][place]
+        memory[place]
     };
     (0..plan.graph.node(id).elements()).map(element).collect()
+}
+
+/// The memory of a node, or of the parts of a concatenation.
+fn memory<'m>(plan: &Plan, id: NodeId, memories: &'m Memories) -> Cow<'m, [f64]> {
+    let node = plan.graph.node(id);
+    if !matches!(node.op, Op::Concat { .. }) {
+        return Cow::Borrowed(&memories[&Source::Node(id)]);
+    }
+    let mut whole = vec![f64::NAN; node.elements()];
+    for base in plan.bases(id) {
+        let part = plan.parts[&base];
+        let values = memories[&Source::Node(base)].chunks(part.step);
+        for (run, values) in whole[part.start..].chunks_mut(part.step).zip(values) {
+            run[..part.run].copy_from_slice(&values[..part.run]);
+        }
+    }
+    Cow::Owned(whole)
 }
 
 fn product(call: &Matmul, a: &[f64], b: &[f64]) -> Vec<f64> {

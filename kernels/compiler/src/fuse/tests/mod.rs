@@ -2,6 +2,7 @@
 
 mod barrier;
 mod bf16;
+mod concatenate;
 mod in_place;
 mod pairs;
 mod interpret;

@@ -20,7 +20,9 @@ impl Pass<'_> {
         let x_shape = self.graph.node(x).shape.clone();
         let gradient = match op {
             Op::Input(_) | Op::Constant(_) | Op::Iota { .. } | Op::Cast(_) => return Ok(()),
-            Op::Attention(_) => unreachable!("the compiler makes it of a graph with its gradients"),
+            Op::Attention(_) | Op::Concat { .. } => {
+                unreachable!("the compiler makes it of a graph with its gradients")
+            }
             Op::Barrier => return self.give(operands[0], g),
             Op::Binary(function) => return self.binary(function, &operands, y, g),
             Op::Select => return self.select(&operands, g),

@@ -48,6 +48,25 @@ impl<T: Copy + Default + Send + Sync> Array<T> {
         self.shape.iter().product()
     }
 
+    /// All elements of the memory that this reads some of.
+    pub(super) fn memory(&self) -> &[T] {
+        &self.elements
+    }
+
+    /// The same view of other memory.
+    pub(super) fn in_memory(&self, elements: Vec<T>) -> Self {
+        debug_assert_eq!(elements.len(), self.elements.len());
+        Array {
+            elements: Arc::new(elements),
+            ..self.clone()
+        }
+    }
+
+    /// Whether both are views of one memory.
+    pub(super) fn shares_memory(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.elements, &other.elements)
+    }
+
     /// The element `along` steps of the last dimension after `start`, which [`Array::row`] gives.
     #[inline(always)]
     pub(super) fn at(&self, start: usize, along: usize) -> T {

@@ -20,6 +20,24 @@ fn checked(indices: &Array<i64>, extent: usize) -> Result<Vec<usize>, Outside> {
     indices.iter().enumerate().map(position).collect()
 }
 
+/// Arrays one after another along a dimension of `shape`.
+pub(super) fn concat<'a>(
+    arrays: impl Iterator<Item = &'a Array<f64>>,
+    shape: &[usize],
+    dim: usize,
+) -> Vec<f64> {
+    let inner: usize = shape[dim + 1..].iter().product();
+    let parts: Vec<_> = arrays
+        .map(|array| (array.shape()[dim] * inner, array.to_dense()))
+        .collect();
+    let outer = shape[..dim].iter().product();
+    let rows = (0..outer).flat_map(|row: usize| {
+        let parts = parts.iter();
+        parts.flat_map(move |(len, elements)| &elements[row * len..(row + 1) * len])
+    });
+    rows.copied().collect()
+}
+
 /// `rows[indices]` of `rows` (V, ..).
 pub(super) fn gather(rows: &Array<f64>, indices: &Array<i64>) -> Result<Vec<f64>, Outside> {
     let width: usize = rows.shape()[1..].iter().product();

@@ -22,7 +22,7 @@ use sweeper_program::tensor::{Data, Dtype, Tensor, Tensors};
 
 pub use self::peak::peak_bytes;
 pub use self::rounding::Rounding;
-pub(super) use self::rounding::{Scatter, scatter, stream};
+pub(super) use self::rounding::{Scatter, factor_stream, scatter, stream, unit_of_factors};
 
 /// Why a graph has no value for some inputs.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -96,6 +96,15 @@ impl Value {
         }
     }
 
+    /// Whether both are views of one memory.
+    fn shares_memory(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Value::Real(one), Value::Real(other)) => one.shares_memory(other),
+            (Value::Whole(one), Value::Whole(other)) => one.shares_memory(other),
+            _ => false,
+        }
+    }
+
     fn into_tensor(self) -> Tensor {
         match self {
             Value::Real(array) => Tensor::f64(array.shape().to_vec(), array.into_dense()),
@@ -160,17 +169,25 @@ fn evaluate_as(
 ) -> Result<Vec<Tensor>, EvaluateError> {
     let mut uses = uses(graph, nodes);
     let mut values: Vec<Option<Value>> = vec![None; graph.nodes().len()];
+    let mut owners: Vec<NodeId> = graph.ids().collect();
     for id in graph
         .ids()
         .filter(|id| uses[id.index()] > 0)
         .collect::<Vec<_>>()
     {
         let node = graph.node(id);
-        let operands = node.sources().iter();
-        let operands: Vec<Value> = operands
+        let sources = node.sources().iter();
+        let mut operands: Vec<Value> = sources
             .filter_map(|&operand| use_of(&mut values, &mut uses, operand))
             .collect();
+        let owners_of_operands = node.sources().iter().map(|source| owners[source.index()]);
+        if let Some(rounding) = rounding {
+            operands = rounding.factors(node, operands, owners_of_operands.clone());
+        }
         let exact = value(id, node, &operands, inputs)?;
+        let shared = operands.iter().zip(owners_of_operands);
+        let shared = shared.filter(|(operand, _)| exact.shares_memory(operand));
+        owners[id.index()] = shared.map(|(_, owner)| owner).next().unwrap_or(id);
         values[id.index()] = Some(match rounding {
             Some(rounding) => rounding.round(graph, id, &operands, inputs, exact)?,
             None => exact,
@@ -250,6 +267,7 @@ fn value(
             }),
             Op::Reduce { reduction, dims } => reduce::reduce(*reduction, real(0).clone(), dims),
             &Op::Unslice { dim, start, step } => indexed::unslice(real(0), shape, dim, start, step),
+            Op::Concat { dim } => indexed::concat(operands.iter().map(Value::real), shape, *dim),
             Op::Matmul => matmul::matmul(real(0), real(1)),
             Op::Conv2d(conv) => conv::conv2d(real(0), real(1), shape, *conv),
             Op::Conv2dGradX(conv) => conv::grad_x(real(0), real(1), shape, *conv),

@@ -249,7 +249,7 @@ KERNEL(unslice, THREADS)
 // ---- Rounding: each element is moved by the standard deviation of its operation's rounding, up or
 // down by a random bit of Philox4x32-10 (Salmon et al., SC 2011): the same bits as the host's.
 
-DEVICE bool is_down(int64 i, int64 key0, int64 key1) {
+DEVICE unsigned random_word(int64 i, int64 key0, int64 key1) {
     unsigned c0 = (unsigned)(i / 2), c1 = (unsigned)(i / 2 >> 32), c2 = 0, c3 = 0;
     unsigned k0 = (unsigned)key0, k1 = (unsigned)key1;
     for (int round = 0; round < 10; round++) {
@@ -261,14 +261,14 @@ DEVICE bool is_down(int64 i, int64 key0, int64 key1) {
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    return (i % 2 ? c2 : c0) < 0x80000000u;
+    return i % 2 ? c2 : c0;
 }
 
 // The standard deviation of one f32 rounding of a number of size 1.
 constexpr double DEVIATION = 5.9604644775390625e-8 * 0.57735026918962576;
 
 DEVICE void displace(double *value, int64 i, double size, int64 key0, int64 key1) {
-    value[i] += is_down(i, key0, key1) ? -size : size;
+    value[i] += random_word(i, key0, key1) < 0x80000000u ? -size : size;
 }
 
 KERNEL(round_arithmetic, THREADS)(double *value, int64 n, int64 key0, int64 key1) {
@@ -293,6 +293,13 @@ KERNEL(round_sum, THREADS)
 (double *value, int64 n, int64 key0, int64 key1, const double *squares, float of_square, float of_squares) {
     ELEMENT;
     displace(value, i, DEVIATION * sqrt(of_square * value[i] * value[i] + of_squares * squares[i]), key0, key1);
+}
+
+// Elements of memory as factors of products: off by up to `unit` of their size.
+KERNEL(move_factors, THREADS)(double *out, int64 n, int64 key0, int64 key1, float unit, const double *x) {
+    ELEMENT;
+    const double by = (random_word(i, key0, key1) >> 8) / 8388608.0 - 1.0;
+    out[i] = x[i] * (1.0 + unit * by);
 }
 
 KERNEL(squared_difference, THREADS)(double *out, int64 n, const double *x, const double *y) {

@@ -129,6 +129,11 @@ impl Launches {
         }
     }
 
+    /// All of the memory that a value reads some of.
+    pub(super) fn memory_of(&self, value: &Value) -> Value {
+        value.memory(self.program.buffers[value.buffer.0].len)
+    }
+
     /// A given tensor: of whole numbers as it is, real ones as f32 that are yet to be widened.
     pub(super) fn given(&mut self, name: &str, dtype: Dtype, shape: &[usize]) -> Value {
         let program = &mut self.program;

@@ -38,17 +38,26 @@ impl<'g> Lowering<'g> {
         let graph = self.graph;
         let mut uses = uses(graph, nodes);
         let mut values: Vec<Option<Value>> = vec![None; graph.nodes().len()];
+        let mut owners: Vec<NodeId> = graph.ids().collect();
         for id in graph
             .ids()
             .filter(|id| uses[id.index()] > 0)
             .collect::<Vec<_>>()
         {
-            let operands = graph.node(id).sources().to_vec();
-            let operands: Vec<Value> = operands
-                .into_iter()
-                .filter_map(|operand| use_of(&mut values, &mut uses, operand))
+            let node = graph.node(id);
+            let sources = node.sources().iter();
+            let mut operands: Vec<Value> = sources
+                .clone()
+                .filter_map(|&operand| use_of(&mut values, &mut uses, operand))
                 .collect();
-            let mut value = self.value(graph.node(id), &operands);
+            let owned: Vec<NodeId> = sources.map(|source| owners[source.index()]).collect();
+            if let Some(probe) = probe {
+                operands = self.factors(node, operands, &owned, probe);
+            }
+            let mut value = self.value(node, &operands);
+            let shared = operands.iter().zip(owned);
+            let shared = shared.filter(|(operand, _)| value.shares_memory(operand));
+            owners[id.index()] = shared.map(|(_, owner)| owner).next().unwrap_or(id);
             if let Some(probe) = probe {
                 value = self.rounded(id, &operands, value, probe);
             }
@@ -118,7 +127,9 @@ impl<'g> Lowering<'g> {
                 let extents = [operands[0].shape()[0], width];
                 self.indexed("gather", shape, &extents, operands)
             }
-            Op::Attention(_) => unreachable!("the compiler makes it of a graph, not of its oracle"),
+            Op::Attention(_) | Op::Concat { .. } => {
+                unreachable!("the compiler makes it of a graph, not of its oracle")
+            }
             Op::Pick => {
                 let columns = operands[0].shape()[shape.len()];
                 self.indexed("pick", shape, &[columns], operands)

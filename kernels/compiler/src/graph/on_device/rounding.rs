@@ -1,9 +1,9 @@
 //! Evaluations in which each operation rounds as f32 arithmetic does: with the rounding model and
 //! the random bits of the host ([`crate::graph::Rounding`]).
 
-use crate::graph::NodeId;
-use crate::graph::evaluate::{Scatter, scatter, stream};
+use crate::graph::evaluate::{Scatter, factor_stream, scatter, stream, unit_of_factors};
 use crate::graph::op::Reduction;
+use crate::graph::{Node, NodeId};
 use sweeper_program::tensor::Dtype;
 
 use super::launches::Arguments;
@@ -11,6 +11,35 @@ use super::lower::Lowering;
 use super::values::Value;
 
 impl Lowering<'_> {
+    /// The operands of a node, factors of a product as its number format has them. `owners` are the
+    /// nodes in whose memory they lie.
+    pub(super) fn factors(
+        &mut self,
+        node: &Node,
+        operands: Vec<Value>,
+        owners: &[NodeId],
+        probe: u8,
+    ) -> Vec<Value> {
+        let Some(unit) = unit_of_factors(node, self.precision) else {
+            return operands;
+        };
+        let mut factors = Vec::with_capacity(operands.len());
+        for (operand, &owner) in operands.into_iter().zip(owners) {
+            let memory = self.launches.memory_of(&operand);
+            let moved = self.launches.acquire(Dtype::F64, memory.shape());
+            let elements = memory.elements();
+            let key = factor_stream(probe, owner).key().map(|word| word as usize);
+            let args = Arguments::writing(&moved).int(elements).ints(&key);
+            let args = args.float(unit).dense(&memory);
+            self.launches.launch("move_factors", elements, args);
+            factors.push(operand.in_memory_of(&moved));
+            self.launches.release(moved);
+            self.launches.release(memory);
+            self.launches.release(operand);
+        }
+        factors
+    }
+
     /// The exact value of a node, moved by the rounding of its operation.
     pub(super) fn rounded(
         &mut self,

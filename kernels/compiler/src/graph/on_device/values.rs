@@ -40,6 +40,30 @@ impl Value {
         }
     }
 
+    /// The same view of the memory of another value.
+    pub(super) fn in_memory_of(&self, other: &Value) -> Self {
+        Value {
+            buffer: Rc::clone(&other.buffer),
+            ..self.clone()
+        }
+    }
+
+    /// All of the memory, of `len` elements, that this reads some of.
+    pub(super) fn memory(&self, len: usize) -> Self {
+        Value {
+            buffer: Rc::clone(&self.buffer),
+            dtype: self.dtype,
+            offset: 0,
+            shape: vec![len],
+            strides: vec![1],
+        }
+    }
+
+    /// Whether both are views of one memory.
+    pub(super) fn shares_memory(&self, other: &Value) -> bool {
+        Rc::ptr_eq(&self.buffer, &other.buffer)
+    }
+
     pub(super) fn shape(&self) -> &[usize] {
         &self.shape
     }

@@ -6,11 +6,16 @@
 //! reliable scientific computation", 1993), with the standard deviation of each operation in the
 //! place of its rounding ([`sweeper_program::rounding`]). Products of matrices and convolutions are
 //! sums of terms one after another, other sums are sums of parts.
+//!
+//! Products in tf32 and bf16 are those of moved factors. A factor is rounded once for all terms
+//! that it is in, so that its error is the same in a whole row of the product and in all products
+//! that read it, and does not cancel where these are added up.
 
 use super::array::{Array, map};
 use super::{EvaluateError, Value};
 use crate::graph::op::{Binary, Op, Reduction, Unary};
 use crate::graph::{Graph, Node, NodeId, may_be_bf16};
+use rayon::prelude::*;
 use sweeper_program::Precision;
 use sweeper_program::inputs::{InputKey, Stream};
 use sweeper_program::rounding::{DEVIATION, FUNCTION, Order};
@@ -26,6 +31,31 @@ pub struct Rounding {
 }
 
 impl Rounding {
+    /// The operands of a node, factors of a product as its number format has them. `owners` are the
+    /// nodes in whose memory they lie.
+    pub(super) fn factors(
+        &self,
+        node: &Node,
+        operands: Vec<Value>,
+        owners: impl Iterator<Item = NodeId>,
+    ) -> Vec<Value> {
+        let Some(unit) = unit_of_factors(node, self.precision) else {
+            return operands;
+        };
+        let each = operands.iter().zip(owners);
+        each.map(|(operand, owner)| Value::Real(self.factor(operand.real(), owner, unit)))
+            .collect()
+    }
+
+    /// A factor whose elements are off by up to `unit` of their size. The move of an element
+    /// depends on its place in memory, so that it is the same in all views.
+    fn factor(&self, x: &Array<f64>, owner: NodeId, unit: f64) -> Array<f64> {
+        let moves = factor_stream(self.probe, owner).uniform(x.memory().len(), -1.0, 1.0);
+        let moved = x.memory().par_iter().zip(&moves);
+        let moved = moved.map(|(x, &by)| x * (1.0 + unit * f64::from(by)));
+        x.in_memory(moved.collect())
+    }
+
     /// The value of a node after its rounding.
     pub(super) fn round(
         &self,
@@ -75,6 +105,27 @@ impl Rounding {
 /// The random numbers whose signs are the directions of a node's elements.
 pub(in crate::graph) fn stream(probe: u8, id: NodeId) -> Stream {
     InputKey([probe; 32]).stream(&id.to_string())
+}
+
+/// The random numbers by which the elements of a node's memory are off as factors.
+pub(in crate::graph) fn factor_stream(probe: u8, owner: NodeId) -> Stream {
+    InputKey([probe; 32]).stream(&format!("{owner} as a factor"))
+}
+
+/// The part of its size that a factor of a product in this number format may be off by, which is
+/// half a unit in the last place: bf16 has 8 bits, tf32 11. `None` for operands that are not
+/// rounded.
+pub(in crate::graph) fn unit_of_factors(node: &Node, precision: Precision) -> Option<f64> {
+    let bits = match precision {
+        Precision::F32 => return None,
+        Precision::Tf32 => 11,
+        Precision::Bf16 => 8,
+    };
+    let is_product = matches!(
+        node.op,
+        Op::Matmul | Op::Conv2d(_) | Op::Conv2dGradX(_) | Op::Conv2dGradW(_)
+    );
+    is_product.then(|| f64::exp2(-f64::from(bits)))
 }
 
 /// The variance of a result by the rounding of its operation, in squares of [`DEVIATION`].
@@ -136,14 +187,14 @@ pub(in crate::graph) fn scatter(
         }
         op => {
             let count = terms(graph, node)?;
-            let (order, factors) = match op {
-                Op::Reduce { .. } | Op::ScatterAdd => (Order::over_rows(count), Factors::F32),
-                _ => (Order::sequential(count), Factors::of(precision)),
+            let order = match op {
+                Op::Reduce { .. } | Op::ScatterAdd => Order::over_rows(count),
+                _ => Order::sequential(count),
             };
             let [of_square, of_squares] = order.weights();
             Some(Scatter::Sum {
-                of_square: of_square + factors.of_all.powi(2) + of_store(graph, id, precision),
-                of_squares: of_squares + factors.of_term.powi(2),
+                of_square: of_square + of_store(graph, id, precision),
+                of_squares,
             })
         }
     }
@@ -156,39 +207,6 @@ fn of_store(graph: &Graph, id: NodeId, precision: Precision) -> f64 {
         // bf16 has 8 bits, f32 has 24.
         true => f64::exp2(16.0).powi(2),
         false => 0.0,
-    }
-}
-
-/// The rounding of the factors of products, in units of the rounding of one f32.
-#[derive(Clone, Copy, Debug)]
-struct Factors {
-    /// The standard deviation of a term, which is independent of the other terms.
-    of_term: f64,
-    /// The greatest part by which all terms are too small.
-    of_all: f64,
-}
-
-impl Factors {
-    const F32: Factors = Factors {
-        of_term: 0.0,
-        of_all: 0.0,
-    };
-
-    /// bf16 has 8 bits; tf32 has 11, and hardware may truncate, which makes numbers smaller by half
-    /// a unit in the last place in the mean.
-    fn of(precision: Precision) -> Self {
-        let unit = f64::exp2(-24.0);
-        match precision {
-            Precision::F32 => Factors::F32,
-            Precision::Tf32 => Factors {
-                of_term: 2f64.sqrt() * f64::exp2(-11.0) / unit,
-                of_all: 2.0 * f64::exp2(-11.0) / unit,
-            },
-            Precision::Bf16 => Factors {
-                of_term: 2f64.sqrt() * f64::exp2(-8.0) / unit,
-                of_all: 0.0,
-            },
-        }
     }
 }
 
@@ -216,3 +234,6 @@ fn squared(value: &Value) -> Value {
         Value::Whole(array) => Value::Whole(array.clone()),
     }
 }
+
+#[cfg(test)]
+mod tests;
