@@ -4,10 +4,12 @@ use super::record::Rows;
 use super::table::{Table, ratio, three};
 
 const RECORD: &str = "2026-11-24-h200-attention";
+/// Products in f32, by later kernels.
+const RECORD_IN_F32: &str = "2026-11-24-h200-attention-f32";
 
 /// Times and memory of both variants by precision, width and length, forward and with gradients.
 pub(super) fn eager_and_compiled() -> String {
-    let rows = Rows::read(RECORD, "records.csv");
+    let [rows, in_f32] = [RECORD, RECORD_IN_F32].map(|record| Rows::read(record, "records.csv"));
     let mut table = Table::new(&[
         "products",
         "d",
@@ -24,6 +26,7 @@ pub(super) fn eager_and_compiled() -> String {
         for dimension in ["64", "128"] {
             for sequence in ["1024", "8192"] {
                 for phase in ["forward", "both"] {
+                    let rows = if precision == "f32" { &in_f32 } else { &rows };
                     let of = |backend| {
                         rows.one(&[
                             ("precision", precision),

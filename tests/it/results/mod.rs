@@ -11,6 +11,8 @@ mod operations;
 mod calibration;
 /// Attention.
 mod attention;
+/// A Transformer language model.
+mod transformer;
 /// Comparing runs.
 mod comparisons;
 
@@ -69,7 +71,14 @@ const PARTS: &[Part] = &[
     ("attention-run", || {
         record::run("2026-11-24-h200-attention", "")
     }),
+    ("attention-f32-run", || {
+        record::run("2026-11-24-h200-attention-f32", "")
+    }),
     ("attention", attention::eager_and_compiled),
+    ("transformer-run", || {
+        record::run("2026-11-24-h200-transformer", "")
+    }),
+    ("transformer", transformer::eager_and_compiled),
     ("economics-run", || {
         record::run("2026-11-24-h200-economics", "")
     }),

@@ -97,6 +97,7 @@ impl Row {
             "above_roofline" => Some(" a"),
             "coarse_clock" => Some(" c"),
             "throttled" => Some(" t"),
+            "spills" => Some(" s"),
             other => panic!("no mark for {other}"),
         });
         let same = self.0.get("same_program_as");

@@ -1,0 +1,70 @@
+//! A Transformer language model, operation by operation and compiled.
+
+use super::record::{Row, Rows};
+use super::table::{Table, ratio, three};
+
+const RECORD: &str = "2026-11-24-h200-transformer";
+
+/// Times, memory and launches of both variants by precision, context and phase.
+pub(super) fn eager_and_compiled() -> String {
+    let rows = Rows::read(RECORD, "records.csv");
+    let mut table = Table::new(&[
+        "products",
+        "context",
+        "phase",
+        "`eager` ms",
+        "`compiled` ms",
+        "speedup",
+        "utilization",
+        "GB",
+        "launches",
+        "compiling s",
+    ]);
+    for precision in ["f32", "tf32", "bf16"] {
+        for context in ["256", "1024"] {
+            for phase in ["forward", "both", "step"] {
+                let of = |backend| {
+                    rows.one(&[
+                        ("precision", precision),
+                        ("context", context),
+                        ("phase", phase),
+                        ("backend", backend),
+                    ])
+                };
+                let (eager, compiled) = (of("eager"), of("compiled"));
+                let gigabytes = |row: &Row| three(row.number("peak_allocated_bytes") / 1e9);
+                table.line([
+                    precision.to_owned(),
+                    context.to_owned(),
+                    phase.to_owned(),
+                    format!("{}{}", three(eager.median() / 1e6), eager.marks()),
+                    format!("{}{}", three(compiled.median() / 1e6), compiled.marks()),
+                    ratio(eager.median() / compiled.median()),
+                    format!("{:.0} %", 100.0 * compiled.number("flops_utilization")),
+                    format!("{} / {}", gigabytes(eager), gigabytes(compiled)),
+                    format!("{} / {}", eager.text("launches"), compiled.text("launches")),
+                    format!("{:.1}", compiled.number("compile_wall_ns") / 1e9),
+                ]);
+            }
+        }
+    }
+    table.text()
+}
+
+/// Every row is right, as a whole, and the numerics that ran are those that were asked for.
+#[test]
+fn coarser_products_are_less_exact() {
+    let rows = Rows::read(RECORD, "records.csv");
+    let all = rows.all(&[("status", "ok"), ("checked", "full")]);
+    assert_eq!(all.len(), 36);
+    for row in rows.all(&[("precision", "bf16"), ("phase", "forward")]) {
+        let words = ["context", "phase", "backend"];
+        let error_in = |precision| {
+            let mut wanted: Vec<(&str, &str)> = vec![("precision", precision)];
+            wanted.extend(words.map(|word| (word, row.text(word))));
+            rows.one(&wanted).number("worst_error")
+        };
+        let [exact, coarse, coarsest] = ["f32", "tf32", "bf16"].map(error_in);
+        assert!(10.0 * exact < coarse && 2.0 * coarse < coarsest);
+    }
+}
