@@ -190,6 +190,7 @@ impl Kernels {
         let artifact = Artifact {
             key: key.clone(),
             bytes: compiled.cubin.into(),
+            symbols: Default::default(),
         };
         self.artifacts.insert(key, artifact.clone());
         artifact

@@ -114,6 +114,7 @@ fn prepare(device: &mut Cpu, program: Program) -> Prepared {
             )
             .unwrap()
             .into(),
+        symbols: Default::default(),
     };
     let artifacts: Vec<Artifact> = program.sources().into_iter().map(artifact).collect();
     let job = Job {

@@ -183,6 +183,7 @@ impl Kernels {
                 Cc::find(None, &Digests::default(), &AtomicBool::new(false)).expect("a C compiler");
             let bytes = cc.compile(source, &Bounds::within(Duration::from_secs(60)));
             Artifact {
+                symbols: Default::default(),
                 key: key.clone(),
                 bytes: Arc::from(bytes.expect("the kernels compile")),
             }

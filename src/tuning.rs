@@ -81,8 +81,9 @@ fn choice<'e>(family: &'e str, rows: &[&'e Entry]) -> Option<Choice<'e>> {
     let &(best, best_time) = measured.first()?;
     let is_alike = |time: &LogInterval| {
         let ratio = time.over(best_time);
-        // Without intervals nothing can be told apart.
-        !(ratio.value - ratio.below > 0.0)
+        // Without intervals, which are NaN then, nothing can be told apart.
+        let is_apart = ratio.value - ratio.below > 0.0;
+        !is_apart
     };
     let others = measured.iter().skip(1);
     Some(Choice {

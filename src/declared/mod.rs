@@ -1,7 +1,7 @@
 //! Workloads and backends that a manifest declares: the user's kernels.
 //!
 //! `manifest::declare` reads them into [`declaration`], which is plain data: a worker process gets
-//! it as JSON. [`Declared`] is the same with its expressions compiled, and a [`Workload`] like
+//! it as JSON. [`Declared`] is the same with its expressions compiled, and a workload like
 //! those of this build. A workload of this build with backends of the user is one, too: its
 //! problems are the same, and so are their identities.
 //!

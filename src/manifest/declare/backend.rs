@@ -1,14 +1,13 @@
 //! `[backend.Y]`: a source in CUDA or C, how it is launched, and the values it is tuned by.
 
-use std::path::PathBuf;
-
 use sweeper_program::{Dtype, Value};
 
 use super::problem::{tensor, tuned};
+use super::source;
 use super::{ANY, CONDITION, NUMBER, Names, WHOLE, expression};
 use crate::declared::declaration::{
-    ArgDeclaration, BackendDeclaration, DeclaredFile, DeclaredLanguage, LaunchDeclaration,
-    Requirement, ScratchDeclaration,
+    ArgDeclaration, BackendDeclaration, DeclaredLanguage, LaunchDeclaration, Requirement,
+    ScratchDeclaration,
 };
 use crate::declared::{backend_scope, configurations};
 use crate::expression::{Expression, Scope};
@@ -40,10 +39,8 @@ pub(super) fn backend(
     section: &mut Section<'_>,
     names: &Names,
 ) -> Option<BackendDeclaration> {
-    let about = section
-        .take(cx, "about")
-        .and_then(|node| cx.text(node, "about"));
-    let source = source(cx, section);
+    let about = text(cx, section, "about");
+    let source = source::source(cx, section);
     let tune = section
         .take(cx, "tune")
         .map_or_else(Vec::new, |node| tune(cx, node, names));
@@ -55,30 +52,21 @@ pub(super) fn backend(
     let scratch = scratch.map_or_else(Vec::new, |node| scratch_of(cx, node, &scope));
     let mut tensors = [names.inputs.clone(), names.outputs.clone()].concat();
     tensors.extend(scratch.iter().map(|scratch| scratch.tensor.name.clone()));
-    let mutates = section
-        .take(cx, "mutates")
-        .and_then(|node| cx.words(node, "mutates"));
-    let mutates = known_inputs(cx, mutates.unwrap_or_default(), names);
+    let mutates = words(cx, section, "mutates");
+    let mutates = known_inputs(cx, mutates, names);
     let rules = section.take(cx, "require");
     let (require, rules) = rules.map_or_else(Default::default, |node| require(cx, node, &scope));
     let defines = section.take(cx, "defines");
     let defines = defines.map_or_else(Vec::new, |node| defines_of(cx, node, &scope));
     let mut options = texts(cx, section, "options");
     let libraries = texts(cx, section, "libs");
-    let phases = section
-        .take(cx, "phases")
-        .and_then(|node| cx.words(node, "phases"));
-    let phases = names.phases(cx, phases.unwrap_or_default());
-    let is_cuda = section.table.get("cuda").is_some() && section.table.get("c").is_none();
-    let language = match is_cuda {
-        true => DeclaredLanguage::Cuda,
-        false => DeclaredLanguage::C,
-    };
+    let phases = words(cx, section, "phases");
+    let phases = names.phases(cx, phases);
     let reader = Reader {
         names,
         scope,
         tensors,
-        language,
+        language: source::language(section),
         has_source: source.is_some(),
     };
     let launches = reader.launches(cx, section);
@@ -86,26 +74,10 @@ pub(super) fn backend(
     let source = source?;
     options.extend(source.options);
     let found = configurations(names.parameters.len(), &tune, &rules, sample);
-    let reason = match found.as_ref().map(Vec::len) {
-        Some(1..=MAX_CONFIGURATIONS) => None,
-        Some(0) => Some("`require` leaves none of those that `tune` has".to_owned()),
-        Some(count) => Some(format!(
-            "{count} of them, over {MAX_CONFIGURATIONS}: `sample = 200` measures so many"
-        )),
-        None => Some("more combinations than can be looked at".to_owned()),
-    };
-    if let Some(reason) = reason {
-        let message = format!(
-            "the configurations of `backend.{}` can't be measured",
-            entry.key
-        );
-        cx.report(Code::GridTooLarge, entry.key_at, message)
-            .label(reason);
-        return None;
-    }
+    are_measurable(cx, entry, found.as_ref().map(Vec::len))?;
     Some(BackendDeclaration {
         name: entry.key.clone(),
-        about: about.unwrap_or_default(),
+        about,
         language: source.language,
         files: source.files,
         launches: launches?,
@@ -121,87 +93,21 @@ pub(super) fn backend(
     })
 }
 
-/// A source that was read.
-struct Source {
-    language: DeclaredLanguage,
-    files: Vec<DeclaredFile>,
-    options: Vec<String>,
-}
-
-fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<Source> {
-    let cuda = section.take(cx, "cuda");
-    let c = section.take(cx, "c");
-    let include = section.take(cx, "include");
-    let folders = include.map_or_else(Vec::new, |node| include_folders(cx, node));
-    let (language, node, key) = match (cuda, c) {
-        (Some(node), None) => (DeclaredLanguage::Cuda, node, "cuda"),
-        (None, Some(node)) => (DeclaredLanguage::C, node, "c"),
-        (None, None) => {
-            let message = format!("`{}` has no source", section.path);
-            cx.report(Code::MissingKey, section.at, message)
-                .label("`cuda = \"FILE.cu\"` or `c = \"FILE.c\"` is needed");
-            return None;
+/// Reports a number of configurations that can't be measured; none where it was.
+fn are_measurable(cx: &mut Context<'_>, entry: &Entry, count: Option<usize>) -> Option<()> {
+    let reason = match count {
+        Some(1..=MAX_CONFIGURATIONS) => return Some(()),
+        Some(0) => "`require` leaves none of those that `tune` has".to_owned(),
+        Some(count) => {
+            format!("{count} of them, over {MAX_CONFIGURATIONS}: `sample = 200` measures so many")
         }
-        (Some(_), Some(node)) => {
-            cx.report(
-                Code::Conflict,
-                node.at,
-                "a backend has one source: `cuda` or `c`",
-            );
-            return None;
-        }
+        None => "more combinations than can be looked at".to_owned(),
     };
-    let path = cx.path(node, key)?;
-    let path = cx.in_folder(node.at, &path);
-    let closure = match cx.sources.code(&path, &folders) {
-        Some(Ok(closure)) => closure.clone(),
-        Some(Err(reason)) => {
-            let message = format!("can't use the source: {reason}");
-            cx.report(Code::Source, node.at, message)
-                .help("paths are relative to the manifest");
-            return None;
-        }
-        None => {
-            let message = format!("the source `{}` was not read", path.display());
-            cx.report(Code::Source, node.at, message);
-            return None;
-        }
-    };
-    if let Some((name, from)) = closure.missing() {
-        let message = format!("`{from}` includes \"{name}\", which is not there");
-        cx.report(Code::Source, node.at, message).help(
-            "it is looked for beside the file that includes it, then in the folders of `include`",
-        );
-        return None;
-    }
-    let (files, options) = match language {
-        DeclaredLanguage::C => {
-            let (files, folders) = closure.by_path();
-            let folders = folders.iter().map(|folder| format!("-I{folder}"));
-            (files, folders.collect())
-        }
-        DeclaredLanguage::Cuda => match closure.by_directive() {
-            Ok(files) => (files, Vec::new()),
-            Err(reason) => {
-                cx.report(Code::Source, node.at, reason);
-                return None;
-            }
-        },
-    };
-    Some(Source {
-        language,
-        files,
-        options,
-    })
-}
-
-/// The folders of `include`.
-pub(super) fn include_folders(cx: &mut Context<'_>, node: &Node) -> Vec<PathBuf> {
-    let folders = cx.words(node, "include").unwrap_or_default();
-    let folders = folders.iter();
-    folders
-        .map(|folder| cx.in_folder(folder.at, folder.value.as_ref()))
-        .collect()
+    let name = &entry.key;
+    let message = format!("the configurations of `backend.{name}` can't be measured");
+    cx.report(Code::GridTooLarge, entry.key_at, message)
+        .label(reason);
+    None
 }
 
 fn tune(cx: &mut Context<'_>, node: &Node, names: &Names) -> Vec<(String, Vec<Value>)> {
@@ -305,9 +211,24 @@ fn defines_of(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Vec<(String, 
     entries.filter_map(read).collect()
 }
 
-fn texts(cx: &mut Context<'_>, section: &mut Section<'_>, key: &'static str) -> Vec<String> {
+/// The text of a key; empty where it is not there.
+fn text(cx: &mut Context<'_>, section: &mut Section<'_>, key: &'static str) -> String {
+    let text = section.take(cx, key).and_then(|node| cx.text(node, key));
+    text.unwrap_or_default()
+}
+
+/// The words of a key; none where it is not there.
+fn words(
+    cx: &mut Context<'_>,
+    section: &mut Section<'_>,
+    key: &'static str,
+) -> Vec<Spanned<String>> {
     let words = section.take(cx, key).and_then(|node| cx.words(node, key));
-    let words = words.unwrap_or_default().into_iter();
+    words.unwrap_or_default()
+}
+
+fn texts(cx: &mut Context<'_>, section: &mut Section<'_>, key: &'static str) -> Vec<String> {
+    let words = words(cx, section, key).into_iter();
     words.map(|word| word.value).collect()
 }
 

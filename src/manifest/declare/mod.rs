@@ -4,6 +4,7 @@
 //! to be right.
 
 mod problem;
+mod source;
 mod backend;
 mod render;
 pub(super) mod schema;

@@ -287,19 +287,7 @@ fn fill(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Option<Fill> {
             let (first, step) = two(cx, value, "arange")?;
             Fill::Arange(first, step)
         }
-        "choice" => {
-            let Raw::Array(items) = &value.raw else {
-                cx.wrong_type(value, "choice", "a list of numbers");
-                return None;
-            };
-            let numbers = items.iter().map(|item| cx.number(item, "choice"));
-            let numbers: Vec<f64> = numbers.collect::<Option<_>>()?;
-            if numbers.is_empty() {
-                cx.report(Code::EmptyAxis, value.at, "`choice` is an empty list");
-                return None;
-            }
-            Fill::Choice(numbers)
-        }
+        "choice" => Fill::Choice(numbers(cx, value, "choice")?),
         "expr" => Fill::Expr(
             expression(cx, value, "expr", scope, NUMBER)?
                 .text()
@@ -314,6 +302,23 @@ fn fill(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Option<Fill> {
             return None;
         }
     })
+}
+
+/// Numbers of a list, at least one.
+fn numbers(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<f64>> {
+    let Raw::Array(items) = &node.raw else {
+        cx.wrong_type(node, key, "a list of numbers");
+        return None;
+    };
+    if items.is_empty() {
+        cx.report(
+            Code::EmptyAxis,
+            node.at,
+            format!("`{key}` is an empty list"),
+        );
+        return None;
+    }
+    items.iter().map(|item| cx.number(item, key)).collect()
 }
 
 /// The forms of a fill, for people.

@@ -6,6 +6,9 @@ use crate::manifest::section::Context;
 use crate::manifest::tree::{Entry, Node, Raw};
 use sweeper_program::Value;
 
+/// Keys with their values as TOML.
+type Keys = Vec<(&'static str, String)>;
+
 /// A table of a declaration, as it is printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::manifest) struct DeclaredTable {
@@ -14,7 +17,7 @@ pub(in crate::manifest) struct DeclaredTable {
     /// Keys with their values as TOML.
     pub(in crate::manifest) keys: Vec<(String, String)>,
     /// The values of some of these keys in a run's folder, which holds copies of sources.
-    pub(in crate::manifest) in_run: Vec<(&'static str, String)>,
+    pub(in crate::manifest) in_run: Keys,
     /// The copies, by their paths below a run's folder.
     pub(in crate::manifest) copies: Vec<DeclaredFile>,
 }
@@ -42,17 +45,14 @@ pub(super) fn table(cx: &mut Context<'_>, kind: &str, entry: &Entry) -> Declared
 }
 
 /// The copies of a backend's source, and the keys that name them.
-fn copies(
-    cx: &mut Context<'_>,
-    entry: &Entry,
-) -> Option<(Vec<(&'static str, String)>, Vec<DeclaredFile>)> {
+fn copies(cx: &mut Context<'_>, entry: &Entry) -> Option<(Keys, Vec<DeclaredFile>)> {
     let table = entry.value.table()?;
     let (key, node) = ["cuda", "c"]
         .into_iter()
         .find_map(|key| Some((key, &table.get(key)?.value)))?;
     let include = table.get("include");
     let folders = include.map_or_else(Vec::new, |entry| {
-        super::backend::include_folders(cx, &entry.value)
+        super::source::include_folders(cx, &entry.value)
     });
     let path = cx.path(node, key)?;
     let path = cx.in_folder(node.at, &path);

@@ -1,0 +1,112 @@
+//! The source of a declared kernel, with the files that it includes.
+
+use std::path::{Path, PathBuf};
+
+use crate::declared::declaration::{DeclaredFile, DeclaredLanguage};
+use crate::manifest::diagnostics::Code;
+use crate::manifest::includes::SourceClosure;
+use crate::manifest::section::{Context, Section};
+use crate::manifest::tree::Node;
+
+/// A source that was read.
+pub(super) struct Source {
+    pub(super) language: DeclaredLanguage,
+    pub(super) files: Vec<DeclaredFile>,
+    /// Options of the compiler, for folders of includes.
+    pub(super) options: Vec<String>,
+}
+
+/// The language that a backend's keys are those of: that of its source.
+pub(super) fn language(section: &Section<'_>) -> DeclaredLanguage {
+    let has = |key| section.table.get(key).is_some();
+    match has("cuda") && !has("c") {
+        true => DeclaredLanguage::Cuda,
+        false => DeclaredLanguage::C,
+    }
+}
+
+/// Reads a backend's source; what is wrong is reported.
+pub(super) fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<Source> {
+    let cuda = section.take(cx, "cuda");
+    let c = section.take(cx, "c");
+    let include = section.take(cx, "include");
+    let folders = include.map_or_else(Vec::new, |node| include_folders(cx, node));
+    let (node, key) = match (cuda, c) {
+        (Some(node), None) => (node, "cuda"),
+        (None, Some(node)) => (node, "c"),
+        (None, None) => {
+            let message = format!("`{}` has no source", section.path);
+            cx.report(Code::MissingKey, section.at, message)
+                .label("`cuda = \"FILE.cu\"` or `c = \"FILE.c\"` is needed");
+            return None;
+        }
+        (Some(_), Some(node)) => {
+            let message = "a backend has one source: `cuda` or `c`";
+            cx.report(Code::Conflict, node.at, message);
+            return None;
+        }
+    };
+    let path = cx.path(node, key)?;
+    let path = cx.in_folder(node.at, &path);
+    let closure = closure(cx, node, &path, &folders)?;
+    let language = language(section);
+    let (files, options) = match language {
+        DeclaredLanguage::C => {
+            let (files, folders) = closure.by_path();
+            let folders = folders.iter().map(|folder| format!("-I{folder}"));
+            (files, folders.collect())
+        }
+        DeclaredLanguage::Cuda => match closure.by_directive() {
+            Ok(files) => (files, Vec::new()),
+            Err(reason) => {
+                cx.report(Code::Source, node.at, reason);
+                return None;
+            }
+        },
+    };
+    Some(Source {
+        language,
+        files,
+        options,
+    })
+}
+
+/// The files of a source, all of which are there.
+fn closure(
+    cx: &mut Context<'_>,
+    node: &Node,
+    path: &Path,
+    folders: &[PathBuf],
+) -> Option<SourceClosure> {
+    let closure = match cx.sources.code(path, folders) {
+        Some(Ok(closure)) => closure.clone(),
+        Some(Err(reason)) => {
+            let message = format!("can't use the source: {reason}");
+            cx.report(Code::Source, node.at, message)
+                .help("paths are relative to the manifest");
+            return None;
+        }
+        None => {
+            let message = format!("the source `{}` was not read", path.display());
+            cx.report(Code::Source, node.at, message);
+            return None;
+        }
+    };
+    if let Some((name, from)) = closure.missing() {
+        let message = format!("`{from}` includes \"{name}\", which is not there");
+        cx.report(Code::Source, node.at, message).help(
+            "it is looked for beside the file that includes it, then in the folders of `include`",
+        );
+        return None;
+    }
+    Some(closure)
+}
+
+/// The folders of `include`.
+pub(super) fn include_folders(cx: &mut Context<'_>, node: &Node) -> Vec<PathBuf> {
+    let folders = cx.words(node, "include").unwrap_or_default();
+    let folders = folders.iter();
+    folders
+        .map(|folder| cx.in_folder(folder.at, folder.value.as_ref()))
+        .collect()
+}
