@@ -81,6 +81,9 @@ fn fields(sources: &[Source]) -> Fields {
                 of_ceilings(ceilings, &mut add);
             }
         }
+        for (name, digest) in own_sources(source) {
+            add(0, &name, digest);
+        }
         let of = |name: &str| -> BTreeSet<String> {
             let values = source.entries.iter().filter_map(|entry| entry.axis(name));
             values.map(|value| value.to_string()).collect()
@@ -104,6 +107,28 @@ fn fields(sources: &[Source]) -> Fields {
         add(4, "throttled rows", throttled.to_string());
     }
     fields
+}
+
+/// The sources of declared kernels in a run, with the beginnings of their digests.
+fn own_sources(source: &Source) -> Vec<(String, String)> {
+    let manifest: Option<toml::Table> = source.manifest.as_deref().and_then(|it| it.parse().ok());
+    let backends = manifest
+        .as_ref()
+        .and_then(|it| it.get("backend")?.as_table());
+    let mut found = Vec::new();
+    for (backend, table) in backends.into_iter().flatten() {
+        let digests = table.get("digests").and_then(toml::Value::as_table);
+        for (file, digest) in digests.into_iter().flatten() {
+            let digest: String = digest
+                .as_str()
+                .unwrap_or_default()
+                .chars()
+                .take(12)
+                .collect();
+            found.push((format!("source {file} of {backend}"), digest));
+        }
+    }
+    found
 }
 
 /// Ceilings that the device was taken to have: efficiencies are parts of them.

@@ -296,6 +296,13 @@ pub struct Requirement {
     pub reason: String,
 }
 
+impl DeclaredFile {
+    /// SHA-256 of its text.
+    pub fn digest(&self) -> Digest {
+        Digest::from_bytes(Sha256::digest(&self.text).into())
+    }
+}
+
 impl Declaration {
     /// The canonical text, which the worker reads.
     pub fn json(&self) -> String {

@@ -31,6 +31,14 @@ pub(super) fn toml(manifest: &Manifest, comments: bool) -> String {
                     let value = held.map_or(value, |(_, value)| value);
                     printer.key(&table.path, key, value);
                 }
+                let has = |key: &str| table.keys.iter().any(|(held, _)| held == key);
+                let more = table
+                    .in_run
+                    .iter()
+                    .filter(|(key, _)| !comments && !has(key));
+                for (key, value) in more {
+                    printer.key(&table.path, key, value);
+                }
             }
             for case in &manifest.cases {
                 printer.case(manifest, case);

@@ -22,6 +22,9 @@ pub(in crate::manifest) struct DeclaredTable {
     pub(in crate::manifest) copies: Vec<DeclaredFile>,
 }
 
+/// The key that runs write: the digest of each file of a source, by its path.
+pub(super) const DIGESTS: &str = "digests";
+
 /// The folder of a run's folder that holds copies of sources.
 const COPIES: &str = "sources";
 
@@ -66,6 +69,11 @@ fn copies(cx: &mut Context<'_>, entry: &Entry) -> Option<(Keys, Vec<DeclaredFile
         let folders = folders.iter().map(|folder| text(folder));
         keys.push(("include", print::list(folders)));
     }
+    let digests = files.iter().map(|file| {
+        let digest = print::value(&Value::from(&*file.digest().hex()));
+        format!("{} = {digest}", print::bare(&file.name))
+    });
+    keys.push((DIGESTS, print::inline(digests)));
     let copy = |file: DeclaredFile| DeclaredFile {
         name: below(&file.name),
         text: file.text,

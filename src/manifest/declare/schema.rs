@@ -141,6 +141,7 @@ pub(in crate::manifest) fn backend() -> Value {
         "cuda": described(string(), "source for NVRTC, relative to the manifest"),
         "c": described(string(), "source for the C compiler, relative to the manifest"),
         "include": described(list(string()), "folders of includes"),
+        "digests": described(named(string()), "written by runs: what each file was"),
         "options": described(list(string()), "options of the compiler"),
         "libs": described(list(string()), "libraries to link, such as `m`"),
         "defines": described(named(expression()), "macros, from expressions"),

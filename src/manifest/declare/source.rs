@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::render::DIGESTS;
 use crate::declared::declaration::{DeclaredFile, DeclaredLanguage};
 use crate::manifest::diagnostics::Code;
 use crate::manifest::includes::SourceClosure;
@@ -49,6 +50,9 @@ pub(super) fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<
     let path = cx.path(node, key)?;
     let path = cx.in_folder(node.at, &path);
     let closure = closure(cx, node, &path, &folders)?;
+    if let Some(node) = section.take(cx, DIGESTS) {
+        verify(cx, node, &closure)?;
+    }
     let language = language(section);
     let (files, options) = match language {
         DeclaredLanguage::C => {
@@ -69,6 +73,25 @@ pub(super) fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<
         files,
         options,
     })
+}
+
+/// Compares files with the digests that a run's manifest has: its copies are what was compiled.
+fn verify(cx: &mut Context<'_>, node: &Node, closure: &SourceClosure) -> Option<()> {
+    let digests = cx.section(node, DIGESTS)?.table;
+    let (files, _) = closure.by_path();
+    for file in files {
+        let Some(entry) = digests.get(&file.name) else {
+            continue;
+        };
+        let digest = file.digest().hex();
+        if entry.value.text() != Some(&digest) {
+            let message = format!("`{}` is not what was compiled for this run", file.name);
+            cx.report(Code::Source, entry.value.at, message)
+                .label(format!("its digest is {digest:.12} now"));
+            return None;
+        }
+    }
+    Some(())
 }
 
 /// The files of a source, all of which are there.

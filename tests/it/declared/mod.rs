@@ -202,3 +202,57 @@ fn an_edited_byte_is_another_run() {
     }
     assert_eq!(before, hash());
 }
+
+/// The changed file is named first, by `compare` and by `why`, and a copy that was edited is
+/// refused.
+#[test]
+fn changed_sources_are_named() {
+    let folder = copied();
+    let run = || {
+        text(&sweeper(
+            folder.path(),
+            &["run", "add.toml", "--device", "cpu"],
+        ))
+    };
+    run();
+    let path = folder.path().join("sum.h");
+    fs::write(&path, "#define SUM(x, y) ((y) + (x))\n").unwrap();
+    let why = ["why", "add.toml", "n=1000 add_c", "--device", "cpu"];
+    let why = text(&sweeper(folder.path(), &why));
+    assert!(why.contains("backend.add_c.digests.sum.h"), "{why}");
+    run();
+    let results = folder.path().join("results");
+    let mut runs: Vec<PathBuf> = fs::read_dir(&results)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    runs.sort_by_key(|run| {
+        fs::metadata(run.join("manifest.toml"))
+            .unwrap()
+            .modified()
+            .unwrap()
+    });
+    let [old, new] = runs.as_slice() else {
+        panic!("{runs:?}");
+    };
+    let [old, new] = [old, new].map(|run| run.to_str().unwrap());
+    let compared = text(&sweeper(folder.path(), &["compare", old, new]));
+    let at = |words: &str| {
+        compared
+            .find(words)
+            .unwrap_or_else(|| panic!("{words}: {compared}"))
+    };
+    assert!(
+        at("source sum.h of add_c") < at("manifest hash"),
+        "{compared}"
+    );
+    assert!(compared.contains("add_c"), "{compared}");
+    let copy = Path::new(old).join("sources/add_c/sum.h");
+    fs::write(copy, "#define SUM(x, y) 0\n").unwrap();
+    let id = old.rsplit('-').next().unwrap();
+    let rerun = text(&sweeper(folder.path(), &["rerun", id]));
+    assert!(
+        rerun.contains("`sum.h` is not what was compiled for this run"),
+        "{rerun}"
+    );
+}
