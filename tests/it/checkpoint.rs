@@ -1,11 +1,9 @@
 //! Activation checkpointing of the transformer: less memory for launches, and equal results.
 
-use sweeper::device::cpu::Cpu;
-use sweeper::device::{Device, Job};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::{CanonicalShape, Phase, Program, Role, Target, Tensors};
 
-use crate::conformance::{Case, artifacts, cuda, problem};
+use crate::conformance::{Case, cuda, problem, run_on_cpu};
 use crate::shim::{self, Mode};
 
 const BACKENDS: [&str; 2] = ["eager", "compiled"];
@@ -69,18 +67,8 @@ fn a_step_takes_less_memory() {
 fn outputs(words: &str, backend: &str, phase: Phase) -> Tensors {
     let (problem, _) = problem(&format!("transformer {words}"));
     let program = program(words, backend, phase, &Target::Cpu);
-    let artifacts = artifacts(&program);
-    let mut device = Cpu::new(2).unwrap();
-    device.bind(&problem.generate(&InputKey([6; 32]))).unwrap();
-    let job = Job {
-        program,
-        artifacts: &artifacts,
-        script: None,
-    };
-    let prepared = device.prepare(job).unwrap();
-    device.poison(prepared).unwrap();
-    device.sample(prepared, 1).unwrap();
-    device.results(prepared, &problem.outputs(phase)).unwrap()
+    let inputs = problem.generate(&InputKey([6; 32]));
+    run_on_cpu(program, &inputs, &problem.outputs(phase), 2, 1)
 }
 
 #[test]

@@ -122,17 +122,8 @@ impl Case {
                 let Some(program) = self.program(backend, phase, canonical, &Target::Cpu) else {
                     continue;
                 };
-                let artifacts = artifacts(&program);
-                let job = Job {
-                    program,
-                    artifacts: &artifacts,
-                    script: None,
-                };
-                let prepared = device.prepare(job).unwrap();
-                device.poison(prepared).unwrap();
-                device.sample(prepared, 1).unwrap();
                 let specs = self.problem.outputs(phase);
-                let outputs = device.results(prepared, &specs).unwrap();
+                let outputs = run_bound(&mut device, program, &specs, 1);
                 self.judge(backend, phase, &outputs);
             }
         }
@@ -157,15 +148,21 @@ impl Case {
     }
 }
 
-/// Results of a program that ran so often on a CPU.
+/// Results of a program that ran so often on a CPU of so many threads.
 pub(crate) fn run_on_cpu(
-    device: &mut Cpu,
     program: Program,
     inputs: &Tensors,
     specs: &[TensorSpec],
+    threads: usize,
     iterations: u32,
 ) -> Tensors {
+    let mut device = Cpu::new(threads).unwrap();
     device.bind(inputs).unwrap();
+    run_bound(&mut device, program, specs, iterations)
+}
+
+/// Results of a program that ran so often, on a device that has its inputs.
+fn run_bound(device: &mut Cpu, program: Program, specs: &[TensorSpec], iterations: u32) -> Tensors {
     let artifacts = artifacts(&program);
     let job = Job {
         program,

@@ -1,11 +1,9 @@
 //! Runs a program once on the CPU device.
 
-use sweeper::device::cpu::Cpu;
-use sweeper::device::{Device, Job};
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Program, Tensors};
 
-use crate::conformance::artifacts;
+use crate::conformance::run_on_cpu;
 
 /// The results of the program.
 pub(super) fn run(
@@ -14,16 +12,5 @@ pub(super) fn run(
     specs: &[TensorSpec],
     threads: usize,
 ) -> Tensors {
-    let artifacts = artifacts(&program);
-    let mut device = Cpu::new(threads).unwrap();
-    device.bind(inputs).unwrap();
-    let job = Job {
-        program,
-        artifacts: &artifacts,
-        script: None,
-    };
-    let prepared = device.prepare(job).unwrap();
-    device.poison(prepared).unwrap();
-    device.sample(prepared, 1).unwrap();
-    device.results(prepared, specs).unwrap()
+    run_on_cpu(program, inputs, specs, threads, 1)
 }

@@ -3,17 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use super::{copied, rows, sweeper, text};
+use super::{copied, rows};
+use crate::place::text;
 
 #[test]
 fn adversaries_are_named_and_the_sweep_goes_on() {
     let folder = copied();
-    let ran = sweeper(
-        folder.path(),
-        &["run", "adversaries.toml", "--device", "cpu"],
-    );
+    let ran = folder.sweeper(&["run", "adversaries.toml", "--device", "cpu"]);
     assert_eq!(ran.status.code(), Some(4), "{}", text(&ran));
-    let rows = rows(folder.path());
+    let rows = rows(&folder);
     let found: BTreeMap<&str, (&str, &str)> = rows
         .iter()
         .map(|row| (&*row["backend"], (&*row["status"], &*row["reason"])))

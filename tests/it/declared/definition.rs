@@ -9,7 +9,7 @@ fn with_workload(workload: &str) -> Manifest {
         "schema = 1\n[workload.w]\n{workload}\n[backend.b]\nworkload = \"w\"\nc = \"add.c\"\n\
          entry = \"f\"\nargs = [\"y\"]\n[case.c]\nworkload = \"w\"\ngrid.n = 6\n"
     );
-    let path = folder.path().join("w.toml");
+    let path = folder.path("w.toml");
     fs::write(&path, text).unwrap();
     match resolve(&path, &Overrides::new()) {
         Ok(manifest) => manifest,
@@ -154,13 +154,13 @@ fn references_broadcast_and_values_need_not_be_finite() {
 fn kernels_in_c_start_from_initial_values() {
     let folder = copied();
     fs::write(
-        folder.path().join("f.c"),
+        folder.path("f.c"),
         "void f(double *sum, float *in_place, const float *x, double by, unsigned char n)\n{\n\
          for (int i = 0; i < n; i++) {\n*sum += x[i] * by;\nin_place[i] *= 2;\n}\n}\n",
     )
     .unwrap();
     fs::write(
-        folder.path().join("f.toml"),
+        folder.path("f.toml"),
         "schema = 1\n[workload.w]\nparams.n = { int = [1, 100] }\n\
          inputs.x = { dtype = \"f32\", shape = [\"n\"], fill = { arange = [1, 1] } }\n\
          outputs.sum = { dtype = \"f64\", shape = [], init = 10 }\n\
@@ -170,21 +170,15 @@ fn kernels_in_c_start_from_initial_values() {
          [case.c]\nworkload = \"w\"\ngrid.n = 4\n",
     )
     .unwrap();
-    let manifest = resolve(&folder.path().join("f.toml"), &Overrides::new()).unwrap();
+    let manifest = resolve(&folder.path("f.toml"), &Overrides::new()).unwrap();
     let problem = problem(&manifest, &[("n", 4)]);
     let inputs = problem.generate(&InputKey([5; 32]));
     let canonical = CanonicalShape::default();
     let program = problem
         .program("b", Phase::Forward, &canonical, &Target::Cpu)
         .unwrap();
-    let mut device = Cpu::new(1).unwrap();
-    let outputs = crate::conformance::run_on_cpu(
-        &mut device,
-        program,
-        &inputs,
-        &problem.outputs(Phase::Forward),
-        3,
-    );
+    let specs = problem.outputs(Phase::Forward);
+    let outputs = crate::conformance::run_on_cpu(program, &inputs, &specs, 1, 3);
     assert_eq!(*outputs["sum"].data(), Data::F64(vec![12.5]));
     assert_eq!(
         *outputs["in_place"].data(),

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
-use sweeper::device::cpu::Cpu;
 use sweeper::manifest::{Manifest, Overrides};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::{
@@ -13,8 +11,9 @@ use sweeper_program::{
 };
 
 use crate::conformance::cuda;
+use crate::place::{Place, text};
 use crate::shim::{self, Mode};
-use crate::support::{program, resolve};
+use crate::support::resolve;
 
 mod adversaries;
 mod definition;
@@ -42,38 +41,22 @@ fn backends(manifest: &Manifest) -> Vec<&'static str> {
     backends.map(|backend| backend.0.name).collect()
 }
 
-/// Runs a command of the program in a folder; its cache and results are there.
-fn sweeper(folder: &Path, args: &[&str]) -> Output {
-    Command::new(program())
-        .current_dir(folder)
-        .args(args)
-        .env("SWEEPER_CACHE_DIR", folder.join("cache"))
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
-}
-
 /// The rows of the only run in a folder, by name of column.
-fn rows(folder: &Path) -> Vec<BTreeMap<String, String>> {
-    let runs: Vec<_> = fs::read_dir(folder.join("results")).unwrap().collect();
-    assert_eq!(runs.len(), 1);
-    let run = runs.into_iter().next().unwrap().unwrap().path();
-    let mut reader = csv::Reader::from_path(run.join("records.csv")).unwrap();
+fn rows(place: &Place) -> Vec<BTreeMap<String, String>> {
+    let records = place.read("records.csv");
+    let mut reader = csv::Reader::from_reader(records.as_bytes());
     reader.deserialize().map(Result::unwrap).collect()
 }
 
 /// A copy of the declared manifests in a folder of its own, which tests may edit.
-fn copied() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+fn copied() -> Place {
+    let place = Place::new("");
     for entry in fs::read_dir("tests/manifests/declared").unwrap() {
         let path = entry.unwrap().path();
-        fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        fs::copy(&path, place.path(name)).unwrap();
     }
-    folder
+    place
 }
 
 #[test]
@@ -145,10 +128,10 @@ fn a_device_gets_kernels_of_its_language() {
 #[test]
 fn a_run_is_checked_and_found_again() {
     let folder = copied();
-    let ran = sweeper(folder.path(), &["run", "add.toml", "--device", "cpu"]);
+    let ran = folder.sweeper(&["run", "add.toml", "--device", "cpu"]);
     let said = text(&ran);
     assert!(said.contains("2 ok"), "{said}");
-    let rows = rows(folder.path());
+    let rows = rows(&folder);
     let own: Vec<_> = rows
         .iter()
         .filter(|row| row["backend"] == "add_c")
@@ -158,19 +141,15 @@ fn a_run_is_checked_and_found_again() {
         assert_eq!((&*row["status"], &*row["checked"]), ("ok", "full"));
         assert_eq!(row["flops"], row["axis_n"]);
     }
-    let again = text(&sweeper(
-        folder.path(),
-        &["run", "add.toml", "--device", "cpu"],
-    ));
+    let again = text(&folder.sweeper(&["run", "add.toml", "--device", "cpu"]));
     assert!(again.contains("nothing to do"), "{again}");
     // The run's folder has what a rerun needs, without the manifest and the sources.
     for file in ["add.toml", "add.c", "add.cu", "sum.h"] {
-        fs::remove_file(folder.path().join(file)).unwrap();
+        fs::remove_file(folder.path(file)).unwrap();
     }
-    let run = fs::read_dir(folder.path().join("results")).unwrap();
-    let run = run.last().unwrap().unwrap().file_name();
+    let run = folder.run_folder();
     let id = run.to_str().unwrap().rsplit('-').next().unwrap().to_owned();
-    let rerun = sweeper(folder.path(), &["rerun", &id]);
+    let rerun = folder.sweeper(&["rerun", &id]);
     assert!(
         text(&rerun).contains("2 bit-identical, 0 differ"),
         "{}",
@@ -182,7 +161,7 @@ fn a_run_is_checked_and_found_again() {
 fn an_edited_byte_is_another_run() {
     let folder = copied();
     let hash = || {
-        let manifest = resolve(&folder.path().join("add.toml"), &Overrides::new()).unwrap();
+        let manifest = resolve(&folder.path("add.toml"), &Overrides::new()).unwrap();
         manifest.hash()
     };
     let before = hash();
@@ -194,7 +173,7 @@ fn an_edited_byte_is_another_run() {
             "/* */\n#include \"sum.h\"\nvoid vector_add(float *c, const float *a, const float *b, int n) { }\n",
         ),
     ] {
-        let path = folder.path().join(file);
+        let path = folder.path(file);
         let held = fs::read_to_string(&path).unwrap();
         fs::write(&path, text).unwrap();
         assert_ne!(before, hash(), "{file}");
@@ -208,20 +187,15 @@ fn an_edited_byte_is_another_run() {
 #[test]
 fn changed_sources_are_named() {
     let folder = copied();
-    let run = || {
-        text(&sweeper(
-            folder.path(),
-            &["run", "add.toml", "--device", "cpu"],
-        ))
-    };
+    let run = || text(&folder.sweeper(&["run", "add.toml", "--device", "cpu"]));
     run();
-    let path = folder.path().join("sum.h");
+    let path = folder.path("sum.h");
     fs::write(&path, "#define SUM(x, y) ((y) + (x))\n").unwrap();
     let why = ["why", "add.toml", "n=1000 add_c", "--device", "cpu"];
-    let why = text(&sweeper(folder.path(), &why));
+    let why = text(&folder.sweeper(&why));
     assert!(why.contains("backend.add_c.digests.sum.h"), "{why}");
     run();
-    let results = folder.path().join("results");
+    let results = folder.path("results");
     let mut runs: Vec<PathBuf> = fs::read_dir(&results)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -236,7 +210,7 @@ fn changed_sources_are_named() {
         panic!("{runs:?}");
     };
     let [old, new] = [old, new].map(|run| run.to_str().unwrap());
-    let compared = text(&sweeper(folder.path(), &["compare", old, new]));
+    let compared = text(&folder.sweeper(&["compare", old, new]));
     let at = |words: &str| {
         compared
             .find(words)
@@ -250,7 +224,7 @@ fn changed_sources_are_named() {
     let copy = Path::new(old).join("sources/add_c/sum.h");
     fs::write(copy, "#define SUM(x, y) 0\n").unwrap();
     let id = old.rsplit('-').next().unwrap();
-    let rerun = text(&sweeper(folder.path(), &["rerun", id]));
+    let rerun = text(&folder.sweeper(&["rerun", id]));
     assert!(
         rerun.contains("`sum.h` is not what was compiled for this run"),
         "{rerun}"

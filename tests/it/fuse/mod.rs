@@ -3,8 +3,6 @@
 
 use std::path::Path;
 
-use sweeper::device::cpu::Cpu;
-use sweeper::device::{Device, Job};
 use sweeper_compiler::fuse::{Policy, Request, explain, program};
 use sweeper_compiler::graph::{
     Binary, Graph, NodeId, Op, Reduction, Unary, differentiate, evaluate,
@@ -18,7 +16,6 @@ mod graphs;
 #[path = "../../../kernels/compiler/src/fuse/tests/random.rs"]
 mod random;
 
-use crate::conformance::artifacts;
 use crate::shim::{self, Mode};
 use graphs::Named;
 
@@ -72,18 +69,7 @@ fn specs(graph: &Graph, program: &Program) -> Vec<TensorSpec> {
 
 fn run_on_cpu(graph: &Graph, program: Program, inputs: &Tensors, threads: usize) -> Tensors {
     let specs = specs(graph, &program);
-    let artifacts = artifacts(&program);
-    let mut device = Cpu::new(threads).unwrap();
-    device.bind(inputs).unwrap();
-    let job = Job {
-        program,
-        artifacts: &artifacts,
-        script: None,
-    };
-    let prepared = device.prepare(job).unwrap();
-    device.poison(prepared).unwrap();
-    device.sample(prepared, 1).unwrap();
-    device.results(prepared, &specs).unwrap()
+    crate::conformance::run_on_cpu(program, inputs, &specs, threads, 1)
 }
 
 fn check_outputs(found: &Tensors, expected: &Tensors, what: &str) {
