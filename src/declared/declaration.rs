@@ -1,4 +1,4 @@
-//! What a manifest declares of a workload and of backends, as data that a worker process gets.
+//! A workload and backends that a manifest declares, as data that a worker process gets.
 //!
 //! Expressions are texts that were checked when the manifest was read. The JSON form is the
 //! identity of a declaration: keys that are not given are left out of it, so that a key that is
@@ -24,7 +24,7 @@ pub struct Declaration {
     pub backends: Vec<BackendDeclaration>,
 }
 
-/// What is computed.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProblemDeclaration {
     /// One line for people; part of no identity.
@@ -204,7 +204,7 @@ pub struct BackendDeclaration {
     /// How many configurations are measured; all where it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<u32>,
-    /// What must hold for a configuration to be measured.
+    /// Conditions of the configurations that are measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub require: Vec<Requirement>,
 }

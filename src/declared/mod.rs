@@ -1,9 +1,9 @@
 //! Workloads and backends that a manifest declares: the user's kernels.
 //!
 //! `manifest::declare` reads them into [`declaration`], which is plain data: a worker process gets
-//! it as JSON. [`Declared`] is the same with its expressions compiled, and a workload like
-//! those of this build. A workload of this build with backends of the user is one, too: its
-//! problems are the same, and so are their identities.
+//! it as JSON. [`Declared`] has its expressions compiled, and is a workload like those of this
+//! build. A workload of this build with backends of the user is one, too: it keeps its problems and
+//! their identities.
 //!
 //! Reading order: [`declaration`], `scope` (the names that expressions use), `definition` (a
 //! declared problem), `fill` and `reference` (its inputs and its right answer), `backend` (a

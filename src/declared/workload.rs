@@ -428,17 +428,6 @@ struct Extended {
     dtype: Dtype,
 }
 
-impl Extended {
-    fn wrapped(&self, inner: Box<dyn Problem>) -> Box<dyn Problem> {
-        Box::new(Extended {
-            backends: Arc::clone(&self.backends),
-            inner,
-            values: self.values.clone(),
-            dtype: self.dtype,
-        })
-    }
-}
-
 impl Problem for Extended {
     fn inputs(&self) -> Vec<TensorSpec> {
         self.inner.inputs()
@@ -488,8 +477,7 @@ impl Problem for Extended {
     }
 
     fn smaller(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>> {
-        let smaller = self.inner.smaller(phase, operations, threads)?;
-        Some(self.wrapped(smaller))
+        self.inner.smaller(phase, operations, threads)
     }
 
     fn check(

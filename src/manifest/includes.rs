@@ -1,6 +1,7 @@
 //! The source of a user's kernel with every file that it includes.
 //!
-//! Includes are resolved here and not by the compiler, so that what is hashed is what is compiled.
+//! Includes are resolved here and not by the compiler, so that the files that are hashed are those
+//! that are compiled.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};

@@ -70,11 +70,6 @@ pub(super) fn scope(
     Scope { names }
 }
 
-/// The names of a scope, for people.
-pub(super) fn names_of(scope: &Scope) -> Vec<&str> {
-    names(scope)
-}
-
 /// Parses and checks an expression; errors are reported at its place in the string.
 pub(super) fn compile(cx: &mut Context<'_>, wire: &WireText, scope: &Scope) -> Option<Expression> {
     let WireText { key, text, at, .. } = wire;

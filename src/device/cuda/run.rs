@@ -379,6 +379,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn arguments_have_the_sizes_of_parameters() {
+        let view = View::new(sweeper_program::BufferId(0), 0.into(), 4);
+        let number = |dtype| Arg::Scalar(sweeper_program::Scalar::real(dtype, 1.0));
+        let arguments = [Arg::Read(view.clone()), number(Dtype::F32)];
+        assert_eq!(misfit(&arguments, &[8, 4]), None);
+        let double = [Arg::Read(view), number(Dtype::F64)];
+        let complaint = |arguments: &[Arg], taken: &[usize]| misfit(arguments, taken).unwrap();
+        assert_eq!(
+            complaint(&double, &[8, 4]),
+            "takes 4 bytes as argument 2, and gets a number of type f64 of 8"
+        );
+        assert_eq!(
+            complaint(&arguments, &[4, 4]),
+            "takes 4 bytes as argument 1, and gets an address of 8"
+        );
+        assert_eq!(
+            complaint(&arguments, &[8, 4, 8]),
+            "takes 3 arguments, a launch has 2"
+        );
+    }
+
+    #[test]
     fn elements_are_bits() {
         assert_eq!(pattern(Dtype::Bf16, -1.0), Pattern::Half(0xbf80));
         assert_eq!(pattern(Dtype::F32, -1.0), Pattern::Word(0xbf80_0000));

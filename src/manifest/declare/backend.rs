@@ -343,7 +343,7 @@ impl Reader<'_> {
                     .map_err(|_| format!("`{inside}` uses a name that is not known here"))
             });
             if let Err(reason) = compiled {
-                let names = crate::manifest::rules::names_of(&self.scope);
+                let names = crate::manifest::dimensions::names(&self.scope);
                 cx.report(Code::UnknownName, node.at, "`entry` has a wrong expression")
                     .label(reason)
                     .help(format!("names: {}", names.join(" ")));

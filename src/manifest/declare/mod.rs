@@ -1,4 +1,4 @@
-//! `[workload.X]` and `[backend.Y]`: what a manifest declares of problems and kernels.
+//! `[workload.X]` and `[backend.Y]`: problems and kernels that a manifest declares.
 //!
 //! Every expression is checked here, with its place; [`crate::declared`] gets texts that are known
 //! to be right.
@@ -24,7 +24,7 @@ use crate::expression::{Expression, Kind, Scope};
 
 pub(super) use render::DeclaredTable;
 
-/// What a manifest declares.
+/// The problems and kernels that a manifest declares.
 #[derive(Debug, Default)]
 pub(super) struct Declarations {
     /// Workloads of the manifest, and those of this build with backends of the manifest.
@@ -158,7 +158,7 @@ fn backend(
     }
 }
 
-/// What a backend may refer to of its workload.
+/// The names of a workload that a backend may refer to.
 struct Names {
     parameters: Vec<sweeper_program::workload::ParameterInfo>,
     inputs: Vec<String>,

@@ -79,6 +79,36 @@ fn configurations_are_backends_with_one_family() {
 }
 
 #[test]
+fn spaces_are_pruned_and_sampled() {
+    let folder = copied();
+    let with = |tune: &str| {
+        let text = fs::read_to_string(folder.path("add.toml")).unwrap();
+        let tuned = "tune     = { block_size_x = [64, 256, 2048] }";
+        assert!(text.contains(tuned));
+        let path = folder.path("space.toml");
+        fs::write(&path, text.replace(tuned, tune)).unwrap();
+        let mut overrides = Overrides::new();
+        overrides.set("case.add.backends=add_cuda").unwrap();
+        backends(&resolve(&path, &overrides).unwrap())
+    };
+    let axes = "tune     = { a = [1, 2, 3], block_size_x = [64, 128] }\n";
+    assert_eq!(with(axes).len(), 6);
+    // A condition over tuned values alone leaves nothing behind.
+    let rule = "require  = [{ that = \"block_size_x <= device.max_threads\", reason = \"more threads than a block has\" }]";
+    let text = fs::read_to_string(folder.path("add.toml")).unwrap();
+    let more = text.replace(rule, "require  = [\"a * 64 < block_size_x\"]");
+    fs::write(folder.path("add.toml"), more).unwrap();
+    assert_eq!(with(axes), ["add_cuda{a=1,block_size_x=128}"]);
+    fs::write(folder.path("add.toml"), text).unwrap();
+    let sampled = with(&format!("{axes}sample   = 3"));
+    assert_eq!(sampled.len(), 3);
+    assert_eq!(sampled[0], "add_cuda{a=1,block_size_x=64}");
+    assert_eq!(with(&format!("{axes}sample   = 3")), sampled);
+    let larger = with(&format!("{axes}sample   = 4"));
+    assert!(sampled.iter().all(|name| larger.contains(name)));
+}
+
+#[test]
 fn kernels_in_cuda_compute_the_problem() {
     if !shim::is_here() {
         return;
