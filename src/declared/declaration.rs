@@ -166,7 +166,7 @@ pub enum Tolerance {
     L2(BTreeMap<String, f64>),
 }
 
-/// How it is computed: a user's source.
+/// How it is computed: an implementation of the user's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BackendDeclaration {
     /// Its name.
@@ -174,30 +174,14 @@ pub struct BackendDeclaration {
     /// One line for people; part of no identity.
     #[serde(skip)]
     pub about: String,
-    /// The language of its source.
-    pub language: DeclaredLanguage,
-    /// The source, and every file that it includes, by the names under which it does.
-    pub files: Vec<DeclaredFile>,
-    /// Launches, one after the other.
-    pub launches: Vec<LaunchDeclaration>,
+    /// The implementation.
+    pub implementation: Implementation,
     /// The phases that it computes; the forward pass where none are said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
-    /// Memory of its own.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub scratch: Vec<ScratchDeclaration>,
     /// Inputs that it overwrites: it gets a copy, made before each run, untimed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mutates: Vec<String>,
-    /// Macros with expressions of parameters and tuned values.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub defines: Vec<(String, String)>,
-    /// Options of the compiler, after those of every kernel.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub options: Vec<String>,
-    /// Libraries to link.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub libraries: Vec<String>,
     /// Values that change the implementation and not the problem: name and values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tune: Vec<(String, Vec<Value>)>,
@@ -207,6 +191,37 @@ pub struct BackendDeclaration {
     /// Conditions of the configurations that are measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub require: Vec<Requirement>,
+}
+
+/// What runs when a backend of the user does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Implementation {
+    /// Functions of a source that this program compiles.
+    Kernels(KernelsDeclaration),
+}
+
+/// Functions of a user's source, and how they are launched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KernelsDeclaration {
+    /// The language of the source.
+    pub language: DeclaredLanguage,
+    /// The source, and every file that it includes, by the names under which it does.
+    pub files: Vec<DeclaredFile>,
+    /// Launches, one after the other.
+    pub launches: Vec<LaunchDeclaration>,
+    /// Memory of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scratch: Vec<ScratchDeclaration>,
+    /// Macros with expressions of parameters and tuned values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub defines: Vec<(String, String)>,
+    /// Options of the compiler, after those of every kernel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// Libraries to link.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<String>,
 }
 
 /// The language of a user's source.
@@ -329,14 +344,37 @@ impl BackendDeclaration {
 
     /// Whether it refers to a tensor of the problem, in an argument or for a copy.
     pub fn uses(&self, tensor: &str) -> bool {
-        let mut args = self.launches.iter().flat_map(|launch| &launch.args);
-        self.mutates.iter().any(|name| name == tensor)
-            || args.any(|arg| matches!(arg, ArgDeclaration::Tensor { name, .. } if name == tensor))
+        let is_argument = match &self.implementation {
+            Implementation::Kernels(kernels) => kernels.passes(tensor),
+        };
+        is_argument || self.mutates.iter().any(|name| name == tensor)
     }
 
     /// The identity of the implementation: source, options, geometry.
     pub fn digest(&self) -> Digest {
         digest(self)
+    }
+}
+
+impl Implementation {
+    /// Its functions and files, for people.
+    pub fn shown(&self) -> String {
+        match self {
+            Implementation::Kernels(kernels) => {
+                let file = kernels.files.first().map_or("", |file| &file.name);
+                let entries = kernels.launches.iter().map(|launch| &*launch.entry);
+                let entries: Vec<&str> = entries.collect();
+                format!("`{}` of {file}", entries.join("`, `"))
+            }
+        }
+    }
+}
+
+impl KernelsDeclaration {
+    /// Whether a launch gets the address of a tensor.
+    fn passes(&self, tensor: &str) -> bool {
+        let mut args = self.launches.iter().flat_map(|launch| &launch.args);
+        args.any(|arg| matches!(arg, ArgDeclaration::Tensor { name, .. } if name == tensor))
     }
 }
 

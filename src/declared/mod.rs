@@ -6,14 +6,17 @@
 //! their identities.
 //!
 //! Reading order: [`declaration`], `scope` (the names that expressions use), `definition` (a
-//! declared problem), `fill` and `reference` (its inputs and its right answer), `backend` (a
-//! source and its configurations), `program` (a backend's program for a problem).
+//! declared problem), `fill` and `reference` (its inputs and its right answer), `kernels` (a
+//! source and its launches), `backend` (an implementation and its configurations), `program` (a
+//! backend's program for a problem).
 
 pub mod declaration;
 mod scope;
 mod definition;
 mod fill;
 mod reference;
+mod template;
+mod kernels;
 mod backend;
 mod program;
 mod workload;

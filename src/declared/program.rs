@@ -8,8 +8,9 @@ use sweeper_program::{
     Step, Target, Value, View,
 };
 
-use super::backend::{Backend, Launch, LaunchArg};
+use super::backend::{Backend, Compiled};
 use super::declaration::{DeclaredLanguage, Initial};
+use super::kernels::{Kernels, Launch, LaunchArg};
 use super::scope::{limits, size};
 use crate::expression::{Expression, Operand};
 
@@ -47,16 +48,8 @@ impl Backend {
         tensors: &ProblemTensors<'_>,
         target: &Target,
     ) -> Result<Program, Refusal> {
-        match (self.declaration.language, target) {
-            (DeclaredLanguage::Cuda, Target::Cuda { .. }) | (DeclaredLanguage::C, Target::Cpu) => {}
-            (DeclaredLanguage::Cuda, Target::Cpu) => {
-                return Err(Refusal::Unavailable("a CUDA kernel needs a GPU".to_owned()));
-            }
-            (DeclaredLanguage::C, Target::Cuda { .. }) => {
-                return Err(Refusal::Unavailable(
-                    "a kernel in C runs on CPUs".to_owned(),
-                ));
-            }
+        if let Some(reason) = self.implementation.refusal(target) {
+            return Err(Refusal::Unavailable(reason.to_owned()));
         }
         if !self.declaration.has(tensors.phase) {
             let reason = format!(
@@ -83,8 +76,29 @@ impl Backend {
             }
         }
         maker.place(self, tensors).map_err(Refusal::Undefined)?;
-        maker.launch(self).map_err(Refusal::Undefined)?;
+        match &self.implementation {
+            Compiled::Kernels(kernels) => {
+                maker
+                    .place_scratch(kernels, tensors.dtype)
+                    .map_err(Refusal::Undefined)?;
+                maker.launch(kernels).map_err(Refusal::Undefined)?;
+            }
+        }
         Ok(maker.program)
+    }
+}
+
+impl Compiled {
+    /// Why it does not run on a target.
+    fn refusal(&self, target: &Target) -> Option<&'static str> {
+        match self {
+            Compiled::Kernels(kernels) => match (kernels.declaration.language, target) {
+                (DeclaredLanguage::Cuda, Target::Cuda { .. })
+                | (DeclaredLanguage::C, Target::Cpu) => None,
+                (DeclaredLanguage::Cuda, Target::Cpu) => Some("a CUDA kernel needs a GPU"),
+                (DeclaredLanguage::C, Target::Cuda { .. }) => Some("a kernel in C runs on CPUs"),
+            },
+        }
     }
 }
 
@@ -119,9 +133,14 @@ impl Maker<'_> {
             self.copy(name, buffer);
             self.named.insert(name.clone(), (buffer, true));
         }
-        let declared = backend.declaration.scratch.iter();
-        for (shaped, scratch) in backend.scratch.iter().zip(declared) {
-            let spec = shaped.spec(tensors.dtype, &self.slots)?;
+        Ok(())
+    }
+
+    /// Makes the buffers of memory of its own.
+    fn place_scratch(&mut self, kernels: &Kernels, dtype: Dtype) -> Result<(), String> {
+        let declared = kernels.declaration.scratch.iter();
+        for (shaped, scratch) in kernels.scratch.iter().zip(declared) {
+            let spec = shaped.spec(dtype, &self.slots)?;
             let buffer = self.buffer(&spec, Role::Workspace, Binding::Scratch);
             if let Some(value) = scratch.initial {
                 self.fill(buffer, value);
@@ -154,19 +173,19 @@ impl Maker<'_> {
     }
 
     /// Adds the kernels and the launches.
-    fn launch(&mut self, backend: &Backend) -> Result<(), String> {
-        let names = backend.launches.iter();
+    fn launch(&mut self, kernels: &Kernels) -> Result<(), String> {
+        let names = kernels.launches.iter();
         let names: Vec<String> = names
-            .map(|launch| launch.entry.name(&self.slots))
+            .map(|launch| launch.entry.text(&self.slots))
             .collect::<Result<_, _>>()?;
-        for (number, launch) in backend.launches.iter().enumerate() {
-            let geometry = self.geometry(launch, backend.declaration.language.of_kernels())?;
+        for (number, launch) in kernels.launches.iter().enumerate() {
+            let geometry = self.geometry(launch, kernels.declaration.language.of_kernels())?;
             // A launch without blocks does nothing, and CUDA refuses it.
             let threads = geometry.grid.iter().chain(&geometry.block);
             if threads.clone().any(|&extent| extent == 0) {
                 continue;
             }
-            let source = backend.source(number, &names, &self.slots)?;
+            let source = kernels.source(number, &names, &self.slots)?;
             let args = launch.args.iter().map(|arg| self.arg(arg));
             let args = args.collect::<Result<_, String>>()?;
             let kernel = self.program.kernel(Kernel::Compiled(source));

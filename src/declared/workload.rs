@@ -187,13 +187,7 @@ fn described(backend: &BackendDeclaration) -> &'static str {
     if !backend.about.is_empty() {
         return leaked(&backend.about);
     }
-    let file = backend.files.first().map_or("", |file| &file.name);
-    let entries: Vec<&str> = backend
-        .launches
-        .iter()
-        .map(|launch| &*launch.entry)
-        .collect();
-    leaked(&format!("`{}` of {file}", entries.join("`, `")))
+    leaked(&backend.implementation.shown())
 }
 
 fn leaked(text: &str) -> &'static str {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Target, Tensors};
+use sweeper_program::{Foreign, Program, Target, Tensors};
 
 use super::{Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample};
 
@@ -54,6 +54,15 @@ impl Device for BusyTimeDevice<'_> {
 
     fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError> {
         self.device.prepare(job)
+    }
+
+    fn prepare_foreign(
+        &mut self,
+        program: &Program,
+        foreign: &Foreign,
+        inputs: &Tensors,
+    ) -> Result<Prepared, DeviceError> {
+        self.device.prepare_foreign(program, foreign, inputs)
     }
 
     fn further_preparation_ns(&self, program: Prepared) -> u64 {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Buffer, Program, Target, Tensors};
+use sweeper_program::{Buffer, Foreign, Program, Target, Tensors};
 
 pub mod null;
 pub mod cpu;
@@ -21,9 +21,11 @@ pub mod process;
 pub mod memory;
 pub mod busy_time;
 pub mod nvtx;
+pub mod foreign;
 
 use crate::hardware::clocks::Clocks;
 use crate::hardware::{DeviceIdentity, DeviceKind, DeviceMemory};
+use crate::row::outcome::Status;
 
 /// A compiled kernel, ready to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +65,14 @@ pub enum DeviceError {
     /// The device, or a library that it needs, is missing here.
     #[error("{0}")]
     Unavailable(String),
+    /// Another process failed at its work; this one and the device work on.
+    #[error("{reason}")]
+    Foreign {
+        /// What becomes of the point.
+        status: Status,
+        /// Why.
+        reason: String,
+    },
 }
 
 /// The behavior that the null device pretends.
@@ -154,6 +164,20 @@ pub trait Device {
     /// refuses.
     fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError>;
 
+    /// Gets a program whose kernel another process runs ready. `inputs` are the tensors that were
+    /// bound: that process gets them with its first program.
+    ///
+    /// # Errors
+    /// Those of [`prepare`](Device::prepare), and [`DeviceError::Foreign`].
+    fn prepare_foreign(
+        &mut self,
+        _program: &Program,
+        foreign: &Foreign,
+        _inputs: &Tensors,
+    ) -> Result<Prepared, DeviceError> {
+        Err(needs_runner(foreign))
+    }
+
     /// The time that making a program ready takes beyond the time of its
     /// [`prepare`](Device::prepare), in nanoseconds: to load kernels and libraries that programs
     /// before it had loaded already, and to record its graph once it ran. Both together are the
@@ -201,6 +225,11 @@ pub trait Device {
     /// # Errors
     /// A lost device.
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError>;
+}
+
+/// The refusal of a kernel that a device can't run by itself.
+fn needs_runner(kernel: &Foreign) -> DeviceError {
+    DeviceError::Launch(format!("`{}` is run by another process", kernel.name))
 }
 
 /// The keys of some artifacts, each once.

@@ -185,15 +185,19 @@ impl<'a> BlockContext<'a> {
         }
         let program = program(self.instance.problem.as_ref(), point, device)?;
         let mut measurement = self.describe(point, &program);
-        let is_users = program.compiled().any(|source| source.user.is_some());
+        let foreign = program.foreign().filter(|_| device.computes());
+        let is_users = foreign.is_some() || program.compiled().any(|it| it.user.is_some());
         let artifacts = artifacts_of(point, artifacts);
-        let job = Job {
-            program,
-            artifacts: &artifacts,
-            script: point.script,
-        };
         let start = Instant::now();
-        let prepared = device.prepare(job).map_err(failed)?;
+        let prepared = match foreign {
+            Some(foreign) => device.prepare_foreign(&program, foreign, &self.instance.inputs),
+            None => device.prepare(Job {
+                program,
+                artifacts: &artifacts,
+                script: point.script,
+            }),
+        };
+        let prepared = prepared.map_err(failed)?;
         let prepare_ns = start.elapsed().as_nanos() as u64;
         if point.graph {
             device.launch_as_graph(prepared);
@@ -380,6 +384,7 @@ fn artifacts_of(point: &BlockPoint, artifacts: &Artifacts) -> Vec<Artifact> {
 /// The outcome of a point that a device refused.
 pub fn failed(error: DeviceError) -> Outcome {
     let status = match error {
+        DeviceError::Foreign { status, .. } => status,
         DeviceError::OutOfMemory { .. } => Status::Oom,
         DeviceError::Launch(_) => Status::LaunchError,
         DeviceError::Lost(_) => Status::Crashed,

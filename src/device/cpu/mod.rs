@@ -11,7 +11,7 @@ use sweeper_program::{Kernel, Program, Target, Tensors};
 
 use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, keys_of,
-    spec_of,
+    needs_runner, spec_of,
 };
 use crate::identity::CacheState;
 
@@ -97,6 +97,7 @@ impl Cpu {
     ) -> Result<Vec<Option<Entry>>, DeviceError> {
         let mut load = |(kernel, position): (&Kernel, Option<usize>)| match kernel {
             Kernel::Builtin(_) => Ok(None),
+            Kernel::Foreign(foreign) => Err(needs_runner(foreign)),
             Kernel::Library(library) => match calls::refusal(library) {
                 None => Ok(None),
                 Some(reason) => Err(DeviceError::Launch(reason)),

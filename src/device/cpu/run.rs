@@ -106,6 +106,9 @@ impl<'a> Runner<'a> {
                         .for_each(|block| entry.call(&cells, block));
                 }
             }
+            (Kernel::Foreign(foreign), _) => {
+                unreachable!("`prepare` refused `{}`", foreign.name)
+            }
             (Kernel::Compiled(source), None) => {
                 unreachable!(
                     "`{}` was loaded when the program was prepared",

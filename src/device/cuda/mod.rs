@@ -17,7 +17,7 @@ use super::cpu::arena::{Layout, tensor_of};
 use super::cpu::run::check_writes_are_exclusive;
 use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, keys_of,
-    spec_of,
+    needs_runner, spec_of,
 };
 use crate::identity::CacheState;
 
@@ -179,6 +179,9 @@ impl Cuda {
                     return Err(Fault::refused(format!(
                         "`{name}` is a function of the host, and runs on a CPU only"
                     )));
+                }
+                Kernel::Foreign(foreign) => {
+                    return Err(Fault::refused(needs_runner(foreign).to_string()));
                 }
                 Kernel::Library(library) => {
                     let kernel = KernelId(index);

@@ -1,14 +1,11 @@
-//! `[backend.Y]`: a source in CUDA or C, how it is launched, and the values it is tuned by.
+//! `[backend.Y]`: an implementation, and the values that it is tuned by.
 
-use sweeper_program::{Dtype, Value};
+use sweeper_program::Value;
 
-use super::problem::{tensor, tuned};
-use super::source;
-use super::{ANY, CONDITION, NUMBER, Names, WHOLE, expression};
-use crate::declared::declaration::{
-    ArgDeclaration, BackendDeclaration, DeclaredLanguage, LaunchDeclaration, Requirement,
-    ScratchDeclaration,
-};
+use super::kernels;
+use super::problem::tuned;
+use super::{CONDITION, Names, expression};
+use crate::declared::declaration::{BackendDeclaration, Implementation, Requirement};
 use crate::declared::{backend_scope, configurations};
 use crate::expression::{Expression, Scope};
 use crate::manifest::diagnostics::Code;
@@ -18,20 +15,6 @@ use crate::manifest::tree::{Entry, Node, Raw};
 /// A backend has no more configurations than this.
 const MAX_CONFIGURATIONS: usize = 20_000;
 
-/// The keys of a launch, at the backend's table or in `launch`.
-const LAUNCH: &[&str] = &["entry", "args", "grid", "block", "shared", "cluster"];
-
-/// A reader of one backend.
-struct Reader<'n> {
-    names: &'n Names,
-    /// Names that expressions use.
-    scope: Scope,
-    /// Names of tensors that arguments use.
-    tensors: Vec<String>,
-    language: DeclaredLanguage,
-    has_source: bool,
-}
-
 /// Reads a backend; what is wrong is reported.
 pub(super) fn backend(
     cx: &mut Context<'_>,
@@ -40,7 +23,6 @@ pub(super) fn backend(
     names: &Names,
 ) -> Option<BackendDeclaration> {
     let about = text(cx, section, "about");
-    let source = source::source(cx, section);
     let tune = section
         .take(cx, "tune")
         .map_or_else(Vec::new, |node| tune(cx, node, names));
@@ -48,45 +30,23 @@ pub(super) fn backend(
         .take(cx, "sample")
         .and_then(|node| cx.count(node, "sample"));
     let scope = backend_scope(&names.parameters, &tune);
-    let scratch = section.take(cx, "scratch");
-    let scratch = scratch.map_or_else(Vec::new, |node| scratch_of(cx, node, &scope));
-    let mut tensors = [names.inputs.clone(), names.outputs.clone()].concat();
-    tensors.extend(scratch.iter().map(|scratch| scratch.tensor.name.clone()));
     let mutates = words(cx, section, "mutates");
     let mutates = known_inputs(cx, mutates, names);
     let rules = section.take(cx, "require");
     let (require, rules) = rules.map_or_else(Default::default, |node| require(cx, node, &scope));
-    let defines = section.take(cx, "defines");
-    let defines = defines.map_or_else(Vec::new, |node| defines_of(cx, node, &scope));
-    let mut options = texts(cx, section, "options");
-    let libraries = texts(cx, section, "libs");
     let phases = words(cx, section, "phases");
     let phases = names.phases(cx, phases);
-    let reader = Reader {
-        names,
-        scope,
-        tensors,
-        language: source::language(section),
-        has_source: source.is_some(),
-    };
-    let launches = reader.launches(cx, section);
+    let implementation = kernels::kernels(cx, section, names, &scope);
     section.finish(cx, &[]);
-    let source = source?;
-    options.extend(source.options);
+    let implementation = Implementation::Kernels(implementation?);
     let found = configurations(names.parameters.len(), &tune, &rules, sample);
     are_measurable(cx, entry, found.as_ref().map(Vec::len))?;
     Some(BackendDeclaration {
         name: entry.key.clone(),
         about,
-        language: source.language,
-        files: source.files,
-        launches: launches?,
+        implementation,
         phases,
-        scratch,
         mutates,
-        defines,
-        options,
-        libraries,
         tune,
         sample,
         require,
@@ -125,28 +85,6 @@ fn tune(cx: &mut Context<'_>, node: &Node, names: &Names) -> Vec<(String, Vec<Va
         }
     }
     found
-}
-
-fn scratch_of(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Vec<ScratchDeclaration> {
-    let Some(section) = cx.section(node, "scratch") else {
-        return Vec::new();
-    };
-    let entries = section.table.entries.iter();
-    let read = |entry: &Entry| {
-        let mut section = cx.section(&entry.value, &entry.key)?;
-        let tensor = tensor(cx, &mut section, &entry.key, scope);
-        let initial = section.take(cx, "init").map(|node| cx.number(node, "init"));
-        section.finish(cx, &[]);
-        let initial = match initial {
-            Some(initial) => Some(initial?),
-            None => None,
-        };
-        Some(ScratchDeclaration {
-            tensor: tensor?,
-            initial,
-        })
-    };
-    entries.filter_map(read).collect()
 }
 
 fn known_inputs(cx: &mut Context<'_>, words: Vec<Spanned<String>>, names: &Names) -> Vec<String> {
@@ -199,18 +137,6 @@ fn require(
     (found, rules)
 }
 
-fn defines_of(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Vec<(String, String)> {
-    let Some(section) = cx.section(node, "defines") else {
-        return Vec::new();
-    };
-    let entries = section.table.entries.iter();
-    let read = |entry: &Entry| {
-        let value = expression(cx, &entry.value, &entry.key, scope, ANY)?;
-        Some((entry.key.clone(), value.text().to_string()))
-    };
-    entries.filter_map(read).collect()
-}
-
 /// The text of a key; empty where it is not there.
 fn text(cx: &mut Context<'_>, section: &mut Section<'_>, key: &'static str) -> String {
     let text = section.take(cx, key).and_then(|node| cx.text(node, key));
@@ -218,7 +144,7 @@ fn text(cx: &mut Context<'_>, section: &mut Section<'_>, key: &'static str) -> S
 }
 
 /// The words of a key; none where it is not there.
-fn words(
+pub(super) fn words(
     cx: &mut Context<'_>,
     section: &mut Section<'_>,
     key: &'static str,
@@ -227,232 +153,11 @@ fn words(
     words.unwrap_or_default()
 }
 
-fn texts(cx: &mut Context<'_>, section: &mut Section<'_>, key: &'static str) -> Vec<String> {
+pub(super) fn texts(
+    cx: &mut Context<'_>,
+    section: &mut Section<'_>,
+    key: &'static str,
+) -> Vec<String> {
     let words = words(cx, section, key).into_iter();
     words.map(|word| word.value).collect()
 }
-
-impl Reader<'_> {
-    /// The launches: those of `launch`, or the one at the backend's table.
-    fn launches(
-        &self,
-        cx: &mut Context<'_>,
-        section: &mut Section<'_>,
-    ) -> Option<Vec<LaunchDeclaration>> {
-        let Some(node) = section.take(cx, "launch") else {
-            let launch = self.launch(cx, section);
-            let launches = vec![launch?];
-            self.outputs_are_passed(cx, section, &launches);
-            return Some(launches);
-        };
-        for key in LAUNCH.iter().copied() {
-            if let Some(node) = section.take(cx, key) {
-                let message = format!("`{key}` stands beside `launch`");
-                cx.report(Code::Conflict, node.at, message)
-                    .help("with several launches each has its own keys: `[[backend.NAME.launch]]`");
-            }
-        }
-        let items = match &node.raw {
-            Raw::Array(items) => items.as_slice(),
-            _ => std::slice::from_ref(node),
-        };
-        let mut launches = Vec::new();
-        let mut is_sound = true;
-        for item in items {
-            let Some(mut inner) = cx.section(item, "launch") else {
-                is_sound = false;
-                continue;
-            };
-            match self.launch(cx, &mut inner) {
-                Some(launch) => launches.push(launch),
-                None => is_sound = false,
-            }
-            inner.finish(cx, &[]);
-        }
-        if is_sound {
-            self.outputs_are_passed(cx, section, &launches);
-        }
-        is_sound.then_some(launches)
-    }
-
-    /// Reports outputs that no launch gets: they would never be written.
-    fn outputs_are_passed(
-        &self,
-        cx: &mut Context<'_>,
-        section: &Section<'_>,
-        launches: &[LaunchDeclaration],
-    ) {
-        let is_passed = |output: &str| {
-            let mut args = launches.iter().flat_map(|launch| &launch.args);
-            args.any(|arg| matches!(arg, ArgDeclaration::Tensor { name, .. } if name == output))
-        };
-        let is_any_passed = self.names.outputs.iter().any(|output| is_passed(output));
-        if !is_any_passed && !self.names.outputs.is_empty() {
-            let message = format!("`{}` passes no output to its source", section.path);
-            cx.report(Code::Declaration, section.at, message)
-                .help(format!("outputs: {}", self.names.outputs.join(" ")));
-        }
-    }
-
-    fn launch(&self, cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<LaunchDeclaration> {
-        let entry = section
-            .need(cx, "entry")
-            .and_then(|node| self.entry(cx, node));
-        let args = section.need(cx, "args").map(|node| self.args(cx, node));
-        let is_cuda = self.language == DeclaredLanguage::Cuda;
-        let mut extents = |cx: &mut Context<'_>, key: &'static str| match section.take(cx, key) {
-            Some(node) if is_cuda || !self.has_source => self.extents(cx, node, key),
-            Some(node) => {
-                let message = format!("`{key}` is for CUDA; a function in C is called once");
-                cx.report(Code::Conflict, node.at, message);
-                None
-            }
-            None => Some(Vec::new()),
-        };
-        let grid = extents(cx, "grid");
-        let block = extents(cx, "block");
-        let shared = extents(cx, "shared").map(|extents| extents.into_iter().next());
-        let cluster = extents(cx, "cluster").map(|extents| extents.into_iter().next());
-        if is_cuda && self.has_source {
-            for key in ["grid", "block"] {
-                section.need(cx, key);
-            }
-        }
-        Some(LaunchDeclaration {
-            entry: entry?,
-            args: args??,
-            grid: grid?,
-            block: block?,
-            shared: shared?,
-            cluster: cluster?,
-        })
-    }
-
-    /// The name of a function; expressions in braces are checked.
-    fn entry(&self, cx: &mut Context<'_>, node: &Node) -> Option<String> {
-        let text = cx.text(node, "entry")?;
-        let mut rest = text.as_str();
-        while let Some((_, after)) = rest.split_once('{') {
-            let Some((inside, behind)) = after.split_once('}') else {
-                cx.report(Code::Name, node.at, "`entry` has a `{` that is not closed");
-                return None;
-            };
-            let tree = crate::expression::Tree::parse(inside);
-            let compiled = tree.map_err(|error| error.message).and_then(|tree| {
-                Expression::compile(inside, &tree, &self.scope)
-                    .map_err(|_| format!("`{inside}` uses a name that is not known here"))
-            });
-            if let Err(reason) = compiled {
-                let names = crate::manifest::dimensions::names(&self.scope);
-                cx.report(Code::UnknownName, node.at, "`entry` has a wrong expression")
-                    .label(reason)
-                    .help(format!("names: {}", names.join(" ")));
-                return None;
-            }
-            rest = behind;
-        }
-        let is_name = |c: char| c == '_' || c.is_ascii_alphanumeric();
-        if self.language == DeclaredLanguage::C && !text.chars().all(is_name) || text.is_empty() {
-            cx.report(Code::Name, node.at, format!("`{text}` is no function of C"));
-            return None;
-        }
-        Some(text)
-    }
-
-    fn args(&self, cx: &mut Context<'_>, node: &Node) -> Option<Vec<ArgDeclaration>> {
-        let Raw::Array(items) = &node.raw else {
-            cx.wrong_type(node, "args", "a list");
-            return None;
-        };
-        let args: Vec<Option<ArgDeclaration>> =
-            items.iter().map(|item| self.arg(cx, item)).collect();
-        args.into_iter().collect()
-    }
-
-    fn arg(&self, cx: &mut Context<'_>, node: &Node) -> Option<ArgDeclaration> {
-        if let Some(name) = node.text() {
-            return self.tensor(cx, node, name, None);
-        }
-        let Some(table) = node.table() else {
-            cx.wrong_type(node, "args", ARGS);
-            return None;
-        };
-        if let Some(name) = table.get("ptr").and_then(|entry| entry.value.text()) {
-            let mut section = Section::new(table, node.at, "args");
-            section.take(cx, "ptr");
-            let offset = section.take(cx, "offset");
-            section.finish(cx, &[]);
-            let offset = match offset {
-                Some(node) => Some(expression(cx, node, "offset", &self.scope, WHOLE)?),
-                None => None,
-            };
-            return self.tensor(
-                cx,
-                node,
-                name,
-                offset.map(|offset| offset.text().to_string()),
-            );
-        }
-        let [entry] = table.entries.as_slice() else {
-            cx.wrong_type(node, "args", ARGS);
-            return None;
-        };
-        let Some(dtype) = Dtype::named(&entry.key) else {
-            let names = Dtype::ALL.iter().map(|dtype| dtype.name());
-            cx.unknown_word(entry.key_at, "args", &entry.key, names.chain(["ptr"]));
-            return None;
-        };
-        let wanted = if dtype.is_real() {
-            NUMBER
-        } else if dtype == Dtype::Bool {
-            ANY
-        } else {
-            WHOLE
-        };
-        let value = expression(cx, &entry.value, &entry.key, &self.scope, wanted)?;
-        Some(ArgDeclaration::Scalar(dtype, value.text().to_string()))
-    }
-
-    fn tensor(
-        &self,
-        cx: &mut Context<'_>,
-        node: &Node,
-        name: &str,
-        offset: Option<String>,
-    ) -> Option<ArgDeclaration> {
-        if self.tensors.iter().any(|tensor| tensor == name) {
-            return Some(ArgDeclaration::Tensor {
-                name: name.to_owned(),
-                offset,
-            });
-        }
-        let message = format!("there is no tensor `{name}`");
-        let help = format!(
-            "tensors: {}; a number has its type: {{ i32 = \"{name}\" }}",
-            self.tensors.join(" ")
-        );
-        cx.report(Code::UnknownName, node.at, message).help(help);
-        None
-    }
-
-    /// One to three expressions.
-    fn extents(&self, cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<String>> {
-        let items = match &node.raw {
-            Raw::Array(items) => items.as_slice(),
-            _ => std::slice::from_ref(node),
-        };
-        if !(1..=3).contains(&items.len()) {
-            cx.wrong_type(node, key, "one to three expressions");
-            return None;
-        }
-        let extent = |item: &Node| {
-            let extent = expression(cx, item, key, &self.scope, WHOLE)?;
-            Some(extent.text().to_string())
-        };
-        items.iter().map(extent).collect()
-    }
-}
-
-/// The forms of an argument, for people.
-const ARGS: &str = "the name of a tensor, { ptr = \"x\", offset = \"n\" }, or a number with its \
-     type such as { i32 = \"n\" }";

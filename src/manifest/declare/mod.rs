@@ -5,6 +5,7 @@
 
 mod problem;
 mod source;
+mod kernels;
 mod backend;
 mod render;
 pub(super) mod schema;

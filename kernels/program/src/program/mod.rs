@@ -3,6 +3,7 @@
 //! A program is plain data. Launches per iteration, bytes moved, memory by category, the kernels to
 //! compile: all of it follows without running anything, and without expanding a loop.
 
+mod foreign;
 mod index;
 mod library;
 mod scalar;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::builtin::Builtin;
 use crate::tensor::Dtype;
 
+pub use foreign::{Foreign, Runner};
 pub use index::{Index, Term};
 pub use library::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision, Scale};
 pub use scalar::Scalar;
@@ -150,6 +152,8 @@ pub enum Kernel {
     Compiled(KernelSource),
     /// A call of a library that is not ours.
     Library(Library),
+    /// Work of another process, which reads and writes its arguments as a whole.
+    Foreign(Foreign),
 }
 
 impl Kernel {
@@ -159,13 +163,14 @@ impl Kernel {
             Kernel::Builtin(builtin) => builtin.name,
             Kernel::Library(library) => library.name(),
             Kernel::Compiled(source) => &source.entry,
+            Kernel::Foreign(foreign) => &foreign.name,
         }
     }
 
     /// The source that is compiled for it, if there is one.
     pub fn source(&self) -> Option<&KernelSource> {
         match self {
-            Kernel::Builtin(_) | Kernel::Library(_) => None,
+            Kernel::Builtin(_) | Kernel::Library(_) | Kernel::Foreign(_) => None,
             Kernel::Compiled(source) => Some(source),
         }
     }
@@ -353,6 +358,14 @@ impl Program {
     /// The kernels that need a compiler.
     pub fn compiled(&self) -> impl Iterator<Item = &KernelSource> {
         self.kernels.iter().filter_map(Kernel::source)
+    }
+
+    /// The kernel that another process runs, if this is a program of one.
+    pub fn foreign(&self) -> Option<&Foreign> {
+        self.kernels.iter().find_map(|kernel| match kernel {
+            Kernel::Foreign(foreign) => Some(foreign),
+            _ => None,
+        })
     }
 
     /// The sources to compile: each once, whichever of its functions are called.

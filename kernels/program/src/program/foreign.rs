@@ -1,0 +1,24 @@
+//! Kernels that other processes run: a program of the user, or a function in Python.
+
+use serde::{Deserialize, Serialize};
+
+/// Work that a process other than the worker does when it is asked to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Foreign {
+    /// Who runs it.
+    pub runner: Runner,
+    /// The name under which it is shown.
+    pub name: String,
+    /// All that the runner has to know, as JSON that it alone reads.
+    pub request: String,
+}
+
+/// Who runs foreign kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Runner {
+    /// A process is started for each run.
+    Command,
+    /// An interpreter of Python, which stays.
+    Python,
+}
