@@ -4,6 +4,8 @@
 //! files.
 
 pub mod files;
+pub mod frames;
+pub mod scratch;
 pub mod library_folders;
 pub mod identity;
 pub mod hardware;

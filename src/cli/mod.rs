@@ -104,6 +104,9 @@ enum Verb {
     /// Measure on one device (started by `run`)
     #[command(hide = true)]
     Worker,
+    /// Start programs of the user (started by a worker)
+    #[command(hide = true)]
+    Launcher,
 }
 
 /// Parses the command line and runs its verb.
@@ -125,8 +128,8 @@ pub fn main() -> ExitCode {
     };
     let screen = screen::Screen::new(&cli.screen);
     // Now, since a pool that can't be had when it is first needed is a panic. A worker has one of
-    // its own size.
-    if !matches!(cli.verb, Verb::Worker)
+    // its own size, and a launcher none.
+    if !matches!(cli.verb, Verb::Worker | Verb::Launcher)
         && let Err(error) = rayon::ThreadPoolBuilder::new().build_global()
     {
         screen.error(&format!("threads can't be started: {error}"));
@@ -153,6 +156,7 @@ pub fn main() -> ExitCode {
         Verb::Schema => starter::print_schema(&screen),
         Verb::Completions(args) => starter::completions::<Cli>(&args, &screen),
         Verb::Worker => worker::worker(),
+        Verb::Launcher => worker::launcher(),
     };
     let exit = screen.verdict(verdict);
     if nvrtc::is_left_at_work() {

@@ -8,19 +8,34 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXCPU};
 
 use super::exit::Exit;
+use crate::device::foreign::command::launcher;
 use crate::execute::supervisor::WorkerCommand;
 use crate::execute::worker::serve;
 
 /// Serves until the main process goes away.
 pub fn worker() -> Exit {
-    // A scheduler signals every process of a job: the main one decides how to go on.
+    outlive_signals();
+    served(streams().and_then(|(requests, events)| serve(requests, events)))
+}
+
+/// Starts programs until the worker goes away.
+pub fn launcher() -> Exit {
+    outlive_signals();
+    served(streams().and_then(|(requests, answers)| launcher::serve(requests, answers)))
+}
+
+/// A scheduler signals every process of a job: the main one decides how to go on. It takes this one
+/// with it when it ends.
+fn outlive_signals() {
     for signal in [SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGXCPU] {
         // If it can't be ignored, it ends this process: one row says so.
         let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
     }
     let parent_gone = Some(rustix::process::Signal::KILL);
     let _ = rustix::process::set_parent_process_death_signal(parent_gone);
-    let served = streams().and_then(|(requests, events)| serve(requests, events));
+}
+
+fn served(served: io::Result<()>) -> Exit {
     match served {
         Ok(()) => Exit::Fine,
         Err(_) => Exit::Impossible,

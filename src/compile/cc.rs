@@ -13,7 +13,7 @@ use sweeper_program::KernelSource;
 use super::digests::Digests;
 use super::elf;
 use super::process::{first_line, output, run};
-use super::scratch::{self, Scratch};
+use crate::scratch::{self, Scratch};
 use super::{Bounds, CompileError};
 
 /// How every kernel is compiled. Not `-ffast-math`: gcc then switches the thread that loads the

@@ -11,7 +11,6 @@ pub mod nvrtc;
 pub mod bound;
 pub mod digests;
 pub mod elf;
-pub mod scratch;
 pub mod process;
 pub mod toolchain;
 pub mod wall;

@@ -5,7 +5,8 @@ use sha2::{Digest as _, Sha256};
 use sweeper_program::Value;
 use sweeper_program::workload::ParameterInfo;
 
-use super::declaration::{BackendDeclaration, Implementation, Requirement};
+use super::command::Command;
+use super::declaration::{BackendDeclaration, FileDeclaration, Implementation, Requirement};
 use super::kernels::Kernels;
 use super::scope::{LIMITS, compile, number, problem_scope};
 use crate::expression::{Expression, Kind, Operand, Scope};
@@ -91,6 +92,7 @@ pub(super) struct Backend {
 #[derive(Debug)]
 pub(super) enum Compiled {
     Kernels(Kernels),
+    Command(Command),
 }
 
 impl Backend {
@@ -99,6 +101,7 @@ impl Backend {
     pub(super) fn new(
         declaration: BackendDeclaration,
         parameters: &[ParameterInfo],
+        files: &[FileDeclaration],
     ) -> Result<Self, String> {
         let scope = backend_scope(parameters, &declaration.tune);
         let require = declaration
@@ -122,6 +125,9 @@ impl Backend {
             implementation: match &declaration.implementation {
                 Implementation::Kernels(kernels) => {
                     Compiled::Kernels(Kernels::new(kernels, &scope)?)
+                }
+                Implementation::Command(command) => {
+                    Compiled::Command(Command::new(command, files, &scope)?)
                 }
             },
             require,

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use sweeper_program::{Dtype, Language, Phase, Value};
 
+use super::command::SCRATCH_MARK;
 use crate::identity::Digest;
+use crate::row::metric::Better;
 
 /// A workload as a manifest extends or declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +38,9 @@ pub struct ProblemDeclaration {
     pub inputs: Vec<InputDeclaration>,
     /// Outputs, in the order of the manifest.
     pub outputs: Vec<OutputDeclaration>,
+    /// Files that commands read, in the order of the manifest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileDeclaration>,
     /// The right answer.
     pub reference: Reference,
     /// How far from it an output may be.
@@ -105,6 +110,19 @@ pub struct OutputDeclaration {
     pub tensor: TensorDeclaration,
     /// Its contents before each run.
     pub initial: Initial,
+}
+
+/// A file that commands read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileDeclaration {
+    /// Its name: `corpus` of `files.corpus`.
+    pub name: String,
+    /// Where it is; part of no identity.
+    pub path: String,
+    /// SHA-256 of its contents when the manifest was read.
+    pub sha256: String,
+    /// Its size.
+    pub bytes: u64,
 }
 
 /// The elements of an input, all keyed by the problem and the tensor's name.
@@ -199,6 +217,8 @@ pub struct BackendDeclaration {
 pub enum Implementation {
     /// Functions of a source that this program compiles.
     Kernels(KernelsDeclaration),
+    /// A program that is started for each run.
+    Command(CommandDeclaration),
 }
 
 /// Functions of a user's source, and how they are launched.
@@ -222,6 +242,134 @@ pub struct KernelsDeclaration {
     /// Libraries to link.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<String>,
+}
+
+/// A program that is started for each run. Texts have expressions of parameters and tuned values in
+/// braces, and `{scratch}`, a folder that is empty before each run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CommandDeclaration {
+    /// The program and its arguments, as they are written.
+    pub command: Vec<String>,
+    /// The program as it is started: a name or an absolute path, which is part of no identity.
+    pub program: String,
+    /// SHA-256 of the program's file, where it was found when the manifest was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program_sha256: Option<String>,
+    /// Where it runs; part of no identity, unless it is [`SCRATCH_MARK`].
+    pub directory: String,
+    /// Variables of its environment, beside those of this process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub environment: Vec<(String, String)>,
+    /// The file that it reads as standard input; none where it has an empty one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<String>,
+    /// Commands that run before each run, untimed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prepare: Vec<Vec<String>>,
+    /// Exit statuses of success; 0 alone where none are said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exit: Vec<i32>,
+    /// Values that are read after each run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<MetricDeclaration>,
+    /// The time of a run.
+    #[serde(default)]
+    pub time: CommandTime,
+    /// What a run must have done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<CommandCheck>,
+}
+
+/// A value that is read after each run of a command.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricDeclaration {
+    /// Its name.
+    pub name: String,
+    /// Where it is read.
+    pub source: MetricSource,
+    /// Its unit, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+    /// Whether more is better; none where neither is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub better: Option<Better>,
+}
+
+/// Where the value of a metric is read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MetricSource {
+    /// The last match of an expression in a text; its first group, or the whole match.
+    Regex {
+        /// The expression.
+        pattern: String,
+        /// The text.
+        from: OutputText,
+    },
+    /// A number in a JSON document, by RFC 6901 pointer; a step `*[key=value]` takes the first
+    /// element of a list whose `key` is `value`.
+    Json {
+        /// The pointer.
+        pointer: String,
+        /// The document.
+        from: OutputText,
+    },
+    /// The size of a file in bytes.
+    Bytes {
+        /// The file.
+        file: String,
+    },
+}
+
+/// What a command writes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputText {
+    /// Its standard output.
+    Stdout,
+    /// Its standard error.
+    Stderr,
+    /// A file.
+    File(String),
+}
+
+/// The time of a run of a command.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandTime {
+    /// From its start to its end.
+    #[default]
+    Wall,
+    /// Of processors in the program.
+    User,
+    /// Of processors in the system for it.
+    System,
+    /// Of processors, both.
+    Cpu,
+    /// Seconds, from what the program measured itself.
+    Metric {
+        /// A metric.
+        name: String,
+        /// Seconds as an expression of metrics, parameters and sizes of files; the metric itself
+        /// where it is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seconds: Option<String>,
+    },
+}
+
+/// What a run of a command must have done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CommandCheck {
+    /// A command that must succeed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// The file that has the digest; what the check's command writes, or the run itself without
+    /// one, where it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// SHA-256 of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
 }
 
 /// The language of a user's source.
@@ -329,7 +477,11 @@ impl Declaration {
 impl ProblemDeclaration {
     /// The identity of the problem, beside its parameters and the seed.
     pub fn digest(&self) -> Digest {
-        digest(self)
+        let mut portable = self.clone();
+        for file in &mut portable.files {
+            file.path.clear();
+        }
+        digest(&portable)
     }
 }
 
@@ -346,13 +498,27 @@ impl BackendDeclaration {
     pub fn uses(&self, tensor: &str) -> bool {
         let is_argument = match &self.implementation {
             Implementation::Kernels(kernels) => kernels.passes(tensor),
+            Implementation::Command(_) => false,
         };
         is_argument || self.mutates.iter().any(|name| name == tensor)
     }
 
     /// The identity of the implementation: source, options, geometry.
     pub fn digest(&self) -> Digest {
-        digest(self)
+        let mut portable = self.clone();
+        if let Implementation::Command(command) = &mut portable.implementation {
+            if command.directory != SCRATCH_MARK {
+                command.directory.clear();
+            }
+            command.program.clear();
+            // Its digest tells a program from others of its name.
+            if let Some(program) = command.command.first_mut()
+                && let Some((_, name)) = program.rsplit_once('/')
+            {
+                *program = name.to_owned();
+            }
+        }
+        digest(&portable)
     }
 }
 
@@ -366,6 +532,7 @@ impl Implementation {
                 let entries: Vec<&str> = entries.collect();
                 format!("`{}` of {file}", entries.join("`, `"))
             }
+            Implementation::Command(command) => format!("`{}`", command.command.join(" ")),
         }
     }
 }

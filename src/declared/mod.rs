@@ -7,8 +7,8 @@
 //!
 //! Reading order: [`declaration`], `scope` (the names that expressions use), `definition` (a
 //! declared problem), `fill` and `reference` (its inputs and its right answer), `kernels` (a
-//! source and its launches), `backend` (an implementation and its configurations), `program` (a
-//! backend's program for a problem).
+//! source and its launches), `command` (a program that is started), `backend` (an implementation
+//! and its configurations), `program` (a backend's program for a problem).
 
 pub mod declaration;
 mod scope;
@@ -17,6 +17,7 @@ mod fill;
 mod reference;
 mod template;
 mod kernels;
+mod command;
 mod backend;
 mod program;
 mod workload;
@@ -24,7 +25,10 @@ pub mod signature;
 pub mod draft;
 
 pub(crate) use backend::{backend_scope, configurations};
+pub use command::{CommandRequest, SCRATCH_MARK};
+pub(crate) use command::{command_scope, seconds_scope, size_name};
 pub(crate) use reference::reference_scope;
 pub(crate) use scope::{fill_scope, problem_scope};
+pub(crate) use template::pieces;
 pub use workload::Declared;
 pub(crate) use workload::parameters;

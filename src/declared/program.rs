@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use sweeper_program::workload::{Refusal, TensorSpec};
 use sweeper_program::{
-    Arg, Binding, BufferId, Dtype, Geometry, Index, Kernel, Language, Phase, Program, Role, Scalar,
-    Step, Target, Value, View,
+    Arg, Binding, BufferId, Dtype, Foreign, Geometry, Index, Kernel, Language, Phase, Program,
+    Role, Runner, Scalar, Step, Target, Value, View,
 };
 
 use super::backend::{Backend, Compiled};
+use super::command::Command;
 use super::declaration::{DeclaredLanguage, Initial};
 use super::kernels::{Kernels, Launch, LaunchArg};
 use super::scope::{limits, size};
@@ -83,6 +84,9 @@ impl Backend {
                     .map_err(Refusal::Undefined)?;
                 maker.launch(kernels).map_err(Refusal::Undefined)?;
             }
+            Compiled::Command(command) => {
+                maker.start(command).map_err(Refusal::Undefined)?;
+            }
         }
         Ok(maker.program)
     }
@@ -98,6 +102,8 @@ impl Compiled {
                 (DeclaredLanguage::Cuda, Target::Cpu) => Some("a CUDA kernel needs a GPU"),
                 (DeclaredLanguage::C, Target::Cuda { .. }) => Some("a kernel in C runs on CPUs"),
             },
+            // A program may use any device.
+            Compiled::Command(_) => None,
         }
     }
 }
@@ -195,6 +201,23 @@ impl Maker<'_> {
                 args,
             });
         }
+        Ok(())
+    }
+
+    /// Adds the start of a command.
+    fn start(&mut self, command: &Command) -> Result<(), String> {
+        let request = command.request(&self.slots)?;
+        let request = serde_json::to_string(&request).map_err(|error| error.to_string())?;
+        let kernel = self.program.kernel(Kernel::Foreign(Foreign {
+            runner: Runner::Command,
+            name: command.name().to_owned(),
+            request,
+        }));
+        self.program.steps.push(Step::Launch {
+            kernel,
+            geometry: Geometry::blocks(1),
+            args: Vec::new(),
+        });
         Ok(())
     }
 

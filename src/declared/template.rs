@@ -3,28 +3,55 @@
 use super::scope::compile;
 use crate::expression::{Expression, Operand, Scope};
 
-/// A text in which expressions stand in braces, such as `reduce<{T}, {block_size}>`.
+/// A text in which expressions stand in braces, such as `reduce<{T}, {block_size}>`; `{{` and `}}`
+/// are braces of the text.
 #[derive(Debug)]
-pub(super) struct Template {
+pub(crate) struct Template {
     /// Texts, each with the expression after it; the last has none.
     parts: Vec<(String, Option<Expression>)>,
+}
+
+/// The pieces of a text: texts, each with the expression after it; the last has none.
+///
+/// # Errors
+/// A sentence: a brace without its other.
+pub(crate) fn pieces(text: &str) -> Result<Vec<(String, Option<&str>)>, String> {
+    let mut pieces = Vec::new();
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['{', '}']) {
+        let (before, from) = rest.split_at(at);
+        plain.push_str(before);
+        if from.starts_with("{{") || from.starts_with("}}") {
+            plain.push_str(&from[..1]);
+            rest = &from[2..];
+            continue;
+        }
+        let inside = from.strip_prefix('{').ok_or_else(|| {
+            format!("`{text}` has a `}}` without its `{{`; `}}}}` is a brace of the text")
+        })?;
+        let (expression, behind) = inside.split_once('}').ok_or_else(|| {
+            format!("`{text}` has a `{{` that is not closed; `{{{{` is a brace of the text")
+        })?;
+        pieces.push((std::mem::take(&mut plain), Some(expression)));
+        rest = behind;
+    }
+    plain.push_str(rest);
+    pieces.push((plain, None));
+    Ok(pieces)
 }
 
 impl Template {
     /// # Errors
     /// A brace without its other, or what stands between two.
     pub(super) fn new(text: &str, scope: &Scope) -> Result<Self, String> {
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while let Some((before, after)) = rest.split_once('{') {
-            let Some((inside, behind)) = after.split_once('}') else {
-                return Err(format!("`{text}` has a `{{` that is not closed"));
-            };
-            parts.push((before.to_owned(), Some(compile(inside, scope)?)));
-            rest = behind;
-        }
-        parts.push((rest.to_owned(), None));
-        Ok(Template { parts })
+        let parts = pieces(text)?.into_iter().map(|(plain, expression)| {
+            let expression = expression.map(|text| compile(text, scope)).transpose()?;
+            Ok((plain, expression))
+        });
+        Ok(Template {
+            parts: parts.collect::<Result<_, String>>()?,
+        })
     }
 
     /// The text for some values.
@@ -42,5 +69,20 @@ impl Template {
             }
         }
         Ok(filled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pieces;
+
+    #[test]
+    fn braces_hold_expressions_and_double_ones_stand_for_themselves() {
+        let found = pieces("awk '{{ print {n + 1} }}'").unwrap();
+        let texts: Vec<(&str, Option<&str>)> =
+            found.iter().map(|(text, it)| (&**text, *it)).collect();
+        assert_eq!(texts, [("awk '{ print ", Some("n + 1")), (" }'", None)]);
+        assert!(pieces("{n").unwrap_err().contains("not closed"));
+        assert!(pieces("n}").unwrap_err().contains("without"));
     }
 }

@@ -105,9 +105,11 @@ impl Declared {
             (None, Some(base)) => base.info().parameters,
             (None, None) => &[],
         };
+        let problem = declaration.problem.as_ref();
+        let files = problem.map_or(&[][..], |problem| &problem.files);
         let backends = declaration.backends.iter();
         let backends: Vec<Backend> = backends
-            .map(|backend| Backend::new(backend.clone(), parameters))
+            .map(|backend| Backend::new(backend.clone(), parameters, files))
             .collect::<Result<_, _>>()?;
         let infos = backend_infos(base, &backends);
         let mut configurations = HashMap::new();

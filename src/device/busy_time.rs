@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Foreign, Program, Target, Tensors};
 
+use crate::row::outcome::Checked;
+
 use super::{Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample};
 
 /// A device, and the time that it spends on programs.
@@ -86,6 +88,10 @@ impl Device for BusyTimeDevice<'_> {
 
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {
         self.device.results(program, specs)
+    }
+
+    fn judged(&self, program: Prepared) -> Option<Checked> {
+        self.device.judged(program)
     }
 
     fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {

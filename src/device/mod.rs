@@ -25,7 +25,8 @@ pub mod foreign;
 
 use crate::hardware::clocks::Clocks;
 use crate::hardware::{DeviceIdentity, DeviceKind, DeviceMemory};
-use crate::row::outcome::Status;
+use crate::row::metric::Metric;
+use crate::row::outcome::{Checked, Status};
 
 /// A compiled kernel, ready to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +74,9 @@ pub enum DeviceError {
         /// Why.
         reason: String,
     },
+    /// Another process was ended from outside, or could not be started for trouble of the moment.
+    #[error("{0}")]
+    Interrupted(String),
 }
 
 /// The behavior that the null device pretends.
@@ -103,7 +107,7 @@ pub struct Job<'a> {
 pub struct Prepared(pub usize);
 
 /// One timed span.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Time of all iterations together, in nanoseconds.
     pub elapsed_ns: f64,
@@ -113,6 +117,8 @@ pub struct Sample {
     pub is_ungated: bool,
     /// How the device was doing, where it can be asked.
     pub clocks: Option<Clocks>,
+    /// Further values, each a mean over its iterations, by name.
+    pub metrics: BTreeMap<String, Metric>,
 }
 
 impl Sample {
@@ -123,6 +129,7 @@ impl Sample {
             iterations,
             is_ungated: false,
             clocks: None,
+            metrics: BTreeMap::new(),
         }
     }
 
@@ -209,6 +216,12 @@ pub trait Device {
     /// # Errors
     /// A lost device.
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError>;
+
+    /// How thoroughly [`results`](Device::results) judges what a program did by itself; none where
+    /// the results that it reads are judged.
+    fn judged(&self, _program: Prepared) -> Option<Checked> {
+        None
+    }
 
     /// Compares the memory of given tensors with what was bound, and makes it so again where a
     /// program wrote what it must not. Yields the names of those that had changed; a tensor that a

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{CanonicalShape, Phase, Problem, Program, Refusal, Tensors};
+use sweeper_program::{CanonicalShape, Phase, Problem, Program, Refusal, Runner, Tensors};
 
 use super::answers::Answers;
 use super::block::Listener;
@@ -185,18 +185,16 @@ impl<'a> BlockContext<'a> {
         }
         let program = program(self.instance.problem.as_ref(), point, device)?;
         let mut measurement = self.describe(point, &program);
-        let foreign = program.foreign().filter(|_| device.computes());
-        let is_users = foreign.is_some() || program.compiled().any(|it| it.user.is_some());
-        let artifacts = artifacts_of(point, artifacts);
+        let is_command = is_command(&program);
+        if is_command && point.graph {
+            let reason = "a command is not launched as a graph";
+            let outcome = Outcome::without_measurement(Status::Unavailable, reason);
+            return Err(outcome.because_of(Cause::Device));
+        }
+        let is_users =
+            program.foreign().is_some() || program.compiled().any(|source| source.user.is_some());
         let start = Instant::now();
-        let prepared = match foreign {
-            Some(foreign) => device.prepare_foreign(&program, foreign, &self.instance.inputs),
-            None => device.prepare(Job {
-                program,
-                artifacts: &artifacts,
-                script: point.script,
-            }),
-        };
+        let prepared = self.prepare(point, program, artifacts, device);
         let prepared = prepared.map_err(failed)?;
         let prepare_ns = start.elapsed().as_nanos() as u64;
         if point.graph {
@@ -214,7 +212,10 @@ impl<'a> BlockContext<'a> {
         let specs = self.instance.problem.outputs(point.phase);
         if device.computes() {
             let outputs = device.results(prepared, &specs).map_err(failed)?;
-            self.judge(point, &outputs, &mut measurement)?;
+            match device.judged(prepared) {
+                Some(checked) => measurement.checked = checked,
+                None => self.judge(point, &outputs, &mut measurement)?,
+            }
             if is_users {
                 let changed = device.restore_inputs(&self.instance.inputs);
                 let changed = changed.map_err(failed)?;
@@ -225,7 +226,7 @@ impl<'a> BlockContext<'a> {
         }
         measurement.device_memory = device.memory(prepared).map_err(failed)?;
         let by_role = measurement.memory_bytes.values().sum();
-        if !agree(by_role, measurement.device_memory.peak_allocated_bytes) {
+        if !is_command && !agree(by_role, measurement.device_memory.peak_allocated_bytes) {
             measurement.flags.push(Flag::MemoryMismatch);
         }
         Ok(VerifiedPoint {
@@ -238,6 +239,24 @@ impl<'a> BlockContext<'a> {
             is_users,
             changed_inputs: Vec::new(),
         })
+    }
+
+    /// Gets a point's program ready, on the device or where another process runs it.
+    fn prepare(
+        &self,
+        point: &BlockPoint,
+        program: Program,
+        artifacts: &Artifacts,
+        device: &mut dyn Device,
+    ) -> Result<Prepared, DeviceError> {
+        match program.foreign().filter(|_| device.computes()) {
+            Some(foreign) => device.prepare_foreign(&program, foreign, &self.instance.inputs),
+            None => device.prepare(Job {
+                program,
+                artifacts: &artifacts_of(point, artifacts),
+                script: point.script,
+            }),
+        }
     }
 
     /// The properties of a program before it runs.
@@ -254,7 +273,7 @@ impl<'a> BlockContext<'a> {
         Measurement {
             same_program_as: self.same_program_as(point, program),
             memory_bytes: program.memory_by_role(),
-            totals: program.totals(),
+            totals: program.foreign().is_none().then(|| program.totals()),
             kernels,
             flops: work.flops,
             compulsory_bytes: work.compulsory_bytes,
@@ -328,6 +347,7 @@ impl<'a> BlockContext<'a> {
         }
         let taken = sampler.finish(self.block.settings.stop, clock_resolution_ns);
         measurement.samples_ns = taken.samples_ns;
+        measurement.metrics = taken.metrics;
         measurement.iterations = taken.iterations;
         measurement.first_runs = Some(taken.first_runs);
         measurement.warmup_samples = taken.warmup_samples;
@@ -352,10 +372,17 @@ impl VerifiedPoint<'_> {
                 self.changed_inputs = device.restore_inputs(inputs)?;
             }
             let outputs = device.results(self.prepared, &self.specs)?;
-            self.last_digest = Some(tensors::digest(&outputs));
+            let is_judged = device.judged(self.prepared).is_some();
+            self.last_digest = (!is_judged).then(|| tensors::digest(&outputs));
         }
         Ok(())
     }
+}
+
+/// Whether a program is one of the user's that is started for each run.
+fn is_command(program: &Program) -> bool {
+    let foreign = program.foreign();
+    foreign.is_some_and(|foreign| foreign.runner == Runner::Command)
 }
 
 /// A point's program for a problem.
@@ -384,6 +411,10 @@ fn artifacts_of(point: &BlockPoint, artifacts: &Artifacts) -> Vec<Artifact> {
 /// The outcome of a point that a device refused.
 pub fn failed(error: DeviceError) -> Outcome {
     let status = match error {
+        DeviceError::Interrupted(reason) => {
+            let outcome = Outcome::without_measurement(Status::Error, reason);
+            return outcome.because_of(Cause::Surroundings);
+        }
         DeviceError::Foreign { status, .. } => status,
         DeviceError::OutOfMemory { .. } => Status::Oom,
         DeviceError::Launch(_) => Status::LaunchError,

@@ -1,11 +1,12 @@
 //! When to stop: batches, warm-up and the stopping rule of one program.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::device::{Device, DeviceError, Prepared, Sample};
 use crate::hardware::clocks::{ClockSummary, Clocks};
 use crate::manifest::settings::{Stopping, Warmup};
-use crate::row::outcome::{FirstRuns, Flag};
+use crate::row::outcome::{FirstRuns, Flag, MetricValues};
 use crate::stats::{Summary, is_steady};
 
 /// A sample should last this many ticks of the clock, so that a tick is 0.1 % of it.
@@ -32,6 +33,7 @@ pub struct Sampler {
     first_runs: FirstRuns,
     warmup_samples: u32,
     samples_ns: Vec<f64>,
+    metrics: BTreeMap<String, MetricValues>,
     spent_ns: f64,
     is_ungated: bool,
     readings: Vec<Clocks>,
@@ -76,6 +78,7 @@ impl Sampler {
             first_runs,
             warmup_samples: 1,
             samples_ns: Vec::new(),
+            metrics: BTreeMap::new(),
             spent_ns: 0.0,
             is_ungated: false,
             readings: Vec::new(),
@@ -135,6 +138,9 @@ impl Sampler {
         self.is_ungated |= sample.is_ungated;
         self.readings.extend(sample.clocks);
         self.samples_ns.push(sample.per_iteration_ns());
+        for (name, metric) in sample.metrics {
+            self.metrics.entry(name).or_default().push(metric);
+        }
         Ok(())
     }
 
@@ -204,6 +210,7 @@ impl Sampler {
         Taken {
             clocks: ClockSummary::of(&self.readings),
             samples_ns: self.samples_ns,
+            metrics: self.metrics,
             iterations: self.iterations,
             first_runs: self.first_runs,
             warmup_samples: self.warmup_samples,
@@ -227,6 +234,8 @@ fn is_warm(samples_ns: &[f64], spent_ns: f64) -> bool {
 pub struct Taken {
     /// Nanoseconds of one iteration, a sample each.
     pub samples_ns: Vec<f64>,
+    /// Further values of each sample, by name.
+    pub metrics: BTreeMap<String, MetricValues>,
     /// Iterations in a sample.
     pub iterations: u32,
     /// The first iterations.

@@ -18,11 +18,14 @@ use crate::declared::Declared;
 use crate::device::busy_time::BusyTimeDevice;
 use crate::device::cpu::Cpu;
 use crate::device::cuda::Cuda;
+use crate::device::foreign::command::Commands;
+use crate::device::foreign::{ForeignRunner, WithRunners};
 use crate::device::null::Null;
 use crate::device::nvtx::Ranges;
 use crate::device::{Artifact, Device, DeviceError, ceilings};
 use crate::hardware::DeviceKind;
 use crate::row::outcome::{FreshStart, Outcome};
+use sweeper_program::Runner;
 
 /// A message from the reading thread to the thread that has the device.
 enum Order {
@@ -213,14 +216,19 @@ impl<W: Write> Bench<W> {
 /// # Errors
 /// The missing part.
 pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
-    match request.kind {
+    let native: Box<dyn Device> = match request.kind {
+        DeviceKind::Null => return Ok(Box::new(Null::unit(request.ordinal))),
         DeviceKind::Cpu => {
             let device = Cpu::new(request.threads as usize)?;
-            Ok(Box::new(device.beginning(request.cache)))
+            Box::new(device.beginning(request.cache))
         }
-        DeviceKind::Null => Ok(Box::new(Null::unit(request.ordinal))),
-        DeviceKind::Cuda => Ok(Box::new(Cuda::open(request.ordinal, request.cache)?)),
-    }
+        DeviceKind::Cuda => Box::new(Cuda::open(request.ordinal, request.cache)?),
+    };
+    let commands: Box<dyn ForeignRunner> = Box::new(Commands::default());
+    Ok(Box::new(WithRunners::new(
+        native,
+        [(Runner::Command, commands)],
+    )))
 }
 
 /// Turns the messages of a measurement into frames. The first error is kept, and ends the worker.

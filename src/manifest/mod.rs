@@ -24,6 +24,7 @@ pub mod difference;
 mod text;
 mod tree;
 mod merge;
+mod like;
 mod variables;
 mod suggest;
 mod section;

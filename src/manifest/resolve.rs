@@ -16,7 +16,7 @@ use super::sources::Sources;
 use super::tree::{self, Node, Raw};
 use super::wire::{self, Owner, WireCase, WireScope};
 use super::{
-    Manifest, Overrides, SCHEMA, chosen, decode, merge, overrides, relate, setting, suggest,
+    Manifest, Overrides, SCHEMA, chosen, decode, like, merge, overrides, relate, setting, suggest,
 };
 
 /// A manifest that was read and checked against the workloads, before checks of its points.
@@ -112,6 +112,8 @@ fn document(cx: &mut Context<'_>, overrides: &Overrides) -> Option<Node> {
         return None;
     }
     overrides::apply(&mut root, overrides, &mut cx.texts, &mut cx.diagnostics);
+    let unlike = like::expand(&mut root);
+    like::report(cx, unlike, &root);
     Some(root)
 }
 

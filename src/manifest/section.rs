@@ -282,6 +282,8 @@ pub(super) struct Section<'n> {
     asked: BTreeSet<&'static str>,
     /// Keys that are dealt with, and are no suggestions for others.
     removed: BTreeSet<&'static str>,
+    /// Keys that no reader asked for are no further mistakes.
+    is_abandoned: bool,
 }
 
 impl<'n> Section<'n> {
@@ -292,6 +294,7 @@ impl<'n> Section<'n> {
             path: path.to_owned(),
             asked: BTreeSet::new(),
             removed: BTreeSet::new(),
+            is_abandoned: false,
         }
     }
 
@@ -345,6 +348,11 @@ impl<'n> Section<'n> {
         entries.filter(move |entry| !known.contains(&entry.key.as_str()))
     }
 
+    /// Leaves a table that is wrong as a whole: that keys of it are not read is no second mistake.
+    pub(super) fn abandon(&mut self) {
+        self.is_abandoned = true;
+    }
+
     /// Reports keys that no reader asked for; `also` are keys that would have been allowed here.
     pub(super) fn finish(&self, cx: &mut Context<'_>, also: &[&str]) {
         let known: Vec<&str> = self
@@ -353,7 +361,7 @@ impl<'n> Section<'n> {
             .copied()
             .chain(also.iter().copied())
             .collect();
-        for entry in self.rest() {
+        for entry in self.rest().filter(|_| !self.is_abandoned) {
             if also.contains(&entry.key.as_str()) {
                 continue;
             }

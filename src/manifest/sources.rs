@@ -13,10 +13,11 @@ use sha2::{Digest as _, Sha256};
 use super::case::InputFile;
 use super::diagnostics::{Code, Diagnostic, Diagnostics};
 use super::includes::SourceClosure;
+use super::like;
 use super::overrides::Overrides;
 use super::suggest;
 use super::text::{At, Text, Texts};
-use super::tree::{self, Node, Raw};
+use super::tree::{self, Node, Raw, Table};
 use super::variables;
 use crate::files;
 use crate::identity::Digest;
@@ -33,9 +34,22 @@ pub struct Sources {
     pub(super) folders: Vec<PathBuf>,
     pub(super) tables: BTreeMap<PathBuf, Result<ValueTable, String>>,
     pub(super) inputs: BTreeMap<PathBuf, Result<InputFile, String>>,
+    /// Files that declared workloads name, and programs of declared commands.
+    files: BTreeMap<PathBuf, Result<NamedFile, String>>,
     /// Sources of kernels, by the main file and the folders of includes.
     code: BTreeMap<(PathBuf, Vec<PathBuf>), Result<SourceClosure, String>>,
     pub(super) environment: BTreeMap<String, String>,
+}
+
+/// A file that a manifest names, without its contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFile {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// SHA-256 of its contents.
+    pub digest: Digest,
+    /// Its size.
+    pub bytes: u64,
 }
 
 /// A table of values from a CSV file.
@@ -123,14 +137,44 @@ impl Sources {
         self.code.get(&(main.to_owned(), folders.to_vec()))
     }
 
-    /// Reads the sources that `[backend.Y]` tables name.
+    /// A file that a declared workload names, or the program of a declared command, if it was
+    /// looked for.
+    pub(super) fn file(&self, path: &Path) -> Option<&Result<NamedFile, String>> {
+        self.files.get(path)
+    }
+
+    /// Reads the files that `[workload.X.files]` tables name.
+    fn note_files(&mut self, folder: &Path, root: &Node) {
+        for workload in tables_below(root, "workload") {
+            let files = workload.get("files").and_then(|entry| entry.value.table());
+            for entry in files.map_or(&[][..], |table| &table.entries) {
+                if let Some(text) = entry.value.text() {
+                    self.note_variables(text);
+                    let text = variables::expand(text, &self.environment);
+                    self.note_file(folder.join(text.unwrap_or_default()));
+                }
+            }
+        }
+    }
+
+    fn note_file(&mut self, path: PathBuf) {
+        let file = read_file(&path);
+        self.files.entry(path).or_insert(file);
+    }
+
+    /// Reads the sources that `[backend.Y]` tables name, and the programs of commands.
     fn note_code(&mut self, folder: &Path, root: &Node) {
-        let backends = root.table().and_then(|root| root.get("backend"));
-        let backends = backends.and_then(|entry| entry.value.table());
-        for entry in backends.map_or(&[][..], |table| &table.entries) {
-            let Some(backend) = entry.value.table() else {
-                continue;
-            };
+        for backend in tables_below(root, "backend") {
+            let command = backend.get("command").map(|entry| &entry.value.raw);
+            if let Some(Raw::Array(items)) = command
+                && let Some(name) = items.first().and_then(Node::text)
+            {
+                self.note_variables(name);
+                let name = variables::expand(name, &self.environment).unwrap_or_default();
+                if let Some(program) = program_file(&name, folder) {
+                    self.note_file(program);
+                }
+            }
             let folders = match backend.get("include").map(|entry| &entry.value.raw) {
                 Some(Raw::Array(items)) => items.iter().filter_map(Node::text).collect(),
                 Some(Raw::Text(text)) => vec![text.as_str()],
@@ -158,9 +202,12 @@ impl Sources {
         self.texts.0.push(Text::new(name, text, true));
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         self.folders.push(folder.clone());
-        let root = tree::parse(&self.texts, source, &mut Diagnostics::default());
+        let mut root = tree::parse(&self.texts, source, &mut Diagnostics::default());
+        // What is wrong with it is reported when the manifest is resolved.
+        let _ = like::expand(&mut root);
         root.walk("", &mut |key, node| self.note(&folder, key, node));
         self.note_code(&folder, &root);
+        self.note_files(&folder, &root);
         let base = &root.table()?.get("extends")?.value;
         Some((folder.join(base.text()?), base.at))
     }
@@ -310,6 +357,35 @@ fn read_table(path: &Path) -> Result<ValueTable, String> {
         header,
         rows,
     })
+}
+
+fn read_file(path: &Path) -> Result<NamedFile, String> {
+    let InputFile { path, digest } = read_input(path)?;
+    let metadata = fs::metadata(&path).map_err(|error| error.to_string())?;
+    Ok(NamedFile {
+        path,
+        digest,
+        bytes: metadata.len(),
+    })
+}
+
+/// The tables below a key of the manifest, whatever their names.
+fn tables_below<'n>(root: &'n Node, key: &str) -> impl Iterator<Item = &'n Table> {
+    let tables = root.table().and_then(|root| root.get(key));
+    let tables = tables.and_then(|entry| entry.value.table());
+    let entries = tables.map_or(&[][..], |table| &table.entries).iter();
+    entries.filter_map(|entry| entry.value.table())
+}
+
+/// The file of a program: a path as shells understand it, or a name that is looked for in the
+/// folders of `PATH`. A relative path is one from `folder`.
+pub(super) fn program_file(name: &str, folder: &Path) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(folder.join(name));
+    }
+    let folders = std::env::var_os("PATH")?;
+    let mut found = std::env::split_paths(&folders).map(|folder| folder.join(name));
+    found.find(|path| path.is_file())
 }
 
 fn read_input(path: &Path) -> Result<InputFile, String> {

@@ -8,7 +8,7 @@ use sweeper_program::Value;
 
 use crate::row::Row;
 use crate::row::entry::{Entry, Words};
-use crate::row::schema::{self, Column};
+use crate::row::schema::{self, Column, MetricColumn};
 
 /// A column of one file.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,8 @@ pub(super) enum FileColumn<'r> {
     Fixed(&'static Column),
     /// A parameter, axis or derived value.
     Named(&'r str),
+    /// A metric.
+    Metric(MetricColumn<'r>),
 }
 
 impl<'r> FileColumn<'r> {
@@ -25,6 +27,7 @@ impl<'r> FileColumn<'r> {
         match *self {
             FileColumn::Fixed(column) => Cow::Borrowed(column.name),
             FileColumn::Named(name) => schema::axis_column(name),
+            FileColumn::Metric(column) => Cow::Owned(column.name()),
         }
     }
 
@@ -33,6 +36,7 @@ impl<'r> FileColumn<'r> {
         match self {
             FileColumn::Fixed(column) => column.get(entry),
             FileColumn::Named(name) => entry.value(name).cloned(),
+            FileColumn::Metric(column) => column.value(entry),
         }
     }
 
@@ -41,6 +45,10 @@ impl<'r> FileColumn<'r> {
         match self {
             FileColumn::Fixed(column) => column.text(entry),
             FileColumn::Named(name) => entry.value(name).map(Value::to_string).unwrap_or_default(),
+            FileColumn::Metric(column) => match column.value(entry) {
+                Some(Value::Float(number)) => number.to_string(),
+                other => other.map(|value| value.to_string()).unwrap_or_default(),
+            },
         }
     }
 }
@@ -58,9 +66,14 @@ pub(super) fn columns(rows: &[Row]) -> Vec<FileColumn<'_>> {
     let named = parameters.into_iter().chain(values);
     let before = schema::BEFORE_NAMED.iter().map(FileColumn::Fixed);
     let after = schema::after_named().map(FileColumn::Fixed);
+    let measured = rows
+        .iter()
+        .filter_map(|row| row.outcome.measurement.as_ref());
+    let metrics = measured.flat_map(|found| found.metrics.keys().map(String::as_str));
     before
         .chain(named.map(FileColumn::Named))
         .chain(after)
+        .chain(MetricColumn::of(metrics).map(FileColumn::Metric))
         .collect()
 }
 

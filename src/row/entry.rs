@@ -8,6 +8,7 @@ use sweeper_program::workload::Presentation;
 use sweeper_program::{Dtype, Phase, Role, Value};
 use sweeper_workloads::registry;
 
+use super::metric::MetricSummary;
 use super::outcome::{Measurement, Starting, Status};
 use super::{CompileUse, Row};
 use crate::hardware::DeviceKind;
@@ -142,6 +143,8 @@ pub struct Entry {
     pub times: Option<Times>,
     /// The samples in nanoseconds, in the order taken, where the source has them.
     pub samples_ns: Vec<f64>,
+    /// Metrics that samples have beside their times, by name.
+    pub metrics: BTreeMap<Arc<str>, MetricSummary>,
     /// Memory.
     pub memory: Memory,
     /// The measurement of rows of our own files that got so far, without its samples, fresh starts,
@@ -185,6 +188,7 @@ impl Entry {
             reason: None,
             times: None,
             samples_ns: Vec::new(),
+            metrics: BTreeMap::new(),
             memory: Memory::default(),
             measurement: None,
             fresh_starting: None,
@@ -240,6 +244,10 @@ impl Entry {
     fn add_measurement(&mut self, mut measurement: Box<Measurement>, words: &mut Words) {
         measurement.fresh_starts.clear();
         self.samples_ns = mem::take(&mut measurement.samples_ns);
+        let metrics = mem::take(&mut measurement.metrics).into_iter();
+        self.metrics = metrics
+            .filter_map(|(name, values)| Some((words.get(&name), MetricSummary::of(&values)?)))
+            .collect();
         let device_memory = mem::take(&mut measurement.device_memory);
         self.memory = Memory {
             by_role: mem::take(&mut measurement.memory_bytes),
@@ -320,7 +328,7 @@ impl Entry {
 
     /// Attained part of the roofline: the least possible time over the median.
     pub fn efficiency(&self) -> Option<f64> {
-        Some(self.roofline_ns? / self.median_ns()?)
+        Some(self.roofline_ns.filter(|&least_ns| least_ns > 0.0)? / self.median_ns()?)
     }
 
     /// Model FLOPs utilisation: useful operations a second over the device's measured ceiling.

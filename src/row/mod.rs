@@ -4,6 +4,7 @@
 
 pub mod entry;
 pub mod lines;
+pub mod metric;
 pub mod outcome;
 pub mod schema;
 

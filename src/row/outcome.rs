@@ -11,6 +11,7 @@ use crate::hardware::DeviceMemory;
 use crate::hardware::clocks::ClockSummary;
 use crate::stats::Summary;
 
+pub use crate::row::metric::MetricValues;
 pub use crate::status::Status;
 
 /// How thoroughly outputs were judged.
@@ -179,12 +180,16 @@ pub struct Measurement {
     /// Starts in processes of their own, in the order made; none unless the manifest asks for some.
     #[serde(default)]
     pub fresh_starts: Vec<FreshStart>,
+    /// Further values of each sample, by name; of commands alone.
+    #[serde(default)]
+    pub metrics: BTreeMap<String, MetricValues>,
     /// Bytes of the program's buffers, by role.
     pub memory_bytes: BTreeMap<Role, u64>,
     /// The device's own account.
     pub device_memory: DeviceMemory,
-    /// Launches and bytes moved, an iteration.
-    pub totals: Totals,
+    /// Launches and bytes moved, an iteration; none where another process runs the program.
+    #[serde(default)]
+    pub totals: Option<Totals>,
     /// Kernels, in the order of the program.
     pub kernels: Vec<KernelUse>,
     /// An earlier backend in the block with an equal program: measured twice, it is one program.

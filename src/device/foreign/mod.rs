@@ -1,9 +1,13 @@
 //! A device with runners beside it: processes that run what the device itself can't.
 
+pub mod command;
+
 use std::collections::BTreeMap;
 
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Foreign, Program, Runner, Target, Tensors};
+
+use crate::row::outcome::Checked;
 
 use super::{
     Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, needs_runner,
@@ -50,6 +54,11 @@ pub trait ForeignRunner {
     /// # Errors
     /// [`DeviceError::Foreign`].
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError>;
+
+    /// As [`Device::judged`].
+    fn judged(&self, _program: Prepared) -> Option<Checked> {
+        None
+    }
 
     /// As [`Device::restore_inputs`].
     ///
@@ -193,6 +202,13 @@ impl Device for WithRunners {
         match self.place(program) {
             Place::Native(device, program) => device.results(program, specs),
             Place::Runner(runner, program) => runner.results(program, specs),
+        }
+    }
+
+    fn judged(&self, program: Prepared) -> Option<Checked> {
+        match self.programs[program.0] {
+            (Owner::Native, program) => self.native.judged(program),
+            (Owner::Runner(runner), program) => self.runners.get(&runner)?.judged(program),
         }
     }
 

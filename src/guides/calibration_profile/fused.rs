@@ -45,14 +45,14 @@ pub(super) fn profile(group: &Group<'_>, in_turns: bool) -> Result<(String, Valu
         "unfused_bytes": moved(unfused_found),
         "unfused_peak_allocated_bytes": peak(unfused_found),
         "unfused_kernels": kernels(unfused_found),
-        "unfused_launches": unfused_found.totals.launches,
+        "unfused_launches": launches(unfused_found),
         "fused_latency_ms": fused_ns / 1e6,
         "fused_gflops": flops / fused_ns,
         "fused_memory_bytes": moved(fused_found),
         "fused_bytes": moved(fused_found),
         "fused_peak_allocated_bytes": peak(fused_found),
         "fused_kernels": kernels(fused_found),
-        "fused_launches": fused_found.totals.launches,
+        "fused_launches": launches(fused_found),
         "speedup_factor": unfused_ns / fused_ns,
         "memory_reduction": reduction(moved(unfused_found) as f64, moved(fused_found) as f64),
         "peak_allocated_reduction": reduction(peak(unfused_found) as f64, peak(fused_found) as f64),
@@ -82,7 +82,12 @@ fn missing(row: &Row) -> Value {
 
 /// Bytes that the program's steps read and write, counted in the program that ran.
 fn moved(found: &Measurement) -> u64 {
-    found.totals.read_bytes + found.totals.written_bytes
+    let totals = found.totals.unwrap_or_default();
+    totals.read_bytes + totals.written_bytes
+}
+
+fn launches(found: &Measurement) -> u64 {
+    found.totals.unwrap_or_default().launches
 }
 
 fn ratio(ratio: &Ratio) -> Value {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
+use sweeper_program::Totals;
 
 use super::*;
 use crate::guides::about;
@@ -41,8 +42,11 @@ fn row(
         ..Measurement::default()
     };
     let fused = backend == FUSED;
-    measurement.totals.read_bytes = if fused { 1_000_000 } else { 3_000_000 };
-    measurement.totals.written_bytes = 1_000_000;
+    measurement.totals = Some(Totals {
+        read_bytes: if fused { 1_000_000 } else { 3_000_000 },
+        written_bytes: 1_000_000,
+        ..Totals::default()
+    });
     measurement.device_memory.peak_allocated_bytes = if fused { 1 << 20 } else { 1 << 21 };
     let mut row = test_row(problem, Outcome::measured(measurement));
     row.point = PointId(Digest::from_bytes([problem; 32]));

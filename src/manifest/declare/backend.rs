@@ -2,6 +2,7 @@
 
 use sweeper_program::Value;
 
+use super::command;
 use super::kernels;
 use super::problem::tuned;
 use super::{CONDITION, Names, expression};
@@ -36,9 +37,12 @@ pub(super) fn backend(
     let (require, rules) = rules.map_or_else(Default::default, |node| require(cx, node, &scope));
     let phases = words(cx, section, "phases");
     let phases = names.phases(cx, phases);
-    let implementation = kernels::kernels(cx, section, names, &scope);
+    let implementation = match section.table.get("command") {
+        Some(_) => command::command(cx, section, names, &scope).map(Implementation::Command),
+        None => kernels::kernels(cx, section, names, &scope).map(Implementation::Kernels),
+    };
     section.finish(cx, &[]);
-    let implementation = Implementation::Kernels(implementation?);
+    let implementation = implementation?;
     let found = configurations(names.parameters.len(), &tune, &rules, sample);
     are_measurable(cx, entry, found.as_ref().map(Vec::len))?;
     Some(BackendDeclaration {

@@ -5,11 +5,11 @@ use sweeper_program::Dtype;
 use super::backend::texts;
 use super::problem::tensor;
 use super::source;
-use super::{ANY, NUMBER, Names, WHOLE, expression};
+use super::{ANY, NUMBER, Names, WHOLE, expression, template};
 use crate::declared::declaration::{
     ArgDeclaration, DeclaredLanguage, KernelsDeclaration, LaunchDeclaration, ScratchDeclaration,
 };
-use crate::expression::{Expression, Scope};
+use crate::expression::Scope;
 use crate::manifest::diagnostics::Code;
 use crate::manifest::section::{Context, Section};
 use crate::manifest::tree::{Entry, Node, Raw};
@@ -35,6 +35,16 @@ pub(super) fn kernels(
     names: &Names,
     scope: &Scope,
 ) -> Option<KernelsDeclaration> {
+    if names.outputs.is_empty() {
+        let message = format!(
+            "`{}` has a source, and its workload has no outputs",
+            section.path
+        );
+        cx.report(Code::Declaration, section.at, message)
+            .help("a kernel computes tensors: the workload needs `outputs` and a `check`");
+        section.abandon();
+        return None;
+    }
     let source = source::source(cx, section);
     let scratch = section.take(cx, "scratch");
     let scratch = scratch.map_or_else(Vec::new, |node| scratch_of(cx, node, scope));
@@ -197,27 +207,7 @@ impl Reader<'_> {
 
     /// The name of a function; expressions in braces are checked.
     fn entry(&self, cx: &mut Context<'_>, node: &Node) -> Option<String> {
-        let text = cx.text(node, "entry")?;
-        let mut rest = text.as_str();
-        while let Some((_, after)) = rest.split_once('{') {
-            let Some((inside, behind)) = after.split_once('}') else {
-                cx.report(Code::Name, node.at, "`entry` has a `{` that is not closed");
-                return None;
-            };
-            let tree = crate::expression::Tree::parse(inside);
-            let compiled = tree.map_err(|error| error.message).and_then(|tree| {
-                Expression::compile(inside, &tree, self.scope)
-                    .map_err(|_| format!("`{inside}` uses a name that is not known here"))
-            });
-            if let Err(reason) = compiled {
-                let names = crate::manifest::dimensions::names(self.scope);
-                cx.report(Code::UnknownName, node.at, "`entry` has a wrong expression")
-                    .label(reason)
-                    .help(format!("names: {}", names.join(" ")));
-                return None;
-            }
-            rest = behind;
-        }
+        let text = template(cx, node, "entry", self.scope)?;
         let is_name = |c: char| c == '_' || c.is_ascii_alphanumeric();
         if self.language == DeclaredLanguage::C && !text.chars().all(is_name) || text.is_empty() {
             cx.report(Code::Name, node.at, format!("`{text}` is no function of C"));

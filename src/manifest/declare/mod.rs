@@ -6,6 +6,7 @@
 mod problem;
 mod source;
 mod kernels;
+mod command;
 mod backend;
 mod render;
 pub(super) mod schema;
@@ -14,14 +15,16 @@ use sweeper_program::Phase;
 use sweeper_program::workload::{Workload, WorkloadInfo};
 
 use super::diagnostics::Code;
+use super::like::LIKE;
 use super::rules;
 use super::section::{Context, Section, Spanned};
 use super::suggest;
 use super::tree::{Entry, Node};
 use super::wire;
 use crate::declared::Declared;
-use crate::declared::declaration::{Declaration, ProblemDeclaration};
-use crate::expression::{Expression, Kind, Scope};
+use crate::declared::declaration::{Declaration, FileDeclaration, ProblemDeclaration};
+use crate::declared::pieces;
+use crate::expression::{Expression, Kind, Scope, Tree};
 
 pub(super) use render::DeclaredTable;
 
@@ -113,6 +116,14 @@ fn backend(
     let Some(mut section) = cx.section(&entry.value, &path) else {
         return;
     };
+    // Reported where it was looked for.
+    if section
+        .table
+        .get(LIKE)
+        .is_some_and(|entry| entry.value.text().is_some())
+    {
+        return;
+    }
     let Some(node) = section.need(cx, "workload") else {
         return;
     };
@@ -164,6 +175,8 @@ struct Names {
     parameters: Vec<sweeper_program::workload::ParameterInfo>,
     inputs: Vec<String>,
     outputs: Vec<String>,
+    /// Files that commands read.
+    files: Vec<FileDeclaration>,
     backends: Vec<&'static str>,
     phases: &'static [Phase],
 }
@@ -181,6 +194,7 @@ impl Names {
             parameters: info.parameters.to_vec(),
             inputs: names(info.inputs),
             outputs: names(info.outputs),
+            files: Vec::new(),
             phases: info.phases,
             backends: backends
                 .flat_map(|each| std::iter::once(each.name).chain(each.aliases.iter().copied()))
@@ -198,6 +212,7 @@ impl Names {
             parameters: crate::declared::parameters(problem).to_vec(),
             inputs: inputs.collect(),
             outputs: outputs.collect(),
+            files: problem.files.clone(),
             phases: &[Phase::Forward],
             backends: Vec::new(),
         }
@@ -256,6 +271,37 @@ fn expression(
     cx.report(Code::ExpressionKind, node.at, message)
         .label(format!("this is {}", expression.kind().noun()));
     None
+}
+
+/// A text in which expressions stand in braces, which are checked; the text.
+fn template(cx: &mut Context<'_>, node: &Node, key: &str, scope: &Scope) -> Option<String> {
+    let text = cx.text(node, key)?;
+    let pieces = match pieces(&text) {
+        Ok(pieces) => pieces,
+        Err(reason) => {
+            cx.report(Code::Name, node.at, format!("`{key}`: {reason}"));
+            return None;
+        }
+    };
+    for inside in pieces.iter().filter_map(|(_, expression)| *expression) {
+        let tree = Tree::parse(inside);
+        let compiled = tree.map_err(|error| error.message).and_then(|tree| {
+            Expression::compile(inside, &tree, scope)
+                .map_err(|_| format!("`{inside}` uses a name that is not known here"))
+        });
+        if let Err(reason) = compiled {
+            let names = super::dimensions::names(scope);
+            cx.report(
+                Code::UnknownName,
+                node.at,
+                format!("`{key}` has a wrong expression"),
+            )
+            .label(reason)
+            .help(format!("names: {}", names.join(" ")));
+            return None;
+        }
+    }
+    Some(text)
 }
 
 /// A whole number, as sizes are.

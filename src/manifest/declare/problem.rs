@@ -7,8 +7,8 @@ use sweeper_program::{Dtype, Value};
 
 use super::{NUMBER, WHOLE, expression};
 use crate::declared::declaration::{
-    DeclaredKind, Fill, Initial, InputDeclaration, OutputDeclaration, ParameterDeclaration,
-    ProblemDeclaration, Reference, TensorDeclaration, Tolerance,
+    DeclaredKind, FileDeclaration, Fill, Initial, InputDeclaration, OutputDeclaration,
+    ParameterDeclaration, ProblemDeclaration, Reference, TensorDeclaration, Tolerance,
 };
 use crate::declared::{fill_scope, parameters, problem_scope, reference_scope};
 use crate::expression::Scope;
@@ -44,6 +44,7 @@ pub(super) fn problem(cx: &mut Context<'_>, entry: &Entry) -> Option<ProblemDecl
         parameters: declared,
         inputs: Vec::new(),
         outputs: Vec::new(),
+        files: Vec::new(),
         reference: Reference::None,
         tolerance: Tolerance::Derived,
         flops: None,
@@ -53,7 +54,13 @@ pub(super) fn problem(cx: &mut Context<'_>, entry: &Entry) -> Option<ProblemDecl
     if let Some(node) = section.take(cx, "inputs") {
         problem.inputs = entries(cx, node, "inputs", |cx, entry| input(cx, entry, infos));
     }
-    if let Some(node) = section.need(cx, "outputs") {
+    let files = section.take(cx, "files");
+    problem.files = files.map_or_else(Vec::new, |node| entries(cx, node, "files", file));
+    // Commands have no tensors: their results are files, which each backend checks by itself.
+    let has_tensors = ["inputs", "outputs", "check"]
+        .iter()
+        .any(|key| section.table.get(key).is_some());
+    if has_tensors && let Some(node) = section.need(cx, "outputs") {
         let inputs: Vec<String> = problem
             .inputs
             .iter()
@@ -66,11 +73,33 @@ pub(super) fn problem(cx: &mut Context<'_>, entry: &Entry) -> Option<ProblemDecl
     if let Some(node) = section.take(cx, "work") {
         work(cx, node, &mut problem, &problem_scope(infos));
     }
-    if let Some(node) = section.need(cx, "check") {
+    if has_tensors && let Some(node) = section.need(cx, "check") {
         check(cx, node, &mut problem, infos);
     }
     section.finish(cx, &[]);
     Some(problem)
+}
+
+/// A file that commands read.
+fn file(cx: &mut Context<'_>, entry: &Entry) -> Option<FileDeclaration> {
+    let path = cx.path(&entry.value, &entry.key)?;
+    let path = cx.in_folder(entry.value.at, &path);
+    let reason = match cx.sources.file(&path) {
+        Some(Ok(file)) => {
+            return Some(FileDeclaration {
+                name: entry.key.clone(),
+                path: file.path.to_string_lossy().into_owned(),
+                sha256: file.digest.hex(),
+                bytes: file.bytes,
+            });
+        }
+        Some(Err(reason)) => reason.clone(),
+        None => "it was not read".to_owned(),
+    };
+    let message = format!("can't use the file `{}`: {reason}", path.display());
+    cx.report(Code::Source, entry.value.at, message)
+        .help("paths are relative to the manifest");
+    None
 }
 
 /// The entries of a table that are what they should be; names are checked.

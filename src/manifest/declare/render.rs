@@ -1,5 +1,7 @@
 //! Declared tables as TOML again, with paths that hold wherever the text is read.
 
+use std::path::Path;
+
 use crate::declared::declaration::DeclaredFile;
 use crate::manifest::print;
 use crate::manifest::section::Context;
@@ -29,21 +31,66 @@ pub(super) const DIGESTS: &str = "digests";
 const COPIES: &str = "sources";
 
 /// Keys whose texts are paths.
-const PATHS: [&str; 3] = ["cuda", "c", "include"];
+const PATHS: [&str; 5] = ["cuda", "c", "include", "directory", "files"];
 
 /// The table of an entry below `kind`.
 pub(super) fn table(cx: &mut Context<'_>, kind: &str, entry: &Entry) -> DeclaredTable {
     let (in_run, copies) = copies(cx, entry).unwrap_or_default();
-    let keys = entry.value.table().map_or(&[][..], |table| &table.entries);
+    let table = entry.value.table();
+    let keys = table.map_or(&[][..], |table| &table.entries);
     let keys = keys.iter().map(|entry| {
         let is_path = PATHS.contains(&entry.key.as_str());
         (entry.key.clone(), value(cx, &entry.value, is_path))
     });
+    let mut keys: Vec<(String, String)> = keys.collect();
+    if let Some(command) = table.and_then(|table| table.get("command")) {
+        place(cx, &command.value, &mut keys);
+    }
     DeclaredTable {
         path: format!("{kind}.{}", entry.key),
-        keys: keys.collect(),
+        keys,
         in_run,
         copies,
+    }
+}
+
+/// Makes the keys of a command hold wherever they are read: its program's path, where it runs, and
+/// the digest of its program, which is no copy in a run's folder.
+fn place(cx: &mut Context<'_>, command: &Node, keys: &mut Vec<(String, String)>) {
+    let Some((program, digest)) = super::command::program(cx, command) else {
+        return;
+    };
+    let key = print::bare(&program).to_string();
+    let program = print::value(&Value::from(program.as_str()));
+    if let Raw::Array(items) = &command.raw {
+        let arguments = items.iter().skip(1).map(|item| value(cx, item, false));
+        let command = print::list(std::iter::once(program.clone()).chain(arguments));
+        set(keys, "command", command);
+    }
+    let has = |key| keys.iter().any(|(held, _)| held == key);
+    if !has("directory")
+        && let Some(folder) = super::command::folder(cx, command.at, Path::new(""))
+    {
+        set(
+            keys,
+            "directory",
+            print::value(&Value::from(folder.as_str())),
+        );
+    }
+    if let Some(digest) = digest {
+        let digest = print::value(&Value::from(digest.as_str()));
+        set(
+            keys,
+            DIGESTS,
+            print::inline(std::iter::once(format!("{key} = {digest}"))),
+        );
+    }
+}
+
+fn set(keys: &mut Vec<(String, String)>, key: &str, value: String) {
+    match keys.iter_mut().find(|(held, _)| held == key) {
+        Some((_, held)) => *held = value,
+        None => keys.push((key.to_owned(), value)),
     }
 }
 
@@ -86,7 +133,7 @@ fn value(cx: &Context<'_>, node: &Node, is_path: bool) -> String {
         Raw::Bool(value) => value.to_string(),
         Raw::Int(value) => value.to_string(),
         Raw::Float(value) => print::value(&Value::Float(*value)),
-        Raw::Text(text) if is_path => {
+        Raw::Text(text) if is_path && text != super::command::IN_SCRATCH => {
             let path = cx.in_folder(node.at, text.as_ref());
             let path = std::path::absolute(&path).unwrap_or(path);
             print::value(&Value::from(&*path.to_string_lossy()))
@@ -102,7 +149,7 @@ fn value(cx: &Context<'_>, node: &Node, is_path: bool) -> String {
                 format!(
                     "{} = {}",
                     print::bare(&entry.key),
-                    value(cx, &entry.value, false)
+                    value(cx, &entry.value, is_path)
                 )
             });
             print::inline(entries)

@@ -35,6 +35,7 @@ pub(in crate::manifest) fn workload() -> Value {
             "params": described(named(parameter()), "parameters of the problem"),
             "inputs": described(named(input), "tensors that are given"),
             "outputs": described(named(output), "tensors that are computed"),
+            "files": described(named(string()), "files that commands read"),
             "check": check(),
             "work": object(
                 json!({
@@ -47,7 +48,7 @@ pub(in crate::manifest) fn workload() -> Value {
                 &[],
             ),
         }),
-        &["outputs", "check"],
+        &[],
     )
 }
 
@@ -137,6 +138,7 @@ pub(in crate::manifest) fn backend() -> Value {
     );
     let mut backend = json!({
         "workload": described(string(), "the problem that it computes"),
+        "like": described(string(), "a backend of the manifest that has all other keys"),
         "about": described(string(), "one line for people"),
         "cuda": described(string(), "source for NVRTC, relative to the manifest"),
         "c": described(string(), "source for the C compiler, relative to the manifest"),
@@ -165,10 +167,65 @@ pub(in crate::manifest) fn backend() -> Value {
         ),
         "launch": described(list(object(launch(), &["entry", "args"])), "several launches"),
     });
-    if let (Value::Object(backend), Value::Object(launch)) = (&mut backend, launch()) {
-        backend.extend(launch);
+    for part in [launch(), command()] {
+        if let (Value::Object(backend), Value::Object(part)) = (&mut backend, part) {
+            backend.extend(part);
+        }
     }
-    object(backend, &["workload"])
+    let mut backend = object(backend, &[]);
+    // A backend that is like another has the other's workload.
+    backend["anyOf"] = json!([{ "required": ["workload"] }, { "required": ["like"] }]);
+    backend
+}
+
+/// The keys of a backend that is a program.
+fn command() -> Value {
+    let texts = || list(string());
+    let metric = object(
+        json!({
+            "regex": described(string(), "the last match in a text: its first group, or all of it"),
+            "json": described(string(), "a pointer into a document; `*[key=value]` finds in a list"),
+            "bytes": described(json!({ "const": true }), "the size of a file"),
+            "from": described(one_of(&["stdout", "stderr"]), "standard output where it is not said"),
+            "file": described(string(), "the file that is read instead"),
+            "unit": described(string(), "its unit, for people"),
+            "better": described(one_of(&["lower", "higher"]), "which of two values is better"),
+        }),
+        &[],
+    );
+    let measured = object(
+        json!({
+            "metric": described(string(), "a metric"),
+            "as": described(expression(), "seconds of a run; the metric where it is not said"),
+        }),
+        &["metric"],
+    );
+    let time = json!({ "anyOf": [one_of(&["wall", "user", "system", "cpu"]), measured] });
+    let check = object(
+        json!({
+            "command": described(texts(), "a command that must succeed"),
+            "file": described(string(), "the file that has the digest"),
+            "sha256": described(string(), "64 hex digits, or `files.NAME` of the workload"),
+        }),
+        &[],
+    );
+    json!({
+        "command": described(texts(), "a program and its arguments; there is no shell"),
+        "directory": described(string(), "where it runs; the manifest's folder if not said"),
+        "env": described(named(string()), "variables of its environment"),
+        "stdin": described(string(), "the file that it reads as standard input"),
+        "prepare": described(
+            json!({ "anyOf": [texts(), { "type": "array", "items": texts() }] }),
+            "commands before each run, untimed",
+        ),
+        "exit": described(
+            json!({ "anyOf": [whole(0), { "type": "array", "items": whole(0) }] }),
+            "exit statuses of success; 0 where it is not said",
+        ),
+        "metrics": described(named(metric), "values that are read after each run"),
+        "time": described(time, "the time of a run; `wall` where it is not said"),
+        "check": described(check, "what a run must have done"),
+    })
 }
 
 fn launch() -> Value {

@@ -33,6 +33,8 @@ pub(super) fn typed_columns(rows: &[Row]) -> Vec<TypedColumn<'_>> {
             let values = entries.iter().map(|entry| column.value(entry)).collect();
             let (kind, values) = match column {
                 FileColumn::Fixed(column) => (column.kind, values),
+                FileColumn::Metric(column) if column.has_words() => (Kind::Text, values),
+                FileColumn::Metric(_) => (Kind::Float, values),
                 FileColumn::Named(_) => of_one_kind(values),
             };
             TypedColumn {

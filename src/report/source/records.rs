@@ -69,10 +69,13 @@ pub(super) fn entries(table: &Table) -> Result<Vec<Entry>, TableError> {
     let named: Vec<(&str, &str)> = columns
         .filter_map(|column| Some((schema::axis_of_column(column)?, column)))
         .collect();
+    let metrics = schema::metric::of_columns(table.header());
     let mut words = Words::default();
     let mut entries = Vec::new();
     table.each(|line| {
-        entries.push(entry(line, &named, &mut words)?);
+        let mut entry = entry(line, &named, &mut words)?;
+        schema::metric::read(&mut entry, line, &metrics, &mut words)?;
+        entries.push(entry);
         Ok(())
     })?;
     Ok(entries)

@@ -70,8 +70,8 @@ fn of_shape(request: &Request<'_>, alone: &pivot::Shapes<'_>, held: &Held<'_>) -
             number(entry.bytes_per_s().filter(|&rate| rate > 0.0)),
             number(entry.efficiency()),
             number(entry.memory.peak_allocated.map(|bytes| bytes as f64 / GB)),
-            count(measured.map(|found| found.totals.launches)),
-            count(measured.map(|found| found.totals.calls)),
+            count(measured.and_then(|found| Some(found.totals?.launches))),
+            count(measured.and_then(|found| Some(found.totals?.calls))),
             measured.map_or(Cell::Empty, |found| Cell::word(found.checked.name())),
             fastest(&times, name),
         ]);

@@ -23,6 +23,7 @@ pub mod render;
 mod stack;
 mod statistics;
 mod tuning;
+mod metrics;
 mod units;
 
 pub use economics::NAME as ECONOMICS;
@@ -294,6 +295,7 @@ const OF_REPORTS: &[Make] = &[
     generic::geometric_means,
     generic::best_backend,
     tuning::tuning,
+    metrics::metrics,
     economics::economics,
     generic::not_measured,
 ];

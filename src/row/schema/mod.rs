@@ -10,6 +10,7 @@ mod docs;
 mod field;
 mod identity;
 mod memory;
+pub(crate) mod metric;
 mod program;
 mod times;
 
@@ -18,6 +19,7 @@ use std::borrow::Cow;
 pub use self::column::{Column, Group, Kind};
 pub use self::docs::markdown;
 pub(crate) use self::field::Field;
+pub use self::metric::MetricColumn;
 
 /// Version of the format of `records.csv`; its column `schema` in every line. It grows when a
 /// column goes or changes its meaning, not when one is added.
@@ -64,7 +66,7 @@ fn is_fixed(name: &str) -> bool {
 /// The column of a parameter, axis or derived value: its name, after `axis_` where a column that
 /// every `records.csv` has is called like that (`n` of a product, and the number of samples).
 pub fn axis_column(name: &str) -> Cow<'_, str> {
-    match is_fixed(name) {
+    match is_fixed(name) || name.starts_with(metric::PREFIX) {
         true => Cow::Owned(format!("{AXIS_PREFIX}{name}")),
         false => Cow::Borrowed(name),
     }
@@ -73,8 +75,8 @@ pub fn axis_column(name: &str) -> Cow<'_, str> {
 /// The parameter, axis or derived value that a column holds; none for columns that every file has.
 pub fn axis_of_column(column: &str) -> Option<&str> {
     match column.strip_prefix(AXIS_PREFIX) {
-        Some(name) if is_fixed(name) => Some(name),
-        _ => (!is_fixed(column)).then_some(column),
+        Some(name) if is_fixed(name) || name.starts_with(metric::PREFIX) => Some(name),
+        _ => (!is_fixed(column) && !column.starts_with(metric::PREFIX)).then_some(column),
     }
 }
 

@@ -1,8 +1,12 @@
 //! Columns of the program: its work and rates, and the costs of compiling it.
 
+use sweeper_program::Totals;
+
+use super::Field;
 use super::column::{Column, Group, count, float, int, number, put, text, word};
 use crate::row::CompileUse;
 use crate::row::entry::Entry;
+use crate::row::lines::TableError;
 use crate::row::outcome::Measurement;
 
 const PROGRAM: &str = "program, before it runs";
@@ -21,8 +25,8 @@ pub(super) const WORK: &[Column] = &[
     )
     .group(Group::Program)
     .of_measurement(
-        |found| int(found.totals.launches),
-        |found, field| put(&mut found.totals.launches, field.count::<u64>()),
+        |found| int(found.totals?.launches),
+        |found, field| read_total(found, field, |totals| &mut totals.launches),
     ),
     count(
         "library_launches",
@@ -32,22 +36,22 @@ pub(super) const WORK: &[Column] = &[
     )
     .group(Group::Program)
     .of_measurement(
-        |found| int(found.totals.calls),
-        |found, field| put(&mut found.totals.calls, field.count::<u64>()),
+        |found| int(found.totals?.calls),
+        |found, field| read_total(found, field, |totals| &mut totals.calls),
     ),
     count("read_bytes", "memory that an iteration reads", PROGRAM)
         .unit("bytes")
         .group(Group::Program)
         .of_measurement(
-            |found| int(found.totals.read_bytes),
-            |found, field| put(&mut found.totals.read_bytes, field.count::<u64>()),
+            |found| int(found.totals?.read_bytes),
+            |found, field| read_total(found, field, |totals| &mut totals.read_bytes),
         ),
     count("written_bytes", "memory that an iteration writes", PROGRAM)
         .unit("bytes")
         .group(Group::Program)
         .of_measurement(
-            |found| int(found.totals.written_bytes),
-            |found, field| put(&mut found.totals.written_bytes, field.count::<u64>()),
+            |found| int(found.totals?.written_bytes),
+            |found, field| read_total(found, field, |totals| &mut totals.written_bytes),
         ),
     number(
         "flops",
@@ -122,6 +126,17 @@ pub(super) const WORK: &[Column] = &[
     .group(Group::Result)
     .written(|entry| entry.flops_utilization().and_then(float)),
 ];
+
+fn read_total(
+    found: &mut Measurement,
+    field: &mut Field<'_>,
+    place: impl Fn(&mut Totals) -> &mut u64,
+) -> Result<(), TableError> {
+    if let Some(total) = field.count::<u64>()? {
+        *place(found.totals.get_or_insert_default()) = total;
+    }
+    Ok(())
+}
 
 /// The kernels of the program, and the costs of compiling them.
 pub(super) const COMPILING: &[Column] = &[

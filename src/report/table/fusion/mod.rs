@@ -93,7 +93,7 @@ impl Pair<'_> {
 }
 
 fn moved_bytes(entry: &Entry) -> Option<u64> {
-    let totals = entry.measurement.as_ref()?.totals;
+    let totals = entry.measurement.as_ref()?.totals?;
     Some(totals.read_bytes + totals.written_bytes)
 }
 

@@ -13,11 +13,11 @@ fn entry(backend: &str, pattern: &str, m: i64, time_ns: f64, bytes: u64) -> Entr
     let mut entry = linear(backend, pattern, m, time_ns);
     entry.memory.peak_allocated = Some(bytes);
     entry.measurement = Some(Box::new(Measurement {
-        totals: Totals {
+        totals: Some(Totals {
             read_bytes: bytes,
             written_bytes: bytes,
             ..Totals::default()
-        },
+        }),
         flops: 2e6,
         ..Measurement::default()
     }));

@@ -1,0 +1,439 @@
+//! A backend that is a program: how it is started, and what is read of its runs.
+
+use std::path::{Path, PathBuf};
+
+use regex_lite::Regex;
+
+use super::render::DIGESTS;
+use super::{NUMBER, Names, expression, template};
+use crate::declared::declaration::{
+    CommandCheck, CommandDeclaration, CommandTime, MetricDeclaration, MetricSource, OutputText,
+};
+use crate::declared::{SCRATCH_MARK, command_scope, seconds_scope, size_name};
+use crate::expression::{Kind, Scope};
+use crate::manifest::diagnostics::Code;
+use crate::manifest::section::{Context, Section};
+use crate::manifest::sources::program_file;
+use crate::manifest::text::At;
+use crate::manifest::tree::{Entry, Node, Raw};
+use crate::manifest::wire;
+
+/// The `directory` of a command that runs in its scratch folder.
+pub(super) const IN_SCRATCH: &str = "{scratch}";
+
+/// Metrics that every command has.
+const MEASURED: [&str; 3] = ["user_s", "system_s", "peak_bytes"];
+
+/// Reads the keys of a command; what is wrong is reported.
+pub(super) fn command(
+    cx: &mut Context<'_>,
+    section: &mut Section<'_>,
+    names: &Names,
+    backend: &Scope,
+) -> Option<CommandDeclaration> {
+    let at = section.at;
+    if !names.inputs.is_empty() || !names.outputs.is_empty() {
+        let message = format!(
+            "`{}` is a command, and its workload has tensors",
+            section.path
+        );
+        cx.report(Code::Declaration, at, message)
+            .help("a command reads the workload's `files`, and has a `check` of its own");
+        section.abandon();
+        return None;
+    }
+    let scope = command_scope(backend, &names.files);
+    // All keys are asked for before the first that is wrong ends the reading.
+    let mut take = |key| section.take(cx, key);
+    let (prepare, environment, stdin) = (take("prepare"), take("env"), take("stdin"));
+    let (exit, metrics, time) = (take("exit"), take("metrics"), take("time"));
+    let (check, directory, digests) = (take("check"), take("directory"), take(DIGESTS));
+    let node = section.need(cx, "command")?;
+    let command = texts(cx, node, "command", &scope);
+    let program = checked_program(cx, digests, node);
+    let directory = match directory {
+        Some(node) => directory_of(cx, node),
+        None => folder(cx, node.at, Path::new("")),
+    };
+    let prepare = prepare.map_or(Some(Vec::new()), |node| commands(cx, node, &scope));
+    let environment = environment.map_or(Some(Vec::new()), |node| environment_of(cx, node, &scope));
+    let stdin = stdin.map(|node| template(cx, node, "stdin", &scope));
+    let exit = exit.map_or(Some(Vec::new()), |node| statuses(cx, node));
+    let check = check.map(|node| check_of(cx, node, names, &scope));
+    let metrics = metrics.map_or(Some(Vec::new()), |node| metrics_of(cx, node, &scope))?;
+    let time = time.map_or(Some(CommandTime::Wall), |node| {
+        time_of(cx, node, names, backend, &metrics)
+    });
+    let (program, program_sha256) = program?;
+    Some(CommandDeclaration {
+        command: command?,
+        program,
+        program_sha256,
+        directory: directory?,
+        environment: environment?,
+        stdin: optional(stdin)?,
+        prepare: prepare?,
+        exit: exit?,
+        metrics,
+        time: time?,
+        check: optional(check)?,
+    })
+}
+
+/// `None` of a value that was given and is wrong.
+fn optional<T>(value: Option<Option<T>>) -> Option<Option<T>> {
+    match value {
+        Some(None) => None,
+        Some(value) => Some(value),
+        None => Some(None),
+    }
+}
+
+/// Texts of a list, with expressions in braces.
+fn texts(cx: &mut Context<'_>, node: &Node, key: &str, scope: &Scope) -> Option<Vec<String>> {
+    let Raw::Array(items) = &node.raw else {
+        cx.wrong_type(
+            node,
+            key,
+            "a list: a program and its arguments; there is no shell",
+        );
+        return None;
+    };
+    if items.is_empty() {
+        cx.report(
+            Code::EmptyAxis,
+            node.at,
+            format!("`{key}` names no program"),
+        );
+        return None;
+    }
+    let texts = items.iter().map(|item| expanded(cx, item, key, scope));
+    texts.collect()
+}
+
+/// A text with environment variables and expressions in braces.
+fn expanded(cx: &mut Context<'_>, node: &Node, key: &str, scope: &Scope) -> Option<String> {
+    let text = cx.expanded(node, key)?;
+    let checked = Node {
+        raw: Raw::Text(text),
+        ..node.clone()
+    };
+    template(cx, &checked, key, scope)
+}
+
+/// A command, or a list of them.
+fn commands(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Option<Vec<Vec<String>>> {
+    match &node.raw {
+        Raw::Array(items) if items.iter().all(|item| matches!(item.raw, Raw::Array(_))) => {
+            let commands = items.iter().map(|item| texts(cx, item, "prepare", scope));
+            commands.collect()
+        }
+        _ => Some(vec![texts(cx, node, "prepare", scope)?]),
+    }
+}
+
+/// Where it runs.
+fn directory_of(cx: &mut Context<'_>, node: &Node) -> Option<String> {
+    if node.text() == Some(IN_SCRATCH) {
+        return Some(SCRATCH_MARK.to_owned());
+    }
+    let path = cx.path(node, "directory")?;
+    let shown = cx.in_folder(node.at, &path);
+    if !shown.is_dir() {
+        let message = format!("there is no folder `{}`", shown.display());
+        cx.report(Code::Source, node.at, message)
+            .help("paths are relative to the manifest");
+        return None;
+    }
+    folder(cx, node.at, &path)
+}
+
+/// A folder that a manifest names, absolute.
+pub(super) fn folder(cx: &Context<'_>, at: At, path: &Path) -> Option<String> {
+    let folder = cx.in_folder(at, path);
+    let folder = std::path::absolute(match folder.as_os_str().is_empty() {
+        true => PathBuf::from("."),
+        false => folder,
+    });
+    let folder = folder.ok()?;
+    Some(folder.to_string_lossy().into_owned())
+}
+
+/// The program of a command as it is started anywhere: a name that is looked for on `PATH`, or an
+/// absolute path; and the digest of its file, where it is found.
+pub(super) fn program(cx: &mut Context<'_>, node: &Node) -> Option<(String, Option<String>)> {
+    let Raw::Array(items) = &node.raw else {
+        return None;
+    };
+    let name = cx.expanded(items.first()?, "command")?;
+    let in_folder = cx.in_folder(node.at, Path::new(""));
+    let path = program_file(&name, &in_folder);
+    let file = path
+        .as_ref()
+        .and_then(|path| cx.sources.file(path)?.clone().ok());
+    let shown = match name.contains('/') {
+        true => folder(cx, node.at, Path::new(&name))?,
+        false => name,
+    };
+    Some((shown, file.map(|file| file.digest.hex())))
+}
+
+/// The program with the digest of its file, which is compared with the one that a run's manifest
+/// has.
+fn checked_program(
+    cx: &mut Context<'_>,
+    digests: Option<&Node>,
+    node: &Node,
+) -> Option<(String, Option<String>)> {
+    let (name, found) = program(cx, node)?;
+    let Some(digests) = digests else {
+        return Some((name, found));
+    };
+    let recorded = cx.section(digests, DIGESTS)?.table.get(&name);
+    if let Some(entry) = recorded
+        && entry.value.text() != found.as_deref()
+    {
+        let message = format!("`{name}` is not the program of this run");
+        let label = match &found {
+            Some(digest) => format!("its digest is {digest:.12} now"),
+            None => "there is no such program now".to_owned(),
+        };
+        cx.report(Code::Source, entry.value.at, message)
+            .label(label);
+        return None;
+    }
+    Some((name, found))
+}
+
+fn environment_of(
+    cx: &mut Context<'_>,
+    node: &Node,
+    scope: &Scope,
+) -> Option<Vec<(String, String)>> {
+    let section = cx.section(node, "env")?;
+    let entries = section.table.entries.iter();
+    let pairs = entries.map(|entry| {
+        let text = expanded(cx, &entry.value, &entry.key, scope)?;
+        Some((entry.key.clone(), text))
+    });
+    pairs.collect()
+}
+
+fn statuses(cx: &mut Context<'_>, node: &Node) -> Option<Vec<i32>> {
+    let items = match &node.raw {
+        Raw::Array(items) => items.as_slice(),
+        _ => std::slice::from_ref(node),
+    };
+    let status = |item: &Node| {
+        let status = cx.integer(item, "exit", 0, 255)?;
+        i32::try_from(status).ok()
+    };
+    items.iter().map(status).collect()
+}
+
+fn metrics_of(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Option<Vec<MetricDeclaration>> {
+    let section = cx.section(node, "metrics")?;
+    let entries = section.table.entries.iter();
+    let metrics: Vec<Option<MetricDeclaration>> =
+        entries.map(|entry| metric(cx, entry, scope)).collect();
+    metrics.into_iter().collect()
+}
+
+fn metric(cx: &mut Context<'_>, entry: &Entry, scope: &Scope) -> Option<MetricDeclaration> {
+    if !wire::name(cx, entry) {
+        return None;
+    }
+    if MEASURED.contains(&entry.key.as_str()) {
+        let message = format!("every command has the metric `{}`", entry.key);
+        cx.report(Code::Duplicate, entry.key_at, message)
+            .label("choose another name");
+        return None;
+    }
+    let mut section = cx.section(&entry.value, &entry.key)?;
+    let unit = section
+        .take(cx, "unit")
+        .and_then(|node| cx.text(node, "unit"));
+    let better = section.take(cx, "better");
+    let better = better.and_then(|node| cx.word(node, "better"));
+    let regex = section.take(cx, "regex");
+    let json = section.take(cx, "json");
+    let bytes = section.take(cx, "bytes");
+    let from = section.take(cx, "from");
+    let file = section.take(cx, "file");
+    section.finish(cx, &[]);
+    let source = match (regex, json, bytes) {
+        (Some(node), None, None) => MetricSource::Regex {
+            pattern: pattern(cx, node)?,
+            from: output(cx, from, file, scope)?,
+        },
+        (None, Some(node), None) => MetricSource::Json {
+            pointer: pointer(cx, node)?,
+            from: output(cx, from, file, scope)?,
+        },
+        (None, None, Some(node)) if from.is_none() && file.is_some() => {
+            cx.boolean(node, "bytes").filter(|&is_wanted| is_wanted)?;
+            MetricSource::Bytes {
+                file: template(cx, file?, "file", scope)?,
+            }
+        }
+        _ => {
+            let message = format!("the metric `{}` is read nowhere, or twice", entry.key);
+            cx.report(Code::Declaration, entry.value.at, message)
+                .help(SOURCES);
+            return None;
+        }
+    };
+    Some(MetricDeclaration {
+        name: entry.key.clone(),
+        source,
+        unit: unit.unwrap_or_default(),
+        better,
+    })
+}
+
+/// The forms of a metric, for people.
+const SOURCES: &str = "{ regex = 'took ([0-9.]+) s' }  { json = \"/runs/0/time\", file = \"r.json\" }  \
+     { file = \"out\", bytes = true }; from = \"stdout\" or \"stderr\", or a file";
+
+fn output(
+    cx: &mut Context<'_>,
+    from: Option<&Node>,
+    file: Option<&Node>,
+    scope: &Scope,
+) -> Option<OutputText> {
+    match (from, file) {
+        (None, None) => Some(OutputText::Stdout),
+        (None, Some(node)) => Some(OutputText::File(template(cx, node, "file", scope)?)),
+        (Some(node), None) => match cx.text(node, "from")?.as_str() {
+            "stdout" => Some(OutputText::Stdout),
+            "stderr" => Some(OutputText::Stderr),
+            other => {
+                cx.unknown_word(node.at, "from", other, ["stdout", "stderr"]);
+                None
+            }
+        },
+        (Some(_), Some(node)) => {
+            cx.report(Code::Conflict, node.at, "`file` stands beside `from`");
+            None
+        }
+    }
+}
+
+fn pattern(cx: &mut Context<'_>, node: &Node) -> Option<String> {
+    let text = cx.text(node, "regex")?;
+    if let Err(error) = Regex::new(&text) {
+        cx.report(Code::Declaration, node.at, "`regex` is no expression")
+            .label(error.to_string());
+        return None;
+    }
+    Some(text)
+}
+
+fn pointer(cx: &mut Context<'_>, node: &Node) -> Option<String> {
+    let text = cx.text(node, "json")?;
+    if !text.is_empty() && !text.starts_with('/') {
+        cx.report(Code::Declaration, node.at, "`json` is no pointer")
+            .label("a pointer is empty or begins with `/`: /runs/0/time");
+        return None;
+    }
+    Some(text)
+}
+
+fn time_of(
+    cx: &mut Context<'_>,
+    node: &Node,
+    names: &Names,
+    backend: &Scope,
+    metrics: &[MetricDeclaration],
+) -> Option<CommandTime> {
+    const WORDS: [&str; 4] = ["wall", "user", "system", "cpu"];
+    if let Raw::Text(word) = &node.raw {
+        return match word.as_str() {
+            "wall" => Some(CommandTime::Wall),
+            "user" => Some(CommandTime::User),
+            "system" => Some(CommandTime::System),
+            "cpu" => Some(CommandTime::Cpu),
+            other => {
+                cx.unknown_word(node.at, "time", other, WORDS);
+                None
+            }
+        };
+    }
+    let mut section = cx.section(node, "time")?;
+    let metric = section.need(cx, "metric");
+    let seconds = section.take(cx, "as");
+    section.finish(cx, &[]);
+    let name = cx.text(metric?, "metric")?;
+    if !metrics.iter().any(|metric| metric.name == name) {
+        let known = metrics.iter().map(|metric| metric.name.as_str());
+        cx.unknown_word(metric?.at, "metric", &name, known);
+        return None;
+    }
+    let Some(node) = seconds else {
+        return Some(CommandTime::Metric {
+            name,
+            seconds: None,
+        });
+    };
+    let sizes: Vec<String> = names.files.iter().map(size_name).collect();
+    let sizes = sizes.iter().map(|name| (name.as_str(), Kind::Int));
+    let numbers = backend.names.iter();
+    let numbers = numbers.filter(|known| matches!(known.kind, Kind::Int | Kind::Float));
+    let numbers = numbers.map(|known| (&*known.name, known.kind));
+    let metrics = metrics.iter().map(|metric| metric.name.as_str());
+    let scope = seconds_scope(numbers.chain(sizes), metrics);
+    let seconds = expression(cx, node, "as", &scope, NUMBER)?;
+    Some(CommandTime::Metric {
+        name,
+        seconds: Some(seconds.text().to_string()),
+    })
+}
+
+fn check_of(
+    cx: &mut Context<'_>,
+    node: &Node,
+    names: &Names,
+    scope: &Scope,
+) -> Option<CommandCheck> {
+    let mut section = cx.section(node, "check")?;
+    let command = section.take(cx, "command");
+    let command = command.map_or(Some(Vec::new()), |node| texts(cx, node, "command", scope));
+    let file = section.take(cx, "file");
+    let file = file.map(|node| template(cx, node, "file", scope));
+    let sha256 = section.take(cx, "sha256");
+    let sha256 = sha256.map(|node| digest(cx, node, names));
+    section.finish(cx, &[]);
+    let check = CommandCheck {
+        command: command?,
+        file: optional(file)?,
+        sha256: optional(sha256)?,
+    };
+    if check.command.is_empty() && check.sha256.is_none() {
+        cx.report(Code::Declaration, node.at, "`check` checks nothing")
+            .help(
+                "`command` must succeed; `sha256` is the digest of `file`, or of what is written",
+            );
+        return None;
+    }
+    Some(check)
+}
+
+/// A digest, or that of a file of the workload: `files.corpus`.
+fn digest(cx: &mut Context<'_>, node: &Node, names: &Names) -> Option<String> {
+    let text = cx.text(node, "sha256")?;
+    if let Some(name) = text.strip_prefix("files.") {
+        let found = names.files.iter().find(|file| file.name == name);
+        if found.is_none() {
+            let known = names.files.iter().map(|file| file.name.as_str());
+            cx.unknown_word(node.at, "sha256", name, known);
+        }
+        return found.map(|file| file.sha256.clone());
+    }
+    let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_digest {
+        cx.report(Code::Declaration, node.at, "`sha256` is no digest")
+            .label("64 hex digits, or `files.NAME`");
+        return None;
+    }
+    Some(text.to_ascii_lowercase())
+}

@@ -1,0 +1,143 @@
+//! Programs of the user, which are started for each run.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::{copied, rows};
+use crate::place::{Place, code, text};
+
+/// The rows of a folder's only run by backend and level.
+fn by_backend(place: &Place) -> BTreeMap<(String, String), BTreeMap<String, String>> {
+    let key = |row: &BTreeMap<String, String>| (row["backend"].clone(), row["level"].clone());
+    rows(place)
+        .into_iter()
+        .map(|row| (key(&row), row))
+        .collect()
+}
+
+#[test]
+fn commands_are_measured_checked_and_read() {
+    let place = copied();
+    let ran = place.sweeper(&["run", "commands.toml", "--device", "cpu"]);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    let rows = by_backend(&place);
+    assert_eq!(rows.len(), 8);
+    let row = |backend: &str, level: &str| &rows[&(backend.to_owned(), level.to_owned())];
+    let number = |row: &BTreeMap<String, String>, column: &str| -> f64 {
+        row[column]
+            .parse()
+            .unwrap_or_else(|_| panic!("{column}: {row:?}"))
+    };
+    let bytes = fs::metadata(place.path("add.c")).unwrap().len() as f64;
+    for level in ["3", "5"] {
+        let copies = row("copies", level);
+        assert_eq!(copies["checked"], "full");
+        assert_eq!(
+            number(copies, "metric_speed"),
+            format!("2{level}").parse::<f64>().unwrap()
+        );
+        assert_eq!(
+            number(copies, "metric_speed_low"),
+            number(copies, "metric_speed_high")
+        );
+        assert_eq!(number(copies, "metric_bytes"), bytes);
+        assert_eq!(number(copies, "metric_size"), bytes);
+        assert!(number(copies, "metric_peak_bytes") > 100_000.0);
+        assert!(number(copies, "median_ns") > 50_000.0);
+        // Kernels and memory traffic of a program are not known.
+        assert_eq!((&*copies["launches"], &*copies["read_bytes"]), ("", ""));
+
+        let itself = row("itself", level);
+        let took_ns = format!("{level}e6").parse::<f64>().unwrap();
+        assert_eq!(number(itself, "median_ns"), took_ns);
+        assert_eq!(itself["checked"], "none");
+
+        let prepared = row("prepared{twice=2}", level);
+        let processors_ns =
+            (number(prepared, "metric_user_s") + number(prepared, "metric_system_s")) * 1e9;
+        assert!(processors_ns > 0.0);
+        assert!((number(prepared, "median_ns") / processors_ns - 1.0).abs() < 0.9);
+    }
+    let again = text(&place.sweeper(&["run", "commands.toml", "--device", "cpu"]));
+    assert!(
+        again.contains("nothing to do, 8 points measured before"),
+        "{again}"
+    );
+    let report = place.sweeper(&["report", place.run_folder().to_str().unwrap()]);
+    assert_eq!(code(&report), 0, "{}", text(&report));
+    let table = place.read("report/metrics.csv");
+    assert!(table.contains("speed,MB/s,higher,"), "{table}");
+}
+
+#[test]
+fn what_a_command_does_wrong_costs_its_own_row() {
+    let place = copied();
+    let ran = place.sweeper(&["run", "bad_commands.toml", "--device", "cpu"]);
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
+    let rows = rows(&place);
+    let found: BTreeMap<&str, (&str, &str)> = rows
+        .iter()
+        .map(|row| (&*row["backend"], (&*row["status"], &*row["reason"])))
+        .collect();
+    for (backend, status, reason) in [
+        ("fails", "error", "`sh` ended with status 3: the reason"),
+        ("dies", "crashed", "`sh` was ended by signal 11"),
+        ("hangs", "timeout", "no progress within 3"),
+        (
+            "missing",
+            "unavailable",
+            "no program `no-such-program-anywhere` in the folders",
+        ),
+        (
+            "silent",
+            "error",
+            "the metric `speed`: `speed ([0-9]+)` matches nothing",
+        ),
+        ("wrong", "wrong", "the digest of `out` is "),
+        ("once", "wrong", "the digest of `stdout` is "),
+        ("forks", "ok", ""),
+        ("sound", "ok", ""),
+    ] {
+        let (was, why) = found[backend];
+        assert_eq!(was, status, "{backend}: {why}");
+        assert!(why.contains(reason), "{backend}: {why}");
+    }
+    assert_eq!(found.len(), 9);
+}
+
+/// A manifest with a program beside it.
+fn with_program(script: &str) -> Place {
+    let place = Place::new(
+        "schema = 1\n[workload.work]\n[backend.tool]\nworkload = \"work\"\n\
+         command = [\"./tool\"]\n[case.work]\nworkload = \"work\"\n[measure]\nrepeats = 3\n",
+    );
+    write_program(&place, script);
+    place
+}
+
+fn write_program(place: &Place, script: &str) {
+    let path = place.path("tool");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn another_program_is_another_run_and_a_rerun_refuses_it() {
+    let place = with_program("exit 0");
+    let ran = place.sweeper(&["run", "m.toml", "--device", "cpu"]);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    let folder = place.run_folder();
+    let rerun = place.sweeper(&["rerun", folder.to_str().unwrap()]);
+    assert_eq!(code(&rerun), 0, "{}", text(&rerun));
+
+    write_program(&place, "true");
+    let rerun = place.sweeper(&["rerun", folder.to_str().unwrap()]);
+    let said = text(&rerun);
+    assert!(said.contains("is not the program of this run"), "{said}");
+    assert_ne!(code(&rerun), 0);
+    let ran = place.sweeper(&["run", "m.toml", "--device", "cpu"]);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    let runs = fs::read_dir(place.path("results")).unwrap().count();
+    assert_eq!(runs, 2, "the changed program belongs to another run");
+}
