@@ -1,6 +1,6 @@
-//! `sweeper import`: manifests from files of other tools.
+//! `sweeper import`: manifests and results from files of other tools.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,17 @@ use serde_json::json;
 use super::exit::Exit;
 use super::screen::Screen;
 use crate::files;
-use crate::interchange::t1;
+use crate::interchange::{t1, t4};
+use crate::record::tables;
 
 /// The formats that can be imported.
 #[derive(Subcommand)]
 pub enum ImportVerb {
     /// A tuning problem of Kernel Tuner, KTT or BAT, in the T1 format
     T1(ImportArgs),
+    /// Results of Kernel Tuner, KTT or the benchmark hub, in the T4 format: a folder for `report`
+    /// and `compare`
+    T4(ImportArgs),
 }
 
 /// Arguments of `import`.
@@ -24,14 +28,14 @@ pub enum ImportVerb {
 pub struct ImportArgs {
     /// The file to import
     file: PathBuf,
-    /// The manifest to write; it must not exist. Beside the file by default
+    /// The manifest or folder to write; it must not exist. Beside the file by default
     #[arg(long, short)]
     output: Option<PathBuf>,
 }
 
-/// Writes a manifest.
+/// Writes a manifest, or the tables of a run.
 pub fn import(verb: &ImportVerb, screen: &Screen) -> Exit {
-    let ImportVerb::T1(args) = verb;
+    let (ImportVerb::T1(args) | ImportVerb::T4(args)) = verb;
     let shown = args.file.display();
     let text = match files::read_to_string(&args.file) {
         Ok(text) => text,
@@ -40,11 +44,55 @@ pub fn import(verb: &ImportVerb, screen: &Screen) -> Exit {
             return Exit::Files;
         }
     };
+    match verb {
+        ImportVerb::T1(_) => import_problem(args, &text, screen),
+        ImportVerb::T4(_) => import_results(args, &text, screen),
+    }
+}
+
+/// Writes the tables of results.
+fn import_results(args: &ImportArgs, text: &str, screen: &Screen) -> Exit {
+    let name = args.file.file_stem().unwrap_or_default().to_string_lossy();
+    let rows = match t4::rows(text, &name) {
+        Ok(rows) => rows,
+        Err(reason) => {
+            screen.error(&format!("{}: {reason}", args.file.display()));
+            return Exit::Manifest;
+        }
+    };
+    let folder = match &args.output {
+        Some(folder) => folder.clone(),
+        None => args.file.with_extension("rows"),
+    };
+    let written = fs::create_dir(&folder).and_then(|()| {
+        let records = files::create(&folder, "records.csv")?;
+        tables::write_records(&rows, records)?;
+        let samples = files::create(&folder, "samples.csv")?;
+        Ok(tables::write_samples(&rows, samples)?)
+    });
+    let path = folder.display();
+    match written {
+        Ok(()) if screen.json => screen.json(&json!({ "wrote": folder, "rows": rows.len() })),
+        Ok(()) => screen.line(&format!(
+            "wrote {} rows to {path}; next: sweeper report {path}/records.csv",
+            rows.len()
+        )),
+        Err(error) => {
+            screen.error(&format!("{path}: {error}"));
+            return Exit::Files;
+        }
+    }
+    Exit::Fine
+}
+
+/// Writes a manifest.
+fn import_problem(args: &ImportArgs, text: &str, screen: &Screen) -> Exit {
+    let shown = args.file.display();
     let path = match &args.output {
         Some(path) => path.clone(),
         None => args.file.with_extension("toml"),
     };
-    let manifest = match t1::manifest(&text, &between(&path, &args.file)) {
+    let manifest = match t1::manifest(text, &between(&path, &args.file)) {
         Ok(manifest) => manifest,
         Err(reason) => {
             screen.error(&format!("{shown}: {reason}"));

@@ -1,4 +1,5 @@
-//! Files of other tools, read into manifests.
+//! Files of other tools, read into manifests and rows.
 
 pub mod python;
 pub mod t1;
+pub mod t4;

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::json;
+
 use super::place::{Place, SCRIPT, code, null_manifest, text};
 use crate::support::skip;
 
@@ -194,4 +196,43 @@ fn columns_are_documented() {
     let table = sweeper::row::schema::markdown();
     let whole = format!("{}{table}{}", &document[..start], &document[end..]);
     crate::support::golden(&path, &whole).unwrap();
+}
+
+/// The results of an autotuner on one problem, each configuration `factor` times as slow.
+fn t4(factor: f64) -> String {
+    let result = |width: u32| {
+        let times: Vec<f64> = (0..8)
+            .map(|run| factor * f64::from(width * 100 + run))
+            .collect();
+        json!({
+            "configuration": { "width": width },
+            "times": { "compilation": 900.0, "runtimes": times },
+            "invalidity": "correct",
+        })
+    };
+    let refused = json!({ "configuration": { "width": 9 }, "invalidity": "constraints" });
+    let results = [result(1), result(2), result(4), refused];
+    json!({ "metadata": { "kernel_name": "scale" }, "results": results }).to_string()
+}
+
+#[test]
+fn results_of_an_autotuner_are_reported_and_compared() {
+    let place = Place::new("");
+    for (name, factor) in [("a", 1.0), ("b", 1.5)] {
+        fs::write(place.path(&format!("{name}.json")), t4(factor)).unwrap();
+        let imported = place.sweeper(&["import", "t4", &format!("{name}.json"), "-o", name]);
+        assert_eq!(code(&imported), 0, "{}", text(&imported));
+    }
+    let again = place.sweeper(&["import", "t4", "a.json", "-o", "a"]);
+    assert_eq!(code(&again), 6, "{}", text(&again));
+
+    let reported = place.sweeper(&["report", "a/records.csv"]);
+    assert_eq!(code(&reported), 0, "{}", text(&reported));
+    let tuned = fs::read_to_string(place.path("a/records-report/tuning.csv")).unwrap();
+    assert!(tuned.contains("scale,forward,width=1,"), "{tuned}");
+    let compared = text(&place.sweeper(&["compare", "a/records.csv", "b/records.csv"]));
+    assert!(
+        compared.contains("3 SLOWER") && compared.contains("1.500"),
+        "{compared}"
+    );
 }
