@@ -56,7 +56,7 @@ impl Queue {
 
     /// The queue that another process left, empty if there is none.
     pub(crate) fn load(layout: &Layout) -> Self {
-        match sys::read(&layout.queue(), MAX_ENTRY_BYTES) {
+        match sys::read(&layout.queue(), MAX_ENTRY_BYTES, sys::user()) {
             Ok((_, bytes, _)) => Self::decode(&bytes).unwrap_or_default(),
             Err(_) => Self::default(),
         }

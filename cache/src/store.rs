@@ -19,7 +19,7 @@ use crate::{
     entry::Entry,
     error::{Failure, Warning},
     evict::{Evictor, Refusal},
-    format::{Defect, MAX_ENTRY_BYTES, MAX_METADATA_BYTES},
+    format::{MAX_ENTRY_BYTES, MAX_METADATA_BYTES},
     key::EntryName,
     layout::{Layout, absent_is_none, make_dir},
     scan,
@@ -82,12 +82,7 @@ impl Store {
 
     /// Reads and verifies an entry. Changes nothing.
     pub(crate) fn read(&self, name: &EntryName) -> Result<(File, Entry), ReadError> {
-        let (file, bytes, length) = sys::read(&self.layout.entry(name), MAX_ENTRY_BYTES)?;
-        if bytes.len() as u64 != length {
-            return Err(ReadError::Bad(Defect::Lengths));
-        }
-        let entry = Entry::decode(name, bytes).map_err(ReadError::Bad)?;
-        Ok((file, entry))
+        Entry::read(&self.layout.entry(name), name, sys::user())
     }
 
     /// Reads an entry in order to use it: it counts as used now, and a bad one is set aside.
@@ -106,17 +101,16 @@ impl Store {
                 self.quarantine(name);
                 None
             }
-            Err(ReadError::Absent | ReadError::Unavailable) => None,
+            Err(ReadError::Absent | ReadError::Unavailable(_)) => None,
         }
     }
 
     fn note_use(&self, file: &File, entry: &Entry) {
-        if let Some(evictor) = &self.evictor {
-            evictor.pin(
-                entry.name(),
-                evictor.account.charge(entry.bytes().len() as u64).bytes,
-            );
-        }
+        let Some(evictor) = &self.evictor else {
+            return;
+        };
+        let charge = evictor.account.charge(entry.bytes().len() as u64);
+        evictor.pin(entry.name(), charge.bytes);
         let now = clock::now_ns();
         let due = |last: u64| now.saturating_sub(last) >= self.touch_after_ns;
         if self.touch_after_ns == 0
@@ -124,7 +118,7 @@ impl Store {
                 .metadata()
                 .is_ok_and(|metadata| due(scan::last_use_ns(&metadata)))
         {
-            // Fails in a directory that can only be read, where nothing is evicted either.
+            // Fails where the directory has become one that can only be read.
             let _ = file.set_modified(clock::at(now));
         }
     }
@@ -132,6 +126,9 @@ impl Store {
     /// Moves the file of a name to `bad/`, whichever type it has. The account isn't told: it errs
     /// high until the next scan.
     pub(crate) fn quarantine(&self, name: &EntryName) -> bool {
+        let Some(evictor) = &self.evictor else {
+            return false;
+        };
         let (path, bad) = (self.layout.entry(name), self.layout.bad());
         let target = bad.join(format!("{name}.{}", clock::now_ns()));
         let set_aside = || fs::rename(&path, &target);
@@ -141,9 +138,7 @@ impl Store {
             return false;
         }
         self.session.count(Event::Quarantine, 1);
-        if let Some(evictor) = &self.evictor {
-            evictor.unpin(name);
-        }
+        evictor.unpin(name);
         // Should this fail, the next one tries again.
         let _ = bound_quarantine(&bad, BAD_FILES, BAD_BYTES);
         true

@@ -7,6 +7,7 @@ mod support;
 mod lookups;
 mod foreign;
 mod sharing;
+mod upstreams;
 mod crashes;
 mod bounds;
 mod refusals;
