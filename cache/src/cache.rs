@@ -2,6 +2,7 @@
 
 use std::{
     cmp::Reverse,
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -21,6 +22,7 @@ use crate::{
     scan,
     store::Store,
     upstream::Upstreams,
+    usage::Usage,
 };
 
 /// Where a cache is and how it behaves.
@@ -75,6 +77,29 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) upstreams: Upstreams,
     flight: Flight,
+}
+
+/// How much of what a run will ask for is in a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkingSet {
+    /// Entries that are there, and the space that they take.
+    pub present: Usage,
+    /// How many are not.
+    pub missing: u64,
+    /// The most that the cache may hold, in bytes.
+    pub capacity_bytes: u64,
+}
+
+impl WorkingSet {
+    /// The space that all will take, in bytes, if one that is missing takes as much as one that is
+    /// there on average, or `typical_bytes` where none is.
+    #[must_use]
+    pub fn estimated_bytes(&self, typical_bytes: u64) -> u64 {
+        let present = self.present;
+        let one = present.bytes.checked_div(present.entries);
+        let missing = self.missing.saturating_mul(one.unwrap_or(typical_bytes));
+        present.bytes.saturating_add(missing)
+    }
 }
 
 /// The outcome of asking for a key.
@@ -213,6 +238,25 @@ impl Cache {
                 return self.fetch_or_miss(key, None);
             }
         }
+    }
+
+    /// Says what a run is going to ask for. What of it is here isn't evicted through this cache:
+    /// otherwise, where not everything fits, what is missing would take the place of what will be
+    /// asked for next.
+    pub fn expect<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) -> WorkingSet {
+        let mut set = WorkingSet {
+            capacity_bytes: self.inner.config.capacity_bytes,
+            ..WorkingSet::default()
+        };
+        let store = &self.inner.store;
+        let names: BTreeSet<EntryName> = keys.into_iter().map(Key::name).collect();
+        for name in names {
+            match store.hold(&name) {
+                Some(charge) => set.present += charge,
+                None => set.missing += 1,
+            }
+        }
+        set
     }
 
     /// [`lookup`](Self::lookup) that can be stopped: it yields `None` at most 20 ms after

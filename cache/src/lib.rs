@@ -46,7 +46,7 @@ mod sys;
 mod clock;
 
 pub use admin::{BadEntry, Cleared, Collected, Stats, VerifyReport};
-pub use cache::{Cache, CacheConfig, Lookup, Published, Slot};
+pub use cache::{Cache, CacheConfig, Lookup, Published, Slot, WorkingSet};
 pub use counters::Counters;
 pub use entry::{Artifact, Entry, Metadata};
 pub use error::{CacheError, FindError, Warning};

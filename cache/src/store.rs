@@ -24,6 +24,7 @@ use crate::{
     layout::{Layout, absent_is_none, make_dir},
     scan,
     sys::{self, Placed, ReadError},
+    usage::Usage,
 };
 
 /// The quarantine keeps this many files at most, and this many bytes.
@@ -103,6 +104,16 @@ impl Store {
             }
             Err(ReadError::Absent | ReadError::Unavailable(_)) => None,
         }
+    }
+
+    /// Keeps an entry from being evicted through this cache, without reading it or counting it as
+    /// used. Yields the space that it takes, if it is there.
+    pub(crate) fn hold(&self, name: &EntryName) -> Option<Usage> {
+        let evictor = self.evictor.as_ref()?;
+        let metadata = fs::symlink_metadata(self.layout.entry(name)).ok()?;
+        let charge = evictor.account.charge(metadata.size());
+        evictor.pin(*name, charge.bytes);
+        Some(charge)
     }
 
     fn note_use(&self, file: &File, entry: &Entry) {

@@ -18,9 +18,11 @@ use crate::{
     cache::Cache,
     clock,
     error::{CacheError, Failure, Warning},
+    format::Defect,
     scan,
     source::Source,
     summary::{self, Listed},
+    sys::ReadError,
 };
 
 /// What [`Cache::export`] wrote.
@@ -55,7 +57,8 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// When the cache can't be listed, the file can't be written, or one of that name is no bundle.
+    /// When the cache can't be listed or read, the file can't be written, or one of that name is no
+    /// bundle.
     pub fn export(&self, path: &Path) -> Result<Exported, CacheError> {
         if !File::open(path).map_or(true, |file| Bundle::is_one(&file)) {
             return Err(CacheError::NotABundle {
@@ -87,11 +90,18 @@ impl Cache {
         let mut exported = Exported::default();
         let mut writer = Writer::begin(BufWriter::new(file)).map_err(failed())?;
         for Listed { name, metadata } in entries {
+            let path = self.inner.store.layout.entry(&name);
             match self.check(name) {
                 Ok(entry) => {
                     let last_use_ns = scan::last_use_ns(&metadata);
                     writer.add(&entry, last_use_ns).map_err(failed())?;
                     exported.entries += 1;
+                }
+                Err(ReadError::Bad(Defect::Unreadable(reason))) => {
+                    return Err(Failure::at("read", path)(io::Error::other(reason)).into());
+                }
+                Err(ReadError::Unavailable(error)) => {
+                    return Err(Failure::at("read", path)(error).into());
                 }
                 Err(error) => exported.bad.extend(BadEntry::of(name, error)),
             }
