@@ -155,8 +155,8 @@ fn is_stored(cache: &Cache, n: u64) -> bool {
 #[ignore = "run by the tests of this module"]
 fn suffer() {
     let name = env::var("OPERATION").unwrap();
-    let all = Operation::ALL.into_iter();
-    let operation = all.filter(|it| it.name() == name).next().unwrap();
+    let mut all = Operation::ALL.into_iter();
+    let operation = all.find(|it| it.name() == name).unwrap();
     tracer::await_tracer();
     tracer::mark();
     let stored = operation.act(&child_dir());
