@@ -314,6 +314,19 @@ mod tests {
         );
     }
 
+    /// A cache that was copied to a file system with another unit.
+    #[test]
+    fn the_unit_stays_that_of_the_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let (layout, account) = account(&dir);
+        let unit = account.blank.unit * 2;
+        account
+            .update_or(account.blank, |record| record.unit = unit)
+            .unwrap();
+        let again = Account::open(&layout, PATIENCE).unwrap();
+        assert_eq!(again.charge(1), usage(unit + 512, 1));
+    }
+
     #[test]
     fn a_charge_is_whole_units_and_an_inode() {
         let dir = tempfile::tempdir().unwrap();

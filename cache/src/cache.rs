@@ -48,7 +48,7 @@ pub struct CacheConfig {
 
 impl CacheConfig {
     /// A cache in `dir` of at most `capacity_bytes` bytes: two minutes of patience for a
-    /// compile elsewhere, 50 ms for eviction, 5 seconds for locks.
+    /// compile elsewhere, 25 ms for eviction, 5 seconds for locks.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, capacity_bytes: u64) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl CacheConfig {
             capacity_bytes,
             upstream: Vec::new(),
             flight_wait: Duration::from_mins(2),
-            eviction_time: Duration::from_millis(50),
+            eviction_time: Duration::from_millis(25),
             lock_wait: Duration::from_secs(5),
         }
     }
@@ -229,15 +229,8 @@ impl Cache {
     /// cache is a miss, never an error. A thread that still holds the slot for `key` waits for
     /// itself.
     pub fn lookup(&self, key: &Key) -> Lookup {
-        let mut backoff = Backoff::new(self.inner.config.flight_wait);
-        loop {
-            if let Some(lookup) = self.try_lookup(key) {
-                return lookup;
-            }
-            if !backoff.pause() {
-                return self.fetch_or_miss(key, None);
-            }
-        }
+        let lookup = self.lookup_unless(key, || false);
+        lookup.unwrap_or_else(|| unreachable!("nothing stops it"))
     }
 
     /// Says what a run is going to ask for. What of it is here isn't evicted through this cache:

@@ -146,15 +146,9 @@ impl Evictor {
         };
         // Leftovers of dead processes are deleted before entries that a living one may need.
         self.reap()?;
-        let low = low_watermark(self.capacity);
-        let limit = if need.bytes <= low {
-            low
-        } else {
-            self.capacity
-        };
         self.run(
             &mut state,
-            limit.saturating_sub(need.bytes),
+            self.goal_bytes().saturating_sub(need.bytes),
             Budget::for_publication(self.pass_time),
         )?;
         Ok(())

@@ -88,12 +88,7 @@ impl Store {
 
     /// Reads an entry in order to use it: it counts as used now, and a bad one is set aside.
     pub(crate) fn get(&self, name: &EntryName) -> Option<Entry> {
-        let found = match self.read(name) {
-            // Another process may have put a good one in its place meanwhile.
-            Err(ReadError::Bad(_)) => self.read(name),
-            found => found,
-        };
-        match found {
+        match self.read(name) {
             Ok((file, entry)) => {
                 self.note_use(&file, &entry);
                 Some(entry)

@@ -106,6 +106,27 @@ fn a_plan_says_that_another_compiler_is_why_kernels_are_compiled() {
     }
 }
 
+/// Where a compiler looks for headers and libraries is part of what it is.
+#[test]
+fn variables_that_reach_the_compiler_make_new_kernels_and_others_do_not() {
+    let place = Place::new(&cpu_manifest(""));
+    let compile = |name: &str| {
+        let mut command = place.command(&["compile", "m.toml"]);
+        text(&command.env(name, place.path("headers")).output().unwrap())
+    };
+    let first = text(&place.sweeper(&["compile", "m.toml"]));
+    assert!(!first.contains(" 0 compiled"), "{first}");
+    for name in ["CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH"] {
+        let all = compile(name);
+        assert!(!all.contains(" 0 compiled"), "{name}: {all}");
+    }
+    fs::create_dir(place.path("headers")).unwrap();
+    for name in ["TMPDIR", "HOME", "LANG"] {
+        let all = compile(name);
+        assert!(all.contains(" 0 compiled"), "{name}: {all}");
+    }
+}
+
 #[test]
 fn a_bound_that_is_too_small_for_the_sweep_is_said_at_the_start() {
     let place = Place::new(&cpu_manifest(""));

@@ -51,9 +51,8 @@ impl Model {
             if pinned + bytes > self.capacity {
                 return false;
             }
-            let low = self.capacity - self.capacity / 10;
-            let limit = if bytes <= low { low } else { self.capacity };
-            while self.used() + bytes > limit {
+            let goal = (self.capacity - self.capacity / 10).saturating_sub(bytes);
+            while self.used() > goal {
                 let Some(oldest) = self.entries.iter().position(|entry| !entry.2) else {
                     break;
                 };
@@ -372,6 +371,20 @@ fn what_dead_writers_left_is_reaped() {
     cache.gc(false).unwrap();
     assert!(!fresh.exists());
     assert_eq!(cache.verify(false).unwrap().accounted.unwrap().entries, 1);
+}
+
+/// A process that died between linking an entry to its place and deleting the first name.
+#[test]
+fn a_second_name_of_an_entry_is_reaped_and_was_never_charged() {
+    let dir = tempfile::tempdir().unwrap();
+    let capacity = fill(dir.path(), 20);
+    let second = dir.path().join("v1/tmp/left");
+    fs::hard_link(entry_path(dir.path(), key(9).name()), &second).unwrap();
+    let cache = open(dir.path(), capacity);
+    store(&cache, 100, 10);
+    assert!(!second.exists());
+    let entries = files(dir.path(), "o").len() as u64;
+    assert_eq!(cache.stats().unwrap().entries, entries);
 }
 
 /// Shares one byte of a lock file, as a process does that has reserved room and not yet published.

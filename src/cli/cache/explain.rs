@@ -109,7 +109,7 @@ fn show(explanation: &Explanation, screen: &Screen) {
         nearest.name,
         quantity::date(nearest.last_use_ns as f64 / 1e9)
     ));
-    for difference in &nearest.differences {
-        screen.line(&format!("  {difference}"));
+    for words in kernels::words(&nearest.differences) {
+        screen.line(&format!("  {words}"));
     }
 }

@@ -70,8 +70,24 @@ impl fmt::Display for Kernel {
     }
 }
 
+/// So many differences are named. An entry that has more of them is another kernel.
+const MOST_NAMED: usize = 4;
+
+/// Differences, the first of them if they are many.
+pub fn words(differences: &[Difference]) -> Vec<String> {
+    let named = differences.iter().take(MOST_NAMED);
+    let mut words: Vec<String> = named.map(ToString::to_string).collect();
+    if let Some(more) = differences
+        .len()
+        .checked_sub(MOST_NAMED)
+        .filter(|&it| it > 0)
+    {
+        words.push(format!("and {more} more"));
+    }
+    words
+}
+
 /// Differences in a line.
 pub fn in_words(differences: &[Difference]) -> String {
-    let words: Vec<String> = differences.iter().map(ToString::to_string).collect();
-    words.join("; ")
+    words(differences).join("; ")
 }

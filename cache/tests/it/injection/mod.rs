@@ -269,7 +269,8 @@ fn is_exhaustive() -> bool {
     env::var_os("SWEEPER_CACHE_EXHAUSTIVE").is_some()
 }
 
-fn kill_everywhere(operation: Operation) {
+/// Yields the number of kills.
+fn kill_everywhere(operation: Operation) -> usize {
     let stage = Stage::new(operation);
     let calls = stage.calls();
     assert!(calls.len() > 10, "{operation:?}: {calls:?}");
@@ -279,12 +280,14 @@ fn kill_everywhere(operation: Operation) {
         assert_eq!(run.calls, calls[..=position], "{operation:?} does the same");
         stage.check(&run, &format!("a kill at call {position} of {calls:?}"));
     }
+    calls.len()
 }
 
-fn fail_everywhere(operation: Operation) {
+/// Yields the number of faults.
+fn fail_everywhere(operation: Operation) -> usize {
     let stage = Stage::new(operation);
     let calls = stage.calls();
-    let mut turn = 0;
+    let (mut turn, mut count) = (0, 0);
     for (position, &call) in calls.iter().enumerate() {
         if !tracer::concerns_files(call) {
             continue;
@@ -305,6 +308,7 @@ fn fail_everywhere(operation: Operation) {
             faults.push(Fault::Short);
         }
         for fault in faults {
+            count += 1;
             let run = stage.run(Some((position, fault)));
             let context = format!("{fault:?} at call {position} ({call}) of {calls:?}");
             let is_done = run.status.success();
@@ -312,15 +316,34 @@ fn fail_everywhere(operation: Operation) {
             stage.check(&run, &context);
         }
     }
+    count
+}
+
+/// A network file system may know no rename that never replaces.
+#[test]
+fn where_there_is_no_such_rename_entries_are_linked_to_their_places() {
+    let stage = Stage::new(Put);
+    let rename = nix::libc::SYS_renameat2.cast_unsigned();
+    let calls = stage.calls();
+    let position = calls.iter().position(|&call| call == rename).unwrap();
+    for errno in [Errno::EINVAL, Errno::ENOSYS, Errno::EOPNOTSUPP] {
+        let run = stage.run(Some((position, Fault::FailFromNowOn(errno))));
+        assert_eq!(run.said.matches("stored 11").count(), 1, "{run:?}");
+        stage.check(&run, "renames that fail");
+    }
 }
 
 macro_rules! each_operation {
     ($($name:ident: $operation:ident),*) => {
         mod kills {
-            $(#[test] fn $name() { super::kill_everywhere(super::$operation); })*
+            $(#[test] fn $name() {
+                println!("{} kills", super::kill_everywhere(super::$operation));
+            })*
         }
         mod errors {
-            $(#[test] fn $name() { super::fail_everywhere(super::$operation); })*
+            $(#[test] fn $name() {
+                println!("{} faults", super::fail_everywhere(super::$operation));
+            })*
         }
     };
 }
