@@ -257,3 +257,49 @@ fn bound_quarantine(bad: &Path, files: usize, bytes: u64) -> io::Result<u64> {
     }
     Ok(deleted)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        account::Account,
+        entry::{Artifact, Metadata},
+        format::Kind,
+        key::KeyBuilder,
+    };
+
+    /// On a network file system every change of a time is a round trip.
+    #[test]
+    fn a_use_is_written_down_only_when_the_last_one_is_long_ago() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        layout.prepare().unwrap();
+        layout.complete().unwrap();
+        let account = Account::open(&layout, Duration::from_secs(5)).unwrap();
+        let session = Arc::new(Session::default());
+        let time = Duration::from_secs(1);
+        let evictor = Evictor::new(layout.clone(), account, Arc::clone(&session), 1 << 20, time);
+        let mut store = Store::new(layout, session, Ok(evictor));
+        let artifact = Artifact {
+            kind: Kind::Cubin,
+            payload: vec![1],
+            metadata: Metadata::default(),
+        };
+        let entry = Entry::new(&KeyBuilder::new("test").finish(), artifact, 1);
+        store.put(&entry).unwrap();
+        let file = File::open(store.layout.entry(&entry.name())).unwrap();
+        let last_use = || scan::last_use_ns(&file.metadata().unwrap());
+        let (stored, minute) = (last_use(), 60_000_000_000);
+        store.touch_after_ns = minute;
+        store.get(&entry.name()).unwrap();
+        assert_eq!(last_use(), stored);
+        let long_ago = stored - 2 * minute;
+        file.set_modified(clock::at(long_ago)).unwrap();
+        store.get(&entry.name()).unwrap();
+        assert!(last_use() >= stored);
+        store.touch_after_ns = 0;
+        let before = last_use();
+        store.get(&entry.name()).unwrap();
+        assert!(last_use() > before);
+    }
+}

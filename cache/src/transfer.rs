@@ -22,7 +22,7 @@ use crate::{
     scan,
     source::Source,
     summary::{self, Listed},
-    sys::ReadError,
+    sys::{self, ReadError},
 };
 
 /// What [`Cache::export`] wrote.
@@ -60,7 +60,11 @@ impl Cache {
     /// When the cache can't be listed or read, the file can't be written, or one of that name is no
     /// bundle.
     pub fn export(&self, path: &Path) -> Result<Exported, CacheError> {
-        if !File::open(path).map_or(true, |file| Bundle::is_one(&file)) {
+        let may_be_replaced = match sys::open_unknown(path) {
+            Ok(file) => Bundle::is_one(&file),
+            Err(error) => matches!(error, ReadError::Absent),
+        };
+        if !may_be_replaced {
             return Err(CacheError::NotABundle {
                 path: path.to_owned(),
             });

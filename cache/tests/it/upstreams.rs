@@ -240,16 +240,39 @@ fn an_export_takes_the_place_of_a_bundle_and_of_nothing_else() {
     assert_eq!((exported.entries, exported.bad.len()), (4, 1));
     let manifest = dir.path().join("sweep.toml");
     fs::write(&manifest, "[sweep]").unwrap();
-    let refused = cache.export(&manifest);
-    assert!(matches!(refused, Err(CacheError::NotABundle { .. })));
+    let pipe = dir.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink("shared.bundle", &link).unwrap();
+    for taken in [&manifest, &folder, &pipe, &link] {
+        let refused = cache.export(taken);
+        assert!(matches!(refused, Err(CacheError::NotABundle { .. })));
+    }
     assert_eq!(fs::read(&manifest).unwrap(), b"[sweep]");
     // Whatever happens, no draft stays.
     let kept: Vec<_> = fs::read_dir(dir.path())
         .unwrap()
         .map(|item| item.unwrap().file_name())
         .collect();
-    assert_eq!(kept.len(), 3, "{kept:?}");
+    assert_eq!(kept.len(), 5, "{kept:?}");
     assert!(cache.export(&dir.path().join("none/bundle")).is_err());
+}
+
+/// A bundle may be as large as a cache.
+#[test]
+fn what_a_killed_export_left_is_deleted_an_hour_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let [folder, bundle] = shared(dir.path());
+    let drafts = ["1.1", "2.2"].map(|end| dir.path().join(format!(".shared.bundle.draft.{end}")));
+    for draft in &drafts {
+        fs::write(draft, "half a bundle").unwrap();
+    }
+    let old = fs::File::options().append(true).open(&drafts[0]).unwrap();
+    let two_hours = std::time::Duration::from_secs(7200);
+    old.set_modified(std::time::SystemTime::now() - two_hours)
+        .unwrap();
+    open(&folder, MIB).export(&bundle).unwrap();
+    assert_eq!(drafts.map(|draft| draft.exists()), [false, true]);
 }
 
 #[test]
