@@ -233,17 +233,17 @@ impl Cache {
         lookup.unwrap_or_else(|| unreachable!("nothing stops it"))
     }
 
-    /// Says what a run is going to ask for. What of it is here isn't evicted through this cache:
-    /// otherwise, where not everything fits, what is missing would take the place of what will be
-    /// asked for next.
+    /// Says what a run is going to ask for. What of it is here counts as used now: otherwise, where
+    /// not everything fits, what is missing would take the place of what will be asked for next.
     pub fn expect<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) -> WorkingSet {
         let mut set = WorkingSet {
             capacity_bytes: self.inner.config.capacity_bytes,
             ..WorkingSet::default()
         };
         let store = &self.inner.store;
-        let names: BTreeSet<EntryName> = keys.into_iter().map(Key::name).collect();
-        for name in names {
+        let mut seen = BTreeSet::new();
+        let names = keys.into_iter().map(Key::name);
+        for name in names.filter(|name| seen.insert(*name)) {
             match store.hold(&name) {
                 Some(charge) => set.present += charge,
                 None => set.missing += 1,

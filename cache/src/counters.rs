@@ -138,7 +138,7 @@ impl Session {
 /// The counters of all processes that have ended. Zero if there is no file.
 pub(crate) fn stored(path: &Path) -> Counters {
     let file = sys::open_unknown(path).ok();
-    let read = file.and_then(|file| record::read(&file, 0, MAGIC).ok()?);
+    let read = file.and_then(|(file, _)| record::read(&file, 0, MAGIC).ok()?);
     Counters::from_array(read.unwrap_or_default())
 }
 

@@ -90,7 +90,7 @@ impl Store {
     pub(crate) fn get(&self, name: &EntryName) -> Option<Entry> {
         match self.read(name) {
             Ok((file, entry)) => {
-                self.note_use(&file, &entry);
+                self.note_use(&file, name, entry.bytes().len() as u64);
                 Some(entry)
             }
             Err(ReadError::Bad(_)) => {
@@ -101,22 +101,18 @@ impl Store {
         }
     }
 
-    /// Keeps an entry from being evicted through this cache, without reading it or counting it as
-    /// used. Yields the space that it takes, if it is there.
+    /// Counts an entry as used now, without reading it. Yields the space that it takes, if it is
+    /// there.
     pub(crate) fn hold(&self, name: &EntryName) -> Option<Usage> {
-        let evictor = self.evictor.as_ref()?;
-        let metadata = fs::symlink_metadata(self.layout.entry(name)).ok()?;
-        let charge = evictor.account.charge(metadata.size());
-        evictor.pin(*name, charge.bytes);
-        Some(charge)
+        let (file, metadata) = sys::open_unknown(&self.layout.entry(name)).ok()?;
+        self.note_use(&file, name, metadata.size())
     }
 
-    fn note_use(&self, file: &File, entry: &Entry) {
-        let Some(evictor) = &self.evictor else {
-            return;
-        };
-        let charge = evictor.account.charge(entry.bytes().len() as u64);
-        evictor.pin(entry.name(), charge.bytes);
+    /// Counts an entry as used now. Yields the space that it takes, where that is counted.
+    fn note_use(&self, file: &File, name: &EntryName, file_bytes: u64) -> Option<Usage> {
+        let evictor = self.evictor.as_ref()?;
+        let charge = evictor.account.charge(file_bytes);
+        evictor.pin(*name, charge.bytes);
         let now = clock::now_ns();
         let due = |last: u64| now.saturating_sub(last) >= self.touch_after_ns;
         if self.touch_after_ns == 0
@@ -127,6 +123,7 @@ impl Store {
             // Fails where the directory has become one that can only be read.
             let _ = file.set_modified(clock::at(now));
         }
+        Some(charge)
     }
 
     /// Moves the file of a name to `bad/`, whichever type it has. The account isn't told: it errs

@@ -4,7 +4,7 @@
 //! close without `unsafe`.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::Path,
@@ -34,7 +34,7 @@ pub(crate) enum ReadError {
 }
 
 /// Opens a file of unknown type: no link is followed, and a pipe without a writer doesn't block.
-pub(crate) fn open_unknown(path: &Path) -> Result<File, ReadError> {
+pub(crate) fn open_unknown(path: &Path) -> Result<(File, Metadata), ReadError> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let file = opened.map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
@@ -49,7 +49,7 @@ pub(crate) fn open_unknown(path: &Path) -> Result<File, ReadError> {
         _ => ReadError::Unavailable(error),
     })?;
     match file.metadata() {
-        Ok(metadata) if metadata.is_file() => Ok(file),
+        Ok(metadata) if metadata.is_file() => Ok((file, metadata)),
         Ok(_) => Err(ReadError::Bad(Defect::NotAFile)),
         Err(error) => Err(ReadError::Unavailable(error)),
     }
@@ -60,8 +60,7 @@ pub(crate) fn open_unknown(path: &Path) -> Result<File, ReadError> {
 ///
 /// Yields the open file, the bytes, and the length that the file claims to have.
 pub(crate) fn read(path: &Path, limit: u64, owner: u32) -> Result<(File, Vec<u8>, u64), ReadError> {
-    let file = open_unknown(path)?;
-    let metadata = file.metadata().map_err(ReadError::Unavailable)?;
+    let (file, metadata) = open_unknown(path)?;
     // Checksums prove nothing against a user who can write; the owner of the file does.
     let (user, mode) = (metadata.uid(), metadata.mode() & 0o7777);
     if user != owner || mode & 0o022 != 0 {

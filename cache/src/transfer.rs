@@ -61,7 +61,7 @@ impl Cache {
     /// bundle.
     pub fn export(&self, path: &Path) -> Result<Exported, CacheError> {
         let may_be_replaced = match sys::open_unknown(path) {
-            Ok(file) => Bundle::is_one(&file),
+            Ok((file, _)) => Bundle::is_one(&file),
             Err(error) => matches!(error, ReadError::Absent),
         };
         if !may_be_replaced {

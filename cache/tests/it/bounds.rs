@@ -65,6 +65,25 @@ impl Model {
         false
     }
 
+    /// Deletes the oldest that nobody uses, until a tenth is free.
+    fn collect(&mut self) {
+        while self.used() > self.capacity - self.capacity / 10 {
+            let Some(oldest) = self.entries.iter().position(|entry| !entry.2) else {
+                return;
+            };
+            self.entries.remove(oldest);
+        }
+    }
+
+    fn expect(&mut self, keys: &[u64]) {
+        for key in keys {
+            if let Some(at) = self.entries.iter().position(|entry| entry.0 == *key) {
+                let (key, bytes, _) = self.entries.remove(at);
+                self.entries.push((key, bytes, true));
+            }
+        }
+    }
+
     fn reopen(&mut self) {
         for entry in &mut self.entries {
             entry.2 = false;
@@ -75,11 +94,18 @@ impl Model {
 #[derive(Clone, Debug)]
 enum Step {
     Want(u64),
+    Expect(Vec<u64>),
+    Collect,
     Reopen,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = prop_oneof![6 => (0..15_u64).prop_map(Step::Want), 1 => Just(Step::Reopen)];
+    let step = prop_oneof![
+        12 => (0..15_u64).prop_map(Step::Want),
+        1 => prop::sample::subsequence((0..15).collect::<Vec<u64>>(), 1..8).prop_map(Step::Expect),
+        1 => Just(Step::Collect),
+        2 => Just(Step::Reopen),
+    ];
     prop::collection::vec(step, 1..60)
 }
 
@@ -96,7 +122,7 @@ fn want(cache: &Cache, n: u64, bytes: usize) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn it_behaves_as_the_model_does(steps in steps(), capacity in 10_000_u64..90_000) {
@@ -108,6 +134,17 @@ proptest! {
                 Step::Want(n) => {
                     let (payload_bytes, disk_bytes) = SIZES[n as usize % SIZES.len()];
                     prop_assert_eq!(want(&cache, n, payload_bytes), model.want(n, disk_bytes));
+                }
+                Step::Expect(keys) => {
+                    let set = cache.expect(&keys.iter().copied().map(key).collect::<Vec<_>>());
+                    model.expect(&keys);
+                    let is_there = |&&(n, ..): &&(u64, u64, bool)| keys.contains(&n);
+                    let present: u64 = model.entries.iter().filter(is_there).map(|entry| entry.1).sum();
+                    prop_assert_eq!(set.present.bytes, present);
+                }
+                Step::Collect => {
+                    cache.gc(false).unwrap();
+                    model.collect();
                 }
                 Step::Reopen => {
                     cache = open(dir.path(), capacity);
@@ -167,6 +204,18 @@ fn a_sweep_that_says_what_it_needs_finds_98_percent_in_any_order() {
         let (_, from_the_middle) = hits(&mut (0..202).map(|n| (n + 101) % 202));
         assert!(from_the_middle >= 198, "{from_the_middle}");
     }
+}
+
+/// Other processes evict in the order of uses.
+#[test]
+fn what_one_process_expects_another_one_does_not_evict_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let capacity = fill(dir.path(), 50);
+    let sweep = open(dir.path(), capacity);
+    assert_eq!(sweep.expect(&[key(0), key(99)]).present.entries, 1);
+    let other = open(dir.path(), capacity);
+    store(&other, 1000, 10);
+    assert!(other.peek(&key(0)).is_some() && other.peek(&key(1)).is_none());
 }
 
 #[test]
