@@ -47,10 +47,8 @@ impl Queue {
             used: 0,
             stamp: clock::now_ns(),
         };
-        if queue.store(layout).is_err() {
-            // Only the next process misses it, but an older queue would mislead it.
-            let _ = fs::remove_file(layout.queue());
-        }
+        // Where this fails, the next process scans itself.
+        let _ = queue.store(layout);
         queue
     }
 

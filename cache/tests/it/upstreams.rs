@@ -157,7 +157,7 @@ fn what_is_no_upstream_is_a_warning_and_not_the_end() {
     fs::write(&cut, &bytes[..bytes.len() - 1]).unwrap();
     let open_to_all = dir.path().join("open");
     fs::write(&open_to_all, &bytes).unwrap();
-    fs::set_permissions(&open_to_all, fs::Permissions::from_mode(0o662)).unwrap();
+    fs::set_permissions(&open_to_all, fs::Permissions::from_mode(0o620)).unwrap();
     let nothing = dir.path().join("nothing");
     let empty = dir.path().join("empty");
     fs::create_dir(&empty).unwrap();
