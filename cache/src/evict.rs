@@ -185,9 +185,10 @@ impl Evictor {
 
     /// The space that [`collect`](Self::collect) would evict, and the space that it would leave.
     pub(crate) fn rehearse(&self) -> Result<(Usage, Usage), CacheError> {
-        let census = self.census()?;
+        let mut census = self.census()?;
+        census.found.sort_unstable();
         let mut evicted = Usage::default();
-        for candidate in census.oldest {
+        for candidate in census.found {
             if census.seen.saturating_sub(evicted).bytes <= self.goal_bytes() {
                 break;
             }

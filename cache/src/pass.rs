@@ -203,7 +203,7 @@ impl Evictor {
         if let Some(before) = census.before {
             self.account.settle(&before, census.seen)?;
         }
-        state.queue = Queue::replace(&self.layout, self.oldest_unused(census.oldest));
+        state.queue = Queue::replace(&self.layout, self.oldest_unused(census.found));
         Ok(true)
     }
 
@@ -224,7 +224,11 @@ impl Evictor {
         let length = candidates.len() / 4 + 1;
         let pins = lock(&self.pins);
         candidates.retain(|candidate| !pins.holds(&candidate.name));
-        candidates.truncate(length);
+        if length < candidates.len() {
+            candidates.select_nth_unstable(length);
+            candidates.truncate(length);
+        }
+        candidates.sort_unstable();
         candidates
     }
 

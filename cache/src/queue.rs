@@ -93,7 +93,8 @@ impl Queue {
         // Not in `tmp/`, where everything has reserved its room.
         let draft = layout.queue().with_extension("draft");
         absent_is_none(fs::remove_file(&draft))?;
-        sys::write_new(&draft, &self.encode(), clock::now_ns())?;
+        // Not synced: it is advice, and syncing takes a loaded disk longer than a scan.
+        drop(sys::write_draft(&draft, &self.encode())?);
         fs::rename(&draft, layout.queue())
     }
 

@@ -32,8 +32,8 @@ pub(crate) struct Census {
     pub(crate) before: Option<Record>,
     /// All space that counts: entries, and temporary files.
     pub(crate) seen: Usage,
-    /// All entries, oldest first.
-    pub(crate) oldest: Vec<Candidate>,
+    /// All entries, in no order.
+    pub(crate) found: Vec<Candidate>,
 }
 
 impl Scan {
@@ -83,12 +83,11 @@ impl Scan {
         }
     }
 
-    pub(crate) fn finish(mut self) -> Census {
-        self.found.sort_unstable();
+    pub(crate) fn finish(self) -> Census {
         Census {
             before: self.before,
             seen: self.seen,
-            oldest: self.found,
+            found: self.found,
         }
     }
 }

@@ -100,9 +100,8 @@ pub(crate) fn read_at(file: &File, offset: u64, length: u64) -> Result<Vec<u8>, 
     Ok(bytes)
 }
 
-/// Writes a new file with the given time of last use and makes sure of its content. On failure it
-/// may be left there.
-pub(crate) fn write_new(path: &Path, bytes: &[u8], last_use_ns: u64) -> io::Result<()> {
+/// Makes a new file that only its owner can read. On failure it may be left there.
+pub(crate) fn write_draft(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -110,6 +109,13 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8], last_use_ns: u64) -> io::Resu
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)?;
     file.write_all(bytes)?;
+    Ok(file)
+}
+
+/// Writes a new file with the given time of last use and makes sure of its content. On failure it
+/// may be left there.
+pub(crate) fn write_new(path: &Path, bytes: &[u8], last_use_ns: u64) -> io::Result<()> {
+    let file = write_draft(path, bytes)?;
     file.set_modified(clock::at(last_use_ns))?;
     file.sync_data()?;
     // A network file system may report only here that the bytes never arrived.

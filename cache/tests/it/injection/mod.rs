@@ -174,7 +174,13 @@ struct Stage {
 
 impl Stage {
     fn new(operation: Operation) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        // In memory, where nothing waits for a disk.
+        let memory = Path::new("/dev/shm");
+        let folder = match memory.is_dir() {
+            true => tempfile::tempdir_in(memory),
+            false => tempfile::tempdir(),
+        };
+        let folder = folder.unwrap();
         let before = folder.path().join("before");
         fs::create_dir(&before).unwrap();
         operation.prepare(&before);
