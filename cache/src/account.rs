@@ -29,7 +29,7 @@ const INODE_BYTES: u64 = 512;
 /// Byte of the lock file that is held by the process that evicts.
 const GC_BYTE: u64 = 0;
 /// Byte of the lock file that is shared by all processes that have reserved and not yet published,
-/// and held alone to settle.
+/// and held alone to know that there is none.
 const LEDGER_BYTE: u64 = 1;
 
 /// Why nothing could be reserved.
@@ -109,8 +109,8 @@ impl Account {
         Ok(self.peek()?.unwrap_or(self.blank))
     }
 
-    /// Adds `charge` if that leaves the sum at `capacity` or under it, and makes sure that it is on
-    /// disk.
+    /// Adds `charge` if that leaves the sum at `capacity` or under it. A power failure may forget
+    /// that; the next scan finds it out.
     pub(crate) fn reserve(&self, charge: Usage, capacity: u64) -> Result<(), NotReserved> {
         let fits = self
             .update_or(self.blank, |record| {
@@ -123,12 +123,10 @@ impl Account {
                 fits
             })
             .map_err(NotReserved::Failed)?;
-        if !fits {
-            return Err(NotReserved::Full);
+        match fits {
+            true => Ok(()),
+            false => Err(NotReserved::Full),
         }
-        // Otherwise a power failure could keep the entry and forget its reservation.
-        let synced = self.file().sync_data();
-        synced.map_err(|error| NotReserved::Failed(Failure::at("write", &self.path)(error)))
     }
 
     /// Subtracts the space of unlinked files.
@@ -139,8 +137,8 @@ impl Account {
         })
     }
 
-    /// Makes the record agree with a scan that began when it was `before`. Call it with the ledger
-    /// held alone.
+    /// Makes the record agree with a scan that began when it was `before`, at a moment when no
+    /// process was between reserving and publishing.
     pub(crate) fn settle(&self, before: &Record, seen: Usage) -> Result<(), Failure> {
         self.update_or(self.blank, |record| record.settle(before, seen))
     }
@@ -312,6 +310,19 @@ mod tests {
             (record.reserved, record.released),
             (usage(300, 100), usage(200, 0))
         );
+    }
+
+    /// A cache that was copied to a file system with another unit.
+    #[test]
+    fn the_unit_stays_that_of_the_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let (layout, account) = account(&dir);
+        let unit = account.blank.unit * 2;
+        account
+            .update_or(account.blank, |record| record.unit = unit)
+            .unwrap();
+        let again = Account::open(&layout, PATIENCE).unwrap();
+        assert_eq!(again.charge(1), usage(unit + 512, 1));
     }
 
     #[test]

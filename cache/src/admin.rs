@@ -12,7 +12,7 @@ use crate::{
     evict::Evictor,
     key::EntryName,
     layout::absent_is_none,
-    listing, scan,
+    scan, summary,
     sys::ReadError,
     usage::Usage,
 };
@@ -89,6 +89,18 @@ pub struct Cleared {
     pub leftovers: u64,
 }
 
+impl BadEntry {
+    /// An entry that can't be read. One that is gone isn't bad.
+    pub(crate) fn of(name: EntryName, error: ReadError) -> Option<Self> {
+        let reason = match error {
+            ReadError::Absent => return None,
+            ReadError::Bad(defect) => defect.to_string(),
+            ReadError::Unavailable(error) => format!("it can't be read now: {error}"),
+        };
+        Some(Self { name, reason })
+    }
+}
+
 impl Cache {
     /// How full the cache is, and counters of its events.
     ///
@@ -119,7 +131,7 @@ impl Cache {
 
     /// Counts the entries of a cache without an account.
     fn count_entries(&self) -> Result<Usage, CacheError> {
-        let (entries, _) = listing::list(&self.inner.store.layout, |_| true)?;
+        let (entries, _) = summary::list(&self.inner.store.layout, |_| true)?;
         Ok(Usage {
             bytes: entries
                 .iter()
@@ -139,7 +151,7 @@ impl Cache {
     pub fn verify(&self, repair: bool) -> Result<VerifyReport, CacheError> {
         let store = &self.inner.store;
         let evictor = if repair { Some(self.evictor()?) } else { None };
-        let (entries, foreign) = listing::list(&store.layout, |_| true)?;
+        let (entries, foreign) = summary::list(&store.layout, |_| true)?;
         let mut report = VerifyReport {
             foreign,
             ..VerifyReport::default()
@@ -163,19 +175,17 @@ impl Cache {
     }
 
     fn verify_entry(&self, name: EntryName, report: &mut VerifyReport) {
-        let mut bad = |reason: String| report.bad.push(BadEntry { name, reason });
         match self.check(name) {
             Ok(entry) => report.payload_bytes += entry.payload().len() as u64,
             // Evicted since it was listed.
             Err(ReadError::Absent) => return,
-            Err(ReadError::Bad(defect)) => bad(defect.to_string()),
-            Err(ReadError::Unavailable) => bad("the system can't read it now".to_owned()),
+            Err(error) => report.bad.extend(BadEntry::of(name, error)),
         }
         report.checked += 1;
     }
 
     /// Reads an entry and checks all that a lookup does, and that its writer was right.
-    fn check(&self, name: EntryName) -> Result<Entry, ReadError> {
+    pub(crate) fn check(&self, name: EntryName) -> Result<Entry, ReadError> {
         let (_, entry) = self.inner.store.read(&name)?;
         entry.check_writer().map_err(ReadError::Bad)?;
         Ok(entry)
@@ -228,7 +238,7 @@ impl Cache {
         let store = &self.inner.store;
         let evictor = self.evictor()?;
         let mut cleared = Cleared::default();
-        for listed in listing::list(&store.layout, |_| true)?.0 {
+        for listed in summary::list(&store.layout, |_| true)?.0 {
             let path = store.layout.entry(&listed.name);
             // A folder in the place of an entry is not an entry.
             if !listed.metadata.is_dir() && delete(path)? {

@@ -2,6 +2,8 @@
 
 use std::{
     cmp::Reverse,
+    collections::BTreeSet,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -9,7 +11,7 @@ use std::{
 
 use crate::{
     account::Account,
-    counters::{Event, Session},
+    counters::{Counters, Event, Session},
     entry::{Artifact, Entry},
     error::{CacheError, Failure, Warning},
     evict::Evictor,
@@ -19,6 +21,8 @@ use crate::{
     lock::Backoff,
     scan,
     store::Store,
+    upstream::Upstreams,
+    usage::Usage,
 };
 
 /// Where a cache is and how it behaves.
@@ -28,6 +32,9 @@ pub struct CacheConfig {
     pub dir: PathBuf,
     /// The most that entries may take on disk, in bytes, rounded up to allocation units.
     pub capacity_bytes: u64,
+    /// Folders of other caches, and bundles, which are asked in this order before anything is made.
+    /// They are only read. Naming one is trusting its owner.
+    pub upstream: Vec<PathBuf>,
     /// How long [`Cache::lookup`] waits for another thread or process that makes the same entry,
     /// before the work is done twice.
     pub flight_wait: Duration,
@@ -41,14 +48,15 @@ pub struct CacheConfig {
 
 impl CacheConfig {
     /// A cache in `dir` of at most `capacity_bytes` bytes: two minutes of patience for a
-    /// compile elsewhere, 50 ms for eviction, 5 seconds for locks.
+    /// compile elsewhere, 25 ms for eviction, 5 seconds for locks.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, capacity_bytes: u64) -> Self {
         Self {
             dir: dir.into(),
             capacity_bytes,
+            upstream: Vec::new(),
             flight_wait: Duration::from_mins(2),
-            eviction_time: Duration::from_millis(50),
+            eviction_time: Duration::from_millis(25),
             lock_wait: Duration::from_secs(5),
         }
     }
@@ -67,7 +75,31 @@ pub struct Cache {
 pub(crate) struct Inner {
     pub(crate) config: CacheConfig,
     pub(crate) store: Store,
+    pub(crate) upstreams: Upstreams,
     flight: Flight,
+}
+
+/// How much of what a run will ask for is in a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkingSet {
+    /// Entries that are there, and the space that they take.
+    pub present: Usage,
+    /// How many are not.
+    pub missing: u64,
+    /// The most that the cache may hold, in bytes.
+    pub capacity_bytes: u64,
+}
+
+impl WorkingSet {
+    /// The space that all will take, in bytes, if one that is missing takes as much as one that is
+    /// there on average, or `typical_bytes` where none is.
+    #[must_use]
+    pub fn estimated_bytes(&self, typical_bytes: u64) -> u64 {
+        let present = self.present;
+        let one = present.bytes.checked_div(present.entries);
+        let missing = self.missing.saturating_mul(one.unwrap_or(typical_bytes));
+        present.bytes.saturating_add(missing)
+    }
 }
 
 /// The outcome of asking for a key.
@@ -117,9 +149,7 @@ impl Cache {
     /// When the directory can't be made, isn't a cache, or isn't to be trusted: it belongs to
     /// another user, or everybody may write to it.
     pub fn open(config: CacheConfig) -> Result<Self, CacheError> {
-        let mut config = config;
-        // The process may change its directory later on.
-        config.dir = std::path::absolute(&config.dir).map_err(Failure::at("find", &config.dir))?;
+        let config = with_absolute_dir(config)?;
         let layout = Layout::new(&config.dir);
         layout.prepare()?;
         let session = Arc::new(Session::default());
@@ -136,15 +166,43 @@ impl Cache {
                 config.eviction_time,
             )
         });
+        Ok(Self::of(config, layout, session, evictor))
+    }
+
+    /// Opens a cache to look into it. Changes nothing, and makes nothing where there is none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open), where there is a directory.
+    pub fn open_to_read(config: CacheConfig) -> Result<Self, CacheError> {
+        let config = with_absolute_dir(config)?;
+        let layout = Layout::new(&config.dir);
+        if config.dir.exists() {
+            layout.check()?;
+        }
+        let reason = io::Error::other("it was opened to look into it");
+        let no_evictor = Err(Failure::at("change", &config.dir)(reason));
+        Ok(Self::of(config, layout, Arc::default(), no_evictor))
+    }
+
+    fn of(
+        config: CacheConfig,
+        layout: Layout,
+        session: Arc<Session>,
+        evictor: Result<Evictor, Failure>,
+    ) -> Self {
         let flight = Flight::new(layout.flight_lock());
         let store = Store::new(layout, session, evictor);
-        Ok(Self {
-            inner: Arc::new(Inner {
-                config,
-                store,
-                flight,
-            }),
-        })
+        let upstreams = Upstreams::open(&config.upstream);
+        let inner = Inner {
+            config,
+            store,
+            upstreams,
+            flight,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// The root directory.
@@ -159,6 +217,11 @@ impl Cache {
         self.inner.store.stopped().cloned()
     }
 
+    /// What is wrong with upstreams, as far as it was not yet asked for.
+    pub fn take_warnings(&self) -> Vec<Warning> {
+        self.inner.upstreams.take_warnings()
+    }
+
     /// Finds the entry for `key`, or hands out the right to make it.
     ///
     /// While another thread or process makes it, this waits, at most for
@@ -166,15 +229,27 @@ impl Cache {
     /// cache is a miss, never an error. A thread that still holds the slot for `key` waits for
     /// itself.
     pub fn lookup(&self, key: &Key) -> Lookup {
-        let mut backoff = Backoff::new(self.inner.config.flight_wait);
-        loop {
-            if let Some(lookup) = self.try_lookup(key) {
-                return lookup;
-            }
-            if !backoff.pause() {
-                return self.miss(key, None);
+        let lookup = self.lookup_unless(key, || false);
+        lookup.unwrap_or_else(|| unreachable!("nothing stops it"))
+    }
+
+    /// Says what a run is going to ask for. What of it is here counts as used now: otherwise, where
+    /// not everything fits, what is missing would take the place of what will be asked for next.
+    pub fn expect<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) -> WorkingSet {
+        let mut set = WorkingSet {
+            capacity_bytes: self.inner.config.capacity_bytes,
+            ..WorkingSet::default()
+        };
+        let store = &self.inner.store;
+        let mut seen = BTreeSet::new();
+        let names = keys.into_iter().map(Key::name);
+        for name in names.filter(|name| seen.insert(*name)) {
+            match store.hold(&name) {
+                Some(charge) => set.present += charge,
+                None => set.missing += 1,
             }
         }
+        set
     }
 
     /// [`lookup`](Self::lookup) that can be stopped: it yields `None` at most 20 ms after
@@ -189,7 +264,7 @@ impl Cache {
                 return None;
             }
             if !backoff.pause() {
-                return Some(self.miss(key, None));
+                return Some(self.fetch_or_miss(key, None));
             }
         }
     }
@@ -197,6 +272,7 @@ impl Cache {
     /// Sets an entry aside whose checksums are right but which can't be used, such as a shared
     /// object that kills the process that loads it. Yields whether there was one.
     pub fn set_aside(&self, name: &EntryName) -> bool {
+        self.inner.upstreams.reject(*name);
         self.inner.store.quarantine(name)
     }
 
@@ -219,8 +295,23 @@ impl Cache {
         // The previous holder of the right may have published between the look and the claim.
         match self.inner.store.get(&name) {
             Some(entry) => hit(entry),
-            None => Some(self.miss(key, right)),
+            None => Some(self.fetch_or_miss(key, right)),
         }
+    }
+
+    fn fetch_or_miss(&self, key: &Key, right: Option<Right>) -> Lookup {
+        match self.inner.upstreams.get(&key.name()) {
+            Some(entry) => Lookup::Hit(self.keep(entry)),
+            None => self.miss(key, right),
+        }
+    }
+
+    /// Copies an upstream's entry to this cache. Where that fails, the entry is as good.
+    fn keep(&self, entry: Entry) -> Entry {
+        self.count(Event::Hit);
+        self.count(Event::Fetch);
+        let _ = self.inner.store.put(&entry);
+        entry
     }
 
     fn miss(&self, key: &Key, right: Option<Right>) -> Lookup {
@@ -232,48 +323,65 @@ impl Cache {
         })
     }
 
+    /// Events of this open cache so far.
+    #[must_use]
+    pub fn session(&self) -> Counters {
+        self.inner.store.session.counters()
+    }
+
     fn count(&self, event: Event) {
         self.inner.store.session.count(event, 1);
     }
 
-    /// The entry for `key`, without counting, locking, or noting that it was used.
+    /// The entry for `key`, from here or from an upstream, without counting, locking, copying, or
+    /// noting that it was used.
     #[must_use]
     pub fn peek(&self, key: &Key) -> Option<Entry> {
-        let (_, entry) = self.inner.store.read(&key.name()).ok()?;
-        Some(entry)
+        let name = key.name();
+        let own = self.inner.store.read(&name).ok();
+        own.map(|(_, entry)| entry)
+            .or_else(|| self.inner.upstreams.get(&name))
     }
 
-    /// The most recently used entry that agrees with `key` in everything but the compiler, for a
-    /// machine that has none. Its metadata says which compiler made it.
+    /// The entry for `key`, or else the most recently used one that agrees with it in everything
+    /// but the compiler, for where nothing can be compiled. Its metadata says which compiler made
+    /// it.
     #[must_use]
     pub fn lookup_any_compiler(&self, key: &Key) -> Option<Entry> {
         let name = key.name();
-        let listed = self
-            .inner
-            .store
-            .layout
-            .list(&name.shard())
-            .unwrap_or_default();
-        let mut candidates: Vec<_> = listed
-            .into_iter()
-            .filter_map(|found| match found {
-                Found::Entry(other, metadata) if other.same_content(&name) => {
-                    Some((Reverse(scan::last_use_ns(&metadata)), other))
-                }
-                _ => None,
-            })
-            .collect();
-        candidates.sort_unstable();
-        let entry = candidates
-            .iter()
-            .find_map(|(_, name)| self.inner.store.get(name));
-        self.count(if entry.is_some() {
-            Event::Hit
-        } else {
-            Event::Miss
+        let (store, upstreams) = (&self.inner.store, &self.inner.upstreams);
+        let own = store.get(&name).or_else(|| {
+            let listed = store.layout.list(&name.shard()).unwrap_or_default();
+            let mut candidates: Vec<_> = listed
+                .into_iter()
+                .filter_map(|found| match found {
+                    Found::Entry(other, metadata) if other.same_content(&name) => {
+                        Some((Reverse(scan::last_use_ns(&metadata)), other))
+                    }
+                    _ => None,
+                })
+                .collect();
+            candidates.sort_unstable();
+            candidates.iter().find_map(|(_, name)| store.get(name))
         });
-        entry
+        if own.is_some() {
+            self.count(Event::Hit);
+            return own;
+        }
+        let fetched = upstreams
+            .get(&name)
+            .or_else(|| upstreams.with_content_of(&name));
+        if fetched.is_none() {
+            self.count(Event::Miss);
+        }
+        fetched.map(|entry| self.keep(entry))
     }
+}
+
+/// The process may change its directory later on.
+fn with_absolute_dir(mut config: CacheConfig) -> Result<CacheConfig, CacheError> {
+    config.dir = std::path::absolute(&config.dir).map_err(Failure::at("find", &config.dir))?;
+    Ok(config)
 }
 
 impl Slot {

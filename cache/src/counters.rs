@@ -14,7 +14,7 @@ use crate::{
     record, sys,
 };
 
-const MAGIC: &[u8; 8] = b"SWPSTAT1";
+const MAGIC: &[u8; 8] = b"SWPSTAT2";
 
 /// How long the end of a process may wait for another one's.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -34,10 +34,12 @@ pub struct Counters {
     pub evictions: u64,
     /// Files moved to `bad/`.
     pub quarantined: u64,
+    /// Hits that an upstream had.
+    pub fetched: u64,
 }
 
 impl Counters {
-    fn to_array(self) -> [u64; 6] {
+    fn to_array(self) -> [u64; 7] {
         let Self {
             hits,
             misses,
@@ -45,11 +47,30 @@ impl Counters {
             refusals,
             evictions,
             quarantined,
+            fetched,
         } = self;
-        [hits, misses, stores, refusals, evictions, quarantined]
+        [
+            hits,
+            misses,
+            stores,
+            refusals,
+            evictions,
+            quarantined,
+            fetched,
+        ]
     }
 
-    fn from_array([hits, misses, stores, refusals, evictions, quarantined]: [u64; 6]) -> Self {
+    fn from_array(
+        [
+            hits,
+            misses,
+            stores,
+            refusals,
+            evictions,
+            quarantined,
+            fetched,
+        ]: [u64; 7],
+    ) -> Self {
         Self {
             hits,
             misses,
@@ -57,6 +78,7 @@ impl Counters {
             refusals,
             evictions,
             quarantined,
+            fetched,
         }
     }
 
@@ -78,11 +100,12 @@ pub(crate) enum Event {
     Refusal,
     Eviction,
     Quarantine,
+    Fetch,
 }
 
 /// The counters of one open cache.
 #[derive(Debug, Default)]
-pub(crate) struct Session([AtomicU64; 6]);
+pub(crate) struct Session([AtomicU64; 7]);
 
 impl Session {
     pub(crate) fn count(&self, event: Event, times: u64) {
@@ -115,7 +138,7 @@ impl Session {
 /// The counters of all processes that have ended. Zero if there is no file.
 pub(crate) fn stored(path: &Path) -> Counters {
     let file = sys::open_unknown(path).ok();
-    let read = file.and_then(|file| record::read(&file, 0, MAGIC).ok()?);
+    let read = file.and_then(|(file, _)| record::read(&file, 0, MAGIC).ok()?);
     Counters::from_array(read.unwrap_or_default())
 }
 

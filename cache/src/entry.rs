@@ -1,13 +1,14 @@
 //! An entry: an artifact, its metadata, and the bytes that hold both.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, fs::File, ops::Range, path::Path};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
 use crate::{
-    format::{CHECKSUM_BYTES, Defect, HEAD_BYTES, Head, Kind},
+    format::{CHECKSUM_BYTES, Defect, HEAD_BYTES, Head, Kind, MAX_ENTRY_BYTES},
     key::{Digest, EntryName, FieldDigest, Key, digest_fields},
+    sys::{self, ReadError},
 };
 
 /// Facts about an artifact besides its bytes.
@@ -161,6 +162,20 @@ impl Entry {
             bytes,
             payload,
         }
+    }
+
+    /// Reads and verifies the entry in a file that has to belong to `owner`.
+    pub(crate) fn read(
+        path: &Path,
+        name: &EntryName,
+        owner: u32,
+    ) -> Result<(File, Self), ReadError> {
+        let (file, bytes, length) = sys::read(path, MAX_ENTRY_BYTES, owner)?;
+        if bytes.len() as u64 != length {
+            return Err(ReadError::Bad(Defect::Lengths));
+        }
+        let entry = Self::decode(name, bytes).map_err(ReadError::Bad)?;
+        Ok((file, entry))
     }
 
     /// Takes the bytes of a file for an entry, if they are one and it belongs under `name`.

@@ -57,6 +57,20 @@ pub enum CacheError {
         /// The permission bits of the directory.
         mode: u32,
     },
+    /// The path holds nothing that entries could be read from.
+    #[error("{path} is no kernel cache and no bundle of one: {reason}")]
+    NotASource {
+        /// The path.
+        path: PathBuf,
+        /// What it lacks.
+        reason: String,
+    },
+    /// The path names a file that an export would destroy.
+    #[error("{path} is there already, and is no bundle of kernels; name another file")]
+    NotABundle {
+        /// The path.
+        path: PathBuf,
+    },
     /// Another process holds a lock that the operation needs.
     #[error("another process is at work in {path} since {waited:?}; try again when it is done")]
     Busy {
@@ -206,6 +220,14 @@ pub enum Warning {
         bytes: u64,
         /// The most that the cache may hold, in bytes on disk.
         capacity_bytes: u64,
+    },
+    /// An upstream can't be used, or not in full. What it has is made here instead.
+    #[error("upstream {path}: {reason}", path = path.display())]
+    Upstream {
+        /// The folder or bundle.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
     /// Longer than any entry may be.
     #[error("{} are too long: at most {} go into an entry", Size(*bytes), Size(*limit))]

@@ -146,15 +146,9 @@ impl Evictor {
         };
         // Leftovers of dead processes are deleted before entries that a living one may need.
         self.reap()?;
-        let low = low_watermark(self.capacity);
-        let limit = if need.bytes <= low {
-            low
-        } else {
-            self.capacity
-        };
         self.run(
             &mut state,
-            limit.saturating_sub(need.bytes),
+            self.goal_bytes().saturating_sub(need.bytes),
             Budget::for_publication(self.pass_time),
         )?;
         Ok(())
@@ -191,9 +185,10 @@ impl Evictor {
 
     /// The space that [`collect`](Self::collect) would evict, and the space that it would leave.
     pub(crate) fn rehearse(&self) -> Result<(Usage, Usage), CacheError> {
-        let census = self.census()?;
+        let mut census = self.census()?;
+        census.found.sort_unstable();
         let mut evicted = Usage::default();
-        for candidate in census.oldest {
+        for candidate in census.found {
             if census.seen.saturating_sub(evicted).bytes <= self.goal_bytes() {
                 break;
             }

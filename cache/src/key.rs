@@ -63,13 +63,32 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// The digest of one field of a key. The value itself isn't kept.
+/// Longest value of a field that is kept beside its digest, in bytes.
+const SHORT_VALUE_BYTES: usize = 64;
+
+/// The digest of one field of a key, and its value if that is a short text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldDigest {
     /// The name of the field, as given to [`KeyBuilder::field`].
     pub tag: String,
     /// SHA-256 of its value.
     pub digest: Digest,
+    /// The value, for people. It is no part of the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+}
+
+impl FieldDigest {
+    fn of(tag: &str, value: &[u8]) -> Self {
+        let text = str::from_utf8(value).ok();
+        let short = text
+            .filter(|text| text.len() <= SHORT_VALUE_BYTES && !text.chars().any(char::is_control));
+        Self {
+            tag: tag.to_owned(),
+            digest: Digest::of(value),
+            value: short.map(str::to_owned),
+        }
+    }
 }
 
 /// Identifies stored bytes by everything that went into making them.
@@ -134,10 +153,7 @@ impl KeyBuilder {
     /// Adds a field. A tag may repeat, but `explain` reads better if it doesn't.
     #[must_use]
     pub fn field(mut self, tag: &str, value: impl AsRef<[u8]>) -> Self {
-        self.fields.push(FieldDigest {
-            tag: tag.to_owned(),
-            digest: Digest::of(value.as_ref()),
-        });
+        self.fields.push(FieldDigest::of(tag, value.as_ref()));
         self
     }
 

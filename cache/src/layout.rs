@@ -49,16 +49,40 @@ impl Layout {
             let path = self.root.clone();
             return Err(CacheError::Create { path, source });
         }
+        self.check_root()?;
+        make_dir(&self.v1, false).map_err(Failure::at("create", &self.v1))?;
+        self.check_v1()
+    }
+
+    /// Checks a tree that exists, as [`prepare`](Self::prepare) does, and makes nothing.
+    pub(crate) fn check(&self) -> Result<(), CacheError> {
+        self.check_root()?;
+        match self.has_v1() {
+            true => self.check_v1(),
+            false => Ok(()),
+        }
+    }
+
+    fn has_v1(&self) -> bool {
+        fs::symlink_metadata(&self.v1).is_ok()
+    }
+
+    fn check_root(&self) -> Result<(), CacheError> {
         check_trust(&self.root, fs::metadata(&self.root))?;
         // `v1` comes before all else: it tells a cache from a directory full of other things.
         // Another process may make it just now, hence the second look.
-        let has_v1 = || fs::symlink_metadata(&self.v1).is_ok();
-        if !has_v1() && !is_empty(&self.root).map_err(Failure::at("list", &self.root))? && !has_v1()
-        {
-            let path = self.root.clone();
-            return Err(CacheError::NotACache { path });
+        let is_other = !self.has_v1()
+            && !is_empty(&self.root).map_err(Failure::at("list", &self.root))?
+            && !self.has_v1();
+        match is_other {
+            true => Err(CacheError::NotACache {
+                path: self.root.clone(),
+            }),
+            false => Ok(()),
         }
-        make_dir(&self.v1, false).map_err(Failure::at("create", &self.v1))?;
+    }
+
+    fn check_v1(&self) -> Result<(), CacheError> {
         check_trust(&self.v1, fs::symlink_metadata(&self.v1))?;
         // A user who can rename in here can put another shard in place of ours. A damaged tree
         // without it is mended later.
@@ -144,7 +168,10 @@ impl Layout {
     /// The shards that exist, sorted. Everything else in `o/` comes second.
     pub(crate) fn shards(&self) -> io::Result<(Vec<String>, Vec<PathBuf>)> {
         let (mut shards, mut foreign) = (Vec::new(), Vec::new());
-        for item in fs::read_dir(self.objects())? {
+        for item in absent_is_none(fs::read_dir(self.objects()))?
+            .into_iter()
+            .flatten()
+        {
             let item = item?;
             match item.file_name().into_string() {
                 Ok(name) if is_shard(&name) && item.file_type()?.is_dir() => shards.push(name),

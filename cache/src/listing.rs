@@ -1,22 +1,18 @@
 //! The contents of the cache, entry by entry.
 
-use std::{fs, os::unix::fs::MetadataExt as _, path::PathBuf};
+use std::os::unix::fs::MetadataExt as _;
 
 use serde::Serialize;
 
 use crate::{
     cache::Cache,
-    entry::Metadata,
-    error::{CacheError, Failure, FindError},
-    format::{Defect, Head, Kind},
-    key::{Digest, EntryName},
-    layout::{Found, Layout},
+    error::{CacheError, FindError},
+    key::EntryName,
+    layout::Layout,
     scan,
-    sys::{self, ReadError},
+    summary::{self, Listed, Summary, list},
+    sys,
 };
-
-/// How much of a file is read for its summary at first, in bytes. Few have longer metadata.
-const FIRST_READ: u64 = 16 << 10;
 
 /// One entry as a listing shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -31,84 +27,15 @@ pub struct EntryInfo {
     pub summary: Option<Summary>,
 }
 
-/// An entry's description of itself.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Summary {
-    /// The kind of the payload.
-    pub kind: Kind,
-    /// The length of the payload in bytes.
-    pub payload_bytes: u64,
-    /// SHA-256 of the payload.
-    pub payload_digest: Digest,
-    /// The digest of all fields of the key but the compiler.
-    pub content: Digest,
-    /// The digest of the compiler's identity.
-    pub compiler: Digest,
-    /// Everything else that is known.
-    pub metadata: Metadata,
-}
-
-/// The name of an entry and the file system's metadata of it.
-pub(crate) struct Listed {
-    pub(crate) name: EntryName,
-    pub(crate) metadata: fs::Metadata,
-}
-
-/// Lists the shards whose names pass `wanted`: all names of entries, and everything else, each
-/// sorted by name.
-pub(crate) fn list(
-    layout: &Layout,
-    wanted: impl Fn(&str) -> bool,
-) -> Result<(Vec<Listed>, Vec<PathBuf>), CacheError> {
-    let (mut entries, mut foreign) = (Vec::new(), Vec::new());
-    let (shards, strangers) = layout
-        .shards()
-        .map_err(Failure::at("list", layout.objects()))?;
-    foreign.extend(strangers);
-    for shard in shards.iter().filter(|shard| wanted(shard)) {
-        let path = layout.objects().join(shard);
-        for found in layout.list(shard).map_err(Failure::at("list", path))? {
-            match found {
-                Found::Entry(name, metadata) => entries.push(Listed { name, metadata }),
-                Found::Foreign(path) => foreign.push(path),
-            }
-        }
-    }
-    entries.sort_unstable_by_key(|listed| listed.name);
-    foreign.sort_unstable();
-    Ok((entries, foreign))
-}
-
 impl Listed {
     pub(crate) fn info(&self, layout: &Layout) -> EntryInfo {
         EntryInfo {
             name: self.name,
             last_use_ns: scan::last_use_ns(&self.metadata),
             disk_bytes: self.metadata.blocks() * 512,
-            summary: summary(layout, &self.name).ok(),
+            summary: summary::of_file(layout, &self.name, sys::user()).ok(),
         }
     }
-}
-
-/// Reads an entry's description of itself, and not its payload.
-pub(crate) fn summary(layout: &Layout, name: &EntryName) -> Result<Summary, ReadError> {
-    let path = layout.entry(name);
-    let (_, mut bytes, length) = sys::read(&path, FIRST_READ)?;
-    let head = Head::parse(&bytes, length).map_err(ReadError::Bad)?;
-    if head.payload_start() > bytes.len() {
-        (_, bytes, _) = sys::read(&path, head.payload_start() as u64)?;
-    }
-    if head.name() != *name {
-        return Err(ReadError::Bad(Defect::WrongKey));
-    }
-    Ok(Summary {
-        kind: head.kind,
-        payload_bytes: head.payload_bytes,
-        payload_digest: head.payload_digest,
-        content: head.content,
-        compiler: head.compiler,
-        metadata: Metadata::read(&head, &bytes).map_err(ReadError::Bad)?,
-    })
 }
 
 impl Cache {

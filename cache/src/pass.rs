@@ -23,11 +23,7 @@ use crate::{
 /// Most entries that one publication evicts.
 const VICTIMS: u64 = 256;
 
-/// Fewest entries that a scan puts into the queue, if there are so many. More if a quarter of all
-/// is more.
-const QUEUE_FLOOR: usize = 1024;
-
-/// How long a scan waits for the quiet moment that lets it settle the account.
+/// How long a scan waits to begin at a quiet moment, which lets it settle the account.
 const QUIET_WAIT: Duration = Duration::from_millis(20);
 
 /// How much one pass may do.
@@ -204,12 +200,10 @@ impl Evictor {
             return Ok(false);
         }
         let census = scan.finish();
-        if let Some(before) = census.before
-            && let Some(_quiet) = self.account.close_ledger(QUIET_WAIT)?
-        {
+        if let Some(before) = census.before {
             self.account.settle(&before, census.seen)?;
         }
-        state.queue = Queue::replace(&self.layout, self.oldest_unused(census.oldest));
+        state.queue = Queue::replace(&self.layout, self.oldest_unused(census.found));
         Ok(true)
     }
 
@@ -227,10 +221,14 @@ impl Evictor {
     }
 
     fn oldest_unused(&self, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
-        let length = QUEUE_FLOOR.max(candidates.len() / 4);
+        let length = candidates.len() / 4 + 1;
         let pins = lock(&self.pins);
         candidates.retain(|candidate| !pins.holds(&candidate.name));
-        candidates.truncate(length);
+        if length < candidates.len() {
+            candidates.select_nth_unstable(length);
+            candidates.truncate(length);
+        }
+        candidates.sort_unstable();
         candidates
     }
 

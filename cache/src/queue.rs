@@ -47,16 +47,14 @@ impl Queue {
             used: 0,
             stamp: clock::now_ns(),
         };
-        if queue.store(layout).is_err() {
-            // Only the next process misses it, but an older queue would mislead it.
-            let _ = fs::remove_file(layout.queue());
-        }
+        // Where this fails, the next process scans itself.
+        let _ = queue.store(layout);
         queue
     }
 
     /// The queue that another process left, empty if there is none.
     pub(crate) fn load(layout: &Layout) -> Self {
-        match sys::read(&layout.queue(), MAX_ENTRY_BYTES) {
+        match sys::read(&layout.queue(), MAX_ENTRY_BYTES, sys::user()) {
             Ok((_, bytes, _)) => Self::decode(&bytes).unwrap_or_default(),
             Err(_) => Self::default(),
         }
@@ -95,7 +93,8 @@ impl Queue {
         // Not in `tmp/`, where everything has reserved its room.
         let draft = layout.queue().with_extension("draft");
         absent_is_none(fs::remove_file(&draft))?;
-        sys::write_new(&draft, &self.encode(), clock::now_ns())?;
+        // Not synced: it is advice, and syncing takes a loaded disk longer than a scan.
+        drop(sys::write_draft(&draft, &self.encode())?);
         fs::rename(&draft, layout.queue())
     }
 

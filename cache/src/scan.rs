@@ -1,11 +1,6 @@
 //! Walking all entries in steps, to find the oldest and to count the space in use.
 
-use std::{
-    fs, io,
-    os::unix::fs::MetadataExt as _,
-    path::PathBuf,
-    time::{Instant, SystemTime},
-};
+use std::{fs, io, os::unix::fs::MetadataExt as _, path::PathBuf, time::Instant};
 
 use crate::{
     account::Account,
@@ -26,8 +21,6 @@ pub(crate) struct Scan {
     ahead: Vec<String>,
     /// The record when it began, if that is known to have been a quiet moment.
     before: Option<Record>,
-    began_ns: u64,
-    steps: u32,
     seen: Usage,
     found: Vec<Candidate>,
 }
@@ -39,8 +32,8 @@ pub(crate) struct Census {
     pub(crate) before: Option<Record>,
     /// All space that counts: entries, and temporary files.
     pub(crate) seen: Usage,
-    /// All entries, oldest first.
-    pub(crate) oldest: Vec<Candidate>,
+    /// All entries, in no order.
+    pub(crate) found: Vec<Candidate>,
 }
 
 impl Scan {
@@ -52,8 +45,6 @@ impl Scan {
         Ok(Self {
             ahead: shards,
             before,
-            began_ns: clock::now_ns(),
-            steps: 0,
             seen: Usage::default(),
             found: Vec::new(),
         })
@@ -67,7 +58,6 @@ impl Scan {
         account: &Account,
         deadline: Option<Instant>,
     ) -> io::Result<bool> {
-        self.steps += 1;
         while let Some(shard) = self.ahead.pop() {
             for found in layout.list(&shard)? {
                 if let Found::Entry(name, metadata) = found {
@@ -93,23 +83,11 @@ impl Scan {
         }
     }
 
-    pub(crate) fn finish(mut self) -> Census {
-        // Over several steps, an entry that was used after the beginning may be younger than one
-        // that no step saw.
-        if self.steps > 1
-            && self
-                .found
-                .iter()
-                .any(|candidate| candidate.last_use_ns < self.began_ns)
-        {
-            self.found
-                .retain(|candidate| candidate.last_use_ns < self.began_ns);
-        }
-        self.found.sort_unstable();
+    pub(crate) fn finish(self) -> Census {
         Census {
             before: self.before,
             seen: self.seen,
-            oldest: self.found,
+            found: self.found,
         }
     }
 }
@@ -137,6 +115,5 @@ pub(crate) fn temporary_files(layout: &Layout) -> io::Result<Vec<(PathBuf, fs::M
 
 /// Whether a temporary file can have no writer any more.
 pub(crate) fn is_abandoned(metadata: &fs::Metadata) -> bool {
-    let now = clock::since_epoch_ns(SystemTime::now());
-    last_use_ns(metadata).saturating_add(ABANDONED_NS) < now
+    last_use_ns(metadata).saturating_add(ABANDONED_NS) < clock::now_ns()
 }

@@ -19,11 +19,12 @@ use crate::{
     entry::Entry,
     error::{Failure, Warning},
     evict::{Evictor, Refusal},
-    format::{Defect, MAX_ENTRY_BYTES, MAX_METADATA_BYTES},
+    format::{MAX_ENTRY_BYTES, MAX_METADATA_BYTES},
     key::EntryName,
     layout::{Layout, absent_is_none, make_dir},
     scan,
     sys::{self, Placed, ReadError},
+    usage::Usage,
 };
 
 /// The quarantine keeps this many files at most, and this many bytes.
@@ -82,41 +83,36 @@ impl Store {
 
     /// Reads and verifies an entry. Changes nothing.
     pub(crate) fn read(&self, name: &EntryName) -> Result<(File, Entry), ReadError> {
-        let (file, bytes, length) = sys::read(&self.layout.entry(name), MAX_ENTRY_BYTES)?;
-        if bytes.len() as u64 != length {
-            return Err(ReadError::Bad(Defect::Lengths));
-        }
-        let entry = Entry::decode(name, bytes).map_err(ReadError::Bad)?;
-        Ok((file, entry))
+        Entry::read(&self.layout.entry(name), name, sys::user())
     }
 
     /// Reads an entry in order to use it: it counts as used now, and a bad one is set aside.
     pub(crate) fn get(&self, name: &EntryName) -> Option<Entry> {
-        let found = match self.read(name) {
-            // Another process may have put a good one in its place meanwhile.
-            Err(ReadError::Bad(_)) => self.read(name),
-            found => found,
-        };
-        match found {
+        match self.read(name) {
             Ok((file, entry)) => {
-                self.note_use(&file, &entry);
+                self.note_use(&file, name, entry.bytes().len() as u64);
                 Some(entry)
             }
             Err(ReadError::Bad(_)) => {
                 self.quarantine(name);
                 None
             }
-            Err(ReadError::Absent | ReadError::Unavailable) => None,
+            Err(ReadError::Absent | ReadError::Unavailable(_)) => None,
         }
     }
 
-    fn note_use(&self, file: &File, entry: &Entry) {
-        if let Some(evictor) = &self.evictor {
-            evictor.pin(
-                entry.name(),
-                evictor.account.charge(entry.bytes().len() as u64).bytes,
-            );
-        }
+    /// Counts an entry as used now, without reading it. Yields the space that it takes, if it is
+    /// there.
+    pub(crate) fn hold(&self, name: &EntryName) -> Option<Usage> {
+        let (file, metadata) = sys::open_unknown(&self.layout.entry(name)).ok()?;
+        self.note_use(&file, name, metadata.size())
+    }
+
+    /// Counts an entry as used now. Yields the space that it takes, where that is counted.
+    fn note_use(&self, file: &File, name: &EntryName, file_bytes: u64) -> Option<Usage> {
+        let evictor = self.evictor.as_ref()?;
+        let charge = evictor.account.charge(file_bytes);
+        evictor.pin(*name, charge.bytes);
         let now = clock::now_ns();
         let due = |last: u64| now.saturating_sub(last) >= self.touch_after_ns;
         if self.touch_after_ns == 0
@@ -124,14 +120,18 @@ impl Store {
                 .metadata()
                 .is_ok_and(|metadata| due(scan::last_use_ns(&metadata)))
         {
-            // Fails in a directory that can only be read, where nothing is evicted either.
+            // Fails where the directory has become one that can only be read.
             let _ = file.set_modified(clock::at(now));
         }
+        Some(charge)
     }
 
     /// Moves the file of a name to `bad/`, whichever type it has. The account isn't told: it errs
     /// high until the next scan.
     pub(crate) fn quarantine(&self, name: &EntryName) -> bool {
+        let Some(evictor) = &self.evictor else {
+            return false;
+        };
         let (path, bad) = (self.layout.entry(name), self.layout.bad());
         let target = bad.join(format!("{name}.{}", clock::now_ns()));
         let set_aside = || fs::rename(&path, &target);
@@ -141,9 +141,7 @@ impl Store {
             return false;
         }
         self.session.count(Event::Quarantine, 1);
-        if let Some(evictor) = &self.evictor {
-            evictor.unpin(name);
-        }
+        evictor.unpin(name);
         // Should this fail, the next one tries again.
         let _ = bound_quarantine(&bad, BAD_FILES, BAD_BYTES);
         true
@@ -255,4 +253,50 @@ fn bound_quarantine(bad: &Path, files: usize, bytes: u64) -> io::Result<u64> {
         }
     }
     Ok(deleted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        account::Account,
+        entry::{Artifact, Metadata},
+        format::Kind,
+        key::KeyBuilder,
+    };
+
+    /// On a network file system every change of a time is a round trip.
+    #[test]
+    fn a_use_is_written_down_only_when_the_last_one_is_long_ago() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        layout.prepare().unwrap();
+        layout.complete().unwrap();
+        let account = Account::open(&layout, Duration::from_secs(5)).unwrap();
+        let session = Arc::new(Session::default());
+        let time = Duration::from_secs(1);
+        let evictor = Evictor::new(layout.clone(), account, Arc::clone(&session), 1 << 20, time);
+        let mut store = Store::new(layout, session, Ok(evictor));
+        let artifact = Artifact {
+            kind: Kind::Cubin,
+            payload: vec![1],
+            metadata: Metadata::default(),
+        };
+        let entry = Entry::new(&KeyBuilder::new("test").finish(), artifact, 1);
+        store.put(&entry).unwrap();
+        let file = File::open(store.layout.entry(&entry.name())).unwrap();
+        let last_use = || scan::last_use_ns(&file.metadata().unwrap());
+        let (stored, minute) = (last_use(), 60_000_000_000);
+        store.touch_after_ns = minute;
+        store.get(&entry.name()).unwrap();
+        assert_eq!(last_use(), stored);
+        let long_ago = stored - 2 * minute;
+        file.set_modified(clock::at(long_ago)).unwrap();
+        store.get(&entry.name()).unwrap();
+        assert!(last_use() >= stored);
+        store.touch_after_ns = 0;
+        let before = last_use();
+        store.get(&entry.name()).unwrap();
+        assert!(last_use() > before);
+    }
 }

@@ -4,9 +4,9 @@
 //! close without `unsafe`.
 
 use std::{
-    fs::{File, OpenOptions},
-    io::{self, Read as _, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    fs::{File, Metadata, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::Path,
 };
 
@@ -30,11 +30,11 @@ pub(crate) enum ReadError {
     /// There is a file, but it can't be an entry.
     Bad(Defect),
     /// The trouble is not with the file: too many open files, no memory, a network that is down.
-    Unavailable,
+    Unavailable(io::Error),
 }
 
 /// Opens a file of unknown type: no link is followed, and a pipe without a writer doesn't block.
-pub(crate) fn open_unknown(path: &Path) -> Result<File, ReadError> {
+pub(crate) fn open_unknown(path: &Path) -> Result<(File, Metadata), ReadError> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let file = opened.map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
@@ -46,49 +46,62 @@ pub(crate) fn open_unknown(path: &Path) -> Result<File, ReadError> {
         Some(Errno::EACCES | Errno::EPERM | Errno::EIO) => {
             ReadError::Bad(Defect::Unreadable(error.to_string()))
         }
-        _ => ReadError::Unavailable,
+        _ => ReadError::Unavailable(error),
     })?;
     match file.metadata() {
-        Ok(metadata) if metadata.is_file() => Ok(file),
+        Ok(metadata) if metadata.is_file() => Ok((file, metadata)),
         Ok(_) => Err(ReadError::Bad(Defect::NotAFile)),
-        Err(_) => Err(ReadError::Unavailable),
+        Err(error) => Err(ReadError::Unavailable(error)),
     }
 }
 
-/// Reads the file at `path`, at most `limit` bytes of it, with one open and in effect one read.
+/// Reads the file at `path`, at most `limit` bytes of it, with one open and in effect one read. It
+/// has to belong to `owner`.
 ///
 /// Yields the open file, the bytes, and the length that the file claims to have.
-pub(crate) fn read(path: &Path, limit: u64) -> Result<(File, Vec<u8>, u64), ReadError> {
-    let file = open_unknown(path)?;
-    let metadata = file.metadata().map_err(|_| ReadError::Unavailable)?;
+pub(crate) fn read(path: &Path, limit: u64, owner: u32) -> Result<(File, Vec<u8>, u64), ReadError> {
+    let (file, metadata) = open_unknown(path)?;
     // Checksums prove nothing against a user who can write; the owner of the file does.
-    let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
-    if owner != user() || mode & 0o022 != 0 {
-        return Err(ReadError::Bad(Defect::Untrusted { owner, mode }));
+    let (user, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+    if user != owner || mode & 0o022 != 0 {
+        return Err(ReadError::Bad(Defect::Untrusted { owner: user, mode }));
     }
     let length = metadata.size();
     if length > MAX_ENTRY_BYTES {
         return Err(ReadError::Bad(Defect::Length(length)));
     }
-    let wanted = usize::try_from(length.min(limit)).unwrap_or(usize::MAX);
-    let mut bytes = Vec::new();
-    // One byte of slack, so that the read that meets the end of the file has somewhere to go.
-    bytes
-        .try_reserve_exact(wanted.saturating_add(1))
-        .map_err(|_| ReadError::Unavailable)?;
-    let read = (&file).take(wanted as u64).read_to_end(&mut bytes);
-    match read.map_err(|error| error.raw_os_error()) {
-        Ok(_) => Ok((file, bytes, length)),
-        Err(Some(libc::EIO)) => Err(ReadError::Bad(Defect::Unreadable(
-            "the device can't read it".into(),
-        ))),
-        Err(_) => Err(ReadError::Unavailable),
-    }
+    let bytes = read_at(&file, 0, length.min(limit))?;
+    Ok((file, bytes, length))
 }
 
-/// Writes a new file with the given time of last use and makes sure of its content. On failure it
-/// may be left there.
-pub(crate) fn write_new(path: &Path, bytes: &[u8], last_use_ns: u64) -> io::Result<()> {
+/// Reads up to `length` bytes from an offset on; fewer where the file ends before.
+pub(crate) fn read_at(file: &File, offset: u64, length: u64) -> Result<Vec<u8>, ReadError> {
+    let wanted = usize::try_from(length).unwrap_or(usize::MAX);
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(wanted)
+        .map_err(|_| ReadError::Unavailable(io::ErrorKind::OutOfMemory.into()))?;
+    bytes.resize(wanted, 0);
+    let mut filled = 0;
+    while filled < wanted {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+                return Err(ReadError::Bad(Defect::Unreadable(
+                    "the device can't read it".into(),
+                )));
+            }
+            Err(error) => return Err(ReadError::Unavailable(error)),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// Makes a new file that only its owner can read. On failure it may be left there.
+pub(crate) fn write_draft(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -96,6 +109,13 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8], last_use_ns: u64) -> io::Resu
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)?;
     file.write_all(bytes)?;
+    Ok(file)
+}
+
+/// Writes a new file with the given time of last use and makes sure of its content. On failure it
+/// may be left there.
+pub(crate) fn write_new(path: &Path, bytes: &[u8], last_use_ns: u64) -> io::Result<()> {
+    let file = write_draft(path, bytes)?;
     file.set_modified(clock::at(last_use_ns))?;
     file.sync_data()?;
     // A network file system may report only here that the bytes never arrived.

@@ -98,10 +98,20 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
 
 /// The cache of a manifest in `dir`; an error on the screen where it can't be opened.
 fn opened(dir: &Path, manifest: &Manifest, screen: &Screen) -> Option<Cache> {
-    let config = sweeper_cache::CacheConfig::new(dir, manifest.cache.size_bytes);
-    Cache::open(config)
+    let opened = Cache::open(compiling::config(dir, manifest));
+    if let Ok(cache) = &opened {
+        warn_of_upstreams(cache, screen);
+    }
+    opened
         .inspect_err(|error| screen.error(&error.to_string()))
         .ok()
+}
+
+/// Says what is wrong with the caches that are only read.
+fn warn_of_upstreams(cache: &Cache, screen: &Screen) {
+    for warning in cache.take_warnings() {
+        screen.warning(&warning.to_string());
+    }
 }
 
 /// The targets to compile for: the device of the manifest, or GPUs that need not be here.
@@ -119,10 +129,12 @@ struct Counts {
     built: usize,
     failed: usize,
     not_stored: usize,
+    /// Those that another cache had.
+    fetched: u64,
 }
 
 impl Counts {
-    /// Kernels that were in the cache before.
+    /// Kernels that were in a cache before.
     fn held(&self) -> usize {
         self.all - self.built - self.failed
     }
@@ -136,8 +148,12 @@ impl Counts {
             0 => String::new(),
             count => format!(", {count} not stored"),
         };
+        let fetched = match self.fetched {
+            0 => String::new(),
+            count => format!(" ({count} in an upstream)"),
+        };
         format!(
-            "{} kernels{arch}: {} compiled, {} in the cache before, {} failed{not_stored}; {}",
+            "{} kernels{arch}: {} compiled, {} in the cache before{fetched}, {} failed{not_stored}; {}",
             self.all,
             self.built,
             self.held(),
@@ -153,6 +169,7 @@ impl Counts {
             "kernels": self.all,
             "compiled": self.built,
             "cached": self.held(),
+            "fetched": self.fetched,
             "failed": self.failed,
             "not_stored": self.not_stored,
         })
@@ -169,6 +186,11 @@ fn compile_for(plan: &Plan<'_>, kernels: &Kernels<'_>, screen: &Screen) -> Optio
         _ => calibration::sources(device, &plan.device.target, threads),
     };
     let sources = KernelSource::distinct(plan.kernels.iter().chain(&probes));
+    if let Some(warning) = compiling::expect(kernels, &sources) {
+        screen.warning(&warning);
+    }
+    let fetched = || kernels.cache.map_or(0, |cache| cache.session().fetched);
+    let fetched_before = fetched();
     let threads = place::compile_threads(plan.manifest());
     let results = kernels.get_all(&sources, threads, &|position, result| {
         let name = sources[position].title();
@@ -183,6 +205,9 @@ fn compile_for(plan: &Plan<'_>, kernels: &Kernels<'_>, screen: &Screen) -> Optio
             Err(error) => screen.error(&format!("{name}: {error}")),
         }
     });
+    if let Some(cache) = kernels.cache {
+        warn_of_upstreams(cache, screen);
+    }
     let is_stopped = |result: &Result<_, _>| matches!(result, Err(CompileError::Stopped));
     if results.iter().any(is_stopped) {
         screen.note("stopped; run again to go on");
@@ -205,5 +230,6 @@ fn compile_for(plan: &Plan<'_>, kernels: &Kernels<'_>, screen: &Screen) -> Optio
         built: compiling::count_built(&results),
         failed: results.iter().filter(|result| result.is_err()).count(),
         not_stored: not_stored.iter().map(|(.., count)| count).sum(),
+        fetched: fetched() - fetched_before,
     })
 }

@@ -1,19 +1,24 @@
 //! `sweeper plan`: the points and programs of a run, before it starts.
 
+use std::cmp::Reverse;
+
 use clap::Args;
 use serde_json::{Value as Json, json};
-use sweeper_program::{Binding, Program, Refusal, Step};
+use sweeper_cache::{Cache, Catalog};
+use sweeper_program::{Binding, KernelSource, Program, Refusal, Step};
 
 use super::exit::Exit;
 use super::repeats::{self, Block};
 use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::target::{ArchArgs, Target};
+use super::why::kernels::in_words;
 use super::{place, why};
 use crate::compile::kernels::Kernels;
 use crate::manifest::Manifest;
 use crate::plan::{Plan, Planned, describe};
 use crate::quantity;
+use crate::run::compiling;
 
 /// Arguments of `plan`.
 #[derive(Args)]
@@ -152,33 +157,74 @@ fn show_shapes(plan: &Plan<'_>, screen: &Screen) {
 }
 
 fn show_kernels(plan: &Plan<'_>, target: &Target, screen: &Screen) {
-    let (dir, why) = place::cache_dir(Some(plan.manifest()));
-    let config = sweeper_cache::CacheConfig::new(&dir, plan.manifest().cache.size_bytes);
-    // A plan changes nothing: a cache that does not exist is not made.
-    let cache = dir
-        .exists()
-        .then(|| sweeper_cache::Cache::open(config).ok())
-        .flatten();
-    let toolchain = place::toolchain(cache.as_ref().map(|_| dir.as_path()));
+    let manifest = plan.manifest();
+    let (dir, why) = place::cache_dir(Some(manifest));
+    let cache = Cache::open_to_read(compiling::config(&dir, manifest)).ok();
+    let toolchain = place::toolchain(dir.exists().then_some(dir.as_path()));
     let kernels = Kernels {
         toolchain: &toolchain,
         cache: cache.as_ref(),
         device: target.device(),
-        limit: plan.manifest().limits.compile_timeout,
+        limit: manifest.limits.compile_timeout,
         require_cached: true,
         stop: &crate::compile::NEVER,
     };
-    let cached = plan
+    let missing: Vec<&KernelSource> = plan
         .kernels
         .iter()
-        .filter(|source| kernels.is_cached(source))
-        .count();
+        .filter(|source| !kernels.is_cached(source))
+        .collect();
     screen.line(&format!(
-        "kernels    {} needed, {cached} in the cache, {} to compile; {} ({why})",
+        "kernels    {} needed, {} in the cache, {} to compile; {} ({why})",
         plan.kernels.len(),
-        plan.kernels.len() - cached,
+        plan.kernels.len() - missing.len(),
+        missing.len(),
         dir.display()
     ));
+    for warning in cache.iter().flat_map(Cache::take_warnings) {
+        screen.warning(&warning.to_string());
+    }
+    if !missing.is_empty()
+        && let Some(catalog) = cache.as_ref().and_then(|cache| cache.catalog().ok())
+    {
+        show_differences(&kernels, &missing, &catalog, screen);
+    }
+}
+
+/// So many kernels are compared with the cache, and so many reasons are shown.
+const MOST_EXPLAINED: usize = 200;
+const MOST_REASONS: usize = 5;
+
+/// Why kernels are not in the cache: the fields in which the nearest entries differ, the most
+/// frequent first.
+fn show_differences(
+    kernels: &Kernels<'_>,
+    missing: &[&KernelSource],
+    catalog: &Catalog,
+    screen: &Screen,
+) {
+    let mut reasons: Vec<(String, usize)> = Vec::new();
+    for source in missing.iter().take(MOST_EXPLAINED) {
+        let Some(nearest) = kernels.explain(source, catalog).nearest else {
+            return;
+        };
+        // Entries that differ in more than a field or two are other kernels.
+        let reason = match &nearest.differences[..] {
+            few @ ([_] | [_, _]) => in_words(few),
+            _ => "new".to_owned(),
+        };
+        match reasons.iter_mut().find(|(held, _)| *held == reason) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((reason, 1)),
+        }
+    }
+    reasons.sort_by_key(|(_, count)| Reverse(*count));
+    for (reason, count) in reasons.iter().take(MOST_REASONS) {
+        screen.line(&format!("           {count} x {reason}"));
+    }
+    if reasons.len() > MOST_REASONS || missing.len() > MOST_EXPLAINED {
+        screen.line("           ...; `sweeper why` says it of a point");
+    }
 }
 
 fn show_cost(plan: &Plan<'_>, screen: &Screen) {

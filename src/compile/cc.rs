@@ -1,5 +1,6 @@
 //! The system's C compiler: its identity, and kernels to shared objects.
 
+use std::env;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
@@ -95,6 +96,25 @@ pub struct Cc {
     pub identity: String,
 }
 
+/// Variables by which a compiler finds headers, libraries and its own programs.
+const VARIABLES: [&str; 7] = [
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "COMPILER_PATH",
+    "CCC_OVERRIDE_OPTIONS",
+    "GCC_EXEC_PREFIX",
+    "LIBRARY_PATH",
+    "SOURCE_DATE_EPOCH",
+];
+
+/// Those of them that are set, as modules of a cluster do.
+fn surroundings() -> impl Iterator<Item = (&'static str, String)> {
+    VARIABLES.into_iter().filter_map(|name| {
+        let value = env::var_os(name).filter(|value| !value.is_empty())?;
+        Some((name, value.to_string_lossy().into_owned()))
+    })
+}
+
 impl Cc {
     /// The compiler `named`, a file or a command such as `ccache gcc`, or else `cc`, `gcc`,
     /// `clang`, the first that answers. A stop ends the search.
@@ -131,6 +151,9 @@ impl Cc {
         let isa = hex::encode(Sha256::digest(macros("-march=native")?));
         let mut hasher = Sha256::new();
         hasher.update(&isa);
+        for (name, value) in surroundings() {
+            hasher.update(format!("\0{name}={value}"));
+        }
         let own = std::iter::once(driver.program.clone());
         let parts = ["cc1", "as", "ld"].into_iter().filter_map(|part| {
             let said = ask(&[&format!("-print-prog-name={part}")]).ok()?;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -65,6 +66,8 @@ pub struct Nvrtc {
     pub path: PathBuf,
     /// NVRTC's version, such as `13.0`.
     pub version: String,
+    /// The version of the package that it is from, such as `13.0.88`; NVRTC itself does not say.
+    pub build: String,
     /// Digest of its libraries and its version: changes whenever the compiler would.
     pub identity: String,
     /// Whether it would answer from a cache of its own.
@@ -77,6 +80,28 @@ impl std::fmt::Debug for Nvrtc {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "Nvrtc {} ({})", self.version, self.path.display())
     }
+}
+
+/// The version in the name of the library's file, as a toolkit has it, or of the Python package
+/// that it lies in.
+fn build(path: &Path) -> Option<String> {
+    let file = path.canonicalize().ok()?;
+    let is_full = |version: &&str| version.split('.').count() > 2;
+    let of_file = file.file_name()?.to_str()?.strip_prefix(NAME);
+    if let Some(version) = of_file.filter(is_full) {
+        return Some(version.to_owned());
+    }
+    let mut above = file.ancestors();
+    let packages = above.find(|it| it.ends_with("nvidia"))?.parent()?;
+    let names = fs::read_dir(packages).ok()?;
+    let mut versions = names.filter_map(|item| {
+        let name = item.ok()?.file_name().into_string().ok()?;
+        let of_package = name.strip_prefix("nvidia_cuda_nvrtc")?;
+        let (_, version) = of_package.strip_suffix(".dist-info")?.split_once('-')?;
+        Some(version.to_owned()).filter(|version| is_full(&version.as_str()))
+    });
+    // Of several packages nobody knows which one it is.
+    versions.next().filter(|_| versions.next().is_none())
 }
 
 impl Nvrtc {
@@ -127,6 +152,7 @@ impl Nvrtc {
         }
         hasher.update(&version);
         Ok(Nvrtc {
+            build: build(&path).unwrap_or_else(|| version.clone()),
             architectures: compiler.architectures(),
             compiler: Arc::new(compiler),
             path,

@@ -154,7 +154,7 @@ impl Toolchain {
                 Err(_) => "no cc".to_owned(),
             },
             Language::Cuda => match self.nvrtc() {
-                Ok(nvrtc) => format!("nvrtc {} ({})", nvrtc.version, &nvrtc.identity[..12]),
+                Ok(nvrtc) => format!("nvrtc {} ({})", nvrtc.build, &nvrtc.identity[..12]),
                 Err(_) => "no nvrtc".to_owned(),
             },
         }

@@ -46,7 +46,10 @@ impl Answers {
         let Some(place) = place else {
             return Answers::default();
         };
-        let config = CacheConfig::new(&place.dir, place.capacity_bytes);
+        let config = CacheConfig {
+            upstream: place.upstream.clone(),
+            ..CacheConfig::new(&place.dir, place.capacity_bytes)
+        };
         Answers {
             cache: Cache::open(config).ok(),
             left_bytes: Mutex::new(place.capacity_bytes / SHARE),
@@ -256,6 +259,7 @@ mod tests {
     fn place(folder: &std::path::Path) -> AnswerCache {
         AnswerCache {
             dir: folder.join("cache"),
+            upstream: Vec::new(),
             capacity_bytes: 100 << 20,
         }
     }

@@ -38,6 +38,8 @@ pub struct AnswerCache {
     pub dir: PathBuf,
     /// The most that it may hold, in bytes on disk.
     pub capacity_bytes: u64,
+    /// Caches that are only read.
+    pub upstream: Vec<PathBuf>,
 }
 
 /// How samples are taken.

@@ -1,15 +1,18 @@
 //! The cache of a run, and words about its kernels.
 
 use std::mem::{Discriminant, discriminant};
+use std::path::Path;
 
 use sweeper_cache::{Cache, CacheConfig};
+use sweeper_program::KernelSource;
 
 use super::{Event, Progress, Request};
 use crate::compile::CompileError;
 use crate::compile::bound;
-use crate::compile::kernels::{Built, Origin};
+use crate::compile::kernels::{Built, Kernels, Origin};
 use crate::hardware::DeviceKind;
 use crate::manifest::Manifest;
+use crate::quantity;
 
 /// The cache of a run on a device of this kind; none, with a warning, if the cache can't be opened.
 pub(super) fn cache_of(
@@ -21,10 +24,18 @@ pub(super) fn cache_of(
     if kind == DeviceKind::Null {
         return None;
     }
-    open_cache(manifest, request).unwrap_or_else(|warning| {
+    let opened = open_cache(manifest, request).unwrap_or_else(|warning| {
         progress.event(&Event::Warning(&warning));
         None
-    })
+    });
+    opened.inspect(|cache| warn_of_upstreams(cache, progress))
+}
+
+/// Says what is wrong with the caches that are only read.
+pub(super) fn warn_of_upstreams(cache: &Cache, progress: &dyn Progress) {
+    for warning in cache.take_warnings() {
+        progress.event(&Event::Warning(&warning.to_string()));
+    }
 }
 
 /// Opens the cache that a request names.
@@ -35,14 +46,40 @@ pub fn open_cache(manifest: &Manifest, request: &Request) -> Result<Option<Cache
     let Some(dir) = &request.cache_dir else {
         return Ok(None);
     };
-    let config = CacheConfig::new(dir, manifest.cache.size_bytes);
-    match Cache::open(config) {
+    match Cache::open(config(dir, manifest)) {
         Ok(cache) => {
             bound::remember(dir, manifest.cache.size_bytes);
             Ok(Some(cache))
         }
         Err(error) => Err(format!("no kernel cache: {error}")),
     }
+}
+
+/// A cache in `dir` as a manifest wants it.
+pub fn config(dir: &Path, manifest: &Manifest) -> CacheConfig {
+    CacheConfig {
+        upstream: manifest.cache.upstream.clone(),
+        ..CacheConfig::new(dir, manifest.cache.size_bytes)
+    }
+}
+
+/// A kernel's size on disk, in bytes, for as long as no better guess is there.
+const TYPICAL_BYTES: u64 = 20 << 10;
+
+/// Tells the cache which kernels a sweep needs. A warning if they won't fit.
+pub fn expect(kernels: &Kernels<'_>, sources: &[&KernelSource]) -> Option<String> {
+    let keys: Vec<_> = sources.iter().map(|source| kernels.key(source)).collect();
+    let set = kernels.cache?.expect(&keys);
+    let needed = set.estimated_bytes(TYPICAL_BYTES);
+    (needed > set.capacity_bytes).then(|| {
+        format!(
+            "{} kernels take about {} and the kernel cache may hold {} (cache.size_gb): those that \
+             do not fit are compiled in each run",
+            sources.len(),
+            quantity::bytes(needed),
+            quantity::bytes(set.capacity_bytes)
+        )
+    })
 }
 
 /// Number of kernels that were compiled now.

@@ -298,6 +298,7 @@ fn requests_with_answers(
         device.answers = request.cache_dir.as_ref().map(|dir| AnswerCache {
             dir: dir.clone(),
             capacity_bytes: manifest.cache.size_bytes,
+            upstream: manifest.cache.upstream.clone(),
         });
     }
     Ok(requests)

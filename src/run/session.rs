@@ -198,6 +198,7 @@ impl<'a> Session<'a> {
                 .sum()
         };
         let schedule = Schedule::new(blocks.iter().map(cost).collect(), supervisors.len());
+        self.expect(&blocks, &schedule);
         if !self.request.skip_precompile && !self.compiles_beside() {
             let wanted = self.kernels_of(&blocks, &schedule);
             self.compile(wanted);
@@ -211,6 +212,17 @@ impl<'a> Session<'a> {
         self.wall = self.began.elapsed();
         self.journal.sync().map_err(FolderError::from)?;
         measured
+    }
+
+    /// Tells the cache which kernels will be asked for.
+    fn expect(&self, blocks: &[&PlannedBlock], schedule: &Schedule) {
+        let wanted = self.kernels_of(blocks, schedule).into_iter();
+        let sources: Vec<_> = wanted
+            .map(|number| &self.plan.kernels[number as usize])
+            .collect();
+        if let Some(warning) = compiling::expect(&self.kernels(), &sources) {
+            self.progress.event(&Event::Warning(&warning));
+        }
     }
 
     /// Blocks of which a point has no row.
@@ -289,6 +301,9 @@ impl<'a> Session<'a> {
             && self.warned.insert(kind)
         {
             self.progress.event(&Event::Warning(&warning));
+        }
+        if let Some(cache) = self.cache {
+            compiling::warn_of_upstreams(cache, self.progress);
         }
         self.built.insert(number, result);
     }

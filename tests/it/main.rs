@@ -64,6 +64,7 @@ mod declared;
 /// Comparisons of recorded runs.
 mod compare;
 /// A calibration, its profile, and its effect on later sweeps.
+mod cache;
 mod calibration;
 /// Files that other programs read.
 mod interchange;

@@ -1,60 +1,105 @@
-//! Processes that are killed at any moment leave no wrong entry, no held right, and an account that
-//! is high enough.
+//! A crowd of processes that are killed at any moment, while others collect, verify and clear,
+//! leaves no wrong entry, no held right, and an account that is high enough.
+//!
+//! `SWEEPER_CACHE_SECONDS=60` keeps it up for longer.
 
 use std::{
-    fs,
-    process::{Child, Stdio},
+    env, fs,
+    path::Path,
+    process::{Child, Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use sweeper_cache::Lookup;
+use sweeper_cache::{Cache, Lookup};
 
-use crate::support::{
-    artifact, await_file, child, child_dir, disk_usage, files, key, open, payload, run,
-};
+use crate::support::{artifact, child, child_dir, disk_usage, files, key, open, payload};
 
+const PROCESSES: u64 = 32;
+const KEYS: u64 = 40;
+/// Not enough for all keys.
 const CAPACITY: u64 = 300_000;
-const KEYS: u64 = 60;
-const KILLS: u64 = 60;
+/// After this, a process that was told to end hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn bytes_of(n: u64) -> usize {
     1000 + usize::try_from(n % 4).unwrap() * 5000
 }
 
+/// Numbers without order, equal in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
 #[test]
-fn kills_in_the_middle_of_everything_do_no_harm() {
+fn a_crowd_that_is_killed_at_random_does_no_harm() {
+    let seconds = env::var("SWEEPER_CACHE_SECONDS").map_or(4, |text| text.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let cache = dir.path().join("cache");
-    for round in 0..KILLS {
-        let ready = dir.path().join("ready");
-        let mut writers = [
-            spawn_writer(dir.path(), round),
-            spawn_writer(dir.path(), round + 1000),
-        ];
-        await_file(&ready);
-        // Delays spread over the time of a few publications.
-        thread::sleep(Duration::from_micros(round * 7919 % 15_000));
-        for writer in &mut writers {
-            writer.kill().unwrap();
-            writer.wait().unwrap();
-        }
-        fs::remove_file(ready).unwrap();
-        let accounted = open(&cache, CAPACITY).stats().unwrap().disk_bytes;
+    drop(open(&cache, CAPACITY));
+    let mut random = Random(1);
+    let mut seed = 0;
+    let mut spawn = || {
+        seed += 1;
+        worker(dir.path(), seed).spawn().unwrap()
+    };
+    let mut crowd: Vec<Child> = (0..PROCESSES).map(|_| spawn()).collect();
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut kills = 0;
+    while Instant::now() < end {
+        thread::sleep(Duration::from_millis(random.below(30)));
+        let victim = &mut crowd[usize::try_from(random.below(PROCESSES)).unwrap()];
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        *victim = spawn();
+        kills += 1;
         let used = disk_usage(&cache);
-        assert!(
-            accounted >= used,
-            "round {round}: {accounted} accounted, {used} used"
-        );
-        assert!(used <= CAPACITY, "round {round}: {used} bytes");
+        assert!(used <= CAPACITY, "{used} bytes after {kills} kills");
     }
-    let left = open(&cache, CAPACITY);
+    fs::write(dir.path().join("end"), "").unwrap();
+    for process in crowd {
+        await_end(process);
+    }
+    assert!(kills > 10);
+    check_what_is_left(&cache);
+}
+
+fn worker(dir: &Path, seed: u64) -> Command {
+    let mut command = child("crashes::work_until_the_end", dir);
+    command.env("SEED", seed.to_string()).stdout(Stdio::null());
+    command
+}
+
+fn await_end(mut process: Child) {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = process.try_wait().unwrap() {
+            assert!(status.success(), "{status}");
+            return;
+        }
+        if start.elapsed() > PATIENCE {
+            process.kill().unwrap();
+            panic!("a process hangs");
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn check_what_is_left(dir: &Path) {
+    let left = open(dir, CAPACITY);
+    let accounted = left.stats().unwrap().disk_bytes;
+    let used = disk_usage(dir);
+    assert!(accounted >= used, "{accounted} accounted, {used} used");
     let report = left.verify(false).unwrap();
     assert_eq!(report.bad, []);
-    assert!(
-        report.checked > 5,
-        "the writers got something done: {report:?}"
-    );
     for n in 0..KEYS {
         match left.try_lookup(&key(n)) {
             Some(Lookup::Hit(entry)) => assert_eq!(entry.payload(), payload(n, bytes_of(n))),
@@ -62,50 +107,40 @@ fn kills_in_the_middle_of_everything_do_no_harm() {
             None => panic!("kernel {n} is held by the dead"),
         }
     }
-    let repaired = left.verify(true).unwrap();
-    assert_eq!(left.stats().unwrap().disk_bytes, repaired.actual.bytes);
-    assert!(repaired.actual.bytes >= disk_usage(&cache));
-    // And it goes on.
     drop(left);
-    let mut last = writer(dir.path(), 5);
-    last.env("STEPS", "200");
-    run(last);
-    assert_eq!(open(&cache, CAPACITY).verify(false).unwrap().bad, []);
-    assert!(!files(&cache, "o").is_empty());
-}
-
-fn writer(dir: &std::path::Path, seed: u64) -> std::process::Command {
-    let mut command = child("crashes::write_and_evict", dir);
-    command
-        .env("SEED", seed.to_string())
-        .env("STEPS", "1000000");
-    command
-}
-
-fn spawn_writer(dir: &std::path::Path, seed: u64) -> Child {
-    writer(dir, seed).stdout(Stdio::null()).spawn().unwrap()
+    let next = open(dir, CAPACITY);
+    next.gc(false).unwrap();
+    assert!(files(dir, "tmp").is_empty());
+    let after = next.verify(false).unwrap();
+    assert_eq!(after.accounted, Some(after.actual));
+    (0..10).for_each(|n| want(&next, n));
 }
 
 #[test]
-#[ignore = "run by kills_in_the_middle_of_everything_do_no_harm"]
-fn write_and_evict() {
+#[ignore = "run by a_crowd_that_is_killed_at_random_does_no_harm"]
+fn work_until_the_end() {
     let dir = child_dir();
-    let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
-    let mut random = number("SEED") + 1;
+    let mut random = Random(env::var("SEED").unwrap().parse().unwrap());
     let mut cache = open(&dir.join("cache"), CAPACITY);
-    fs::write(dir.join("ready"), "").unwrap();
-    for step in 0..number("STEPS") {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let n = (random >> 33) % KEYS;
-        match cache.lookup(&key(n)) {
-            Lookup::Hit(entry) => assert_eq!(entry.payload(), payload(n, bytes_of(n))),
-            Lookup::Miss(slot) => drop(slot.publish(artifact(payload(n, bytes_of(n))))),
+    while !dir.join("end").exists() {
+        match random.below(200) {
+            // These may find others at work.
+            0 => drop(cache.gc(false)),
+            1 => drop(cache.verify(true)),
+            2 => drop(cache.clear()),
+            // A cache does not evict the entries that it used, so only a new one goes on evicting.
+            3..20 => cache = open(&dir.join("cache"), CAPACITY),
+            _ => want(&cache, random.below(KEYS)),
         }
-        // A cache does not evict the entries that it used, so only a new one goes on evicting.
-        if step % 10 == 9 {
-            cache = open(&dir.join("cache"), CAPACITY);
+    }
+}
+
+fn want(cache: &Cache, n: u64) {
+    match cache.lookup(&key(n)) {
+        Lookup::Hit(entry) => assert_eq!(entry.payload(), payload(n, bytes_of(n))),
+        Lookup::Miss(slot) => {
+            let published = slot.publish(artifact(payload(n, bytes_of(n))));
+            assert_eq!(published.entry.payload(), payload(n, bytes_of(n)));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use sweeper_cache::{Cache, CacheConfig, CacheError, Difference, FindError, KeyBuilder, Lookup};
+use sweeper_cache::{Cache, CacheConfig, CacheError, FindError, KeyBuilder, Lookup};
 
 use crate::support::{
     MIB, artifact, config, disk_usage, entry_path, files, is_hit, key, keyed, open, payload,
@@ -254,8 +254,9 @@ fn explain_names_the_fields_that_differ_from_the_nearest() {
             .field("source", source)
             .field("arch", arch)
     };
-    let asked = base("a", "sm_90a").compiler("cc 2").finish();
-    let nothing = cache.explain(&asked).unwrap();
+    let asked = base("a", "sm_90a").compiler("cc 14, at last").finish();
+    let explain = |cache: &Cache| cache.catalog().unwrap().explain(&asked, "cc 14");
+    let nothing = explain(&cache);
     assert_eq!(
         (nothing.present, nothing.compared, nothing.nearest),
         (false, 0, None)
@@ -265,32 +266,114 @@ fn explain_names_the_fields_that_differ_from_the_nearest() {
         Lookup::Hit(_) => panic!("it is there already"),
         Lookup::Miss(slot) => slot.publish(artifact(vec![1])).entry.name(),
     };
-    let nearest = |expected_name, expected: &[Difference]| {
-        let nearest = cache.explain(&asked).unwrap().nearest.unwrap();
+    let nearest = |expected_name, expected: &[&str]| {
+        let nearest = explain(&cache).nearest.unwrap();
+        let words: Vec<String> = nearest
+            .differences
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(
-            (nearest.name, &nearest.differences[..]),
-            (expected_name, expected)
+            (nearest.name, words),
+            (
+                expected_name,
+                expected.iter().map(ToString::to_string).collect()
+            )
         );
     };
-    let changed = |tag: &str| Difference::Changed(tag.into());
     let far = add(&base("b", "sm_80").compiler("cc 1").finish());
     nearest(
         far,
-        &[changed("source"), changed("arch"), Difference::Compiler],
+        &[
+            "source: b -> a",
+            "arch: sm_80 -> sm_90a",
+            "compiler: cc 13.2 -> cc 14",
+        ],
     );
-    let nearer = add(&base("b", "sm_90a").compiler("cc 2").finish());
-    nearest(nearer, &[changed("source")]);
+    let nearer = add(&base("b", "sm_90a").compiler("cc 14, at last").finish());
+    nearest(nearer, &["source: b -> a"]);
+    let other_compiler = add(&base("a", "sm_90a").compiler("cc 1").finish());
+    nearest(other_compiler, &["compiler: cc 13.2 -> cc 14"]);
     let swapped = KeyBuilder::new("s")
         .field("arch", "sm_90a")
         .field("source", "a");
-    let reordered = add(&swapped.compiler("cc 2").finish());
-    nearest(reordered, &[Difference::Order]);
-    let other_compiler = add(&base("a", "sm_90a").compiler("cc 1").finish());
-    nearest(other_compiler, &[Difference::Compiler]);
-    let itself = add(&asked);
-    nearest(itself, &[]);
-    let found = cache.explain(&asked).unwrap();
-    assert_eq!((found.present, found.compared), (true, 5));
+    let reordered = add(&swapped.compiler("cc 14, at last").finish());
+    nearest(reordered, &["fields: another order"]);
+}
+
+#[test]
+fn an_entry_is_explained_by_the_nearest_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = open(dir.path(), MIB);
+    let [own, other] = [keyed(1, "cc 1"), keyed(1, "cc 2")];
+    for key in [&own, &other] {
+        let Lookup::Miss(slot) = cache.lookup(key) else {
+            panic!("the compiler is part of the key")
+        };
+        assert!(slot.publish(artifact(vec![1])).stored);
+    }
+    let catalog = cache.catalog().unwrap();
+    let found = catalog.explain(&own, "cc 1");
+    assert_eq!((found.present, found.compared), (true, 1));
+    let entry = catalog.explain_entry(&own.name()).unwrap();
+    assert_eq!(entry.nearest.unwrap().name, other.name());
+    assert!(catalog.explain_entry(&key(7).name()).is_none());
+}
+
+#[test]
+fn entries_of_upstreams_explain_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let [folder, bundle] = ["folder", "bundle"].map(|name| dir.path().join(name));
+    let there = open(&folder, MIB);
+    store(&there, 1, 10);
+    there.export(&bundle).unwrap();
+    for upstream in [folder, bundle] {
+        let config = CacheConfig {
+            upstream: vec![upstream],
+            ..config(&dir.path().join("own"), MIB)
+        };
+        let catalog = Cache::open_to_read(config).unwrap().catalog().unwrap();
+        let explained = catalog.explain(&keyed(1, "cc 14"), "cc 14");
+        let differences = explained.nearest.unwrap().differences;
+        assert_eq!(differences[0].to_string(), "compiler: cc 13.2 -> cc 14");
+    }
+}
+
+/// Looking into a cache that isn't there doesn't make it, and no look leaves a trace.
+#[test]
+fn a_cache_that_is_opened_to_read_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("own");
+    let look = || Cache::open_to_read(CacheConfig::new(&root, MIB)).unwrap();
+    assert_eq!(look().ls().unwrap().count(), 0);
+    assert_eq!(look().stats().unwrap().entries, 0);
+    assert!(look().peek(&key(1)).is_none() && look().lookup_any_compiler(&key(1)).is_none());
+    assert!(!root.exists());
+    store(&open(&root, MIB), 1, 10);
+    fs::write(
+        entry_path(&root, store(&open(&root, MIB), 2, 10).name()),
+        "bad",
+    )
+    .unwrap();
+    let state = || {
+        let all = files(&root, "").into_iter();
+        all.map(|path| {
+            (
+                path.metadata().unwrap().modified().unwrap(),
+                fs::read(&path).unwrap(),
+                path,
+            )
+        })
+        .collect::<Vec<_>>()
+    };
+    let before = state();
+    assert!(look().lookup_any_compiler(&key(1)).is_some());
+    assert!(look().lookup_any_compiler(&key(2)).is_none());
+    assert!(!look().set_aside(&key(1).name()));
+    assert!(matches!(look().clear(), Err(CacheError::ReadOnly(_))));
+    assert!(matches!(look().gc(false), Err(CacheError::ReadOnly(_))));
+    assert_eq!(look().verify(false).unwrap().bad.len(), 1);
+    assert_eq!(state(), before);
 }
 
 #[test]

@@ -7,7 +7,10 @@ mod support;
 mod lookups;
 mod foreign;
 mod sharing;
+mod upstreams;
 mod crashes;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod injection;
 mod bounds;
 mod refusals;
 mod looking_after;

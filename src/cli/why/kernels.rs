@@ -1,31 +1,33 @@
 //! Whether the kernels of a point are in the cache, or how the nearest entry differs.
 
+use std::cell::LazyCell;
 use std::fmt;
 
 use serde::Serialize;
-use sweeper_cache::{Cache, CacheConfig, Difference};
+use sweeper_cache::{Cache, Catalog, Difference};
 
 use crate::cli::place;
 use crate::cli::target::Target;
 use crate::compile::kernels::Kernels;
 use crate::plan::{Plan, Planned};
+use crate::run::compiling;
 
 /// A kernel of a point.
 #[derive(Serialize)]
-pub(super) struct Kernel {
+pub struct Kernel {
     title: String,
     key: String,
     is_cached: bool,
     /// Fields in which the nearest entry of the cache differs; none of an empty cache.
-    differences: Option<Vec<String>>,
+    differences: Option<Vec<Difference>>,
 }
 
-pub(super) fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Vec<Kernel> {
+/// The kernels of a point, and how they differ from what is in the cache.
+pub fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Vec<Kernel> {
     let manifest = plan.manifest();
     let (dir, _) = place::cache_dir(Some(manifest));
     let toolchain = place::toolchain(dir.exists().then_some(dir.as_path()));
-    let config = CacheConfig::new(&dir, manifest.cache.size_bytes);
-    let cache = dir.exists().then(|| Cache::open(config).ok()).flatten();
+    let cache = Cache::open_to_read(compiling::config(&dir, manifest)).ok();
     let kernels = Kernels {
         toolchain: &toolchain,
         cache: cache.as_ref(),
@@ -34,31 +36,23 @@ pub(super) fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Vec<Kerne
         require_cached: true,
         stop: &crate::compile::NEVER,
     };
+    let catalog = LazyCell::new(|| cache.as_ref()?.catalog().ok());
     let kernel = |&number: &u32| {
         let source = &plan.kernels[number as usize];
-        let key = kernels.key(source);
         let is_cached = kernels.is_cached(source);
-        let cache = cache.as_ref().filter(|_| !is_cached);
-        let nearest = cache.and_then(|cache| cache.explain(&key).ok()?.nearest);
+        let nearest = |catalog: &Catalog| kernels.explain(source, catalog).nearest;
+        let nearest = match is_cached {
+            true => None,
+            false => catalog.as_ref().and_then(nearest),
+        };
         Kernel {
             title: source.title(),
-            key: key.to_string(),
+            key: kernels.key(source).to_string(),
             is_cached,
-            differences: nearest.map(|nearest| nearest.differences.iter().map(words).collect()),
+            differences: nearest.map(|nearest| nearest.differences),
         }
     };
     point.kernels.iter().map(kernel).collect()
-}
-
-/// A difference as people say it.
-fn words(difference: &Difference) -> String {
-    match difference {
-        Difference::Changed(field) => field.clone(),
-        Difference::OnlyInKey(field) => format!("{field} (which it lacks)"),
-        Difference::OnlyInEntry(field) => format!("{field} (which it has besides)"),
-        Difference::Order => "the order of fields".to_owned(),
-        Difference::Compiler => "the compiler".to_owned(),
-    }
 }
 
 impl fmt::Display for Kernel {
@@ -70,8 +64,30 @@ impl fmt::Display for Kernel {
             (Some(differences), false) => write!(
                 out,
                 "to compile: the nearest entry differs in {}",
-                differences.join(", ")
+                in_words(differences)
             ),
         }
     }
+}
+
+/// So many differences are named. An entry that has more of them is another kernel.
+const MOST_NAMED: usize = 4;
+
+/// Differences, the first of them if they are many.
+pub fn words(differences: &[Difference]) -> Vec<String> {
+    let named = differences.iter().take(MOST_NAMED);
+    let mut words: Vec<String> = named.map(ToString::to_string).collect();
+    if let Some(more) = differences
+        .len()
+        .checked_sub(MOST_NAMED)
+        .filter(|&it| it > 0)
+    {
+        words.push(format!("and {more} more"));
+    }
+    words
+}
+
+/// Differences in a line.
+pub fn in_words(differences: &[Difference]) -> String {
+    words(differences).join("; ")
 }

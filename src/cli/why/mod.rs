@@ -13,7 +13,7 @@ use crate::plan::{Plan, Planned};
 
 mod left_out;
 mod measured;
-mod kernels;
+pub mod kernels;
 
 use left_out::LeftOut;
 

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Number;
-use sweeper_cache::{Cache, Entry, Key, KeyBuilder, Kind, Lookup, Metadata, Slot, Warning};
+use sweeper_cache::{
+    Cache, Catalog, Entry, Explanation, Key, KeyBuilder, Kind, Lookup, Metadata, Slot, Warning,
+};
 use sweeper_program::{KernelSource, Language};
 
 use super::cc::{self, Cc};
@@ -184,7 +186,7 @@ impl Kernels<'_> {
         let start = Instant::now();
         if let Err(reason) = self.toolchain.compiler(source.language) {
             return match cache.lookup_any_compiler(&key) {
-                Some(entry) => self.found(&entry, start),
+                Some(entry) => self.found(&key, &entry, start),
                 // A search that was stopped found none.
                 None if self.bounds().is_stopped() => Err(CompileError::Stopped),
                 None => Err(CompileError::Unavailable(reason.to_owned())),
@@ -193,9 +195,8 @@ impl Kernels<'_> {
         if self.require_cached {
             // Where nothing may be compiled, a kernel that a login node's compiler made will do;
             // the result says so.
-            let own = cache.peek(&key);
-            return match own.or_else(|| cache.lookup_any_compiler(&key)) {
-                Some(entry) => self.found(&entry, start),
+            return match cache.lookup_any_compiler(&key) {
+                Some(entry) => self.found(&key, &entry, start),
                 None => Err(CompileError::Unavailable(format!(
                     "`{}` is not in the cache, and --require-cached forbids to compile it",
                     source.title()
@@ -203,10 +204,16 @@ impl Kernels<'_> {
             };
         }
         match cache.lookup_unless(&key, || self.bounds().is_stopped()) {
-            Some(Lookup::Hit(entry)) => self.found(&entry, start),
+            Some(Lookup::Hit(entry)) => self.found(&key, &entry, start),
             Some(Lookup::Miss(slot)) => self.build(source, &key, slot),
             None => Err(CompileError::Stopped),
         }
+    }
+
+    /// How a kernel's key differs from what is in a cache.
+    pub fn explain(&self, source: &KernelSource, catalog: &Catalog) -> Explanation {
+        let compiler = self.toolchain.describe(source.language);
+        catalog.explain(&self.key(source), &compiler)
     }
 
     fn bounds(&self) -> Bounds<'_> {
@@ -278,7 +285,7 @@ impl Kernels<'_> {
     }
 
     /// The kernel in an entry that was looked for since `start`.
-    fn found(&self, entry: &Entry, start: Instant) -> Result<Built, CompileError> {
+    fn found(&self, key: &Key, entry: &Entry, start: Instant) -> Result<Built, CompileError> {
         let read_ns = Some(start.elapsed().as_nanos() as u64);
         if entry.kind() == Kind::Failure {
             let log = String::from_utf8_lossy(entry.payload()).into_owned();
@@ -288,10 +295,9 @@ impl Kernels<'_> {
             Kind::Cubin => Language::Cuda,
             _ => Language::C,
         };
-        let compiler = &entry.metadata().compiler;
         let is_here = self.toolchain.compiler(language).is_ok();
         Ok(Built {
-            is_foreign: is_here && *compiler != self.toolchain.describe(language),
+            is_foreign: is_here && entry.name() != key.name(),
             artifact: Artifact {
                 key: entry.name().hex(),
                 bytes: entry.payload().into(),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::*;
-use sweeper_program::SourceFile;
+use sweeper_program::{SourceFile, UserOptions};
 
 fn source(text: &'static str) -> KernelSource {
     KernelSource {
@@ -55,9 +55,26 @@ fn changes() -> Vec<KernelSource> {
         },
         KernelSource {
             defines: vec![],
-            ..one
+            ..one.clone()
         },
+        KernelSource {
+            files: vec![SourceFile::embedded("other.c", "int f(void) { return N; }")].into(),
+            ..one.clone()
+        },
+        of_user(&one, |user| user.options.push("-ffast-math".to_owned())),
+        of_user(&one, |user| user.libraries.push("-ffast-math".to_owned())),
+        of_user(&one, |user| user.names.push("-ffast-math".to_owned())),
     ]
+}
+
+/// A source with options of the user.
+fn of_user(source: &KernelSource, change: impl FnOnce(&mut UserOptions)) -> KernelSource {
+    let mut user = UserOptions::default();
+    change(&mut user);
+    KernelSource {
+        user: Some(Box::new(user)),
+        ..source.clone()
+    }
 }
 
 #[test]
@@ -72,14 +89,16 @@ fn whatever_machine_code_depends_on_changes_the_key() {
         key(&one, "v3", &["-O2", "-g"], "gcc 12"),
         key(&one, "v3", &["-O3", "-g"], "gcc 13"),
     ]);
-    let names: BTreeSet<String> = keys.iter().map(|key| format!("{key:?}")).collect();
+    let names: BTreeSet<String> = keys.iter().map(key_text).collect();
     assert_eq!(names.len(), keys.len());
-    // The name of the called function is no part of the key.
+    // The name of the called function is no part of the key, nor are options that nobody gave.
     let other = KernelSource {
         entry: "g".into(),
         ..one.clone()
     };
-    assert_eq!(format!("{:?}", of(&other)), format!("{:?}", of(&one)));
+    for same in [&other, &of_user(&one, |_| ())] {
+        assert_eq!(key_text(&of(same)), key_text(&of(&one)));
+    }
 }
 
 #[test]

@@ -14,6 +14,12 @@ use crate::compile::kernels::resources_in_words;
 use crate::manifest::settings::{DEFAULT_CACHE_GB, GB};
 use crate::quantity;
 
+mod explain;
+mod transfer;
+mod verify;
+
+use explain::ExplainArgs;
+
 /// What is done with the cache.
 #[derive(Subcommand)]
 pub enum CacheVerb {
@@ -49,6 +55,24 @@ pub enum CacheVerb {
     },
     /// Delete every entry
     Clear(Place),
+    /// Write all entries into one file, which other caches can have as `cache.upstream` or import
+    Export {
+        /// The file
+        file: PathBuf,
+        /// Where the cache is
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Copy all entries of an exported file, or of another cache's folder
+    Import {
+        /// The file or folder
+        from: PathBuf,
+        /// Where the cache is
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Why kernels are not in the cache: the field of the key in which the nearest entry differs
+    Explain(ExplainArgs),
     /// Where it is
     Path(Place),
 }
@@ -65,6 +89,7 @@ pub struct Place {
 }
 
 impl Place {
+    /// The folder, and who names it.
     fn dir(&self) -> (PathBuf, String) {
         match &self.cache_dir {
             Some(dir) => (dir.clone(), "--cache-dir".to_owned()),
@@ -83,8 +108,17 @@ impl Place {
         }
     }
 
+    fn config(&self) -> CacheConfig {
+        CacheConfig::new(self.dir().0, self.bound().0)
+    }
+
     fn open(&self) -> Result<Cache, CacheError> {
-        Cache::open(CacheConfig::new(self.dir().0, self.bound().0))
+        Cache::open(self.config())
+    }
+
+    /// Opens it and makes nothing.
+    fn look(&self) -> Result<Cache, CacheError> {
+        Cache::open_to_read(self.config())
     }
 }
 
@@ -106,11 +140,18 @@ pub fn cache(verb: &CacheVerb, screen: &Screen) -> Exit {
         CacheVerb::Stats(place) => place
             .open()
             .and_then(|cache| stats(&cache, place.bound().1, screen)),
-        CacheVerb::Ls(place) => place.open().and_then(|cache| list(&cache, screen)),
-        CacheVerb::Show { key, place } => place.open().map(|cache| show(&cache, key, screen)),
+        CacheVerb::Ls(place) => place.look().and_then(|cache| list(&cache, screen)),
+        CacheVerb::Show { key, place } => place.look().map(|cache| show(&cache, key, screen)),
+        CacheVerb::Export { file, place } => place
+            .look()
+            .and_then(|cache| transfer::export(&cache, file, screen)),
+        CacheVerb::Import { from, place } => place
+            .open()
+            .and_then(|cache| transfer::import(&cache, from, screen)),
+        CacheVerb::Explain(args) => return explain::explain(args, screen),
         CacheVerb::Verify { repair, place } => place
             .open()
-            .and_then(|cache| verify(&cache, *repair, screen)),
+            .and_then(|cache| verify::verify(&cache, *repair, screen)),
         CacheVerb::Gc { dry_run, place } => place.open().and_then(|cache| {
             let collected = cache.gc(*dry_run)?;
             if screen.json {
@@ -170,7 +211,11 @@ fn stats(cache: &Cache, bound_from: &str, screen: &Screen) -> Result<Exit, Cache
         quantity::bytes(stats.disk_bytes),
         quantity::bytes(stats.capacity_bytes)
     ));
-    screen.line(&format!("hits         {}", total.hits));
+    let fetched = match total.fetched {
+        0 => String::new(),
+        count => format!(", {count} of them from an upstream"),
+    };
+    screen.line(&format!("hits         {}{fetched}", total.hits));
     screen.line(&format!("misses       {}", total.misses));
     screen.line(&format!("stored       {}", total.stores));
     screen.line(&format!("evicted      {}", total.evictions));
@@ -278,23 +323,4 @@ fn show_entry(entry: &EntryInfo, screen: &Screen) {
     for log in metadata.log_tail.lines() {
         line("log", log);
     }
-}
-
-fn verify(cache: &Cache, repair: bool, screen: &Screen) -> Result<Exit, CacheError> {
-    let report = cache.verify(repair)?;
-    if screen.json {
-        screen.json(&report);
-    } else {
-        screen.line(&format!(
-            "{} entries checked, {} bad, {} set aside",
-            report.checked,
-            report.bad.len(),
-            report.quarantined
-        ));
-        for bad in &report.bad {
-            screen.line(&format!("  {}  {}", bad.name, bad.reason));
-        }
-    }
-    let is_sound = report.bad.is_empty() || report.quarantined as usize == report.bad.len();
-    Ok(if is_sound { Exit::Fine } else { Exit::Files })
 }
