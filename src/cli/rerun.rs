@@ -17,6 +17,7 @@ use crate::row::Row;
 use crate::row::outcome::Status;
 use crate::run::retry::Retry;
 use crate::run::{self as engine, Request};
+use crate::shard::Part;
 
 /// Arguments of `rerun`.
 #[derive(Args)]
@@ -67,6 +68,7 @@ pub fn rerun(args: &RerunArgs, screen: &Screen) -> Exit {
         command: std::env::args().collect(),
         fresh: true,
         retry: Retry::default(),
+        part: Part::Whole,
         require_cached: false,
         skip_precompile: false,
         save_tensors: None,

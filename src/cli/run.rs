@@ -15,6 +15,7 @@ use crate::manifest::Manifest;
 use crate::row::outcome::Status;
 use crate::run::retry::Retry;
 use crate::run::{self, Ended, Request};
+use crate::shard::{Part, Shard};
 
 /// Arguments of `run`.
 #[derive(Args)]
@@ -26,10 +27,14 @@ pub struct RunArgs {
     #[arg(long)]
     fresh: bool,
     /// Try points again that have no result: statuses such as `oom,timeout`, or `failed` for all of
-    /// them. Points that met trouble of the moment (a full disk, a killed process) are tried again
+    /// them; or those whose medians are known less well than was asked for: `wide`. Points that met trouble of the moment (a full disk, a killed process) are tried again
     /// without it
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     retry: Vec<String>,
+    /// Measure one share of the points alone, such as the third of 16; the others' rows are in the
+    /// same folder, and all of them are one run
+    #[arg(long, value_name = "K/N", conflicts_with = "fresh")]
+    shard: Option<Shard>,
     /// Show the plan and measure nothing
     #[arg(long)]
     dry_run: bool,
@@ -94,6 +99,7 @@ fn request(args: &RunArgs, manifest: &Manifest, screen: &Screen) -> Result<Reque
         resolved: manifest.resolved_toml(),
         command: std::env::args().collect(),
         fresh: args.fresh,
+        part: args.shard.map_or(Part::Whole, Part::Shard),
         require_cached: args.require_cached,
         skip_precompile: args.skip_precompile,
         save_tensors: args.save_tensors.as_deref().map(absolute),

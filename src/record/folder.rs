@@ -4,19 +4,26 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use super::environment::Environment;
 use super::exports;
 use super::find;
-use super::journal::{Contents, Journal, JournalError};
+use super::contents::{Contents, Lines};
+use super::hold::{self, Hold, Holder, Refused};
+use super::journal::{Header, Journal, JournalError, Share};
+use super::parts;
 use super::stamp::{self, Stamp};
 use super::tables;
 use crate::files;
 use crate::guides::About;
-use crate::identity::{PointId, RunId};
+use crate::identity::{Digest, PointId, RunId};
 use crate::row::Row;
+use crate::shard::Part;
 
 /// Why a run's folder can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -30,10 +37,30 @@ pub enum FolderError {
         error: io::Error,
     },
     /// Another process writes it.
-    #[error("{path}: another sweeper is writing this run; wait for it, or use --output-dir", path = path.display())]
+    #[error(
+        "{path}: another sweeper{named} is writing {what}; wait for it, or use --output-dir",
+        path = path.display(),
+        named = holder.as_ref().map(|holder| format!(" ({holder})")).unwrap_or_default()
+    )]
     Busy {
         /// The folder.
         path: PathBuf,
+        /// The part that it writes.
+        what: Part,
+        /// The process, where it is known.
+        holder: Option<Box<Holder>>,
+    },
+    /// The run was begun in another number of shards.
+    #[error(
+        "{path}: this run is shared between {count} shards; go on with --shard K/{count}, or join what is there with \
+         `sweeper merge {path}`, after which any number of shards will do",
+        path = path.display()
+    )]
+    OtherCount {
+        /// The folder.
+        path: PathBuf,
+        /// The number that it was begun with.
+        count: u32,
     },
     /// A file of the folder is not the expected one.
     #[error("{path}: {reason}", path = path.display())]
@@ -48,11 +75,13 @@ pub enum FolderError {
     Journal(#[from] JournalError),
 }
 
-/// A run's folder that this process writes alone.
+/// A run's folder, of which this process writes a part alone.
 pub struct RunFolder {
     path: PathBuf,
+    part: Part,
+    hold: Arc<Hold>,
     /// Held for as long as the folder is written.
-    _lock: File,
+    _locks: Vec<File>,
 }
 
 impl RunFolder {
@@ -61,35 +90,114 @@ impl RunFolder {
         format!("{name}-{run}")
     }
 
-    /// Makes the folder if there is none and takes hold of it.
+    /// Makes the folder if there is none and takes hold of all of it.
     ///
     /// # Errors
     /// Those of the file system, or [`FolderError::Busy`].
     pub fn open(path: &Path) -> Result<Self, FolderError> {
-        let io_error = |path: &Path| {
-            let path = path.to_owned();
-            move |error| FolderError::Io { path, error }
+        RunFolder::open_part(path, Part::Whole, &|_, _| {})
+    }
+
+    /// Makes the folder if there is none and takes hold of a part of it. `waits` is told when only
+    /// time can tell whether another machine's process lives.
+    ///
+    /// # Errors
+    /// Those of the file system, [`FolderError::Busy`] or [`FolderError::OtherCount`].
+    pub fn open_part(
+        path: &Path,
+        part: Part,
+        waits: &dyn Fn(&Holder, Duration),
+    ) -> Result<Self, FolderError> {
+        let io_error = |error| FolderError::Io {
+            path: path.to_owned(),
+            error,
         };
-        fs::create_dir_all(path).map_err(io_error(path))?;
-        let lock_path = path.join(".lock");
-        // A link would be followed to a file that is none of ours.
-        let mut options = OpenOptions::new();
-        let lock = files::open_own(options.write(true).create(true).truncate(false), &lock_path)
-            .map_err(io_error(&lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                return Err(FolderError::Busy {
-                    path: path.to_owned(),
-                });
+        let mut locks = Vec::new();
+        match part {
+            Part::Whole => {
+                fs::create_dir_all(path).map_err(io_error)?;
+                locks.push(lock(path, part, true)?);
             }
-            // A file system without locks: two runs at once would be the user's doing.
-            Err(fs::TryLockError::Error(_)) => {}
+            Part::Shard(shard) => {
+                fs::create_dir_all(path.join(parts::SHARDS)).map_err(io_error)?;
+                let mut others = parts::shards(path).map_err(io_error)?.into_iter();
+                if let Some(other) = others.find(|other| other.count != shard.count) {
+                    return Err(FolderError::OtherCount {
+                        path: path.to_owned(),
+                        count: other.count,
+                    });
+                }
+                locks.push(lock(path, Part::Whole, false)?);
+                locks.push(lock(path, part, true)?);
+            }
+        }
+        let busy = |what, holder| FolderError::Busy {
+            path: path.to_owned(),
+            what,
+            holder: Some(holder),
+        };
+        let hold = Hold::take(&part.hold(path), &part.state(path), waits);
+        let hold = hold.map_err(|refused| match refused {
+            Refused::Held(holder) => busy(part, holder),
+            Refused::Io(error) => FolderError::Io {
+                path: part.hold(path),
+                error,
+            },
+        })?;
+        let others: Vec<Part> = match part {
+            Part::Shard(_) => vec![Part::Whole],
+            Part::Whole => {
+                let shards = parts::shards(path).map_err(io_error)?.into_iter();
+                shards.map(Part::Shard).collect()
+            }
+        };
+        let held = others.into_iter();
+        let held: Vec<_> = held
+            .map(|other| (other, other.hold(path), other.state(path)))
+            .collect();
+        if let Some((other, holder)) = hold::find_living(&held, waits) {
+            return Err(busy(other, Box::new(holder)));
         }
         Ok(RunFolder {
             path: path.to_owned(),
-            _lock: lock,
+            part,
+            hold: Arc::new(hold),
+            _locks: locks,
         })
+    }
+
+    /// Takes hold of the tables alone, of a run that others may be measuring.
+    ///
+    /// # Errors
+    /// Those of the file system, or [`FolderError::Busy`].
+    pub fn open_for_tables(path: &Path) -> Result<Self, FolderError> {
+        let hold = path.join(".tables.hold");
+        let state = Part::Whole.state(path);
+        let taken = Hold::take(&hold, &state, &|_, _| {});
+        let hold = taken.map_err(|refused| match refused {
+            Refused::Held(holder) => FolderError::Busy {
+                path: path.to_owned(),
+                what: Part::Whole,
+                holder: Some(holder),
+            },
+            Refused::Io(error) => FolderError::Io { path: hold, error },
+        })?;
+        Ok(RunFolder {
+            path: path.to_owned(),
+            part: Part::Whole,
+            hold: Arc::new(hold),
+            _locks: Vec::new(),
+        })
+    }
+
+    /// The part that this process writes.
+    pub fn part(&self) -> Part {
+        self.part
+    }
+
+    /// The hold of this process.
+    pub fn hold(&self) -> &Arc<Hold> {
+        &self.hold
     }
 
     /// The folder of a run that is to be measured again beside `path`: the last attempt if that was
@@ -125,12 +233,39 @@ impl RunFolder {
         &self.path
     }
 
-    /// The journal, and its contents.
+    /// The journal of this process's part, and the contents of all journals that may hold points of
+    /// the part. `plan` is the digest of the plan that was dealt out, of a shard.
     ///
     /// # Errors
     /// A [`JournalError`].
-    pub fn journal(&self, run: RunId) -> Result<(Journal, Contents), FolderError> {
-        Ok(Journal::open(&self.path.join("journal.jsonl"), run)?)
+    pub fn journal(
+        &self,
+        run: RunId,
+        plan: Option<Digest>,
+    ) -> Result<(Journal, Contents), FolderError> {
+        let whole = Part::Whole.journal(&self.path);
+        let own = self.part.journal(&self.path);
+        let share = match (self.part, plan) {
+            (Part::Shard(shard), Some(plan)) => Some(Share { shard, plan }),
+            _ => None,
+        };
+        let mut header = Header::of(run);
+        // What looks for runs looks for this file.
+        Journal::make(&whole, header)?;
+        header.share = share;
+        let (journal, lines) = Journal::open(&own, header)?;
+        let mut others = match self.part {
+            Part::Shard(_) => vec![whole],
+            Part::Whole => parts::journals(&self.path).map_err(|error| FolderError::Io {
+                path: self.path.clone(),
+                error,
+            })?,
+        };
+        others.retain(|path| *path != own);
+        let others = others.par_iter().map(|path| Lines::read(path));
+        let mut all = vec![lines];
+        all.extend(others.collect::<Result<Vec<Lines>, _>>()?);
+        Ok((journal, Contents::of(all)?))
     }
 
     /// Writes a file of the folder as a whole: a reader sees the old one or the new one, also after
@@ -259,6 +394,56 @@ impl RunFolder {
     }
 }
 
+/// What the journals in the folder of a run hold.
+///
+/// # Errors
+/// If a journal can't be read.
+pub fn contents_of(folder: &Path) -> Result<Contents, FolderError> {
+    let journals = parts::journals(folder).map_err(|error| FolderError::Io {
+        path: folder.to_owned(),
+        error,
+    })?;
+    Ok(Contents::read_all(&journals)?)
+}
+
+/// Locks a part of a folder, alone or beside others, where the file system has locks.
+fn lock(folder: &Path, part: Part, alone: bool) -> Result<File, FolderError> {
+    let path = part.lock(folder);
+    // A link would be followed to a file that is none of ours.
+    let mut options = OpenOptions::new();
+    let opened = files::open_own(options.write(true).create(true).truncate(false), &path);
+    let file = opened.map_err(|error| FolderError::Io { path, error })?;
+    let locked = match alone {
+        true => file.try_lock(),
+        false => file.try_lock_shared(),
+    };
+    match locked {
+        // A file system without locks has holds.
+        Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            let (what, holder) = holder(folder, part);
+            Err(FolderError::Busy {
+                path: folder.to_owned(),
+                what,
+                holder,
+            })
+        }
+    }
+}
+
+/// The process that has a part, or a shard of it.
+fn holder(folder: &Path, part: Part) -> (Part, Option<Box<Holder>>) {
+    let held = |part: Part| hold::held_by(&part.hold(folder)).map(Box::new);
+    let mut parts = vec![part];
+    if part == Part::Whole {
+        let shards = parts::shards(folder).unwrap_or_default().into_iter();
+        parts.extend(shards.map(Part::Shard));
+    }
+    let mut found = parts.into_iter().map(|part| (part, held(part)));
+    let found = found.find(|(_, holder)| holder.is_some());
+    found.unwrap_or((part, None))
+}
+
 /// A run that was recorded, for reading.
 pub struct Recorded {
     /// The folder of the run.
@@ -332,14 +517,21 @@ impl Recorded {
         }
     }
 
-    /// Rows of the run, in the order written.
+    /// What its journals hold.
     ///
     /// # Errors
-    /// If the journal can't be read.
+    /// If a journal can't be read.
+    pub fn contents(&self) -> Result<Contents, FolderError> {
+        contents_of(&self.path)
+    }
+
+    /// Rows of the run: of each journal in the order written.
+    ///
+    /// # Errors
+    /// If a journal can't be read.
     pub fn rows(&self) -> Result<Vec<Row>, FolderError> {
         let path = self.path.join("journal.jsonl");
-        let contents = Contents::read(&path)?;
-        contents
+        self.contents()?
             .rows()
             .map_err(|reason| FolderError::Foreign { path, reason })
     }

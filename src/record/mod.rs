@@ -1,6 +1,10 @@
 //! Files of a run: the journal first, and every other file made from it.
 
 pub mod journal;
+pub mod contents;
+pub mod parts;
+pub mod hold;
+pub mod state;
 pub mod tables;
 pub mod exports;
 pub mod environment;

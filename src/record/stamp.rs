@@ -8,20 +8,17 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::journal::Contents;
+use super::contents::{Contents, Seal, Seals};
 use crate::files;
 use crate::guides::About;
 
 /// Name of the stamp's file in a run's folder.
 pub(super) const FILE: &str = ".tables.json";
 
-/// Length in bytes, and CRC-32.
-type Seal = (u64, u32);
-
 /// The sources of tables.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamp {
-    journal: Seal,
+    journal: Seals,
     /// Facts about the run, beside its rows, that exports contain.
     about: String,
     /// Exports that were asked for, now or before.
@@ -34,7 +31,7 @@ impl Stamp {
     /// The stamp of tables that are not made yet.
     pub(super) fn new(contents: &Contents, about: &About<'_>, names: &[&str]) -> Self {
         Stamp {
-            journal: contents.stamp(),
+            journal: contents.seals(),
             about: format!("{about:?}"),
             exports: names.iter().map(ToString::to_string).collect(),
             files: BTreeMap::new(),

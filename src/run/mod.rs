@@ -24,8 +24,10 @@ use crate::plan::{Outline, Plan};
 use crate::record::environment::{Environment, RunIdentity, surroundings};
 use crate::record::exports;
 use crate::record::folder::{FolderError, RunFolder};
-use crate::record::journal::{Contents, Standing};
+use crate::record::contents::{Contents, Standing};
+use crate::record::state::End;
 use crate::row::Row;
+use crate::shard::Part;
 
 pub mod devices;
 pub mod anchors;
@@ -43,6 +45,9 @@ mod session;
 mod points;
 mod remaining;
 mod resume;
+mod work;
+mod keeper;
+pub mod shards;
 pub mod retry;
 pub mod tables;
 
@@ -53,11 +58,13 @@ pub use devices::{
 
 use crate::record::usage::RunUsage;
 use calibration::Calibrator;
+use keeper::Keeper;
 use resume::Resumed;
 use retry::Retry;
 use rows::Measured;
-use session::{Session, Surroundings};
+use session::{Parts, Session, Surroundings};
 use tables::Tally;
+use work::Work;
 
 /// The options of a run beside its manifest.
 pub struct Request {
@@ -71,6 +78,8 @@ pub struct Request {
     pub fresh: bool,
     /// The points without a result that are tried again.
     pub retry: Retry,
+    /// The part of the run that this process measures.
+    pub part: Part,
     /// Fail instead of compiling.
     pub require_cached: bool,
     /// Compile when a block needs it, not all ahead.
@@ -214,6 +223,11 @@ pub enum RunError {
     /// The run was stopped before its identity was known.
     #[error("stopped before the first point; run again to go on")]
     Stopped,
+    /// Another process measures it.
+    #[error(
+        "another process has taken {0} while this one was suspended or could not be heard of; what was measured is kept"
+    )]
+    Lost(Part),
     /// The folder or the journal.
     #[error(transparent)]
     Folder(#[from] FolderError),
@@ -253,13 +267,18 @@ pub fn run(
     if stop.load(Ordering::Relaxed) {
         return Err(RunError::Stopped);
     }
-    let resumed = Resumed::open(identity.run, manifest, request, outline.points(), progress)?;
-    resumed.announce(&outline, &devices, progress);
+    let left_out = LeftOut::of(&outline);
+    let work = Work::of(outline, request.part);
+    let resumed = Resumed::open(identity.run, manifest, request, &work, progress)?;
+    resumed.announce(left_out, &devices, progress);
+    let mut keeper = Keeper::begin(&resumed.folder, resumed.state(&work), kind, stop)?;
     if resumed.is_complete() {
+        keeper.end(End::Done, |_| {});
         return resumed.end(manifest, &devices);
     }
-    let plan = outline.fill();
+    let (mut plan, own) = work.plan();
     write_description(&resumed.folder, manifest, request, &plan, identity)?;
+    let elsewhere = own.keep(&mut plan);
     let cache = compiling::cache_of(kind, manifest, request, progress);
     let surroundings = Surroundings {
         manifest,
@@ -279,9 +298,18 @@ pub fn run(
         journal,
         contents,
         finished,
+        tries,
         ..
     } = resumed;
-    let mut session = Session::new(&surroundings, &plan, measured, journal, finished);
+    let parts = Parts {
+        journal,
+        keeper,
+        finished,
+        elsewhere,
+        tries,
+        has_skips: own.has_skips(),
+    };
+    let mut session = Session::new(&surroundings, &plan, measured, parts);
     session.learn(&contents)?;
     session.begin(&folder)?;
     session.measure_all(supervisors)?;
@@ -340,16 +368,25 @@ fn calibrate(
 fn open_folder(
     manifest: &Manifest,
     run: RunId,
-    fresh: bool,
+    request: &Request,
     points: &[PointId],
+    progress: &dyn Progress,
 ) -> Result<RunFolder, FolderError> {
     let name = RunFolder::name(&manifest.name, run);
     let path = manifest.output.dir.join(name);
-    if !fresh {
-        return RunFolder::open(&path);
+    if !request.fresh {
+        let part = request.part;
+        return RunFolder::open_part(&path, part, &|holder, patience| {
+            let waits = format!(
+                "{holder} had a hold on this run; it is on another machine, so that only its signs of life tell: \
+                 waiting {} s for one",
+                patience.as_secs()
+            );
+            progress.event(&Event::Warning(&waits));
+        });
     }
     // A journal that can't be used is kept: the next attempt gets another one.
-    let is_finished = |folder: &RunFolder| match folder.journal(run) {
+    let is_finished = |folder: &RunFolder| match folder.journal(run, None) {
         Ok((_, contents)) => {
             let held: HashSet<PointId> = contents.points().collect();
             points.iter().all(|point| held.contains(point)) && folder.is_described()

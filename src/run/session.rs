@@ -14,6 +14,7 @@ use super::blocks::{Blocks, BuiltKernels};
 use super::calibration::Calibrator;
 use super::compiling::WarningKind;
 use super::dispatch::Dispatch;
+use super::keeper::Keeper;
 use super::pruning::Pruner;
 use super::remaining::Remaining;
 use super::rows::{Measured, RowMaker};
@@ -29,7 +30,8 @@ use crate::identity::PointId;
 use crate::manifest::Manifest;
 use crate::plan::{Plan, PlannedBlock};
 use crate::record::folder::FolderError;
-use crate::record::journal::{Contents, Journal};
+use crate::record::contents::Contents;
+use crate::record::journal::Journal;
 use crate::row::outcome::Outcome;
 
 /// Interval at which the main thread checks whether it should stop.
@@ -50,7 +52,14 @@ pub(super) struct Session<'a> {
     pub(super) toolchain: &'a Toolchain,
     pub(super) cache: Option<&'a Cache>,
     pub(super) journal: Journal,
+    pub(super) keeper: Keeper,
+    /// Points that are not measured: they have rows, or are other shards'.
     pub(super) finished: HashSet<PointId>,
+    /// How many of them are other shards'.
+    pub(super) elsewhere: usize,
+    /// Numbers of earlier rows of points that are tried again.
+    pub(super) tries: HashMap<PointId, u32>,
+    has_skips: bool,
     /// Kernels that were asked for, by number.
     pub(super) built: BuiltKernels,
     /// Kernels that were set aside because a point that uses them crashed.
@@ -70,6 +79,20 @@ pub(super) struct Session<'a> {
     pub(super) began: Instant,
     /// Estimate of the remaining time.
     pub(super) remaining: Remaining,
+}
+
+/// What a session goes on with.
+pub(super) struct Parts {
+    pub(super) journal: Journal,
+    pub(super) keeper: Keeper,
+    /// Points with rows that are not measured.
+    pub(super) finished: HashSet<PointId>,
+    /// Points of other shards.
+    pub(super) elsewhere: HashSet<PointId>,
+    /// Numbers of earlier rows of points that are tried again.
+    pub(super) tries: HashMap<PointId, u32>,
+    /// True if this process writes the rows of points that the manifest leaves out.
+    pub(super) has_skips: bool,
 }
 
 /// The surroundings of a session: manifest, request, devices, compilers and cache.
@@ -106,14 +129,23 @@ impl<'a> Surroundings<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Before the first measurement of a plan. `finished` has the points that are not measured.
+    /// Before the first measurement of a plan.
     pub(super) fn new(
         surroundings: &Surroundings<'a>,
         plan: &'a Plan<'a>,
         measured: Vec<Measured>,
-        journal: Journal,
-        finished: HashSet<PointId>,
+        parts: Parts,
     ) -> Self {
+        let Parts {
+            journal,
+            keeper,
+            mut finished,
+            elsewhere,
+            tries,
+            has_skips,
+        } = parts;
+        let others = elsewhere.len();
+        finished.extend(elsewhere);
         let Surroundings {
             manifest,
             request,
@@ -135,7 +167,11 @@ impl<'a> Session<'a> {
             toolchain,
             cache,
             journal,
+            keeper,
             finished,
+            elsewhere: others,
+            tries,
+            has_skips,
             built: HashMap::new(),
             doubted: HashSet::new(),
             warned: HashSet::new(),
@@ -185,7 +221,11 @@ impl<'a> Session<'a> {
 
     /// Writes declared skips, compiles ahead, and measures block after block.
     pub(super) fn measure_all(&mut self, supervisors: Vec<Supervisor>) -> Result<(), RunError> {
-        for row in self.maker.skips() {
+        let skips = match self.has_skips {
+            true => self.maker.skips(),
+            false => Vec::new(),
+        };
+        for row in skips {
             if self.finished.insert(row.point) {
                 self.journal.write(&row).map_err(FolderError::from)?;
             }
@@ -207,6 +247,7 @@ impl<'a> Session<'a> {
             !self.finished.contains(&point.id)
         });
         self.began = Instant::now();
+        self.keeper.measures();
         let measured = self.measure(blocks, schedule, supervisors);
         self.wall = self.began.elapsed();
         self.journal.sync().map_err(FolderError::from)?;

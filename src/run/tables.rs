@@ -6,7 +6,7 @@ use super::RunError;
 use crate::guides::About;
 use crate::identity::PointId;
 use crate::record::folder::{FolderError, RunFolder};
-use crate::record::journal::{Contents, Standing};
+use crate::record::contents::{Contents, Standing};
 use crate::row::Row;
 use crate::row::outcome::Status;
 
@@ -41,16 +41,17 @@ impl Tally {
     }
 }
 
-/// Makes tables and exports from a journal, unless the existing ones were made from it. `points`
-/// are the points of the plan: the journal has rows in the order in which they were finished,
-/// tables have declared skips, then the plan's order. Returns the rows, if they had to be read.
+/// Makes tables and exports from journals, unless the existing ones were made from them. `order`
+/// has the places of points in the plan: journals have rows in the order in which they were
+/// finished, tables have declared skips, then the plan's order. Returns the rows, if they had to be
+/// read.
 ///
 /// # Errors
 /// Errors of reading and writing the files.
 pub(super) fn write(
     folder: &RunFolder,
     contents: &Contents,
-    points: &[PointId],
+    order: &HashMap<PointId, usize>,
     about: &About<'_>,
     exports: &[&str],
 ) -> Result<Option<Vec<Row>>, RunError> {
@@ -61,9 +62,13 @@ pub(super) fn write(
     let mut rows = contents
         .rows()
         .map_err(|reason| FolderError::Foreign { path, reason })?;
-    let points = points.iter().enumerate();
-    let position: HashMap<PointId, usize> = points.map(|(position, id)| (*id, position)).collect();
-    rows.sort_by_key(|row| position.get(&row.point));
+    rows.sort_by_key(|row| order.get(&row.point));
     folder.write_tables(contents, &rows, about, exports)?;
     Ok(Some(rows))
+}
+
+/// The places of points.
+pub(super) fn order(points: impl IntoIterator<Item = PointId>) -> HashMap<PointId, usize> {
+    let points = points.into_iter().enumerate();
+    points.map(|(place, point)| (point, place)).collect()
 }

@@ -11,7 +11,6 @@ use crate::manifest::settings::Order;
 use crate::record::environment::Environment;
 use crate::record::find;
 use crate::record::folder::{FolderError, Recorded};
-use crate::record::journal::Contents;
 use crate::record::usage::RunUsage;
 use crate::word::Word;
 
@@ -216,7 +215,7 @@ fn from_folder(path: &Path) -> Result<Source, SourceError> {
 fn from_run(path: &Path) -> Result<Source, SourceError> {
     let recorded = Recorded::read(path)?;
     let journal = path.join("journal.jsonl");
-    let contents = Contents::read(&journal).map_err(FolderError::from)?;
+    let contents = recorded.contents()?;
     let mut entries = run::entries(&contents).map_err(|reason| SourceError::Foreign {
         path: journal,
         reason,

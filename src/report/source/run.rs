@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::record::journal::Contents;
+use crate::record::contents::Contents;
 use crate::row::Row;
 use crate::row::entry::{Entry, Times, Words};
 

@@ -5,7 +5,8 @@ use std::fs;
 use sweeper_program::{Phase, Role, Value};
 
 use super::*;
-use crate::record::journal::Journal;
+use crate::record::contents::Contents;
+use crate::record::journal::{Header, Journal};
 use crate::record::tables;
 use crate::row::outcome::{Measurement, Outcome, Status};
 use crate::row::{Row, test_row};
@@ -86,7 +87,7 @@ fn a_journal_and_its_table_say_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let run = crate::identity::RunId(crate::identity::Digest::from_bytes([7; 32]));
     let path = folder.path().join("journal.jsonl");
-    let (mut journal, _) = Journal::open(&path, run).unwrap();
+    let (mut journal, _) = Journal::open(&path, Header::of(run)).unwrap();
     for row in rows() {
         journal.write(&row).unwrap();
     }
