@@ -75,7 +75,7 @@ impl From<&RunError> for Exit {
             RunError::Stopped => Exit::Stopped,
             RunError::Folder(_) | RunError::Lost(_) | RunError::Worker(WorkerError::Io(_)) => {
                 Exit::Files
-            },
+            }
         }
     }
 }

@@ -19,6 +19,9 @@ pub mod run;
 pub mod compile;
 pub mod rerun;
 pub mod runs;
+pub mod merge;
+pub mod status;
+mod slurm;
 pub mod compare;
 pub mod report;
 pub mod cache;
@@ -77,6 +80,10 @@ enum Verb {
     Compare(compare::CompareArgs),
     /// List recorded runs
     Runs(runs::RunsArgs),
+    /// Show how far the processes are that measure a run, on whatever machines
+    Status(status::StatusArgs),
+    /// Join the journals of a run that was shared between processes, and of copies of its folder
+    Merge(merge::MergeArgs),
     /// Show one recorded run
     Show(runs::ShowArgs),
     /// Make tables and plots of recorded runs, or of CSV files
@@ -124,10 +131,13 @@ pub fn main() -> ExitCode {
         }
     };
     let screen = screen::Screen::new(&cli.screen);
+    place::allow_open_files();
     // Now, since a pool that can't be had when it is first needed is a panic. A worker has one of
     // its own size.
     if !matches!(cli.verb, Verb::Worker)
-        && let Err(error) = rayon::ThreadPoolBuilder::new().build_global()
+        && let Err(error) = rayon::ThreadPoolBuilder::new()
+            .num_threads(place::processors().0)
+            .build_global()
     {
         screen.error(&format!("threads can't be started: {error}"));
         return Exit::Impossible.into();
@@ -141,6 +151,8 @@ pub fn main() -> ExitCode {
         Verb::Rerun(args) => rerun::rerun(&args, &screen),
         Verb::Compare(args) => compare::compare(&args, &screen),
         Verb::Runs(args) => runs::runs(&args, &screen),
+        Verb::Status(args) => status::status(&args, &screen),
+        Verb::Merge(args) => merge::merge(&args, &screen),
         Verb::Show(args) => runs::show(&args, &screen),
         Verb::Report(args) => report::report(&args, &screen),
         Verb::Cache(verb) => cache::cache(&verb, &screen),

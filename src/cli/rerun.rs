@@ -16,6 +16,7 @@ use crate::record::folder::Recorded;
 use crate::row::Row;
 use crate::row::outcome::Status;
 use crate::run::retry::Retry;
+use crate::run::time::Allowed;
 use crate::run::{self as engine, Request};
 use crate::shard::Part;
 
@@ -69,6 +70,8 @@ pub fn rerun(args: &RerunArgs, screen: &Screen) -> Exit {
         fresh: true,
         retry: Retry::default(),
         part: Part::Whole,
+        allowed: Allowed::default(),
+        reuse: false,
         require_cached: false,
         skip_precompile: false,
         save_tensors: None,

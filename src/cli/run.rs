@@ -1,6 +1,7 @@
 //! `sweeper run`.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -9,11 +10,12 @@ use super::progress::Shown;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::target::Target;
-use super::{place, plan, report, signals, worker};
+use super::{place, plan, report, signals, slurm, worker};
 use crate::guides::BENCHMARK_RESULTS;
 use crate::manifest::Manifest;
 use crate::row::outcome::Status;
 use crate::run::retry::Retry;
+use crate::run::time::{self, Allowed};
 use crate::run::{self, Ended, Request};
 use crate::shard::{Part, Shard};
 
@@ -35,6 +37,17 @@ pub struct RunArgs {
     /// same folder, and all of them are one run
     #[arg(long, value_name = "K/N", conflicts_with = "fresh")]
     shard: Option<Shard>,
+    /// Measure for this long, such as 30m: the most telling points first, the rest is declared
+    /// unmeasured. The next run measures it
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    max_time: Option<Duration>,
+    /// Take results of earlier runs in the folder of results, of equal points that the same program
+    /// measured in the same way on the same device; rows say so
+    #[arg(long)]
+    reuse: bool,
+    /// When the job's time is over, have Slurm start the job again, unless nothing new was measured
+    #[arg(long)]
+    requeue: bool,
     /// Show the plan and measure nothing
     #[arg(long)]
     dry_run: bool,
@@ -76,6 +89,9 @@ pub fn run(args: &RunArgs, screen: &Screen) -> Exit {
     if is_wanted && !ended.stopped && !screen.json && !screen.quiet {
         report::show_operations(&ended.folder, &manifest, screen);
     }
+    if args.requeue && ended.stopped {
+        slurm::requeue(&ended, screen);
+    }
     exit_of(&ended, &request)
 }
 
@@ -100,6 +116,8 @@ fn request(args: &RunArgs, manifest: &Manifest, screen: &Screen) -> Result<Reque
         command: std::env::args().collect(),
         fresh: args.fresh,
         part: args.shard.map_or(Part::Whole, Part::Shard),
+        allowed: Allowed::here(Instant::now(), args.max_time),
+        reuse: args.reuse,
         require_cached: args.require_cached,
         skip_precompile: args.skip_precompile,
         save_tensors: args.save_tensors.as_deref().map(absolute),

@@ -76,7 +76,8 @@ fn longest_first(costs: &[u64], count: u32) -> Vec<u32> {
     let mut order: Vec<usize> = (0..costs.len()).collect();
     // Stable: equal costs keep the plan's order.
     order.sort_by_key(|&problem| Reverse(costs[problem]));
-    let mut loads: BinaryHeap<Reverse<(u64, u32)>> = (1..=count).map(|it| Reverse((0, it))).collect();
+    let mut loads: BinaryHeap<Reverse<(u64, u32)>> =
+        (1..=count).map(|it| Reverse((0, it))).collect();
     let mut shards = vec![1; costs.len()];
     for problem in order {
         if let Some(Reverse((load, shard))) = loads.pop() {

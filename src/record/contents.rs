@@ -394,7 +394,12 @@ impl Contents {
         if let [only] = &self.journals[..] {
             return Seals::One(seal(only));
         }
-        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into();
+        let name = |path: &Path| {
+            path.file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into()
+        };
         let journals = self.journals.iter();
         Seals::Several(
             journals

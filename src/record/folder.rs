@@ -10,10 +10,10 @@ use std::time::Duration;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::contents::{Contents, Lines};
 use super::environment::Environment;
 use super::exports;
 use super::find;
-use super::contents::{Contents, Lines};
 use super::hold::{self, Hold, Holder, Refused};
 use super::journal::{Header, Journal, JournalError, Share};
 use super::parts;

@@ -95,7 +95,10 @@ impl Holder {
 /// The scheduler's job that this process is in, as its commands name it.
 pub fn job() -> Option<String> {
     let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
-    match (variable("SLURM_ARRAY_JOB_ID"), variable("SLURM_ARRAY_TASK_ID")) {
+    match (
+        variable("SLURM_ARRAY_JOB_ID"),
+        variable("SLURM_ARRAY_TASK_ID"),
+    ) {
         (Some(array), Some(task)) => Some(format!("{array}_{task}")),
         _ => variable("SLURM_JOB_ID").or_else(|| variable("PBS_JOBID")),
     }
@@ -122,7 +125,9 @@ fn started(pid: u32) -> Option<u64> {
     // The name, in brackets, may contain anything; the time is the 20th field after it.
     let (_, fields) = text.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
-    let is_dead = fields.next().is_some_and(|state| ["Z", "X"].contains(&state));
+    let is_dead = fields
+        .next()
+        .is_some_and(|state| ["Z", "X"].contains(&state));
     fields.nth(18)?.parse().ok().filter(|_| !is_dead)
 }
 

@@ -160,6 +160,8 @@ pub struct Entry {
     pub ceiling_flops_per_s: Option<f64>,
     /// When the row was made, in seconds since 1970; zero on the null device.
     pub unix_time_s: Option<f64>,
+    /// The earlier run that the result was taken from.
+    pub reused_from: Option<Arc<str>>,
 }
 
 impl Entry {
@@ -193,6 +195,7 @@ impl Entry {
             roofline_ns: None,
             ceiling_flops_per_s: None,
             unix_time_s: None,
+            reused_from: None,
         }
     }
 
@@ -228,6 +231,7 @@ impl Entry {
             roofline_ns: row.roofline_ns,
             ceiling_flops_per_s: row.ceiling_flops_per_s,
             unix_time_s: Some(row.unix_time_s),
+            reused_from: row.reused_from.and_then(|run| words.some(&run.0.hex())),
             ..Entry::new(workload, backend, row.phase, row.outcome.status)
         };
         if let Some(measurement) = row.outcome.measurement {

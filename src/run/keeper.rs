@@ -69,18 +69,19 @@ impl Keeper {
         let _ = shared.write();
         let (sender, ended) = mpsc::channel::<()>();
         let told = Arc::clone(&shared);
-        let beats = thread::Builder::new().name("state".to_owned()).spawn(move || {
-            while ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
-                if !told.hold.is_own() {
-                    stop.store(true, Ordering::Relaxed);
-                    return;
+        let beats = thread::Builder::new()
+            .name("state".to_owned())
+            .spawn(move || {
+                while ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+                    if !told.hold.is_own() {
+                        stop.store(true, Ordering::Relaxed);
+                        return;
+                    }
+                    let _ = told.write();
                 }
-                let _ = told.write();
-            }
-        });
-        let beats = beats.map_err(|error| {
-            RunError::Impossible(format!("a thread can't be started: {error}"))
-        })?;
+            });
+        let beats = beats
+            .map_err(|error| RunError::Impossible(format!("a thread can't be started: {error}")))?;
         let now = Instant::now();
         Ok(Keeper {
             shared,

@@ -21,10 +21,10 @@ use crate::hardware::DeviceIdentity;
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::plan::{Outline, Plan};
+use crate::record::contents::{Contents, Standing};
 use crate::record::environment::{Environment, RunIdentity, surroundings};
 use crate::record::exports;
 use crate::record::folder::{FolderError, RunFolder};
-use crate::record::contents::{Contents, Standing};
 use crate::record::state::End;
 use crate::row::Row;
 use crate::shard::Part;
@@ -46,6 +46,10 @@ mod points;
 mod remaining;
 mod resume;
 mod work;
+mod reuse;
+mod timed;
+mod telling;
+pub mod time;
 mod keeper;
 pub mod shards;
 pub mod retry;
@@ -64,6 +68,7 @@ use retry::Retry;
 use rows::Measured;
 use session::{Parts, Session, Surroundings};
 use tables::Tally;
+use time::Allowed;
 use work::Work;
 
 /// The options of a run beside its manifest.
@@ -80,6 +85,10 @@ pub struct Request {
     pub retry: Retry,
     /// The part of the run that this process measures.
     pub part: Part,
+    /// How long the run may take.
+    pub allowed: Allowed,
+    /// Take results of earlier runs where they are those of this one.
+    pub reuse: bool,
     /// Fail instead of compiling.
     pub require_cached: bool,
     /// Compile when a block needs it, not all ahead.
@@ -191,6 +200,10 @@ pub struct Ended {
     pub reused: usize,
     /// Rows written now.
     pub written: usize,
+    /// Rows of these that were taken from earlier runs.
+    pub taken: usize,
+    /// Rows of these that say that there was no time to measure a point.
+    pub unmeasured: usize,
     /// Kernels compiled now.
     pub compiled: usize,
     /// The use of the devices' time.
@@ -207,6 +220,8 @@ impl Ended {
             tally,
             reused,
             written: 0,
+            taken: 0,
+            unmeasured: 0,
             compiled: 0,
             usage: RunUsage::default(),
             stopped: false,
@@ -277,6 +292,7 @@ pub fn run(
         return resumed.end(manifest, &devices);
     }
     let (mut plan, own) = work.plan();
+    let own_identity = identity.clone();
     write_description(&resumed.folder, manifest, request, &plan, identity)?;
     let elsewhere = own.keep(&mut plan);
     let cache = compiling::cache_of(kind, manifest, request, progress);
@@ -312,6 +328,9 @@ pub fn run(
     let mut session = Session::new(&surroundings, &plan, measured, parts);
     session.learn(&contents)?;
     session.begin(&folder)?;
+    if request.reuse {
+        session.reuse(&own_identity)?;
+    }
     session.measure_all(supervisors)?;
     session.end(run, &folder, reused)
 }

@@ -12,9 +12,9 @@ use crate::guides::{About, CALIBRATION_PROFILE};
 use crate::hardware::DeviceKind;
 use crate::identity::RunId;
 use crate::plan::Planned;
+use crate::record::contents::Contents;
 use crate::record::folder::{FolderError, RunFolder, contents_of};
 use crate::record::state::End;
-use crate::record::contents::Contents;
 use crate::record::usage::{DeviceUsage, RunUsage};
 use crate::row::Row;
 use crate::row::outcome::{Cause, Outcome, Status};
@@ -143,7 +143,12 @@ impl Session<'_> {
         self.remaining
             .done(number, self.began.elapsed().as_nanos() as f64);
         let left_ns = self.remaining.left_ns();
-        self.keeper.row(&row, &label, left_ns.map(|ns| ns / 1e9), self.journal.bytes());
+        self.keeper.row(
+            &row,
+            &label,
+            left_ns.map(|ns| ns / 1e9),
+            self.journal.bytes(),
+        );
         let done = self.finished.len().min(self.plan.points.len()) - self.elsewhere;
         self.progress.event(&Event::Row {
             row: &row,
@@ -201,7 +206,8 @@ impl Session<'_> {
         let usage = self.usage();
         let is_complete = self.is_complete();
         let end = if is_complete { End::Done } else { End::Stopped };
-        self.keeper.end(end, |state| state.usage = Some(usage.clone()));
+        self.keeper
+            .end(end, |state| state.usage = Some(usage.clone()));
         let standings = match folder.part() {
             Part::Whole => {
                 let contents = contents_of(folder.path())?;
@@ -228,6 +234,8 @@ impl Session<'_> {
             tally: Tally::of(standings),
             reused,
             written: self.written,
+            taken: self.taken,
+            unmeasured: self.unmeasured,
             compiled: self.compiled,
             usage,
             stopped: !is_complete,

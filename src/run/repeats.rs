@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use super::retry::Retry;
+use super::time::Allowed;
 use super::{Ended, Event, Progress, Request, RunError, run};
 use crate::execute::supervisor::WorkerCommand;
 use crate::manifest::{Diagnostics, Manifest, OverrideOrigin, Overrides, Sources, registry};
@@ -52,6 +53,8 @@ impl Repeats {
             worker: self.worker.clone(),
             resolved: manifest.resolved_toml(),
             part: Part::Whole,
+            allowed: Allowed::default(),
+            reuse: false,
             command: std::env::args().collect(),
             fresh: false,
             retry: Retry::default(),

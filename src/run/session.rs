@@ -19,6 +19,8 @@ use super::pruning::Pruner;
 use super::remaining::Remaining;
 use super::rows::{Measured, RowMaker};
 use super::schedule::Schedule;
+use super::telling;
+use super::time::Over;
 use super::workers::{Ahead, Message, serve};
 use super::{Event, Progress, Request, RunError, compiling};
 use crate::compile::CompileError;
@@ -29,8 +31,8 @@ use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::PointId;
 use crate::manifest::Manifest;
 use crate::plan::{Plan, PlannedBlock};
-use crate::record::folder::FolderError;
 use crate::record::contents::Contents;
+use crate::record::folder::FolderError;
 use crate::record::journal::Journal;
 use crate::row::outcome::Outcome;
 
@@ -60,6 +62,12 @@ pub(super) struct Session<'a> {
     /// Numbers of earlier rows of points that are tried again.
     pub(super) tries: HashMap<PointId, u32>,
     has_skips: bool,
+    /// Why there is no time for another point.
+    pub(super) over: Option<Over>,
+    /// Rows that were taken from earlier runs.
+    pub(super) taken: usize,
+    /// Rows of points that there was no time for.
+    pub(super) unmeasured: usize,
     /// Kernels that were asked for, by number.
     pub(super) built: BuiltKernels,
     /// Kernels that were set aside because a point that uses them crashed.
@@ -172,6 +180,9 @@ impl<'a> Session<'a> {
             elsewhere: others,
             tries,
             has_skips,
+            over: None,
+            taken: 0,
+            unmeasured: 0,
             built: HashMap::new(),
             doubted: HashSet::new(),
             warned: HashSet::new(),
@@ -230,15 +241,24 @@ impl<'a> Session<'a> {
                 self.journal.write(&row).map_err(FolderError::from)?;
             }
         }
-        let blocks = self.left();
+        let mut blocks = self.left();
+        let is_given = self.request.allowed.is_given();
+        if is_given {
+            telling::sort(self.plan, &mut blocks);
+        }
         let cost = |block: &&PlannedBlock| {
             let points = block.points.iter();
             points
                 .map(|&point| self.plan.points[point as usize].guess_ns)
                 .sum()
         };
-        let schedule = Schedule::new(blocks.iter().map(cost).collect(), supervisors.len());
-        if !self.request.skip_precompile && !self.compiles_beside() {
+        let costs = blocks.iter().map(cost).collect();
+        let schedule = match is_given {
+            true => Schedule::in_order(costs, supervisors.len()),
+            false => Schedule::new(costs, supervisors.len()),
+        };
+        // Compiling all ahead could take all of a time that is given.
+        if !self.request.skip_precompile && !self.compiles_beside() && !is_given {
             let wanted = self.kernels_of(&blocks, &schedule);
             self.compile(wanted);
         }
@@ -250,8 +270,10 @@ impl<'a> Session<'a> {
         self.keeper.measures();
         let measured = self.measure(blocks, schedule, supervisors);
         self.wall = self.began.elapsed();
+        measured?;
+        self.declare_unmeasured()?;
         self.journal.sync().map_err(FolderError::from)?;
-        measured
+        Ok(())
     }
 
     /// Blocks of which a point has no row.
@@ -415,7 +437,8 @@ impl<'a> Session<'a> {
             for worker in 0..dispatch.hands.len() {
                 self.give(worker, dispatch)?;
             }
-            let is_stopped = self.stop.load(Ordering::Relaxed);
+            self.heed_time();
+            let is_stopped = self.stop.load(Ordering::Relaxed) || self.over.is_some();
             if dispatch.is_idle() && (is_stopped || dispatch.schedule.is_empty()) {
                 return Ok(());
             }
@@ -488,7 +511,7 @@ impl<'a> Session<'a> {
         first.map_or(0, |&point| self.plan.points[point as usize].point.case)
     }
 
-    fn done(&self, block: usize, dispatch: &mut Dispatch<'a>) {
+    pub(super) fn done(&self, block: usize, dispatch: &mut Dispatch<'a>) {
         let case = self.case_of(dispatch.blocks[block]);
         if let Some(left) = dispatch.of_case.get_mut(&case) {
             *left -= 1;
@@ -518,16 +541,21 @@ impl<'a> Session<'a> {
 
     /// Gives a worker blocks while it has room; a block that needs no worker is finished at once.
     fn give(&mut self, worker: usize, dispatch: &mut Dispatch<'a>) -> Result<(), RunError> {
-        while dispatch.has_room(worker) && !self.stop.load(Ordering::Relaxed) {
+        let is_over =
+            |session: &Self| session.stop.load(Ordering::Relaxed) || session.over.is_some();
+        while dispatch.has_room(worker) && !is_over(self) {
+            let left_ns = self.left_ns(worker, dispatch);
             let (blocks, of_case) = (&dispatch.blocks, &dispatch.of_case);
             let is_ready = |block: usize| self.is_ready(blocks[block], of_case);
-            let Some(block) = dispatch.schedule.next(worker, is_ready) else {
-                return Ok(());
+            let fits = |block: usize| self.fits(blocks[block], left_ns);
+            let whole = |block: usize| is_ready(block) && fits(block);
+            let Some(block) = dispatch.schedule.next(worker, whole) else {
+                return self.give_part(worker, dispatch);
             };
             if let Some(place) = self.anchors.due(worker) {
                 dispatch.give(worker, ANCHOR, self.anchor(place));
             }
-            match self.task(dispatch.blocks[block], worker)? {
+            match self.task(dispatch.blocks[block], worker, f64::INFINITY)? {
                 None => self.done(block, dispatch),
                 Some(task) => dispatch.give(worker, block, task),
             }
@@ -570,7 +598,7 @@ impl<'a> Session<'a> {
     }
 
     /// True if a block's kernels are there, and the cases that it needs are done.
-    fn is_ready(&self, block: &PlannedBlock, of_case: &BTreeMap<u16, usize>) -> bool {
+    pub(super) fn is_ready(&self, block: &PlannedBlock, of_case: &BTreeMap<u16, usize>) -> bool {
         let needs = &self.manifest.cases[usize::from(self.case_of(block))].needs;
         let is_done = |case: &usize| of_case.get(&(*case as u16)).is_none_or(|&left| left == 0);
         let are_there = || {
@@ -585,11 +613,15 @@ impl<'a> Session<'a> {
         needs.iter().all(is_done) && (!self.compiles_beside() || are_there())
     }
 
-    /// The rest of a block for a worker, if there is one.
-    fn task(&mut self, planned: &PlannedBlock, worker: usize) -> Result<Option<Task>, RunError> {
+    /// The rest of a block for a worker, if there is one; of points that end within `left_ns`.
+    pub(super) fn task(
+        &mut self,
+        planned: &PlannedBlock,
+        worker: usize,
+        left_ns: f64,
+    ) -> Result<Option<Task>, RunError> {
         let plan = self.plan;
-        let left = |number: &&u32| !self.finished.contains(&plan.points[**number as usize].id);
-        let left: Vec<u32> = planned.points.iter().filter(left).copied().collect();
+        let left = self.within(planned, left_ns);
         let kernels = plan.kernels_of(planned, left.iter().copied());
         self.compile(kernels.collect());
         if self.stop.load(Ordering::Relaxed) {

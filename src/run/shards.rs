@@ -1,11 +1,14 @@
 //! The end of a run that is shared between processes: its tables are made by whichever process
 //! finds all of it there.
 
-use super::tables;
+use std::path::Path;
+
 use super::RunError;
+use super::tables;
 use crate::guides::About;
 use crate::record::folder::{FolderError, Recorded, RunFolder, contents_of};
 use crate::record::hold;
+use crate::record::parts;
 use crate::record::state::{End, State};
 use crate::record::usage::RunUsage;
 use crate::shard::{Part, Shard};
@@ -41,11 +44,7 @@ pub(super) fn finish(
 ///
 /// # Errors
 /// Errors of reading and writing the files.
-pub fn make(
-    path: &std::path::Path,
-    about: &About<'_>,
-    exports: &[&str],
-) -> Result<bool, RunError> {
+pub fn make(path: &Path, about: &About<'_>, exports: &[&str]) -> Result<bool, RunError> {
     if hold::held_by(&Part::Whole.hold(path)).is_some() {
         return Ok(false);
     }
@@ -57,19 +56,25 @@ pub fn make(
     let contents = contents_of(path)?;
     let order = Recorded::read(path)?.plan_order();
     tables::write(&folder, &contents, &order, about, exports)?;
-    write_usage(&folder)?;
+    write_usage(&folder, usage(path).as_ref())?;
     Ok(true)
 }
 
-/// Adds up the devices' work in all shards.
-fn write_usage(folder: &RunFolder) -> Result<(), FolderError> {
-    let shards = crate::record::parts::shards(folder.path()).unwrap_or_default();
-    let states = shards
-        .into_iter()
-        .filter_map(|shard| State::read(&Part::Shard(shard).state(folder.path())));
+/// The devices' work in all shards; none where no shard says so.
+pub fn usage(path: &Path) -> Option<RunUsage> {
+    let shards = parts::shards(path).unwrap_or_default().into_iter();
+    let states = shards.filter_map(|shard| State::read(&Part::Shard(shard).state(path)));
     let usages: Vec<RunUsage> = states.filter_map(|state| state.usage).collect();
-    match usages.is_empty() {
-        true => Ok(()),
-        false => folder.write_json(super::points::USAGE, &RunUsage::sum(&usages)),
+    (!usages.is_empty()).then(|| RunUsage::sum(&usages))
+}
+
+/// Writes it down.
+///
+/// # Errors
+/// Those of the file system.
+pub fn write_usage(folder: &RunFolder, usage: Option<&RunUsage>) -> Result<(), FolderError> {
+    match usage {
+        None => Ok(()),
+        Some(usage) => folder.write_json(super::points::USAGE, usage),
     }
 }

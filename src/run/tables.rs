@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::RunError;
 use crate::guides::About;
 use crate::identity::PointId;
-use crate::record::folder::{FolderError, RunFolder};
 use crate::record::contents::{Contents, Standing};
+use crate::record::folder::{FolderError, RunFolder};
 use crate::row::Row;
 use crate::row::outcome::Status;
 

@@ -44,7 +44,9 @@ impl<'m> Work<'m> {
         numbers.sort_unstable();
         let points = numbers.iter();
         Work {
-            points: points.map(|&point| plan.points[point as usize].id).collect(),
+            points: points
+                .map(|&point| plan.points[point as usize].id)
+                .collect(),
             run_points: plan.points.len(),
             filled: Filled::Dealt(plan, shard, deal),
         }

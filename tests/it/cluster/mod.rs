@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use super::place::{Place, SCRIPT, code, null_manifest, text};
+use super::place::{Place, code, null_manifest, text};
 
+mod merge;
 mod shards;
+mod time;
