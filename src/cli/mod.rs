@@ -21,6 +21,8 @@ pub mod rerun;
 pub mod runs;
 pub mod merge;
 pub mod status;
+pub mod submit;
+pub mod cancel;
 mod slurm;
 pub mod compare;
 pub mod report;
@@ -80,6 +82,10 @@ enum Verb {
     Compare(compare::CompareArgs),
     /// List recorded runs
     Runs(runs::RunsArgs),
+    /// Have Slurm measure a manifest by an array of jobs; again, only what is missing
+    Submit(submit::SubmitArgs),
+    /// Cancel the jobs of a run
+    Cancel(cancel::CancelArgs),
     /// Show how far the processes are that measure a run, on whatever machines
     Status(status::StatusArgs),
     /// Join the journals of a run that was shared between processes, and of copies of its folder
@@ -151,6 +157,8 @@ pub fn main() -> ExitCode {
         Verb::Rerun(args) => rerun::rerun(&args, &screen),
         Verb::Compare(args) => compare::compare(&args, &screen),
         Verb::Runs(args) => runs::runs(&args, &screen),
+        Verb::Submit(args) => submit::submit(&args, &screen),
+        Verb::Cancel(args) => cancel::cancel(&args, &screen),
         Verb::Status(args) => status::status(&args, &screen),
         Verb::Merge(args) => merge::merge(&args, &screen),
         Verb::Show(args) => runs::show(&args, &screen),

@@ -48,6 +48,9 @@ pub struct RunArgs {
     /// When the job's time is over, have Slurm start the job again, unless nothing new was measured
     #[arg(long)]
     requeue: bool,
+    /// Refuse a manifest of another hash: it was changed since it was submitted
+    #[arg(long, hide = true)]
+    if_manifest: Option<String>,
     /// Show the plan and measure nothing
     #[arg(long)]
     dry_run: bool,
@@ -71,6 +74,17 @@ pub fn run(args: &RunArgs, screen: &Screen) -> Exit {
         Ok(manifest) => manifest,
         Err(exit) => return exit,
     };
+    let hash = manifest.hash().0;
+    if let Some(wanted) = args
+        .if_manifest
+        .as_ref()
+        .filter(|digits| !hash.has_prefix(digits))
+    {
+        screen.error(&format!(
+            "the manifest is {hash} now and was {wanted} when it was submitted: submit it again, or change it back"
+        ));
+        return Exit::Manifest;
+    }
     if args.dry_run {
         return match Target::of_manifest(&manifest, screen) {
             Ok(target) => plan::show(&manifest, &target, screen),

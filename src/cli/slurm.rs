@@ -52,3 +52,16 @@ pub(super) fn requeue(ended: &Ended, screen: &Screen) {
         Err(error) => screen.warning(&format!("not queued again: {error}")),
     }
 }
+
+/// The tasks of a job that are queued or running, such as `12_3`.
+///
+/// # Errors
+/// A sentence.
+pub(super) fn queued(job: &str) -> Result<Vec<String>, String> {
+    match call("squeue", &["-h", "-r", "-o", "%i", "-j", job]) {
+        Ok(said) => Ok(said.lines().map(|line| line.trim().to_owned()).collect()),
+        // It ended long ago.
+        Err(reason) if reason.contains("Invalid job id") => Ok(Vec::new()),
+        Err(reason) => Err(reason),
+    }
+}

@@ -14,4 +14,5 @@ pub mod folder;
 pub mod find;
 pub mod history;
 pub mod merge;
+pub mod submission;
 mod stamp;

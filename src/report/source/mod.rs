@@ -11,6 +11,7 @@ use crate::manifest::settings::Order;
 use crate::record::environment::Environment;
 use crate::record::find;
 use crate::record::folder::{FolderError, Recorded};
+use crate::record::submission::Submission;
 use crate::record::usage::RunUsage;
 use crate::word::Word;
 
@@ -177,7 +178,13 @@ pub fn open(name: &str, dir: &Path) -> Result<Source, SourceError> {
     let mut source = if path.is_file() {
         from_csv(path)?
     } else if path.is_dir() {
-        from_folder(path)?
+        match Submission::read(path) {
+            None => from_folder(path)?,
+            Some(submission) => {
+                let run = submission.only_run(path).map_err(SourceError::Unknown)?;
+                from_folder(&run.path)?
+            }
+        }
     } else if name.contains(['/', '.']) {
         let reason = format!("{name}: there is no such file or folder");
         return Err(SourceError::Unknown(reason));
