@@ -129,6 +129,19 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
+/// As [`write`], where several processes may write the file at once: it is that of one of them.
+///
+/// # Errors
+/// Those of the file system; the old file is still there.
+pub fn write_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = beside(path, bytes)?;
+    let synced = File::open(&temporary).and_then(|file| file.sync_all());
+    let written = synced.and_then(|()| fs::rename(&temporary, path));
+    written.inspect_err(|_| {
+        let _ = fs::remove_file(&temporary);
+    })
+}
+
 /// Writes a file of a name of its own beside `path`.
 fn beside(path: &Path, bytes: &[u8]) -> io::Result<std::path::PathBuf> {
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -185,6 +198,28 @@ mod tests {
             assert!(read(&path(name)).is_err(), "{name}");
         }
         assert!(open_own(OpenOptions::new().read(true), &path("link")).is_err());
+    }
+
+    #[test]
+    fn several_processes_write_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        std::thread::scope(|scope| {
+            for number in 0..8u8 {
+                let path = &path;
+                scope.spawn(move || {
+                    for _ in 0..50 {
+                        write_shared(path, &[number; 1000]).unwrap();
+                        replace(path, &[number; 1000]).unwrap();
+                        make(path, b"never").unwrap();
+                        let held = read(path).unwrap();
+                        assert_eq!(held, vec![held[0]; 1000]);
+                    }
+                });
+            }
+        });
+        make_alone(&path, b"never").unwrap_err();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -275,7 +275,16 @@ impl RunFolder {
     /// Those of the file system.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), FolderError> {
         let path = self.path.join(name);
-        files::write(&path, content).map_err(|error| FolderError::Io { path, error })
+        self.write_to(&path, content)
+            .map_err(|error| FolderError::Io { path, error })
+    }
+
+    /// Other shards may write the same.
+    fn write_to(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        match self.part {
+            Part::Whole => files::write(path, content),
+            Part::Shard(_) => files::write_shared(path, content),
+        }
     }
 
     /// Writes a file below the folder, and makes the folders that lead to it.
@@ -286,7 +295,7 @@ impl RunFolder {
         let path = self.path.join(path);
         let folder = path.parent().unwrap_or(&self.path);
         fs::create_dir_all(folder)
-            .and_then(|()| files::write(&path, content))
+            .and_then(|()| self.write_to(&path, content))
             .map_err(|error| FolderError::Io { path, error })
     }
 

@@ -67,8 +67,8 @@ impl Scripts<'_> {
              fi\n\
              {command} --shard {shard} &\n\
              sweep=$!\n\
-             # Slurm tells this shell when the time is nearly over.\n\
-             trap 'kill -USR1 \"$sweep\" 2>/dev/null' USR1\n\
+             # Slurm tells this shell when the time is nearly over, and may do so a minute early.\n\
+             trap '[ -n \"$SLURM_JOB_END_TIME\" ] || kill -USR1 \"$sweep\" 2>/dev/null' USR1\n\
              trap 'kill -TERM \"$sweep\" 2>/dev/null' TERM\n\
              wait \"$sweep\"\n\
              code=$?\n\
@@ -83,11 +83,11 @@ impl Scripts<'_> {
         )
     }
 
-    /// Joins the shards and makes a report of what there is.
+    /// Makes tables and a report of what there is. Journals are not joined: tasks that are submitted
+    /// again go on with theirs.
     pub(super) fn report(&self) -> String {
-        let merge = self.command(&["merge", self.folder]);
         let report = self.command(&["report", self.folder]);
-        format!("{}{merge} &&\n    {report}\n", self.head(Step::Report))
+        format!("{}{report}\n", self.head(Step::Report))
     }
 
     fn command(&self, words: &[&str]) -> String {
