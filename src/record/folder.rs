@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +11,14 @@ use std::time::Duration;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::contents::{Contents, Lines};
+use super::contents::{Contents, Lines, Seal};
 use super::environment::Environment;
 use super::exports;
 use super::find;
 use super::hold::{self, Hold, Holder, Refused};
 use super::journal::{Header, Journal, JournalError, Share};
 use super::parts;
-use super::stamp::{self, Stamp};
+use super::stamp::{self, Sealing, Stamp};
 use super::tables;
 use crate::files;
 use crate::guides::About;
@@ -74,6 +75,9 @@ pub enum FolderError {
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
+
+/// A plan that is longer is not read to see whether it is there.
+const LONG_PLAN_BYTES: u64 = 1 << 22;
 
 /// A run's folder, of which this process writes a part alone.
 pub struct RunFolder {
@@ -318,18 +322,19 @@ impl RunFolder {
         held.is_some_and(|held| held.covers(&wanted) && held.is_whole(&self.path))
     }
 
-    /// Makes the tables from rows, and the exports called `names` as well as those that were asked
-    /// for before. A file is replaced when its successor is whole.
+    /// Makes the tables from the rows in this order, and the exports called `names` as well as those
+    /// that were asked for before. A file is replaced when its successor is whole. Returns the rows
+    /// if exports needed all of them at once.
     ///
     /// # Errors
     /// Those of the file system; the next run makes the tables again.
     pub fn write_tables(
         &self,
         contents: &Contents,
-        rows: &[Row],
+        order: &[usize],
         about: &About<'_>,
         names: &[&str],
-    ) -> Result<(), FolderError> {
+    ) -> Result<Option<Vec<Row>>, FolderError> {
         let mut made = Stamp::new(contents, about, names);
         let before = Stamp::read(&self.path);
         if let Some(before) = &before {
@@ -337,28 +342,62 @@ impl RunFolder {
             let held = before.exports.iter().filter(can_be_made);
             made.exports.extend(held.cloned());
         }
-        let table = |name: &str, write: &dyn Fn(&mut Vec<u8>) -> csv::Result<()>| {
-            let mut bytes = Vec::new();
-            write(&mut bytes).map_err(|error| FolderError::Io {
-                path: self.path.join(name),
-                error: io::Error::other(error),
-            })?;
-            self.write(name, &bytes)?;
-            let seal = (bytes.len() as u64, crc32fast::hash(&bytes));
-            Ok::<_, FolderError>((PathBuf::from(name), seal))
+        let (samples, held) = self.table("samples.csv", |out| {
+            tables::write_samples_of(contents, order, out)
+        })?;
+        let (records, ()) = self.table("records.csv", |out| {
+            tables::write_records_of(contents, order, &held, out)
+        })?;
+        made.files.extend([records, samples]);
+        let rows = match made.exports.is_empty() {
+            true => None,
+            false => Some(self.rows_of(contents, order)?),
         };
-        made.files.extend([
-            table("records.csv", &|out| tables::write_records(rows, out))?,
-            table("samples.csv", &|out| tables::write_samples(rows, out))?,
-        ]);
-        self.write_exports(rows, about, &mut made)?;
+        self.write_exports(rows.as_deref().unwrap_or_default(), about, &mut made)?;
         for stale in before.iter().flat_map(|before| before.files.keys()) {
             if !made.files.contains_key(stale) {
                 // One that is gone already is as well.
                 let _ = fs::remove_file(self.path.join(stale));
             }
         }
-        self.write_json(stamp::FILE, &made)
+        self.write_json(stamp::FILE, &made)?;
+        Ok(rows)
+    }
+
+    fn rows_of(&self, contents: &Contents, order: &[usize]) -> Result<Vec<Row>, FolderError> {
+        let rows = order.par_iter().map(|&index| contents.row(index));
+        rows.collect::<Result<_, _>>()
+            .map_err(|reason| FolderError::Foreign {
+                path: Part::Whole.journal(&self.path),
+                reason,
+            })
+    }
+
+    /// Writes a table as a whole, without holding all of it.
+    fn table<T>(
+        &self,
+        name: &str,
+        write: impl FnOnce(&mut Sealing<File>) -> csv::Result<T>,
+    ) -> Result<((PathBuf, Seal), T), FolderError> {
+        let path = self.path.join(name);
+        let new = self.path.join(format!(".{name}.new"));
+        let mut options = OpenOptions::new();
+        let opened = files::open_own(options.write(true).create(true).truncate(true), &new);
+        let written = opened.and_then(|file| {
+            let mut out = Sealing::new(file);
+            let value = write(&mut out).map_err(io::Error::other)?;
+            let (file, seal) = out.finish();
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            Ok((seal, value))
+        });
+        match written {
+            Ok((seal, value)) => Ok(((PathBuf::from(name), seal), value)),
+            Err(error) => {
+                let _ = fs::remove_file(&new);
+                Err(FolderError::Io { path, error })
+            }
+        }
     }
 
     /// Makes the exports beside, then puts each in its place.
@@ -398,7 +437,7 @@ impl RunFolder {
     /// True if the files that describe the run are there and can be read.
     pub fn is_described(&self) -> bool {
         let has_manifest = fs::metadata(self.path.join("manifest.toml"));
-        Recorded::read(&self.path).is_ok_and(|run| run.planned_points().is_some())
+        Recorded::read(&self.path).is_ok_and(|run| run.has_plan())
             && has_manifest.is_ok_and(|file| file.is_file() && file.len() > 0)
     }
 }
@@ -490,14 +529,30 @@ impl Recorded {
         })
     }
 
+    /// True if its plan can be read; of a long one, which takes seconds to read, that it is whole.
+    pub fn has_plan(&self) -> bool {
+        let ends = |file: &File| {
+            let length = file.metadata()?.len();
+            let mut ends = [0; 2];
+            file.read_exact_at(&mut ends[..1], 0)?;
+            file.read_exact_at(&mut ends[1..], length - 1)?;
+            Ok::<_, io::Error>((length, ends))
+        };
+        let found = files::open(&self.path.join("plan.json")).and_then(|file| ends(&file));
+        match found {
+            Ok((length, ends)) if length > LONG_PLAN_BYTES => ends == *b"{}",
+            Ok(_) => self.planned_points().is_some(),
+            Err(_) => false,
+        }
+    }
+
     /// Points of its plan, where the plan can be read.
     pub fn planned_points(&self) -> Option<usize> {
         #[derive(serde::Deserialize)]
         struct Points {
             points: Vec<serde::de::IgnoredAny>,
         }
-        let bytes = files::read(&self.path.join("plan.json")).ok()?;
-        let plan: Points = serde_json::from_slice(&bytes).ok()?;
+        let plan: Points = self.plan()?;
         Some(plan.points.len())
     }
 
@@ -512,10 +567,14 @@ impl Recorded {
         struct Points {
             points: Vec<Point>,
         }
-        let bytes = files::read(&self.path.join("plan.json")).unwrap_or_default();
-        let plan: Option<Points> = serde_json::from_slice(&bytes).ok();
+        let plan: Option<Points> = self.plan();
         let points = plan.into_iter().flat_map(|plan| plan.points).enumerate();
         points.map(|(place, point)| (point.point, place)).collect()
+    }
+
+    fn plan<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
+        let bytes = files::read(&self.path.join("plan.json")).ok()?;
+        serde_json::from_slice(&bytes).ok()
     }
 
     /// The folder in which the run's folder lies; an attempt lies one deeper.

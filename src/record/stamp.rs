@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -55,6 +55,42 @@ impl Stamp {
     pub(super) fn is_whole(&self, folder: &Path) -> bool {
         let mut files = self.files.iter();
         files.all(|(path, seal)| sealed(&folder.join(path)).is_ok_and(|held| held == *seal))
+    }
+}
+
+/// A stream whose content is sealed while it is written.
+pub(super) struct Sealing<W> {
+    inner: W,
+    hasher: crc32fast::Hasher,
+    bytes: u64,
+}
+
+impl<W: Write> Sealing<W> {
+    /// Nothing was written to it.
+    pub(super) fn new(inner: W) -> Self {
+        Sealing {
+            inner,
+            hasher: crc32fast::Hasher::new(),
+            bytes: 0,
+        }
+    }
+
+    /// The stream, and the seal of what was written.
+    pub(super) fn finish(self) -> (W, Seal) {
+        (self.inner, (self.bytes, self.hasher.finalize()))
+    }
+}
+
+impl<W: Write> Write for Sealing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.inner.write(bytes)?;
+        self.hasher.update(&bytes[..length]);
+        self.bytes += length as u64;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
     }
 }
 

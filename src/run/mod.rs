@@ -448,6 +448,6 @@ fn write_description(
         folder.write_below(path, text.as_bytes())?;
     }
     folder.write("manifest.toml", request.resolved.as_bytes())?;
-    folder.write_json("plan.json", &crate::plan::describe::json(plan))?;
+    folder.write_json("plan.json", &crate::plan::describe::Described(plan))?;
     folder.write_json("environment.json", &environment)
 }

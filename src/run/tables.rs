@@ -6,7 +6,7 @@ use super::RunError;
 use crate::guides::About;
 use crate::identity::PointId;
 use crate::record::contents::{Contents, Standing};
-use crate::record::folder::{FolderError, RunFolder};
+use crate::record::folder::RunFolder;
 use crate::row::Row;
 use crate::row::outcome::Status;
 
@@ -43,8 +43,8 @@ impl Tally {
 
 /// Makes tables and exports from journals, unless the existing ones were made from them. `order`
 /// has the places of points in the plan: journals have rows in the order in which they were
-/// finished, tables have declared skips, then the plan's order. Returns the rows, if they had to be
-/// read.
+/// finished, tables have declared skips, then the plan's order. Returns the rows, if all of them were
+/// needed at once.
 ///
 /// # Errors
 /// Errors of reading and writing the files.
@@ -58,13 +58,9 @@ pub(super) fn write(
     if folder.has_tables(contents, about, exports) {
         return Ok(None);
     }
-    let path = folder.path().join("journal.jsonl");
-    let mut rows = contents
-        .rows()
-        .map_err(|reason| FolderError::Foreign { path, reason })?;
-    rows.sort_by_key(|row| order.get(&row.point));
-    folder.write_tables(contents, &rows, about, exports)?;
-    Ok(Some(rows))
+    let mut rows: Vec<usize> = (0..contents.len()).collect();
+    rows.sort_by_cached_key(|&row| order.get(&contents.point(row)));
+    Ok(folder.write_tables(contents, &rows, about, exports)?)
 }
 
 /// The places of points.
