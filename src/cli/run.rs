@@ -29,8 +29,8 @@ pub struct RunArgs {
     #[arg(long)]
     fresh: bool,
     /// Try points again that have no result: statuses such as `oom,timeout`, or `failed` for all of
-    /// them; or those whose medians are known less well than was asked for: `wide`. Points that met trouble of the moment (a full disk, a killed process) are tried again
-    /// without it
+    /// them; or those whose medians are known less well than was asked for: `wide`. Points that met
+    /// trouble of the moment (a full disk, a killed process) are tried again without it
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     retry: Vec<String>,
     /// Measure one share of the points alone, such as the third of 16; the others' rows are in the

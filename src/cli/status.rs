@@ -113,6 +113,19 @@ fn show(run: &Recorded, progress: &Progress, screen: &Screen) {
             counts.join(", ")
         ));
     }
+    list(progress, screen);
+    let said = progress.parts.iter().filter_map(|part| part.said_s_ago);
+    let clock = said.fold(0.0, f64::min);
+    if clock < -5.0 {
+        screen.note(&format!(
+            "clocks disagree: a state was written {} in the future of this machine",
+            time(-clock)
+        ));
+    }
+}
+
+/// Lists the parts, of many those of which there is something to say.
+fn list(progress: &Progress, screen: &Screen) {
     let is_dull = |part: &&PartProgress| {
         matches!(part.standing, Standing::Done | Standing::NotBegun) && part.failures == 0
     };
@@ -130,17 +143,6 @@ fn show(run: &Recorded, progress: &Progress, screen: &Screen) {
     let more = progress.parts.len() - listed.len().min(shown);
     if more > 0 {
         screen.note(&format!("and {more} more, which --verbose lists"));
-    }
-    let clock = progress
-        .parts
-        .iter()
-        .filter_map(|part| part.said_s_ago)
-        .fold(0.0, f64::min);
-    if clock < -5.0 {
-        screen.note(&format!(
-            "clocks disagree: a state was written {} in the future of this machine",
-            time(-clock)
-        ));
     }
 }
 

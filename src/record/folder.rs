@@ -322,9 +322,9 @@ impl RunFolder {
         held.is_some_and(|held| held.covers(&wanted) && held.is_whole(&self.path))
     }
 
-    /// Makes the tables from the rows in this order, and the exports called `names` as well as those
-    /// that were asked for before. A file is replaced when its successor is whole. Returns the rows
-    /// if exports needed all of them at once.
+    /// Makes the tables from the rows in this order, and the exports called `names` as well as
+    /// those that were asked for before. A file is replaced when its successor is whole. Returns
+    /// the rows if exports needed all of them at once.
     ///
     /// # Errors
     /// Those of the file system; the next run makes the tables again.

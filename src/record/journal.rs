@@ -135,8 +135,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal with such a first line at `path`, making it if there is none, and finds its
-    /// lines. A torn last line is cut off.
+    /// Opens the journal with such a first line at `path`, making it if there is none, and finds
+    /// its lines. A torn last line is cut off.
     ///
     /// # Errors
     /// Any [`JournalError`].

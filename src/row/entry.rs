@@ -260,6 +260,9 @@ impl Entry {
             kernel.name = words.get(&kernel.name);
             kernel.key = kernel.key.as_deref().map(|key| words.get(key));
         }
+        // Runs may have a million rows.
+        measurement.kernels.shrink_to_fit();
+        self.samples_ns.shrink_to_fit();
         self.measurement = Some(measurement);
     }
 

@@ -22,7 +22,7 @@ use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::plan::{Outline, Plan};
 use crate::record::contents::{Contents, Standing};
-use crate::record::environment::{Environment, RunIdentity, surroundings};
+use crate::record::environment::{self, Environment, RunIdentity};
 use crate::record::exports;
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::state::End;
@@ -42,6 +42,7 @@ pub mod repeats;
 mod blocks;
 mod workers;
 mod session;
+mod surroundings;
 mod points;
 mod remaining;
 mod resume;
@@ -66,7 +67,8 @@ use keeper::Keeper;
 use resume::Resumed;
 use retry::Retry;
 use rows::Measured;
-use session::{Parts, Session, Surroundings};
+use session::Session;
+use surroundings::{Parts, Surroundings};
 use tables::Tally;
 use time::Allowed;
 use work::Work;
@@ -272,11 +274,11 @@ pub fn run(
     let toolchain = toolchain_for(requests[0].kind, &found);
     let _ahead = toolchain.look_ahead(requests[0].kind);
     let limit = manifest.limits.point_timeout;
-    let mut supervisors = Supervisor::start_all(&request.worker, requests, limit)?;
+    let supervisors = Supervisor::start_all(&request.worker, requests, limit)?;
     let identities = supervisors.iter().map(|supervisor| supervisor.identity());
     let devices: Vec<DeviceIdentity> = identities.cloned().collect();
     let kind = devices[0].kind;
-    let outline = Outline::new(manifest, plan_device.clone());
+    let outline = Outline::new(manifest, plan_device);
     let identity = RunIdentity::new(manifest.hash(), devices.clone(), toolchain.identity(kind));
     // A stop may have prevented a compiler's answer, without which this would be another run.
     if stop.load(Ordering::Relaxed) {
@@ -292,8 +294,7 @@ pub fn run(
         return resumed.end(manifest, &devices);
     }
     let (mut plan, own) = work.plan();
-    let own_identity = identity.clone();
-    write_description(&resumed.folder, manifest, request, &plan, identity)?;
+    write_description(&resumed.folder, manifest, request, &plan, &identity)?;
     let elsewhere = own.keep(&mut plan);
     let cache = compiling::cache_of(kind, manifest, request, progress);
     let surroundings = Surroundings {
@@ -305,9 +306,37 @@ pub fn run(
         toolchain: &toolchain,
         cache: cache.as_ref(),
     };
-    let calibrator = surroundings.calibrator(plan_device.target);
-    let measured = calibrate(&calibrator, &mut supervisors, progress);
-    let reused = resumed.reused();
+    let begun = Begun {
+        resumed,
+        keeper,
+        elsewhere,
+        has_skips: own.has_skips(),
+        identity,
+    };
+    measure(&surroundings, &plan, begun, supervisors)
+}
+
+/// A run whose work is known.
+struct Begun {
+    resumed: Resumed,
+    keeper: Keeper,
+    /// Points of other shards.
+    elsewhere: HashSet<PointId>,
+    /// True if this process writes the rows of points that the manifest leaves out.
+    has_skips: bool,
+    identity: RunIdentity,
+}
+
+/// Measures what is left of a plan.
+fn measure(
+    surroundings: &Surroundings<'_>,
+    plan: &Plan<'_>,
+    begun: Begun,
+    mut supervisors: Vec<Supervisor>,
+) -> Result<Ended, RunError> {
+    let calibrator = surroundings.calibrator(plan.device.target.clone());
+    let measured = calibrate(&calibrator, &mut supervisors, surroundings.progress);
+    let reused = begun.resumed.reused();
     let Resumed {
         run,
         folder,
@@ -316,20 +345,20 @@ pub fn run(
         finished,
         tries,
         ..
-    } = resumed;
+    } = begun.resumed;
     let parts = Parts {
         journal,
-        keeper,
+        keeper: begun.keeper,
         finished,
-        elsewhere,
+        elsewhere: begun.elsewhere,
         tries,
-        has_skips: own.has_skips(),
+        has_skips: begun.has_skips,
     };
-    let mut session = Session::new(&surroundings, &plan, measured, parts);
+    let mut session = Session::new(surroundings, plan, measured, parts);
     session.learn(&contents)?;
     session.begin(&folder)?;
-    if request.reuse {
-        session.reuse(&own_identity)?;
+    if surroundings.request.reuse {
+        session.reuse(&begun.identity)?;
     }
     session.measure_all(supervisors)?;
     session.end(run, &folder, reused)
@@ -429,15 +458,15 @@ fn write_description(
     manifest: &Manifest,
     request: &Request,
     plan: &Plan<'_>,
-    identity: RunIdentity,
+    identity: &RunIdentity,
 ) -> Result<(), FolderError> {
     if folder.is_described() {
         return Ok(());
     }
-    let (host, variables) = surroundings();
+    let (host, variables) = environment::surroundings();
     let environment = Environment {
         started_unix_s: rows::now_unix_s(plan.device.kind),
-        identity,
+        identity: identity.clone(),
         name: manifest.name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: request.command.clone(),

@@ -43,8 +43,8 @@ impl Tally {
 
 /// Makes tables and exports from journals, unless the existing ones were made from them. `order`
 /// has the places of points in the plan: journals have rows in the order in which they were
-/// finished, tables have declared skips, then the plan's order. Returns the rows, if all of them were
-/// needed at once.
+/// finished, tables have declared skips, then the plan's order. Returns the rows, if all of them
+/// were needed at once.
 ///
 /// # Errors
 /// Errors of reading and writing the files.

@@ -106,7 +106,8 @@ impl Own {
         points.map(|point| plan.points[point as usize].id).collect()
     }
 
-    /// True if this process writes the rows of points that the manifest leaves out: one of all does.
+    /// True if this process writes the rows of points that the manifest leaves out: one of all
+    /// does.
     pub(super) fn has_skips(&self) -> bool {
         match self {
             Own::All => true,

@@ -83,8 +83,8 @@ impl Scripts<'_> {
         )
     }
 
-    /// Makes tables and a report of what there is. Journals are not joined: tasks that are submitted
-    /// again go on with theirs.
+    /// Makes tables and a report of what there is. Journals are not joined: tasks that are
+    /// submitted again go on with theirs.
     pub(super) fn report(&self) -> String {
         let report = self.command(&["report", self.folder]);
         format!("{}{report}\n", self.head(Step::Report))

@@ -192,7 +192,10 @@ pub fn open(name: &str, dir: &Path) -> Result<Source, SourceError> {
         let run = find::find(name, dir).map_err(SourceError::Unknown)?;
         from_folder(&run.path)?
     };
-    keep_last_of_each(&mut source);
+    // Journals have one row of a point.
+    if source.kind != Kind::Run {
+        keep_last_of_each(&mut source);
+    }
     source.label = label(&source);
     Ok(source)
 }
@@ -223,13 +226,16 @@ fn from_run(path: &Path) -> Result<Source, SourceError> {
     let recorded = Recorded::read(path)?;
     let journal = path.join("journal.jsonl");
     let contents = recorded.contents()?;
-    let mut entries = run::entries(&contents).map_err(|reason| SourceError::Foreign {
+    // As in the tables: declared skips, then the plan's order, whatever the order of execution.
+    let mut order: Vec<usize> = (0..contents.len()).collect();
+    {
+        let places = recorded.plan_order();
+        order.sort_by_cached_key(|&row| places.get(&contents.point(row)));
+    }
+    let entries = run::entries(&contents, &order).map_err(|reason| SourceError::Foreign {
         path: journal,
         reason,
     })?;
-    // As in the tables: declared skips, then the plan's order, whatever the order of execution.
-    let order = recorded.plan_order();
-    entries.sort_by_key(|entry| entry.point.and_then(|point| order.get(&point)));
     let mut warnings = Vec::new();
     if contents.torn_bytes > 0 {
         warnings.push("the journal's last line is torn: the run was killed, or goes on".to_owned());
