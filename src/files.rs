@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -92,6 +92,77 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
+/// Makes a file as a whole where there is none; a file that is there stays. Several processes, also
+/// on several machines, may do so at once: the file of one of them is there then.
+///
+/// # Errors
+/// Those of the file system.
+pub fn make(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match make_alone(path, bytes) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+/// As [`make`], and fails where the file is there already.
+///
+/// # Errors
+/// Those of the file system.
+pub fn make_alone(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = beside(path, bytes)?;
+    // Unlike a file that is created and then written, a link is there with its content; and it
+    // fails where there is another, also on network file systems.
+    let linked = fs::hard_link(&temporary, path);
+    let _ = fs::remove_file(&temporary);
+    linked
+}
+
+/// Replaces a file that is for looking at alone: as a whole, but a crash of the machine may lose
+/// it. Several processes may do so at once.
+///
+/// # Errors
+/// Those of the file system.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = beside(path, bytes)?;
+    fs::rename(&temporary, path).inspect_err(|_| {
+        let _ = fs::remove_file(&temporary);
+    })
+}
+
+/// As [`write`], where several processes may write the file at once: it is that of one of them.
+///
+/// # Errors
+/// Those of the file system; the old file is still there.
+pub fn write_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = beside(path, bytes)?;
+    let synced = File::open(&temporary).and_then(|file| file.sync_all());
+    let written = synced.and_then(|()| fs::rename(&temporary, path));
+    written.inspect_err(|_| {
+        let _ = fs::remove_file(&temporary);
+    })
+}
+
+/// Writes a file of a name of its own beside `path`.
+fn beside(path: &Path, bytes: &[u8]) -> io::Result<std::path::PathBuf> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut options = tempfile::Builder::new();
+    let prefix = format!(".{}.", name.trim_start_matches('.'));
+    let mut file = options.prefix(&prefix).suffix(".new").tempfile_in(folder)?;
+    let written = file.write_all(bytes);
+    // As others of the folder: people of a group look at the runs of each other.
+    let (_, path) = file.keep().map_err(|error| error.error)?;
+    let readable = fs::Permissions::from_mode(0o644);
+    let written = written.and_then(|()| fs::set_permissions(&path, readable));
+    match written {
+        Ok(()) => Ok(path),
+        Err(error) => {
+            let _ = fs::remove_file(&path);
+            Err(error)
+        }
+    }
+}
+
 /// Writes a file beside a cache's own, as a whole.
 ///
 /// # Errors
@@ -127,6 +198,28 @@ mod tests {
             assert!(read(&path(name)).is_err(), "{name}");
         }
         assert!(open_own(OpenOptions::new().read(true), &path("link")).is_err());
+    }
+
+    #[test]
+    fn several_processes_write_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        std::thread::scope(|scope| {
+            for number in 0..8u8 {
+                let path = &path;
+                scope.spawn(move || {
+                    for _ in 0..50 {
+                        write_shared(path, &[number; 1000]).unwrap();
+                        replace(path, &[number; 1000]).unwrap();
+                        make(path, b"never").unwrap();
+                        let held = read(path).unwrap();
+                        assert_eq!(held, vec![held[0]; 1000]);
+                    }
+                });
+            }
+        });
+        make_alone(&path, b"never").unwrap_err();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod identity;
 pub mod hardware;
 pub mod word;
 pub mod status;
+pub mod shard;
 pub mod row;
 pub mod tuning;
 pub mod expression;

@@ -73,7 +73,9 @@ impl From<&RunError> for Exit {
                 Exit::Impossible
             }
             RunError::Stopped => Exit::Stopped,
-            RunError::Folder(_) | RunError::Worker(WorkerError::Io(_)) => Exit::Files,
+            RunError::Folder(_) | RunError::Lost(_) | RunError::Worker(WorkerError::Io(_)) => {
+                Exit::Files
+            }
         }
     }
 }

@@ -19,6 +19,11 @@ pub mod run;
 pub mod compile;
 pub mod rerun;
 pub mod runs;
+pub mod merge;
+pub mod status;
+pub mod submit;
+pub mod cancel;
+mod slurm;
 pub mod compare;
 pub mod report;
 pub mod cache;
@@ -77,6 +82,14 @@ enum Verb {
     Compare(compare::CompareArgs),
     /// List recorded runs
     Runs(runs::RunsArgs),
+    /// Have Slurm measure a manifest by an array of jobs; again, only what is missing
+    Submit(submit::SubmitArgs),
+    /// Cancel the jobs of a run
+    Cancel(cancel::CancelArgs),
+    /// Show how far the processes are that measure a run, on whatever machines
+    Status(status::StatusArgs),
+    /// Join the journals of a run that was shared between processes, and of copies of its folder
+    Merge(merge::MergeArgs),
     /// Show one recorded run
     Show(runs::ShowArgs),
     /// Make tables and plots of recorded runs, or of CSV files
@@ -127,10 +140,13 @@ pub fn main() -> ExitCode {
         }
     };
     let screen = screen::Screen::new(&cli.screen);
+    place::allow_open_files();
     // Now, since a pool that can't be had when it is first needed is a panic. A worker has one of
     // its own size, and a launcher none.
     if !matches!(cli.verb, Verb::Worker | Verb::Launcher)
-        && let Err(error) = rayon::ThreadPoolBuilder::new().build_global()
+        && let Err(error) = rayon::ThreadPoolBuilder::new()
+            .num_threads(place::processors().0)
+            .build_global()
     {
         screen.error(&format!("threads can't be started: {error}"));
         return Exit::Impossible.into();
@@ -144,6 +160,10 @@ pub fn main() -> ExitCode {
         Verb::Rerun(args) => rerun::rerun(&args, &screen),
         Verb::Compare(args) => compare::compare(&args, &screen),
         Verb::Runs(args) => runs::runs(&args, &screen),
+        Verb::Submit(args) => submit::submit(&args, &screen),
+        Verb::Cancel(args) => cancel::cancel(&args, &screen),
+        Verb::Status(args) => status::status(&args, &screen),
+        Verb::Merge(args) => merge::merge(&args, &screen),
         Verb::Show(args) => runs::show(&args, &screen),
         Verb::Report(args) => report::report(&args, &screen),
         Verb::Cache(verb) => cache::cache(&verb, &screen),

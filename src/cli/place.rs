@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use directories::ProjectDirs;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::compile::NEVER;
 use crate::compile::toolchain::Toolchain;
@@ -41,6 +42,18 @@ pub fn processors() -> (usize, &'static str) {
         std::thread::available_parallelism().map_or(1, usize::from),
         "affinity and control group",
     )
+}
+
+/// Allows as many open files as the system lets this process have: a run has a journal for each of
+/// its shards.
+pub fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: limit.maximum.map(|most| most.min(1 << 16)),
+        ..limit
+    };
+    // With fewer, a file that can't be opened says so.
+    let _ = setrlimit(Resource::Nofile, most);
 }
 
 /// The compilers of this machine; `CC` names the C compiler. Facts about them that a cache's folder

@@ -129,7 +129,18 @@ impl<'a> Shown<'a> {
         } else {
             format!(" ({})", counts.join(", "))
         };
-        format!("{stopped}{did}{counts}")
+        let parts = [
+            (ended.taken, "taken from earlier runs"),
+            (
+                ended.unmeasured,
+                "without a measurement, since the time was over",
+            ),
+        ];
+        let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+        let parts: String = parts
+            .map(|(count, how)| format!(", {count} {how}"))
+            .collect();
+        format!("{stopped}{did}{parts}{counts}")
     }
 
     /// How the devices' time was used, and by how much anchors moved.
@@ -386,6 +397,8 @@ fn as_json(ended: &Ended) -> serde_json::Value {
         "of_the_moment": ended.tally.of_the_moment,
         "reused": ended.reused,
         "written": ended.written,
+        "taken": ended.taken,
+        "unmeasured": ended.unmeasured,
         "compiled": ended.compiled,
         "stopped": ended.stopped,
         "usage": ended.usage,

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::exit::Exit;
+use super::merge;
 use super::screen::Screen;
 use crate::manifest::Manifest;
 use crate::manifest::settings::PlotFormat;
@@ -68,6 +69,9 @@ impl From<Format> for PlotFormat {
 
 /// Makes a report.
 pub fn report(args: &ReportArgs, screen: &Screen) -> Exit {
+    for name in &args.runs {
+        merge::tables_on_demand(name, &args.runs_dir, screen);
+    }
     let sources = match source::open_all(&args.runs, &args.runs_dir) {
         Ok(sources) => sources,
         Err(error) => {

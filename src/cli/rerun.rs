@@ -16,7 +16,9 @@ use crate::record::folder::Recorded;
 use crate::row::Row;
 use crate::row::outcome::Status;
 use crate::run::retry::Retry;
+use crate::run::time::Allowed;
 use crate::run::{self as engine, Request};
+use crate::shard::Part;
 
 /// Arguments of `rerun`.
 #[derive(Args)]
@@ -67,6 +69,9 @@ pub fn rerun(args: &RerunArgs, screen: &Screen) -> Exit {
         command: std::env::args().collect(),
         fresh: true,
         retry: Retry::default(),
+        part: Part::Whole,
+        allowed: Allowed::default(),
+        reuse: false,
         require_cached: false,
         skip_precompile: false,
         save_tensors: None,

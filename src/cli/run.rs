@@ -1,6 +1,7 @@
 //! `sweeper run`.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -9,12 +10,14 @@ use super::progress::Shown;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::target::Target;
-use super::{place, plan, report, signals, worker};
+use super::{place, plan, report, signals, slurm, worker};
 use crate::guides::BENCHMARK_RESULTS;
 use crate::manifest::Manifest;
 use crate::row::outcome::Status;
 use crate::run::retry::Retry;
+use crate::run::time::{self, Allowed};
 use crate::run::{self, Ended, Request};
+use crate::shard::{Part, Shard};
 
 /// Arguments of `run`.
 #[derive(Args)]
@@ -26,10 +29,28 @@ pub struct RunArgs {
     #[arg(long)]
     fresh: bool,
     /// Try points again that have no result: statuses such as `oom,timeout`, or `failed` for all of
-    /// them. Points that met trouble of the moment (a full disk, a killed process) are tried again
-    /// without it
+    /// them; or those whose medians are known less well than was asked for: `wide`. Points that met
+    /// trouble of the moment (a full disk, a killed process) are tried again without it
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     retry: Vec<String>,
+    /// Measure one share of the points alone, such as the third of 16; the others' rows are in the
+    /// same folder, and all of them are one run
+    #[arg(long, value_name = "K/N", conflicts_with = "fresh")]
+    shard: Option<Shard>,
+    /// Measure for this long, such as 30m: the most telling points first, the rest is declared
+    /// unmeasured. The next run measures it
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    max_time: Option<Duration>,
+    /// Take results of earlier runs in the folder of results, of equal points that the same program
+    /// measured in the same way on the same device; rows say so
+    #[arg(long)]
+    reuse: bool,
+    /// When the job's time is over, have Slurm start the job again, unless nothing new was measured
+    #[arg(long)]
+    requeue: bool,
+    /// Refuse a manifest of another hash: it was changed since it was submitted
+    #[arg(long, hide = true)]
+    if_manifest: Option<String>,
     /// Show the plan and measure nothing
     #[arg(long)]
     dry_run: bool,
@@ -53,6 +74,17 @@ pub fn run(args: &RunArgs, screen: &Screen) -> Exit {
         Ok(manifest) => manifest,
         Err(exit) => return exit,
     };
+    let hash = manifest.hash().0;
+    if let Some(wanted) = args
+        .if_manifest
+        .as_ref()
+        .filter(|digits| !hash.has_prefix(digits))
+    {
+        screen.error(&format!(
+            "the manifest is {hash} now and was {wanted} when it was submitted: submit it again, or change it back"
+        ));
+        return Exit::Manifest;
+    }
     if args.dry_run {
         return match Target::of_manifest(&manifest, screen) {
             Ok(target) => plan::show(&manifest, &target, screen),
@@ -70,6 +102,9 @@ pub fn run(args: &RunArgs, screen: &Screen) -> Exit {
     let is_wanted = manifest.output.exports.contains(&BENCHMARK_RESULTS);
     if is_wanted && !ended.stopped && !screen.json && !screen.quiet {
         report::show_operations(&ended.folder, &manifest, screen);
+    }
+    if args.requeue && ended.stopped {
+        slurm::requeue(&ended, screen);
     }
     exit_of(&ended, &request)
 }
@@ -94,6 +129,9 @@ fn request(args: &RunArgs, manifest: &Manifest, screen: &Screen) -> Result<Reque
         resolved: manifest.resolved_toml(),
         command: std::env::args().collect(),
         fresh: args.fresh,
+        part: args.shard.map_or(Part::Whole, Part::Shard),
+        allowed: Allowed::here(Instant::now(), args.max_time),
+        reuse: args.reuse,
         require_cached: args.require_cached,
         skip_precompile: args.skip_precompile,
         save_tensors: args.save_tensors.as_deref().map(absolute),

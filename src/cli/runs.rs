@@ -106,9 +106,10 @@ impl Listed {
     fn of(found: Found) -> Self {
         let (counts, points) = match &found.run {
             Ok(run) => (
-                run.rows()
-                    .map(|rows| counts(&rows))
-                    .map_err(|error| error.to_string()),
+                run.contents()
+                    .map_err(|error| error.to_string())
+                    .and_then(|contents| contents.standings())
+                    .map(|rows| counts(rows.iter().map(|row| row.status))),
                 run.planned_points(),
             ),
             Err(error) => (Err(error.to_string()), None),
@@ -246,7 +247,7 @@ pub fn show(args: &ShowArgs, screen: &Screen) -> Exit {
         "rows       {}{} ({})",
         rows.len(),
         of.unwrap_or_default(),
-        words(&counts(&rows))
+        words(&counts(rows.iter().map(|row| row.outcome.status)))
     ));
     let attempts = find::attempts(&run.path);
     if !attempts.is_empty() {
@@ -326,10 +327,10 @@ fn devices(run: &Recorded) -> String {
     names.join(", ")
 }
 
-fn counts(rows: &[Row]) -> BTreeMap<Status, usize> {
+fn counts(statuses: impl Iterator<Item = Status>) -> BTreeMap<Status, usize> {
     let mut counts = BTreeMap::new();
-    for row in rows {
-        *counts.entry(row.outcome.status).or_insert(0) += 1;
+    for status in statuses {
+        *counts.entry(status).or_insert(0) += 1;
     }
     counts
 }

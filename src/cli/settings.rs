@@ -98,6 +98,38 @@ impl ManifestArgs {
     /// # Errors
     /// [`Exit::Manifest`] or [`Exit::Usage`], after everything that is wrong was shown.
     pub fn load(&self, screen: &Screen) -> Result<Manifest, Exit> {
+        self.load_with(&[], screen)
+    }
+
+    /// The command line that names this manifest with these settings, from any folder.
+    pub fn again(&self) -> Vec<String> {
+        let path = std::path::absolute(&self.manifest);
+        let path = path.unwrap_or_else(|_| self.manifest.clone());
+        let mut words = vec![path.display().to_string()];
+        for assignment in &self.settings.sets {
+            words.extend(["--set".to_owned(), assignment.clone()]);
+        }
+        for (flag, value) in &self.settings.flags {
+            words.push((*flag).to_owned());
+            let takes_none = FLAGS
+                .iter()
+                .any(|known| known.flags.contains(flag) && known.value.is_some());
+            if !takes_none {
+                words.push(value.clone());
+            }
+        }
+        words
+    }
+
+    /// As [`ManifestArgs::load`], with values of a verb's own flags: key, text, flag.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_with(
+        &self,
+        more: &[(&str, String, &str)],
+        screen: &Screen,
+    ) -> Result<Manifest, Exit> {
         let mut overrides = Overrides::new();
         overrides.deny_lints = self.deny_warnings;
         for assignment in &self.settings.sets {
@@ -108,6 +140,10 @@ impl ManifestArgs {
         }
         for (flag, value) in &self.settings.flags {
             overrides.flag(flag, Some(value));
+        }
+        for (key, text, flag) in more {
+            let origin = OverrideOrigin::Flag((*flag).to_owned());
+            overrides.push(*key, text.clone(), origin);
         }
         load(&self.manifest, &overrides, screen)
     }

@@ -1,7 +1,7 @@
 //! Signals that end a run: it stops where it is, writes its tables, and ends with 75.
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,15 @@ use super::screen::Screen;
 
 /// Set by the first signal.
 static STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// The first signal; 0 for none.
+static FIRST: AtomicI32 = AtomicI32::new(0);
+
+/// True if a signal other than the one that announces the end of a job asked for the end: by
+/// people, or by a scheduler that means it.
+pub(super) fn was_told_to_end() -> bool {
+    ![0, SIGUSR1].contains(&FIRST.load(Ordering::Relaxed))
+}
 
 /// A key that interrupts ends the program at once if it is pressed again after this time:
 /// schedulers and `timeout` send several signals close together, and mean one.
@@ -37,6 +46,7 @@ fn hear(mut signals: Signals) {
     let mut first: Option<Instant> = None;
     for signal in signals.forever() {
         let since = first.get_or_insert_with(Instant::now);
+        let _ = FIRST.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
         if STOPPED.swap(true, Ordering::Relaxed) && signal == SIGINT && since.elapsed() > PATIENCE {
             // Who presses the key again wants the terminal, not the tables.
             Exit::Stopped.at_once();

@@ -65,7 +65,8 @@ pub(crate) use resolve::Draft;
 pub use schema::schema;
 pub(crate) use section::Context;
 pub use settings::{
-    CacheSettings, Canonical, DeviceSettings, Limits, Measure, Output, PlanSettings, Report,
+    CacheSettings, Canonical, Cluster, DeviceSettings, Limits, Measure, Output, PlanSettings,
+    Report,
 };
 pub use sources::Sources;
 pub use starter::STARTER;
@@ -101,6 +102,8 @@ pub struct Manifest {
     pub measure: Measure,
     /// `[limits]`
     pub limits: Limits,
+    /// `[cluster]`
+    pub cluster: Cluster,
     /// `[output]`
     pub output: Output,
     /// `[report]`
@@ -127,6 +130,7 @@ impl Manifest {
             cache: CacheSettings::default(),
             measure: Measure::default(),
             limits: Limits::default(),
+            cluster: Cluster::default(),
             output: Output::default(),
             report: Report::default(),
             null: None,
@@ -205,6 +209,7 @@ impl PartialEq for Manifest {
             cache,
             measure,
             limits,
+            cluster,
             output,
             report,
             null,
@@ -222,6 +227,7 @@ impl PartialEq for Manifest {
             && *cache == other.cache
             && *measure == other.measure
             && *limits == other.limits
+            && *cluster == other.cluster
             && *output == other.output
             && *report == other.report
             && *null == other.null

@@ -285,6 +285,35 @@ pub struct Prune {
     pub along: Vec<Arc<str>>,
 }
 
+/// `[cluster]`: what `sweeper submit` asks a scheduler for, in the scheduler's own words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cluster {
+    /// Tasks that share the sweep.
+    pub shards: Option<u32>,
+    /// Part of the cluster.
+    pub partition: Option<String>,
+    /// Who pays.
+    pub account: Option<String>,
+    /// Longest time of one task.
+    pub time: Option<String>,
+    /// GPUs of one task, such as `1` or `a100:2`.
+    pub gpus: Option<String>,
+    /// Processors of one task.
+    pub cpus: Option<u32>,
+    /// Memory of one task, such as `16G`.
+    pub memory: Option<String>,
+    /// Greatest number of tasks at once.
+    pub at_once: Option<u32>,
+    /// The GPUs' architecture, such as `sm_90`, so that kernels are compiled without one.
+    pub arch: Option<String>,
+    /// Part of the cluster where kernels are compiled and reports are made.
+    pub compile_partition: Option<String>,
+    /// Further options of `sbatch`.
+    pub options: Vec<String>,
+    /// Lines of a shell before the command.
+    pub before: Vec<String>,
+}
+
 /// `[output]`: where results go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {

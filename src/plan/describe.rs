@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value as Json, json};
 use sweeper_program::Refusal;
 
@@ -15,12 +16,42 @@ use crate::grid::Grid;
 /// So many of the published shapes are listed without being asked.
 const FEW_GROUPS: usize = 12;
 
-/// The plan as JSON: points, skips, canonical shapes with their members, kernels.
-pub fn json(plan: &Plan<'_>) -> Json {
-    let points: Vec<Json> = plan
-        .points
-        .iter()
-        .map(|point| {
+/// The plan as JSON: points, skips, canonical shapes with their members, kernels. It is written
+/// point by point: a plan may have a million.
+pub struct Described<'p, 'm>(pub &'p Plan<'m>);
+
+impl Serialize for Described<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let plan = self.0;
+        let shapes: Vec<Json> = members(plan)
+            .into_iter()
+            .map(|(shape, members)| json!({ "shape": shape_json(plan, shape), "points": members }))
+            .collect();
+        let mut map = serializer.serialize_map(None)?;
+        // In the order of their names, as all of our JSON.
+        map.serialize_entry("canonical_shapes", &shapes)?;
+        map.serialize_entry("device", &plan.device.kind)?;
+        map.serialize_entry("kernels", &kernels_json(plan))?;
+        map.serialize_entry("name", &plan.manifest().name)?;
+        map.serialize_entry("over_budget", &plan.selection.over_budget)?;
+        map.serialize_entry("plan", &1)?;
+        map.serialize_entry("points", &Points(plan))?;
+        if plan.selection.published.is_some() {
+            let published = published_json(&plan.grid, &plan.selection);
+            map.serialize_entry("published_shapes", &published)?;
+        }
+        map.serialize_entry("sampled_out", &plan.selection.sampled_out)?;
+        map.serialize_entry("skips", &Skips(plan))?;
+        map.end()
+    }
+}
+
+struct Points<'p, 'm>(&'p Plan<'m>);
+
+impl Serialize for Points<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let plan = self.0;
+        serializer.collect_seq(plan.points.iter().map(|point| {
             let refusal = point.refusal.as_ref().map(ToString::to_string);
             json!({
                 "point": point.id.0.hex(),
@@ -31,21 +62,25 @@ pub fn json(plan: &Plan<'_>) -> Json {
                 "launches": point.launches,
                 "refusal": refusal,
             })
-        })
-        .collect();
-    let skips: Vec<Json> = plan
-        .grid
-        .skips()
-        .iter()
-        .map(|skip| json!({ "label": plan.grid.label(skip.point), "reason": &*skip.reason }))
-        .collect();
-    let shapes: Vec<Json> = members(plan)
-        .into_iter()
-        .map(|(shape, members)| json!({ "shape": shape_json(plan, shape), "points": members }))
-        .collect();
-    let kernels: Vec<Json> = plan
-        .kernels
-        .iter()
+        }))
+    }
+}
+
+struct Skips<'p, 'm>(&'p Plan<'m>);
+
+impl Serialize for Skips<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let grid = &self.0.grid;
+        let skips = grid.skips().iter();
+        serializer.collect_seq(
+            skips.map(|skip| json!({ "label": grid.label(skip.point), "reason": &*skip.reason })),
+        )
+    }
+}
+
+fn kernels_json(plan: &Plan<'_>) -> Vec<Json> {
+    let kernels = plan.kernels.iter();
+    kernels
         .map(|kernel| {
             let defines: BTreeMap<&str, &str> = kernel
                 .defines
@@ -54,22 +89,12 @@ pub fn json(plan: &Plan<'_>) -> Json {
                 .collect();
             json!({ "source": kernel.main_file(), "language": kernel.language, "defines": defines })
         })
-        .collect();
-    let mut json = json!({
-        "plan": 1,
-        "name": plan.manifest().name,
-        "device": plan.device.kind,
-        "points": points,
-        "skips": skips,
-        "sampled_out": plan.selection.sampled_out,
-        "over_budget": plan.selection.over_budget,
-        "canonical_shapes": shapes,
-        "kernels": kernels,
-    });
-    if plan.selection.published.is_some() {
-        json["published_shapes"] = published_json(&plan.grid, &plan.selection);
-    }
-    json
+        .collect()
+}
+
+/// As [`Described`], at once.
+pub fn json(plan: &Plan<'_>) -> Json {
+    serde_json::to_value(Described(plan)).unwrap_or_default()
 }
 
 /// The groups of the published sampling: each shape with its configurations, and those that are

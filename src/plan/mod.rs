@@ -21,6 +21,7 @@ use crate::word::Word;
 pub mod canonical;
 pub mod published;
 pub mod cost;
+pub mod deal;
 pub mod selection;
 pub mod query;
 pub mod graph;

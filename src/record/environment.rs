@@ -116,8 +116,9 @@ pub struct Environment {
 }
 
 /// Variables that say how a job was placed.
-const VARIABLES: [&str; 9] = [
+const VARIABLES: [&str; 10] = [
     "SLURM_JOB_ID",
+    "SLURM_ARRAY_JOB_ID",
     "SLURM_CPUS_PER_TASK",
     "SLURM_CPUS_ON_NODE",
     "SLURM_ARRAY_TASK_ID",

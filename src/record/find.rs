@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::folder::{FolderError, Recorded};
 use super::history;
+use super::submission::Submission;
 
 /// Levels between the searched folder and a run: `results/quick/host/quick-29fcbb991eb4`. An
 /// attempt lies one deeper.
@@ -207,6 +208,9 @@ pub fn find(wanted: &str, dir: &Path) -> Result<Recorded, String> {
     let path = Path::new(wanted);
     if path.is_dir() && is_run(path) {
         return Recorded::read(path).map_err(|error| error.to_string());
+    }
+    if let Some(submission) = Submission::read(path) {
+        return submission.only_run(path);
     }
     if wanted.contains(['/', '.']) {
         return Err(match path.is_dir() {

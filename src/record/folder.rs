@@ -3,20 +3,28 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
+use rayon::prelude::*;
 use serde::Serialize;
 
+use super::contents::{Contents, Lines, Seal};
 use super::environment::Environment;
 use super::exports;
 use super::find;
-use super::journal::{Contents, Journal, JournalError};
-use super::stamp::{self, Stamp};
+use super::hold::{self, Hold, Holder, Refused};
+use super::journal::{Header, Journal, JournalError, Share};
+use super::parts;
+use super::stamp::{self, Sealing, Stamp};
 use super::tables;
 use crate::files;
 use crate::guides::About;
-use crate::identity::{PointId, RunId};
+use crate::identity::{Digest, PointId, RunId};
 use crate::row::Row;
+use crate::shard::Part;
 
 /// Why a run's folder can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -30,10 +38,30 @@ pub enum FolderError {
         error: io::Error,
     },
     /// Another process writes it.
-    #[error("{path}: another sweeper is writing this run; wait for it, or use --output-dir", path = path.display())]
+    #[error(
+        "{path}: another sweeper{named} is writing {what}; wait for it, or use --output-dir",
+        path = path.display(),
+        named = holder.as_ref().map(|holder| format!(" ({holder})")).unwrap_or_default()
+    )]
     Busy {
         /// The folder.
         path: PathBuf,
+        /// The part that it writes.
+        what: Part,
+        /// The process, where it is known.
+        holder: Option<Box<Holder>>,
+    },
+    /// The run was begun in another number of shards.
+    #[error(
+        "{path}: this run is shared between {count} shards; go on with --shard K/{count}, or join what is there with \
+         `sweeper merge {path}`, after which any number of shards will do",
+        path = path.display()
+    )]
+    OtherCount {
+        /// The folder.
+        path: PathBuf,
+        /// The number that it was begun with.
+        count: u32,
     },
     /// A file of the folder is not the expected one.
     #[error("{path}: {reason}", path = path.display())]
@@ -48,11 +76,16 @@ pub enum FolderError {
     Journal(#[from] JournalError),
 }
 
-/// A run's folder that this process writes alone.
+/// A plan that is longer is not read to see whether it is there.
+const LONG_PLAN_BYTES: u64 = 1 << 22;
+
+/// A run's folder, of which this process writes a part alone.
 pub struct RunFolder {
     path: PathBuf,
+    part: Part,
+    hold: Arc<Hold>,
     /// Held for as long as the folder is written.
-    _lock: File,
+    _locks: Vec<File>,
 }
 
 impl RunFolder {
@@ -61,35 +94,114 @@ impl RunFolder {
         format!("{name}-{run}")
     }
 
-    /// Makes the folder if there is none and takes hold of it.
+    /// Makes the folder if there is none and takes hold of all of it.
     ///
     /// # Errors
     /// Those of the file system, or [`FolderError::Busy`].
     pub fn open(path: &Path) -> Result<Self, FolderError> {
-        let io_error = |path: &Path| {
-            let path = path.to_owned();
-            move |error| FolderError::Io { path, error }
+        RunFolder::open_part(path, Part::Whole, &|_, _| {})
+    }
+
+    /// Makes the folder if there is none and takes hold of a part of it. `waits` is told when only
+    /// time can tell whether another machine's process lives.
+    ///
+    /// # Errors
+    /// Those of the file system, [`FolderError::Busy`] or [`FolderError::OtherCount`].
+    pub fn open_part(
+        path: &Path,
+        part: Part,
+        waits: &dyn Fn(&Holder, Duration),
+    ) -> Result<Self, FolderError> {
+        let io_error = |error| FolderError::Io {
+            path: path.to_owned(),
+            error,
         };
-        fs::create_dir_all(path).map_err(io_error(path))?;
-        let lock_path = path.join(".lock");
-        // A link would be followed to a file that is none of ours.
-        let mut options = OpenOptions::new();
-        let lock = files::open_own(options.write(true).create(true).truncate(false), &lock_path)
-            .map_err(io_error(&lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                return Err(FolderError::Busy {
-                    path: path.to_owned(),
-                });
+        let mut locks = Vec::new();
+        match part {
+            Part::Whole => {
+                fs::create_dir_all(path).map_err(io_error)?;
+                locks.push(lock(path, part, true)?);
             }
-            // A file system without locks: two runs at once would be the user's doing.
-            Err(fs::TryLockError::Error(_)) => {}
+            Part::Shard(shard) => {
+                fs::create_dir_all(path.join(parts::SHARDS)).map_err(io_error)?;
+                let mut others = parts::shards(path).map_err(io_error)?.into_iter();
+                if let Some(other) = others.find(|other| other.count != shard.count) {
+                    return Err(FolderError::OtherCount {
+                        path: path.to_owned(),
+                        count: other.count,
+                    });
+                }
+                locks.push(lock(path, Part::Whole, false)?);
+                locks.push(lock(path, part, true)?);
+            }
+        }
+        let busy = |what, holder| FolderError::Busy {
+            path: path.to_owned(),
+            what,
+            holder: Some(holder),
+        };
+        let hold = Hold::take(&part.hold(path), &part.state(path), waits);
+        let hold = hold.map_err(|refused| match refused {
+            Refused::Held(holder) => busy(part, holder),
+            Refused::Io(error) => FolderError::Io {
+                path: part.hold(path),
+                error,
+            },
+        })?;
+        let others: Vec<Part> = match part {
+            Part::Shard(_) => vec![Part::Whole],
+            Part::Whole => {
+                let shards = parts::shards(path).map_err(io_error)?.into_iter();
+                shards.map(Part::Shard).collect()
+            }
+        };
+        let held = others.into_iter();
+        let held: Vec<_> = held
+            .map(|other| (other, other.hold(path), other.state(path)))
+            .collect();
+        if let Some((other, holder)) = hold::find_living(&held, waits) {
+            return Err(busy(other, Box::new(holder)));
         }
         Ok(RunFolder {
             path: path.to_owned(),
-            _lock: lock,
+            part,
+            hold: Arc::new(hold),
+            _locks: locks,
         })
+    }
+
+    /// Takes hold of the tables alone, of a run that others may be measuring.
+    ///
+    /// # Errors
+    /// Those of the file system, or [`FolderError::Busy`].
+    pub fn open_for_tables(path: &Path) -> Result<Self, FolderError> {
+        let hold = path.join(".tables.hold");
+        let state = Part::Whole.state(path);
+        let taken = Hold::take(&hold, &state, &|_, _| {});
+        let hold = taken.map_err(|refused| match refused {
+            Refused::Held(holder) => FolderError::Busy {
+                path: path.to_owned(),
+                what: Part::Whole,
+                holder: Some(holder),
+            },
+            Refused::Io(error) => FolderError::Io { path: hold, error },
+        })?;
+        Ok(RunFolder {
+            path: path.to_owned(),
+            part: Part::Whole,
+            hold: Arc::new(hold),
+            _locks: Vec::new(),
+        })
+    }
+
+    /// The part that this process writes.
+    pub fn part(&self) -> Part {
+        self.part
+    }
+
+    /// The hold of this process.
+    pub fn hold(&self) -> &Arc<Hold> {
+        &self.hold
     }
 
     /// The folder of a run that is to be measured again beside `path`: the last attempt if that was
@@ -125,12 +237,39 @@ impl RunFolder {
         &self.path
     }
 
-    /// The journal, and its contents.
+    /// The journal of this process's part, and the contents of all journals that may hold points of
+    /// the part. `plan` is the digest of the plan that was dealt out, of a shard.
     ///
     /// # Errors
     /// A [`JournalError`].
-    pub fn journal(&self, run: RunId) -> Result<(Journal, Contents), FolderError> {
-        Ok(Journal::open(&self.path.join("journal.jsonl"), run)?)
+    pub fn journal(
+        &self,
+        run: RunId,
+        plan: Option<Digest>,
+    ) -> Result<(Journal, Contents), FolderError> {
+        let whole = Part::Whole.journal(&self.path);
+        let own = self.part.journal(&self.path);
+        let share = match (self.part, plan) {
+            (Part::Shard(shard), Some(plan)) => Some(Share { shard, plan }),
+            _ => None,
+        };
+        let mut header = Header::of(run);
+        // What looks for runs looks for this file.
+        Journal::make(&whole, header)?;
+        header.share = share;
+        let (journal, lines) = Journal::open(&own, header)?;
+        let mut others = match self.part {
+            Part::Shard(_) => vec![whole],
+            Part::Whole => parts::journals(&self.path).map_err(|error| FolderError::Io {
+                path: self.path.clone(),
+                error,
+            })?,
+        };
+        others.retain(|path| *path != own);
+        let others = others.par_iter().map(|path| Lines::read(path));
+        let mut all = vec![lines];
+        all.extend(others.collect::<Result<Vec<Lines>, _>>()?);
+        Ok((journal, Contents::of(all)?))
     }
 
     /// Writes a file of the folder as a whole: a reader sees the old one or the new one, also after
@@ -140,7 +279,16 @@ impl RunFolder {
     /// Those of the file system.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), FolderError> {
         let path = self.path.join(name);
-        files::write(&path, content).map_err(|error| FolderError::Io { path, error })
+        self.write_to(&path, content)
+            .map_err(|error| FolderError::Io { path, error })
+    }
+
+    /// Other shards may write the same.
+    fn write_to(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        match self.part {
+            Part::Whole => files::write(path, content),
+            Part::Shard(_) => files::write_shared(path, content),
+        }
     }
 
     /// Writes a file below the folder, and makes the folders that lead to it.
@@ -151,7 +299,7 @@ impl RunFolder {
         let path = self.path.join(path);
         let folder = path.parent().unwrap_or(&self.path);
         fs::create_dir_all(folder)
-            .and_then(|()| files::write(&path, content))
+            .and_then(|()| self.write_to(&path, content))
             .map_err(|error| FolderError::Io { path, error })
     }
 
@@ -174,18 +322,19 @@ impl RunFolder {
         held.is_some_and(|held| held.covers(&wanted) && held.is_whole(&self.path))
     }
 
-    /// Makes the tables from rows, and the exports called `names` as well as those that were asked
-    /// for before. A file is replaced when its successor is whole.
+    /// Makes the tables from the rows in this order, and the exports called `names` as well as
+    /// those that were asked for before. A file is replaced when its successor is whole. Returns
+    /// the rows if exports needed all of them at once.
     ///
     /// # Errors
     /// Those of the file system; the next run makes the tables again.
     pub fn write_tables(
         &self,
         contents: &Contents,
-        rows: &[Row],
+        order: &[usize],
         about: &About<'_>,
         names: &[&str],
-    ) -> Result<(), FolderError> {
+    ) -> Result<Option<Vec<Row>>, FolderError> {
         let mut made = Stamp::new(contents, about, names);
         let before = Stamp::read(&self.path);
         if let Some(before) = &before {
@@ -193,28 +342,62 @@ impl RunFolder {
             let held = before.exports.iter().filter(can_be_made);
             made.exports.extend(held.cloned());
         }
-        let table = |name: &str, write: &dyn Fn(&mut Vec<u8>) -> csv::Result<()>| {
-            let mut bytes = Vec::new();
-            write(&mut bytes).map_err(|error| FolderError::Io {
-                path: self.path.join(name),
-                error: io::Error::other(error),
-            })?;
-            self.write(name, &bytes)?;
-            let seal = (bytes.len() as u64, crc32fast::hash(&bytes));
-            Ok::<_, FolderError>((PathBuf::from(name), seal))
+        let (samples, held) = self.table("samples.csv", |out| {
+            tables::write_samples_of(contents, order, out)
+        })?;
+        let (records, ()) = self.table("records.csv", |out| {
+            tables::write_records_of(contents, order, &held, out)
+        })?;
+        made.files.extend([records, samples]);
+        let rows = match made.exports.is_empty() {
+            true => None,
+            false => Some(self.rows_of(contents, order)?),
         };
-        made.files.extend([
-            table("records.csv", &|out| tables::write_records(rows, out))?,
-            table("samples.csv", &|out| tables::write_samples(rows, out))?,
-        ]);
-        self.write_exports(rows, about, &mut made)?;
+        self.write_exports(rows.as_deref().unwrap_or_default(), about, &mut made)?;
         for stale in before.iter().flat_map(|before| before.files.keys()) {
             if !made.files.contains_key(stale) {
                 // One that is gone already is as well.
                 let _ = fs::remove_file(self.path.join(stale));
             }
         }
-        self.write_json(stamp::FILE, &made)
+        self.write_json(stamp::FILE, &made)?;
+        Ok(rows)
+    }
+
+    fn rows_of(&self, contents: &Contents, order: &[usize]) -> Result<Vec<Row>, FolderError> {
+        let rows = order.par_iter().map(|&index| contents.row(index));
+        rows.collect::<Result<_, _>>()
+            .map_err(|reason| FolderError::Foreign {
+                path: Part::Whole.journal(&self.path),
+                reason,
+            })
+    }
+
+    /// Writes a table as a whole, without holding all of it.
+    fn table<T>(
+        &self,
+        name: &str,
+        write: impl FnOnce(&mut Sealing<File>) -> csv::Result<T>,
+    ) -> Result<((PathBuf, Seal), T), FolderError> {
+        let path = self.path.join(name);
+        let new = self.path.join(format!(".{name}.new"));
+        let mut options = OpenOptions::new();
+        let opened = files::open_own(options.write(true).create(true).truncate(true), &new);
+        let written = opened.and_then(|file| {
+            let mut out = Sealing::new(file);
+            let value = write(&mut out).map_err(io::Error::other)?;
+            let (file, seal) = out.finish();
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            Ok((seal, value))
+        });
+        match written {
+            Ok((seal, value)) => Ok(((PathBuf::from(name), seal), value)),
+            Err(error) => {
+                let _ = fs::remove_file(&new);
+                Err(FolderError::Io { path, error })
+            }
+        }
     }
 
     /// Makes the exports beside, then puts each in its place.
@@ -254,9 +437,59 @@ impl RunFolder {
     /// True if the files that describe the run are there and can be read.
     pub fn is_described(&self) -> bool {
         let has_manifest = fs::metadata(self.path.join("manifest.toml"));
-        Recorded::read(&self.path).is_ok_and(|run| run.planned_points().is_some())
+        Recorded::read(&self.path).is_ok_and(|run| run.has_plan())
             && has_manifest.is_ok_and(|file| file.is_file() && file.len() > 0)
     }
+}
+
+/// What the journals in the folder of a run hold.
+///
+/// # Errors
+/// If a journal can't be read.
+pub fn contents_of(folder: &Path) -> Result<Contents, FolderError> {
+    let journals = parts::journals(folder).map_err(|error| FolderError::Io {
+        path: folder.to_owned(),
+        error,
+    })?;
+    Ok(Contents::read_all(&journals)?)
+}
+
+/// Locks a part of a folder, alone or beside others, where the file system has locks.
+fn lock(folder: &Path, part: Part, alone: bool) -> Result<File, FolderError> {
+    let path = part.lock(folder);
+    // A link would be followed to a file that is none of ours.
+    let mut options = OpenOptions::new();
+    let opened = files::open_own(options.write(true).create(true).truncate(false), &path);
+    let file = opened.map_err(|error| FolderError::Io { path, error })?;
+    let locked = match alone {
+        true => file.try_lock(),
+        false => file.try_lock_shared(),
+    };
+    match locked {
+        // A file system without locks has holds.
+        Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            let (what, holder) = holder(folder, part);
+            Err(FolderError::Busy {
+                path: folder.to_owned(),
+                what,
+                holder,
+            })
+        }
+    }
+}
+
+/// The process that has a part, or a shard of it.
+fn holder(folder: &Path, part: Part) -> (Part, Option<Box<Holder>>) {
+    let held = |part: Part| hold::held_by(&part.hold(folder)).map(Box::new);
+    let mut parts = vec![part];
+    if part == Part::Whole {
+        let shards = parts::shards(folder).unwrap_or_default().into_iter();
+        parts.extend(shards.map(Part::Shard));
+    }
+    let mut found = parts.into_iter().map(|part| (part, held(part)));
+    let found = found.find(|(_, holder)| holder.is_some());
+    found.unwrap_or((part, None))
 }
 
 /// A run that was recorded, for reading.
@@ -296,14 +529,30 @@ impl Recorded {
         })
     }
 
+    /// True if its plan can be read; of a long one, which takes seconds to read, that it is whole.
+    pub fn has_plan(&self) -> bool {
+        let ends = |file: &File| {
+            let length = file.metadata()?.len();
+            let mut ends = [0; 2];
+            file.read_exact_at(&mut ends[..1], 0)?;
+            file.read_exact_at(&mut ends[1..], length - 1)?;
+            Ok::<_, io::Error>((length, ends))
+        };
+        let found = files::open(&self.path.join("plan.json")).and_then(|file| ends(&file));
+        match found {
+            Ok((length, ends)) if length > LONG_PLAN_BYTES => ends == *b"{}",
+            Ok(_) => self.planned_points().is_some(),
+            Err(_) => false,
+        }
+    }
+
     /// Points of its plan, where the plan can be read.
     pub fn planned_points(&self) -> Option<usize> {
         #[derive(serde::Deserialize)]
         struct Points {
             points: Vec<serde::de::IgnoredAny>,
         }
-        let bytes = files::read(&self.path.join("plan.json")).ok()?;
-        let plan: Points = serde_json::from_slice(&bytes).ok()?;
+        let plan: Points = self.plan()?;
         Some(plan.points.len())
     }
 
@@ -318,10 +567,14 @@ impl Recorded {
         struct Points {
             points: Vec<Point>,
         }
-        let bytes = files::read(&self.path.join("plan.json")).unwrap_or_default();
-        let plan: Option<Points> = serde_json::from_slice(&bytes).ok();
+        let plan: Option<Points> = self.plan();
         let points = plan.into_iter().flat_map(|plan| plan.points).enumerate();
         points.map(|(place, point)| (point.point, place)).collect()
+    }
+
+    fn plan<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
+        let bytes = files::read(&self.path.join("plan.json")).ok()?;
+        serde_json::from_slice(&bytes).ok()
     }
 
     /// The folder in which the run's folder lies; an attempt lies one deeper.
@@ -332,14 +585,21 @@ impl Recorded {
         }
     }
 
-    /// Rows of the run, in the order written.
+    /// What its journals hold.
     ///
     /// # Errors
-    /// If the journal can't be read.
+    /// If a journal can't be read.
+    pub fn contents(&self) -> Result<Contents, FolderError> {
+        contents_of(&self.path)
+    }
+
+    /// Rows of the run: of each journal in the order written.
+    ///
+    /// # Errors
+    /// If a journal can't be read.
     pub fn rows(&self) -> Result<Vec<Row>, FolderError> {
         let path = self.path.join("journal.jsonl");
-        let contents = Contents::read(&path)?;
-        contents
+        self.contents()?
             .rows()
             .map_err(|reason| FolderError::Foreign { path, reason })
     }

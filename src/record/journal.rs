@@ -6,19 +6,18 @@
 //! first line names the version and the run. A line is written by one `write`, so a killed process
 //! leaves at most the last one torn.
 
-use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::contents::Lines;
 use crate::files;
-use crate::identity::{PointId, RunId};
+use crate::identity::{Digest, PointId, RunId};
 use crate::row::Row;
-use crate::row::outcome::{Cause, Status, is_failure};
+use crate::shard::Shard;
 
 /// Version of the lines' format.
 pub const VERSION: u32 = 1;
@@ -67,6 +66,17 @@ pub enum JournalError {
         /// The run that was expected.
         expected: RunId,
     },
+    /// The journal is of a share of another plan.
+    #[error(
+        "{path} was begun for another plan of this run: the field `plan` differs. Use the flags that it was begun \
+         with (limits.max_points and device.threads change which points there are), or join what is there with \
+         `sweeper merge` first",
+        path = path.display()
+    )]
+    OtherPlan {
+        /// The journal.
+        path: PathBuf,
+    },
     /// A line other than a torn last one is damaged.
     #[error(
         "{path}:{line}: {reason}; restore the file, or measure again with --fresh",
@@ -82,98 +92,94 @@ pub enum JournalError {
     },
 }
 
-#[derive(Serialize, Deserialize)]
-struct Header {
-    journal: u32,
-    run: RunId,
+/// The first line of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Version of the lines' format.
+    pub journal: u32,
+    /// The run.
+    pub run: RunId,
+    /// The share of the run's points; none for a journal that may hold all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+}
+
+impl Header {
+    /// The first line of a journal that may hold all points of a run.
+    pub fn of(run: RunId) -> Self {
+        Header {
+            journal: VERSION,
+            run,
+            share: None,
+        }
+    }
+}
+
+/// A share of a run's points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// Which one, of how many.
+    pub shard: Shard,
+    /// Digest of the plan that was dealt out: [`crate::plan::deal::Deal::digest`].
+    pub plan: Digest,
 }
 
 /// A journal that is open for writing.
+#[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     file: File,
     synced: Instant,
     dirty: bool,
-}
-
-/// The contents of a journal: the last row of each point. A point that is tried again gets another
-/// row.
-#[derive(Debug, Default)]
-pub struct Contents {
-    bytes: Vec<u8>,
-    /// Start and end of each row's line.
-    lines: Vec<(usize, usize)>,
-    /// Bytes of a torn last line, which was left out.
-    pub torn_bytes: usize,
-}
-
-/// The status of a point, without its measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub struct Standing {
-    /// The point.
-    pub point: PointId,
-    /// The word.
-    pub status: Status,
-    /// Where the cause lies.
-    #[serde(default)]
-    pub cause: Option<Cause>,
-}
-
-impl Standing {
-    /// True where a run that holds such a row ends with exit code 4.
-    pub fn is_failure(&self) -> bool {
-        is_failure(self.status, self.cause)
-    }
-
-    /// True where the next run tries the point again by itself.
-    pub fn is_of_the_moment(&self) -> bool {
-        self.cause == Some(Cause::Surroundings)
-    }
+    bytes: u64,
 }
 
 impl Journal {
-    /// Opens the journal of `run` at `path`, making it if there is none, and reads its contents. A
-    /// torn last line is cut off.
+    /// Opens the journal with such a first line at `path`, making it if there is none, and finds
+    /// its lines. A torn last line is cut off.
     ///
     /// # Errors
     /// Any [`JournalError`].
-    pub fn open(path: &Path, run: RunId) -> Result<(Self, Contents), JournalError> {
+    pub fn open(path: &Path, wanted: Header) -> Result<(Self, Lines), JournalError> {
         let io_error = |error| JournalError::Io {
             path: path.to_owned(),
             error,
         };
         let mut options = OpenOptions::new();
-        let mut file =
+        let file =
             files::open_as(options.read(true).append(true).create(true), path).map_err(io_error)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(io_error)?;
-        let (header, contents) = parse(path, bytes)?;
-        if contents.torn_bytes > 0 {
-            let whole = contents.bytes.len() as u64;
-            file.set_len(whole).map_err(io_error)?;
+        let lines = Lines::of(path, file.try_clone().map_err(io_error)?)?;
+        if lines.torn_bytes > 0 {
+            file.set_len(lines.whole_bytes).map_err(io_error)?;
         }
         let mut journal = Journal {
             path: path.to_owned(),
             file,
             synced: Instant::now(),
             dirty: false,
+            bytes: lines.whole_bytes,
         };
-        match header {
-            None => journal.line(&Header {
-                journal: VERSION,
-                run,
-            })?,
-            Some(header) if header.run != run => {
-                let (path, found) = (path.to_owned(), header.run);
-                return Err(JournalError::Foreign {
-                    path,
-                    found,
-                    expected: run,
-                });
-            }
-            Some(_) => {}
+        match &lines.header {
+            None => journal.line(&wanted)?,
+            Some(held) => refuse_foreign(path, held, &wanted)?,
         }
-        Ok((journal, contents))
+        Ok((journal, lines))
+    }
+
+    /// Makes an empty journal where there is none. Several processes may do so at once.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`].
+    pub fn make(path: &Path, header: Header) -> Result<(), JournalError> {
+        if path.exists() {
+            return Ok(());
+        }
+        let io_error = |error| JournalError::Io {
+            path: path.to_owned(),
+            error,
+        };
+        let line = sealed(&header).map_err(io_error)?;
+        files::make(path, &line).map_err(io_error)
     }
 
     /// Writes a row.
@@ -193,18 +199,16 @@ impl Journal {
             path: self.path.clone(),
             error,
         };
-        let body = serde_json::to_vec(content).map_err(|error| io_error(error.into()))?;
-        // The object's brace becomes a comma: the checksum is its first member.
-        let mut line = Vec::with_capacity(body.len() + SEALED_FROM + 1);
-        line.extend_from_slice(PREFIX.as_bytes());
-        line.extend_from_slice(b"00000000\",");
-        line.extend_from_slice(&body[1..]);
-        let sum = format!("{:08x}", crc32fast::hash(&line[SEALED_FROM..]));
-        line[PREFIX.len()..PREFIX.len() + 8].copy_from_slice(sum.as_bytes());
-        line.push(b'\n');
+        let line = sealed(content).map_err(io_error)?;
         self.file.write_all(&line).map_err(io_error)?;
         self.dirty = true;
+        self.bytes += line.len() as u64;
         Ok(())
+    }
+
+    /// Length of the journal.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Brings everything to the disk.
@@ -224,145 +228,37 @@ impl Journal {
     }
 }
 
-impl Contents {
-    /// Reads a journal without opening it for writing.
-    ///
-    /// # Errors
-    /// Any [`JournalError`] but a foreign one.
-    pub fn read(path: &Path) -> Result<Self, JournalError> {
-        let io_error = |error| JournalError::Io {
-            path: path.to_owned(),
-            error,
-        };
-        let bytes = files::read(path).map_err(io_error)?;
-        parse(path, bytes).map(|(_, contents)| contents)
+fn refuse_foreign(path: &Path, held: &Header, wanted: &Header) -> Result<(), JournalError> {
+    let path = path.to_owned();
+    if held.run != wanted.run {
+        return Err(JournalError::Foreign {
+            path,
+            found: held.run,
+            expected: wanted.run,
+        });
     }
-
-    /// Number of rows.
-    pub fn len(&self) -> usize {
-        self.lines.len()
+    if held.share != wanted.share {
+        return Err(JournalError::OtherPlan { path });
     }
-
-    /// True if there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
-    }
-
-    /// The points that have rows, in the order written.
-    pub fn points(&self) -> impl Iterator<Item = PointId> + '_ {
-        self.lines
-            .iter()
-            .filter_map(|&(start, end)| point_of(&self.bytes[start..end]))
-    }
-
-    /// One row, counted from 0 in the order written.
-    ///
-    /// # Errors
-    /// A message that names the line.
-    pub fn row(&self, index: usize) -> Result<Row, String> {
-        self.parsed(self.lines[index])
-    }
-
-    /// All rows, in the order written.
-    ///
-    /// # Errors
-    /// A message that names the line.
-    pub fn rows(&self) -> Result<Vec<Row>, String> {
-        (0..self.len()).map(|index| self.row(index)).collect()
-    }
-
-    /// The status of each point, in the order written.
-    ///
-    /// # Errors
-    /// A message that names the line.
-    pub fn standings(&self) -> Result<Vec<Standing>, String> {
-        self.lines
-            .par_iter()
-            .map(|&line| self.parsed(line))
-            .collect()
-    }
-
-    /// Length and CRC-32 of the whole journal.
-    pub fn stamp(&self) -> (u64, u32) {
-        (self.bytes.len() as u64, crc32fast::hash(&self.bytes))
-    }
-
-    fn parsed<'d, T: Deserialize<'d>>(&'d self, line: (usize, usize)) -> Result<T, String> {
-        let (start, end) = line;
-        serde_json::from_slice(&self.bytes[start..end]).map_err(|error| {
-            let number = memchr::memchr_iter(b'\n', &self.bytes[..start]).count() + 1;
-            format!("journal line {number}: {error}")
-        })
-    }
+    Ok(())
 }
 
-/// Leaves out lines of points that have a later one.
-fn keep_last_of_each(bytes: &[u8], lines: &mut Vec<(usize, usize)>) {
-    let mut last = HashMap::with_capacity(lines.len());
-    for &(start, end) in lines.iter() {
-        last.insert(point_of(&bytes[start..end]), start);
-    }
-    if last.len() < lines.len() {
-        lines.retain(|&(start, end)| last.get(&point_of(&bytes[start..end])) == Some(&start));
-    }
+/// A line: an object of which the checksum is the first member.
+pub(super) fn sealed(content: &impl Serialize) -> io::Result<Vec<u8>> {
+    let body = serde_json::to_vec(content)?;
+    // The object's brace becomes a comma.
+    let mut line = Vec::with_capacity(body.len() + SEALED_FROM + 1);
+    line.extend_from_slice(PREFIX.as_bytes());
+    line.extend_from_slice(b"00000000\",");
+    line.extend_from_slice(&body[1..]);
+    let sum = format!("{:08x}", crc32fast::hash(&line[SEALED_FROM..]));
+    line[PREFIX.len()..PREFIX.len() + 8].copy_from_slice(sum.as_bytes());
+    line.push(b'\n');
+    Ok(line)
 }
 
-fn point_of(line: &[u8]) -> Option<PointId> {
-    let start = SEALED_FROM + POINT.len();
-    let digits = line.get(start..start + 64)?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-/// Splits a journal into lines and checks each.
-fn parse(path: &Path, mut bytes: Vec<u8>) -> Result<(Option<Header>, Contents), JournalError> {
-    let whole = bytes
-        .iter()
-        .rposition(|&byte| byte == b'\n')
-        .map_or(0, |last| last + 1);
-    let torn_bytes = bytes.len() - whole;
-    bytes.truncate(whole);
-    let damaged = |line: usize, reason: &str| JournalError::Damaged {
-        path: path.to_owned(),
-        line,
-        reason: reason.to_owned(),
-    };
-    let mut lines = Vec::new();
-    let mut header = None;
-    let mut start = 0;
-    for (number, end) in memchr::memchr_iter(b'\n', &bytes).enumerate() {
-        let line = &bytes[start..end];
-        if !is_sealed(line) {
-            return Err(damaged(number + 1, "the line is damaged"));
-        }
-        if number == 0 {
-            let found: Header = serde_json::from_slice(line)
-                .map_err(|_| damaged(1, "the first line is no journal's"))?;
-            if found.journal > VERSION {
-                return Err(JournalError::Newer {
-                    path: path.to_owned(),
-                    found: found.journal,
-                });
-            }
-            header = Some(found);
-        } else if line[SEALED_FROM..].starts_with(POINT.as_bytes()) {
-            lines.push((start, end));
-        } else {
-            return Err(damaged(number + 1, "the line is no row"));
-        }
-        start = end + 1;
-    }
-    keep_last_of_each(&bytes, &mut lines);
-    Ok((
-        header,
-        Contents {
-            bytes,
-            lines,
-            torn_bytes,
-        },
-    ))
-}
-
-fn is_sealed(line: &[u8]) -> bool {
+/// True if the checksum of a line, without its end, is right.
+pub(super) fn is_sealed(line: &[u8]) -> bool {
     let Some(rest) = line.strip_prefix(PREFIX.as_bytes()) else {
         return false;
     };
@@ -377,21 +273,32 @@ fn is_sealed(line: &[u8]) -> bool {
     is_quoted && digits == format!("{:08x}", crc32fast::hash(sealed))
 }
 
+/// The point of a row's line; none for other lines.
+pub(super) fn point_of(line: &[u8]) -> Option<PointId> {
+    let digits = line.get(SEALED_FROM..)?.strip_prefix(POINT.as_bytes())?;
+    std::str::from_utf8(digits.get(..64)?).ok()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::contents::{Contents, Standing};
     use super::*;
-    use crate::identity::Digest;
-    use crate::row::outcome::{Outcome, Status};
+    use crate::row::outcome::{Cause, Outcome, Status};
     use crate::row::test_row;
 
-    fn run(byte: u8) -> RunId {
-        RunId(Digest::from_bytes([byte; 32]))
+    fn run(byte: u8) -> Header {
+        Header::of(RunId(Digest::from_bytes([byte; 32])))
+    }
+
+    fn open(path: &Path, header: Header) -> Result<(Journal, Contents), JournalError> {
+        let (journal, lines) = Journal::open(path, header)?;
+        Ok((journal, Contents::of(vec![lines])?))
     }
 
     #[test]
     fn a_point_that_was_tried_again_has_its_last_row() {
         let (_folder, path) = written(3);
-        let (mut journal, _) = Journal::open(&path, run(1)).unwrap();
+        let (mut journal, _) = open(&path, run(1)).unwrap();
         let killed = Outcome::without_measurement(Status::Crashed, "killed");
         let again = test_row(1, killed.because_of(Cause::Surroundings));
         journal.write(&again).unwrap();
@@ -411,7 +318,7 @@ mod tests {
     fn written(rows: u8) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal.jsonl");
-        let (mut journal, contents) = Journal::open(&path, run(1)).unwrap();
+        let (mut journal, contents) = open(&path, run(1)).unwrap();
         assert!(contents.is_empty());
         for number in 0..rows {
             let outcome = Outcome::without_measurement(Status::Oom, "line\nbreak");
@@ -449,7 +356,7 @@ mod tests {
             + 1;
         for length in last..whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
-            let (mut journal, contents) = Journal::open(&path, run(1)).unwrap();
+            let (mut journal, contents) = open(&path, run(1)).unwrap();
             assert_eq!((contents.len(), contents.torn_bytes), (1, length - last));
             let row = test_row(1, Outcome::without_measurement(Status::Oom, "line\nbreak"));
             journal.write(&row).unwrap();
@@ -476,7 +383,7 @@ mod tests {
     #[test]
     fn foreign_and_newer_journals_are_refused() {
         let (_folder, path) = written(1);
-        let message = Journal::open(&path, run(2)).err().unwrap().to_string();
+        let message = open(&path, run(2)).err().unwrap().to_string();
         assert!(
             message.contains("belongs to run 010101010101, not 020202020202"),
             "{message}"
@@ -493,7 +400,7 @@ mod tests {
             format!("{PREFIX}{sum}{}\n", &first[PREFIX.len() + 8..]),
         )
         .unwrap();
-        let message = Journal::open(&path, run(1)).err().unwrap().to_string();
+        let message = open(&path, run(1)).err().unwrap().to_string();
         assert!(message.contains("version 9"), "{message}");
     }
 }

@@ -3,25 +3,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::journal::Contents;
+use super::contents::{Contents, Seal, Seals};
 use crate::files;
 use crate::guides::About;
 
 /// Name of the stamp's file in a run's folder.
 pub(super) const FILE: &str = ".tables.json";
 
-/// Length in bytes, and CRC-32.
-type Seal = (u64, u32);
-
 /// The sources of tables.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamp {
-    journal: Seal,
+    journal: Seals,
     /// Facts about the run, beside its rows, that exports contain.
     about: String,
     /// Exports that were asked for, now or before.
@@ -34,7 +31,7 @@ impl Stamp {
     /// The stamp of tables that are not made yet.
     pub(super) fn new(contents: &Contents, about: &About<'_>, names: &[&str]) -> Self {
         Stamp {
-            journal: contents.stamp(),
+            journal: contents.seals(),
             about: format!("{about:?}"),
             exports: names.iter().map(ToString::to_string).collect(),
             files: BTreeMap::new(),
@@ -58,6 +55,42 @@ impl Stamp {
     pub(super) fn is_whole(&self, folder: &Path) -> bool {
         let mut files = self.files.iter();
         files.all(|(path, seal)| sealed(&folder.join(path)).is_ok_and(|held| held == *seal))
+    }
+}
+
+/// A stream whose content is sealed while it is written.
+pub(super) struct Sealing<W> {
+    inner: W,
+    hasher: crc32fast::Hasher,
+    bytes: u64,
+}
+
+impl<W: Write> Sealing<W> {
+    /// Nothing was written to it.
+    pub(super) fn new(inner: W) -> Self {
+        Sealing {
+            inner,
+            hasher: crc32fast::Hasher::new(),
+            bytes: 0,
+        }
+    }
+
+    /// The stream, and the seal of what was written.
+    pub(super) fn finish(self) -> (W, Seal) {
+        (self.inner, (self.bytes, self.hasher.finalize()))
+    }
+}
+
+impl<W: Write> Write for Sealing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.inner.write(bytes)?;
+        self.hasher.update(&bytes[..length]);
+        self.bytes += length as u64;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
     }
 }
 

@@ -1,14 +1,19 @@
 //! `records.csv` and `samples.csv`: one line a row, one line a sample. Column names carry units.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::io::Write;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
 
+use rayon::prelude::*;
 use sweeper_program::Value;
 
+use super::contents::Contents;
 use crate::row::Row;
 use crate::row::entry::{Entry, Words};
 use crate::row::schema::{self, Column, MetricColumn};
+
+/// Number of rows that are held at a time.
+const PIECE: usize = 8192;
 
 /// A column of one file.
 #[derive(Clone, Copy, Debug)]
@@ -53,16 +58,47 @@ impl<'r> FileColumn<'r> {
     }
 }
 
+/// The names of parameters, and those of axes and derived values, that rows have.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    parameters: BTreeSet<String>,
+    values: BTreeSet<String>,
+}
+
+impl Names {
+    /// Adds the names of a row.
+    fn add(&mut self, row: &Row) {
+        let add = |names: &mut BTreeSet<String>, held: &BTreeMap<String, Value>| {
+            for name in held.keys() {
+                if !names.contains(name) {
+                    names.insert(name.clone());
+                }
+            }
+        };
+        add(&mut self.parameters, &row.parameters);
+        add(&mut self.values, &row.values);
+    }
+
+    /// The columns of a file with such rows.
+    fn columns(&self) -> Vec<FileColumn<'_>> {
+        let parameters = self.parameters.iter().map(String::as_str);
+        columns_of(parameters, self.values.iter().map(String::as_str))
+    }
+}
+
 /// The columns of a file with these rows.
 pub(super) fn columns(rows: &[Row]) -> Vec<FileColumn<'_>> {
-    let parameters: BTreeSet<&str> = rows
-        .iter()
-        .flat_map(|row| row.parameters.keys().map(String::as_str))
-        .collect();
-    let values: BTreeSet<&str> = rows
-        .iter()
-        .flat_map(|row| row.values.keys().map(String::as_str))
-        .collect();
+    let parameters = rows.iter().flat_map(|row| row.parameters.keys());
+    let parameters: BTreeSet<&str> = parameters.map(String::as_str).collect();
+    let values = rows.iter().flat_map(|row| row.values.keys());
+    let values: BTreeSet<&str> = values.map(String::as_str).collect();
+    columns_of(parameters, values)
+}
+
+fn columns_of<'n>(
+    parameters: impl IntoIterator<Item = &'n str>,
+    values: impl IntoIterator<Item = &'n str>,
+) -> Vec<FileColumn<'n>> {
     let named = parameters.into_iter().chain(values);
     let before = schema::BEFORE_NAMED.iter().map(FileColumn::Fixed);
     let after = schema::after_named().map(FileColumn::Fixed);
@@ -77,21 +113,93 @@ pub(super) fn columns(rows: &[Row]) -> Vec<FileColumn<'_>> {
         .collect()
 }
 
+/// Calls `take` with rows of a run in this order, some at a time: not all of them fit into memory.
+///
+/// # Errors
+/// A row that can't be read, or those of `take`.
+fn in_pieces(
+    contents: &Contents,
+    order: &[usize],
+    mut take: impl FnMut(&[Row]) -> csv::Result<()>,
+) -> csv::Result<()> {
+    for piece in order.chunks(PIECE) {
+        let rows = piece.par_iter().map(|&index| contents.row(index));
+        let rows = rows.collect::<Result<Vec<Row>, String>>();
+        take(&rows.map_err(io::Error::other)?)?;
+    }
+    Ok(())
+}
+
+/// Writes `samples.csv` of a run. Yields the names that its rows have.
+///
+/// # Errors
+/// Those of the stream, or a row that can't be read.
+pub(super) fn write_samples_of(
+    contents: &Contents,
+    order: &[usize],
+    out: impl Write,
+) -> csv::Result<Names> {
+    let mut names = Names::default();
+    let mut writer = samples_writer(out)?;
+    in_pieces(contents, order, |rows| {
+        rows.iter().for_each(|row| names.add(row));
+        rows.iter()
+            .try_for_each(|row| add_samples(&mut writer, row))
+    })?;
+    writer.flush()?;
+    Ok(names)
+}
+
+/// Writes `records.csv` of a run whose rows have these names.
+///
+/// # Errors
+/// Those of the stream, or a row that can't be read.
+pub(super) fn write_records_of(
+    contents: &Contents,
+    order: &[usize],
+    names: &Names,
+    out: impl Write,
+) -> csv::Result<()> {
+    let columns = names.columns();
+    let mut writer = records_writer(&columns, out)?;
+    let mut words = Words::default();
+    in_pieces(contents, order, |rows| {
+        let mut rows = rows.iter();
+        rows.try_for_each(|row| add_record(&mut writer, &columns, row, &mut words))
+    })?;
+    writer.flush()?;
+    Ok(())
+}
+
 /// Writes `records.csv`. Values that a row lacks are empty fields.
 ///
 /// # Errors
 /// Those of the stream.
 pub fn write_records(rows: &[Row], out: impl Write) -> csv::Result<()> {
     let columns = columns(rows);
-    let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(columns.iter().map(|column| column.name().into_owned()))?;
+    let mut writer = records_writer(&columns, out)?;
     let mut words = Words::default();
     for row in rows {
-        let entry = Entry::of(row, &mut words);
-        writer.write_record(columns.iter().map(|column| column.text(&entry)))?;
+        add_record(&mut writer, &columns, row, &mut words)?;
     }
     writer.flush()?;
     Ok(())
+}
+
+fn records_writer<W: Write>(columns: &[FileColumn<'_>], out: W) -> csv::Result<csv::Writer<W>> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(columns.iter().map(|column| column.name().into_owned()))?;
+    Ok(writer)
+}
+
+fn add_record(
+    writer: &mut csv::Writer<impl Write>,
+    columns: &[FileColumn<'_>],
+    row: &Row,
+    words: &mut Words,
+) -> csv::Result<()> {
+    let entry = Entry::of(row, words);
+    writer.write_record(columns.iter().map(|column| column.text(&entry)))
 }
 
 /// Writes `samples.csv`: point, number of the sample from 0, nanoseconds of one iteration.
@@ -99,20 +207,27 @@ pub fn write_records(rows: &[Row], out: impl Write) -> csv::Result<()> {
 /// # Errors
 /// Those of the stream.
 pub fn write_samples(rows: &[Row], out: impl Write) -> csv::Result<()> {
-    let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(["point", "sample", "time_ns"])?;
+    let mut writer = samples_writer(out)?;
     for row in rows {
-        let point = row.point.0.hex();
-        let samples = row
-            .outcome
-            .measurement
-            .iter()
-            .flat_map(|found| &found.samples_ns);
-        for (number, time_ns) in samples.enumerate() {
-            writer.write_record([&point, &number.to_string(), &time_ns.to_string()])?;
-        }
+        add_samples(&mut writer, row)?;
     }
     writer.flush()?;
+    Ok(())
+}
+
+fn samples_writer<W: Write>(out: W) -> csv::Result<csv::Writer<W>> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(["point", "sample", "time_ns"])?;
+    Ok(writer)
+}
+
+fn add_samples(writer: &mut csv::Writer<impl Write>, row: &Row) -> csv::Result<()> {
+    let point = row.point.0.hex();
+    let measured = row.outcome.measurement.iter();
+    let samples = measured.flat_map(|found| &found.samples_ns);
+    for (number, time_ns) in samples.enumerate() {
+        writer.write_record([&point, &number.to_string(), &time_ns.to_string()])?;
+    }
     Ok(())
 }
 

@@ -66,6 +66,41 @@ impl RunUsage {
         ratios.map(|ratio| (ratio - 1.0).abs()).reduce(f64::max)
     }
 
+    /// The work of several processes, each with devices of its own: times add up, and a device that
+    /// several of them used is one.
+    pub fn sum(parts: &[RunUsage]) -> Self {
+        let mut devices: Vec<DeviceUsage> = Vec::new();
+        for device in parts.iter().flat_map(|part| &part.devices) {
+            let name = |held: &DeviceUsage| (held.kind, held.name.clone(), held.unit.clone());
+            match devices.iter_mut().find(|held| name(held) == name(device)) {
+                None => devices.push(device.clone()),
+                Some(held) => {
+                    held.blocks += device.blocks;
+                    held.at_work_s += device.at_work_s;
+                    held.running_s += device.running_s;
+                }
+            }
+        }
+        // Devices of one process work for as long as that process does.
+        let device_s = |part: &RunUsage| part.wall_s * part.devices.len() as f64;
+        let all_s: f64 = parts.iter().map(device_s).sum();
+        let share = |of: fn(&RunUsage) -> f64| match all_s {
+            all_s if all_s > 0.0 => {
+                let parts = parts.iter().map(|part| of(part) * device_s(part));
+                parts.sum::<f64>() / all_s
+            }
+            _ => 0.0,
+        };
+        RunUsage {
+            wall_s: parts.iter().map(|part| part.wall_s).sum(),
+            at_work: share(|part| part.at_work),
+            running: share(|part| part.running),
+            compiled: parts.iter().map(|part| part.compiled).sum(),
+            anchors: parts.iter().flat_map(|part| part.anchors.clone()).collect(),
+            devices,
+        }
+    }
+
     /// Adds up the devices' work in `wall_s` seconds.
     pub fn new(
         wall_s: f64,

@@ -163,6 +163,8 @@ pub struct Entry {
     pub ceiling_flops_per_s: Option<f64>,
     /// When the row was made, in seconds since 1970; zero on the null device.
     pub unix_time_s: Option<f64>,
+    /// The earlier run that the result was taken from.
+    pub reused_from: Option<Arc<str>>,
 }
 
 impl Entry {
@@ -197,6 +199,7 @@ impl Entry {
             roofline_ns: None,
             ceiling_flops_per_s: None,
             unix_time_s: None,
+            reused_from: None,
         }
     }
 
@@ -232,6 +235,7 @@ impl Entry {
             roofline_ns: row.roofline_ns,
             ceiling_flops_per_s: row.ceiling_flops_per_s,
             unix_time_s: Some(row.unix_time_s),
+            reused_from: row.reused_from.and_then(|run| words.some(&run.0.hex())),
             ..Entry::new(workload, backend, row.phase, row.outcome.status)
         };
         if let Some(measurement) = row.outcome.measurement {
@@ -264,6 +268,9 @@ impl Entry {
             kernel.name = words.get(&kernel.name);
             kernel.key = kernel.key.as_deref().map(|key| words.get(key));
         }
+        // Runs may have a million rows.
+        measurement.kernels.shrink_to_fit();
+        self.samples_ns.shrink_to_fit();
         self.measurement = Some(measurement);
     }
 

@@ -15,7 +15,7 @@ use sweeper_program::{Dtype, Phase, Value};
 
 use self::outcome::{Outcome, Starting};
 use crate::hardware::DeviceKind;
-use crate::identity::{PointId, ProblemId};
+use crate::identity::{PointId, ProblemId, RunId};
 use crate::stats::Summary;
 
 /// Kernels of a row, and their use of the kernel cache.
@@ -82,9 +82,23 @@ pub struct Row {
     /// The most operations of its arithmetic a second that were measured on the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_flops_per_s: Option<f64>,
+    /// Number of earlier rows of the point in this run: the last one counts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub earlier_rows: u32,
+    /// The earlier run that the result was taken from; none for one that was measured in this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reused_from: Option<RunId>,
     /// The result of the point.
     #[serde(flatten)]
     pub outcome: Outcome,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the form that serde asks for"
+)]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Row {
@@ -157,6 +171,8 @@ pub(crate) fn test_row(number: u8, outcome: Outcome) -> Row {
         compile: CompileUse::default(),
         roofline_ns: None,
         ceiling_flops_per_s: None,
+        earlier_rows: 0,
+        reused_from: None,
         outcome,
     }
 }

@@ -221,6 +221,8 @@ pub enum Cause {
     Surroundings,
     /// The device can't have the backend at all. That is no failure of the run.
     Device,
+    /// The time that the run was given was over. The next run measures the point.
+    Time,
 }
 
 /// The result of one point.

@@ -21,11 +21,13 @@ use crate::hardware::DeviceIdentity;
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::plan::{Outline, Plan};
-use crate::record::environment::{Environment, RunIdentity, surroundings};
+use crate::record::contents::{Contents, Standing};
+use crate::record::environment::{self, Environment, RunIdentity};
 use crate::record::exports;
 use crate::record::folder::{FolderError, RunFolder};
-use crate::record::journal::{Contents, Standing};
+use crate::record::state::End;
 use crate::row::Row;
+use crate::shard::Part;
 
 pub mod devices;
 pub mod anchors;
@@ -40,9 +42,17 @@ pub mod repeats;
 mod blocks;
 mod workers;
 mod session;
+mod surroundings;
 mod points;
 mod remaining;
 mod resume;
+mod work;
+mod reuse;
+mod timed;
+mod telling;
+pub mod time;
+mod keeper;
+pub mod shards;
 pub mod retry;
 pub mod tables;
 
@@ -53,11 +63,15 @@ pub use devices::{
 
 use crate::record::usage::RunUsage;
 use calibration::Calibrator;
+use keeper::Keeper;
 use resume::Resumed;
 use retry::Retry;
 use rows::Measured;
-use session::{Session, Surroundings};
+use session::Session;
+use surroundings::{Parts, Surroundings};
 use tables::Tally;
+use time::Allowed;
+use work::Work;
 
 /// The options of a run beside its manifest.
 pub struct Request {
@@ -71,6 +85,12 @@ pub struct Request {
     pub fresh: bool,
     /// The points without a result that are tried again.
     pub retry: Retry,
+    /// The part of the run that this process measures.
+    pub part: Part,
+    /// How long the run may take.
+    pub allowed: Allowed,
+    /// Take results of earlier runs where they are those of this one.
+    pub reuse: bool,
     /// Fail instead of compiling.
     pub require_cached: bool,
     /// Compile when a block needs it, not all ahead.
@@ -182,6 +202,10 @@ pub struct Ended {
     pub reused: usize,
     /// Rows written now.
     pub written: usize,
+    /// Rows of these that were taken from earlier runs.
+    pub taken: usize,
+    /// Rows of these that say that there was no time to measure a point.
+    pub unmeasured: usize,
     /// Kernels compiled now.
     pub compiled: usize,
     /// The use of the devices' time.
@@ -198,6 +222,8 @@ impl Ended {
             tally,
             reused,
             written: 0,
+            taken: 0,
+            unmeasured: 0,
             compiled: 0,
             usage: RunUsage::default(),
             stopped: false,
@@ -214,6 +240,11 @@ pub enum RunError {
     /// The run was stopped before its identity was known.
     #[error("stopped before the first point; run again to go on")]
     Stopped,
+    /// Another process measures it.
+    #[error(
+        "another process has taken {0} while this one was suspended or could not be heard of; what was measured is kept"
+    )]
+    Lost(Part),
     /// The folder or the journal.
     #[error(transparent)]
     Folder(#[from] FolderError),
@@ -243,23 +274,28 @@ pub fn run(
     let toolchain = toolchain_for(requests[0].kind, &found);
     let _ahead = toolchain.look_ahead(requests[0].kind);
     let limit = manifest.limits.point_timeout;
-    let mut supervisors = Supervisor::start_all(&request.worker, requests, limit)?;
+    let supervisors = Supervisor::start_all(&request.worker, requests, limit)?;
     let identities = supervisors.iter().map(|supervisor| supervisor.identity());
     let devices: Vec<DeviceIdentity> = identities.cloned().collect();
     let kind = devices[0].kind;
-    let outline = Outline::new(manifest, plan_device.clone());
+    let outline = Outline::new(manifest, plan_device);
     let identity = RunIdentity::new(manifest.hash(), devices.clone(), toolchain.identity(kind));
     // A stop may have prevented a compiler's answer, without which this would be another run.
     if stop.load(Ordering::Relaxed) {
         return Err(RunError::Stopped);
     }
-    let resumed = Resumed::open(identity.run, manifest, request, outline.points(), progress)?;
-    resumed.announce(&outline, &devices, progress);
+    let left_out = LeftOut::of(&outline);
+    let work = Work::of(outline, request.part);
+    let resumed = Resumed::open(identity.run, manifest, request, &work, progress)?;
+    resumed.announce(left_out, &devices, progress);
+    let mut keeper = Keeper::begin(&resumed.folder, resumed.state(&work), kind, stop)?;
     if resumed.is_complete() {
+        keeper.end(End::Done, |_| {});
         return resumed.end(manifest, &devices);
     }
-    let plan = outline.fill();
-    write_description(&resumed.folder, manifest, request, &plan, identity)?;
+    let (mut plan, own) = work.plan();
+    write_description(&resumed.folder, manifest, request, &plan, &identity)?;
+    let elsewhere = own.keep(&mut plan);
     let cache = compiling::cache_of(kind, manifest, request, progress);
     let surroundings = Surroundings {
         manifest,
@@ -270,20 +306,60 @@ pub fn run(
         toolchain: &toolchain,
         cache: cache.as_ref(),
     };
-    let calibrator = surroundings.calibrator(plan_device.target);
-    let measured = calibrate(&calibrator, &mut supervisors, progress);
-    let reused = resumed.reused();
+    let begun = Begun {
+        resumed,
+        keeper,
+        elsewhere,
+        has_skips: own.has_skips(),
+        identity,
+    };
+    measure(&surroundings, &plan, begun, supervisors)
+}
+
+/// A run whose work is known.
+struct Begun {
+    resumed: Resumed,
+    keeper: Keeper,
+    /// Points of other shards.
+    elsewhere: HashSet<PointId>,
+    /// True if this process writes the rows of points that the manifest leaves out.
+    has_skips: bool,
+    identity: RunIdentity,
+}
+
+/// Measures what is left of a plan.
+fn measure(
+    surroundings: &Surroundings<'_>,
+    plan: &Plan<'_>,
+    begun: Begun,
+    mut supervisors: Vec<Supervisor>,
+) -> Result<Ended, RunError> {
+    let calibrator = surroundings.calibrator(plan.device.target.clone());
+    let measured = calibrate(&calibrator, &mut supervisors, surroundings.progress);
+    let reused = begun.resumed.reused();
     let Resumed {
         run,
         folder,
         journal,
         contents,
         finished,
+        tries,
         ..
-    } = resumed;
-    let mut session = Session::new(&surroundings, &plan, measured, journal, finished);
+    } = begun.resumed;
+    let parts = Parts {
+        journal,
+        keeper: begun.keeper,
+        finished,
+        elsewhere: begun.elsewhere,
+        tries,
+        has_skips: begun.has_skips,
+    };
+    let mut session = Session::new(surroundings, plan, measured, parts);
     session.learn(&contents)?;
     session.begin(&folder)?;
+    if surroundings.request.reuse {
+        session.reuse(&begun.identity)?;
+    }
     session.measure_all(supervisors)?;
     session.end(run, &folder, reused)
 }
@@ -341,16 +417,25 @@ fn calibrate(
 fn open_folder(
     manifest: &Manifest,
     run: RunId,
-    fresh: bool,
+    request: &Request,
     points: &[PointId],
+    progress: &dyn Progress,
 ) -> Result<RunFolder, FolderError> {
     let name = RunFolder::name(&manifest.name, run);
     let path = manifest.output.dir.join(name);
-    if !fresh {
-        return RunFolder::open(&path);
+    if !request.fresh {
+        let part = request.part;
+        return RunFolder::open_part(&path, part, &|holder, patience| {
+            let waits = format!(
+                "{holder} had a hold on this run; it is on another machine, so that only its signs of life tell: \
+                 waiting {} s for one",
+                patience.as_secs()
+            );
+            progress.event(&Event::Warning(&waits));
+        });
     }
     // A journal that can't be used is kept: the next attempt gets another one.
-    let is_finished = |folder: &RunFolder| match folder.journal(run) {
+    let is_finished = |folder: &RunFolder| match folder.journal(run, None) {
         Ok((_, contents)) => {
             let held: HashSet<PointId> = contents.points().collect();
             points.iter().all(|point| held.contains(point)) && folder.is_described()
@@ -374,15 +459,15 @@ fn write_description(
     manifest: &Manifest,
     request: &Request,
     plan: &Plan<'_>,
-    identity: RunIdentity,
+    identity: &RunIdentity,
 ) -> Result<(), FolderError> {
     if folder.is_described() {
         return Ok(());
     }
-    let (host, variables) = surroundings();
+    let (host, variables) = environment::surroundings();
     let environment = Environment {
         started_unix_s: rows::now_unix_s(plan.device.kind),
-        identity,
+        identity: identity.clone(),
         name: manifest.name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: request.command.clone(),
@@ -393,6 +478,6 @@ fn write_description(
         folder.write_below(path, text.as_bytes())?;
     }
     folder.write("manifest.toml", request.resolved.as_bytes())?;
-    folder.write_json("plan.json", &crate::plan::describe::json(plan))?;
+    folder.write_json("plan.json", &crate::plan::describe::Described(plan))?;
     folder.write_json("environment.json", &environment)
 }

@@ -4,21 +4,24 @@ use std::time::Duration;
 use sweeper_program::Refusal;
 
 use super::session::Session;
+use super::shards;
 use super::tables::{self, Tally};
 use super::{Ended, Event, RunError, ceilings_file, standings};
 use crate::compile::CompileError;
 use crate::guides::{About, CALIBRATION_PROFILE};
 use crate::hardware::DeviceKind;
-use crate::identity::{PointId, RunId};
+use crate::identity::RunId;
 use crate::plan::Planned;
-use crate::record::folder::{FolderError, RunFolder};
-use crate::record::journal::Contents;
+use crate::record::contents::Contents;
+use crate::record::folder::{FolderError, RunFolder, contents_of};
+use crate::record::state::End;
 use crate::record::usage::{DeviceUsage, RunUsage};
 use crate::row::Row;
 use crate::row::outcome::{Cause, Outcome, Status};
+use crate::shard::Part;
 
 /// The file that says how the devices' time was used.
-const USAGE: &str = "usage.json";
+pub(super) const USAGE: &str = "usage.json";
 
 impl Session<'_> {
     /// Why a point is not even tried, if that is so.
@@ -129,8 +132,10 @@ impl Session<'_> {
         worker: usize,
     ) -> Result<(), RunError> {
         let point = &self.plan.points[number as usize];
-        let row = self.maker.row(point, outcome, &self.built, worker);
+        let mut row = self.maker.row(point, outcome, &self.built, worker);
+        row.earlier_rows = self.tries.get(&row.point).copied().unwrap_or(0);
         self.pruner.learn(&row);
+        self.keeper.check()?;
         self.journal.write(&row).map_err(FolderError::from)?;
         self.finished.insert(row.point);
         self.written += 1;
@@ -138,7 +143,13 @@ impl Session<'_> {
         self.remaining
             .done(number, self.began.elapsed().as_nanos() as f64);
         let left_ns = self.remaining.left_ns();
-        let done = self.finished.len().min(self.plan.points.len());
+        self.keeper.row(
+            &row,
+            &label,
+            left_ns.map(|ns| ns / 1e9),
+            self.journal.bytes(),
+        );
+        let done = self.finished.len().min(self.plan.points.len()) - self.elsewhere;
         self.progress.event(&Event::Row {
             row: &row,
             label: &label,
@@ -190,26 +201,44 @@ impl Session<'_> {
         folder: &RunFolder,
         reused: usize,
     ) -> Result<Ended, RunError> {
-        let path = folder.path().join("journal.jsonl");
-        let contents = Contents::read(&path).map_err(FolderError::from)?;
         let about = About::new(run, self.manifest, self.devices);
-        let points: Vec<PointId> = self.plan.points.iter().map(|point| point.id).collect();
         let exports = &self.manifest.output.exports;
-        let rows = tables::write(folder, &contents, &points, &about, exports)?;
-        self.teach(run, &rows.unwrap_or_default());
         let usage = self.usage();
-        if self.written > 0 {
-            folder.write_json(USAGE, &usage)?;
-        }
+        let is_complete = self.is_complete();
+        let end = if is_complete { End::Done } else { End::Stopped };
+        self.keeper
+            .end(end, |state| state.usage = Some(usage.clone()));
+        let standings = match folder.part() {
+            Part::Whole => {
+                let contents = contents_of(folder.path())?;
+                let order = tables::order(self.plan.points.iter().map(|point| point.id));
+                let rows = tables::write(folder, &contents, &order, &about, exports)?;
+                self.teach(run, &rows.unwrap_or_default());
+                if self.written > 0 {
+                    folder.write_json(USAGE, &usage)?;
+                }
+                standings(&contents, folder)?
+            }
+            Part::Shard(shard) => {
+                if is_complete {
+                    shards::finish(folder, shard, &about, exports)?;
+                }
+                let own = folder.part().journal(folder.path());
+                let own = Contents::read(&own).map_err(FolderError::from)?;
+                standings(&own, folder)?
+            }
+        };
         Ok(Ended {
             run,
             folder: folder.path().to_owned(),
-            tally: Tally::of(standings(&contents, folder)?),
+            tally: Tally::of(standings),
             reused,
             written: self.written,
+            taken: self.taken,
+            unmeasured: self.unmeasured,
             compiled: self.compiled,
             usage,
-            stopped: !self.is_complete(),
+            stopped: !is_complete,
         })
     }
 

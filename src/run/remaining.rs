@@ -78,6 +78,20 @@ impl Remaining {
         }
     }
 
+    /// The predicted time of a point in nanoseconds, from what points of its kind took, else from
+    /// what others took.
+    pub(super) fn point_ns(&self, number: u32) -> f64 {
+        let (kind, guess_ns) = self.points[number as usize];
+        let sum = |of: fn(&Known) -> f64| self.kinds.values().map(of).sum::<f64>();
+        let own = self.kinds.get(&kind).filter(|known| known.guessed_ns > 0.0);
+        let factor = match own {
+            Some(known) => known.took_ns / known.guessed_ns,
+            None if self.timed > 0 => sum(|known| known.took_ns) / sum(|known| known.guessed_ns),
+            None => 1.0,
+        };
+        guess_ns * factor
+    }
+
     /// The estimated rest in nanoseconds; none while too little of the rest is of timed kinds.
     pub(super) fn left_ns(&self) -> Option<f64> {
         let sum = |of: fn(&Known) -> f64| self.kinds.values().map(of).sum::<f64>();
@@ -158,6 +172,27 @@ mod tests {
         let left = all.left_ns().unwrap();
         let expected = 97.0 * (2e6 + 100e6);
         assert!((left / expected - 1.0).abs() < 1e-6, "{left} {expected}");
+    }
+
+    #[test]
+    fn a_point_is_predicted_by_its_kind() {
+        let mut all = remaining(100);
+        all.points = vec![(FAST, 1e6), (SLOW, 4e6), ((9, 9, Phase::Forward), 2e6)];
+        assert!((all.point_ns(1) - 4e6).abs() < 1.0, "nothing was measured");
+        let mut now = 0.0;
+        for _ in 0..3 {
+            for (kind, took) in [(FAST, 2e6), (SLOW, 100e6)] {
+                now += took;
+                all.passed(kind, 1e6, now);
+            }
+        }
+        let predicted = [0, 1, 2].map(|number| all.point_ns(number));
+        for (predicted, expected) in predicted.iter().zip([2e6, 400e6, 102e6]) {
+            assert!(
+                (predicted / expected - 1.0).abs() < 1e-6,
+                "{predicted} {expected}"
+            );
+        }
     }
 
     #[test]

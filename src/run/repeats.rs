@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use super::retry::Retry;
+use super::time::Allowed;
 use super::{Ended, Event, Progress, Request, RunError, run};
 use crate::execute::supervisor::WorkerCommand;
 use crate::manifest::{Diagnostics, Manifest, OverrideOrigin, Overrides, Sources, registry};
+use crate::shard::Part;
 
 /// A small sweep of programs of several kinds, for [`Repeats`].
 pub const AA: &str = include_str!("aa.toml");
@@ -50,6 +52,9 @@ impl Repeats {
         let request = Request {
             worker: self.worker.clone(),
             resolved: manifest.resolved_toml(),
+            part: Part::Whole,
+            allowed: Allowed::default(),
+            reuse: false,
             command: std::env::args().collect(),
             fresh: false,
             retry: Retry::default(),

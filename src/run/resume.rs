@@ -1,16 +1,20 @@
 //! The folder of a run as an earlier, interrupted attempt left it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use super::shards;
 use super::tables::{self, Tally};
+use super::work::Work;
 use super::{Ended, Event, LeftOut, Progress, Request, RunError, open_folder, standings};
 use crate::guides::About;
 use crate::hardware::DeviceIdentity;
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
-use crate::plan::Outline;
+use crate::record::contents::{Contents, Standing};
 use crate::record::folder::RunFolder;
-use crate::record::journal::{Contents, Journal, Standing};
+use crate::record::journal::Journal;
+use crate::record::state::State;
+use crate::shard::Part;
 
 /// The folder of a run, its journal, and the points that have results.
 pub(super) struct Resumed {
@@ -20,6 +24,8 @@ pub(super) struct Resumed {
     pub(super) contents: Contents,
     /// Points with results that are not tried again.
     pub(super) finished: HashSet<PointId>,
+    /// Numbers of earlier rows of points that are tried again.
+    pub(super) tries: HashMap<PointId, u32>,
     standings: Vec<Standing>,
     points: Vec<PointId>,
 }
@@ -33,11 +39,12 @@ impl Resumed {
         run: RunId,
         manifest: &Manifest,
         request: &Request,
-        points: Vec<PointId>,
+        work: &Work<'_>,
         progress: &dyn Progress,
     ) -> Result<Self, RunError> {
-        let folder = open_folder(manifest, run, request.fresh, &points)?;
-        let (journal, contents) = folder.journal(run)?;
+        let points = work.points.clone();
+        let folder = open_folder(manifest, run, request, &points, progress)?;
+        let (journal, contents) = folder.journal(run, work.digest())?;
         if contents.torn_bytes > 0 {
             let torn = format!(
                 "the journal's last line was torn; {} bytes dropped",
@@ -45,18 +52,23 @@ impl Resumed {
             );
             progress.event(&Event::Warning(&torn));
         }
-        let standings = standings(&contents, &folder)?;
-        let finished = standings
-            .iter()
-            .filter(|row| !request.retry.covers(row))
-            .map(|row| row.point)
-            .collect();
+        let mut standings = standings(&contents, &folder)?;
+        if let Part::Shard(_) = folder.part() {
+            let own: HashSet<PointId> = points.iter().copied().collect();
+            standings.retain(|row| own.contains(&row.point));
+        }
+        let (again, finished): (Vec<&Standing>, Vec<&Standing>) =
+            standings.iter().partition(|row| request.retry.covers(row));
+        let finished = finished.into_iter().map(|row| row.point).collect();
+        let again = again.into_iter();
+        let tries = again.map(|row| (row.point, row.earlier_rows + 1)).collect();
         Ok(Resumed {
             run,
             folder,
             journal,
             contents,
             finished,
+            tries,
             standings,
             points,
         })
@@ -71,7 +83,7 @@ impl Resumed {
     /// Announces the run and the points that are left.
     pub(super) fn announce(
         &self,
-        outline: &Outline<'_>,
+        left_out: LeftOut,
         devices: &[DeviceIdentity],
         progress: &dyn Progress,
     ) {
@@ -84,9 +96,26 @@ impl Resumed {
             folder: self.folder.path(),
             points: self.points.len(),
             finished: self.reused(),
-            left_out: LeftOut::of(outline),
+            left_out,
             device: &name,
         });
+    }
+
+    /// How far the part is.
+    pub(super) fn state(&self, work: &Work<'_>) -> State {
+        let finished = self.standings.iter();
+        let finished = finished.filter(|row| self.finished.contains(&row.point));
+        let tally = Tally::of(finished.copied());
+        let failures = tally.failed();
+        State {
+            plan: work.digest(),
+            run_points: work.run_points,
+            done: self.reused(),
+            statuses: tally.statuses,
+            failures,
+            journal_bytes: self.journal.bytes(),
+            ..State::new(self.folder.hold().holder().clone(), self.points.len())
+        }
     }
 
     /// True if all points have results, and the folder has its description.
@@ -105,7 +134,13 @@ impl Resumed {
     ) -> Result<Ended, RunError> {
         let about = About::new(self.run, manifest, devices);
         let exports = &manifest.output.exports;
-        tables::write(&self.folder, &self.contents, &self.points, &about, exports)?;
+        match self.folder.part() {
+            Part::Whole => {
+                let order = tables::order(self.points.iter().copied());
+                tables::write(&self.folder, &self.contents, &order, &about, exports)?;
+            }
+            Part::Shard(shard) => shards::finish(&self.folder, shard, &about, exports)?,
+        }
         let reused = self.reused();
         let tally = Tally::of(self.standings);
         Ok(Ended::with_nothing_to_do(

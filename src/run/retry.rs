@@ -2,27 +2,37 @@
 
 use std::collections::BTreeSet;
 
-use crate::record::journal::Standing;
+use crate::record::contents::Standing;
 use crate::row::outcome::{Cause, Status};
 
 /// Stands for all points without a result.
 const FAILED: &str = "failed";
+/// Stands for points whose medians are known less well than was asked for.
+const WIDE: &str = "wide";
 
-/// The statuses whose points are tried again. Points that met trouble of the moment always are.
+/// The points that are tried again. Points that met trouble of the moment always are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Retry(BTreeSet<Status>);
+pub struct Retry {
+    /// By their statuses.
+    statuses: BTreeSet<Status>,
+    /// By the flag `wide_interval`.
+    wide: bool,
+}
 
 impl Retry {
-    /// Reads words as the command line has them: statuses, or `failed` for all that are no results.
+    /// Reads words as the command line has them: statuses, `failed` for all that are no results, or
+    /// `wide`.
     ///
     /// # Errors
     /// A sentence about the first that is neither.
     pub fn parse(words: &[String]) -> Result<Self, String> {
         let failed = || Status::ALL.into_iter().filter(|status| !status.is_fine());
         let mut statuses = BTreeSet::new();
+        let mut wide = false;
         for word in words {
             match Status::ALL.into_iter().find(|status| status.name() == word) {
                 _ if word == FAILED => statuses.extend(failed()),
+                _ if word == WIDE => wide = true,
                 Some(status) if status.is_fine() => {
                     return Err(format!(
                         "`{word}` is no failure; --fresh measures all points again"
@@ -34,20 +44,21 @@ impl Retry {
                 None => {
                     let names: Vec<&str> = failed().map(Status::name).collect();
                     return Err(format!(
-                        "there is no status `{word}`; it is `{FAILED}` for all of them, or some of {}",
+                        "there is no status `{word}`; it is `{FAILED}` for all of them, `{WIDE}` for wide intervals, or some of {}",
                         names.join(", ")
                     ));
                 }
             }
         }
-        Ok(Retry(statuses))
+        Ok(Retry { statuses, wide })
     }
 
     /// True if the point of a row is tried again. A pruned point is tried again if any status is:
     /// the failed point that pruned it may be among them.
     pub fn covers(&self, row: &Standing) -> bool {
-        let is_asked_for =
-            self.0.contains(&row.status) || (row.status == Status::Pruned && !self.0.is_empty());
+        let is_asked_for = self.statuses.contains(&row.status)
+            || (row.status == Status::Pruned && !self.statuses.is_empty())
+            || (self.wide && row.is_wide);
         row.is_of_the_moment() || (is_asked_for && row.cause != Some(Cause::Device))
     }
 }
@@ -64,6 +75,8 @@ mod tests {
             point,
             status,
             cause,
+            earlier_rows: 0,
+            is_wide: false,
         }
     }
 
@@ -88,9 +101,24 @@ mod tests {
     }
 
     #[test]
+    fn wide_intervals_alone_can_be_measured_again() {
+        let fine = standing(Status::Ok, None);
+        let wide = Standing {
+            is_wide: true,
+            ..fine
+        };
+        let covered = |words: &[&str]| [fine, wide].map(|row| parse(words).unwrap().covers(&row));
+        assert_eq!(covered(&["wide"]), [false, true]);
+        assert_eq!(covered(&["failed"]), [false, false]);
+        let oom = standing(Status::Oom, None);
+        assert!(!parse(&["wide"]).unwrap().covers(&oom));
+        assert!(parse(&["wide", "oom"]).unwrap().covers(&oom));
+    }
+
+    #[test]
     fn other_words_are_refused() {
         let message = |word| parse(&[word]).unwrap_err();
         assert!(message("ok").contains("--fresh"), "{}", message("ok"));
-        assert!(message("wide").contains("crashed"), "{}", message("wide"));
+        assert!(message("slow").contains("crashed"), "{}", message("slow"));
     }
 }

@@ -158,6 +158,8 @@ impl<'a> RowMaker<'a> {
             threads: self.plan.manifest().device.threads,
             unix_time_s: 0.0,
             compile: CompileUse::default(),
+            earlier_rows: 0,
+            reused_from: None,
             outcome: Outcome {
                 status: Status::Skipped,
                 reason: None,

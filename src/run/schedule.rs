@@ -16,9 +16,18 @@ pub struct Schedule {
 impl Schedule {
     /// Deals out blocks of these costs.
     pub fn new(costs: Vec<f64>, workers: usize) -> Self {
+        Schedule::with_order(costs, workers, workers > 1)
+    }
+
+    /// Deals out blocks of these costs in their order.
+    pub fn in_order(costs: Vec<f64>, workers: usize) -> Self {
+        Schedule::with_order(costs, workers, false)
+    }
+
+    fn with_order(costs: Vec<f64>, workers: usize, is_longest_first: bool) -> Self {
         let workers = workers.max(1);
         let mut order: Vec<usize> = (0..costs.len()).collect();
-        if workers > 1 {
+        if is_longest_first {
             // Stable: equal costs keep their order, so that a plan is always dealt out alike.
             order.sort_by(|&one, &other| costs[other].total_cmp(&costs[one]));
         }
@@ -81,7 +90,12 @@ mod tests {
         assert_eq!(schedule.queues, [vec![1, 5, 0], vec![3, 4, 2]]);
         assert_eq!(schedule, Schedule::new(costs.clone(), 2));
         assert_eq!(schedule.order(), [1, 3, 5, 4, 0, 2]);
-        assert_eq!(Schedule::new(costs, 1).queues, [vec![0, 1, 2, 3, 4, 5]]);
+        assert_eq!(
+            Schedule::new(costs.clone(), 1).queues,
+            [vec![0, 1, 2, 3, 4, 5]]
+        );
+        let in_order = Schedule::in_order(costs, 2);
+        assert_eq!(in_order.queues, [vec![0, 2, 3], vec![1, 4, 5]]);
     }
 
     #[test]

@@ -7,17 +7,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sweeper_cache::Cache;
-use sweeper_program::Target;
 
 use super::anchors::{ANCHOR, Anchors, Place};
 use super::blocks::{Blocks, BuiltKernels};
-use super::calibration::Calibrator;
 use super::compiling::WarningKind;
 use super::dispatch::Dispatch;
+use super::keeper::Keeper;
 use super::pruning::Pruner;
 use super::remaining::Remaining;
 use super::rows::{Measured, RowMaker};
 use super::schedule::Schedule;
+use super::surroundings::{Parts, Surroundings};
+use super::telling;
+use super::time::Over;
 use super::workers::{Ahead, Message, serve};
 use super::{Event, Progress, Request, RunError, compiling};
 use crate::compile::CompileError;
@@ -28,8 +30,9 @@ use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::PointId;
 use crate::manifest::Manifest;
 use crate::plan::{Plan, PlannedBlock};
+use crate::record::contents::Contents;
 use crate::record::folder::FolderError;
-use crate::record::journal::{Contents, Journal};
+use crate::record::journal::Journal;
 use crate::row::outcome::Outcome;
 
 /// Interval at which the main thread checks whether it should stop.
@@ -50,7 +53,20 @@ pub(super) struct Session<'a> {
     pub(super) toolchain: &'a Toolchain,
     pub(super) cache: Option<&'a Cache>,
     pub(super) journal: Journal,
+    pub(super) keeper: Keeper,
+    /// Points that are not measured: they have rows, or are other shards'.
     pub(super) finished: HashSet<PointId>,
+    /// How many of them are other shards'.
+    pub(super) elsewhere: usize,
+    /// Numbers of earlier rows of points that are tried again.
+    pub(super) tries: HashMap<PointId, u32>,
+    has_skips: bool,
+    /// Why there is no time for another point.
+    pub(super) over: Option<Over>,
+    /// Rows that were taken from earlier runs.
+    pub(super) taken: usize,
+    /// Rows of points that there was no time for.
+    pub(super) unmeasured: usize,
     /// Kernels that were asked for, by number.
     pub(super) built: BuiltKernels,
     /// Kernels that were set aside because a point that uses them crashed.
@@ -72,48 +88,24 @@ pub(super) struct Session<'a> {
     pub(super) remaining: Remaining,
 }
 
-/// The surroundings of a session: manifest, request, devices, compilers and cache.
-#[derive(Clone, Copy)]
-pub(super) struct Surroundings<'a> {
-    pub(super) manifest: &'a Manifest,
-    pub(super) request: &'a Request,
-    pub(super) stop: &'a AtomicBool,
-    pub(super) progress: &'a dyn Progress,
-    pub(super) devices: &'a [DeviceIdentity],
-    pub(super) toolchain: &'a Toolchain,
-    pub(super) cache: Option<&'a Cache>,
-}
-
-impl<'a> Surroundings<'a> {
-    /// The probes of the devices' ceilings, for a target.
-    pub(super) fn calibrator(&self, target: Target) -> Calibrator<'a> {
-        Calibrator {
-            kernels: Kernels {
-                toolchain: self.toolchain,
-                cache: self.cache,
-                device: &self.devices[0],
-                limit: self.manifest.limits.compile_timeout,
-                require_cached: self.request.require_cached,
-                stop: self.stop,
-            },
-            target,
-            threads: self.manifest.device.threads,
-            folder: self.request.cache_dir.as_deref(),
-            again: false,
-            compile_threads: self.request.compile_threads,
-        }
-    }
-}
-
 impl<'a> Session<'a> {
-    /// Before the first measurement of a plan. `finished` has the points that are not measured.
+    /// Before the first measurement of a plan.
     pub(super) fn new(
         surroundings: &Surroundings<'a>,
         plan: &'a Plan<'a>,
         measured: Vec<Measured>,
-        journal: Journal,
-        finished: HashSet<PointId>,
+        parts: Parts,
     ) -> Self {
+        let Parts {
+            journal,
+            keeper,
+            mut finished,
+            elsewhere,
+            tries,
+            has_skips,
+        } = parts;
+        let others = elsewhere.len();
+        finished.extend(elsewhere);
         let Surroundings {
             manifest,
             request,
@@ -135,7 +127,14 @@ impl<'a> Session<'a> {
             toolchain,
             cache,
             journal,
+            keeper,
             finished,
+            elsewhere: others,
+            tries,
+            has_skips,
+            over: None,
+            taken: 0,
+            unmeasured: 0,
             built: HashMap::new(),
             doubted: HashSet::new(),
             warned: HashSet::new(),
@@ -185,21 +184,34 @@ impl<'a> Session<'a> {
 
     /// Writes declared skips, compiles ahead, and measures block after block.
     pub(super) fn measure_all(&mut self, supervisors: Vec<Supervisor>) -> Result<(), RunError> {
-        for row in self.maker.skips() {
+        let skips = match self.has_skips {
+            true => self.maker.skips(),
+            false => Vec::new(),
+        };
+        for row in skips {
             if self.finished.insert(row.point) {
                 self.journal.write(&row).map_err(FolderError::from)?;
             }
         }
-        let blocks = self.left();
+        let mut blocks = self.left();
+        let is_given = self.request.allowed.is_given();
+        if is_given {
+            telling::sort(self.plan, &mut blocks);
+        }
         let cost = |block: &&PlannedBlock| {
             let points = block.points.iter();
             points
                 .map(|&point| self.plan.points[point as usize].guess_ns)
                 .sum()
         };
-        let schedule = Schedule::new(blocks.iter().map(cost).collect(), supervisors.len());
+        let costs = blocks.iter().map(cost).collect();
+        let schedule = match is_given {
+            true => Schedule::in_order(costs, supervisors.len()),
+            false => Schedule::new(costs, supervisors.len()),
+        };
         self.expect(&blocks, &schedule);
-        if !self.request.skip_precompile && !self.compiles_beside() {
+        // Compiling all ahead could take all of a time that is given.
+        if !self.request.skip_precompile && !self.compiles_beside() && !is_given {
             let wanted = self.kernels_of(&blocks, &schedule);
             self.compile(wanted);
         }
@@ -208,10 +220,13 @@ impl<'a> Session<'a> {
             !self.finished.contains(&point.id)
         });
         self.began = Instant::now();
+        self.keeper.measures();
         let measured = self.measure(blocks, schedule, supervisors);
         self.wall = self.began.elapsed();
+        measured?;
+        self.declare_unmeasured()?;
         self.journal.sync().map_err(FolderError::from)?;
-        measured
+        Ok(())
     }
 
     /// Tells the cache which kernels will be asked for.
@@ -389,7 +404,8 @@ impl<'a> Session<'a> {
             for worker in 0..dispatch.hands.len() {
                 self.give(worker, dispatch)?;
             }
-            let is_stopped = self.stop.load(Ordering::Relaxed);
+            self.heed_time();
+            let is_stopped = self.stop.load(Ordering::Relaxed) || self.over.is_some();
             if dispatch.is_idle() && (is_stopped || dispatch.schedule.is_empty()) {
                 return Ok(());
             }
@@ -462,7 +478,7 @@ impl<'a> Session<'a> {
         first.map_or(0, |&point| self.plan.points[point as usize].point.case)
     }
 
-    fn done(&self, block: usize, dispatch: &mut Dispatch<'a>) {
+    pub(super) fn done(&self, block: usize, dispatch: &mut Dispatch<'a>) {
         let case = self.case_of(dispatch.blocks[block]);
         if let Some(left) = dispatch.of_case.get_mut(&case) {
             *left -= 1;
@@ -492,16 +508,21 @@ impl<'a> Session<'a> {
 
     /// Gives a worker blocks while it has room; a block that needs no worker is finished at once.
     fn give(&mut self, worker: usize, dispatch: &mut Dispatch<'a>) -> Result<(), RunError> {
-        while dispatch.has_room(worker) && !self.stop.load(Ordering::Relaxed) {
+        let is_over =
+            |session: &Self| session.stop.load(Ordering::Relaxed) || session.over.is_some();
+        while dispatch.has_room(worker) && !is_over(self) {
+            let left_ns = self.left_ns(worker, dispatch);
             let (blocks, of_case) = (&dispatch.blocks, &dispatch.of_case);
             let is_ready = |block: usize| self.is_ready(blocks[block], of_case);
-            let Some(block) = dispatch.schedule.next(worker, is_ready) else {
-                return Ok(());
+            let fits = |block: usize| self.fits(blocks[block], left_ns);
+            let whole = |block: usize| is_ready(block) && fits(block);
+            let Some(block) = dispatch.schedule.next(worker, whole) else {
+                return self.give_part(worker, dispatch);
             };
             if let Some(place) = self.anchors.due(worker) {
                 dispatch.give(worker, ANCHOR, self.anchor(place));
             }
-            match self.task(dispatch.blocks[block], worker)? {
+            match self.task(dispatch.blocks[block], worker, f64::INFINITY)? {
                 None => self.done(block, dispatch),
                 Some(task) => dispatch.give(worker, block, task),
             }
@@ -544,7 +565,7 @@ impl<'a> Session<'a> {
     }
 
     /// True if a block's kernels are there, and the cases that it needs are done.
-    fn is_ready(&self, block: &PlannedBlock, of_case: &BTreeMap<u16, usize>) -> bool {
+    pub(super) fn is_ready(&self, block: &PlannedBlock, of_case: &BTreeMap<u16, usize>) -> bool {
         let needs = &self.manifest.cases[usize::from(self.case_of(block))].needs;
         let is_done = |case: &usize| of_case.get(&(*case as u16)).is_none_or(|&left| left == 0);
         let are_there = || {
@@ -559,11 +580,15 @@ impl<'a> Session<'a> {
         needs.iter().all(is_done) && (!self.compiles_beside() || are_there())
     }
 
-    /// The rest of a block for a worker, if there is one.
-    fn task(&mut self, planned: &PlannedBlock, worker: usize) -> Result<Option<Task>, RunError> {
+    /// The rest of a block for a worker, if there is one; of points that end within `left_ns`.
+    pub(super) fn task(
+        &mut self,
+        planned: &PlannedBlock,
+        worker: usize,
+        left_ns: f64,
+    ) -> Result<Option<Task>, RunError> {
         let plan = self.plan;
-        let left = |number: &&u32| !self.finished.contains(&plan.points[**number as usize].id);
-        let left: Vec<u32> = planned.points.iter().filter(left).copied().collect();
+        let left = self.within(planned, left_ns);
         let kernels = plan.kernels_of(planned, left.iter().copied());
         self.compile(kernels.collect());
         if self.stop.load(Ordering::Relaxed) {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::RunError;
 use crate::guides::About;
 use crate::identity::PointId;
-use crate::record::folder::{FolderError, RunFolder};
-use crate::record::journal::{Contents, Standing};
+use crate::record::contents::{Contents, Standing};
+use crate::record::folder::RunFolder;
 use crate::row::Row;
 use crate::row::outcome::Status;
 
@@ -41,29 +41,30 @@ impl Tally {
     }
 }
 
-/// Makes tables and exports from a journal, unless the existing ones were made from it. `points`
-/// are the points of the plan: the journal has rows in the order in which they were finished,
-/// tables have declared skips, then the plan's order. Returns the rows, if they had to be read.
+/// Makes tables and exports from journals, unless the existing ones were made from them. `order`
+/// has the places of points in the plan: journals have rows in the order in which they were
+/// finished, tables have declared skips, then the plan's order. Returns the rows, if all of them
+/// were needed at once.
 ///
 /// # Errors
 /// Errors of reading and writing the files.
 pub(super) fn write(
     folder: &RunFolder,
     contents: &Contents,
-    points: &[PointId],
+    order: &HashMap<PointId, usize>,
     about: &About<'_>,
     exports: &[&str],
 ) -> Result<Option<Vec<Row>>, RunError> {
     if folder.has_tables(contents, about, exports) {
         return Ok(None);
     }
-    let path = folder.path().join("journal.jsonl");
-    let mut rows = contents
-        .rows()
-        .map_err(|reason| FolderError::Foreign { path, reason })?;
-    let points = points.iter().enumerate();
-    let position: HashMap<PointId, usize> = points.map(|(position, id)| (*id, position)).collect();
-    rows.sort_by_key(|row| position.get(&row.point));
-    folder.write_tables(contents, &rows, about, exports)?;
-    Ok(Some(rows))
+    let mut rows: Vec<usize> = (0..contents.len()).collect();
+    rows.sort_by_cached_key(|&row| order.get(&contents.point(row)));
+    Ok(folder.write_tables(contents, &rows, about, exports)?)
+}
+
+/// The places of points.
+pub(super) fn order(points: impl IntoIterator<Item = PointId>) -> HashMap<PointId, usize> {
+    let points = points.into_iter().enumerate();
+    points.map(|(place, point)| (point, place)).collect()
 }

@@ -31,6 +31,8 @@ mod checkpoint;
 mod grid;
 /// Runs from end to end: null device, CPU, kills, signals, reruns.
 mod run;
+/// Runs that several processes share, and Slurm.
+mod cluster;
 /// Bad surroundings: disks, folders, journals and manifests that are not as they should be.
 mod surroundings;
 /// Sources of several kernels.

@@ -427,6 +427,72 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
         optional!(Integer { from: 1, to: MAX_INTEGER } of limits.max_points),
     ),
     setting(
+        "cluster.shards",
+        "tasks that share the sweep",
+        optional!(Integer { from: 1, to: 10_000 } of cluster.shards),
+    ),
+    setting(
+        "cluster.partition",
+        "partition of the tasks",
+        optional!(Text {} of cluster.partition),
+    ),
+    setting(
+        "cluster.account",
+        "account that pays",
+        optional!(Text {} of cluster.account),
+    ),
+    setting(
+        "cluster.time",
+        "longest time of a task, as Slurm writes it",
+        optional!(Text {} of cluster.time),
+    ),
+    setting(
+        "cluster.gpus",
+        "GPUs of a task, such as 1 or a100:2",
+        optional!(Text {} of cluster.gpus),
+    ),
+    setting(
+        "cluster.cpus",
+        "processors of a task",
+        optional!(Integer { from: 1, to: 4096 } of cluster.cpus),
+    ),
+    setting(
+        "cluster.memory",
+        "memory of a task, such as 16G",
+        optional!(Text {} of cluster.memory),
+    ),
+    setting(
+        "cluster.at_once",
+        "tasks at once",
+        optional!(Integer { from: 1, to: 10_000 } of cluster.at_once),
+    ),
+    setting(
+        "cluster.arch",
+        "architecture of the GPUs, such as sm_90, to compile for it on a node without one",
+        optional!(Text {} of cluster.arch),
+    ),
+    setting(
+        "cluster.compile_partition",
+        "partition where kernels are compiled and reports are made",
+        optional!(Text {} of cluster.compile_partition),
+    ),
+    setting(
+        "cluster.options",
+        "further options of sbatch, such as --constraint=a100",
+        &Texts {
+            get: |manifest| Some(manifest.cluster.options.clone()).filter(|lines| !lines.is_empty()),
+            set: |manifest, lines| manifest.cluster.options = lines,
+        },
+    ),
+    setting(
+        "cluster.before",
+        "lines of a shell before the command, such as `module load cuda`",
+        &Texts {
+            get: |manifest| Some(manifest.cluster.before.clone()).filter(|lines| !lines.is_empty()),
+            set: |manifest, lines| manifest.cluster.before = lines,
+        },
+    ),
+    setting(
         "output.dir",
         "folder of results",
         field!(Path {} of output.dir),

@@ -11,7 +11,7 @@ use crate::manifest::settings::Order;
 use crate::record::environment::Environment;
 use crate::record::find;
 use crate::record::folder::{FolderError, Recorded};
-use crate::record::journal::Contents;
+use crate::record::submission::Submission;
 use crate::record::usage::RunUsage;
 use crate::word::Word;
 
@@ -178,7 +178,13 @@ pub fn open(name: &str, dir: &Path) -> Result<Source, SourceError> {
     let mut source = if path.is_file() {
         from_csv(path)?
     } else if path.is_dir() {
-        from_folder(path)?
+        match Submission::read(path) {
+            None => from_folder(path)?,
+            Some(submission) => {
+                let run = submission.only_run(path).map_err(SourceError::Unknown)?;
+                from_folder(&run.path)?
+            }
+        }
     } else if name.contains(['/', '.']) {
         let reason = format!("{name}: there is no such file or folder");
         return Err(SourceError::Unknown(reason));
@@ -186,7 +192,10 @@ pub fn open(name: &str, dir: &Path) -> Result<Source, SourceError> {
         let run = find::find(name, dir).map_err(SourceError::Unknown)?;
         from_folder(&run.path)?
     };
-    keep_last_of_each(&mut source);
+    // Journals have one row of a point.
+    if source.kind != Kind::Run {
+        keep_last_of_each(&mut source);
+    }
     source.label = label(&source);
     Ok(source)
 }
@@ -216,14 +225,17 @@ fn from_folder(path: &Path) -> Result<Source, SourceError> {
 fn from_run(path: &Path) -> Result<Source, SourceError> {
     let recorded = Recorded::read(path)?;
     let journal = path.join("journal.jsonl");
-    let contents = Contents::read(&journal).map_err(FolderError::from)?;
-    let mut entries = run::entries(&contents).map_err(|reason| SourceError::Foreign {
+    let contents = recorded.contents()?;
+    // As in the tables: declared skips, then the plan's order, whatever the order of execution.
+    let mut order: Vec<usize> = (0..contents.len()).collect();
+    {
+        let places = recorded.plan_order();
+        order.sort_by_cached_key(|&row| places.get(&contents.point(row)));
+    }
+    let entries = run::entries(&contents, &order).map_err(|reason| SourceError::Foreign {
         path: journal,
         reason,
     })?;
-    // As in the tables: declared skips, then the plan's order, whatever the order of execution.
-    let order = recorded.plan_order();
-    entries.sort_by_key(|entry| entry.point.and_then(|point| order.get(&point)));
     let mut warnings = Vec::new();
     if contents.torn_bytes > 0 {
         warnings.push("the journal's last line is torn: the run was killed, or goes on".to_owned());

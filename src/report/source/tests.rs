@@ -5,7 +5,8 @@ use std::fs;
 use sweeper_program::{Phase, Role, Value};
 
 use super::*;
-use crate::record::journal::Journal;
+use crate::record::contents::Contents;
+use crate::record::journal::{Header, Journal};
 use crate::record::tables;
 use crate::row::outcome::{Measurement, Outcome, Status};
 use crate::row::{Row, test_row};
@@ -86,12 +87,12 @@ fn a_journal_and_its_table_say_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let run = crate::identity::RunId(crate::identity::Digest::from_bytes([7; 32]));
     let path = folder.path().join("journal.jsonl");
-    let (mut journal, _) = Journal::open(&path, run).unwrap();
+    let (mut journal, _) = Journal::open(&path, Header::of(run)).unwrap();
     for row in rows() {
         journal.write(&row).unwrap();
     }
     let contents = Contents::read(&path).unwrap();
-    let from_journal = run::entries(&contents).unwrap();
+    let from_journal = run::entries(&contents, &(0..contents.len()).collect::<Vec<_>>()).unwrap();
     let mut from_table = read(&records()).unwrap().entries;
     // The table's samples are in a file of their own.
     from_table[0].samples_ns = vec![5e6, 1e6, 4e6, 2e6, 3e6];

@@ -141,6 +141,16 @@ pub(super) const ORIGIN: &[Column] = &[
         |entry| float(entry.unix_time_s?),
         |entry, field| put(&mut entry.unix_time_s, field.amount()),
     ),
+    text(
+        "reused_from",
+        "earlier run that the result was taken from (`--reuse`); empty where it was measured in this run",
+        "run",
+    )
+    .group(Group::Identity)
+    .of_entry(
+        |entry| shared(entry.reused_from.as_ref()?),
+        |entry, field| put(&mut entry.reused_from, Ok(field.shared())),
+    ),
     count("schema", "version of this format", "program").written(|_| int(SCHEMA)),
 ];
 

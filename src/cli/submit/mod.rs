@@ -1,0 +1,323 @@
+//! `sweeper submit`: an array of Slurm's jobs that measures a manifest.
+//!
+//! There is no scheduler here: three scripts are written and handed over, and Slurm does the rest.
+
+mod script;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+
+use super::exit::Exit;
+use super::screen::Screen;
+use super::settings::ManifestArgs;
+use super::slurm;
+use crate::hardware::DeviceKind;
+use crate::identity::{Digest, Encoder};
+use crate::manifest::Manifest;
+use crate::manifest::settings::Cluster;
+use crate::record::submission::{FOLDER, Submission};
+use crate::run;
+use script::Scripts;
+
+/// Arguments of `submit`.
+#[derive(Args)]
+pub struct SubmitArgs {
+    #[command(flatten)]
+    manifest: ManifestArgs,
+    /// Tasks that share the sweep (cluster.shards)
+    #[arg(long, value_name = "N")]
+    shards: Option<u32>,
+    /// Partition of the tasks (cluster.partition)
+    #[arg(long)]
+    partition: Option<String>,
+    /// Account that pays (cluster.account)
+    #[arg(long)]
+    account: Option<String>,
+    /// Longest time of a task, as Slurm writes it (cluster.time)
+    #[arg(long)]
+    time: Option<String>,
+    /// GPUs of a task, such as 1 or a100:2 (cluster.gpus)
+    #[arg(long)]
+    gpus: Option<String>,
+    /// Processors of a task (cluster.cpus)
+    #[arg(long)]
+    cpus: Option<u32>,
+    /// Memory of a task, such as 16G (cluster.memory)
+    #[arg(long)]
+    memory: Option<String>,
+    /// Tasks at once (cluster.at_once)
+    #[arg(long, value_name = "N")]
+    at_once: Option<u32>,
+    /// Print the scripts and submit nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl SubmitArgs {
+    fn settings(&self) -> Vec<(&'static str, String, &'static str)> {
+        let number = |value: Option<u32>| value.map(|value| value.to_string());
+        // As a string of TOML: an account may look like a number.
+        let text = |value: &Option<String>| value.as_ref().map(|value| format!("{value:?}"));
+        let all = [
+            ("cluster.shards", number(self.shards), "--shards"),
+            ("cluster.partition", text(&self.partition), "--partition"),
+            ("cluster.account", text(&self.account), "--account"),
+            ("cluster.time", text(&self.time), "--time"),
+            ("cluster.gpus", text(&self.gpus), "--gpus"),
+            ("cluster.cpus", number(self.cpus), "--cpus"),
+            ("cluster.memory", text(&self.memory), "--memory"),
+            ("cluster.at_once", number(self.at_once), "--at-once"),
+        ];
+        let given = all.into_iter();
+        given
+            .filter_map(|(key, value, flag)| Some((key, value?, flag)))
+            .collect()
+    }
+}
+
+/// The texts of the three steps.
+struct Steps {
+    /// None where nothing is to be compiled ahead.
+    compile: Option<String>,
+    measure: String,
+    report: String,
+}
+
+/// Submits a manifest.
+pub fn submit(args: &SubmitArgs, screen: &Screen) -> Exit {
+    let manifest = match args.manifest.load_with(&args.settings(), screen) {
+        Ok(manifest) => manifest,
+        Err(exit) => return exit,
+    };
+    let Some(shards) = manifest.cluster.shards else {
+        screen.error(
+            "into how many tasks? Say so with --shards N, or as `cluster.shards` in the manifest",
+        );
+        return Exit::Usage;
+    };
+    let made = prepare(args, &manifest, shards, screen);
+    let (folder, steps) = match made {
+        Ok(made) => made,
+        Err(reason) => {
+            screen.error(&reason);
+            return Exit::Usage;
+        }
+    };
+    if args.dry_run {
+        let all = [
+            steps.compile.as_deref(),
+            Some(&steps.measure),
+            Some(&steps.report),
+        ];
+        let texts: Vec<&str> = all.into_iter().flatten().collect();
+        screen.line(texts.join("\n").trim_end());
+        return Exit::Fine;
+    }
+    match hand_over(&manifest, shards, &folder, &steps, screen) {
+        Ok(()) => Exit::Fine,
+        Err((reason, exit)) => {
+            screen.error(&reason);
+            exit
+        }
+    }
+}
+
+/// The folder of the submission, and the scripts.
+fn prepare(
+    args: &SubmitArgs,
+    manifest: &Manifest,
+    shards: u32,
+    screen: &Screen,
+) -> Result<(PathBuf, Steps), String> {
+    let absolute = |path: &Path| {
+        let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+        let text = path.to_str().map(str::to_owned);
+        text.ok_or_else(|| format!("{} is no text", path.display()))
+    };
+    let results = absolute(&manifest.output.dir)?;
+    let place = absolute(Path::new("."))?;
+    let program =
+        std::env::current_exe().map_err(|error| format!("this program's file: {error}"))?;
+    let program = absolute(&program)?;
+    let cluster = &manifest.cluster;
+    let hash = manifest.hash().0;
+    let name = format!("{}-{}", manifest.name, key(&hash, shards, cluster));
+    let folder = Path::new(&results).join(FOLDER).join(name);
+    let folder_text = absolute(&folder)?;
+    if let Some(word) = script::unusable(cluster, &[&folder_text, &place]) {
+        return Err(format!(
+            "`{}` can't be an option of a job: it has white space, a `#` or a control character, or is empty",
+            word.escape_debug()
+        ));
+    }
+    let mut words = args.manifest.again();
+    words.extend(["--output-dir".to_owned(), results]);
+    let scripts = Scripts {
+        name: &manifest.name,
+        cluster,
+        folder: &folder_text,
+        place: &place,
+        program: &program,
+        manifest: &words,
+        hash: &hash.to_string(),
+        shards,
+    };
+    let steps = Steps {
+        compile: compile(manifest, &scripts, screen),
+        measure: scripts.measure(),
+        report: scripts.report(),
+    };
+    Ok((folder, steps))
+}
+
+/// What tells submissions apart: their runs, and where these run.
+fn key(hash: &Digest, shards: u32, cluster: &Cluster) -> Digest {
+    let mut encoder = Encoder::new("submission");
+    encoder.digest("manifest", hash);
+    encoder.unsigned("shards", shards.into());
+    for (tag, text) in [("partition", &cluster.partition), ("gpus", &cluster.gpus)] {
+        encoder.text(tag, text.as_deref().unwrap_or_default());
+    }
+    encoder.list("options", cluster.options.len());
+    for option in &cluster.options {
+        encoder.text("option", option);
+    }
+    encoder.finish()
+}
+
+/// The script that compiles, where there is something to compile and it is known for what.
+fn compile(manifest: &Manifest, scripts: &Scripts<'_>, screen: &Screen) -> Option<String> {
+    let cluster = &manifest.cluster;
+    if let Some(arch) = &cluster.arch {
+        return Some(scripts.compile(Some(arch)));
+    }
+    match run::likely_kind(manifest) {
+        DeviceKind::Null => None,
+        DeviceKind::Cpu if cluster.gpus.is_none() => Some(scripts.compile(None)),
+        DeviceKind::Cpu | DeviceKind::Cuda => {
+            screen.note(
+                "kernels are compiled by the tasks, since it is not known for which GPU: `cluster.arch` (such as \
+                 sm_90) compiles them once, ahead",
+            );
+            None
+        }
+    }
+}
+
+/// Why nothing could be handed over.
+type Refusal = (String, Exit);
+
+/// Writes the scripts, and submits the tasks that are neither done nor queued.
+fn hand_over(
+    manifest: &Manifest,
+    shards: u32,
+    folder: &Path,
+    steps: &Steps,
+    screen: &Screen,
+) -> Result<(), Refusal> {
+    let files = |error: std::io::Error| (format!("{}: {error}", folder.display()), Exit::Files);
+    let engine = env!("SWEEPER_ENGINE_DIGEST").parse();
+    let fresh = Submission {
+        name: manifest.name.clone(),
+        manifest: manifest.hash(),
+        engine: engine.unwrap_or(Digest::from_bytes([0; 32])),
+        shards,
+        arrays: Vec::new(),
+        others: Vec::new(),
+    };
+    let before = Submission::read(folder).filter(|held| {
+        held.manifest == fresh.manifest && held.engine == fresh.engine && held.shards == shards
+    });
+    let mut submission = before.unwrap_or(fresh);
+    let done = submission.done(&manifest.output.dir);
+    let queued = queued(&submission).map_err(|reason| (reason, Exit::Impossible))?;
+    let is_missing = |index: &u32| !done.contains(index) && !queued.contains(index);
+    let missing: Vec<u32> = (1..=shards).filter(is_missing).collect();
+    if missing.is_empty() {
+        return said(&submission, folder, &missing, &done, &queued, screen);
+    }
+    fs::create_dir_all(folder.join("logs")).map_err(files)?;
+    let write = |name: &str, text: &str| {
+        crate::files::write(&folder.join(name), text.as_bytes()).map_err(files)?;
+        Ok::<_, Refusal>(folder.join(name).display().to_string())
+    };
+    let sbatch = |script: &str, options: &[String]| {
+        let mut args = vec!["--parsable"];
+        args.extend(options.iter().map(String::as_str));
+        args.push(script);
+        let number = slurm::call("sbatch", &args).map_err(|reason| (reason, Exit::Impossible))?;
+        // `NUMBER;CLUSTER` where there are several clusters.
+        Ok::<_, Refusal>(number.split(';').next().unwrap_or_default().to_owned())
+    };
+    let keep = |submission: &Submission| submission.write(folder).map_err(files);
+    let after = |job: &str| format!("--dependency=afterany:{job}");
+    let mut options = Vec::new();
+    if let Some(text) = &steps.compile {
+        let job = sbatch(&write("compile.sh", text)?, &[])?;
+        // What the compiler refuses, tasks say of their points.
+        options.push(after(&job));
+        submission.others.push(job);
+        keep(&submission)?;
+    }
+    let at_once = manifest.cluster.at_once;
+    let at_once = at_once.map(|count| format!("%{count}")).unwrap_or_default();
+    options.push(format!("--array={}{at_once}", script::ranges(&missing)));
+    let array = sbatch(&write("array.sh", &steps.measure)?, &options)?;
+    submission.arrays.push(array.clone());
+    keep(&submission)?;
+    let report = sbatch(&write("report.sh", &steps.report)?, &[after(&array)])?;
+    submission.others.push(report);
+    keep(&submission)?;
+    said(&submission, folder, &missing, &done, &queued, screen)
+}
+
+/// Says what was submitted.
+fn said(
+    submission: &Submission,
+    folder: &Path,
+    missing: &[u32],
+    done: &BTreeSet<u32>,
+    queued: &BTreeSet<u32>,
+    screen: &Screen,
+) -> Result<(), Refusal> {
+    if screen.json {
+        screen.json(&json!({
+            "folder": folder, "submitted": missing, "done": done, "queued": queued,
+            "arrays": submission.arrays, "others": submission.others,
+        }));
+        return Ok(());
+    }
+    let what = match (missing.len(), submission.arrays.last()) {
+        (0, _) => "nothing to submit".to_owned(),
+        (count, job) => format!(
+            "{count} tasks submitted as job {}",
+            job.map_or("?", String::as_str)
+        ),
+    };
+    screen.line(&format!(
+        "{what}; {} done, {} queued or running",
+        done.len(),
+        queued.len()
+    ));
+    let folder = folder.display();
+    screen.note(&format!("scripts and what they say: {folder}"));
+    screen.note(&format!(
+        "how far they are, once one has begun: sweeper status {folder}"
+    ));
+    Ok(())
+}
+
+/// Tasks of earlier submissions that are queued or running.
+fn queued(submission: &Submission) -> Result<BTreeSet<u32>, String> {
+    let mut all = BTreeSet::new();
+    for array in &submission.arrays {
+        let tasks = slurm::queued(array)?.into_iter();
+        let numbers = tasks.filter_map(|task| task.split_once('_')?.1.parse::<u32>().ok());
+        all.extend(numbers);
+    }
+    Ok(all)
+}

@@ -1,0 +1,127 @@
+//! Ends of jobs, times that are given, and results of earlier runs.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use super::shards::manifest;
+use super::*;
+
+/// Points that hang for two seconds each.
+fn slow(more: &str) -> String {
+    let hangs = "outcomes = [{ when = \"elements >= 40\", status = \"timeout\" }, ";
+    let limit = "[limits]\npoint_timeout_s = 2\n";
+    manifest(&format!("{limit}{more}")).replace("outcomes = [", hangs)
+}
+
+fn statuses(place: &Place) -> Vec<String> {
+    super::super::place::column(&place.read("records.csv"), "status")
+}
+
+#[test]
+fn no_point_is_begun_that_does_not_end_before_the_job() {
+    let place = Place::new(&slow(""));
+    let began = Instant::now();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let mut command = place.command(&["run", "m.toml", "--shard", "1/1"]);
+    let output = command
+        .env("SLURM_JOB_END_TIME", (now + 13).to_string())
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 75, "{}", text(&output));
+    assert!(
+        began.elapsed().as_secs_f64() < 13.0,
+        "{:?}",
+        began.elapsed()
+    );
+    let rows = fs::read_to_string(place.run_folder().join("shards/1-of-1.jsonl")).unwrap();
+    let timeouts = rows.matches("\"status\":\"timeout\"").count();
+    assert!((1..10).contains(&timeouts), "{timeouts}");
+    assert!(!rows.contains("was over"));
+    // Another job goes on.
+    let output = place.sweeper(&["run", "m.toml", "--shard", "1/1"]);
+    assert_eq!(code(&output), 4, "{}", text(&output));
+    assert_eq!(statuses(&place).len(), 16);
+}
+
+#[test]
+fn in_a_given_time_the_most_telling_points_come_first() {
+    let hangs = slow("").replace("elements >= 40", "elements == 10 or elements == 50");
+    let place = Place::new(&hangs);
+    let output = place.sweeper(&["run", "m.toml", "--max-time", "3s"]);
+    let said = text(&output);
+    assert_eq!(code(&output), 4, "{said}");
+    assert!(
+        said.contains("without a measurement, since the time was over"),
+        "{said}"
+    );
+    let records = place.read("records.csv");
+    let column = |name| super::super::place::column(&records, name);
+    let (sizes, reasons) = (column("elements"), column("reason"));
+    let rows: Vec<(&String, &String)> = sizes.iter().zip(&reasons).collect();
+    assert_eq!(rows.len(), 16);
+    let unmeasured = |size: &str| {
+        let own = rows.iter().filter(|(held, _)| *held == size);
+        own.filter(|(_, reason)| reason.contains("--max-time 3s was over"))
+            .count()
+    };
+    // The first is an end of the axis, which hangs; the middle ones are left.
+    assert!(unmeasured("10") < 2, "{rows:?}");
+    assert!(unmeasured("20") == 2 && unmeasured("60") == 2, "{rows:?}");
+    // The next run measures them.
+    let output = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&output), 4, "{}", text(&output));
+    let reasons = super::super::place::column(&place.read("records.csv"), "reason");
+    assert!(
+        reasons.iter().all(|reason| !reason.contains("was over")),
+        "{reasons:?}"
+    );
+    let wrong = place.sweeper(&["run", "m.toml", "--max-time", "soon"]);
+    assert_eq!(code(&wrong), 2, "{}", text(&wrong));
+}
+
+#[test]
+fn results_of_earlier_runs_are_taken_when_asked_for() {
+    let place = Place::new(&manifest(""));
+    place.sweeper(&["run", "m.toml"]);
+    let earlier = place.run_folder();
+    // The same sizes and two more: another run.
+    let more = manifest("").replace("70, 80]", "70, 80, 90]");
+    fs::write(place.path("more.toml"), more).unwrap();
+    let output = place.sweeper(&["run", "more.toml", "--reuse"]);
+    let said = text(&output);
+    assert_eq!(code(&output), 4, "{said}");
+    assert!(
+        said.contains("18 points") && said.contains("14 taken from earlier runs"),
+        "{said}"
+    );
+    let folder = |other: &Path| {
+        let entries = fs::read_dir(place.path("results")).unwrap();
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        paths.find(|path| path != other).unwrap()
+    };
+    let records = fs::read_to_string(folder(&earlier).join("records.csv")).unwrap();
+    let from = super::super::place::column(&records, "reused_from");
+    let id = earlier
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .rsplit_once('-')
+        .unwrap()
+        .1;
+    assert_eq!(
+        from.iter().filter(|held| held.starts_with(id)).count(),
+        14,
+        "{from:?}"
+    );
+    assert_eq!(
+        from.iter().filter(|held| held.is_empty()).count(),
+        4,
+        "{from:?}"
+    );
+    // What was measured in another way is not.
+    let output = place.sweeper(&["run", "more.toml", "--reuse", "--repeats", "6"]);
+    assert!(!text(&output).contains("taken from"), "{}", text(&output));
+}

@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# A sweep in 16 shards on a real Slurm: four virtual nodes on this machine, three of which are killed in
+# the middle, a task that is cancelled, tasks that run into their time limit and are started again. The
+# rows must be those of one process: none lost, none twice.
+#
+#     tests/slurm/run.sh PROGRAM
+#
+# Needs root and Debian's slurm-wlm, and says SKIPPED where they can't be had.
+set -euo pipefail
+program=$(realpath "$1")
+here=$(cd "$(dirname "$0")" && pwd)
+
+skip() {
+    echo "SKIPPED: $*"
+    exit 0
+}
+fail() {
+    echo "FAILED: $*" >&2
+    squeue -r 2>/dev/null || true
+    "$program" status "$submission" 2>/dev/null || true
+    tail -n 30 "$submission"/logs/*.log "$work"/slurm/log/slurmctld.log 2>/dev/null || true
+    exit 1
+}
+# Waits until a command succeeds: `within SECONDS WHAT COMMAND...`.
+within() {
+    local seconds=$1 what=$2
+    shift 2
+    local end=$((SECONDS + seconds))
+    until "$@" >/dev/null 2>&1; do
+        if [ $SECONDS -ge $end ]; then fail "not within $seconds s: $what"; fi
+        sleep 0.3
+    done
+}
+
+[ "$(id -u)" = 0 ] || skip "starting Slurm's daemons takes root"
+if ! command -v slurmctld >/dev/null || ! command -v munged >/dev/null; then
+    command -v apt-get >/dev/null || skip "there is no Slurm, and no apt-get to install it"
+    (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+        --no-install-recommends slurm-wlm slurmctld slurmd munge) >/dev/null 2>&1 \
+        || skip "slurm-wlm can't be installed"
+fi
+
+work=$(mktemp -d /tmp/sweeper-slurm.XXXXXX)
+submission=$work/none
+export SLURM_CONF=$work/slurm/slurm.conf
+stop() {
+    for pid in "$work"/slurm/run/*.pid; do
+        [ ! -f "$pid" ] || kill "$(cat "$pid")" 2>/dev/null || true
+    done
+    [ ! -f "$work/munged.pid" ] || kill "$(cat "$work/munged.pid")" 2>/dev/null || true
+    sleep 0.5
+    [ -n "${KEEP:-}" ] || rm -rf "$work"
+}
+trap stop EXIT
+
+# Munge, with a key and a socket of its own.
+install -d -o munge -g munge -m 0755 "$work/munge"
+chmod 0755 "$work"
+dd if=/dev/urandom of="$work/munge/key" bs=64 count=1 status=none
+chown munge:munge "$work/munge/key"
+chmod 0600 "$work/munge/key"
+setpriv --reuid=munge --regid=munge --clear-groups munged --key-file="$work/munge/key" \
+    --socket="$work/munge/socket" --pid-file="$work/munge/pid" --log-file="$work/munge/log" \
+    --seed-file="$work/munge/seed" --num-threads=2 || skip "munge does not start"
+cp "$work/munge/pid" "$work/munged.pid"
+
+mkdir -p "$work"/slurm/{state,log,run} "$work"/slurm/spool/n{1,2,3,4}
+host=$(hostname -s)
+sed -e "s|@WORK@|$work|g; s|@HOST@|$host|g" "$here/slurm.conf" >"$SLURM_CONF"
+start_node() { slurmd -f "$SLURM_CONF" -N "$1"; }
+slurmctld -f "$SLURM_CONF" || skip "slurmctld does not start"
+for node in n1 n2 n3 n4; do start_node "$node" || skip "slurmd does not start"; done
+within 20 "four idle nodes" bash -c '[ "$(sinfo -h -N -t idle | wc -l)" = 4 ]'
+
+# The same sweep by one process, beside.
+export SWEEPER_CACHE_DIR=$work/cache XDG_STATE_HOME=$work/home SWEEPER_PATIENCE_S=5
+cd "$work"
+cp "$here/sweep.toml" .
+"$program" run sweep.toml --output-dir alone --quiet >alone.log 2>&1 &
+alone=$!
+
+echo "== 16 shards on four nodes"
+"$program" submit sweep.toml --dry-run >dry.txt
+grep -q 'array\|SLURM_ARRAY_TASK_ID' dry.txt || fail "no script in $(cat dry.txt)"
+"$program" submit sweep.toml --json >submitted.json
+submission=$(echo "$work"/results/.submissions/*)
+[ -f "$submission/jobs.json" ] || fail "no submission"
+array=$(python3 -c 'import json; print(json.load(open("submitted.json"))["arrays"][0])')
+# A second one has nothing to add while the first is queued.
+"$program" submit sweep.toml >twice.txt 2>&1
+grep -q 'nothing to submit' twice.txt || fail "submitted twice: $(cat twice.txt)"
+
+measured() { cat results/slurmed-*/shards/*.jsonl 2>/dev/null | grep -c '"point"'; }
+has_measured() { [ "$(measured)" -ge "$1" ]; }
+within 40 "first rows" has_measured 100
+
+echo "== one task is cancelled, three nodes are killed"
+task=$(squeue -h -r -t R -o %i -j "$array" | head -n 1)
+scancel "$task"
+# All processes of a node end with it: Slurm's, the tasks' and the workers'.
+kill_node() {
+    local pids
+    pids=$(grep -lsz "SLURMD_NODENAME=$1" /proc/[0-9]*/environ | cut -d/ -f3 || true)
+    local daemons
+    daemons=$(pgrep -f "slurmd -f $SLURM_CONF -N $1\$" || true)
+    local steps
+    steps=$(for pid in $pids; do
+        parent=$(awk '/^PPid/ { print $2 }' "/proc/$pid/status" 2>/dev/null || true)
+        case "$(cat "/proc/$parent/comm" 2>/dev/null)" in slurmstepd) echo "$parent" ;; esac
+    done | sort -u)
+    # shellcheck disable=SC2086
+    kill -9 $daemons $steps $pids 2>/dev/null || true
+    rm -f "$work/slurm/run/slurmd.$1.pid"
+}
+for node in n1 n2 n3; do kill_node "$node"; done
+for node in n1 n2 n3; do scontrol update nodename="$node" state=down reason=killed; done
+"$program" status "$submission" --json >during.json
+grep -q '"gone":' during.json || echo "(no shard was seen between its node's end and its next start)"
+for node in n1 n2 n3; do start_node "$node"; done
+for node in n1 n2 n3; do scontrol update nodename="$node" state=resume 2>/dev/null || true; done
+
+echo "== until nothing is queued"
+is_over() { [ -z "$(squeue -h -o %i -j "$1" 2>/dev/null)" ]; }
+within 110 "the end of the array" is_over "$array"
+# What was cancelled is missing; it is submitted again, and nothing else.
+"$program" submit sweep.toml --json >again.json
+missing=$(python3 -c 'import json; print(len(json.load(open("again.json"))["submitted"]))')
+[ "$missing" -ge 1 ] && [ "$missing" -le 4 ] || fail "$missing tasks were submitted again"
+array=$(python3 -c 'import json; print(json.load(open("again.json"))["arrays"][-1])')
+report=$(python3 -c 'import json; print(json.load(open("again.json"))["others"][-1])')
+within 60 "the end of what was missing" is_over "$array"
+within 30 "the report" is_over "$report"
+
+echo "== the rows are those of one process"
+wait "$alone" || [ $? = 4 ] || fail "the process alone: $(cat alone.log)"
+"$program" submit sweep.toml >done.txt 2>&1
+grep -q 'nothing to submit; 16 done' done.txt || fail "not all shards are done: $(cat done.txt)"
+run=$(echo results/slurmed-*)
+python3 "$here/compare.py" alone/slurmed-* "$run" || fail "rows differ"
+[ -f "$run/report/index.html" ] || fail "no report"
+grep -q 'is queued again' "$submission"/logs/3.log \
+    || fail "no task ran into its time limit: the plan deals other sizes to shard 3, see sweep.toml"
+"$program" cancel "$submission" | grep -q 'no job of it' || fail "jobs are left"
+
+echo "== Slurm's own words"
+said=$("$program" submit sweep.toml --partition nowhere 2>&1) && fail "a partition that is not there was taken"
+grep -q 'sbatch refused .*invalid partition' <<<"$said" || fail "the refusal was not shown: $said"
+echo "passed in $SECONDS s"
