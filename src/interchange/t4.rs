@@ -94,6 +94,8 @@ pub fn rows(text: &str, name: &str) -> Result<Vec<Row>, String> {
             compile: compile(found, unit_ns),
             roofline_ns: None,
             ceiling_flops_per_s: None,
+            earlier_rows: 0,
+            reused_from: None,
             outcome: outcome(found, unit_ns)?,
         })
     };

@@ -58,32 +58,45 @@ impl<'r> FileColumn<'r> {
     }
 }
 
-/// The names of parameters, and those of axes and derived values, that rows have.
+/// The names of parameters, those of axes and derived values, and those of metrics, that rows have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     parameters: BTreeSet<String>,
     values: BTreeSet<String>,
+    metrics: BTreeSet<String>,
 }
 
 impl Names {
     /// Adds the names of a row.
     fn add(&mut self, row: &Row) {
-        let add = |names: &mut BTreeSet<String>, held: &BTreeMap<String, Value>| {
-            for name in held.keys() {
-                if !names.contains(name) {
-                    names.insert(name.clone());
-                }
-            }
-        };
-        add(&mut self.parameters, &row.parameters);
-        add(&mut self.values, &row.values);
+        add(&mut self.parameters, row.parameters.keys());
+        add(&mut self.values, row.values.keys());
+        add(&mut self.metrics, metrics(row));
     }
 
     /// The columns of a file with such rows.
     fn columns(&self) -> Vec<FileColumn<'_>> {
         let parameters = self.parameters.iter().map(String::as_str);
-        columns_of(parameters, self.values.iter().map(String::as_str))
+        columns_of(
+            parameters,
+            self.values.iter().map(String::as_str),
+            self.metrics.iter().map(String::as_str),
+        )
     }
+}
+
+fn add<'n>(names: &mut BTreeSet<String>, held: impl Iterator<Item = &'n String>) {
+    for name in held {
+        if !names.contains(name) {
+            names.insert(name.clone());
+        }
+    }
+}
+
+/// The metrics of a row.
+fn metrics(row: &Row) -> impl Iterator<Item = &String> {
+    let measurement = row.outcome.measurement.as_ref();
+    measurement.into_iter().flat_map(|found| found.metrics.keys())
 }
 
 /// The columns of a file with these rows.
@@ -92,20 +105,18 @@ pub(super) fn columns(rows: &[Row]) -> Vec<FileColumn<'_>> {
     let parameters: BTreeSet<&str> = parameters.map(String::as_str).collect();
     let values = rows.iter().flat_map(|row| row.values.keys());
     let values: BTreeSet<&str> = values.map(String::as_str).collect();
-    columns_of(parameters, values)
+    let metrics = rows.iter().flat_map(metrics).map(String::as_str);
+    columns_of(parameters, values, metrics)
 }
 
 fn columns_of<'n>(
     parameters: impl IntoIterator<Item = &'n str>,
     values: impl IntoIterator<Item = &'n str>,
+    metrics: impl IntoIterator<Item = &'n str>,
 ) -> Vec<FileColumn<'n>> {
     let named = parameters.into_iter().chain(values);
     let before = schema::BEFORE_NAMED.iter().map(FileColumn::Fixed);
     let after = schema::after_named().map(FileColumn::Fixed);
-    let measured = rows
-        .iter()
-        .filter_map(|row| row.outcome.measurement.as_ref());
-    let metrics = measured.flat_map(|found| found.metrics.keys().map(String::as_str));
     before
         .chain(named.map(FileColumn::Named))
         .chain(after)
