@@ -1,7 +1,7 @@
 //! `records.csv` and `samples.csv`: one line a row, one line a sample. Column names carry units.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use rayon::prelude::*;
@@ -96,7 +96,9 @@ fn add<'n>(names: &mut BTreeSet<String>, held: impl Iterator<Item = &'n String>)
 /// The metrics of a row.
 fn metrics(row: &Row) -> impl Iterator<Item = &String> {
     let measurement = row.outcome.measurement.as_ref();
-    measurement.into_iter().flat_map(|found| found.metrics.keys())
+    measurement
+        .into_iter()
+        .flat_map(|found| found.metrics.keys())
 }
 
 /// The columns of a file with these rows.
