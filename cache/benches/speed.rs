@@ -14,6 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::sys::{
+    resource::{UsageWho, getrusage},
+    time::TimeValLike as _,
+};
 use sweeper_cache::{Artifact, Cache, CacheConfig, Key, KeyBuilder, Kind, Lookup, Metadata};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -80,11 +84,16 @@ fn peers(cache: &Path, dir: &Path) -> Result<()> {
         command.arg("hits").arg(cache).arg(count.to_string());
         command
     };
-    let start = Instant::now();
+    let (start, before) = (Instant::now(), processor_s()?);
     let each = 20_000;
     at_once(|_| own(each))?;
-    let rate = (PROCESSES * each) as f64 / start.elapsed().as_secs_f64();
-    println!("{PROCESSES} processes: {rate:.0} verified hits of 32 KiB a second");
+    let all = (PROCESSES * each) as f64;
+    let rate = all / start.elapsed().as_secs_f64();
+    let each_us = (processor_s()? - before) / all * 1e6;
+    println!(
+        "{PROCESSES} processes: {rate:.0} verified hits of 32 KiB a second, {each_us:.1} us of a \
+         processor each"
+    );
     one_hit_a_process("this cache", |_| own(1))?;
     for name in ["ccache", "sccache"] {
         let command = |number: usize| {
@@ -109,6 +118,16 @@ fn peers(cache: &Path, dir: &Path) -> Result<()> {
         server.wait()?;
     }
     Ok(())
+}
+
+/// Time that processors spent on processes that have ended, in seconds.
+fn processor_s() -> Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let times = [usage.user_time(), usage.system_time()];
+    Ok(times
+        .iter()
+        .map(|time| time.num_microseconds() as f64 / 1e6)
+        .sum())
 }
 
 /// Times a process that has one hit, alone and with others.

@@ -73,8 +73,8 @@ pub fn expect(kernels: &Kernels<'_>, sources: &[&KernelSource]) -> Option<String
     let needed = set.estimated_bytes(TYPICAL_BYTES);
     (needed > set.capacity_bytes).then(|| {
         format!(
-            "{} kernels take about {} and the kernel cache may hold {} (cache.size_gb): those that \
-             do not fit are compiled in each run",
+            "the sweep's kernels ({}) take about {} and the kernel cache may hold {} \
+             (cache.size_gb): those that do not fit are compiled in each run",
             sources.len(),
             quantity::bytes(needed),
             quantity::bytes(set.capacity_bytes)
@@ -93,6 +93,8 @@ pub fn count_built(results: &[Result<Built, CompileError>]) -> usize {
 pub enum WarningKind {
     /// The cache holds another compiler's artifact.
     Foreign,
+    /// The cache is too small for the sweep.
+    TooSmall,
     /// The cache did not take a kernel.
     NotStored(Discriminant<sweeper_cache::Warning>),
 }
@@ -109,6 +111,9 @@ pub fn warning(result: &Result<Built, CompileError>) -> Option<(WarningKind, Str
         return Some((WarningKind::Foreign, text));
     }
     let warning = built.warning.as_ref()?;
-    let kind = WarningKind::NotStored(discriminant(warning));
+    let kind = match warning {
+        sweeper_cache::Warning::OverCapacity { .. } => WarningKind::TooSmall,
+        other => WarningKind::NotStored(discriminant(other)),
+    };
     Some((kind, warning.to_string()))
 }

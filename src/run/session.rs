@@ -230,12 +230,14 @@ impl<'a> Session<'a> {
     }
 
     /// Tells the cache which kernels will be asked for.
-    fn expect(&self, blocks: &[&PlannedBlock], schedule: &Schedule) {
+    fn expect(&mut self, blocks: &[&PlannedBlock], schedule: &Schedule) {
         let wanted = self.kernels_of(blocks, schedule).into_iter();
         let sources: Vec<_> = wanted
             .map(|number| &self.plan.kernels[number as usize])
             .collect();
-        if let Some(warning) = compiling::expect(&self.kernels(), &sources) {
+        if let Some(warning) = compiling::expect(&self.kernels(), &sources)
+            && self.warned.insert(WarningKind::TooSmall)
+        {
             self.progress.event(&Event::Warning(&warning));
         }
     }
