@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXCPU};
 
 use super::exit::Exit;
+use super::place;
 use crate::execute::supervisor::WorkerCommand;
 use crate::execute::worker::serve;
 
@@ -20,7 +21,10 @@ pub fn worker() -> Exit {
     }
     let parent_gone = Some(rustix::process::Signal::KILL);
     let _ = rustix::process::set_parent_process_death_signal(parent_gone);
-    let served = streams().and_then(|(requests, events)| serve(requests, events));
+    let served = streams();
+    // Visible processors may be more than those of the job.
+    let processors = place::processors().0;
+    let served = served.and_then(|(requests, events)| serve(requests, events, processors));
     match served {
         Ok(()) => Exit::Fine,
         Err(_) => Exit::Impossible,
