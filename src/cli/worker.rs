@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXCPU};
 
 use super::exit::Exit;
+use super::place;
 use crate::device::foreign::command::launcher;
 use crate::execute::supervisor::WorkerCommand;
 use crate::execute::worker::serve;
@@ -15,7 +16,9 @@ use crate::execute::worker::serve;
 /// Serves until the main process goes away.
 pub fn worker() -> Exit {
     outlive_signals();
-    served(streams().and_then(|(requests, events)| serve(requests, events)))
+    // Visible processors may be more than those of the job.
+    let processors = place::processors().0;
+    served(streams().and_then(|(requests, events)| serve(requests, events, processors)))
 }
 
 /// Starts programs until the worker goes away.

@@ -41,7 +41,11 @@ enum Order {
 ///
 /// # Errors
 /// Those of the streams; the main process is gone then, or this one must go.
-pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io::Result<()> {
+pub fn serve(
+    requests: impl Read + Send + 'static,
+    mut events: impl Write,
+    processors: usize,
+) -> io::Result<()> {
     let mut requests = BufReader::new(requests);
     let Some(Request::Open(request)) = receive(&mut requests)? else {
         return Err(io::Error::other("the first request must open a device"));
@@ -55,7 +59,7 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
         Ok(device) => device,
         Err(error) => return send(&mut events, &Event::NotReady(error.to_string())),
     };
-    if let Err(error) = start_threads(request.kind) {
+    if let Err(error) = start_threads(request.kind, processors) {
         let reason = format!("threads can't be started: {error}");
         return send(&mut events, &Event::NotReady(reason));
     }
@@ -86,17 +90,22 @@ pub fn serve(requests: impl Read + Send + 'static, mut events: impl Write) -> io
     reader.join().map_err(panicked)?
 }
 
-/// Starts the threads that share parallel work. On a GPU the oracle works beside the thread that
-/// has the device, which must not wait for a processor.
-fn start_threads(kind: DeviceKind) -> Result<(), rayon::ThreadPoolBuildError> {
-    let all = thread::available_parallelism().map_or(1, usize::from);
-    let wanted = match kind {
-        DeviceKind::Cuda => (all - 1).max(1),
-        // As many as there are processors, or as the environment says.
-        DeviceKind::Cpu | DeviceKind::Null => 0,
-    };
+/// Starts the threads that share parallel work, on so many processors.
+fn start_threads(kind: DeviceKind, processors: usize) -> Result<(), rayon::ThreadPoolBuildError> {
+    let is_told = std::env::var_os("RAYON_NUM_THREADS").is_some();
+    let wanted = threads(kind, processors, is_told);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(wanted);
     pool.build_global()
+}
+
+/// How many; 0 for what the environment says. On a GPU the oracle works beside the thread that has
+/// the device, which must not wait for a processor.
+fn threads(kind: DeviceKind, processors: usize, is_told: bool) -> usize {
+    match kind {
+        DeviceKind::Cuda => processors.saturating_sub(1).max(1),
+        DeviceKind::Cpu | DeviceKind::Null if is_told => 0,
+        DeviceKind::Cpu | DeviceKind::Null => processors.max(1),
+    }
 }
 
 /// Reads requests and generates the inputs of blocks, until the stream or the other thread ends.
@@ -274,5 +283,18 @@ impl<W: Write> Listener for Reporter<'_, W> {
             found.fresh_starts = self.fresh_starts.remove(&number).unwrap_or_default();
         }
         self.say(&Event::Finished { number, outcome });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_those_of_the_allocation() {
+        assert_eq!(threads(DeviceKind::Cpu, 4, false), 4);
+        assert_eq!(threads(DeviceKind::Cpu, 4, true), 0);
+        assert_eq!(threads(DeviceKind::Cuda, 4, true), 3);
+        assert_eq!(threads(DeviceKind::Cuda, 1, false), 1);
     }
 }

@@ -39,7 +39,7 @@ pub enum FolderError {
     },
     /// Another process writes it.
     #[error(
-        "{path}: another sweeper{named} is writing {what}; wait for it, or use --output-dir",
+        "{path}: another sweeper is writing {what}{named}; wait for it, or use --output-dir",
         path = path.display(),
         named = holder.as_ref().map(|holder| format!(" ({holder})")).unwrap_or_default()
     )]
