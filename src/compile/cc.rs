@@ -13,8 +13,8 @@ use sweeper_program::KernelSource;
 use super::digests::Digests;
 use super::elf;
 use super::process::{first_line, output, run};
-use crate::scratch::{self, Scratch};
 use super::{Bounds, CompileError};
+use crate::scratch::{self, Scratch};
 
 /// How every kernel is compiled. Not `-ffast-math`: gcc then switches the thread that loads the
 /// kernel to flush-to-zero, and assumes that there are no infinities. No build id, so that equal

@@ -213,7 +213,6 @@ impl<'a> BlockContext<'a> {
         }
         let program = program(self.instance.problem.as_ref(), point, device)?;
         let mut measurement = self.describe(point, &program);
-        let is_command = is_command(&program);
         if program.foreign().is_some() && point.graph {
             let reason = "what another process runs is not launched as a graph";
             let outcome = Outcome::without_measurement(Status::Unavailable, reason);
@@ -430,12 +429,6 @@ impl VerifiedPoint<'_> {
         }
         Ok(())
     }
-}
-
-/// Whether a program is one of the user's that is started for each run.
-fn is_command(program: &Program) -> bool {
-    let foreign = program.foreign();
-    foreign.is_some_and(|foreign| foreign.runner == Runner::Command)
 }
 
 /// A point's program for a problem.

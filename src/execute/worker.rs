@@ -9,8 +9,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use sweeper_program::Runner;
-
 use super::answers::Answers;
 use super::block::{self, Listener};
 use super::block_inputs::BlockInputs;

@@ -11,7 +11,6 @@ use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Foreign, Program, Tensors};
 
 use super::ForeignRunner;
-use crate::scratch::Scratch;
 use crate::declared::declaration::{CommandTime, MetricSource, OutputText};
 use crate::declared::{CommandRequest, SCRATCH_MARK};
 use crate::device::{DeviceError, DeviceMemory, Prepared, Sample};
@@ -19,6 +18,7 @@ use crate::expression::{Expression, Operand};
 use crate::identity::Digest;
 use crate::row::metric::{Better, Metric};
 use crate::row::outcome::{Checked, Status};
+use crate::scratch::Scratch;
 
 pub mod launcher;
 pub mod metrics;
