@@ -1,6 +1,6 @@
 //! Functions in Python, in an interpreter that stays: the worker's side of it.
 //!
-//! [`child`] is the process, `child/*.py` what it executes. It imports the user's source, gets the
+//! [`process`] is the process, `child/*.py` what it executes. It imports the user's source, gets the
 //! problem's inputs once, and times calls as the device here times kernels. A function that ends
 //! the process, or never returns, costs its own point: another interpreter is started, and gets the
 //! programs that are still measured when they are next asked for.
@@ -20,13 +20,13 @@ use crate::identity::CacheState;
 use crate::row::outcome::Status;
 
 mod caches;
-mod child;
+mod process;
 pub mod identity;
 mod page;
 mod shared_file;
 
-use child::{Child, Failure};
 use page::Page;
+use process::{Child, Failure};
 use shared_file::SharedFile;
 
 /// The kernel that reads a GPU's cache clean.
