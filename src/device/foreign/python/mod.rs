@@ -1,9 +1,9 @@
 //! Functions in Python, in an interpreter that stays: the worker's side of it.
 //!
-//! [`process`] is the process, `child/*.py` what it executes. It imports the user's source, gets the
-//! problem's inputs once, and times calls as the device here times kernels. A function that ends
-//! the process, or never returns, costs its own point: another interpreter is started, and gets the
-//! programs that are still measured when they are next asked for.
+//! [`process`] is the process, `child/*.py` what it executes. It imports the user's source, gets
+//! the problem's inputs once, and times calls as the device here times kernels. A function that
+//! ends the process, or never returns, costs its own point: another interpreter is started, and
+//! gets the programs that are still measured when they are next asked for.
 
 use std::path::PathBuf;
 use std::time::Duration;
