@@ -56,6 +56,7 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         ("native", "ok", ""),
         ("with_copy", "ok", ""),
         ("cached", "wrong", "for inputs that it had not seen"),
+        ("by_address", "wrong", "us on inputs that it had not seen"),
         ("by_content", "wrong", "us on inputs that it had not seen"),
         ("in_thread", "wrong", "`y` "),
         ("overwrites", "wrong", "it overwrote the input `x`"),
@@ -72,7 +73,7 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         (
             "raises",
             "error",
-            "adversaries.py:104: KeyError: 'no such thing'",
+            "adversaries.py:112: KeyError: 'no such thing'",
         ),
         (
             "takes_more",

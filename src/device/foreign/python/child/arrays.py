@@ -44,6 +44,10 @@ class NumPy:
     def copy(self, source, target):
         target[...] = source.reshape(target.shape)
 
+    def rolled(self, array, step):
+        """A new array of the same elements, each so many places further on."""
+        return numpy.roll(array, step)
+
     def holds(self, held):
         return isinstance(held, (numpy.ndarray, numpy.generic))
 
@@ -131,6 +135,9 @@ class Torch:
     def copy(self, source, target):
         target.detach().copy_(source.detach().reshape(target.shape))
 
+    def rolled(self, array, step):
+        return self.torch.roll(array.detach(), step)
+
     def holds(self, held):
         return isinstance(held, self.torch.Tensor)
 
@@ -185,6 +192,9 @@ class CuPy(NumPy):
         self.poison(array)
         return array
 
+    def rolled(self, array, step):
+        return self.cupy.roll(array, step)
+
     def holds(self, held):
         return isinstance(held, self.cupy.ndarray)
 
@@ -228,6 +238,9 @@ class Jax:
 
     def copy(self, source, target):
         raise faults.Refused("error", "arrays of JAX can't be written: it mutates none")
+
+    def rolled(self, array, step):
+        return self.jax.numpy.roll(array, step)
 
     def holds(self, held):
         return isinstance(held, self.jax.Array)
