@@ -107,8 +107,9 @@ impl Device for BusyTimeDevice<'_> {
         &mut self,
         program: Prepared,
         inputs: &Tensors,
+        enough_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
-        self.device.audit(program, inputs)
+        self.device.audit(program, inputs, enough_ns)
     }
 
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {

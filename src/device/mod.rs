@@ -158,7 +158,7 @@ pub struct Preparation {
 pub struct Unseen {
     /// The results.
     pub outputs: Tensors,
-    /// The fastest of a few runs.
+    /// The fastest run.
     pub sample: Sample,
 }
 
@@ -257,7 +257,8 @@ pub trait Device {
     }
 
     /// Runs the function of a foreign program on other inputs, which lie elsewhere, and looks
-    /// whether it works when it is not timed. None for programs whose runs can't differ from what
+    /// whether it works when it is not timed. It has a few tries to take no longer than `enough_ns`.
+    /// None for programs whose runs can't differ from what
     /// they say they are. The program's own results are lost.
     ///
     /// # Errors
@@ -266,6 +267,7 @@ pub trait Device {
         &mut self,
         _program: Prepared,
         _inputs: &Tensors,
+        _enough_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
         Ok(None)
     }

@@ -69,8 +69,9 @@ impl Audit {
             return Ok(None);
         }
         let problem = instance.problem.as_ref();
+        let enough_ns = SLACK * slowest_ns + SLACK_NS;
         let unseen = self.unseen(block, problem, covering);
-        let found = match device.audit(program, &unseen.inputs) {
+        let found = match device.audit(program, &unseen.inputs, enough_ns) {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(None),
             Err(DeviceError::Foreign {
@@ -86,8 +87,7 @@ impl Audit {
             }
         }
         let (took, before) = (found.sample.per_iteration_ns(), slowest_ns);
-        let is_slower = took > SLACK * before + SLACK_NS;
-        Ok(is_slower.then(|| {
+        Ok((took > enough_ns).then(|| {
             format!(
                 "it takes {:.1} us on inputs that it had not seen, and at most {:.1} us on those \
                  that it had",

@@ -81,6 +81,7 @@ pub trait ForeignRunner {
         &mut self,
         _program: Prepared,
         _inputs: &Tensors,
+        _enough_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
         Ok(None)
     }
@@ -252,10 +253,11 @@ impl Device for WithRunners {
         &mut self,
         program: Prepared,
         inputs: &Tensors,
+        enough_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
         match self.place(program) {
-            Place::Native(device, program) => device.audit(program, inputs),
-            Place::Runner(runner, program) => runner.audit(program, inputs),
+            Place::Native(device, program) => device.audit(program, inputs, enough_ns),
+            Place::Runner(runner, program) => runner.audit(program, inputs, enough_ns),
         }
     }
 

@@ -312,11 +312,16 @@ impl ForeignRunner for Python {
         &mut self,
         program: Prepared,
         inputs: &Tensors,
+        enough_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
         self.ask_about(program, "late_work", json!({}))?;
         let other = SharedFile::of_tensors("sweeper-unseen", inputs).map_err(of_system)?;
         let outputs = &self.programs[program.0].outputs;
-        let request = json!({ "file": other.path(), "results": outputs.path() });
+        let request = json!({
+            "file": other.path(),
+            "results": outputs.path(),
+            "enough_ns": enough_ns,
+        });
         let answer = self.ask_about(program, "audit", request)?;
         let elapsed_ns = answer["elapsed_ns"].as_f64().unwrap_or(f64::NAN);
         let outputs = &self.programs[program.0].outputs;

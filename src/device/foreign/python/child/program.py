@@ -1,10 +1,25 @@
 """One function of the user for one problem: its arguments, a call of it, and its results."""
 
 import contextlib
+import os
 import time
 
 from . import autograd, faults, sources
 from .arrays import are_one_shape
+
+
+class Copies:
+    """Processes that the user's function forked. One that comes back from the function ends: it
+    would go on with the calls, and fork again in each."""
+
+    is_copy = False
+
+
+def _mark_copy():
+    Copies.is_copy = True
+
+
+os.register_at_fork(after_in_child=_mark_copy)
 
 
 class Program:
@@ -78,6 +93,8 @@ class Program:
             else:
                 self.library.fill(array, initial["value"])
         self.runner.prologue()
+        if Copies.is_copy:
+            os._exit(0)
 
     @property
     def restores(self):
@@ -104,6 +121,8 @@ class Program:
     def call(self):
         """Calls it once. What it returned is kept until the next call."""
         self.results = self.runner.call()
+        if Copies.is_copy:
+            os._exit(0)
         if self.library.name == "jax":
             self.library.wait(self.results)
 
