@@ -89,7 +89,7 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         (
             "absent",
             "unavailable",
-            "adversaries.py has no `absent`; it has: by_content",
+            "adversaries.py has no `absent`; it has: by_address",
         ),
         ("broken", "compile_error", "broken.py:1: SyntaxError"),
         (
