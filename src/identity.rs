@@ -331,13 +331,14 @@ pub fn point_id(
     PointId(encoder.finish())
 }
 
-/// The identity of a run: manifest, program, devices and compilers.
+/// The identity of a run: manifest, program, devices, compilers, and interpreters if it has any.
 pub fn run_id(
     manifest: ManifestHash,
     engine: &Digest,
     kernels: &Digest,
     device: &str,
     toolchain: &str,
+    interpreters: &str,
 ) -> RunId {
     let mut encoder = Encoder::new("run");
     encoder
@@ -346,5 +347,8 @@ pub fn run_id(
         .digest("kernels", kernels)
         .text("device", device)
         .text("toolchain", toolchain);
+    if !interpreters.is_empty() {
+        encoder.text("interpreters", interpreters);
+    }
     RunId(encoder.finish())
 }

@@ -7,6 +7,7 @@ pub mod files;
 pub mod frames;
 pub mod scratch;
 pub mod library_folders;
+pub mod tensor_file;
 pub mod identity;
 pub mod hardware;
 pub mod word;

@@ -140,6 +140,7 @@ fn calibrate(screen: &Screen) -> Exit {
         ordinal,
         threads: 1,
         cache: CacheState::Hot,
+        silence_limit: POINT_LIMIT,
         answers: None,
         declared: Vec::new(),
     };

@@ -125,6 +125,7 @@ fn refuse(
         manifest.hash(),
         devices,
         engine::toolchain_for(kind, &toolchain).identity(kind),
+        engine::interpreters(manifest),
     );
     let differences = here.differences(&recorded.environment.identity);
     for difference in &differences {

@@ -8,6 +8,7 @@ use sweeper_program::workload::ParameterInfo;
 use super::command::Command;
 use super::declaration::{BackendDeclaration, FileDeclaration, Implementation, Requirement};
 use super::kernels::Kernels;
+use super::python::Function;
 use super::scope::{LIMITS, compile, number, problem_scope};
 use crate::expression::{Expression, Kind, Operand, Scope};
 
@@ -93,6 +94,7 @@ pub(super) struct Backend {
 pub(super) enum Compiled {
     Kernels(Kernels),
     Command(Command),
+    Python(Function),
 }
 
 impl Backend {
@@ -129,6 +131,12 @@ impl Backend {
                 Implementation::Command(command) => {
                     Compiled::Command(Command::new(command, files, &scope)?)
                 }
+                Implementation::Python(function) => Compiled::Python(Function::new(
+                    function,
+                    &scope,
+                    parameters.len(),
+                    &declaration.tune,
+                )?),
             },
             require,
             configurations: named.collect(),

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use sweeper_program::{Dtype, Language, Phase, Value};
 
 use super::command::SCRATCH_MARK;
+use super::python::declaration::PythonDeclaration;
 use crate::identity::Digest;
 use crate::row::metric::Better;
 
@@ -219,6 +220,8 @@ pub enum Implementation {
     Kernels(KernelsDeclaration),
     /// A program that is started for each run.
     Command(CommandDeclaration),
+    /// A function in Python.
+    Python(PythonDeclaration),
 }
 
 /// Functions of a user's source, and how they are launched.
@@ -499,6 +502,7 @@ impl BackendDeclaration {
         let is_argument = match &self.implementation {
             Implementation::Kernels(kernels) => kernels.passes(tensor),
             Implementation::Command(_) => false,
+            Implementation::Python(function) => function.passes(tensor),
         };
         is_argument || self.mutates.iter().any(|name| name == tensor)
     }
@@ -506,6 +510,9 @@ impl BackendDeclaration {
     /// The identity of the implementation: source, options, geometry.
     pub fn digest(&self) -> Digest {
         let mut portable = self.clone();
+        if let Implementation::Python(function) = &mut portable.implementation {
+            *function = function.without_place();
+        }
         if let Implementation::Command(command) = &mut portable.implementation {
             if command.directory != SCRATCH_MARK {
                 command.directory.clear();
@@ -533,6 +540,9 @@ impl Implementation {
                 format!("`{}` of {file}", entries.join("`, `"))
             }
             Implementation::Command(command) => format!("`{}`", command.command.join(" ")),
+            Implementation::Python(function) => {
+                format!("`{}` of {}", function.entry, function.shown())
+            }
         }
     }
 }

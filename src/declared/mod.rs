@@ -7,8 +7,9 @@
 //!
 //! Reading order: [`declaration`], `scope` (the names that expressions use), `definition` (a
 //! declared problem), `fill` and `reference` (its inputs and its right answer), `kernels` (a
-//! source and its launches), `command` (a program that is started), `backend` (an implementation
-//! and its configurations), `program` (a backend's program for a problem).
+//! source and its launches), `command` (a program that is started), `python` (a function and its
+//! arguments), `backend` (an implementation and its configurations), `program` (a backend's program
+//! for a problem).
 
 pub mod declaration;
 mod scope;
@@ -18,6 +19,7 @@ mod reference;
 mod template;
 mod kernels;
 mod command;
+pub mod python;
 mod backend;
 mod program;
 mod workload;

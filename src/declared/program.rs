@@ -12,6 +12,8 @@ use super::backend::{Backend, Compiled};
 use super::command::Command;
 use super::declaration::{DeclaredLanguage, Initial};
 use super::kernels::{Kernels, Launch, LaunchArg};
+use super::python::Function;
+use super::python::declaration::{ArrayLibrary, PythonSource};
 use super::scope::{limits, size};
 use crate::expression::{Expression, Operand};
 
@@ -52,6 +54,11 @@ impl Backend {
         if let Some(reason) = self.implementation.refusal(target) {
             return Err(Refusal::Unavailable(reason.to_owned()));
         }
+        if let Compiled::Python(function) = &self.implementation
+            && let PythonSource::Missing(reason) = &function.declaration.source
+        {
+            return Err(Refusal::Unavailable(reason.clone()));
+        }
         if !self.declaration.has(tensors.phase) {
             let reason = format!(
                 "`{}` does not compute the phase `{}`",
@@ -76,9 +83,14 @@ impl Backend {
                 }
             }
         }
-        maker.place(self, tensors).map_err(Refusal::Undefined)?;
         match &self.implementation {
+            Compiled::Python(function) => {
+                maker
+                    .call(self, function, tensors)
+                    .map_err(Refusal::Undefined)?;
+            }
             Compiled::Kernels(kernels) => {
+                maker.place(self, tensors).map_err(Refusal::Undefined)?;
                 maker
                     .place_scratch(kernels, tensors.dtype)
                     .map_err(Refusal::Undefined)?;
@@ -96,6 +108,11 @@ impl Compiled {
     /// Why it does not run on a target.
     fn refusal(&self, target: &Target) -> Option<&'static str> {
         match self {
+            Compiled::Python(function) => match (function.declaration.arrays, target) {
+                (ArrayLibrary::Numpy, Target::Cuda { .. }) => Some("NumPy runs on CPUs"),
+                (ArrayLibrary::Cupy, Target::Cpu) => Some("CuPy needs a GPU"),
+                _ => None,
+            },
             Compiled::Kernels(kernels) => match (kernels.declaration.language, target) {
                 (DeclaredLanguage::Cuda, Target::Cuda { .. })
                 | (DeclaredLanguage::C, Target::Cpu) => None,
@@ -178,6 +195,39 @@ impl Maker<'_> {
         self.program.prologue.push(Step::Copy { from, to });
     }
 
+    /// Makes the buffers of a function in another process, and the step that calls it. That process
+    /// has memory of its own for all of them, and restores what the function overwrites.
+    fn call(
+        &mut self,
+        backend: &Backend,
+        function: &Function,
+        tensors: &ProblemTensors<'_>,
+    ) -> Result<(), String> {
+        let request = function.request(&backend.declaration.mutates, tensors, &self.slots)?;
+        let used = |spec: &&TensorSpec| backend.declaration.uses(&spec.name);
+        let mut args = Vec::new();
+        for spec in tensors.inputs.iter().filter(used) {
+            let buffer = self.buffer(spec, Role::Input, Binding::Given);
+            args.push(Arg::Read(self.program.all(buffer)));
+        }
+        for spec in tensors.outputs {
+            let buffer = self.buffer(spec, Role::Output, Binding::Result);
+            args.push(Arg::Write(self.program.all(buffer)));
+        }
+        let kernel = self.program.kernel(Kernel::Foreign(Foreign {
+            runner: Runner::Python,
+            name: function.declaration.entry.clone(),
+            is_deterministic: !function.declaration.is_fickle,
+            request,
+        }));
+        self.program.steps.push(Step::Launch {
+            kernel,
+            geometry: Geometry::blocks(1),
+            args,
+        });
+        Ok(())
+    }
+
     /// Adds the kernels and the launches.
     fn launch(&mut self, kernels: &Kernels) -> Result<(), String> {
         let names = kernels.launches.iter();
@@ -211,6 +261,7 @@ impl Maker<'_> {
         let kernel = self.program.kernel(Kernel::Foreign(Foreign {
             runner: Runner::Command,
             name: command.name().to_owned(),
+            is_deterministic: true,
             request,
         }));
         self.program.steps.push(Step::Launch {

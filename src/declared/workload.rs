@@ -17,8 +17,8 @@ use sweeper_workloads::registry;
 
 use super::backend::Backend;
 use super::declaration::{
-    BackendDeclaration, Declaration, DeclaredKind, ParameterDeclaration, ProblemDeclaration,
-    TensorDeclaration,
+    BackendDeclaration, Declaration, DeclaredKind, Implementation, ParameterDeclaration,
+    ProblemDeclaration, TensorDeclaration,
 };
 use super::definition::{Definition, Sizes};
 use super::program::ProblemTensors;
@@ -88,6 +88,15 @@ impl Declared {
         let mut backends = self.backends.all.iter();
         let found = backends.find(|backend| backend.declaration.name == family)?;
         Some(found.declaration.digest())
+    }
+
+    /// The interpreters that execute its functions in Python.
+    pub fn interpreters(&self) -> impl Iterator<Item = &str> {
+        let backends = self.backends.all.iter();
+        backends.filter_map(|backend| match &backend.declaration.implementation {
+            Implementation::Python(function) => Some(&*function.place.exe),
+            _ => None,
+        })
     }
 
     fn new(declaration: &Declaration, json: String) -> Result<Self, String> {

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Foreign, Program, Target, Tensors};
 
+use super::{
+    Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, Sample, Unseen,
+};
 use crate::row::outcome::Checked;
-
-use super::{Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample};
 
 /// A device, and the time that it spends on programs.
 pub struct BusyTimeDevice<'a> {
@@ -96,6 +97,19 @@ impl Device for BusyTimeDevice<'_> {
 
     fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {
         self.device.restore_inputs(given)
+    }
+
+    fn preparation(&self, program: Prepared) -> Option<Preparation> {
+        self.device.preparation(program)
+    }
+
+    fn audit(
+        &mut self,
+        program: Prepared,
+        inputs: &Tensors,
+        enough_ns: f64,
+    ) -> Result<Option<Unseen>, DeviceError> {
+        self.device.audit(program, inputs, enough_ns)
     }
 
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {

@@ -144,6 +144,24 @@ impl Sample {
     }
 }
 
+/// What making a function in an interpreter ready was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preparation {
+    /// Importing it, and the library of its arrays, in nanoseconds.
+    pub import_ns: u64,
+    /// Its first call, in which it compiles, in nanoseconds.
+    pub first_call_ns: u64,
+}
+
+/// Results for inputs that a program had not seen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unseen {
+    /// The results.
+    pub outputs: Tensors,
+    /// The fastest run.
+    pub sample: Sample,
+}
+
 /// A device that runs programs.
 pub trait Device {
     /// The identity of the device.
@@ -193,6 +211,11 @@ pub trait Device {
         0
     }
 
+    /// What making a foreign program ready was spent on, where its process says so.
+    fn preparation(&self, _program: Prepared) -> Option<Preparation> {
+        None
+    }
+
     /// From now on launches a program's timed steps as one graph. A device that knows no graphs
     /// goes on as before.
     fn launch_as_graph(&mut self, _program: Prepared) {}
@@ -231,6 +254,22 @@ pub trait Device {
     /// A lost device.
     fn restore_inputs(&mut self, _given: &Tensors) -> Result<Vec<String>, DeviceError> {
         Ok(Vec::new())
+    }
+
+    /// Runs the function of a foreign program on other inputs, which lie elsewhere, and looks
+    /// whether it works when it is not timed. It has a few tries to take no longer than `enough_ns`.
+    /// None for programs whose runs can't differ from what
+    /// they say they are. The program's own results are lost.
+    ///
+    /// # Errors
+    /// A lost device, and [`DeviceError::Foreign`]: what the function does outside its span.
+    fn audit(
+        &mut self,
+        _program: Prepared,
+        _inputs: &Tensors,
+        _enough_ns: f64,
+    ) -> Result<Option<Unseen>, DeviceError> {
+        Ok(None)
     }
 
     /// The memory that the program took, by the device's own accounting.

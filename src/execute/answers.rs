@@ -17,7 +17,7 @@ use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Phase, Problem, Tensors};
 
 use super::protocol::AnswerCache;
-use super::tensors;
+use crate::tensor_file;
 
 /// Version of a key's fields and of an entry's contents.
 const SCHEMA: &str = "sweeper oracle 1";
@@ -109,7 +109,7 @@ impl Answers {
         if took.as_secs_f64() > bytes as f64 / READ_BYTES_PER_S
             && bytes < MAX_ENTRY_BYTES
             && self.takes(bytes)
-            && let Ok(payload) = tensors::to_file(answers)
+            && let Ok(payload) = tensor_file::to_file(answers)
         {
             let _ = slot.publish(Artifact {
                 kind: Kind::Answer,
@@ -164,7 +164,7 @@ fn size_bytes(tensors: &Tensors) -> u64 {
 /// The answers that an entry holds, if it has all outputs that are asked for.
 fn read(payload: &[u8], specs: &[TensorSpec]) -> Option<Tensors> {
     let file = SafeTensors::deserialize(payload).ok()?;
-    let answers = tensors::all_of(&file)?;
+    let answers = tensor_file::all_of(&file)?;
     let has = |spec: &TensorSpec| {
         let found = answers.get(&spec.name);
         found.is_some_and(|tensor| tensor.shape() == spec.shape)

@@ -97,7 +97,7 @@ fn sample(
                 listener.working(number, Stage::Sample);
                 match sampler.take(device) {
                     Ok(()) if !sampler.is_done(stop) => running[index] = Some((one, sampler)),
-                    Ok(()) => match one.read_last(context.inputs(), device) {
+                    Ok(()) => match context.read_last(&mut one, &sampler, device) {
                         Ok(()) => {
                             let outcome = context.finish(one, sampler, clock_resolution_ns);
                             listener.finished(number, outcome);

@@ -9,8 +9,9 @@ use sweeper_program::workload::TensorSpec;
 use sweeper_program::{CanonicalShape, Phase, Problem, Program, Refusal, Runner, Tensors};
 
 use super::answers::Answers;
+use super::audit::Audit;
 use super::block::Listener;
-use super::block_inputs::{BlockInputs, SmallerProblem};
+use super::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
 use super::device_oracle::DeviceOracle;
 use super::protocol::{Block, BlockPoint, Stage};
 use super::sampling::Sampler;
@@ -30,6 +31,7 @@ pub struct BlockContext<'a> {
     programs: RefCell<Vec<(Phase, String, Program)>>,
     /// The verdict on each point's kernels on a smaller problem, by number, where there is one.
     reduced: Option<BTreeMap<u32, Result<Verdict, Outcome>>>,
+    audit: Audit,
 }
 
 /// A point whose program is prepared and whose outputs are right.
@@ -48,6 +50,12 @@ pub struct VerifiedPoint<'a> {
     is_users: bool,
     /// Inputs that it had overwritten when its samples were taken.
     changed_inputs: Vec<String>,
+    /// It is a function in Python, which might keep what it computed.
+    is_audited: bool,
+    /// Two runs give the same bits.
+    is_deterministic: bool,
+    /// What the audit complains about.
+    complaint: Option<String>,
 }
 
 /// Why a block has no context.
@@ -104,6 +112,7 @@ impl<'a> BlockContext<'a> {
             instance: whole,
             programs: RefCell::default(),
             reduced: None,
+            audit: Audit::default(),
         };
         if let SmallerProblem::Reduced(small) = &smaller {
             context.reduced = Some(context.verify_reduced(small, artifacts, device, listener)?);
@@ -165,9 +174,28 @@ impl<'a> BlockContext<'a> {
         Ok(run().map(|outputs| small.judge(&outputs, point.phase, Checked::Reduced)))
     }
 
-    /// The inputs of the block's problem.
-    pub fn inputs(&self) -> &Tensors {
-        &self.instance.inputs
+    /// Keeps the digest of the outputs of a point's last sample, which has just run; audits a
+    /// foreign program.
+    ///
+    /// # Errors
+    /// A lost device, or one that failed in the audit.
+    pub fn read_last(
+        &self,
+        one: &mut VerifiedPoint<'_>,
+        sampler: &Sampler,
+        device: &mut dyn Device,
+    ) -> Result<(), DeviceError> {
+        one.read_last(&self.instance, device)?;
+        if one.is_audited && one.complaint.is_none() && device.computes() {
+            one.complaint = self.audit.complaint(
+                self.block,
+                &self.instance,
+                (one.point.phase, covering_phase(self.block)),
+                (one.prepared, sampler.slowest_ns()),
+                device,
+            )?;
+        }
+        Ok(())
     }
 
     /// Prepares a point's program, runs it once and checks its outputs.
@@ -185,12 +213,15 @@ impl<'a> BlockContext<'a> {
         }
         let program = program(self.instance.problem.as_ref(), point, device)?;
         let mut measurement = self.describe(point, &program);
-        let is_command = is_command(&program);
-        if is_command && point.graph {
-            let reason = "a command is not launched as a graph";
+        if program.foreign().is_some() && point.graph {
+            let reason = "what another process runs is not launched as a graph";
             let outcome = Outcome::without_measurement(Status::Unavailable, reason);
             return Err(outcome.because_of(Cause::Device));
         }
+        let foreign = program.foreign().filter(|_| device.computes());
+        let is_foreign = foreign.is_some();
+        let foreign_runner = foreign.map(|foreign| foreign.runner);
+        let is_deterministic = foreign.is_none_or(|foreign| foreign.is_deterministic);
         let is_users =
             program.foreign().is_some() || program.compiled().any(|source| source.user.is_some());
         let start = Instant::now();
@@ -205,12 +236,9 @@ impl<'a> BlockContext<'a> {
             .sample(prepared, 1)
             .map_err(failed)?
             .per_iteration_ns();
-        if device.computes() {
-            let further_ns = device.further_preparation_ns(prepared);
-            measurement.prepare_ns = Some(prepare_ns + further_ns);
-        }
         let specs = self.instance.problem.outputs(point.phase);
         if device.computes() {
+            note_preparation(&mut measurement, prepare_ns, prepared, device);
             let outputs = device.results(prepared, &specs).map_err(failed)?;
             match device.judged(prepared) {
                 Some(checked) => measurement.checked = checked,
@@ -218,15 +246,16 @@ impl<'a> BlockContext<'a> {
             }
             if is_users {
                 let changed = device.restore_inputs(&self.instance.inputs);
-                let changed = changed.map_err(failed)?;
-                if let Some(reason) = overwritten(&changed) {
+                if let Some(reason) = overwritten(&changed.map_err(failed)?) {
                     return Err(wrong(reason, measurement));
                 }
             }
         }
         measurement.device_memory = device.memory(prepared).map_err(failed)?;
         let by_role = measurement.memory_bytes.values().sum();
-        if !is_command && !agree(by_role, measurement.device_memory.peak_allocated_bytes) {
+        let is_agreed = agree(by_role, measurement.device_memory.peak_allocated_bytes);
+        // What another process allocates is not the program's to say.
+        if !is_foreign && !is_agreed {
             measurement.flags.push(Flag::MemoryMismatch);
         }
         Ok(VerifiedPoint {
@@ -238,6 +267,9 @@ impl<'a> BlockContext<'a> {
             last_digest: None,
             is_users,
             changed_inputs: Vec::new(),
+            is_audited: foreign_runner == Some(Runner::Python),
+            is_deterministic,
+            complaint: None,
         })
     }
 
@@ -342,7 +374,8 @@ impl<'a> BlockContext<'a> {
                 measurement,
             );
         }
-        if let Some(reason) = overwritten(&one.changed_inputs) {
+        let complaint = overwritten(&one.changed_inputs).or(one.complaint);
+        if let Some(reason) = complaint {
             return wrong(reason, measurement);
         }
         let taken = sampler.finish(self.block.settings.stop, clock_resolution_ns);
@@ -358,31 +391,51 @@ impl<'a> BlockContext<'a> {
 }
 
 impl VerifiedPoint<'_> {
-    /// Keeps the digest of the outputs of the last sample, which has just run.
+    /// Keeps the digest of the outputs of the last sample, which has just run; judges them again
+    /// where they may differ from those of the first.
     ///
     /// # Errors
     /// A lost device.
-    pub fn read_last(
+    fn read_last(
         &mut self,
-        inputs: &Tensors,
+        instance: &ProblemInstance,
         device: &mut dyn Device,
     ) -> Result<(), DeviceError> {
-        if device.computes() {
-            if self.is_users {
-                self.changed_inputs = device.restore_inputs(inputs)?;
-            }
-            let outputs = device.results(self.prepared, &self.specs)?;
-            let is_judged = device.judged(self.prepared).is_some();
-            self.last_digest = (!is_judged).then(|| tensors::digest(&outputs));
+        if !device.computes() {
+            return Ok(());
+        }
+        if self.is_users {
+            self.changed_inputs = device.restore_inputs(&instance.inputs)?;
+        }
+        let outputs = device.results(self.prepared, &self.specs)?;
+        if device.judged(self.prepared).is_some() {
+            self.last_digest = None;
+        } else if self.is_deterministic {
+            self.last_digest = Some(tensors::digest(&outputs));
+        } else {
+            let verdict = instance.judge(&outputs, self.point.phase, Checked::Full);
+            self.complaint = verdict.complaint;
+            // Another run would have another.
+            self.measurement.output_digest = None;
         }
         Ok(())
     }
 }
 
-/// Whether a program is one of the user's that is started for each run.
-fn is_command(program: &Program) -> bool {
-    let foreign = program.foreign();
-    foreign.is_some_and(|foreign| foreign.runner == Runner::Command)
+/// Notes how long it took to make a program ready: by the device, or by the process that runs it.
+fn note_preparation(
+    measurement: &mut Measurement,
+    prepare_ns: u64,
+    prepared: Prepared,
+    device: &dyn Device,
+) {
+    let parts = device.preparation(prepared);
+    let by_device_ns = prepare_ns + device.further_preparation_ns(prepared);
+    // What lies between, the other process spends on inputs and checks.
+    let own_ns = parts.map(|parts| parts.import_ns + parts.first_call_ns);
+    measurement.prepare_ns = Some(own_ns.unwrap_or(by_device_ns));
+    measurement.import_ns = parts.map(|parts| parts.import_ns);
+    measurement.first_call_ns = parts.map(|parts| parts.first_call_ns);
 }
 
 /// A point's program for a problem.
@@ -529,6 +582,7 @@ mod tests {
             instance: instance("none"),
             programs: RefCell::default(),
             reduced: None,
+            audit: Audit::default(),
         };
         // Another fault changes the kernels of `faulty`, not those of `sound`.
         let mut device = Null::default();

@@ -12,6 +12,7 @@ pub mod device_oracle;
 pub mod protocol;
 pub mod rounds;
 pub mod sampling;
+mod audit;
 pub mod block_context;
 pub mod tensors;
 pub mod verify;

@@ -25,6 +25,8 @@ pub struct DeviceRequest {
     pub threads: u32,
     /// State of the second-level cache before each sample.
     pub cache: CacheState,
+    /// How long a worker may be silent: what it waits for itself has to take less.
+    pub silence_limit: Duration,
     /// Where the oracle's answers are kept; none to ask it every time.
     pub answers: Option<AnswerCache>,
     /// Workloads that the manifest declares, as JSON.

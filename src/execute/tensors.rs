@@ -1,15 +1,15 @@
-//! Tensors in and out: safetensors files, and the digest of outputs.
+//! Inputs and outputs of problems in files, and the digest of outputs.
 
-use half::{bf16, f16};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use safetensors::tensor::{Dtype as FileDtype, SafeTensorError, SafeTensors, TensorView};
+use safetensors::tensor::SafeTensors;
 use sha2::{Digest, Sha256};
-use sweeper_program::{Data, Dtype, Problem, Tensor, Tensors};
+use sweeper_program::{Problem, Tensor, Tensors};
 
 use crate::files;
+use crate::tensor_file::{bytes, data_of, to_file};
 
 use super::protocol::InputFile;
 
@@ -163,97 +163,12 @@ fn write(path: &Path, tensors: &Tensors) -> Result<(), String> {
     fs::write(path, file).map_err(|error| at(error.to_string()))
 }
 
-/// Tensors as the bytes of a file.
-///
-/// # Errors
-/// Errors of the format.
-pub(super) fn to_file(tensors: &Tensors) -> Result<Vec<u8>, SafeTensorError> {
-    let mut views = Vec::new();
-    for (name, tensor) in tensors {
-        let (dtype, shape) = (file_dtype(tensor.dtype()), tensor.shape().to_vec());
-        let view = TensorView::new(dtype, shape, bytes(tensor.data()))?;
-        views.push((name, view));
-    }
-    safetensors::serialize(views, None)
-}
-
-/// All tensors of a file; none if one is of a type that has no place here.
-pub(super) fn all_of(file: &SafeTensors<'_>) -> Option<Tensors> {
-    let tensor = |(name, view): (String, TensorView<'_>)| {
-        let dtype = dtype_of_file(view.dtype())?;
-        let data = data_of(&view, dtype)?;
-        Some((name, Tensor::new(view.shape().to_vec(), data)))
-    };
-    file.tensors().into_iter().map(tensor).collect()
-}
-
-/// Types of elements and their names in files, each once.
-const FILE_DTYPES: &[(Dtype, FileDtype)] = &[
-    (Dtype::Bf16, FileDtype::BF16),
-    (Dtype::F32, FileDtype::F32),
-    (Dtype::F64, FileDtype::F64),
-    (Dtype::I32, FileDtype::I32),
-    (Dtype::I64, FileDtype::I64),
-    (Dtype::F16, FileDtype::F16),
-    (Dtype::I8, FileDtype::I8),
-    (Dtype::I16, FileDtype::I16),
-    (Dtype::U8, FileDtype::U8),
-    (Dtype::U16, FileDtype::U16),
-    (Dtype::U32, FileDtype::U32),
-    (Dtype::U64, FileDtype::U64),
-    (Dtype::Bool, FileDtype::BOOL),
-];
-
-fn file_dtype(dtype: Dtype) -> FileDtype {
-    let named = FILE_DTYPES.iter().find(|(own, _)| *own == dtype);
-    named.map_or(FileDtype::U8, |(_, file)| *file)
-}
-
-fn dtype_of_file(dtype: FileDtype) -> Option<Dtype> {
-    let named = FILE_DTYPES.iter().find(|(_, file)| *file == dtype);
-    named.map(|(own, _)| *own)
-}
-
-/// The elements of a tensor in a file; types are accepted whose every value the needed type has.
-fn data_of(view: &TensorView<'_>, dtype: Dtype) -> Option<Data> {
-    let bytes = view.data();
-    if dtype_of_file(view.dtype()) == Some(dtype) {
-        return Some(Data::from_bytes(dtype, bytes));
-    }
-    match (dtype, view.dtype()) {
-        (Dtype::F32, FileDtype::BF16) => Some(Data::F32(numbers(bytes, |bytes| {
-            bf16::from_le_bytes(bytes).to_f32()
-        }))),
-        (Dtype::F32, FileDtype::F16) => Some(Data::F32(numbers(bytes, |bytes| {
-            f16::from_le_bytes(bytes).to_f32()
-        }))),
-        (Dtype::I64, FileDtype::I32) => Some(Data::I64(numbers(bytes, |bytes| {
-            i64::from(i32::from_le_bytes(bytes))
-        }))),
-        _ => None,
-    }
-}
-
-fn numbers<T, const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Vec<T> {
-    bytes
-        .as_chunks::<N>()
-        .0
-        .iter()
-        .map(|&chunk| number(chunk))
-        .collect()
-}
-
-/// The bytes of a tensor's elements, as files and digests have them.
-fn bytes(data: &Data) -> &[u8] {
-    const { assert!(cfg!(target_endian = "little"), "files are little endian") };
-    data.bytes()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sweeper_program::Parameters;
+    use half::bf16;
     use sweeper_program::inputs::InputKey;
+    use sweeper_program::{Data, Dtype, Parameters};
     use sweeper_workloads::registry;
 
     #[test]

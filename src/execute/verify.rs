@@ -30,15 +30,6 @@ pub struct Verdict {
     pub complaint: Option<String>,
 }
 
-impl Verdict {
-    /// Of outputs whose right values are not known.
-    pub const UNCHECKED: Verdict = Verdict {
-        checked: Checked::None,
-        check: None,
-        complaint: None,
-    };
-}
-
 impl ProblemInstance {
     /// A problem for a device that computes nothing.
     pub fn without_inputs(problem: Box<dyn Problem>) -> Self {
@@ -82,6 +73,20 @@ impl ProblemInstance {
             return Verdict::UNCHECKED;
         };
         let check = self.problem.check(&self.inputs, outputs, expected, phase);
+        Verdict::of(check, checked)
+    }
+}
+
+impl Verdict {
+    /// Of outputs whose right values are not known.
+    pub const UNCHECKED: Verdict = Verdict {
+        checked: Checked::None,
+        check: None,
+        complaint: None,
+    };
+
+    /// The verdict that distances mean.
+    pub fn of(check: Check, checked: Checked) -> Self {
         let complaint = match check.worst() {
             _ if check.passed() => None,
             Some(worst) => Some(format!(

@@ -19,6 +19,7 @@ use crate::device::busy_time::BusyTimeDevice;
 use crate::device::cpu::Cpu;
 use crate::device::cuda::Cuda;
 use crate::device::foreign::command::Commands;
+use crate::device::foreign::python::{Place, Python};
 use crate::device::foreign::{ForeignRunner, WithRunners};
 use crate::device::null::Null;
 use crate::device::nvtx::Ranges;
@@ -225,19 +226,29 @@ impl<W: Write> Bench<W> {
 /// # Errors
 /// The missing part.
 pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
-    let native: Box<dyn Device> = match request.kind {
+    let (device, place): (Box<dyn Device>, Place) = match request.kind {
         DeviceKind::Null => return Ok(Box::new(Null::unit(request.ordinal))),
         DeviceKind::Cpu => {
-            let device = Cpu::new(request.threads as usize)?;
-            Box::new(device.beginning(request.cache))
+            let threads = request.threads as usize;
+            let device = Cpu::new(threads)?.beginning(request.cache);
+            (Box::new(device), Place::of_cpu(threads, request.cache))
         }
-        DeviceKind::Cuda => Box::new(Cuda::open(request.ordinal, request.cache)?),
+        DeviceKind::Cuda => {
+            let device = Cuda::open(request.ordinal, request.cache)?;
+            let unit = device.identity().unit.clone();
+            (Box::new(device), Place::Cuda { unit })
+        }
     };
-    let commands: Box<dyn ForeignRunner> = Box::new(Commands::default());
-    Ok(Box::new(WithRunners::new(
-        native,
-        [(Runner::Command, commands)],
-    )))
+    // The main process loses its patience later, so that a function that hangs costs its point
+    // and not the worker.
+    let limit = request.silence_limit / 4 * 3;
+    let cache_dir = request.answers.as_ref().map(|cache| cache.dir.clone());
+    let python = Python::new(place, request.cache, limit, cache_dir);
+    let runners: [(Runner, Box<dyn ForeignRunner>); 2] = [
+        (Runner::Command, Box::new(Commands::default())),
+        (Runner::Python, Box::new(python)),
+    ];
+    Ok(Box::new(WithRunners::new(device, runners)))
 }
 
 /// Turns the messages of a measurement into frames. The first error is kept, and ends the worker.

@@ -33,6 +33,7 @@ mod decode;
 mod wire;
 mod declare;
 pub mod includes;
+pub mod python_files;
 mod axis;
 mod forms;
 mod removed;

@@ -34,6 +34,7 @@ fn top() -> Value {
         },
         "workload": described(named(declare::schema::workload()), "problems of the manifest"),
         "backend": described(named(declare::schema::backend()), "kernels of the manifest"),
+        "python": declare::schema::python(),
     });
     for (name, settings) in sections() {
         let described = settings.iter().map(|setting| {

@@ -15,6 +15,7 @@ use super::diagnostics::{Code, Diagnostic, Diagnostics};
 use super::includes::SourceClosure;
 use super::like;
 use super::overrides::Overrides;
+use super::python_files::PythonFiles;
 use super::suggest;
 use super::text::{At, Text, Texts};
 use super::tree::{self, Node, Raw, Table};
@@ -38,6 +39,8 @@ pub struct Sources {
     files: BTreeMap<PathBuf, Result<NamedFile, String>>,
     /// Sources of kernels, by the main file and the folders of includes.
     code: BTreeMap<(PathBuf, Vec<PathBuf>), Result<SourceClosure, String>>,
+    /// Sources in Python, by the main file and the folders of modules.
+    python: BTreeMap<(PathBuf, Vec<PathBuf>), Result<PythonFiles, String>>,
     pub(super) environment: BTreeMap<String, String>,
 }
 
@@ -137,6 +140,50 @@ impl Sources {
         self.code.get(&(main.to_owned(), folders.to_vec()))
     }
 
+    /// The source of a function in Python with the user's modules, if it was read.
+    pub(super) fn python(
+        &self,
+        main: &Path,
+        folders: &[PathBuf],
+    ) -> Option<&Result<PythonFiles, String>> {
+        self.python.get(&(main.to_owned(), folders.to_vec()))
+    }
+
+    /// A path in a manifest's text, with variables.
+    fn expanded(&mut self, folder: &Path, text: &str) -> PathBuf {
+        self.note_variables(text);
+        let text = variables::expand(text, &self.environment);
+        folder.join(text.unwrap_or_default())
+    }
+
+    /// Reads the sources in Python that `[backend.Y]` tables name.
+    fn note_python(&mut self, folder: &Path, root: &Node) {
+        let Some(root) = root.table() else { return };
+        let python = root.get("python").and_then(|entry| entry.value.table());
+        let folders: Vec<&str> = match python.and_then(|table| table.get("path")) {
+            Some(entry) => match &entry.value.raw {
+                Raw::Array(items) => items.iter().filter_map(Node::text).collect(),
+                _ => entry.value.text().into_iter().collect(),
+            },
+            None => Vec::new(),
+        };
+        let folders = folders.into_iter().map(|text| self.expanded(folder, text));
+        let folders: Vec<PathBuf> = folders.collect();
+        let backends = root.get("backend").and_then(|entry| entry.value.table());
+        for entry in backends.map_or(&[][..], |table| &table.entries) {
+            let file = entry
+                .value
+                .table()
+                .and_then(|backend| backend.get("python"));
+            let Some(text) = file.and_then(|entry| entry.value.text()) else {
+                continue;
+            };
+            let main = self.expanded(folder, text);
+            let read = PythonFiles::read(&main, &folders);
+            self.python.insert((main, folders.clone()), read);
+        }
+    }
+
     /// A file that a declared workload names, or the program of a declared command, if it was
     /// looked for.
     pub(super) fn file(&self, path: &Path) -> Option<&Result<NamedFile, String>> {
@@ -208,6 +255,7 @@ impl Sources {
         root.walk("", &mut |key, node| self.note(&folder, key, node));
         self.note_code(&folder, &root);
         self.note_files(&folder, &root);
+        self.note_python(&folder, &root);
         let base = &root.table()?.get("extends")?.value;
         Some((folder.join(base.text()?), base.at))
     }

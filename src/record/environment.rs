@@ -23,11 +23,20 @@ pub struct RunIdentity {
     pub devices: Vec<DeviceIdentity>,
     /// The compilers, in one line.
     pub toolchain: String,
+    /// The interpreters of functions in Python, in one line; empty where there are none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub interpreters: String,
 }
 
 impl RunIdentity {
-    /// The identity of a run with this program; `toolchain` is the identity of its compilers.
-    pub fn new(manifest: ManifestHash, devices: Vec<DeviceIdentity>, toolchain: String) -> Self {
+    /// The identity of a run with this program; `toolchain` is the identity of its compilers,
+    /// `interpreters` that of what executes its functions in Python.
+    pub fn new(
+        manifest: ManifestHash,
+        devices: Vec<DeviceIdentity>,
+        toolchain: String,
+        interpreters: String,
+    ) -> Self {
         let own = |text: &str| text.parse().unwrap_or(Digest::from_bytes([0; 32]));
         let engine = own(env!("SWEEPER_ENGINE_DIGEST"));
         let kernels = own(env!("SWEEPER_KERNELS_DIGEST"));
@@ -38,6 +47,7 @@ impl RunIdentity {
             &kernels,
             &hardware.join("; "),
             &toolchain,
+            &interpreters,
         );
         RunIdentity {
             run,
@@ -46,6 +56,7 @@ impl RunIdentity {
             kernels,
             devices,
             toolchain,
+            interpreters,
         }
     }
 
@@ -59,6 +70,7 @@ impl RunIdentity {
                 ("kernels", identity.kernels.to_string()),
                 ("device", devices.join("; ")),
                 ("toolchain", identity.toolchain.clone()),
+                ("interpreters", identity.interpreters.clone()),
             ]
         };
         texts(self)
@@ -73,7 +85,7 @@ impl RunIdentity {
 /// A field in which two runs differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The field: `manifest`, `engine`, `kernels`, `device` or `toolchain`.
+    /// The field: `manifest`, `engine`, `kernels`, `device`, `toolchain` or `interpreters`.
     pub field: &'static str,
     /// The field's value in the first run.
     pub own: String,

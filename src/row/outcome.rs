@@ -174,6 +174,12 @@ pub struct Measurement {
     /// first of its process, in nanoseconds; absent where no time passes.
     #[serde(default)]
     pub prepare_ns: Option<u64>,
+    /// Of this, what a function in Python and the library of its arrays took to import.
+    #[serde(default)]
+    pub import_ns: Option<u64>,
+    /// Of this, its first call, in which it compiles what it compiles.
+    #[serde(default)]
+    pub first_call_ns: Option<u64>,
     /// The first iterations of the program; absent in rows from before they were recorded.
     #[serde(default)]
     pub first_runs: Option<FirstRuns>,

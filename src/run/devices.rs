@@ -1,9 +1,13 @@
 //! The devices of a manifest, and their properties for plans and compilers.
 
+use std::collections::BTreeSet;
+
 use sweeper_program::Target;
 
 use super::RunError;
 use crate::compile::toolchain::Toolchain;
+use crate::declared::Declared;
+use crate::device::foreign::python;
 use crate::device::null::Null;
 use crate::device::{Device, cpu, cuda};
 use crate::execute::protocol::DeviceRequest;
@@ -39,6 +43,7 @@ pub fn device_requests(manifest: &Manifest) -> Result<Vec<DeviceRequest>, RunErr
         ordinal,
         threads: manifest.device.threads,
         cache,
+        silence_limit: manifest.limits.point_timeout,
         answers: None,
         declared: manifest.declared().map(|it| it.json().to_owned()).collect(),
     };
@@ -101,6 +106,17 @@ pub fn toolchain_for(kind: DeviceKind, found: &Toolchain) -> Toolchain {
         DeviceKind::Null => Toolchain::none("the null device compiles nothing"),
         DeviceKind::Cpu | DeviceKind::Cuda => found.clone(),
     }
+}
+
+/// What executes a manifest's functions in Python, in one line; empty where it has none.
+pub fn interpreters(manifest: &Manifest) -> String {
+    let names: BTreeSet<&str> = manifest
+        .declared()
+        .flat_map(Declared::interpreters)
+        .collect();
+    let names = names.into_iter();
+    let texts: Vec<String> = names.map(python::identity::identity).collect();
+    texts.join("; ")
 }
 
 /// The identities of this machine's devices, without a worker.

@@ -57,8 +57,8 @@ pub mod retry;
 pub mod tables;
 
 pub use devices::{
-    device_request, device_requests, likely_kind, local_device, local_devices, plan_device,
-    toolchain_for,
+    device_request, device_requests, interpreters, likely_kind, local_device, local_devices,
+    plan_device, toolchain_for,
 };
 
 use crate::record::usage::RunUsage;
@@ -279,7 +279,12 @@ pub fn run(
     let devices: Vec<DeviceIdentity> = identities.cloned().collect();
     let kind = devices[0].kind;
     let outline = Outline::new(manifest, plan_device);
-    let identity = RunIdentity::new(manifest.hash(), devices.clone(), toolchain.identity(kind));
+    let identity = RunIdentity::new(
+        manifest.hash(),
+        devices.clone(),
+        toolchain.identity(kind),
+        interpreters(manifest),
+    );
     // A stop may have prevented a compiler's answer, without which this would be another run.
     if stop.load(Ordering::Relaxed) {
         return Err(RunError::Stopped);

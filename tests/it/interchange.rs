@@ -2,34 +2,13 @@
 //! NVBench's own scripts; and the document of the columns.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
 
 use super::place::{Place, SCRIPT, code, null_manifest, text};
-use crate::support::skip;
-
-/// The Python that has the packages; `SWEEPER_PYTHON` names another one.
-fn python() -> PathBuf {
-    std::env::var_os("SWEEPER_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from)
-}
-
-/// True if Python has a package; otherwise the skipped test is reported.
-fn has(package: &str, what: &str) -> bool {
-    let import = Command::new(python())
-        .args(["-c", &format!("import {package}")])
-        .output();
-    let is_there = import.is_ok_and(|output| output.status.success());
-    if !is_there {
-        let reason = format!(
-            "no {package} for {}: `pip install {what}`",
-            python().display()
-        );
-        skip(what, &reason);
-    }
-    is_there
-}
+use crate::support::{has_package as has, python, skip};
 
 /// A run with failures, missing values and all exports.
 fn place() -> Place {

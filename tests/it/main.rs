@@ -63,6 +63,8 @@ mod faults;
 mod found;
 /// Workloads and kernels that a manifest declares.
 mod declared;
+/// Functions in Python, beside kernels.
+mod python;
 /// Comparisons of recorded runs.
 mod compare;
 /// A calibration, its profile, and its effect on later sweeps.

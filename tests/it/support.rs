@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use sweeper::compile::digests::Digests;
@@ -29,6 +30,27 @@ pub(crate) fn skip(what: &str, reason: &str) {
         let said = format!("skipped for want of {what} ({count} so far): {test}: {reason}\n");
         std::io::stderr().write_all(said.as_bytes()).unwrap();
     }
+}
+
+/// The Python that has the packages; `SWEEPER_PYTHON` names another one.
+pub(crate) fn python() -> PathBuf {
+    std::env::var_os("SWEEPER_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from)
+}
+
+/// True if Python has a package; otherwise the skipped test is reported.
+pub(crate) fn has_package(package: &str, what: &str) -> bool {
+    let import = Command::new(python())
+        .args(["-c", &format!("import {package}")])
+        .output();
+    let is_there = import.is_ok_and(|output| output.status.success());
+    if !is_there {
+        let reason = format!(
+            "no {package} for {}: `pip install {what}`",
+            python().display()
+        );
+        skip(what, &reason);
+    }
+    is_there
 }
 
 /// NVRTC, unless there is none here and none is required.

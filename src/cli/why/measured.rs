@@ -36,6 +36,7 @@ pub(super) fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Before {
         manifest.hash(),
         target.devices.clone(),
         run::toolchain_for(kind, &toolchain).identity(kind),
+        run::interpreters(manifest),
     );
     let found = find::list(&manifest.output.dir).unwrap_or_default().runs;
     let runs = found.into_iter().filter_map(|found| found.run.ok());

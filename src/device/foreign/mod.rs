@@ -1,6 +1,7 @@
 //! A device with runners beside it: processes that run what the device itself can't.
 
 pub mod command;
+pub mod python;
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,8 @@ use sweeper_program::{Foreign, Program, Runner, Target, Tensors};
 use crate::row::outcome::Checked;
 
 use super::{
-    Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, needs_runner,
+    Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, Sample, Unseen,
+    needs_runner,
 };
 
 /// Runs foreign kernels. Programs are numbered by each runner from 0 on for each problem.
@@ -32,6 +34,11 @@ pub trait ForeignRunner {
     /// As [`Device::further_preparation_ns`].
     fn further_preparation_ns(&self, _program: Prepared) -> u64 {
         0
+    }
+
+    /// As [`Device::preparation`].
+    fn preparation(&self, _program: Prepared) -> Option<Preparation> {
+        None
     }
 
     /// As [`Device::launch_as_graph`].
@@ -65,6 +72,19 @@ pub trait ForeignRunner {
     /// # Errors
     /// [`DeviceError::Foreign`].
     fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError>;
+
+    /// As [`Device::audit`].
+    ///
+    /// # Errors
+    /// [`DeviceError::Foreign`].
+    fn audit(
+        &mut self,
+        _program: Prepared,
+        _inputs: &Tensors,
+        _enough_ns: f64,
+    ) -> Result<Option<Unseen>, DeviceError> {
+        Ok(None)
+    }
 
     /// As [`Device::memory`].
     ///
@@ -177,6 +197,13 @@ impl Device for WithRunners {
         }
     }
 
+    fn preparation(&self, program: Prepared) -> Option<Preparation> {
+        match self.programs[program.0] {
+            (Owner::Native, program) => self.native.preparation(program),
+            (Owner::Runner(runner), program) => self.runners.get(&runner)?.preparation(program),
+        }
+    }
+
     fn launch_as_graph(&mut self, program: Prepared) {
         match self.place(program) {
             Place::Native(device, program) => device.launch_as_graph(program),
@@ -220,6 +247,18 @@ impl Device for WithRunners {
         changed.sort();
         changed.dedup();
         Ok(changed)
+    }
+
+    fn audit(
+        &mut self,
+        program: Prepared,
+        inputs: &Tensors,
+        enough_ns: f64,
+    ) -> Result<Option<Unseen>, DeviceError> {
+        match self.place(program) {
+            Place::Native(device, program) => device.audit(program, inputs, enough_ns),
+            Place::Runner(runner, program) => runner.audit(program, inputs, enough_ns),
+        }
     }
 
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {

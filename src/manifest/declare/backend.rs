@@ -5,6 +5,7 @@ use sweeper_program::Value;
 use super::command;
 use super::kernels;
 use super::problem::tuned;
+use super::python::{self, PythonSettings};
 use super::{CONDITION, Names, expression};
 use crate::declared::declaration::{BackendDeclaration, Implementation, Requirement};
 use crate::declared::{backend_scope, configurations};
@@ -22,6 +23,7 @@ pub(super) fn backend(
     entry: &Entry,
     section: &mut Section<'_>,
     names: &Names,
+    settings: &PythonSettings,
 ) -> Option<BackendDeclaration> {
     let about = text(cx, section, "about");
     let tune = section
@@ -37,9 +39,14 @@ pub(super) fn backend(
     let (require, rules) = rules.map_or_else(Default::default, |node| require(cx, node, &scope));
     let phases = words(cx, section, "phases");
     let phases = names.phases(cx, phases);
-    let implementation = match section.table.get("command") {
-        Some(_) => command::command(cx, section, names, &scope).map(Implementation::Command),
-        None => kernels::kernels(cx, section, names, &scope).map(Implementation::Kernels),
+    let has = |key: &str| section.table.get(key).is_some();
+    let implementation = if has("command") {
+        command::command(cx, section, names, &scope).map(Implementation::Command)
+    } else if python::SOURCES.iter().any(|key| has(key)) {
+        let function = python::python(cx, section, names, &scope, settings);
+        function.map(Implementation::Python)
+    } else {
+        kernels::kernels(cx, section, names, &scope).map(Implementation::Kernels)
     };
     section.finish(cx, &[]);
     let implementation = implementation?;

@@ -7,6 +7,7 @@ mod problem;
 mod source;
 mod kernels;
 mod command;
+mod python;
 mod backend;
 mod render;
 pub(super) mod schema;
@@ -26,6 +27,7 @@ use crate::declared::declaration::{Declaration, FileDeclaration, ProblemDeclarat
 use crate::declared::pieces;
 use crate::expression::{Expression, Kind, Scope, Tree};
 
+use python::PythonSettings;
 pub(super) use render::DeclaredTable;
 
 /// The problems and kernels that a manifest declares.
@@ -65,10 +67,13 @@ pub(super) fn read(
     section: &mut Section<'_>,
     registry: &[&'static WorkloadInfo],
 ) -> Declarations {
+    let python = section.table.get("python");
+    let settings = python::settings(cx, section);
     let workloads = named_tables(cx, section, "workload");
     let backends = named_tables(cx, section, "backend");
     let mut declarations: Vec<Declaration> = Vec::new();
     let mut tables = Vec::new();
+    tables.extend(python.and_then(|entry| render::settings(cx, entry)));
     for entry in workloads {
         if registry.iter().any(|info| info.name == entry.key) {
             let message = format!("`{}` is a workload of this build", entry.key);
@@ -83,11 +88,11 @@ pub(super) fn read(
                 backends: Vec::new(),
             });
         }
-        tables.push(render::table(cx, "workload", entry));
+        tables.push(render::workload(cx, entry));
     }
     for entry in backends {
-        backend(cx, entry, registry, &mut declarations);
-        tables.push(render::table(cx, "backend", entry));
+        backend(cx, entry, registry, &settings, &mut declarations);
+        tables.push(render::backend(cx, entry, &settings));
     }
     let workloads = declarations.iter().filter_map(|declaration| {
         match Declared::of(declaration) {
@@ -110,6 +115,7 @@ fn backend(
     cx: &mut Context<'_>,
     entry: &Entry,
     registry: &[&'static WorkloadInfo],
+    settings: &PythonSettings,
     declarations: &mut Vec<Declaration>,
 ) {
     let path = format!("backend.{}", entry.key);
@@ -165,7 +171,7 @@ fn backend(
             .label("choose another name");
         return;
     }
-    if let Some(backend) = backend::backend(cx, entry, &mut section, &names) {
+    if let Some(backend) = backend::backend(cx, entry, &mut section, &names, settings) {
         declarations[place].backends.push(backend);
     }
 }

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use super::python::PythonSettings;
 use crate::declared::declaration::DeclaredFile;
+use crate::declared::python::declaration::PythonFile;
 use crate::manifest::print;
+use crate::manifest::python_files::PythonFiles;
 use crate::manifest::section::Context;
 use crate::manifest::tree::{Entry, Node, Raw};
 use sweeper_program::Value;
@@ -31,11 +34,48 @@ pub(super) const DIGESTS: &str = "digests";
 const COPIES: &str = "sources";
 
 /// Keys whose texts are paths.
-const PATHS: [&str; 5] = ["cuda", "c", "include", "directory", "files"];
+const PATHS: [&str; 7] = [
+    "cuda",
+    "c",
+    "include",
+    "directory",
+    "files",
+    "python",
+    "path",
+];
 
-/// The table of an entry below `kind`.
-pub(super) fn table(cx: &mut Context<'_>, kind: &str, entry: &Entry) -> DeclaredTable {
-    let (in_run, copies) = copies(cx, entry).unwrap_or_default();
+/// The table of a backend.
+pub(super) fn backend(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+    settings: &PythonSettings,
+) -> DeclaredTable {
+    let copies = match python_copies(cx, entry, settings) {
+        Some(copies) => copies,
+        None => copies(cx, entry).unwrap_or_default(),
+    };
+    rendered(cx, &format!("backend.{}", entry.key), entry, copies)
+}
+
+/// The table of a workload.
+pub(super) fn workload(cx: &mut Context<'_>, entry: &Entry) -> DeclaredTable {
+    let path = format!("workload.{}", entry.key);
+    rendered(cx, &path, entry, (Vec::new(), Vec::new()))
+}
+
+/// The table `[python]`.
+pub(super) fn settings(cx: &mut Context<'_>, entry: &Entry) -> Option<DeclaredTable> {
+    entry.value.table()?;
+    Some(rendered(cx, "python", entry, (Vec::new(), Vec::new())))
+}
+
+/// The table of an entry.
+fn rendered(
+    cx: &mut Context<'_>,
+    path: &str,
+    entry: &Entry,
+    (in_run, copies): (Keys, Vec<DeclaredFile>),
+) -> DeclaredTable {
     let table = entry.value.table();
     let keys = table.map_or(&[][..], |table| &table.entries);
     let keys = keys.iter().map(|entry| {
@@ -47,7 +87,7 @@ pub(super) fn table(cx: &mut Context<'_>, kind: &str, entry: &Entry) -> Declared
         place(cx, &command.value, &mut keys);
     }
     DeclaredTable {
-        path: format!("{kind}.{}", entry.key),
+        path: path.to_owned(),
         keys,
         in_run,
         copies,
@@ -116,16 +156,54 @@ fn copies(cx: &mut Context<'_>, entry: &Entry) -> Option<(Keys, Vec<DeclaredFile
         let folders = folders.iter().map(|folder| text(folder));
         keys.push(("include", print::list(folders)));
     }
-    let digests = files.iter().map(|file| {
-        let digest = print::value(&Value::from(&*file.digest().hex()));
-        format!("{} = {digest}", print::bare(&file.name))
-    });
-    keys.push((DIGESTS, print::inline(digests)));
+    keys.push((DIGESTS, digests(&files)));
     let copy = |file: DeclaredFile| DeclaredFile {
         name: below(&file.name),
         text: file.text,
     };
     Some((keys, files.into_iter().map(copy).collect()))
+}
+
+/// The copies of a function's source, and the keys that name them. A copy lies where its module is
+/// found from the folder of the main file.
+fn python_copies(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+    settings: &PythonSettings,
+) -> Option<(Keys, Vec<DeclaredFile>)> {
+    let node = &entry.value.table()?.get("python")?.value;
+    let main = super::python::main_file(cx, node)?;
+    let found = cx.sources.python(&main, &settings.folders)?.as_ref().ok()?;
+    let files = python_files(found);
+    let below = |name: &str| format!("{COPIES}/{}/{name}", entry.key);
+    let name = files.first().map_or("", |file| &file.name);
+    let keys = vec![
+        ("python", print::value(&Value::from(below(name).as_str()))),
+        (DIGESTS, digests(&files)),
+    ];
+    let copy = |file: DeclaredFile| DeclaredFile {
+        name: below(&file.name),
+        text: file.text,
+    };
+    Some((keys, files.into_iter().map(copy).collect()))
+}
+
+/// The files of a function's source, by their paths below the folder of the main file.
+pub(super) fn python_files(found: &PythonFiles) -> Vec<DeclaredFile> {
+    let file = |file: &PythonFile| DeclaredFile {
+        name: file.name.clone(),
+        text: file.text.clone(),
+    };
+    found.files.iter().map(file).collect()
+}
+
+/// The digest of each file, as an inline table.
+fn digests(files: &[DeclaredFile]) -> String {
+    let digests = files.iter().map(|file| {
+        let digest = print::value(&Value::from(&*file.digest().hex()));
+        format!("{} = {digest}", print::bare(&file.name))
+    });
+    print::inline(digests)
 }
 
 fn value(cx: &Context<'_>, node: &Node, is_path: bool) -> String {

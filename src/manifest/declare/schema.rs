@@ -167,7 +167,7 @@ pub(in crate::manifest) fn backend() -> Value {
         ),
         "launch": described(list(object(launch(), &["entry", "args"])), "several launches"),
     });
-    for part in [launch(), command()] {
+    for part in [launch(), command(), function()] {
         if let (Value::Object(backend), Value::Object(part)) = (&mut backend, part) {
             backend.extend(part);
         }
@@ -228,8 +228,55 @@ fn command() -> Value {
     })
 }
 
+/// The keys of a function in Python, beside `entry` and `args`.
+fn function() -> Value {
+    let autograd = object(
+        json!({
+            "of": list(string()),
+            "incoming": list(string()),
+            "by": named(string()),
+        }),
+        &["of", "by"],
+    );
+    json!({
+        "python": described(string(), "source in Python, relative to the manifest"),
+        "module": described(string(), "module of an installed package, in place of a source"),
+        "optional": described(
+            json!({ "type": "boolean" }),
+            "true where the source may be missing: its rows are `unavailable` then",
+        ),
+        "load": described(
+            one_of(&["all", "definitions"]),
+            "`definitions` leaves out what a file does when it is imported",
+        ),
+        "arrays": described(
+            one_of(&["numpy", "torch", "cupy", "jax"]),
+            "the library whose arrays it takes; what the source imports where it is not said",
+        ),
+        "kwargs": described(json!({ "type": "object" }), "arguments by name"),
+        "returns": described(list(string()), "names of the outputs that it returns"),
+        "torch_compile": described(json!({ "type": "object" }), "options of torch.compile"),
+        "deterministic": described(
+            json!({ "type": "boolean" }),
+            "false where results differ from run to run by rounding",
+        ),
+        "autograd": described(autograd, "gradients that PyTorch derives"),
+    })
+}
+
+/// The schema of `[python]`.
+pub(in crate::manifest) fn python() -> Value {
+    object(
+        json!({
+            "exe": described(string(), "the interpreter; `python3` where it is not said"),
+            "path": described(list(string()), "folders of modules, relative to the manifest"),
+        }),
+        &[],
+    )
+}
+
 fn launch() -> Value {
-    let argument = json!({ "anyOf": [string(), { "type": "object" }] });
+    let argument = json!({ "type": ["string", "object", "number", "boolean", "array"] });
     let extents = json!({ "anyOf": [
         expression(),
         { "type": "array", "items": expression(), "minItems": 1, "maxItems": 3 },
@@ -238,7 +285,7 @@ fn launch() -> Value {
         "entry": described(string(), "the function, or an instance of a template"),
         "args": described(
             json!({ "type": "array", "items": argument }),
-            "names of tensors, and numbers with their types such as { i32 = \"n\" }",
+            "names of tensors; numbers, for kernels with their types such as { i32 = \"n\" }",
         ),
         "grid": described(extents.clone(), "blocks"),
         "block": described(extents, "threads of a block"),

@@ -8,6 +8,7 @@ use crate::manifest::diagnostics::Code;
 use crate::manifest::includes::SourceClosure;
 use crate::manifest::section::{Context, Section};
 use crate::manifest::tree::Node;
+use crate::manifest::variables;
 
 /// A source that was read.
 pub(super) struct Source {
@@ -51,7 +52,7 @@ pub(super) fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<
     let path = cx.in_folder(node.at, &path);
     let closure = closure(cx, node, &path, &folders)?;
     if let Some(node) = section.take(cx, DIGESTS) {
-        verify(cx, node, &closure)?;
+        verify(cx, node, &closure.by_path().0)?;
     }
     let language = language(section);
     let (files, options) = match language {
@@ -76,9 +77,8 @@ pub(super) fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<
 }
 
 /// Compares files with the digests that a run's manifest has: its copies are what was compiled.
-fn verify(cx: &mut Context<'_>, node: &Node, closure: &SourceClosure) -> Option<()> {
+pub(super) fn verify(cx: &mut Context<'_>, node: &Node, files: &[DeclaredFile]) -> Option<()> {
     let digests = cx.section(node, DIGESTS)?.table;
-    let (files, _) = closure.by_path();
     for file in files {
         let Some(entry) = digests.get(&file.name) else {
             continue;
@@ -127,9 +127,23 @@ fn closure(
 
 /// The folders of `include`.
 pub(super) fn include_folders(cx: &mut Context<'_>, node: &Node) -> Vec<PathBuf> {
-    let folders = cx.words(node, "include").unwrap_or_default();
-    let folders = folders.iter();
-    folders
-        .map(|folder| cx.in_folder(folder.at, folder.value.as_ref()))
-        .collect()
+    path_list(cx, node, "include")
+}
+
+/// Folders, relative to the manifest.
+pub(super) fn path_list(cx: &mut Context<'_>, node: &Node, key: &'static str) -> Vec<PathBuf> {
+    let folders = cx.words(node, key).unwrap_or_default();
+    let mut found = Vec::new();
+    for folder in &folders {
+        let text = variables::expand(&folder.value, &cx.sources.environment);
+        match text {
+            Ok(text) => found.push(cx.in_folder(folder.at, text.as_ref())),
+            Err(unset) => {
+                let at = cx.texts.inside(folder.at, &folder.value, unset.span);
+                cx.report(Code::Variable, at, unset.message)
+                    .help("give a default: `${NAME:-default}`");
+            }
+        }
+    }
+    found
 }

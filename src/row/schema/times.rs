@@ -118,6 +118,30 @@ pub(super) const STARTING: &[Column] = &[
         |found, field| put(&mut found.prepare_ns, field.count::<u64>()),
     ),
     count(
+        "import_ns",
+        "of prepare_ns, what importing a function in Python and the library of its arrays took \
+         (empty for other backends)",
+        "interpreter",
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_measurement(
+        |found| int(found.import_ns?),
+        |found, field| put(&mut found.import_ns, field.count::<u64>()),
+    ),
+    count(
+        "first_call_ns",
+        "of prepare_ns, the first call of a function in Python, in which it compiles (empty for \
+         other backends)",
+        "interpreter",
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_measurement(
+        |found| int(found.first_call_ns?),
+        |found, field| put(&mut found.first_call_ns, field.count::<u64>()),
+    ),
+    count(
         "fresh_starts",
         "fresh starts of the program, each in a process of its own, as \
          `measure.fresh_starts` asks (empty where there were none)",

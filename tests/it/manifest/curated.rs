@@ -51,7 +51,7 @@ fn what_is_resolved_resolves_to_the_same() {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let is_declaring = manifest.sources().next().is_some();
+        let is_declaring = manifest.declared().next().is_some();
         for text in [
             manifest.resolved_toml(),
             manifest.resolved_toml_with_origins(),

@@ -320,18 +320,28 @@ fn a_point_is_a_problem_and_how_it_is_measured() {
 
 #[test]
 fn a_run_is_a_manifest_an_engine_and_a_device() {
-    let digest = |byte| Digest::from_bytes([byte; 32]);
-    let run = |m, e, k, device, toolchain| {
+    let run = |m, e, k, device, toolchain| run_with(m, e, k, device, toolchain, "");
+    fn run_with(
+        m: u8,
+        e: u8,
+        k: u8,
+        device: &str,
+        toolchain: &str,
+        interpreters: &str,
+    ) -> sweeper::identity::RunId {
+        let digest = |byte| Digest::from_bytes([byte; 32]);
         run_id(
             ManifestHash(digest(m)),
             &digest(e),
             &digest(k),
             device,
             toolchain,
+            interpreters,
         )
-    };
+    }
     let base = run(1, 2, 3, "cpu", "gcc");
     for other in [
+        run_with(1, 2, 3, "cpu", "gcc", "CPython 3.12"),
         run(9, 2, 3, "cpu", "gcc"),
         run(1, 9, 3, "cpu", "gcc"),
         run(1, 2, 9, "cpu", "gcc"),

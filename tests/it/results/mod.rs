@@ -56,6 +56,10 @@ const PARTS: &[Part] = &[
     ("operations-forward", operations::forward),
     ("operations-backward", operations::backward),
     ("turns", operations::turns),
+    ("torch-run", || {
+        record::run("2026-11-25-h200-operations-torch", "")
+    }),
+    ("torch", operations::in_rounds_with_pytorch),
     ("untuned-run", || {
         record::run("2026-11-24-h200-operations-untuned", "")
     }),

@@ -360,3 +360,40 @@ pub(super) fn on_a_cpu() -> String {
         three(ceiling / 1e9)
     )
 }
+
+/// Operations by kernels of this build and by functions in Python, in the rounds of one run.
+pub(super) fn in_rounds_with_pytorch() -> String {
+    let rows = Rows::read("2026-11-25-h200-operations-torch", "records.csv");
+    let mut table = Table::new(&[
+        "operation",
+        "phase",
+        "`eager`",
+        "`compiled`",
+        "PyTorch eager",
+        "torch.compile",
+        "Triton's tutorial",
+    ]);
+    for operation in ["softmax", "layernorm", "gelu", "cross_entropy"] {
+        for phase in ["forward", "both"] {
+            let of = |backend: &str| {
+                let found = rows.all(&[
+                    ("workload", operation),
+                    ("phase", phase),
+                    ("backend", backend),
+                    ("status", "ok"),
+                ]);
+                found.first().map_or(String::new(), |row| ms(row))
+            };
+            table.line([
+                operation.to_owned(),
+                phase.to_owned(),
+                of("eager"),
+                of("compiled"),
+                of(&format!("torch_{operation}")),
+                of(&format!("torch_compile_{operation}")),
+                of(&format!("triton_{operation}")),
+            ]);
+        }
+    }
+    table.text()
+}

@@ -9,6 +9,8 @@ pub struct Foreign {
     pub runner: Runner,
     /// The name under which it is shown.
     pub name: String,
+    /// Two runs with the same inputs give the same bits.
+    pub is_deterministic: bool,
     /// All that the runner has to know, as JSON that it alone reads.
     pub request: String,
 }

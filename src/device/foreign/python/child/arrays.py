@@ -1,0 +1,311 @@
+"""Arrays of the libraries that functions take: made from the given tensors, and read again.
+
+A library's arrays are on the device that is measured. Elements whose bits are all set are poison:
+they are no number that a function would leave.
+"""
+
+import importlib
+import warnings
+
+import numpy
+
+from . import faults
+from .tensors import DTYPES, Tensor
+
+POISON = 0xFF
+
+# Arrays of a GPU are compared with what was given in pieces of this size.
+PIECE_BYTES = 1 << 26
+
+
+class NumPy:
+    """Arrays of NumPy, which has no bf16: the bits of such a tensor are u16."""
+
+    name = "numpy"
+
+    def __init__(self, device):
+        if device != "cpu":
+            raise faults.Refused("unavailable", "NumPy's arrays are on the CPU")
+
+    def of(self, tensor):
+        return numpy.array(tensor.array)
+
+    def poisoned(self, dtype, shape):
+        array = numpy.empty(shape, DTYPES[dtype][1])
+        self.poison(array)
+        return array
+
+    def poison(self, array):
+        array.reshape(-1).view(numpy.uint8).fill(POISON)
+
+    def fill(self, array, value):
+        array.fill(value)
+
+    def copy(self, source, target):
+        target[...] = source.reshape(target.shape)
+
+    def rolled(self, array, step):
+        """A new array of the same elements, each so many places further on."""
+        return numpy.roll(array, step)
+
+    def holds(self, held):
+        return isinstance(held, (numpy.ndarray, numpy.generic))
+
+    def dtype(self, array):
+        names = [name for name, (_, bits) in DTYPES.items() if array.dtype == bits]
+        return names[0] if names else str(array.dtype)
+
+    def bits(self, array, dtype):
+        """The elements in memory of the host; a copy."""
+        return Tensor(dtype, numpy.array(array))
+
+    def is_same(self, array, tensor):
+        """Whether an array still holds the elements that it was made of."""
+        return same_bits(self.bits(array, tensor.dtype).array, tensor.array)
+
+    def synchronize(self):
+        pass
+
+    def peak_bytes(self):
+        return None
+
+    def reset_peak(self):
+        pass
+
+    def forward(self):
+        """What is around a call that needs no gradients."""
+        return None
+
+
+class Torch:
+    """Tensors of PyTorch."""
+
+    name = "torch"
+
+    def __init__(self, device):
+        self.torch = needed("torch")
+        self.device = "cuda" if device == "cuda" else "cpu"
+        if device == "cuda" and not self.torch.cuda.is_available():
+            raise faults.Refused("unavailable", "PyTorch sees no GPU")
+        of_bits = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16",
+                   "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u8": "uint8",
+                   "u16": "uint16", "u32": "uint32", "u64": "uint64", "bool": "bool"}
+        self.dtypes = {name: getattr(self.torch, held) for name, held in of_bits.items()}
+        self.names = {held: name for name, held in self.dtypes.items()}
+        # As f32 is meant: products in tf32 are another computation.
+        self.torch.backends.cuda.matmul.allow_tf32 = False
+        self.torch.backends.cudnn.allow_tf32 = False
+
+    def of(self, tensor):
+        if self.device == "cpu":
+            host = self.torch.from_numpy(numpy.array(tensor.array))
+        else:
+            host = self.view(tensor.array)
+        if tensor.dtype == "bf16":
+            host = host.view(self.torch.bfloat16)
+        return host.to(self.device)
+
+    def view(self, array):
+        """A tensor on memory of the host that is only read."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self.torch.from_numpy(array)
+
+    def is_same(self, array, tensor):
+        bits = array.detach().reshape(-1).view(self.torch.uint8)
+        given = tensor.array.reshape(-1).view(numpy.uint8)
+        for start in range(0, given.size, PIECE_BYTES):
+            piece = self.view(given[start : start + PIECE_BYTES]).to(self.device)
+            if not self.torch.equal(bits[start : start + PIECE_BYTES], piece):
+                return False
+        return True
+
+    def poisoned(self, dtype, shape):
+        array = self.torch.empty(shape, dtype=self.dtypes[dtype], device=self.device)
+        self.poison(array)
+        return array
+
+    def poison(self, array):
+        if array.numel():
+            array.detach().reshape(-1).view(self.torch.uint8).fill_(POISON)
+
+    def fill(self, array, value):
+        array.fill_(value)
+
+    def copy(self, source, target):
+        target.detach().copy_(source.detach().reshape(target.shape))
+
+    def rolled(self, array, step):
+        return self.torch.roll(array.detach(), step)
+
+    def holds(self, held):
+        return isinstance(held, self.torch.Tensor)
+
+    def dtype(self, array):
+        return self.names.get(array.dtype, str(array.dtype))
+
+    def bits(self, array, dtype):
+        if array.device.type != self.device:
+            raise faults.Refused("wrong", f"a result is on {array.device}, and not on {self.device}")
+        host = array.detach().contiguous().cpu()
+        if dtype == "bf16":
+            host = host.view(self.torch.uint16)
+        host = host.numpy()
+        return Tensor(dtype, numpy.array(host) if self.device == "cpu" else host)
+
+    def address(self, array):
+        return array.data_ptr()
+
+    def synchronize(self):
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+
+    def peak_bytes(self):
+        if self.device != "cuda":
+            return None
+        cuda = self.torch.cuda
+        return cuda.max_memory_allocated(), cuda.max_memory_reserved()
+
+    def reset_peak(self):
+        if self.device == "cuda":
+            self.torch.cuda.reset_peak_memory_stats()
+
+    def forward(self):
+        return self.torch.no_grad()
+
+
+class CuPy(NumPy):
+    """Arrays of CuPy, on the legacy default stream."""
+
+    name = "cupy"
+
+    def __init__(self, device):
+        if device != "cuda":
+            raise faults.Refused("unavailable", "CuPy's arrays are on a GPU")
+        self.cupy = needed("cupy")
+
+    def of(self, tensor):
+        return self.cupy.asarray(tensor.array)
+
+    def poisoned(self, dtype, shape):
+        array = self.cupy.empty(shape, DTYPES[dtype][1])
+        self.poison(array)
+        return array
+
+    def rolled(self, array, step):
+        return self.cupy.roll(array, step)
+
+    def holds(self, held):
+        return isinstance(held, self.cupy.ndarray)
+
+    def address(self, array):
+        return array.data.ptr
+
+    def bits(self, array, dtype):
+        return Tensor(dtype, self.cupy.asnumpy(array))
+
+    def synchronize(self):
+        self.cupy.cuda.Stream.null.synchronize()
+
+    def peak_bytes(self):
+        pool = self.cupy.get_default_memory_pool()
+        return pool.used_bytes(), pool.total_bytes()
+
+
+class Jax:
+    """Arrays of JAX, which are never overwritten. Its streams are its own: its time is the host's,
+    until the results are there."""
+
+    name = "jax"
+
+    def __init__(self, device):
+        self.jax = needed("jax")
+        kinds = {"cpu": "cpu", "cuda": "gpu"}
+        try:
+            self.device = self.jax.devices(kinds[device])[0]
+        except RuntimeError as error:
+            raise faults.Refused("unavailable", f"JAX has no such device: {error}") from None
+        self.jax.config.update("jax_enable_x64", True)
+
+    def of(self, tensor):
+        host = tensor.array
+        if tensor.dtype == "bf16":
+            host = host.view(self.jax.numpy.bfloat16)
+        return self.jax.device_put(host, self.device)
+
+    def poisoned(self, dtype, shape):
+        raise faults.Refused("error", "arrays of JAX can't be written: outputs are what it returns")
+
+    def copy(self, source, target):
+        raise faults.Refused("error", "arrays of JAX can't be written: it mutates none")
+
+    def rolled(self, array, step):
+        return self.jax.numpy.roll(array, step)
+
+    def holds(self, held):
+        return isinstance(held, self.jax.Array)
+
+    def dtype(self, array):
+        if array.dtype == self.jax.numpy.bfloat16:
+            return "bf16"
+        names = [name for name, (_, bits) in DTYPES.items() if array.dtype == bits]
+        return names[0] if names else str(array.dtype)
+
+    def bits(self, array, dtype):
+        host = numpy.asarray(array)
+        return Tensor(dtype, numpy.array(host.view(numpy.uint16) if dtype == "bf16" else host))
+
+    def is_same(self, array, tensor):
+        return same_bits(self.bits(array, tensor.dtype).array, tensor.array)
+
+    def wait(self, held):
+        self.jax.block_until_ready(held)
+
+    def synchronize(self):
+        pass
+
+    def peak_bytes(self):
+        held = self.device.memory_stats() or {}
+        return (held.get("peak_bytes_in_use", 0),) * 2 if held else None
+
+    def reset_peak(self):
+        pass
+
+    def forward(self):
+        return None
+
+
+LIBRARIES = {held.name: held for held in (NumPy, Torch, CuPy, Jax)}
+
+
+def same_bits(one, other):
+    """Whether two arrays of the host have the same bits; NaN is equal to itself."""
+    one, other = (numpy.ascontiguousarray(held).reshape(-1) for held in (one, other))
+    return numpy.array_equal(one.view(numpy.uint8), other.view(numpy.uint8))
+
+
+def needed(name):
+    """A library that functions of the user take arrays of."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise faults.import_error(error, f"`arrays = \"{name}\"`") from error
+
+
+def are_one_shape(given, wanted):
+    """Whether a shape is another with neighbouring axes taken together, or cut apart."""
+
+    def cuts(shape):
+        places, product = set(), 1
+        for extent in shape:
+            product *= extent
+            places.add(product)
+        return places | {1}
+
+    given, wanted = list(given), list(wanted)
+    if given == wanted:
+        return True
+    size = numpy.prod(given, dtype=object) if given else 1
+    if size != (numpy.prod(wanted, dtype=object) if wanted else 1) or size == 0:
+        return False
+    return cuts(given) <= cuts(wanted) or cuts(wanted) <= cuts(given)

@@ -1,0 +1,204 @@
+"""Serves the requests of the process that started this one, until its stream ends."""
+
+import gc
+import os
+import platform
+import resource
+import sys
+import time
+
+from . import audit, faults, tensors
+from .arrays import LIBRARIES
+from .frames import Frames
+from .program import Program
+
+
+class Server:
+    """The programs of one problem on one device."""
+
+    def __init__(self, opened):
+        self.device = opened["device"]
+        self.libraries = {}
+        self.library_ns = {}
+        self.inputs = {}
+        self.placed = {}
+        self.programs = {}
+        self.files = set()
+        if self.device == "cuda":
+            from .cuda import DeviceClock
+
+            self.clock = DeviceClock(opened)
+        else:
+            from .host_clock import HostClock
+
+            if opened["processors"]:
+                os.sched_setaffinity(0, opened["processors"])
+            limit_memory(opened["memory_bytes"])
+            self.clock = HostClock(opened["cache"], opened["flush_bytes"], opened["processors"])
+
+    def bind(self, request):
+        """Takes the inputs of a problem, and forgets those of the one before with its programs."""
+        self.programs.clear()
+        self.placed.clear()
+        self.inputs = tensors.read(request["file"])
+        gc.collect()
+        return {}
+
+    def library(self, name):
+        if name not in self.libraries:
+            start = time.perf_counter_ns()
+            self.libraries[name] = LIBRARIES[name](self.device)
+            self.library_ns[name] = time.perf_counter_ns() - start
+        return self.libraries[name]
+
+    def given(self, name):
+        """The problem's inputs as arrays of a library."""
+        if name not in self.placed:
+            library = self.library(name)
+            self.placed[name] = {key: library.of(held) for key, held in self.inputs.items()}
+        return self.placed[name]
+
+    def prepare(self, request):
+        """Imports the user's source, and calls the function once: what it compiles is compiled
+        then."""
+        self.files = {held["path"] for held in request["source"].get("files", [])}
+        library = self.library(request["arrays"])
+        program = Program(request, library, self.given(request["arrays"]))
+        start = time.perf_counter_ns()
+        program.restore()
+        program.call()
+        library.synchronize()
+        first_ns = time.perf_counter_ns() - start
+        program.read()
+        self.programs[request["id"]] = program
+        self.refuse_overwriting(request)
+        program.results = None
+        gc.collect()
+        gc.freeze()
+        # As if it were the first function of its interpreter.
+        import_ns = self.library_ns[request["arrays"]] + program.import_ns
+        return {"import_ns": import_ns, "first_ns": first_ns}
+
+    def refuse_overwriting(self, request):
+        """Refuses a function that has changed an input, after which all are what was given."""
+        names = "`, `".join(self.changed(request)["changed"])
+        if names:
+            help = "name it in `mutates`, then it gets a copy"
+            raise faults.Refused("wrong", f"it overwrote the input `{names}`: {help}")
+
+    def program(self, request):
+        program = self.programs[request["id"]]
+        self.files = program.files
+        return program
+
+    def poison(self, request):
+        program = self.program(request)
+        program.library.reset_peak()
+        program.poison()
+        return {}
+
+    def sample(self, request):
+        program = self.program(request)
+        for other in self.programs.values():
+            if other is not program:
+                other.results = None
+        gc.disable()
+        try:
+            elapsed, is_ungated = self.clock.span(program, request["iterations"])
+        finally:
+            gc.enable()
+        return {"elapsed_ns": elapsed, "ungated": is_ungated}
+
+    def results(self, request):
+        tensors.write(request["file"], self.program(request).read())
+        return {}
+
+    def late_work(self, request):
+        """Whether results change after the span."""
+        audit.late_work(self.program(request), self.clock)
+        return {}
+
+    def audit(self, request):
+        program = self.program(request)
+        library = program.library
+        given = {key: library.of(held) for key, held in tensors.read(request["file"]).items()}
+        outputs, least_ns = audit.audit(program, self.clock, given, request["enough_ns"])
+        tensors.write(request["results"], outputs)
+        return {"elapsed_ns": least_ns}
+
+    def changed(self, request):
+        """Names of a program's inputs that are not what was given, after which they are made so
+        again."""
+        program = self.program(request)
+        library, changed = program.library, []
+        for key, array in program.given.items():
+            tensor = self.inputs[key]
+            if program.uses(key) and not library.is_same(array, tensor):
+                changed.append(key)
+                library.copy(library.of(tensor), array)
+        return {"changed": changed}
+
+    def memory(self, request):
+        program = self.program(request)
+        peak = program.library.peak_bytes()
+        if peak is None:
+            resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            held = sum(tensor.array.nbytes for tensor in self.inputs.values())
+            peak = (held + program_bytes(program), resident)
+        return {"allocated": peak[0], "reserved": peak[1]}
+
+
+def program_bytes(program):
+    """Bytes of a program's outputs."""
+    total = 0
+    for output in program.outputs.values():
+        elements = 1
+        for extent in output["shape"]:
+            elements *= extent
+        total += elements * tensors.numpy.dtype(tensors.DTYPES[output["dtype"]][1]).itemsize
+    return total
+
+
+def limit_memory(more_bytes):
+    """Lets this process grow by so many bytes: a function that takes more fails, and the system
+    ends nothing for it."""
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    limit = used + more_bytes
+    if most != resource.RLIM_INFINITY:
+        limit = min(limit, most)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+
+
+def ready():
+    """What this interpreter is."""
+    return {"python": platform.python_version(), "implementation": platform.python_implementation()}
+
+
+def serve():
+    """Answers every request; a failure is an answer, too."""
+    frames = Frames()
+    server = None
+    while (request := frames.receive()) is not None:
+        verb = request.pop("do")
+        try:
+            if verb == "open":
+                server = Server(request)
+                answer = ready()
+            else:
+                answer = getattr(server, verb)(request)
+            answer = {"ok": answer}
+        except SystemExit as error:
+            reason = f"it ended the interpreter: exit({error.code})"
+            answer = {"error": {"status": "error", "reason": reason}}
+        except BaseException as error:
+            answer = faults.answer(error, server.files if server else ())
+            # What the traceback holds is memory that the next program may need.
+            error.__traceback__ = None
+            gc.collect()
+        is_lost = answer.get("error", {}).get("status") == "crashed"
+        frames.send(answer)
+        if is_lost:
+            os._exit(1)
+        sys.stdout.flush()

@@ -1,0 +1,190 @@
+"""One function of the user for one problem: its arguments, a call of it, and its results."""
+
+import contextlib
+import os
+import time
+
+from . import autograd, faults, sources
+from .arrays import are_one_shape
+
+
+class Copies:
+    """Processes that the user's function forked. One that comes back from the function ends: it
+    would go on with the calls, and fork again in each."""
+
+    is_copy = False
+
+
+def _mark_copy():
+    Copies.is_copy = True
+
+
+os.register_at_fork(after_in_child=_mark_copy)
+
+
+class Program:
+    """A function that is ready to be called again and again."""
+
+    def __init__(self, request, library, given):
+        self.request = request
+        self.library = library
+        self.what = request["what"]
+        self.files = {held["path"] for held in request["source"].get("files", [])}
+        start = time.perf_counter_ns()
+        module = sources.load(request["source"], request["path"])
+        function = sources.entry(module, request["entry"], self.what)
+        self.import_ns = time.perf_counter_ns() - start
+        options = request.get("torch_compile")
+        if options is not None:
+            function = library.torch.compile(function, **options)
+        self.function = function
+        self.outputs = {held["name"]: held for held in request["outputs"]}
+        self.use(given)
+        self.results = None
+
+    def uses(self, name):
+        """Whether it was given an input, which it might overwrite."""
+        held = [*self.request["args"], *(held for _, held in self.request["kwargs"])]
+        return any(is_of(argument, name) for argument in held)
+
+    def use(self, given):
+        """Takes its arguments from these arrays: those of the problem, or others for an audit."""
+        self.given = given
+        self.own = {name: self._copy(given[name]) for name in self.request["mutates"]}
+        self.targets = {
+            name: self.library.poisoned(held["dtype"], held["shape"])
+            for name, held in self.outputs.items()
+            if held["passed"]
+        }
+        self.positional = [self._argument(held) for held in self.request["args"]]
+        self.named = {name: self._argument(held) for name, held in self.request["kwargs"]}
+        gradient = self.request.get("autograd")
+        if gradient is None:
+            self.runner = Forward(self)
+        else:
+            self.runner = autograd.runner(self, gradient, self.request["phase"])
+
+    def _copy(self, array):
+        if hasattr(array, "detach"):
+            return array.detach().clone()
+        return array.copy()
+
+    def _argument(self, held):
+        if "list" in held:
+            return [self._argument(item) for item in held["list"]]
+        if "tensor" not in held:
+            return held["value"]
+        name = held["tensor"]
+        array = self.targets.get(name, self.own.get(name, self.given.get(name)))
+        shape = held.get("shape")
+        return array if shape is None else array.reshape(shape)
+
+    def restore(self):
+        """What comes before each call, untimed: contents of arrays that the function writes."""
+        self.results = None
+        for name, array in self.own.items():
+            self.library.copy(self.given[name], array)
+        for name, array in self.targets.items():
+            initial = self.outputs[name].get("initial")
+            if initial is None:
+                continue
+            if "input" in initial:
+                self.library.copy(self.given[initial["input"]], array)
+            else:
+                self.library.fill(array, initial["value"])
+        self.runner.prologue()
+        if Copies.is_copy:
+            os._exit(0)
+
+    @property
+    def restores(self):
+        """Whether something has to be made as it was before each call."""
+        outputs = (self.outputs[name].get("initial") for name in self.targets)
+        return bool(self.own) or any(outputs) or self.runner.has_prologue
+
+    def poison(self):
+        """Sets the bits of all outputs that it writes. Memory for those that it returns is what an
+        allocator hands out, which is poisoned where it hands out the same again."""
+        self.results = None
+        for array in self.targets.values():
+            self.library.poison(array)
+        if self.library.name == "jax":
+            return
+        held = [
+            self.library.poisoned(output["dtype"], output["shape"])
+            for name, output in self.outputs.items()
+            if name not in self.targets
+        ]
+        self.library.synchronize()
+        del held
+
+    def call(self):
+        """Calls it once. What it returned is kept until the next call."""
+        self.results = self.runner.call()
+        if Copies.is_copy:
+            os._exit(0)
+        if self.library.name == "jax":
+            self.library.wait(self.results)
+
+    def read(self):
+        """The outputs in memory of the host."""
+        return {name: self._bits(name, array) for name, array in self.arrays().items()}
+
+    def arrays(self):
+        """The arrays of the outputs, those that it was given and those that it returned. What is
+        not what the manifest says makes the point `wrong`."""
+        found = dict(self.targets)
+        names = self.runner.returns
+        held = self.results
+        held = list(held) if isinstance(held, (tuple, list)) else [held]
+        if not names:
+            held = []
+        if len(held) != len(names):
+            raise faults.Refused("wrong", f"{self.what} returns {len(held)} values, `returns` has {len(names)}")
+        for name, array in zip(names, held):
+            if name not in self.outputs:
+                continue
+            if not self.library.holds(array):
+                kind = type(array).__name__
+                raise faults.Refused("wrong", f"`{name}` is a {kind}, and no array of {self.library.name}")
+            found[name] = array
+        return found
+
+    def _bits(self, name, array):
+        output = self.outputs[name]
+        dtype = self.library.dtype(array)
+        bits = "u16" if output["dtype"] == "bf16" and self.library.name in ("numpy", "cupy") else output["dtype"]
+        if dtype != bits:
+            raise faults.Refused("wrong", f"`{name}` is of type {dtype}, and not {output['dtype']}")
+        shape = list(array.shape)
+        if not are_one_shape(shape, output["shape"]):
+            raise faults.Refused("wrong", f"`{name}` has shape {shape}, and not {output['shape']}")
+        tensor = self.library.bits(array, output["dtype"])
+        tensor.array = tensor.array.reshape(output["shape"])
+        return tensor
+
+
+def is_of(argument, name):
+    """Whether an argument is a tensor of this name, or has it in a list."""
+    if "list" in argument:
+        return any(is_of(item, name) for item in argument["list"])
+    return argument.get("tensor") == name
+
+
+class Forward:
+    """Calls of the function itself."""
+
+    has_prologue = False
+
+    def __init__(self, program):
+        self.program = program
+        self.returns = program.request["returns"]
+        self.around = program.library.forward() or contextlib.nullcontext()
+
+    def prologue(self):
+        pass
+
+    def call(self):
+        program = self.program
+        with self.around:
+            return program.function(*program.positional, **program.named)

@@ -1,0 +1,130 @@
+"""The user's source, executed from the text that was read and hashed with the manifest.
+
+Modules beside it that it imports come from such texts as well, so that what is measured is what
+the run's identity says. Everything else is imported as always.
+"""
+
+import ast
+import hashlib
+import importlib
+import importlib.abc
+import importlib.util
+import linecache
+import sys
+
+from . import faults
+
+# The name under which the user's main file is executed.
+MAIN = "sweeper_user"
+
+
+class Texts(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds modules among texts."""
+
+    def __init__(self, modules):
+        # Path and text by the module's name.
+        self.modules = modules
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.modules:
+            return None
+        file = self.modules[name]["path"]
+        is_package = file.endswith("__init__.py")
+        spec = importlib.util.spec_from_loader(name, self, origin=file, is_package=is_package)
+        if is_package:
+            spec.submodule_search_locations = [file.rsplit("/", 1)[0]]
+        spec.has_location = True
+        return spec
+
+    def exec_module(self, module):
+        held = self.modules[module.__name__]
+        module.__file__ = held["path"]
+        execute(module, held["path"], ast.parse(held["text"], held["path"]), held["text"])
+
+    def get_source(self, name):
+        return self.modules[name]["text"]
+
+
+def execute(module, path, tree, text):
+    """Executes a tree in a module. Tools that look at a function's source find the text."""
+    linecache.cache[path] = (len(text), None, text.splitlines(True), path)
+    exec(compile(tree, path, "exec"), module.__dict__)
+
+
+def load(source, search):
+    """The module that a backend's source is."""
+    for folder in search:
+        if folder not in sys.path:
+            sys.path.append(folder)
+    if "module" in source:
+        name = source["module"]
+        try:
+            return importlib.import_module(name)
+        except ImportError as error:
+            raise faults.import_error(error, f"`{name}`") from error
+    sys.meta_path.insert(0, Texts({held["module"]: held for held in source["files"][1:]}))
+    main = source["files"][0]
+    path, text = main["path"], main["text"]
+    tree = ast.parse(text, path)
+    if source["load"] == "definitions":
+        tree = definitions(tree)
+    digest = hashlib.sha256("\0".join([path, source["load"], text]).encode()).hexdigest()
+    name = f"{MAIN}_{digest[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader=None))
+    module.__file__ = path
+    sys.modules[name] = module
+    try:
+        execute(module, path, tree, text)
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, ImportError):
+            raise faults.import_error(error, path.rsplit("/", 1)[-1]) from error
+        raise
+    return module
+
+
+def entry(module, name, what):
+    """The object that a dotted name leads to."""
+    held = module
+    for part in name.split("."):
+        try:
+            held = getattr(held, part)
+        except AttributeError:
+            near = [own for own in vars(module) if not own.startswith("_") and callable(getattr(module, own))]
+            shown = " ".join(sorted(near)[:8])
+            raise faults.Refused("unavailable", f"{what} has no `{name}`; it has: {shown}") from None
+    if not callable(held):
+        raise faults.Refused("unavailable", f"`{name}` of {what} is no function")
+    return held
+
+
+def definitions(tree):
+    """What a file defines, without what it does when it is executed: bare calls, assertions, loops
+    and values that its own functions compute are left out, and what needs such a value."""
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    missing = set()
+    kept = []
+    for node in tree.body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            used = {held.id for held in ast.walk(node) if isinstance(held, ast.Name)}
+            called = {held.func.id for held in ast.walk(node)
+                      if isinstance(held, ast.Call) and isinstance(held.func, ast.Name)}
+            if called & functions or used & missing:
+                missing |= {held.id for held in ast.walk(node)
+                            if isinstance(held, ast.Name) and isinstance(held.ctx, ast.Store)}
+                continue
+            kept.append(node)
+        elif isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef,
+                               ast.AsyncFunctionDef, ast.Try)):
+            kept.append(node)
+        elif isinstance(node, ast.If) and "__name__" not in {
+            held.id for held in ast.walk(node.test) if isinstance(held, ast.Name)
+        }:
+            inner = ast.Module(body=node.body, type_ignores=[])
+            other = ast.Module(body=node.orelse, type_ignores=[])
+            node.body = definitions(inner).body or [ast.Pass()]
+            node.orelse = definitions(other).body
+            kept.append(ast.fix_missing_locations(node))
+    return ast.Module(body=kept, type_ignores=[])

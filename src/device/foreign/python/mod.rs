@@ -1,0 +1,376 @@
+//! Functions in Python, in an interpreter that stays: the worker's side of it.
+//!
+//! [`process`] is the process, `child/*.py` what it executes. It imports the user's source, gets
+//! the problem's inputs once, and times calls as the device here times kernels. A function that
+//! ends the process, or never returns, costs its own point: another interpreter is started, and
+//! gets the programs that are still measured when they are next asked for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Foreign, Program, Tensors};
+
+use super::ForeignRunner;
+use crate::device::cpu::flush::Flush;
+use crate::device::cpu::identity as processors;
+use crate::device::{DeviceError, DeviceMemory, Preparation, Prepared, Sample, Unseen};
+use crate::identity::CacheState;
+use crate::row::outcome::Status;
+
+mod caches;
+mod process;
+pub mod identity;
+mod page;
+mod shared_file;
+
+use page::Page;
+use process::{Child, Failure};
+use shared_file::SharedFile;
+
+/// The kernel that reads a GPU's cache clean.
+const READ_PTX: &str = include_str!("../../cuda/read.ptx");
+
+/// Where functions run, and how their time is taken.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// On these processors of the host.
+    Cpu {
+        /// Numbers of processors, one for each thread.
+        processors: Vec<usize>,
+        /// Bytes that each thread writes to flush its caches.
+        flush_bytes: usize,
+    },
+    /// On a GPU.
+    Cuda {
+        /// The device, as `CUDA_VISIBLE_DEVICES` names it.
+        unit: String,
+    },
+}
+
+impl Place {
+    /// The processors that so many threads of the host are pinned to.
+    pub fn of_cpu(threads: usize, cache: CacheState) -> Self {
+        // The last ones, as threads of the device are.
+        let processors = processors::allowed_cpus().into_iter().rev().take(threads);
+        Place::Cpu {
+            processors: processors.collect(),
+            flush_bytes: Flush::of_host(cache).map_or(0, |flush| flush.bytes()),
+        }
+    }
+}
+
+/// Runs functions in Python.
+pub struct Python {
+    place: Place,
+    cache: CacheState,
+    /// How long a request may take.
+    limit: Duration,
+    /// The kernel cache's folder, below which libraries keep what they compile.
+    cache_dir: Option<PathBuf>,
+    interpreter: Option<Interpreter>,
+    /// Interpreters that were started so far.
+    started: u64,
+    /// The inputs of the problem, once a program needed them.
+    inputs: Option<SharedFile>,
+    programs: Vec<State>,
+    /// The program that ran since inputs were last compared with what was given.
+    last: Option<Prepared>,
+}
+
+/// A process that was told where functions run.
+struct Interpreter {
+    child: Child,
+    exe: String,
+    /// It has the inputs of the problem.
+    is_bound: bool,
+    /// Watched as long as the process lives.
+    _page: Option<Page>,
+}
+
+/// A program.
+struct State {
+    /// What the interpreter is told of it.
+    request: Value,
+    exe: String,
+    /// The number of the interpreter that has it.
+    interpreter: u64,
+    /// What its first preparation was spent on.
+    preparation: Option<Preparation>,
+    /// The file that it writes its outputs into.
+    outputs: SharedFile,
+}
+
+impl Python {
+    /// A runner whose interpreter is started when it is first needed.
+    pub fn new(
+        place: Place,
+        cache: CacheState,
+        limit: Duration,
+        cache_dir: Option<PathBuf>,
+    ) -> Self {
+        Python {
+            place,
+            cache,
+            limit,
+            cache_dir,
+            interpreter: None,
+            started: 0,
+            inputs: None,
+            programs: Vec::new(),
+            last: None,
+        }
+    }
+
+    /// An interpreter that was told where functions run.
+    fn open(&mut self, exe: &str) -> Result<(), DeviceError> {
+        if self
+            .interpreter
+            .as_ref()
+            .is_some_and(|held| held.exe == exe)
+        {
+            return Ok(());
+        }
+        self.interpreter = None;
+        self.started += 1;
+        let (mut request, mut variables, page) = match &self.place {
+            Place::Cpu {
+                processors,
+                flush_bytes,
+            } => {
+                let request = json!({
+                    "device": "cpu",
+                    "processors": processors,
+                    "flush_bytes": flush_bytes,
+                    "memory_bytes": crate::device::memory::available_bytes() / 10 * 9,
+                });
+                (request, variables_of_cpu(processors.len()), None)
+            }
+            Place::Cuda { unit } => {
+                let page = Page::new().map_err(of_system)?;
+                let request = json!({
+                    "device": "cuda",
+                    "page": page.path(),
+                    "read_ptx": READ_PTX,
+                });
+                (request, variables_of_gpu(unit), Some(page))
+            }
+        };
+        if let Some(cache) = &self.cache_dir {
+            let device = request["device"].as_str().unwrap_or_default();
+            variables.extend(caches::variables(cache, exe, device));
+        }
+        request["do"] = json!("open");
+        request["cache"] = json!(self.cache.word());
+        let mut child = Child::start(exe, &variables).map_err(failed)?;
+        child.ask(&request, self.limit).map_err(failed)?;
+        self.interpreter = Some(Interpreter {
+            child,
+            exe: exe.to_owned(),
+            is_bound: false,
+            _page: page,
+        });
+        Ok(())
+    }
+
+    /// Asks the open interpreter.
+    fn ask(&mut self, request: &Value) -> Result<Value, DeviceError> {
+        let Some(interpreter) = &mut self.interpreter else {
+            return Err(DeviceError::Foreign {
+                status: Status::Error,
+                reason: "there is no interpreter".to_owned(),
+            });
+        };
+        let answer = interpreter.child.ask(request, self.limit);
+        if answer.as_ref().is_err_and(|failure| failure.is_lost) {
+            self.interpreter = None;
+        }
+        answer.map_err(failed)
+    }
+
+    /// Asks about a program, which the interpreter gets first if it is another than it was.
+    fn ask_about(
+        &mut self,
+        program: Prepared,
+        verb: &str,
+        mut more: Value,
+    ) -> Result<Value, DeviceError> {
+        self.get_ready(program)?;
+        more["do"] = json!(verb);
+        more["id"] = json!(program.0);
+        self.ask(&more)
+    }
+
+    /// Lets the open interpreter have a program, if it does not have it yet.
+    fn get_ready(&mut self, program: Prepared) -> Result<(), DeviceError> {
+        let exe = self.programs[program.0].exe.clone();
+        self.open(&exe)?;
+        if self.programs[program.0].interpreter == self.started {
+            return Ok(());
+        }
+        let is_bound = self.interpreter.as_ref().is_some_and(|held| held.is_bound);
+        if let (false, Some(inputs)) = (is_bound, &self.inputs) {
+            let request = json!({ "do": "bind", "file": inputs.path() });
+            self.ask(&request)?;
+            if let Some(interpreter) = &mut self.interpreter {
+                interpreter.is_bound = true;
+            }
+        }
+        let mut request = self.programs[program.0].request.clone();
+        request["do"] = json!("prepare");
+        request["id"] = json!(program.0);
+        let answer = self.ask(&request)?;
+        let state = &mut self.programs[program.0];
+        state.interpreter = self.started;
+        state.preparation = state.preparation.or_else(|| {
+            Some(Preparation {
+                import_ns: answer["import_ns"].as_u64()?,
+                first_call_ns: answer["first_ns"].as_u64()?,
+            })
+        });
+        Ok(())
+    }
+}
+
+impl ForeignRunner for Python {
+    fn forget(&mut self) {
+        self.programs.clear();
+        self.last = None;
+        self.inputs = None;
+        if let Some(interpreter) = &mut self.interpreter {
+            interpreter.is_bound = false;
+        }
+    }
+
+    fn prepare(
+        &mut self,
+        _program: &Program,
+        foreign: &Foreign,
+        inputs: &Tensors,
+    ) -> Result<Prepared, DeviceError> {
+        let request: Value = serde_json::from_str(&foreign.request)
+            .map_err(|error| DeviceError::Launch(error.to_string()))?;
+        if self.inputs.is_none() {
+            let shared = SharedFile::of_tensors("sweeper-inputs", inputs);
+            self.inputs = Some(shared.map_err(of_system)?);
+        }
+        let exe = request["exe"].as_str().unwrap_or("python3").to_owned();
+        self.programs.push(State {
+            request,
+            exe,
+            interpreter: 0,
+            preparation: None,
+            outputs: SharedFile::new("sweeper-outputs").map_err(of_system)?,
+        });
+        let prepared = Prepared(self.programs.len() - 1);
+        self.get_ready(prepared)?;
+        Ok(prepared)
+    }
+
+    fn preparation(&self, program: Prepared) -> Option<Preparation> {
+        self.programs[program.0].preparation
+    }
+
+    fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
+        self.ask_about(program, "poison", json!({})).map(drop)
+    }
+
+    fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+        self.last = Some(program);
+        let request = json!({ "iterations": iterations });
+        let answer = self.ask_about(program, "sample", request)?;
+        let elapsed_ns = answer["elapsed_ns"].as_f64().unwrap_or(f64::NAN);
+        Ok(Sample {
+            is_ungated: answer["ungated"].as_bool().unwrap_or(false),
+            ..Sample::new(elapsed_ns, iterations)
+        })
+    }
+
+    fn results(
+        &mut self,
+        program: Prepared,
+        _specs: &[TensorSpec],
+    ) -> Result<Tensors, DeviceError> {
+        let path = self.programs[program.0].outputs.path();
+        self.ask_about(program, "results", json!({ "file": path }))?;
+        self.programs[program.0]
+            .outputs
+            .tensors()
+            .map_err(of_system)
+    }
+
+    fn restore_inputs(&mut self, _given: &Tensors) -> Result<Vec<String>, DeviceError> {
+        let Some(program) = self.last.take() else {
+            return Ok(Vec::new());
+        };
+        let answer = self.ask_about(program, "changed", json!({}))?;
+        Ok(serde_json::from_value(answer["changed"].clone()).unwrap_or_default())
+    }
+
+    fn audit(
+        &mut self,
+        program: Prepared,
+        inputs: &Tensors,
+        enough_ns: f64,
+    ) -> Result<Option<Unseen>, DeviceError> {
+        self.ask_about(program, "late_work", json!({}))?;
+        let other = SharedFile::of_tensors("sweeper-unseen", inputs).map_err(of_system)?;
+        let outputs = &self.programs[program.0].outputs;
+        let request = json!({
+            "file": other.path(),
+            "results": outputs.path(),
+            "enough_ns": enough_ns,
+        });
+        let answer = self.ask_about(program, "audit", request)?;
+        let elapsed_ns = answer["elapsed_ns"].as_f64().unwrap_or(f64::NAN);
+        let outputs = &self.programs[program.0].outputs;
+        Ok(Some(Unseen {
+            outputs: outputs.tensors().map_err(of_system)?,
+            sample: Sample::new(elapsed_ns, 1),
+        }))
+    }
+
+    fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
+        let answer = self.ask_about(program, "memory", json!({}))?;
+        let bytes = |name: &str| answer[name].as_u64().unwrap_or(0);
+        Ok(DeviceMemory {
+            peak_allocated_bytes: bytes("allocated"),
+            peak_reserved_bytes: bytes("reserved"),
+        })
+    }
+}
+
+/// Variables of an interpreter whose functions have so many threads.
+fn variables_of_cpu(threads: usize) -> Vec<(String, String)> {
+    let names = ["OMP", "MKL", "OPENBLAS", "NUMEXPR"];
+    let threads = names.map(|name| (format!("{name}_NUM_THREADS"), threads.to_string()));
+    let hidden = ("CUDA_VISIBLE_DEVICES".to_owned(), String::new());
+    threads.into_iter().chain([hidden]).collect()
+}
+
+/// Variables of an interpreter whose functions run on a GPU.
+fn variables_of_gpu(unit: &str) -> Vec<(String, String)> {
+    [
+        ("CUDA_VISIBLE_DEVICES", unit),
+        // Libraries have thousands of kernels, of which few are launched.
+        ("CUDA_MODULE_LOADING", "LAZY"),
+        ("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .to_vec()
+}
+
+fn failed(failure: Failure) -> DeviceError {
+    DeviceError::Foreign {
+        status: failure.status,
+        reason: failure.reason,
+    }
+}
+
+fn of_system(error: std::io::Error) -> DeviceError {
+    DeviceError::Foreign {
+        status: Status::Error,
+        reason: format!("sharing memory with an interpreter: {error}"),
+    }
+}

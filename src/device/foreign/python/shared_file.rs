@@ -1,0 +1,77 @@
+//! Files without a name, in memory, which another process of this user opens by this one's number.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+
+use memmap2::Mmap;
+use rustix::fs::{MemfdFlags, memfd_create};
+use safetensors::tensor::SafeTensors;
+use sweeper_program::Tensors;
+
+use crate::tensor_file;
+
+/// A file in memory. It is gone with the last process that has it open.
+pub(super) struct SharedFile {
+    file: File,
+}
+
+impl SharedFile {
+    /// An empty file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn new(name: &str) -> io::Result<Self> {
+        let descriptor = memfd_create(name, MemfdFlags::CLOEXEC)?;
+        Ok(SharedFile {
+            file: File::from(descriptor),
+        })
+    }
+
+    /// A file of so many zeros.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn of_bytes(name: &str, bytes: u64) -> io::Result<Self> {
+        let shared = SharedFile::new(name)?;
+        shared.file.set_len(bytes)?;
+        Ok(shared)
+    }
+
+    /// A file of tensors.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn of_tensors(name: &str, tensors: &Tensors) -> io::Result<Self> {
+        let mut shared = SharedFile::new(name)?;
+        let bytes = tensor_file::to_file(tensors).map_err(io::Error::other)?;
+        shared.file.write_all(&bytes)?;
+        Ok(shared)
+    }
+
+    /// The path by which any process of this user opens it, as long as this process has it.
+    pub(super) fn path(&self) -> PathBuf {
+        let (process, descriptor) = (std::process::id(), self.file.as_raw_fd());
+        PathBuf::from(format!("/proc/{process}/fd/{descriptor}"))
+    }
+
+    /// The file itself.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The tensors that another process has written into it.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    #[expect(unsafe_code, reason = "a mapping of a file")]
+    pub(super) fn tensors(&self) -> io::Result<Tensors> {
+        // SAFETY: the process that writes it has answered that it is done, and is asked for nothing
+        // else while the mapping lives.
+        let mapped = unsafe { Mmap::map(&self.file) }?;
+        let file = SafeTensors::deserialize(&mapped).map_err(io::Error::other)?;
+        let wrong = || io::Error::other("a tensor of an unknown type");
+        tensor_file::all_of(&file).ok_or_else(wrong)
+    }
+}

@@ -1,0 +1,505 @@
+//! A backend that is a function in Python, and `[python]`, which says where such are executed.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use sweeper_program::Value;
+
+use super::backend::words;
+use super::render::DIGESTS;
+use super::source::path_list;
+use super::{ANY, Names, WHOLE, expression};
+use crate::declared::python::declaration::{
+    ArrayLibrary, Autograd, InterpreterPlace, Load, PythonArgument, PythonDeclaration, PythonSource,
+};
+use crate::expression::Scope;
+use crate::manifest::diagnostics::Code;
+use crate::manifest::python_files::{PythonFiles, library_of};
+use crate::manifest::rules;
+use crate::manifest::section::{Context, Section};
+use crate::manifest::tree::{Node, Raw};
+use crate::manifest::wire::WireText;
+
+/// The interpreter where none is said.
+const INTERPRETER: &str = "python3";
+
+/// Keys that only a function in Python has, beside that of its source.
+pub(super) const SOURCES: [&str; 2] = ["python", "module"];
+
+/// `[python]`.
+#[derive(Clone, Debug)]
+pub(super) struct PythonSettings {
+    exe: String,
+    /// Folders of modules.
+    pub(super) folders: Vec<PathBuf>,
+}
+
+/// Reads `[python]`, if it is there.
+pub(super) fn settings(cx: &mut Context<'_>, root: &mut Section<'_>) -> PythonSettings {
+    let mut settings = PythonSettings {
+        exe: INTERPRETER.to_owned(),
+        folders: Vec::new(),
+    };
+    let Some(node) = root.take(cx, "python") else {
+        return settings;
+    };
+    let Some(mut section) = cx.section(node, "python") else {
+        return settings;
+    };
+    let exe = section.take(cx, "exe");
+    if let Some(path) = exe.and_then(|node| Some((node.at, cx.path(node, "exe")?))) {
+        settings.exe = exe_in(cx, path).to_string_lossy().into_owned();
+    }
+    if let Some(node) = section.take(cx, "path") {
+        settings.folders = path_list(cx, node, "path");
+    }
+    section.finish(cx, &[]);
+    settings
+}
+
+/// A name is looked for where programs are; a path is relative to the manifest.
+fn exe_in(cx: &Context<'_>, (at, path): (crate::manifest::text::At, PathBuf)) -> PathBuf {
+    match path.components().count() {
+        1 => path,
+        _ => cx.in_folder(at, &path),
+    }
+}
+
+/// Reads the keys of a function; what is wrong is reported.
+pub(super) fn python(
+    cx: &mut Context<'_>,
+    section: &mut Section<'_>,
+    names: &Names,
+    scope: &Scope,
+    settings: &PythonSettings,
+) -> Option<PythonDeclaration> {
+    let source = source(cx, section, settings);
+    let entry = section.need(cx, "entry");
+    let entry = entry.and_then(|node| entry_of(cx, node));
+    let reader = Reader { names, scope };
+    let args = section.take(cx, "args");
+    let args = args.map_or(Some(Vec::new()), |node| reader.list(cx, node, "args"));
+    let kwargs = section.take(cx, "kwargs");
+    let kwargs = kwargs.map_or(Some(Vec::new()), |node| reader.named(cx, node));
+    let returns = words(cx, section, "returns");
+    for word in &returns {
+        if word.value != "_" && !names.outputs.contains(&word.value) {
+            let known = names.outputs.iter().map(String::as_str);
+            cx.unknown_word(word.at, "returns", &word.value, known);
+        }
+    }
+    let returns = returns.into_iter().map(|word| word.value).collect();
+    let arrays = section.take(cx, "arrays");
+    let arrays = arrays.and_then(|node| arrays_of(cx, node));
+    let torch_compile = section.take(cx, "torch_compile");
+    let torch_compile = torch_compile.map(|node| options(cx, node));
+    let autograd = section.take(cx, "autograd");
+    let autograd = autograd.map(|node| reader.autograd(cx, node));
+    let deterministic = section.take(cx, "deterministic");
+    let deterministic = deterministic.map(|node| cx.boolean(node, "deterministic"));
+    let (source, place, library) = source?;
+    let declaration = PythonDeclaration {
+        place,
+        source,
+        entry: entry?,
+        arrays: arrays.unwrap_or(library),
+        args: args?,
+        kwargs: kwargs?,
+        returns,
+        torch_compile: match torch_compile {
+            Some(options) => Some(options?),
+            None => None,
+        },
+        autograd: match autograd {
+            Some(autograd) => Some(autograd?),
+            None => None,
+        },
+        is_fickle: deterministic == Some(Some(false)),
+    };
+    is_sound(cx, section, names, &declaration).then_some(declaration)
+}
+
+/// Reports what does not fit together.
+fn is_sound(
+    cx: &mut Context<'_>,
+    section: &Section<'_>,
+    names: &Names,
+    declaration: &PythonDeclaration,
+) -> bool {
+    let mut results = names.outputs.iter();
+    let is_result = |name: &String| {
+        declaration.returns.contains(name) || declaration.arguments().any(|held| held.is_of(name))
+    };
+    if !results.any(is_result) && declaration.autograd.is_none() && !names.outputs.is_empty() {
+        let message = format!("`{}` yields no output", section.path);
+        cx.report(Code::Declaration, section.at, message)
+            .label("`returns = [...]` names what it returns, `args` what it gets to write into")
+            .help(format!("outputs: {}", names.outputs.join(" ")));
+        return false;
+    }
+    let is_torch = declaration.arrays == ArrayLibrary::Torch;
+    for (key, is_there) in [
+        ("torch_compile", declaration.torch_compile.is_some()),
+        ("autograd", declaration.autograd.is_some()),
+    ] {
+        if is_there && !is_torch {
+            let at = section
+                .table
+                .get(key)
+                .map_or(section.at, |entry| entry.key_at);
+            let message = format!("`{key}` is of PyTorch");
+            cx.report(Code::Conflict, at, message)
+                .help("`arrays = \"torch\"` says that the function takes its tensors");
+            return false;
+        }
+    }
+    true
+}
+
+fn entry_of(cx: &mut Context<'_>, node: &Node) -> Option<String> {
+    let text = cx.text(node, "entry")?;
+    let is_name = |part: &str| {
+        let mut letters = part.chars();
+        let first = letters
+            .next()
+            .is_some_and(|c| c == '_' || c.is_alphabetic());
+        first && letters.all(|c| c == '_' || c.is_alphanumeric())
+    };
+    if text.split('.').all(is_name) {
+        return Some(text);
+    }
+    cx.report(
+        Code::Name,
+        node.at,
+        format!("`{text}` is no name of a function"),
+    );
+    None
+}
+
+fn arrays_of(cx: &mut Context<'_>, node: &Node) -> Option<ArrayLibrary> {
+    let text = cx.text(node, "arrays")?;
+    let mut known = ArrayLibrary::NAMES.iter();
+    let found = known.find(|(name, _)| *name == text);
+    if found.is_none() {
+        let known = ArrayLibrary::NAMES.iter().map(|(name, _)| *name);
+        cx.unknown_word(node.at, "arrays", &text, known);
+    }
+    found.map(|(_, library)| *library)
+}
+
+/// Options of `torch.compile`.
+fn options(cx: &mut Context<'_>, node: &Node) -> Option<BTreeMap<String, Value>> {
+    let table = cx.section(node, "torch_compile")?.table;
+    let option = |entry: &crate::manifest::tree::Entry| {
+        let Some(value) = literal(&entry.value) else {
+            cx.wrong_type(
+                &entry.value,
+                &entry.key,
+                "a number, a string, true or false",
+            );
+            return None;
+        };
+        Some((entry.key.clone(), value))
+    };
+    table.entries.iter().map(option).collect()
+}
+
+fn literal(node: &Node) -> Option<Value> {
+    Some(match &node.raw {
+        Raw::Bool(value) => Value::Bool(*value),
+        Raw::Int(value) => Value::Int(*value),
+        Raw::Float(value) => Value::Float(*value),
+        Raw::Text(text) => Value::from(text.as_str()),
+        Raw::Date | Raw::Array(_) | Raw::Table(_) => return None,
+    })
+}
+
+/// The main file that a backend's table names.
+pub(super) fn main_file(cx: &mut Context<'_>, node: &Node) -> Option<PathBuf> {
+    let path = cx.path(node, "python")?;
+    Some(cx.in_folder(node.at, &path))
+}
+
+/// The source, where it is executed, and the library whose arrays it probably takes.
+fn source(
+    cx: &mut Context<'_>,
+    section: &mut Section<'_>,
+    settings: &PythonSettings,
+) -> Option<(PythonSource, InterpreterPlace, ArrayLibrary)> {
+    let file = section.take(cx, "python");
+    let module = section.take(cx, "module");
+    let optional = section.take(cx, "optional");
+    let optional = optional.and_then(|node| cx.boolean(node, "optional"));
+    let load = section.take(cx, "load");
+    let folders = settings.folders.iter();
+    let mut place = InterpreterPlace {
+        exe: settings.exe.clone(),
+        folders: folders.map(|folder| text_of(folder)).collect(),
+        folder: String::new(),
+    };
+    let load = match load {
+        None => Some(Load::All),
+        Some(node) => load_of(cx, node),
+    };
+    match (file, module) {
+        (Some(node), None) => {
+            let main = main_file(cx, node)?;
+            if optional == Some(true)
+                && let Some(Err(reason)) = cx.sources.python(&main, &settings.folders)
+            {
+                let source = PythonSource::Missing(reason.clone());
+                return Some((source, place, ArrayLibrary::Torch));
+            }
+            let found = files(cx, node, &main, &settings.folders)?;
+            if let Some(node) = section.take(cx, DIGESTS) {
+                super::source::verify(cx, node, &super::render::python_files(&found))?;
+            }
+            place.folder = text_of(&found.folder);
+            let library = found.library();
+            let source = PythonSource::Files {
+                files: found.files,
+                load: load?,
+            };
+            Some((source, place, library))
+        }
+        (None, Some(node)) => {
+            let name = cx.text(node, "module")?;
+            let library = library_of([name.as_str()].into_iter());
+            Some((PythonSource::Module(name), place, library))
+        }
+        (_, Some(node)) => {
+            let message = "a backend has one source: `python` or `module`";
+            cx.report(Code::Conflict, node.at, message);
+            None
+        }
+        (None, None) => None,
+    }
+}
+
+fn text_of(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    path.to_string_lossy().into_owned()
+}
+
+fn load_of(cx: &mut Context<'_>, node: &Node) -> Option<Load> {
+    match cx.text(node, "load")?.as_str() {
+        "all" => Some(Load::All),
+        "definitions" => Some(Load::Definitions),
+        other => {
+            cx.unknown_word(node.at, "load", other, ["all", "definitions"]);
+            None
+        }
+    }
+}
+
+/// The files of a source, all of which were read.
+fn files(
+    cx: &mut Context<'_>,
+    node: &Node,
+    main: &Path,
+    folders: &[PathBuf],
+) -> Option<PythonFiles> {
+    let reason = match cx.sources.python(main, folders) {
+        Some(Ok(found)) => return Some(found.clone()),
+        Some(Err(reason)) => format!("can't use the source: {reason}"),
+        None => format!("the source `{}` was not read", main.display()),
+    };
+    cx.report(Code::Source, node.at, reason)
+        .help("paths are relative to the manifest");
+    None
+}
+
+/// A reader of arguments.
+struct Reader<'n> {
+    names: &'n Names,
+    /// Names that expressions use.
+    scope: &'n Scope,
+}
+
+impl Reader<'_> {
+    fn is_tensor(&self, name: &str) -> bool {
+        let mut all = self.names.inputs.iter().chain(&self.names.outputs);
+        all.any(|tensor| tensor == name)
+    }
+
+    fn list(&self, cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<PythonArgument>> {
+        let Raw::Array(items) = &node.raw else {
+            cx.wrong_type(node, key, "a list");
+            return None;
+        };
+        let items = items.iter().map(|item| self.argument(cx, item, key));
+        let items: Vec<Option<PythonArgument>> = items.collect();
+        items.into_iter().collect()
+    }
+
+    fn named(&self, cx: &mut Context<'_>, node: &Node) -> Option<Vec<(String, PythonArgument)>> {
+        let table = cx.section(node, "kwargs")?.table;
+        let entries = table.entries.iter();
+        let entries = entries.map(|entry| {
+            let argument = self.argument(cx, &entry.value, &entry.key)?;
+            Some((entry.key.clone(), argument))
+        });
+        let entries: Vec<Option<(String, PythonArgument)>> = entries.collect();
+        entries.into_iter().collect()
+    }
+
+    fn argument(&self, cx: &mut Context<'_>, node: &Node, key: &str) -> Option<PythonArgument> {
+        match &node.raw {
+            Raw::Array(_) => Some(PythonArgument::List(self.list(cx, node, key)?)),
+            Raw::Text(text) if self.is_tensor(text) => Some(PythonArgument::Tensor {
+                name: text.clone(),
+                shape: None,
+            }),
+            Raw::Text(text) if text.ends_with(']') && text.contains('[') => {
+                self.reshaped(cx, node, text)
+            }
+            Raw::Text(_) => {
+                let found = expression(cx, node, key, self.scope, ANY)?;
+                Some(PythonArgument::Expression(found.text().to_string()))
+            }
+            Raw::Table(table) => match table.entries.as_slice() {
+                [entry] if entry.key == "text" => {
+                    let text = cx.text(&entry.value, "text")?;
+                    Some(PythonArgument::Literal(Value::from(text.as_str())))
+                }
+                _ => {
+                    cx.wrong_type(node, key, ARGUMENTS);
+                    None
+                }
+            },
+            _ => match literal(node) {
+                Some(value) => Some(PythonArgument::Literal(value)),
+                None => {
+                    cx.wrong_type(node, key, ARGUMENTS);
+                    None
+                }
+            },
+        }
+    }
+
+    /// A tensor under another shape, such as `x[batch * sequence, dimension]`.
+    fn reshaped(&self, cx: &mut Context<'_>, node: &Node, text: &str) -> Option<PythonArgument> {
+        let (name, _) = text.split_once('[')?;
+        if !self.is_tensor(name) {
+            let tensors = [&*self.names.inputs, &*self.names.outputs].concat();
+            let message = format!("there is no tensor `{name}`");
+            cx.report(Code::UnknownName, node.at, message)
+                .help(format!("tensors: {}", tensors.join(" ")));
+            return None;
+        }
+        let inside = name.len() + 1..text.len() - 1;
+        let parts = parts(&text[inside.clone()]).into_iter();
+        let shape = parts.map(|part| {
+            let span = inside.start + part.start..inside.start + part.end;
+            self.extent(cx, node, text, span)
+        });
+        let shape: Vec<Option<String>> = shape.collect();
+        Some(PythonArgument::Tensor {
+            name: name.to_owned(),
+            shape: Some(shape.into_iter().collect::<Option<_>>()?),
+        })
+    }
+
+    fn extent(
+        &self,
+        cx: &mut Context<'_>,
+        node: &Node,
+        text: &str,
+        span: Range<usize>,
+    ) -> Option<String> {
+        let part = WireText {
+            key: "args".to_owned(),
+            text: text[span.clone()].to_owned(),
+            at: cx.texts.inside(node.at, text, span),
+            for_all: None,
+            is_declared: true,
+        };
+        let compiled = rules::compile(cx, &part, self.scope)?;
+        let (wanted, fits) = WHOLE;
+        if fits(compiled.kind()) {
+            return Some(compiled.text().to_string());
+        }
+        let message = format!("an extent is {wanted}");
+        cx.report(Code::ExpressionKind, part.at, message);
+        None
+    }
+
+    fn autograd(&self, cx: &mut Context<'_>, node: &Node) -> Option<Autograd> {
+        let mut section = cx.section(node, "autograd")?;
+        let (inputs, outputs) = (&self.names.inputs, &self.names.outputs);
+        let of = self.known(cx, &mut section, "of", outputs);
+        let incoming = self.known(cx, &mut section, "incoming", inputs);
+        let by = section.need(cx, "by");
+        section.finish(cx, &[]);
+        let table = cx.section(by?, "by")?.table;
+        let mut pairs = Vec::new();
+        for entry in &table.entries {
+            let result = cx.text(&entry.value, &entry.key)?;
+            for (at, key, name, all) in [
+                (entry.key_at, "by", &entry.key, inputs),
+                (entry.value.at, &*entry.key, &result, outputs),
+            ] {
+                if !all.contains(name) {
+                    cx.unknown_word(at, key, name, all.iter().map(String::as_str));
+                    return None;
+                }
+            }
+            pairs.push((entry.key.clone(), result));
+        }
+        if of.is_empty() {
+            let message = "`autograd` needs `of`, the output that gradients are of";
+            cx.report(Code::MissingKey, node.at, message);
+            return None;
+        }
+        Some(Autograd {
+            of,
+            incoming,
+            by: pairs,
+        })
+    }
+
+    /// Names of tensors at a key, each of which is among `all`.
+    fn known(
+        &self,
+        cx: &mut Context<'_>,
+        section: &mut Section<'_>,
+        key: &'static str,
+        all: &[String],
+    ) -> Vec<String> {
+        let mut found = Vec::new();
+        for word in words(cx, section, key) {
+            match all.contains(&word.value) {
+                true => found.push(word.value),
+                false => {
+                    let known = all.iter().map(String::as_str);
+                    cx.unknown_word(word.at, key, &word.value, known);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Where the parts of a text between commas are that stand in no parentheses.
+fn parts(text: &str) -> Vec<Range<usize>> {
+    let (mut depth, mut start) = (0, 0);
+    let mut found = Vec::new();
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                found.push(start..at);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.push(start..text.len());
+    found
+}
+
+/// The forms of an argument, for people.
+const ARGUMENTS: &str = "the name of a tensor, one with a shape such as \"x[n, 4]\", an \
+     expression, a value, a list of these, or { text = \"word\" }";

@@ -1,0 +1,243 @@
+//! A source in Python with the modules of the user that it imports.
+//!
+//! Imports are found by reading the text, not by executing it: modules that are found in the folder
+//! of the main file, or in the folders of `[python] path`, are the user's. All others are of the
+//! language or of installed packages, which are known by their versions.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use crate::declared::python::declaration::{ArrayLibrary, PythonFile};
+use crate::files;
+
+/// More modules than this are a package that should be installed.
+const MOST_FILES: usize = 2000;
+
+/// The files of a source, the main one first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PythonFiles {
+    /// The files.
+    pub files: Vec<PythonFile>,
+    /// The folder of the main file.
+    pub folder: PathBuf,
+    /// Names of all modules that the main file imports.
+    imports: Vec<String>,
+}
+
+impl PythonFiles {
+    /// Reads `main`, and what it imports from its own folder or from `folders`.
+    ///
+    /// # Errors
+    /// A sentence: a file that can't be read.
+    pub fn read(main: &Path, folders: &[PathBuf]) -> Result<Self, String> {
+        let absolute = std::path::absolute(main).unwrap_or_else(|_| main.to_owned());
+        let folder = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+        let stem = absolute.file_stem().unwrap_or_default().to_string_lossy();
+        let name = absolute.file_name().unwrap_or_default().to_string_lossy();
+        let text = read(main)?;
+        let imports = imports(&text, "");
+        let mut found = PythonFiles {
+            files: vec![PythonFile {
+                module: stem.into_owned(),
+                name: name.into_owned(),
+                folder: String::new(),
+                text,
+            }],
+            folder: folder.clone(),
+            imports: imports.clone(),
+        };
+        let folders = folders.iter();
+        let folders =
+            folders.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+        let folders: Vec<PathBuf> = std::iter::once(folder).chain(folders).collect();
+        found.add_imports(imports, &folders)?;
+        Ok(found)
+    }
+
+    fn add_imports(&mut self, imports: Vec<String>, folders: &[PathBuf]) -> Result<(), String> {
+        let mut open: VecDeque<String> = imports.into();
+        while let Some(module) = open.pop_front() {
+            // A module of a package executes the package first.
+            if let Some((package, _)) = module.rsplit_once('.') {
+                self.add(package, folders, &mut open)?;
+            }
+            self.add(&module, folders, &mut open)?;
+            if self.files.len() > MOST_FILES {
+                return Err(format!("it imports more than {MOST_FILES} files"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a module if it is the user's, and its imports to those that are looked for.
+    fn add(
+        &mut self,
+        module: &str,
+        folders: &[PathBuf],
+        open: &mut VecDeque<String>,
+    ) -> Result<(), String> {
+        if self.files.iter().any(|held| held.module == module) {
+            return Ok(());
+        }
+        let below = module.replace('.', "/");
+        let names = [format!("{below}.py"), format!("{below}/__init__.py")];
+        let mut places = folders
+            .iter()
+            .enumerate()
+            .flat_map(|(at, folder)| names.iter().map(move |name| (at, folder.join(name), name)));
+        let Some((at, path, name)) = places.find(|(_, path, _)| path.is_file()) else {
+            return Ok(());
+        };
+        let text = read(&path)?;
+        let package = match name.ends_with("__init__.py") {
+            true => module,
+            false => module.rsplit_once('.').map_or("", |(package, _)| package),
+        };
+        open.extend(imports(&text, package));
+        self.files.push(PythonFile {
+            module: module.to_owned(),
+            name: name.clone(),
+            folder: match at {
+                0 => String::new(),
+                _ => folders[at].to_string_lossy().into_owned(),
+            },
+            text,
+        });
+        Ok(())
+    }
+
+    /// The library whose arrays its functions probably take.
+    pub fn library(&self) -> ArrayLibrary {
+        library_of(self.imports.iter().map(String::as_str))
+    }
+}
+
+/// The library whose arrays functions of a module take that imports these, or is one of these.
+pub fn library_of<'a>(modules: impl Iterator<Item = &'a str> + Clone) -> ArrayLibrary {
+    let has = |name: &str| {
+        modules
+            .clone()
+            .any(|held| held.split('.').next() == Some(name))
+    };
+    if has("torch") || has("triton") {
+        ArrayLibrary::Torch
+    } else if has("cupy") {
+        ArrayLibrary::Cupy
+    } else if has("jax") {
+        ArrayLibrary::Jax
+    } else {
+        ArrayLibrary::Numpy
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let bytes = files::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    String::from_utf8(bytes).map_err(|_| format!("{} is not UTF-8 text", path.display()))
+}
+
+/// Names of the modules that a text may import. What a name in `from a import b` is can't be told:
+/// `a.b` is looked for as well. `package` is that of relative imports.
+fn imports(text: &str, package: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let mut statement = line.trim_start().to_owned();
+        let words = statement.split_whitespace().next();
+        if !matches!(words, Some("import" | "from")) {
+            continue;
+        }
+        // Names in parentheses may go on over lines.
+        while statement.contains('(') && !statement.contains(')') || statement.ends_with('\\') {
+            let Some(next) = lines.next() else { break };
+            statement = statement.trim_end_matches('\\').to_owned();
+            statement.push(' ');
+            statement.push_str(next.split('#').next().unwrap_or_default());
+        }
+        let statement = statement.split('#').next().unwrap_or_default();
+        if let Some(names) = statement.strip_prefix("import ") {
+            found.extend(names.split(',').filter_map(first_word));
+        } else if let Some((module, names)) = statement[4..].split_once(" import ") {
+            let Some(module) = resolved(module.trim(), package) else {
+                continue;
+            };
+            let names = names.replace(['(', ')'], " ");
+            let inner = names.split(',').filter_map(first_word);
+            let inner = inner.filter(|name| name != "*");
+            found.extend(inner.map(|name| match module.as_str() {
+                "" => name,
+                module => format!("{module}.{name}"),
+            }));
+            found.push(module);
+        }
+    }
+    found.retain(|name| !name.is_empty());
+    found
+}
+
+fn first_word(text: &str) -> Option<String> {
+    text.split_whitespace().next().map(str::to_owned)
+}
+
+/// The name of a module in a file of `package`; `..a` is beside the package that holds it.
+fn resolved(module: &str, package: &str) -> Option<String> {
+    let name = module.trim_start_matches('.');
+    let dots = module.len() - name.len();
+    if dots == 0 {
+        return Some(name.to_owned());
+    }
+    let mut held = package;
+    for _ in 1..dots {
+        held = held.rsplit_once('.').map_or("", |(outer, _)| outer);
+    }
+    Some(match (held, name) {
+        ("", name) => name.to_owned(),
+        (held, "") => held.to_owned(),
+        (held, name) => format!("{held}.{name}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_of_the_user_are_found_and_others_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write(
+            "k/main.py",
+            "import numpy as np, helper\nfrom lib.deep import (\n  a,  # one\n  b,\n)\n\
+             def f():\n    from lib import late\n",
+        );
+        write("k/helper.py", "import os\n");
+        write("path/lib/__init__.py", "");
+        write(
+            "path/lib/late.py",
+            "from .deep import a\nfrom . import other\n",
+        );
+        write("path/lib/other.py", "");
+        write("path/lib/deep/__init__.py", "from .. import late\n");
+        write("path/lib/deep/a.py", "");
+        let main = folder.path().join("k/main.py");
+        let found = PythonFiles::read(&main, &[folder.path().join("path")]).unwrap();
+        let mut modules: Vec<&str> = found.files.iter().map(|file| &*file.module).collect();
+        assert_eq!(modules[0], "main");
+        modules.sort_unstable();
+        let expected = [
+            "helper",
+            "lib",
+            "lib.deep",
+            "lib.deep.a",
+            "lib.late",
+            "lib.other",
+            "main",
+        ];
+        assert_eq!(modules, expected);
+        assert_eq!(found.library(), ArrayLibrary::Numpy);
+        assert_eq!(library_of(["torch.nn"].into_iter()), ArrayLibrary::Torch);
+    }
+}

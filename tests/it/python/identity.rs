@@ -1,0 +1,82 @@
+//! What makes two runs of functions in Python the same, and what a run keeps of them.
+
+use std::fs;
+
+use super::{copied, rows};
+use crate::place::{Place, code, text};
+use crate::support::has_package;
+
+const ONLY: &str = "--set=case.affine.backends=[\"right\", \"native\"]";
+
+/// A run of two backends of the manifest.
+fn measured() -> Place {
+    let folder = copied();
+    let ran = folder.sweeper(&["run", "adversaries.toml", ONLY]);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    folder
+}
+
+#[test]
+fn a_run_keeps_its_modules_and_is_repeated_without_the_files() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let folder = measured();
+    let copy = fs::read_to_string(folder.run_folder().join("sources/right/helper.py")).unwrap();
+    assert_eq!(copy, include_str!("../../manifests/python/helper.py"));
+    for name in ["adversaries.toml", "adversaries.py", "helper.py"] {
+        fs::remove_file(folder.path(name)).unwrap();
+    }
+    let run = folder.run_folder();
+    let again = folder.sweeper(&["rerun", run.to_str().unwrap()]);
+    assert_eq!(code(&again), 0, "{}", text(&again));
+    // A copy that was edited is refused by its name.
+    let helper = run.join("sources/right/helper.py");
+    fs::write(&helper, format!("{copy}\n# edited\n")).unwrap();
+    let refused = folder.sweeper(&["rerun", run.to_str().unwrap()]);
+    assert_ne!(code(&refused), 0);
+    let said = text(&refused);
+    assert!(said.contains("`helper.py` is not what was"), "{said}");
+}
+
+#[test]
+fn an_edited_module_measures_its_backend_again_and_no_other() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let folder = measured();
+    let first = folder.run_folder();
+    let path = folder.path("helper.py");
+    let edited = fs::read_to_string(&path).unwrap().replace("x * 2", "x + x");
+    fs::write(&path, edited).unwrap();
+    let ran = folder.sweeper(&["run", "adversaries.toml", ONLY]);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    let runs: Vec<_> = fs::read_dir(folder.path("results")).unwrap().collect();
+    assert_eq!(runs.len(), 2, "an edited file is another run");
+    let second = runs.into_iter().map(|run| run.unwrap().path());
+    let second = second.filter(|run| *run != first).collect::<Vec<_>>();
+    let compared = folder.sweeper(&[
+        "compare",
+        first.to_str().unwrap(),
+        second[0].to_str().unwrap(),
+    ]);
+    let said = text(&compared);
+    assert!(said.contains("helper.py"), "{said}");
+}
+
+#[test]
+fn another_interpreter_is_another_run_and_a_rerun_says_so() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let folder = measured();
+    let run = folder.run_folder();
+    let mut command = folder.command(&["rerun", run.to_str().unwrap()]);
+    let refused = command.env("OMP_SCHEDULE", "static").output().unwrap();
+    assert_ne!(code(&refused), 0);
+    let said = text(&refused);
+    assert!(said.contains("interpreters differs"), "{said}");
+    assert!(said.contains("OMP_SCHEDULE=static"), "{said}");
+    let row = &rows(&folder)["right forward"];
+    assert_eq!(row["status"], "ok");
+}

@@ -1,0 +1,133 @@
+//! Functions in Python beside kernels: each has the status that it deserves, and disturbs nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::place::{Place, text};
+use crate::support::has_package;
+
+mod identity;
+mod parity;
+mod torch;
+
+/// A copy of the manifests and sources in a folder of its own, which tests may edit.
+fn copied() -> Place {
+    let place = Place::new("");
+    for entry in fs::read_dir("tests/manifests/python").unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            fs::copy(
+                &path,
+                place.path(path.file_name().unwrap().to_str().unwrap()),
+            )
+            .unwrap();
+        }
+    }
+    place
+}
+
+/// The rows of the only run in a folder, by backend.
+fn rows(place: &Place) -> BTreeMap<String, BTreeMap<String, String>> {
+    let records = place.read("records.csv");
+    let mut reader = csv::Reader::from_reader(records.as_bytes());
+    let rows = reader.deserialize::<BTreeMap<String, String>>();
+    rows.map(Result::unwrap)
+        .map(|row| (format!("{} {}", row["backend"], row["phase"]), row))
+        .collect()
+}
+
+#[test]
+fn adversaries_are_named_and_the_sweep_goes_on() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let folder = copied();
+    let ran = folder.sweeper(&["run", "adversaries.toml"]);
+    assert_eq!(ran.status.code(), Some(4), "{}", text(&ran));
+    let rows = rows(&folder);
+    let expected = [
+        ("right", "ok", ""),
+        ("into", "ok", ""),
+        ("scaled{offset=1}", "ok", ""),
+        ("scaled{offset=3}", "wrong", "`y` is off by"),
+        ("prints", "ok", ""),
+        ("forks", "ok", ""),
+        ("sleeps", "ok", ""),
+        ("native", "ok", ""),
+        ("with_copy", "ok", ""),
+        ("cached", "wrong", "for inputs that it had not seen"),
+        ("by_address", "wrong", "us on inputs that it had not seen"),
+        ("by_content", "wrong", "us on inputs that it had not seen"),
+        ("in_thread", "wrong", "`y` "),
+        ("overwrites", "wrong", "it overwrote the input `x`"),
+        ("leaves_tail", "wrong", "`y` is off by inf"),
+        ("zeros", "wrong", "`y` is off by 1"),
+        ("double", "wrong", "`y` is of type f64, and not f32"),
+        ("flat_pairs", "wrong", "`y` has shape [500], and not [1000]"),
+        ("two", "wrong", "returns 2 values, `returns` has 1"),
+        (
+            "nothing",
+            "wrong",
+            "`y` is a NoneType, and no array of numpy",
+        ),
+        (
+            "raises",
+            "error",
+            "adversaries.py:112: KeyError: 'no such thing'",
+        ),
+        (
+            "takes_more",
+            "error",
+            "missing 1 required positional argument: 'y'",
+        ),
+        ("hangs", "timeout", "no answer within 3s"),
+        ("exits", "error", "it ended the interpreter with code 3"),
+        ("leaves", "error", "it ended the interpreter: exit(done)"),
+        ("dies", "crashed", "signal 11 (segmentation fault)"),
+        ("greedy", "oom", "MemoryError"),
+        ("needs_more", "unavailable", "package_that_is_nowhere"),
+        (
+            "absent",
+            "unavailable",
+            "adversaries.py has no `absent`; it has: by_address",
+        ),
+        ("broken", "compile_error", "broken.py:1: SyntaxError"),
+        (
+            "module",
+            "unavailable",
+            "needs the package `package_that_is_nowhere`",
+        ),
+    ];
+    for (backend, status, reason) in expected {
+        let row = &rows[&format!("{backend} forward")];
+        let (was, why) = (&row["status"], &row["reason"]);
+        assert_eq!(was, status, "{backend}: {why}");
+        assert!(why.contains(reason), "{backend}: {why}");
+    }
+    assert_eq!(rows.len(), expected.len());
+    let slept: f64 = rows["sleeps forward"]["median_ns"].parse().unwrap();
+    assert!(slept > 2e6, "{slept} ns for a sleep of 2 ms");
+}
+
+#[test]
+fn without_an_interpreter_other_backends_are_measured() {
+    let folder = copied();
+    let mut command = folder.command(&[
+        "run",
+        "adversaries.toml",
+        "--set=case.affine.backends=[\"right\", \"native\"]",
+    ]);
+    let ran = command
+        .env("SWEEPER_PYTHON", "/nowhere/python")
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(4), "{}", text(&ran));
+    let rows = rows(&folder);
+    assert_eq!(rows["native forward"]["status"], "ok");
+    assert_eq!(rows["right forward"]["status"], "unavailable");
+    let reason = &rows["right forward"]["reason"];
+    assert!(
+        reason.contains("`/nowhere/python` can't be started"),
+        "{reason}"
+    );
+}

@@ -1,0 +1,2 @@
+def right(x)
+    return x
