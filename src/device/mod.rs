@@ -257,9 +257,9 @@ pub trait Device {
     }
 
     /// Runs the function of a foreign program on other inputs, which lie elsewhere, and looks
-    /// whether it works when it is not timed. It has a few tries to take no longer than `enough_ns`.
-    /// None for programs whose runs can't differ from what
-    /// they say they are. The program's own results are lost.
+    /// whether it works when it is not timed. It has a few tries to take no longer than
+    /// `enough_ns`. None for programs whose runs can't differ from what they say they are. The
+    /// program's own results are lost.
     ///
     /// # Errors
     /// A lost device, and [`DeviceError::Foreign`]: what the function does outside its span.

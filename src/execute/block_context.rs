@@ -219,14 +219,14 @@ impl<'a> BlockContext<'a> {
             return Err(outcome.because_of(Cause::Device));
         }
         let foreign = program.foreign().filter(|_| device.computes());
-        let is_foreign = foreign.is_some();
-        let foreign_runner = foreign.map(|foreign| foreign.runner);
+        let runner = foreign.map(|foreign| foreign.runner);
         let is_deterministic = foreign.is_none_or(|foreign| foreign.is_deterministic);
         let is_users =
             program.foreign().is_some() || program.compiled().any(|source| source.user.is_some());
         let start = Instant::now();
-        let prepared = self.prepare(point, program, artifacts, device);
-        let prepared = prepared.map_err(failed)?;
+        let prepared = self
+            .prepare(point, program, artifacts, device)
+            .map_err(failed)?;
         let prepare_ns = start.elapsed().as_nanos() as u64;
         if point.graph {
             device.launch_as_graph(prepared);
@@ -252,10 +252,8 @@ impl<'a> BlockContext<'a> {
             }
         }
         measurement.device_memory = device.memory(prepared).map_err(failed)?;
-        let by_role = measurement.memory_bytes.values().sum();
-        let is_agreed = agree(by_role, measurement.device_memory.peak_allocated_bytes);
         // What another process allocates is not the program's to say.
-        if !is_foreign && !is_agreed {
+        if runner.is_none() && !has_expected_memory(&measurement) {
             measurement.flags.push(Flag::MemoryMismatch);
         }
         Ok(VerifiedPoint {
@@ -267,7 +265,7 @@ impl<'a> BlockContext<'a> {
             last_digest: None,
             is_users,
             changed_inputs: Vec::new(),
-            is_audited: foreign_runner == Some(Runner::Python),
+            is_audited: runner == Some(Runner::Python),
             is_deterministic,
             complaint: None,
         })
@@ -477,10 +475,12 @@ pub fn failed(error: DeviceError) -> Outcome {
     Outcome::without_measurement(status, error.to_string())
 }
 
-/// Two accounts of memory agree within 1 % or 2 MiB, whichever is more: devices round sizes up.
-fn agree(program_bytes: u64, device_bytes: u64) -> bool {
+/// The program's and the device's accounts of memory agree within 1 % or 2 MiB, whichever is more:
+/// devices round sizes up.
+fn has_expected_memory(measurement: &Measurement) -> bool {
+    let program_bytes: u64 = measurement.memory_bytes.values().sum();
     let slack = (program_bytes / 100).max(2 << 20);
-    program_bytes.abs_diff(device_bytes) <= slack
+    program_bytes.abs_diff(measurement.device_memory.peak_allocated_bytes) <= slack
 }
 
 /// What is wrong with a kernel of the user after which inputs have changed.
