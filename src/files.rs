@@ -129,7 +129,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
-/// As [`write`], where several processes may write the file at once: it is that of one of them.
+/// As [`write()`], where several processes may write the file at once: it is that of one of them.
 ///
 /// # Errors
 /// Those of the file system; the old file is still there.

@@ -58,6 +58,47 @@ pub(super) fn eager_and_compiled() -> String {
     table.text()
 }
 
+/// Attention by kernels of this build and by functions in Python, in the rounds of one run.
+pub(super) fn in_rounds_with_pytorch() -> String {
+    let rows = Rows::read("2026-11-25-h200-attention-torch", "records.csv");
+    let mut table = Table::new(&[
+        "S",
+        "mask",
+        "phase",
+        "`eager`",
+        "`compiled`",
+        "PyTorch, operations",
+        "torch.compile",
+        "PyTorch, SDPA",
+    ]);
+    for sequence in ["512", "2048"] {
+        for mask in ["none", "causal"] {
+            for phase in ["forward", "both"] {
+                let of = |backend| {
+                    let row = rows.one(&[
+                        ("sequence", sequence),
+                        ("mask", mask),
+                        ("phase", phase),
+                        ("backend", backend),
+                    ]);
+                    three(row.median() / 1e6)
+                };
+                table.line([
+                    sequence.to_owned(),
+                    mask.to_owned(),
+                    phase.to_owned(),
+                    of("eager"),
+                    of("compiled"),
+                    of("torch_plain"),
+                    of("torch_compile_plain"),
+                    of("torch_sdpa"),
+                ]);
+            }
+        }
+    }
+    table.text()
+}
+
 /// The numerics that ran: a product of coarser factors is off by more, at every size.
 #[test]
 fn coarser_factors_are_less_exact() {

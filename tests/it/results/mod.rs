@@ -79,6 +79,10 @@ const PARTS: &[Part] = &[
         record::run("2026-11-24-h200-attention-f32", "")
     }),
     ("attention", attention::eager_and_compiled),
+    ("attention-torch-run", || {
+        record::run("2026-11-25-h200-attention-torch", "")
+    }),
+    ("attention-torch", attention::in_rounds_with_pytorch),
     ("transformer-run", || {
         record::run("2026-11-24-h200-transformer", "")
     }),
