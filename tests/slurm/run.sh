@@ -44,6 +44,12 @@ work=$(mktemp -d /tmp/sweeper-slurm.XXXXXX)
 submission=$work/none
 export SLURM_CONF=$work/slurm/slurm.conf
 stop() {
+    # Tasks first: their steps outlive the daemons.
+    timeout 10 scancel --me 2>/dev/null || true
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        [ -n "$(timeout 5 squeue -h 2>/dev/null)" ] || break
+        sleep 0.5
+    done
     for pid in "$work"/slurm/run/*.pid; do
         [ ! -f "$pid" ] || kill "$(cat "$pid")" 2>/dev/null || true
     done
