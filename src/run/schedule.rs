@@ -95,7 +95,7 @@ mod tests {
             [vec![0, 1, 2, 3, 4, 5]]
         );
         let in_order = Schedule::in_order(costs, 2);
-        assert_eq!(in_order.queues, [vec![0, 2, 3], vec![1, 4, 5]]);
+        assert_eq!(in_order.queues, [vec![0, 2, 3, 5], vec![1, 4]]);
     }
 
     #[test]
