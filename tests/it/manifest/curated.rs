@@ -78,10 +78,14 @@ fn identities_and_points_of_curated_manifests_stay() {
     for path in toml_files("manifests") {
         let manifest = read(&path, &Overrides::new());
         let grid = Grid::new(&manifest);
+        // The identity of a manifest with commands has the digests of this machine's programs.
+        let hash = match manifest.name == "commands" {
+            true => "of programs ".to_owned(),
+            false => manifest.hash().to_string(),
+        };
         lines += &format!(
-            "{:<24} {} {:>6} points {:>5} problems\n",
+            "{:<24} {hash} {:>6} points {:>5} problems\n",
             manifest.name,
-            manifest.hash(),
             grid.points().len(),
             grid.problems().len(),
         );
