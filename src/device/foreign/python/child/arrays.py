@@ -14,7 +14,7 @@ from .tensors import DTYPES, Tensor
 
 POISON = 0xFF
 
-# Arrays of a GPU are compared with what was given in pieces of this size.
+# Arrays of a GPU are compared with the given values in pieces of this size.
 PIECE_BYTES = 1 << 26
 
 
@@ -45,7 +45,7 @@ class NumPy:
         target[...] = source.reshape(target.shape)
 
     def rolled(self, array, step):
-        """A new array of the same elements, each so many places further on."""
+        """A new array of its elements, each so many places further on."""
         return numpy.roll(array, step)
 
     def holds(self, held):
@@ -73,7 +73,7 @@ class NumPy:
         pass
 
     def forward(self):
-        """What is around a call that needs no gradients."""
+        """The context manager of a call that needs no gradients, or None."""
         return None
 
 
@@ -275,11 +275,11 @@ class Jax:
         return None
 
 
-LIBRARIES = {held.name: held for held in (NumPy, Torch, CuPy, Jax)}
+FRAMEWORKS = {held.name: held for held in (NumPy, Torch, CuPy, Jax)}
 
 
 def same_bits(one, other):
-    """Whether two arrays of the host have the same bits; NaN is equal to itself."""
+    """Whether two arrays of the host are equal bit by bit; NaN is equal to itself."""
     one, other = (numpy.ascontiguousarray(held).reshape(-1) for held in (one, other))
     return numpy.array_equal(one.view(numpy.uint8), other.view(numpy.uint8))
 

@@ -1,5 +1,5 @@
-"""Whether a function computes what it is timed for: on inputs that it never saw, at addresses that
-it never had, within the time that it takes.
+"""Whether a function does the work that it is timed for: on inputs that it never saw, at addresses
+that it never had, within the time that it takes.
 
 A function that keeps results and hands them out again is wrong or slow on such inputs. One whose
 work is done later, in a thread or on another stream, changes its results after the span ended.
@@ -35,7 +35,7 @@ def audit(program, clock, given, enough_ns):
         for step in range(1, MOST_CALLS + 1):
             if step > CALLS_AT_ONCE:
                 time.sleep(PAUSE_S)
-            program.use({name: program.library.rolled(held, step) for name, held in given.items()})
+            program.use({name: program.framework.rolled(held, step) for name, held in given.items()})
             times.append(clock.span(program, 1)[0])
             if times[-1] <= enough_ns:
                 break

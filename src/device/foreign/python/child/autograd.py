@@ -4,8 +4,8 @@ from . import faults
 
 
 def runner(program, gradient, phase):
-    """What calls the function in a phase."""
-    if program.library.name != "torch":
+    """The object that calls the function in a phase."""
+    if program.framework.name != "torch":
         raise faults.Refused("unavailable", "`autograd` is of PyTorch")
     if phase == "forward":
         from .program import Forward
@@ -19,7 +19,7 @@ class Gradients:
 
     def __init__(self, program, gradient):
         self.program = program
-        self.torch = program.library.torch
+        self.torch = program.framework.torch
         self.names = program.request["returns"]
         self.of = [self.names.index(name) for name in gradient["of"]]
         self.by = [name for name, _ in gradient["by"]]

@@ -1,5 +1,5 @@
 """Time of calls by the device's clock: between two events, from rest, behind a gate that opens when
-all of a call is queued. The same as `src/device/cuda/timing.rs`, which measures kernels of ours."""
+all of a call is queued. As `src/device/cuda/timing.rs`, which measures kernels of ours."""
 
 import ctypes
 import time
@@ -45,7 +45,7 @@ class DeviceClock:
         self.calls = {}
 
     def state(self, program):
-        """What is known of a program: calls so far, whether it can be gated, calls in a span."""
+        """The state of a program: calls so far, whether it can be gated, calls in a span."""
         state = self.calls.get(id(program))
         if state is None or state["program"] is not program:
             state = {
@@ -60,7 +60,7 @@ class DeviceClock:
 
     def span(self, program, iterations):
         """The time of so many calls in nanoseconds, and whether it may hold some of the host's."""
-        if program.library.name == "jax":
+        if program.framework.name == "jax":
             return self.host_span(program, iterations), True
         state = self.state(program)
         alone = self.flush is not None or program.restores
@@ -110,7 +110,7 @@ class DeviceClock:
 
     def refuse_work_after_stop(self, program):
         """Refuses a function that keeps the device at work after the stop event."""
-        if program.library.name == "jax":
+        if program.framework.name == "jax":
             return
         late = 0
         for _ in range(LATE_TRIES):
@@ -158,7 +158,7 @@ class DeviceClock:
         for name, array in program.arrays().items():
             size = min(array.nbytes, MOST_COMPARED_BYTES)
             held = numpy.zeros(size, numpy.uint8)
-            address = program.library.address(array)
+            address = program.framework.address(array)
             result = self.driver.cuMemcpyDtoHAsync_v2(held.ctypes.data, address, size, stream)
             self.driver.check(result, "reading outputs")
             found[name] = held

@@ -45,11 +45,11 @@ class Driver:
 
     def __init__(self):
         try:
-            self.library = ctypes.CDLL("libcuda.so.1")
+            self.driver = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
             raise faults.Refused("unavailable", f"there is no CUDA driver: {error}") from None
         for name, arguments in _SIGNATURES.items():
-            function = getattr(self.library, name)
+            function = getattr(self.driver, name)
             function.argtypes = arguments
             function.restype = ctypes.c_int
             setattr(self, name, function)
@@ -61,7 +61,7 @@ class Driver:
         self.check(self.cuCtxSetCurrent(context), "making a context")
 
     def check(self, result, during):
-        """Raises what a call's result means, unless it succeeded."""
+        """Raises the fault that a call's result means, unless it succeeded."""
         if result == 0:
             return
         status = "error"
@@ -72,7 +72,7 @@ class Driver:
         raise faults.Refused(status, f"{during}: CUDA error {result}")
 
     def made(self, kind, function, *arguments):
-        """What a call stores at its first argument."""
+        """The value that a call stores at its first argument."""
         held = kind()
         self.check(function(ctypes.byref(held), *arguments), function.__name__)
         return held.value

@@ -1,4 +1,4 @@
-"""What became of a request that failed: a status of the engine, and a sentence for people."""
+"""The outcome of a request that failed: a status of the engine, and a sentence for people."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What this interpreter is, in one line: its version, versions of the packages that compute, a
+"""This interpreter's identity, in one line: its version, versions of the packages that compute, a
 digest of those of all packages, and the variables that change how they compute."""
 
 import hashlib
@@ -8,7 +8,7 @@ from importlib import metadata
 
 SHOWN = ["numpy", "torch", "triton", "cupy", "jax", "jaxlib", "numba"]
 PREFIXES = ("TORCH", "TRITON_", "CUDA_", "CUBLAS", "XLA_", "JAX_", "OMP_", "MKL_")
-# Where things are, and what is set anew for each interpreter.
+# Places of files, and variables that are set anew for each interpreter.
 OTHERS = ("_DIR", "_PATH", "_HOME", "CUDA_VISIBLE_DEVICES", "CUDA_MODULE_LOADING")
 
 versions = {}

@@ -8,7 +8,7 @@ import sys
 import time
 
 from . import audit, faults, tensors
-from .arrays import LIBRARIES
+from .arrays import FRAMEWORKS
 from .frames import Frames
 from .program import Program
 
@@ -18,8 +18,8 @@ class Server:
 
     def __init__(self, opened):
         self.device = opened["device"]
-        self.libraries = {}
-        self.library_ns = {}
+        self.frameworks = {}
+        self.framework_ns = {}
         self.inputs = {}
         self.placed = {}
         self.programs = {}
@@ -44,30 +44,30 @@ class Server:
         gc.collect()
         return {}
 
-    def library(self, name):
-        if name not in self.libraries:
+    def framework(self, name):
+        if name not in self.frameworks:
             start = time.perf_counter_ns()
-            self.libraries[name] = LIBRARIES[name](self.device)
-            self.library_ns[name] = time.perf_counter_ns() - start
-        return self.libraries[name]
+            self.frameworks[name] = FRAMEWORKS[name](self.device)
+            self.framework_ns[name] = time.perf_counter_ns() - start
+        return self.frameworks[name]
 
     def given(self, name):
         """The problem's inputs as arrays of a library."""
         if name not in self.placed:
-            library = self.library(name)
-            self.placed[name] = {key: library.of(held) for key, held in self.inputs.items()}
+            framework = self.framework(name)
+            self.placed[name] = {key: framework.of(held) for key, held in self.inputs.items()}
         return self.placed[name]
 
     def prepare(self, request):
-        """Imports the user's source, and calls the function once: what it compiles is compiled
-        then."""
+        """Imports the user's source, and calls the function once, so that its kernels are
+        compiled."""
         self.files = {held["path"] for held in request["source"].get("files", [])}
-        library = self.library(request["arrays"])
-        program = Program(request, library, self.given(request["arrays"]))
+        framework = self.framework(request["arrays"])
+        program = Program(request, framework, self.given(request["arrays"]))
         start = time.perf_counter_ns()
         program.restore()
         program.call()
-        library.synchronize()
+        framework.synchronize()
         first_ns = time.perf_counter_ns() - start
         program.read()
         self.programs[request["id"]] = program
@@ -76,11 +76,11 @@ class Server:
         gc.collect()
         gc.freeze()
         # As if it were the first function of its interpreter.
-        import_ns = self.library_ns[request["arrays"]] + program.import_ns
+        import_ns = self.framework_ns[request["arrays"]] + program.import_ns
         return {"import_ns": import_ns, "first_ns": first_ns}
 
     def refuse_overwriting(self, request):
-        """Refuses a function that has changed an input, after which all are what was given."""
+        """Refuses a function that has changed an input, after which all have their given values."""
         names = "`, `".join(self.changed(request)["changed"])
         if names:
             help = "name it in `mutates`, then it gets a copy"
@@ -93,7 +93,7 @@ class Server:
 
     def poison(self, request):
         program = self.program(request)
-        program.library.reset_peak()
+        program.framework.reset_peak()
         program.poison()
         return {}
 
@@ -120,27 +120,26 @@ class Server:
 
     def audit(self, request):
         program = self.program(request)
-        library = program.library
-        given = {key: library.of(held) for key, held in tensors.read(request["file"]).items()}
+        framework = program.framework
+        given = {key: framework.of(held) for key, held in tensors.read(request["file"]).items()}
         outputs, least_ns = audit.audit(program, self.clock, given, request["enough_ns"])
         tensors.write(request["results"], outputs)
         return {"elapsed_ns": least_ns}
 
     def changed(self, request):
-        """Names of a program's inputs that are not what was given, after which they are made so
-        again."""
+        """Names of a program's inputs that differ from their given values, which they get back."""
         program = self.program(request)
-        library, changed = program.library, []
+        framework, changed = program.framework, []
         for key, array in program.given.items():
             tensor = self.inputs[key]
-            if program.uses(key) and not library.is_same(array, tensor):
+            if program.uses(key) and not framework.is_same(array, tensor):
                 changed.append(key)
-                library.copy(library.of(tensor), array)
+                framework.copy(framework.of(tensor), array)
         return {"changed": changed}
 
     def memory(self, request):
         program = self.program(request)
-        peak = program.library.peak_bytes()
+        peak = program.framework.peak_bytes()
         if peak is None:
             resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             held = sum(tensor.array.nbytes for tensor in self.inputs.values())
@@ -172,7 +171,7 @@ def limit_memory(more_bytes):
 
 
 def ready():
-    """What this interpreter is."""
+    """The version and implementation of this interpreter."""
     return {"python": platform.python_version(), "implementation": platform.python_implementation()}
 
 
@@ -194,7 +193,7 @@ def serve():
             answer = {"error": {"status": "error", "reason": reason}}
         except BaseException as error:
             answer = faults.answer(error, server.files if server else ())
-            # What the traceback holds is memory that the next program may need.
+            # The traceback holds memory that the next program may need.
             error.__traceback__ = None
             gc.collect()
         is_lost = answer.get("error", {}).get("status") == "crashed"

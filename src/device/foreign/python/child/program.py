@@ -25,9 +25,9 @@ os.register_at_fork(after_in_child=_mark_copy)
 class Program:
     """A function that is ready to be called again and again."""
 
-    def __init__(self, request, library, given):
+    def __init__(self, request, framework, given):
         self.request = request
-        self.library = library
+        self.framework = framework
         self.what = request["what"]
         self.files = {held["path"] for held in request["source"].get("files", [])}
         start = time.perf_counter_ns()
@@ -36,7 +36,7 @@ class Program:
         self.import_ns = time.perf_counter_ns() - start
         options = request.get("torch_compile")
         if options is not None:
-            function = library.torch.compile(function, **options)
+            function = framework.torch.compile(function, **options)
         self.function = function
         self.outputs = {held["name"]: held for held in request["outputs"]}
         self.use(given)
@@ -52,7 +52,7 @@ class Program:
         self.given = given
         self.own = {name: self._copy(given[name]) for name in self.request["mutates"]}
         self.targets = {
-            name: self.library.poisoned(held["dtype"], held["shape"])
+            name: self.framework.poisoned(held["dtype"], held["shape"])
             for name, held in self.outputs.items()
             if held["passed"]
         }
@@ -80,18 +80,18 @@ class Program:
         return array if shape is None else array.reshape(shape)
 
     def restore(self):
-        """What comes before each call, untimed: contents of arrays that the function writes."""
+        """Restores, untimed before each call, contents of arrays that the function writes."""
         self.results = None
         for name, array in self.own.items():
-            self.library.copy(self.given[name], array)
+            self.framework.copy(self.given[name], array)
         for name, array in self.targets.items():
             initial = self.outputs[name].get("initial")
             if initial is None:
                 continue
             if "input" in initial:
-                self.library.copy(self.given[initial["input"]], array)
+                self.framework.copy(self.given[initial["input"]], array)
             else:
-                self.library.fill(array, initial["value"])
+                self.framework.fill(array, initial["value"])
         self.runner.prologue()
         if Copies.is_copy:
             os._exit(0)
@@ -103,36 +103,36 @@ class Program:
         return bool(self.own) or any(outputs) or self.runner.has_prologue
 
     def poison(self):
-        """Sets the bits of all outputs that it writes. Memory for those that it returns is what an
-        allocator hands out, which is poisoned where it hands out the same again."""
+        """Sets the bits of all outputs that it writes. Memory for those that it returns
+        comes from an allocator, and is poisoned where the allocator hands it out again."""
         self.results = None
         for array in self.targets.values():
-            self.library.poison(array)
-        if self.library.name == "jax":
+            self.framework.poison(array)
+        if self.framework.name == "jax":
             return
         held = [
-            self.library.poisoned(output["dtype"], output["shape"])
+            self.framework.poisoned(output["dtype"], output["shape"])
             for name, output in self.outputs.items()
             if name not in self.targets
         ]
-        self.library.synchronize()
+        self.framework.synchronize()
         del held
 
     def call(self):
-        """Calls it once. What it returned is kept until the next call."""
+        """Calls it once. Its results are kept until the next call."""
         self.results = self.runner.call()
         if Copies.is_copy:
             os._exit(0)
-        if self.library.name == "jax":
-            self.library.wait(self.results)
+        if self.framework.name == "jax":
+            self.framework.wait(self.results)
 
     def read(self):
         """The outputs in memory of the host."""
         return {name: self._bits(name, array) for name, array in self.arrays().items()}
 
     def arrays(self):
-        """The arrays of the outputs, those that it was given and those that it returned. What is
-        not what the manifest says makes the point `wrong`."""
+        """The arrays of the outputs, those that it was given and those that it returned. Those
+        that contradict the manifest make the point `wrong`."""
         found = dict(self.targets)
         names = self.runner.returns
         held = self.results
@@ -144,22 +144,22 @@ class Program:
         for name, array in zip(names, held):
             if name not in self.outputs:
                 continue
-            if not self.library.holds(array):
+            if not self.framework.holds(array):
                 kind = type(array).__name__
-                raise faults.Refused("wrong", f"`{name}` is a {kind}, and no array of {self.library.name}")
+                raise faults.Refused("wrong", f"`{name}` is a {kind}, and no array of {self.framework.name}")
             found[name] = array
         return found
 
     def _bits(self, name, array):
         output = self.outputs[name]
-        dtype = self.library.dtype(array)
-        bits = "u16" if output["dtype"] == "bf16" and self.library.name in ("numpy", "cupy") else output["dtype"]
+        dtype = self.framework.dtype(array)
+        bits = "u16" if output["dtype"] == "bf16" and self.framework.name in ("numpy", "cupy") else output["dtype"]
         if dtype != bits:
             raise faults.Refused("wrong", f"`{name}` is of type {dtype}, and not {output['dtype']}")
         shape = list(array.shape)
         if not are_one_shape(shape, output["shape"]):
             raise faults.Refused("wrong", f"`{name}` has shape {shape}, and not {output['shape']}")
-        tensor = self.library.bits(array, output["dtype"])
+        tensor = self.framework.bits(array, output["dtype"])
         tensor.array = tensor.array.reshape(output["shape"])
         return tensor
 
@@ -179,7 +179,7 @@ class Forward:
     def __init__(self, program):
         self.program = program
         self.returns = program.request["returns"]
-        self.around = program.library.forward() or contextlib.nullcontext()
+        self.around = program.framework.forward() or contextlib.nullcontext()
 
     def prologue(self):
         pass

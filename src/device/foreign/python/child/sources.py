@@ -1,7 +1,7 @@
 """The user's source, executed from the text that was read and hashed with the manifest.
 
-Modules beside it that it imports come from such texts as well, so that what is measured is what
-the run's identity says. Everything else is imported as always.
+Modules beside it that it imports come from such texts as well, so that the measured code is that
+of the run's identity. Everything else is imported as always.
 """
 
 import ast
@@ -101,8 +101,8 @@ def entry(module, name, what):
 
 
 def definitions(tree):
-    """What a file defines, without what it does when it is executed: bare calls, assertions, loops
-    and values that its own functions compute are left out, and what needs such a value."""
+    """A file's definitions, without its actions: bare calls, assertions, loops and values that its
+    own functions compute are left out, and all that needs such a value."""
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     missing = set()
     kept = []
