@@ -1,4 +1,4 @@
-//! Measures what the cache costs, beside ccache and sccache where they are installed.
+//! Measures the costs of the cache, beside ccache and sccache where they are installed.
 //!
 //! `cargo bench -p sweeper-cache --bench speed [-- directory]`; the directory decides on the file
 //! system. Figures and goals are in `docs/performance/cache.md`.
@@ -24,8 +24,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// The payload of a usual kernel.
 const KERNEL_BYTES: usize = 32 << 10;
-/// A payload that fits into one allocation unit with all that comes with it, and what that counts
-/// for.
+/// A payload that fits into one allocation unit with all that comes with it, and the space that it
+/// counts for.
 const SMALL_BYTES: usize = 1_000;
 const SMALL_ON_DISK: u64 = 4096 + 512;
 /// Keys from here on aren't among those that were put in beforehand.
@@ -67,7 +67,7 @@ fn hits_and_publications(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The same work by other caches of compilers, each hit a process, as they are used; and many
+/// This work by other caches of compilers, each hit a process, as they are used; and many
 /// processes at once.
 fn peers(cache: &Path, dir: &Path) -> Result<()> {
     fs::create_dir(dir)?;

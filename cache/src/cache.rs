@@ -79,7 +79,7 @@ pub(crate) struct Inner {
     flight: Flight,
 }
 
-/// How much of what a run will ask for is in a cache.
+/// How much of a run's working set is in a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkingSet {
     /// Entries that are there, and the space that they take.
@@ -217,7 +217,7 @@ impl Cache {
         self.inner.store.stopped().cloned()
     }
 
-    /// What is wrong with upstreams, as far as it was not yet asked for.
+    /// The faults of upstreams that were not yet asked for.
     pub fn take_warnings(&self) -> Vec<Warning> {
         self.inner.upstreams.take_warnings()
     }
@@ -233,8 +233,8 @@ impl Cache {
         lookup.unwrap_or_else(|| unreachable!("nothing stops it"))
     }
 
-    /// Says what a run is going to ask for. What of it is here counts as used now: otherwise, where
-    /// not everything fits, what is missing would take the place of what will be asked for next.
+    /// Announces the keys of a run. Their entries count as used now: otherwise, where not all
+    /// fits, missing entries would take the place of those that will be asked for next.
     pub fn expect<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) -> WorkingSet {
         let mut set = WorkingSet {
             capacity_bytes: self.inner.config.capacity_bytes,

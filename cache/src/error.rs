@@ -62,7 +62,7 @@ pub enum CacheError {
     NotASource {
         /// The path.
         path: PathBuf,
-        /// What it lacks.
+        /// The defect.
         reason: String,
     },
     /// The path names a file that an export would destroy.
@@ -221,12 +221,12 @@ pub enum Warning {
         /// The most that the cache may hold, in bytes on disk.
         capacity_bytes: u64,
     },
-    /// An upstream can't be used, or not in full. What it has is made here instead.
+    /// An upstream can't be used, or not in full. Its entries are made here instead.
     #[error("upstream {path}: {reason}", path = path.display())]
     Upstream {
         /// The folder or bundle.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// Longer than any entry may be.

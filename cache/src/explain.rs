@@ -53,7 +53,7 @@ pub struct Nearest {
 pub struct Difference {
     /// The name of the field; `compiler` for the compiler.
     pub field: String,
-    /// In what way.
+    /// The kind of difference.
     pub change: Change,
     /// The entry's value. Of a field with several values, those that the key lacks.
     pub was: Option<String>,
@@ -61,7 +61,7 @@ pub struct Difference {
     pub now: Option<String>,
 }
 
-/// In what way a field differs.
+/// The way in which a field differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -71,7 +71,7 @@ pub enum Change {
     OnlyInKey,
     /// Only the entry has the field.
     OnlyInEntry,
-    /// Both have the same values, in another order.
+    /// The order of the values alone differs.
     Order,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What keys are compared with: all that entries say about themselves.
+/// Summaries of entries, with which keys are compared.
 #[derive(Debug)]
 pub struct Catalog {
     entries: Vec<(Candidate, Summary)>,
@@ -120,8 +120,8 @@ impl<'a> Subject<'a> {
 }
 
 impl Cache {
-    /// Reads what entries of this cache and of its upstreams say about themselves, to explain keys
-    /// by it; of those that were used last, if there are more than ten thousand.
+    /// Reads summaries of the entries of this cache and of its upstreams, to explain keys
+    /// by them; of those that were used last, if there are more than ten thousand.
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ impl Catalog {
     }
 }
 
-/// How many values differ. An entry of another compiler alone is nearest: it is the same kernel.
+/// How many values differ. An entry of another compiler alone is nearest: its kernel is this one.
 fn distance(key: &Subject<'_>, entry: &Subject<'_>) -> (usize, bool) {
     let lacking = |from: &[FieldDigest], to: &[FieldDigest]| {
         let has = |field: &&FieldDigest| {

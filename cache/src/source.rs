@@ -1,6 +1,6 @@
 //! A place that entries are only read from: the folder of another cache, or a bundle.
 //!
-//! Whoever names it trusts its owner. Nobody else may have written what is in it.
+//! Whoever names it trusts its owner. Nobody else may have written its content.
 
 use std::{
     fs::{self, File},
@@ -34,7 +34,7 @@ pub(crate) enum Source {
 impl Source {
     /// The source at `path`.
     pub(crate) fn open(path: &Path) -> Result<Self, CacheError> {
-        // Links are followed: whoever named the path meant what it leads to.
+        // Links are followed: whoever named the path meant its target.
         let metadata = fs::metadata(path).map_err(Failure::at("open", path))?;
         check_writers(path, &metadata)?;
         let not_a_source = |reason: &str| CacheError::NotASource {
@@ -118,7 +118,7 @@ fn candidates(found: impl IntoIterator<Item = Found>) -> Vec<Candidate> {
     found.into_iter().filter_map(entry).collect()
 }
 
-/// Refuses what others than its owner may write.
+/// Refuses a file or folder that others than its owner may write.
 fn check_writers(path: &Path, metadata: &fs::Metadata) -> Result<(), CacheError> {
     let mode = metadata.mode() & 0o7777;
     match mode & 0o022 {

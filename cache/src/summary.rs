@@ -1,4 +1,4 @@
-//! What is in a cache's folder: names, and what entries say about themselves.
+//! The content of a cache's folder: names, and summaries of entries.
 
 use std::{fs, path::PathBuf};
 

@@ -25,7 +25,7 @@ use crate::{
     sys::{self, ReadError},
 };
 
-/// What [`Cache::export`] wrote.
+/// The result of [`Cache::export`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Exported {
     /// How many entries are in the bundle.
@@ -36,7 +36,7 @@ pub struct Exported {
     pub bad: Vec<BadEntry>,
 }
 
-/// What [`Cache::import`] took.
+/// The result of [`Cache::import`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Imported {
     /// Entries that were copied.
@@ -75,7 +75,7 @@ impl Cache {
             Ok(exported)
         });
         if written.is_err() {
-            // The error is what counts.
+            // The first error counts.
             let _ = fs::remove_file(&draft);
         }
         written

@@ -90,7 +90,7 @@ impl Upstreams {
         std::mem::take(&mut lock(&self.warnings))
     }
 
-    /// What all entries say about themselves.
+    /// Summaries of all entries.
     pub(crate) fn summaries(&self) -> impl Iterator<Item = (Candidate, Summary)> {
         self.working().flat_map(|upstream| {
             let all = self.answer(upstream, upstream.source.all());

@@ -60,7 +60,7 @@ fn entries_of_an_upstream_are_copied_once_and_never_made() {
         );
         assert!(!is_hit(&cache, &key(7)), "nobody has it");
         assert_eq!(cache.take_warnings(), []);
-        // The copy needs no upstream any more, and is the same file.
+        // The copy needs no upstream any more, and is equal to the file there.
         drop(cache);
         assert!(is_hit(&open(&own, MIB), &key(1)));
         let copies = [&own, &dir.path().join("shared")].map(|it| entry_path(it, key(1).name()));

@@ -69,7 +69,7 @@ impl Operation {
         format!("{self:?}")
     }
 
-    /// Makes the cache before, and what else is needed.
+    /// Makes the cache before, and all else that is needed.
     fn prepare(self, dir: &Path) {
         let cache = dir.join("cache");
         let entries = match self {
@@ -166,7 +166,7 @@ fn suffer() {
     }
 }
 
-/// A folder in which an operation can be done again and again from the same beginning.
+/// A folder in which an operation can be done again and again from one beginning.
 struct Stage {
     operation: Operation,
     folder: tempfile::TempDir,
@@ -209,7 +209,7 @@ impl Stage {
         run.calls
     }
 
-    /// What must be true after whatever happened.
+    /// Checks the conditions that hold after every fault.
     fn check(&self, run: &Run, fault: &str) {
         let (operation, root) = (self.operation, self.dir().join("cache"));
         let cache = open(&root, CAPACITY);

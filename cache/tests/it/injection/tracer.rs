@@ -23,7 +23,7 @@ use nix::{
 /// A process that takes longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What befalls a process at a call.
+/// A fault that befalls a process at a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// SIGKILL instead of the call.
@@ -36,7 +36,7 @@ pub(super) enum Fault {
     Short,
 }
 
-/// How a process ended, and what it called and said in its window.
+/// How a process ended, with its calls and output in its window.
 #[derive(Debug)]
 pub(super) struct Run {
     /// Numbers of the system calls, in order.
