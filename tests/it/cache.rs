@@ -106,7 +106,7 @@ fn a_plan_says_that_another_compiler_is_why_kernels_are_compiled() {
     }
 }
 
-/// Where a compiler looks for headers and libraries is part of what it is.
+/// Where a compiler looks for headers and libraries is part of its identity.
 #[test]
 fn variables_that_reach_the_compiler_make_new_kernels_and_others_do_not() {
     let place = Place::new(&cpu_manifest(""));

@@ -73,7 +73,7 @@ fn folders_that_were_copied_apart_are_joined() {
     assert_eq!(code(&output), 0, "{}", text(&output));
     assert!(rows(&here.run_folder()) == rows(&one.run_folder()));
     assert!(here.read("records.csv") == one.read("records.csv"));
-    // Without the others a journal has what is there.
+    // Without the others a journal has its own rows alone.
     let part = merge(there, &[&there.run_folder()]);
     assert!(text(&part).contains("of 16 points"), "{}", text(&part));
     let rest = there.sweeper(&["run", "m.toml"]);

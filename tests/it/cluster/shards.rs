@@ -14,7 +14,7 @@ pub(super) fn shard(place: &Place, shard: &str) -> Output {
     place.sweeper(&["run", "m.toml", "--shard", shard])
 }
 
-/// The same sweep by one process.
+/// The whole sweep by one process.
 pub(super) fn alone(manifest: &str) -> Place {
     let place = Place::new(manifest);
     let output = place.sweeper(&["run", "m.toml"]);

@@ -86,7 +86,7 @@ fn results_of_earlier_runs_are_taken_when_asked_for() {
     let place = Place::new(&manifest(""));
     place.sweeper(&["run", "m.toml"]);
     let earlier = place.run_folder();
-    // The same sizes and two more: another run.
+    // These sizes and two more: another run.
     let more = manifest("").replace("70, 80]", "70, 80, 90]");
     fs::write(place.path("more.toml"), more).unwrap();
     let output = place.sweeper(&["run", "more.toml", "--reuse"]);
@@ -121,7 +121,7 @@ fn results_of_earlier_runs_are_taken_when_asked_for() {
         4,
         "{from:?}"
     );
-    // What was measured in another way is not.
+    // Measurements made in another way are not.
     let output = place.sweeper(&["run", "more.toml", "--reuse", "--repeats", "6"]);
     assert!(!text(&output).contains("taken from"), "{}", text(&output));
 }

@@ -1,4 +1,4 @@
-//! What makes two runs of functions in Python the same, and what a run keeps of them.
+//! The identity of a run of functions in Python, and the copies that the run keeps of them.
 
 use std::fs;
 

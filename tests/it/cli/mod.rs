@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+mod plans;
+
 fn sweeper(folder: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sweeper"))
         .current_dir(folder)
@@ -136,15 +138,6 @@ fn manifests_that_are_none_are_refused() {
 }
 
 #[test]
-fn plans_are_the_same_bytes_every_time() {
-    let plan = |flag: &str| out(&sweeper(root(), &["plan", "manifests/quick.toml", flag]));
-    for flag in ["--json", "--dot", "--list"] {
-        assert_eq!(plan(flag), plan(flag));
-        assert!(plan(flag).len() > 100, "{flag}");
-    }
-}
-
-#[test]
 fn a_reader_that_goes_away_is_no_error() {
     let command = format!(
         "{} plan manifests/paper.toml --list | head -n 1",
@@ -157,96 +150,6 @@ fn a_reader_that_goes_away_is_no_error() {
         .unwrap();
     assert_eq!(out(&output).lines().count(), 1);
     assert!(err(&output).is_empty(), "{}", err(&output));
-}
-
-/// The semi-CRF guide's grid needs at most 8 kernels for each backend, phase, semiring and form,
-/// and drops nothing; the published sampling keeps 11 configurations of it.
-#[test]
-fn the_paper_needs_few_kernels_and_drops_nothing() {
-    let text = out(&sweeper(
-        root(),
-        &["plan", "manifests/paper.toml", "--json"],
-    ));
-    let plan: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let points = plan["points"].as_array().unwrap();
-    assert_eq!(points.len(), 96 * 3 * 4 * 3 * 2);
-    assert_eq!(plan["sampled_out"], 0);
-    let mut kernels: std::collections::BTreeMap<String, std::collections::BTreeSet<u64>> =
-        std::collections::BTreeMap::new();
-    for point in points {
-        assert!(point["refusal"].is_null(), "{point}");
-        let label = point["label"].as_str().unwrap();
-        let is_size = |word: &&str| ["T=", "K=", "C="].iter().any(|size| word.starts_with(size));
-        let variant: Vec<&str> = label.split(' ').filter(|word| !is_size(word)).collect();
-        let used = point["kernels"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|kernel| kernel.as_u64().unwrap());
-        kernels.entry(variant.join(" ")).or_default().extend(used);
-    }
-    assert_eq!(kernels.len(), 3 * 4 * 3 * 2);
-    // Backward takes the forward kernel as its prologue.
-    assert!(
-        kernels.values().all(|kernels| kernels.len() <= 8),
-        "{kernels:?}"
-    );
-    let published = [
-        "plan",
-        "manifests/paper.toml",
-        "--json",
-        "--set",
-        "plan.canonical=published",
-        "--max-canonical-shapes",
-        "8",
-        "--samples-per-shape",
-        "2",
-    ];
-    let plan: serde_json::Value = serde_json::from_str(&out(&sweeper(root(), &published))).unwrap();
-    assert_eq!(plan["points"].as_array().unwrap().len(), 11 * 3 * 4 * 3 * 2);
-}
-
-#[test]
-fn the_program_of_a_point_is_explained() {
-    let words = "T=1024 K=16 C=12 fused forward";
-    let text = out(&sweeper(
-        root(),
-        &[
-            "plan",
-            "manifests/paper.toml",
-            "--explain",
-            &format!("{words} semiring=log potentials=decomposed"),
-        ],
-    ));
-    assert!(
-        text.contains("cum_scores") && text.contains("launches"),
-        "{text}"
-    );
-    let vague = sweeper(
-        root(),
-        &["plan", "manifests/paper.toml", "--explain", words],
-    );
-    assert_eq!(vague.status.code(), Some(2));
-    assert!(err(&vague).contains("among them"), "{}", err(&vague));
-}
-
-/// A small plan in all its forms, as people and programs read it.
-#[test]
-fn plans_have_the_promised_form() {
-    let folder = tempfile::tempdir().unwrap();
-    let manifest = "schema = 1\nname = \"small\"\nabout = \"What does a plan look like?\"\nseed = 7\n\
-                    [grid]\nT = [4, 70]\nK = [3, 5]\nC = 2\n[case.semicrf]\nworkload = \"semicrf\"\n\
-                    backends = [\"streaming\", \"fused\"]\nphases = [\"forward\", \"both\"]\n\
-                    [[exclude]]\nwhen = \"K > T\"\nreason = \"no segment is longer\"\n\
-                    [device]\nuse = \"null\"\n[null]\ntime_ns = \"1000\"\n";
-    fs::write(folder.path().join("m.toml"), manifest).unwrap();
-    for (form, flag) in [("json", "--json"), ("dot", "--dot"), ("list", "--list")] {
-        let output = sweeper(folder.path(), &["plan", "m.toml", flag]);
-        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-        let plan = out(&output);
-        let expected = root().join(format!("tests/golden/plan.{form}"));
-        crate::support::golden(&expected, &plan).unwrap();
-    }
 }
 
 /// A manifest on the null device with every reason for which a combination can be out.
@@ -263,135 +166,6 @@ fn with_outs() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("m.toml"), OUTS).unwrap();
     folder
-}
-
-#[test]
-fn why_tells_apart_what_is_out_and_by_which_rule() {
-    let folder = with_outs();
-    let why = |words: &[&str]| {
-        let mut args = vec!["why", "m.toml"];
-        args.extend(words);
-        let output = sweeper(folder.path(), &args);
-        (output.status.code(), out(&output) + &err(&output))
-    };
-    for (words, expected) in [
-        (
-            "T=8 K=4 triton",
-            "skipped by `exclude` `T == 8 and K == 4` (m.toml:14): too short",
-        ),
-        (
-            "T=32 K=2 linear_scan_streaming",
-            "skipped by `exclude` `T == 32 and backend != 'fused'` (m.toml:17)",
-        ),
-        (
-            "T=32 K=4 fused",
-            "skipped by `exclude` `T == 32 and K == 4` (m.toml:19)",
-        ),
-        (
-            "T=16 K=2 Log fused",
-            "to be measured: no run in results has it",
-        ),
-    ] {
-        let (code, said) = why(&words.split(' ').collect::<Vec<_>>());
-        assert_eq!(code, Some(0), "{said}");
-        assert!(said.contains(expected), "{words}: {said}");
-    }
-    let (code, said) = why(&["T=64", "fused"]);
-    assert_eq!(code, Some(2));
-    assert!(said.contains("`T` is 8, 16, 32"), "{said}");
-    let (code, said) = why(&["T=32"]);
-    assert_eq!(code, Some(0));
-    assert!(
-        said.contains("4 combinations of the grid: 1 of 4 are in"),
-        "{said}"
-    );
-    let (_, said) = why(&["T=16", "fused", "--set", "limits.max_points=1"]);
-    assert!(said.contains("beyond the first 1 points"), "{said}");
-    for (k, expected) in [
-        (
-            "K=2",
-            "of the 3 configurations of the published shape T=64 K=2 C=6",
-        ),
-        (
-            "K=4",
-            "its published shape T=64 K=4 C=3 is not among those taken",
-        ),
-    ] {
-        let one = ["--compile-friendly", "--max-canonical-shapes", "1"];
-        let (code, said) = why(&[&["T=16", k, "fused"][..], &one].concat());
-        assert_eq!(code, Some(0), "{said}");
-        assert!(said.contains(expected), "{k}: {said}");
-    }
-}
-
-#[test]
-fn why_names_keys_that_changed_with_both_values() {
-    let folder = with_outs();
-    let run = sweeper(folder.path(), &["run", "m.toml"]);
-    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
-    assert!(
-        err(&run).contains(", 5 skipped by the manifest"),
-        "{}",
-        err(&run)
-    );
-    let why = ["why", "m.toml", "T=16 K=2 fused", "--repeats", "7"];
-    let said = out(&sweeper(folder.path(), &why));
-    assert!(said.contains("measure.repeats: 5 -> 7"), "{said}");
-    assert!(!said.contains("manifest:"), "{said}");
-    let json = [&why[..], &["--json"]].concat();
-    let json: serde_json::Value =
-        serde_json::from_str(&out(&sweeper(folder.path(), &json))).unwrap();
-    let change = &json["in"][0]["measured"]["changes"][0];
-    assert_eq!(change["key"], "measure.repeats");
-    assert_eq!(
-        (change["from"].as_str(), change["to"].as_str()),
-        (Some("5"), Some("7"))
-    );
-    let again = out(&sweeper(
-        folder.path(),
-        &["why", "m.toml", "T=16 K=2 fused"],
-    ));
-    assert!(again.contains("has it as ok"), "{again}");
-}
-
-#[test]
-fn check_counts_the_whole_order_of_meaning() {
-    let args = ["check", "manifests/memory.toml", "--compile-friendly"];
-    let text = out(&sweeper(root(), &args));
-    assert!(text.starts_with("semicrf: 33 points\n"), "{text}");
-    let steps: Vec<&str> = text.lines().filter(|line| line.starts_with("  ")).collect();
-    let named = |name: &str| steps.iter().any(|line| line.trim().starts_with(name));
-    for step in ["derive", "merge", "canonical shapes", "sampling", "budget"] {
-        assert!(named(step), "{step}: {text}");
-    }
-    assert!(
-        text.contains("11 of 96 configurations, from 8 of 84 published shapes"),
-        "{text}"
-    );
-    assert!(
-        text.contains("shape T=512 K=24 C=8       T=512 K=20 C=9"),
-        "{text}"
-    );
-    let plan = out(&sweeper(
-        root(),
-        &[
-            "plan",
-            "manifests/memory.toml",
-            "--compile-friendly",
-            "--device",
-            "cpu",
-        ],
-    ));
-    assert!(plan.contains("from 8 of 84 published shapes"), "{plan}");
-    let json = out(&sweeper(root(), &[&args[..], &["--json"]].concat()));
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["published_shapes"].as_array().unwrap().len(), 84);
-    assert_eq!(json["cases"][0]["points"], 33);
-    let cut = out(&sweeper(
-        root(),
-        &[&args[..], &["--set", "limits.max_points=20"]].concat(),
-    ));
-    assert!(cut.starts_with("semicrf: 20 points\n"), "{cut}");
 }
 
 /// The JSON output of verbs that do not measure is valid, and appears only on request.
@@ -540,64 +314,4 @@ fn the_environment_wins_over_the_manifest_and_a_flag_over_both() {
         .output()
         .unwrap();
     assert!(out(&unset).contains("of-the-manifest"), "{}", out(&unset));
-}
-
-#[test]
-fn plans_are_made_for_gpus_that_are_not_here() {
-    let plan = ["plan", "manifests/quick.toml", "--arch", "sm_80"];
-    let output = sweeper(root(), &plan);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert!(
-        out(&output).contains("8 on cuda (sm_80)"),
-        "{}",
-        out(&output)
-    );
-    let explained = out(&sweeper(
-        root(),
-        &[&plan[..], &["--explain", "T=256 K=8 triton"]].concat(),
-    ));
-    assert!(explained.contains("launch"), "{explained}");
-    let why = [
-        "why",
-        "manifests/quick.toml",
-        "--arch",
-        "sm_80",
-        "T=256 K=8 triton C=6",
-    ];
-    let said = out(&sweeper(root(), &why));
-    assert!(said.contains("kernel scan.cu"), "{said}");
-    let wrong = sweeper(
-        root(),
-        &["plan", "manifests/quick.toml", "--arch", "hopper"],
-    );
-    assert_eq!(wrong.status.code(), Some(2));
-}
-
-#[test]
-fn single_cases_are_chosen_from_outside() {
-    let check = |args: &[&str]| {
-        let args = [&["check", "manifests/operations.toml"], args].concat();
-        sweeper(root(), &args)
-    };
-    let cases = |args: &[&str]| {
-        let text = out(&check(args));
-        let lines = text.lines().filter(|line| line.ends_with(" points"));
-        lines
-            .map(|line| line.split(':').next().unwrap().to_owned())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(cases(&["--case", "gelu"]), ["gelu"]);
-    assert_eq!(
-        cases(&["--operations", "LayerNorm,CrossEntropy"]),
-        ["layernorm", "cross_entropy"]
-    );
-    assert_eq!(cases(&["--set", "cases=swish"]), ["swish"]);
-    assert_eq!(cases(&[]).len(), 5);
-    let unknown = check(&["--case", "gelo"]);
-    assert_eq!(unknown.status.code(), Some(3));
-    assert!(
-        err(&unknown).contains("did you mean `gelu`"),
-        "{}",
-        err(&unknown)
-    );
 }
