@@ -9,7 +9,7 @@ use super::exit::Exit;
 use super::screen::Screen;
 use super::{runs, slurm};
 use crate::record::find;
-use crate::record::folder::Recorded;
+use crate::record::recorded::Recorded;
 use crate::record::submission::{Submission, jobs_of};
 
 /// Arguments of `cancel`.

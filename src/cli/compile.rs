@@ -107,7 +107,7 @@ fn opened(dir: &Path, manifest: &Manifest, screen: &Screen) -> Option<Cache> {
         .ok()
 }
 
-/// Says what is wrong with the caches that are only read.
+/// Warns of faults of the caches that are only read.
 fn warn_of_upstreams(cache: &Cache, screen: &Screen) {
     for warning in cache.take_warnings() {
         screen.warning(&warning.to_string());

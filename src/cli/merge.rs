@@ -11,9 +11,10 @@ use super::screen::Screen;
 use crate::guides::About;
 use crate::manifest::{Manifest, Overrides, Sources, registry};
 use crate::record::find;
-use crate::record::folder::{Recorded, RunFolder};
+use crate::record::folder::RunFolder;
 use crate::record::merge;
 use crate::record::parts;
+use crate::record::recorded::Recorded;
 use crate::run::{RunError, shards};
 
 /// Arguments of `merge`.
@@ -82,7 +83,7 @@ pub fn merge(args: &MergeArgs, screen: &Screen) -> Exit {
     Exit::Fine
 }
 
-/// Makes tables and exports of what a run's journals hold now.
+/// Makes tables and exports of the rows that a run's journals hold now.
 fn tables(run: &Recorded) -> Result<bool, RunError> {
     let path = run.path.join("manifest.toml");
     let unusable = || RunError::Impossible(format!("{} can't be used", path.display()));
@@ -94,8 +95,8 @@ fn tables(run: &Recorded) -> Result<bool, RunError> {
     shards::make(&run.path, &about, &manifest.output.exports)
 }
 
-/// Makes the tables of a run that shards have measured, if that is what is named: no one of them
-/// may have found all others done.
+/// Makes the tables of a run that shards have measured, if `name` is one: no shard may have found
+/// all others done.
 pub(super) fn tables_on_demand(name: &str, dir: &Path, screen: &Screen) {
     let path = Path::new(name);
     let is_elsewhere = !path.is_dir() && name.contains(['/', '.']);

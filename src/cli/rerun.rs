@@ -12,7 +12,7 @@ use crate::identity::PointId;
 use crate::manifest::{OverrideOrigin, Overrides};
 use crate::record::environment::RunIdentity;
 use crate::record::find;
-use crate::record::folder::Recorded;
+use crate::record::recorded::Recorded;
 use crate::row::Row;
 use crate::row::outcome::Status;
 use crate::run::retry::Retry;

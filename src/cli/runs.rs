@@ -11,7 +11,7 @@ use super::exit::Exit;
 use super::screen::Screen;
 use crate::quantity;
 use crate::record::find::{self, DEPTH, Found};
-use crate::record::folder::Recorded;
+use crate::record::recorded::Recorded;
 use crate::row::Row;
 use crate::row::outcome::Status;
 

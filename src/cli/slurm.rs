@@ -1,4 +1,4 @@
-//! Commands of Slurm. What they say is shown as they say it.
+//! Commands of Slurm. Their messages are shown unchanged.
 
 use std::io;
 use std::process::{Command, Stdio};

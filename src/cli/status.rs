@@ -10,8 +10,8 @@ use super::exit::Exit;
 use super::runs;
 use super::screen::Screen;
 use crate::record::find;
-use crate::record::folder::Recorded;
 use crate::record::progress::{PartProgress, Progress, Standing};
+use crate::record::recorded::Recorded;
 
 /// Parts that are listed without being asked.
 const MOST_LISTED: usize = 40;

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::{Bounds, CompileError};
-use crate::device::process::die_with_parent;
+use crate::device::process::{die_with_parent, kill_group};
 
 /// The most that is kept of one stream of a process, in bytes. The rest is read and dropped.
 const KEPT_BYTES: usize = 1 << 20;
@@ -112,7 +112,7 @@ fn end_of(mut command: Command, bounds: &Bounds<'_>) -> Result<Ended, CompileErr
     let stderr = child.stderr.take().map(Stream::read).transpose();
     let (Ok(stdout), Ok(stderr)) = (stdout, stderr) else {
         // Without both streams its output can't be read.
-        kill(&child);
+        kill_group(child.id());
         child.wait().map_err(surroundings)?;
         let reason = "no thread to read what a compiler says: too many processes?";
         return Err(CompileError::Surroundings(reason.to_owned()));
@@ -162,14 +162,6 @@ fn surroundings(error: io::Error) -> CompileError {
     CompileError::Surroundings(error.to_string())
 }
 
-/// Kills a child and all that it has started.
-fn kill(child: &Child) {
-    if let Some(group) = rustix::process::Pid::from_raw(child.id() as i32) {
-        // The group may have ended just now; then there is nothing to kill.
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-    }
-}
-
 /// The status of a child, or `None` if its group had to be killed. Polls at growing intervals: a
 /// compile takes tens of milliseconds at least.
 fn wait(child: &mut Child, bounds: &Bounds<'_>) -> io::Result<Option<ExitStatus>> {
@@ -180,7 +172,7 @@ fn wait(child: &mut Child, bounds: &Bounds<'_>) -> io::Result<Option<ExitStatus>
             return Ok(Some(status));
         }
         if start.elapsed() >= bounds.limit || bounds.is_stopped() {
-            kill(child);
+            kill_group(child.id());
             child.wait()?;
             return Ok(None);
         }

@@ -38,7 +38,7 @@ pub struct CommandRequest {
     pub time: CommandTime,
     /// Names that the expression of [`CommandTime::Metric`] uses beside metrics.
     pub names: Vec<(String, Value)>,
-    /// What a run must have done.
+    /// Condition of a run that counts as right.
     pub check: Option<CommandCheck>,
 }
 

@@ -212,7 +212,7 @@ pub struct BackendDeclaration {
     pub require: Vec<Requirement>,
 }
 
-/// What runs when a backend of the user does.
+/// The implementation of a user's backend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Implementation {
@@ -278,7 +278,7 @@ pub struct CommandDeclaration {
     /// The time of a run.
     #[serde(default)]
     pub time: CommandTime,
-    /// What a run must have done.
+    /// Condition of a run that counts as right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CommandCheck>,
 }
@@ -324,7 +324,7 @@ pub enum MetricSource {
     },
 }
 
-/// What a command writes.
+/// An output of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputText {
@@ -349,7 +349,7 @@ pub enum CommandTime {
     System,
     /// Of processors, both.
     Cpu,
-    /// Seconds, from what the program measured itself.
+    /// Seconds that the program measured itself.
     Metric {
         /// A metric.
         name: String,
@@ -360,14 +360,14 @@ pub enum CommandTime {
     },
 }
 
-/// What a run of a command must have done.
+/// Condition of a run of a command that counts as right.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CommandCheck {
     /// A command that must succeed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// The file that has the digest; what the check's command writes, or the run itself without
-    /// one, where it is not said.
+    /// The file that has the digest; where it is not said, standard output of the check's command,
+    /// or of the run without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// SHA-256 of it.

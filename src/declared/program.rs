@@ -196,7 +196,7 @@ impl Maker<'_> {
     }
 
     /// Makes the buffers of a function in another process, and the step that calls it. That process
-    /// has memory of its own for all of them, and restores what the function overwrites.
+    /// has memory of its own for all of them, and restores tensors that the function overwrites.
     fn call(
         &mut self,
         backend: &Backend,

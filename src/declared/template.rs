@@ -43,7 +43,7 @@ pub(crate) fn pieces(text: &str) -> Result<Vec<(String, Option<&str>)>, String> 
 
 impl Template {
     /// # Errors
-    /// A brace without its other, or what stands between two.
+    /// A brace without its other, or a mistake in the expression between two.
     pub(super) fn new(text: &str, scope: &Scope) -> Result<Self, String> {
         let parts = pieces(text)?.into_iter().map(|(plain, expression)| {
             let expression = expression.map(|text| compile(text, scope)).transpose()?;

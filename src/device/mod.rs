@@ -69,7 +69,7 @@ pub enum DeviceError {
     /// Another process failed at its work; this one and the device work on.
     #[error("{reason}")]
     Foreign {
-        /// What becomes of the point.
+        /// The point's status.
         status: Status,
         /// Why.
         reason: String,
@@ -144,7 +144,7 @@ impl Sample {
     }
 }
 
-/// What making a function in an interpreter ready was spent on.
+/// Times of the steps that make a function in an interpreter ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preparation {
     /// Importing it, and the library of its arrays, in nanoseconds.
@@ -211,7 +211,7 @@ pub trait Device {
         0
     }
 
-    /// What making a foreign program ready was spent on, where its process says so.
+    /// Times of the steps that made a foreign program ready, where its process says so.
     fn preparation(&self, _program: Prepared) -> Option<Preparation> {
         None
     }
@@ -240,8 +240,8 @@ pub trait Device {
     /// A lost device.
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError>;
 
-    /// How thoroughly [`results`](Device::results) judges what a program did by itself; none where
-    /// the results that it reads are judged.
+    /// How thoroughly [`results`](Device::results) itself judges a program's run; none where the
+    /// results that it reads are judged.
     fn judged(&self, _program: Prepared) -> Option<Checked> {
         None
     }
@@ -258,11 +258,10 @@ pub trait Device {
 
     /// Runs the function of a foreign program on other inputs, which lie elsewhere, and looks
     /// whether it works when it is not timed. It has a few tries to take no longer than
-    /// `enough_ns`. None for programs whose runs can't differ from what they say they are. The
-    /// program's own results are lost.
+    /// `enough_ns`. None for programs that need no audit. The program's own results are lost.
     ///
     /// # Errors
-    /// A lost device, and [`DeviceError::Foreign`]: what the function does outside its span.
+    /// A lost device, and [`DeviceError::Foreign`]: work of the function outside its span.
     fn audit(
         &mut self,
         _program: Prepared,

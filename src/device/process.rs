@@ -1,10 +1,14 @@
-//! Child processes that end with this one.
+//! Child processes: their end with this one, the last text that they wrote, their signals.
 
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
-use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, getpid, getppid, kill_process_group, set_parent_process_death_signal,
+};
 use rustix::thread::disable_transparent_huge_pages;
 
 /// Lets the system kill a child when the thread that starts it ends, however that ends. Processes
@@ -36,5 +40,64 @@ pub fn with_huge_pages(command: &mut Command, are_used: bool) {
     // SAFETY: a system call without memory or locks.
     unsafe {
         command.pre_exec(prepare);
+    }
+}
+
+/// Kills the group of a process: the process, and all that it has started and left in its group.
+pub fn kill_group(process: u32) {
+    if let Some(group) = Pid::from_raw(process as i32) {
+        // The group may have ended; then there is nothing to kill.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+/// The most of a process's last words that is kept, in bytes.
+const LAST_WORDS_BYTES: usize = 4096;
+
+/// The end of a stream that a thread reads: the last words of a process.
+#[derive(Clone, Debug, Default)]
+pub struct LastWords(Arc<Mutex<Vec<u8>>>);
+
+impl LastWords {
+    /// Reads a stream to its end, in a thread of its own.
+    ///
+    /// # Errors
+    /// If there can be no further thread.
+    pub fn of(mut stream: impl Read + Send + 'static) -> io::Result<Self> {
+        let words = LastWords::default();
+        let kept = words.clone();
+        thread::Builder::new().spawn(move || {
+            let mut piece = [0; 1024];
+            while let Ok(length @ 1..) = stream.read(&mut piece) {
+                kept.add(&piece[..length]);
+            }
+        })?;
+        Ok(words)
+    }
+
+    fn add(&self, piece: &[u8]) {
+        let mut words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        words.extend_from_slice(piece);
+        let surplus = words.len().saturating_sub(LAST_WORDS_BYTES);
+        words.drain(..surplus);
+    }
+
+    /// The last words so far.
+    pub fn text(&self) -> String {
+        let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&words).into_owned()
+    }
+}
+
+/// The name of a signal behind its number; empty for uncommon ones.
+pub fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        4 => " (illegal instruction)",
+        6 => " (abort)",
+        7 => " (bus error)",
+        8 => " (arithmetic)",
+        9 => " (killed, perhaps for its memory)",
+        11 => " (segmentation fault)",
+        _ => "",
     }
 }

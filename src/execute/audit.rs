@@ -1,6 +1,6 @@
 //! Audits of foreign functions: after its samples were taken, a function runs on inputs that it
 //! never saw and that lie elsewhere. It has to be right, and as fast as it was: a function that
-//! hands out what it computed before is one or the other, not both.
+//! hands out earlier results is one or the other, not both.
 
 use std::cell::OnceCell;
 
@@ -51,7 +51,7 @@ impl Audit {
         })
     }
 
-    /// What is wrong with a program whose slowest sample took `slowest_ns` an iteration. `phases`
+    /// The fault of a program whose slowest sample took `slowest_ns` an iteration, if any. `phases`
     /// are its own, and the one that covers those of the block.
     ///
     /// # Errors

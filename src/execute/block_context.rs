@@ -50,11 +50,11 @@ pub struct VerifiedPoint<'a> {
     is_users: bool,
     /// Inputs that it had overwritten when its samples were taken.
     changed_inputs: Vec<String>,
-    /// It is a function in Python, which might keep what it computed.
+    /// It is a function in Python, which might keep its results.
     is_audited: bool,
-    /// Two runs give the same bits.
+    /// Two runs give equal bits.
     is_deterministic: bool,
-    /// What the audit complains about.
+    /// The complaint of the audit.
     complaint: Option<String>,
 }
 
@@ -252,7 +252,7 @@ impl<'a> BlockContext<'a> {
             }
         }
         measurement.device_memory = device.memory(prepared).map_err(failed)?;
-        // What another process allocates is not the program's to say.
+        // A program can't state the memory of another process.
         if runner.is_none() && !has_expected_memory(&measurement) {
             measurement.flags.push(Flag::MemoryMismatch);
         }
@@ -429,7 +429,7 @@ fn note_preparation(
 ) {
     let parts = device.preparation(prepared);
     let by_device_ns = prepare_ns + device.further_preparation_ns(prepared);
-    // What lies between, the other process spends on inputs and checks.
+    // The time between import and first call is spent on inputs and checks.
     let own_ns = parts.map(|parts| parts.import_ns + parts.first_call_ns);
     measurement.prepare_ns = Some(own_ns.unwrap_or(by_device_ns));
     measurement.import_ns = parts.map(|parts| parts.import_ns);

@@ -25,7 +25,7 @@ pub struct DeviceRequest {
     pub threads: u32,
     /// State of the second-level cache before each sample.
     pub cache: CacheState,
-    /// How long a worker may be silent: what it waits for itself has to take less.
+    /// How long a worker may be silent; its own waits have to be shorter.
     pub silence_limit: Duration,
     /// Where the oracle's answers are kept; none to ask it every time.
     pub answers: Option<AnswerCache>,

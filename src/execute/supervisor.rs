@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGTERM};
 
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
+use crate::device::process::{LastWords, signal_name};
 use crate::device::{Artifact, memory};
 use crate::hardware::DeviceIdentity;
 use crate::hardware::ceilings::Ceilings;
@@ -76,9 +76,6 @@ const CALIBRATION_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a killed process may take to go: one that hangs in a driver is left to the system.
 const LEAVING_LIMIT: Duration = Duration::from_secs(10);
-
-/// The most of a worker's last words that is kept, in bytes.
-const LAST_WORDS_BYTES: usize = 4096;
 
 /// A worker for one device, replaced whenever it dies.
 pub struct Supervisor {
@@ -256,7 +253,7 @@ struct Worker {
     child: Child,
     requests: ChildStdin,
     events: Receiver<io::Result<Option<Event>>>,
-    last_words: Arc<Mutex<Vec<u8>>>,
+    last_words: LastWords,
     /// Keys of the kernels that it has.
     sent: HashSet<String>,
     /// The first point of the block that it was given ahead of its time.
@@ -293,8 +290,7 @@ impl Worker {
                 }
             }
         })?;
-        let last_words = Arc::new(Mutex::new(Vec::new()));
-        threads().spawn(keep_last(stderr, Arc::clone(&last_words)))?;
+        let last_words = LastWords::of(stderr)?;
         let mut worker = Worker {
             child,
             requests,
@@ -416,15 +412,10 @@ impl Worker {
             std::thread::sleep(Duration::from_millis(5));
         }
         let status = end(&mut self.child);
-        let words = self
-            .last_words
-            .lock()
-            .map(|words| words.clone())
-            .unwrap_or_default();
         Obituary {
             signal: status.and_then(|status| status.signal()),
             code: status.and_then(|status| status.code()),
-            words: String::from_utf8_lossy(&words).trim().to_owned(),
+            words: self.last_words.text().trim().to_owned(),
             was_out_of_memory: memory::group_kills() > self.kills_before,
         }
     }
@@ -502,32 +493,5 @@ impl fmt::Display for Obituary {
             write!(out, ": {}", self.words)?;
         }
         Ok(())
-    }
-}
-
-fn signal_name(signal: i32) -> &'static str {
-    match signal {
-        4 => " (illegal instruction)",
-        6 => " (abort)",
-        7 => " (bus error)",
-        8 => " (arithmetic)",
-        9 => " (killed, perhaps for its memory)",
-        11 => " (segmentation fault)",
-        _ => "",
-    }
-}
-
-/// Reads a stream to its end and keeps its last bytes.
-fn keep_last(mut stream: impl Read + Send, words: Arc<Mutex<Vec<u8>>>) -> impl FnOnce() + Send {
-    move || {
-        let mut piece = [0; 1024];
-        while let Ok(length @ 1..) = stream.read(&mut piece) {
-            let Ok(mut words) = words.lock() else {
-                return;
-            };
-            words.extend_from_slice(&piece[..length]);
-            let surplus = words.len().saturating_sub(LAST_WORDS_BYTES);
-            words.drain(..surplus);
-        }
     }
 }

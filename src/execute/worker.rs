@@ -99,7 +99,7 @@ fn start_threads(kind: DeviceKind, processors: usize) -> Result<(), rayon::Threa
     pool.build_global()
 }
 
-/// How many; 0 for what the environment says. On a GPU the oracle works beside the thread that has
+/// How many; 0 for the environment's number. On a GPU the oracle works beside the thread that has
 /// the device, which must not wait for a processor.
 fn threads(kind: DeviceKind, processors: usize, is_told: bool) -> usize {
     match kind {

@@ -25,7 +25,7 @@ pub struct PythonFiles {
 }
 
 impl PythonFiles {
-    /// Reads `main`, and what it imports from its own folder or from `folders`.
+    /// Reads `main`, and the modules that it imports from its own folder or from `folders`.
     ///
     /// # Errors
     /// A sentence: a file that can't be read.
@@ -135,7 +135,7 @@ fn read(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("{} is not UTF-8 text", path.display()))
 }
 
-/// Names of the modules that a text may import. What a name in `from a import b` is can't be told:
+/// Names of the modules that a text may import. In `from a import b`, `b` may be a module or not:
 /// `a.b` is looked for as well. `package` is that of relative imports.
 fn imports(text: &str, package: &str) -> Vec<String> {
     let mut found = Vec::new();

@@ -285,7 +285,7 @@ pub struct Prune {
     pub along: Vec<Arc<str>>,
 }
 
-/// `[cluster]`: what `sweeper submit` asks a scheduler for, in the scheduler's own words.
+/// `[cluster]`: requests of `sweeper submit` to a scheduler, in the scheduler's own words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
     /// Tasks that share the sweep.

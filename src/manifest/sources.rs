@@ -250,7 +250,7 @@ impl Sources {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         self.folders.push(folder.clone());
         let mut root = tree::parse(&self.texts, source, &mut Diagnostics::default());
-        // What is wrong with it is reported when the manifest is resolved.
+        // Its mistakes are reported when the manifest is resolved.
         let _ = like::expand(&mut root);
         root.walk("", &mut |key, node| self.note(&folder, key, node));
         self.note_code(&folder, &root);

@@ -1,4 +1,4 @@
-//! What the journals of a run hold: the row of each point.
+//! The contents of a run's journals: the row of each point.
 //!
 //! A run that is shared out has a journal for each shard. Their rows stay in the files until they
 //! are asked for: a run of a million points has a gigabyte of them.
@@ -69,7 +69,7 @@ impl Lines {
             crc: 0,
         };
         let mut crc = crc32fast::Hasher::new();
-        // What was read and is no whole line yet.
+        // Bytes that were read and are no whole line yet.
         let mut open: Vec<u8> = Vec::new();
         let mut number = 0;
         loop {
@@ -220,7 +220,7 @@ impl Standing {
 /// Length and CRC-32 of a file.
 pub type Seal = (u64, u32);
 
-/// What tables were made from: the seal of each journal.
+/// The seals of the journals that tables were made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Seals {

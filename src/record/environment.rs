@@ -30,7 +30,7 @@ pub struct RunIdentity {
 
 impl RunIdentity {
     /// The identity of a run with this program; `toolchain` is the identity of its compilers,
-    /// `interpreters` that of what executes its functions in Python.
+    /// `interpreters` that of the interpreters of its functions in Python.
     pub fn new(
         manifest: ManifestHash,
         devices: Vec<DeviceIdentity>,

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::folder::{FolderError, Recorded};
+use super::folder::FolderError;
 use super::history;
+use super::recorded::Recorded;
 use super::submission::Submission;
 
 /// Levels between the searched folder and a run: `results/quick/host/quick-29fcbb991eb4`. An

@@ -270,7 +270,7 @@ fn end(path: &Path, dead: &Holder) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     }
-    // Another process may have been faster, and its hold is what was moved.
+    // Another process may have been faster, and its hold was moved.
     if read(&aside).is_some_and(|held| held.token != dead.token) {
         let _ = fs::hard_link(&aside, path);
     }

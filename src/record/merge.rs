@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::contents::Contents;
 use super::environment::Difference;
-use super::folder::{FolderError, Recorded, RunFolder};
+use super::folder::{FolderError, RunFolder};
 use super::journal::{Header, sealed};
 use super::parts::{self, SHARDS};
+use super::recorded::Recorded;
 use super::state::{End, State};
 use crate::files;
 use crate::shard::Part;
@@ -55,7 +56,7 @@ pub enum MergeError {
     },
 }
 
-/// What was joined.
+/// The counts of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
     /// Journals.

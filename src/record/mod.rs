@@ -11,6 +11,7 @@ pub mod exports;
 pub mod environment;
 pub mod usage;
 pub mod folder;
+pub mod recorded;
 pub mod find;
 pub mod history;
 pub mod merge;

@@ -18,7 +18,7 @@ use crate::shard::{Part, Shard};
 /// A process of another machine that has said nothing for so long may be gone.
 const SILENT_S: f64 = 60.0;
 
-/// What becomes of a part.
+/// How a part stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
@@ -69,7 +69,7 @@ impl Standing {
 pub struct PartProgress {
     /// The shard; none for all of the run.
     pub shard: Option<Shard>,
-    /// What becomes of it.
+    /// How it stands.
     pub standing: Standing,
     /// The machine of its last process.
     pub host: Option<String>,
@@ -136,7 +136,7 @@ impl Progress {
         let (mut parts, states): (Vec<PartProgress>, Vec<Option<State>>) = read.unzip();
         let said = states.iter().flatten().map(|state| state.run_points).max();
         let points = said.or_else(planned);
-        // A plain run that goes on with what shards have.
+        // A plain run that goes on with the rows of shards.
         if count.is_some() && hold::held_by(&Part::Whole.hold(folder)).is_some() {
             let state = State::read(&Part::Whole.state(folder));
             parts.insert(0, part_progress(folder, Part::Whole, state.as_ref(), &here));
@@ -158,7 +158,7 @@ impl Progress {
             .filter_map(|part| part.left_s)
             .fold(0.0, f64::max);
         let known = at_work.iter().all(|part| part.left_s.is_some());
-        // What no process is at waits for those that are, at their rate.
+        // Points that no process works on wait for the processes at work, at their rate.
         let waiting: usize = match (points, whole) {
             (Some(points), None) => {
                 let own = at_work

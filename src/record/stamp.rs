@@ -75,7 +75,7 @@ impl<W: Write> Sealing<W> {
         }
     }
 
-    /// The stream, and the seal of what was written.
+    /// The stream, and the seal of its content.
     pub(super) fn finish(self) -> (W, Seal) {
         (self.inner, (self.bytes, self.hasher.finalize()))
     }

@@ -55,7 +55,7 @@ pub struct State {
     pub written: usize,
     /// For how long it has measured, in seconds.
     pub measured_s: f64,
-    /// Predicted time of the rest, in seconds, from what points of their kinds took.
+    /// Predicted time of the rest, in seconds, from the times of points of their kinds.
     pub left_s: Option<f64>,
     /// Rows by status, of its part.
     pub statuses: BTreeMap<Status, usize>,
@@ -63,7 +63,7 @@ pub struct State {
     pub failures: usize,
     /// The last of them.
     pub last_failure: Option<Failure>,
-    /// Bytes of the journal when this was written: what follows is not in the counts.
+    /// Bytes of the journal when this was written: later rows are not in the counts.
     pub journal_bytes: u64,
     /// When it began, in seconds since 1970 by the clock of its machine.
     pub began_unix_s: f64,

@@ -1,5 +1,5 @@
-//! What was handed to a scheduler: a folder below the folder of results, with the jobs' scripts,
-//! what they say, and their numbers.
+//! Submissions to a scheduler: folders below the folder of results, with the jobs' scripts, output
+//! and numbers.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::find::{self, Found};
-use super::folder::Recorded;
 use super::parts;
+use super::recorded::Recorded;
 use super::state::{End, State};
 use crate::files;
 use crate::identity::{Digest, ManifestHash};

@@ -174,10 +174,10 @@ pub struct Measurement {
     /// first of its process, in nanoseconds; absent where no time passes.
     #[serde(default)]
     pub prepare_ns: Option<u64>,
-    /// Of this, what a function in Python and the library of its arrays took to import.
+    /// Of this, the time of importing a function in Python and the library of its arrays.
     #[serde(default)]
     pub import_ns: Option<u64>,
-    /// Of this, its first call, in which it compiles what it compiles.
+    /// Of this, the time of its first call, in which it compiles.
     #[serde(default)]
     pub first_call_ns: Option<u64>,
     /// The first iterations of the program; absent in rows from before they were recorded.

@@ -31,7 +31,7 @@ pub(super) fn cache_of(
     opened.inspect(|cache| warn_of_upstreams(cache, progress))
 }
 
-/// Says what is wrong with the caches that are only read.
+/// Warns of faults of the caches that are only read.
 pub(super) fn warn_of_upstreams(cache: &Cache, progress: &dyn Progress) {
     for warning in cache.take_warnings() {
         progress.event(&Event::Warning(&warning.to_string()));

@@ -108,7 +108,7 @@ pub fn toolchain_for(kind: DeviceKind, found: &Toolchain) -> Toolchain {
     }
 }
 
-/// What executes a manifest's functions in Python, in one line; empty where it has none.
+/// The interpreters of a manifest's functions in Python, in one line; empty where it has none.
 pub fn interpreters(manifest: &Manifest) -> String {
     let names: BTreeSet<&str> = manifest
         .declared()

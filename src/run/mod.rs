@@ -332,7 +332,7 @@ struct Begun {
     identity: RunIdentity,
 }
 
-/// Measures what is left of a plan.
+/// Measures the rest of a plan.
 fn measure(
     surroundings: &Surroundings<'_>,
     plan: &Plan<'_>,

@@ -78,8 +78,8 @@ impl Remaining {
         }
     }
 
-    /// The predicted time of a point in nanoseconds, from what points of its kind took, else from
-    /// what others took.
+    /// The predicted time of a point in nanoseconds, from the times of points of its kind, else
+    /// from those of others.
     pub(super) fn point_ns(&self, number: u32) -> f64 {
         let (kind, guess_ns) = self.points[number as usize];
         let sum = |of: fn(&Known) -> f64| self.kinds.values().map(of).sum::<f64>();

@@ -1,5 +1,5 @@
-//! Results of earlier runs that are those of this one: of equal points, measured in the same way by
-//! the same program on the same device.
+//! Results of earlier runs that this one can take: those of equal points, settings of measurement,
+//! program and device.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::identity::{PointId, RunId};
 use crate::record::environment::RunIdentity;
 use crate::record::find;
-use crate::record::folder::Recorded;
+use crate::record::recorded::Recorded;
 use crate::row::Row;
 use crate::row::outcome::Status;
 

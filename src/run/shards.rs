@@ -6,9 +6,10 @@ use std::path::Path;
 use super::RunError;
 use super::tables;
 use crate::guides::About;
-use crate::record::folder::{FolderError, Recorded, RunFolder, contents_of};
+use crate::record::folder::{FolderError, RunFolder};
 use crate::record::hold;
 use crate::record::parts;
+use crate::record::recorded::{Recorded, contents_of};
 use crate::record::state::{End, State};
 use crate::record::usage::RunUsage;
 use crate::shard::{Part, Shard};
@@ -39,7 +40,7 @@ pub(super) fn finish(
     }
 }
 
-/// Makes tables and exports of what the journals of a run hold now, unless there are such already
+/// Makes tables and exports of the rows of a run so far, unless there are such already
 /// or another process is about it. True if there are such then.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What a session is begun with.
+//! The surroundings and the parts of a session.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
@@ -16,7 +16,7 @@ use crate::identity::PointId;
 use crate::manifest::Manifest;
 use crate::record::journal::Journal;
 
-/// What a session goes on with.
+/// The parts of a run that a session goes on with.
 pub(super) struct Parts {
     pub(super) journal: Journal,
     pub(super) keeper: Keeper,

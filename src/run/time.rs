@@ -15,7 +15,7 @@ const MOST_RESERVED: Duration = Duration::from_secs(60);
 pub struct Allowed {
     /// When the scheduler ends the job; the run ends before, and goes on in another job.
     job: Option<Instant>,
-    /// When people want it to be over: what is not measured by then is declared so.
+    /// When people want it to be over: points that are not measured by then get rows that say so.
     given: Option<(Instant, Duration)>,
 }
 

@@ -24,7 +24,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The time that a worker has beside what it was given, in nanoseconds.
+    /// The time that a worker has left beside its blocks, in nanoseconds.
     pub(super) fn left_ns(&self, worker: usize, dispatch: &Dispatch<'a>) -> f64 {
         let Some(left) = self.request.allowed.left(Instant::now()) else {
             return f64::INFINITY;

@@ -16,7 +16,7 @@ pub(super) struct Work<'m> {
     pub(super) run_points: usize,
 }
 
-/// A plan as far as it was needed. What a shard measures follows from costs, which take a whole
+/// A plan as far as it was needed. The points of a shard follow from costs, which take a whole
 /// plan.
 enum Filled<'m> {
     Outline(Outline<'m>),
@@ -60,7 +60,7 @@ impl<'m> Work<'m> {
         }
     }
 
-    /// The whole plan, and what of it this process measures.
+    /// The whole plan, and the part of it that this process measures.
     pub(super) fn plan(self) -> (Plan<'m>, Own) {
         match self.filled {
             Filled::Outline(outline) => (outline.fill(), Own::All),

@@ -49,7 +49,7 @@ pub(super) fn show_bad(bad: &[BadEntry], screen: &Screen) {
     }
 }
 
-/// What is wrong with the size that the cache counts, in a line, if anything is.
+/// The fault in the size that the cache counts, in a line, if there is one.
 fn account_in_words(report: &VerifyReport) -> Option<String> {
     let (held, actual) = (report.accounted?.bytes, report.actual.bytes);
     if report.account_rebuilt || held == actual {

@@ -174,7 +174,7 @@ fn prepare(
     Ok((folder, steps))
 }
 
-/// What tells submissions apart: their runs, and where these run.
+/// The digest that tells submissions apart: of their runs, and of where these run.
 fn key(hash: &Digest, shards: u32, cluster: &Cluster) -> Digest {
     let mut encoder = Encoder::new("submission");
     encoder.digest("manifest", hash);
@@ -189,7 +189,7 @@ fn key(hash: &Digest, shards: u32, cluster: &Cluster) -> Digest {
     encoder.finish()
 }
 
-/// The script that compiles, where there is something to compile and it is known for what.
+/// The script that compiles, where there is something to compile and the target is known.
 fn compile(manifest: &Manifest, scripts: &Scripts<'_>, screen: &Screen) -> Option<String> {
     let cluster = &manifest.cluster;
     if let Some(arch) = &cluster.arch {
@@ -258,7 +258,7 @@ fn hand_over(
     let mut options = Vec::new();
     if let Some(text) = &steps.compile {
         let job = sbatch(&write("compile.sh", text)?, &[])?;
-        // What the compiler refuses, tasks say of their points.
+        // Tasks report the compiler's refusals with their points.
         options.push(after(&job));
         submission.others.push(job);
         keep(&submission)?;
@@ -275,7 +275,7 @@ fn hand_over(
     said(&submission, folder, &missing, &done, &queued, screen)
 }
 
-/// Says what was submitted.
+/// Prints the submitted jobs.
 fn said(
     submission: &Submission,
     folder: &Path,

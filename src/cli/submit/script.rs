@@ -7,12 +7,12 @@ use crate::shard::Shard;
 /// earlier.
 const NOTICE_S: u32 = 30;
 
-/// What scripts are made from.
+/// The values that scripts are made from.
 pub(super) struct Scripts<'a> {
     /// Name of the manifest.
     pub name: &'a str,
     pub cluster: &'a Cluster,
-    /// Folder of the scripts and of what they say.
+    /// Folder of the scripts and of their output.
     pub folder: &'a str,
     /// Folder in which the jobs run.
     pub place: &'a str,
@@ -26,7 +26,7 @@ pub(super) struct Scripts<'a> {
     pub shards: u32,
 }
 
-/// What a script's job is for.
+/// The purpose of a script's job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Compile,
@@ -83,7 +83,7 @@ impl Scripts<'_> {
         )
     }
 
-    /// Makes tables and a report of what there is. Journals are not joined: tasks that are
+    /// Makes tables and a report of the rows so far. Journals are not joined: tasks that are
     /// submitted again go on with theirs.
     pub(super) fn report(&self) -> String {
         let report = self.command(&["report", self.folder]);

@@ -22,7 +22,7 @@ pub struct Kernel {
     differences: Option<Vec<Difference>>,
 }
 
-/// The kernels of a point, and how they differ from what is in the cache.
+/// The kernels of a point, and how they differ from the entries of the cache.
 pub fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Vec<Kernel> {
     let manifest = plan.manifest();
     let (dir, _) = place::cache_dir(Some(manifest));

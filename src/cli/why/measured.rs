@@ -11,7 +11,7 @@ use crate::manifest::difference::{self, Change};
 use crate::plan::{Plan, Planned};
 use crate::record::environment::RunIdentity;
 use crate::record::find;
-use crate::record::folder::Recorded;
+use crate::record::recorded::Recorded;
 use crate::row::outcome::Status;
 use crate::run;
 

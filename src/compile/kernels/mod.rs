@@ -210,7 +210,7 @@ impl Kernels<'_> {
         }
     }
 
-    /// How a kernel's key differs from what is in a cache.
+    /// How a kernel's key differs from the keys in a cache.
     pub fn explain(&self, source: &KernelSource, catalog: &Catalog) -> Explanation {
         let compiler = self.toolchain.describe(source.language);
         catalog.explain(&self.key(source), &compiler)

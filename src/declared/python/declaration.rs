@@ -8,7 +8,7 @@ use sweeper_program::Value;
 /// A function, its arguments and its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PythonDeclaration {
-    /// Where it is executed; part of no identity, which has what is found there.
+    /// Where it is executed; part of no identity, which has the interpreter that is found there.
     pub place: InterpreterPlace,
     /// The source.
     pub source: PythonSource,
@@ -83,7 +83,7 @@ pub enum Load {
     /// All of it.
     #[default]
     All,
-    /// What it defines, without what it does: for files that measure themselves on import.
+    /// Its definitions without other statements: for files that measure themselves on import.
     Definitions,
 }
 
@@ -169,7 +169,7 @@ impl PythonDeclaration {
             || incoming.clone().any(|name| name == tensor)
     }
 
-    /// The same without what says where it lies: what its identity is made of.
+    /// This declaration without its paths, for its identity.
     pub fn without_place(&self) -> Self {
         let mut other = self.clone();
         other.place = InterpreterPlace::default();

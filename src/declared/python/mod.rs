@@ -1,4 +1,4 @@
-//! Functions in Python: what an interpreter is told of one for a problem.
+//! Functions in Python: the request to an interpreter to call one for a problem.
 
 pub mod declaration;
 
@@ -65,7 +65,7 @@ impl Function {
         })
     }
 
-    /// What an interpreter is told of a call for a problem.
+    /// The request to an interpreter for a call on a problem.
     ///
     /// # Errors
     /// An output that it does not compute, a tensor that the phase lacks, an expression without a
@@ -191,7 +191,7 @@ impl Argument {
     }
 }
 
-/// What arguments of a call follow from.
+/// The tensors and values that arguments of a call follow from.
 struct Known<'a> {
     tensors: &'a ProblemTensors<'a>,
     slots: &'a [Operand<'a>],

@@ -1,4 +1,4 @@
-//! A device with runners beside it: processes that run what the device itself can't.
+//! A device with runners beside it: processes for programs that the device itself can't run.
 
 pub mod command;
 pub mod python;

@@ -1,4 +1,4 @@
-//! A backend that is a program: how it is started, and what is read of its runs.
+//! A backend that is a program: how it is started, measured and checked.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub(super) const IN_SCRATCH: &str = "{scratch}";
 /// Metrics that every command has.
 const MEASURED: [&str; 3] = ["user_s", "system_s", "peak_bytes"];
 
-/// Reads the keys of a command; what is wrong is reported.
+/// Reads the keys of a command, and reports mistakes.
 pub(super) fn command(
     cx: &mut Context<'_>,
     section: &mut Section<'_>,

@@ -28,7 +28,7 @@ struct Reader<'n> {
     has_source: bool,
 }
 
-/// Reads the keys of a source; what is wrong is reported.
+/// Reads the keys of a source, and reports mistakes.
 pub(super) fn kernels(
     cx: &mut Context<'_>,
     section: &mut Section<'_>,

@@ -66,7 +66,7 @@ fn exe_in(cx: &Context<'_>, (at, path): (crate::manifest::text::At, PathBuf)) ->
     }
 }
 
-/// Reads the keys of a function; what is wrong is reported.
+/// Reads the keys of a function, and reports mistakes.
 pub(super) fn python(
     cx: &mut Context<'_>,
     section: &mut Section<'_>,
@@ -120,7 +120,7 @@ pub(super) fn python(
     is_sound(cx, section, names, &declaration).then_some(declaration)
 }
 
-/// Reports what does not fit together.
+/// Reports keys that do not fit together.
 fn is_sound(
     cx: &mut Context<'_>,
     section: &Section<'_>,

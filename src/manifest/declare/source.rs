@@ -27,7 +27,7 @@ pub(super) fn language(section: &Section<'_>) -> DeclaredLanguage {
     }
 }
 
-/// Reads a backend's source; what is wrong is reported.
+/// Reads a backend's source, and reports mistakes.
 pub(super) fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<Source> {
     let cuda = section.take(cx, "cuda");
     let c = section.take(cx, "c");
@@ -76,7 +76,7 @@ pub(super) fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<
     })
 }
 
-/// Compares files with the digests that a run's manifest has: its copies are what was compiled.
+/// Compares files with the digests that a run's manifest has: those of the compiled sources.
 pub(super) fn verify(cx: &mut Context<'_>, node: &Node, files: &[DeclaredFile]) -> Option<()> {
     let digests = cx.section(node, DIGESTS)?.table;
     for file in files {

@@ -19,7 +19,7 @@ pub struct MetricColumn<'n> {
     part: Part,
 }
 
-/// What a column has of its metric.
+/// The part of a metric that a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Median,

@@ -119,8 +119,8 @@ pub(super) const STARTING: &[Column] = &[
     ),
     count(
         "import_ns",
-        "of prepare_ns, what importing a function in Python and the library of its arrays took \
-         (empty for other backends)",
+        "time of importing a function in Python and the library of its arrays, a part of \
+         prepare_ns (empty for other backends)",
         "interpreter",
     )
     .unit("ns")

@@ -9,7 +9,7 @@ pub struct Foreign {
     pub runner: Runner,
     /// The name under which it is shown.
     pub name: String,
-    /// Two runs with the same inputs give the same bits.
+    /// Two runs with equal inputs give equal bits.
     pub is_deterministic: bool,
     /// All that the runner has to know, as JSON that it alone reads.
     pub request: String,

@@ -11,11 +11,10 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use wait4::Wait4;
 
-use crate::device::process::{die_with_parent, with_huge_pages};
+use crate::device::process::{die_with_parent, kill_group, with_huge_pages};
 use crate::frames::{receive, send};
 
 /// A program to start.
@@ -57,7 +56,7 @@ pub struct Ended {
 /// Why a program did not start, in a sentence.
 type Refusal = String;
 
-/// Starts what it is asked to, until the stream ends.
+/// Starts the programs that are asked for, until the stream ends.
 ///
 /// # Errors
 /// Those of the streams.
@@ -100,7 +99,8 @@ fn run(start: &Start) -> Result<Ended, Refusal> {
         .wait4()
         .map_err(|error| format!("`{program}`: {error}"))?;
     let wall = begin.elapsed();
-    end_group(process);
+    // A process that the program left running would disturb the next run.
+    kill_group(process);
     Ok(Ended {
         wall_ns: wall.as_nanos() as u64,
         user_ns: ended.rusage.utime.as_nanos() as u64,
@@ -109,14 +109,6 @@ fn run(start: &Start) -> Result<Ended, Refusal> {
         status: ended.status.code(),
         signal: ended.status.signal(),
     })
-}
-
-/// Ends what a program left running: it would disturb the next run.
-fn end_group(process: u32) {
-    if let Some(group) = Pid::from_raw(process as i32) {
-        // Mostly nothing is left.
-        let _ = kill_process_group(group, Signal::KILL);
-    }
 }
 
 /// A launcher at work.

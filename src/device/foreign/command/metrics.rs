@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 
 use crate::declared::declaration::{MetricSource, OutputText};
 
-/// The files that hold what a run wrote.
+/// The files that hold the output of a run.
 pub struct Written<'a> {
     /// Standard output.
     pub stdout: &'a Path,

@@ -53,7 +53,7 @@ struct Loaded {
     seconds: Option<Expression>,
     /// Empty before each run.
     scratch: PathBuf,
-    /// What it writes lies here.
+    /// Folder of its output.
     outputs: PathBuf,
     peak_bytes: u64,
 }
@@ -72,7 +72,7 @@ fn trouble(error: &io::Error) -> DeviceError {
 }
 
 impl Loaded {
-    /// Whether somebody reads what it writes to standard output.
+    /// Whether somebody reads its standard output.
     fn has_readers(&self) -> bool {
         let is_stdout = |from: &OutputText| matches!(from, OutputText::Stdout);
         let mut metrics = self.request.metrics.iter();
@@ -92,7 +92,7 @@ impl Loaded {
         self.outputs.join("stderr")
     }
 
-    /// What is asked of the launcher for one of the program's commands.
+    /// The request to the launcher for one of the program's commands.
     fn start(&self, command: &[String], stdin: Option<&str>, stdout: Option<PathBuf>) -> Start {
         let start = Start {
             command: command.to_vec(),
@@ -106,7 +106,7 @@ impl Loaded {
         start.in_scratch(&self.scratch)
     }
 
-    /// Makes the scratch folder empty: what a run before left there is none of this one's.
+    /// Makes the scratch folder empty: files of a run before are none of this one's.
     fn clear(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.scratch) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -328,7 +328,7 @@ impl Commands {
         }
     }
 
-    /// Checks what the last run of a program did.
+    /// Checks the last run of a program.
     fn check(&mut self, program: usize) -> Result<(), DeviceError> {
         let loaded = &self.programs[program];
         let Some(check) = loaded.request.check.clone() else {

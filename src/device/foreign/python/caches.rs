@@ -1,4 +1,4 @@
-//! The folder in which libraries of an interpreter keep what they compile.
+//! The folder in which libraries of an interpreter keep the code that they compile.
 //!
 //! They find it again by content themselves; here it is bounded, and no other program's.
 
@@ -23,7 +23,7 @@ const FOLDERS: [(&str, &str); 7] = [
     ("CUDA_CACHE_PATH", "cuda"),
 ];
 
-/// Variables that let a library keep what it compiles or tunes.
+/// Variables that let a library keep compiled code and tuned choices.
 const SWITCHES: [(&str, &str); 2] = [
     ("TORCHINDUCTOR_FX_GRAPH_CACHE", "1"),
     ("TRITON_CACHE_AUTOTUNING", "1"),
@@ -35,7 +35,7 @@ pub(super) fn variables(cache: &Path, exe: &str, device: &str) -> Vec<(String, S
     let digest = Sha256::digest(format!("{exe}\0{device}"));
     let folder = cache.join("foreign").join(&hex::encode(digest)[..12]);
     if bytes_below(&folder) > MOST_BYTES {
-        // What can't be removed now is too much the next time, too.
+        // A folder that can't be removed now is too large the next time, too.
         let _ = fs::remove_dir_all(&folder);
     }
     let folders = FOLDERS.iter().map(|(variable, name)| {

@@ -1,4 +1,4 @@
-//! What an interpreter is: part of the identity of runs whose manifests have functions in Python.
+//! The identity of an interpreter: part of that of runs whose manifests have functions in Python.
 
 use std::process::{Command, Stdio};
 

@@ -1,6 +1,6 @@
 //! Functions in Python, in an interpreter that stays: the worker's side of it.
 //!
-//! [`process`] is the process, `child/*.py` what it executes. It imports the user's source, gets
+//! [`process`] is the process, `child/*.py` its program. It imports the user's source, gets
 //! the problem's inputs once, and times calls as the device here times kernels. A function that
 //! ends the process, or never returns, costs its own point: another interpreter is started, and
 //! gets the programs that are still measured when they are next asked for.
@@ -67,7 +67,7 @@ pub struct Python {
     cache: CacheState,
     /// How long a request may take.
     limit: Duration,
-    /// The kernel cache's folder, below which libraries keep what they compile.
+    /// The kernel cache's folder, below which libraries keep the code that they compile.
     cache_dir: Option<PathBuf>,
     interpreter: Option<Interpreter>,
     /// Interpreters that were started so far.
@@ -75,7 +75,7 @@ pub struct Python {
     /// The inputs of the problem, once a program needed them.
     inputs: Option<SharedFile>,
     programs: Vec<State>,
-    /// The program that ran since inputs were last compared with what was given.
+    /// The program that ran since inputs were last compared with the given ones.
     last: Option<Prepared>,
 }
 
@@ -91,12 +91,12 @@ struct Interpreter {
 
 /// A program.
 struct State {
-    /// What the interpreter is told of it.
+    /// The request that describes it to the interpreter.
     request: Value,
     exe: String,
     /// The number of the interpreter that has it.
     interpreter: u64,
-    /// What its first preparation was spent on.
+    /// The times of its first preparation.
     preparation: Option<Preparation>,
     /// The file that it writes its outputs into.
     outputs: SharedFile,

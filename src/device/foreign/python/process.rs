@@ -1,21 +1,20 @@
 //! An interpreter of Python in a process of its own, which answers requests one after another.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child as Process, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
 use crate::device::memory;
-use crate::device::process::die_with_parent;
+use crate::device::process::{LastWords, die_with_parent, kill_group, signal_name};
+use crate::frames;
 use crate::row::outcome::Status;
 
-/// What the interpreter executes; the modules come in the first frame.
+/// The program of the interpreter; its modules come in the first frame.
 const BOOTSTRAP: &str = include_str!("child/bootstrap.py");
 
 /// The modules, by name.
@@ -36,19 +35,13 @@ const MODULES: [(&str, &str); 14] = [
     ("cuda", include_str!("child/cuda.py")),
 ];
 
-/// A longer frame is a sign of a broken pipe.
-const MAX_FRAME_BYTES: u32 = 1 << 28;
-
-/// The most of a process's last words that is kept, in bytes.
-const LAST_WORDS_BYTES: usize = 4096;
-
 /// How long a process that closed its stream has to end.
 const LEAVING_LIMIT: Duration = Duration::from_secs(2);
 
 /// Why a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// What becomes of the point.
+    /// The point's status.
     pub(super) status: Status,
     /// Why.
     pub(super) reason: String,
@@ -61,7 +54,7 @@ pub(super) struct Child {
     process: Process,
     requests: ChildStdin,
     answers: Receiver<io::Result<Value>>,
-    last_words: Arc<Mutex<Vec<u8>>>,
+    last_words: LastWords,
     /// How often the system had ended processes of the control group for their memory before it.
     kills_before: u64,
 }
@@ -105,9 +98,7 @@ impl Child {
                 }
             }
         })?;
-        let last_words = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&last_words);
-        thread::Builder::new().spawn(move || keep_last(stderr, &kept))?;
+        let last_words = LastWords::of(stderr)?;
         let mut child = Child {
             process,
             requests,
@@ -124,11 +115,7 @@ impl Child {
     }
 
     fn send(&mut self, frame: &Value) -> io::Result<()> {
-        let body = serde_json::to_vec(frame)?;
-        let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-        let mut bytes = length.to_le_bytes().to_vec();
-        bytes.extend(body);
-        self.requests.write_all(&bytes)
+        frames::send_body(&mut self.requests, &serde_json::to_vec(frame)?)
     }
 
     /// Asks for something, and waits for the answer.
@@ -158,13 +145,10 @@ impl Child {
     }
 
     fn kill(&mut self) {
-        if let Some(group) = Pid::from_raw(self.process.id() as i32) {
-            // One that has ended already can't be killed, which is as well.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+        kill_group(self.process.id());
     }
 
-    /// What the process died of.
+    /// The failure of a process that died.
     fn obituary(&mut self) -> Failure {
         let step = Duration::from_millis(2);
         for _ in 0..LEAVING_LIMIT.as_millis() / step.as_millis() {
@@ -175,8 +159,7 @@ impl Child {
         }
         self.kill();
         let status = self.process.wait().ok();
-        let words = self.last_words.lock().map(|words| words.clone());
-        let words = String::from_utf8_lossy(&words.unwrap_or_default()).into_owned();
+        let words = self.last_words.text();
         let last = words.lines().rev().find(|line| !line.trim().is_empty());
         let said = last.map_or_else(String::new, |line| format!(": {}", line.trim()));
         let (code, signal) = match status {
@@ -229,41 +212,7 @@ fn failure(error: &Value) -> Failure {
 
 /// The next frame; none at the end of the stream.
 fn receive(stream: &mut impl Read) -> io::Result<Option<Value>> {
-    let mut length = [0; 4];
-    match stream.read_exact(&mut length) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        read => read?,
-    }
-    let length = u32::from_le_bytes(length);
-    if length > MAX_FRAME_BYTES {
-        return Err(io::Error::other(format!("a frame of {length} bytes")));
-    }
-    let mut body = vec![0; length as usize];
-    stream.read_exact(&mut body)?;
-    Ok(Some(serde_json::from_slice(&body)?))
-}
-
-/// Reads a stream to its end and keeps its last bytes.
-fn keep_last(mut stream: impl Read, words: &Mutex<Vec<u8>>) {
-    let mut piece = [0; 1024];
-    while let Ok(length @ 1..) = stream.read(&mut piece) {
-        let Ok(mut words) = words.lock() else {
-            return;
-        };
-        words.extend_from_slice(&piece[..length]);
-        let surplus = words.len().saturating_sub(LAST_WORDS_BYTES);
-        words.drain(..surplus);
-    }
-}
-
-fn signal_name(signal: i32) -> &'static str {
-    match signal {
-        4 => " (illegal instruction)",
-        6 => " (abort)",
-        7 => " (bus error)",
-        8 => " (arithmetic)",
-        9 => " (killed)",
-        11 => " (segmentation fault)",
-        _ => "",
-    }
+    let body = frames::receive_body(stream)?;
+    let answer = body.map(|body| serde_json::from_slice(&body));
+    Ok(answer.transpose()?)
 }

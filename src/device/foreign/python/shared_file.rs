@@ -64,7 +64,7 @@ impl SharedFile {
     /// The tensors that another process has written into it.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A file that can't be read, or that does not hold tensors.
     #[expect(unsafe_code, reason = "a mapping of a file")]
     pub(super) fn tensors(&self) -> io::Result<Tensors> {
         // SAFETY: the process that writes it has answered that it is done, and is asked for nothing

@@ -1,5 +1,7 @@
 //! A run while it goes on: blocks to workers, outcomes to rows.
 
+mod kernels;
+
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -20,10 +22,9 @@ use super::schedule::Schedule;
 use super::surroundings::{Parts, Surroundings};
 use super::telling;
 use super::time::Over;
-use super::workers::{Ahead, Message, serve};
-use super::{Event, Progress, Request, RunError, compiling};
+use super::workers::{Message, serve};
+use super::{Event, Progress, Request, RunError};
 use crate::compile::CompileError;
-use crate::compile::kernels::{Built, Kernels};
 use crate::compile::toolchain::Toolchain;
 use crate::execute::supervisor::{Supervisor, Task, Usage, WorkerError};
 use crate::hardware::{DeviceIdentity, DeviceKind};
@@ -229,19 +230,6 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Tells the cache which kernels will be asked for.
-    fn expect(&mut self, blocks: &[&PlannedBlock], schedule: &Schedule) {
-        let wanted = self.kernels_of(blocks, schedule).into_iter();
-        let sources: Vec<_> = wanted
-            .map(|number| &self.plan.kernels[number as usize])
-            .collect();
-        if let Some(warning) = compiling::expect(&self.kernels(), &sources)
-            && self.warned.insert(WarningKind::TooSmall)
-        {
-            self.progress.event(&Event::Warning(&warning));
-        }
-    }
-
     /// Blocks of which a point has no row.
     fn left(&self) -> Vec<&'a PlannedBlock> {
         let plan = self.plan;
@@ -250,79 +238,6 @@ impl<'a> Session<'a> {
             points.any(|&point| !self.finished.contains(&plan.points[point as usize].id))
         };
         plan.blocks.iter().filter(is_left).collect()
-    }
-
-    /// The kernels that blocks need, each kernel once, in the order in which the blocks need them.
-    fn kernels_of(&self, blocks: &[&PlannedBlock], schedule: &Schedule) -> Vec<u32> {
-        let mut seen = HashSet::new();
-        let order = schedule.order().into_iter();
-        let kernels = order.flat_map(|block| {
-            let block = blocks[block];
-            self.plan.kernels_of(block, block.points.iter().copied())
-        });
-        kernels.filter(|&kernel| seen.insert(kernel)).collect()
-    }
-
-    pub(super) fn kernels(&self) -> Kernels<'a> {
-        Kernels {
-            toolchain: self.toolchain,
-            cache: self.cache,
-            device: &self.devices[0],
-            limit: self.manifest.limits.compile_timeout,
-            require_cached: self.request.require_cached,
-            stop: self.stop,
-        }
-    }
-
-    /// Gets the kernels of these numbers that were not asked for before.
-    pub(super) fn compile(&mut self, mut wanted: Vec<u32>) {
-        wanted.retain(|number| !self.built.contains_key(number));
-        wanted.sort_unstable();
-        wanted.dedup();
-        if wanted.is_empty() || self.plan.device.kind == DeviceKind::Null {
-            return;
-        }
-        self.progress.event(&Event::Compiling {
-            kernels: wanted.len(),
-        });
-        let sources: Vec<_> = wanted
-            .iter()
-            .map(|&number| &self.plan.kernels[number as usize])
-            .collect();
-        let progress = self.progress;
-        let done = |position: usize, result: &Result<Built, CompileError>| {
-            if matches!(result, Err(CompileError::Stopped)) {
-                return;
-            }
-            let name = sources[position].title();
-            progress.event(&Event::Compiled {
-                name: &name,
-                result: result.as_ref(),
-            });
-        };
-        let kernels = self.kernels();
-        let results = kernels.get_all(&sources, self.request.compile_threads, &done);
-        for (number, result) in wanted.into_iter().zip(results) {
-            self.keep(number, result);
-        }
-    }
-
-    /// Records the result of building a kernel.
-    fn keep(&mut self, number: u32, result: Result<Built, CompileError>) {
-        // Without an outcome: the run is stopping.
-        if matches!(result, Err(CompileError::Stopped)) {
-            return;
-        }
-        self.compiled += compiling::count_built(std::slice::from_ref(&result));
-        if let Some((kind, warning)) = compiling::warning(&result)
-            && self.warned.insert(kind)
-        {
-            self.progress.event(&Event::Warning(&warning));
-        }
-        if let Some(cache) = self.cache {
-            compiling::warn_of_upstreams(cache, self.progress);
-        }
-        self.built.insert(number, result);
     }
 
     /// Measures blocks by all workers at once, and compiles meanwhile if this disturbs no clock.
@@ -370,30 +285,6 @@ impl<'a> Session<'a> {
             ahead.end();
             measured
         })
-    }
-
-    /// Kernels to compile while others are measured.
-    fn ahead(&self, blocks: &[&PlannedBlock], schedule: &Schedule) -> Ahead<'a> {
-        let plan = self.plan;
-        let mut wanted = Vec::new();
-        if self.compiles_beside() {
-            let numbers = self.kernels_of(blocks, schedule).into_iter();
-            wanted = numbers
-                .filter(|number| !self.built.contains_key(number))
-                .map(|number| (number, &plan.kernels[number as usize]))
-                .collect();
-        }
-        Ahead::new(self.kernels(), wanted)
-    }
-
-    /// Threads that compile: each worker keeps a processor, for the host's part of measuring.
-    fn compilers(&self, ahead: &Ahead<'_>, workers: usize) -> usize {
-        let kernels = ahead.wanted.len();
-        if kernels > 0 {
-            self.progress.event(&Event::Compiling { kernels });
-        }
-        let threads = self.request.compile_threads.saturating_sub(workers).max(1);
-        threads.min(kernels)
     }
 
     /// Gives workers blocks and writes rows, until all is done or it should stop.
