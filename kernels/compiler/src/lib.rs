@@ -10,3 +10,4 @@ pub mod graph;
 pub mod nest;
 pub mod codegen;
 pub mod fuse;
+pub mod stream;

@@ -1,0 +1,218 @@
+//! Following a path: is the next operation the one that comes next?
+//!
+//! This is what a stream does for each operation of a loop that it knows, so that it looks nothing
+//! up: values that came through a slot in the iteration before, or that the iteration before made,
+//! are expected there again. Only a value that is not expected is looked for among those that
+//! there are, and then only where a small table of stamps does not tell that it is new.
+
+use super::path::{Path, Reference};
+use super::{Kind, Tensor};
+
+/// An occurrence that is not the first of its value in an iteration has this source.
+const AGAIN: u32 = u32::MAX;
+/// The first occurrence of a value that the iteration makes.
+const MADE: u32 = u32::MAX - 1;
+/// The first occurrence of a value from outside that is not expected.
+const FRESH: u32 = u32::MAX - 2;
+
+/// An occurrence in a path.
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    /// The number of the value in the order in which values are first seen.
+    id: u32,
+    /// For the first occurrence of a slot's value, the name that had it in the iteration before;
+    /// otherwise one of the above.
+    source: u32,
+}
+
+/// An operation in a path.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    kind: Kind,
+    /// Position of its first occurrence in the names.
+    first: u32,
+}
+
+/// A path, and the values of the iterations that were followed last.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) path: Path,
+    steps: Vec<Step>,
+    names: Vec<Name>,
+    /// For each number of operations, the most operations at the end of them that begin the path,
+    /// by kinds: fewer than they are.
+    borders: Vec<u32>,
+    /// Values of the iteration that is followed, by name.
+    bound: Vec<u64>,
+    /// Values of the iteration that was followed to its end last.
+    previous: Vec<u64>,
+    /// For each name, whether a slot expects its value of the iteration before.
+    is_source: Vec<bool>,
+    /// By hashes of values, the number of the last iteration in which there was such a value.
+    stamps: Vec<u32>,
+    shift: u32,
+    iteration: u32,
+    /// Whether a compiled program takes the place of its iterations.
+    pub(super) is_adopted: bool,
+    /// How often following ended within an iteration since one was followed to its end.
+    pub(super) misses: u32,
+    /// Number of the operation at which an iteration ended last.
+    pub(super) last_used: u64,
+}
+
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Stamps for each name: one in so many values is looked for although it is new.
+const STAMPS_A_NAME: usize = 16;
+
+impl Known {
+    pub(super) fn new(path: Path) -> Self {
+        let mut steps = vec![];
+        let mut names = vec![];
+        let ids: std::collections::BTreeMap<Reference, u32> =
+            path.names.iter().copied().zip(0..).collect();
+        let mut seen = 0;
+        for operation in &path.operations {
+            steps.push(Step {
+                kind: operation.kind,
+                first: names.len() as u32,
+            });
+            for reference in operation.operands.iter().chain(&operation.results) {
+                let id = ids[reference];
+                let source = match (id == seen, reference) {
+                    (false, _) => AGAIN,
+                    (true, Reference::Made { .. }) => MADE,
+                    (true, Reference::Slot(_)) => path.sources[id as usize].unwrap_or(FRESH),
+                };
+                seen += u32::from(id == seen);
+                names.push(Name { id, source });
+            }
+        }
+        let count = path.names.len();
+        let mut is_source = vec![false; count];
+        for source in path.sources.iter().flatten() {
+            is_source[*source as usize] = true;
+        }
+        let size = (STAMPS_A_NAME * count).next_power_of_two().max(2);
+        Known {
+            borders: borders(&steps),
+            steps,
+            names,
+            bound: vec![0; count],
+            previous: vec![0; count],
+            is_source,
+            stamps: vec![0; size],
+            shift: 64 - size.trailing_zeros(),
+            iteration: 2,
+            is_adopted: false,
+            misses: 0,
+            last_used: 0,
+            path,
+        }
+    }
+
+    pub(super) fn period(&self) -> usize {
+        self.steps.len()
+    }
+
+    pub(super) fn first_kind(&self) -> Kind {
+        self.steps[0].kind
+    }
+
+    pub(super) fn kind(&self, at: usize) -> Kind {
+        self.steps[at].kind
+    }
+
+    /// The most operations at the end of the first `count` that begin the path, by kinds.
+    pub(super) fn border(&self, count: usize) -> usize {
+        self.borders[count] as usize
+    }
+
+    /// Whether an operation is the one at a place of the path. All before it were.
+    #[inline]
+    pub(super) fn advance(&mut self, at: usize, kind: Kind, tensors: [&[Tensor]; 2]) -> bool {
+        let step = self.steps[at];
+        let first = step.first as usize;
+        let [operands, results] = tensors;
+        let end = first + operands.len() + results.len();
+        if step.kind != kind || end > self.names.len() {
+            return false;
+        }
+        for (index, tensor) in (first..).zip(operands.iter().chain(results)) {
+            let Name { id, source } = self.names[index];
+            let value = tensor.value.0;
+            if source == AGAIN {
+                if self.bound[id as usize] != value {
+                    return false;
+                }
+                continue;
+            }
+            let is_expected =
+                source == MADE || source < FRESH && self.previous[source as usize] == value;
+            if !is_expected && !self.may_bind(id, value) {
+                return false;
+            }
+            self.bound[id as usize] = value;
+            let stamp = value.wrapping_mul(MULTIPLIER) >> self.shift;
+            self.stamps[stamp as usize] = self.iteration;
+        }
+        true
+    }
+
+    /// Whether a value that is not expected may come through a slot: it is none that the iteration
+    /// has already, and none that another slot expects.
+    #[inline]
+    fn may_bind(&self, id: u32, value: u64) -> bool {
+        let stamp = self.stamps[(value.wrapping_mul(MULTIPLIER) >> self.shift) as usize];
+        stamp + 1 < self.iteration || self.is_new(id, value)
+    }
+
+    #[cold]
+    fn is_new(&self, id: u32, value: u64) -> bool {
+        let is_bound = self.bound[..id as usize].contains(&value);
+        let position = self.previous.iter().position(|held| *held == value);
+        !is_bound && !position.is_some_and(|name| self.is_source[name])
+    }
+
+    /// Ends an iteration all of whose operations were followed.
+    #[inline]
+    pub(super) fn complete(&mut self, next: u64) {
+        std::mem::swap(&mut self.bound, &mut self.previous);
+        self.misses = 0;
+        self.last_used = next;
+        self.iteration += 1;
+        if self.iteration == u32::MAX {
+            self.stamps.fill(0);
+            self.iteration = 2;
+        }
+    }
+
+    /// The values of the iteration that was followed to its end last, by name.
+    pub(super) fn values(&self) -> &[u64] {
+        &self.previous
+    }
+
+    /// Whether a value is made by one of the first operations of the iteration that is followed.
+    pub(super) fn is_made(&self, value: u64, operations: usize) -> bool {
+        let end = match self.steps.get(operations) {
+            Some(step) => step.first as usize,
+            None => self.names.len(),
+        };
+        let is_it = |name: &Name| name.source == MADE && self.bound[name.id as usize] == value;
+        self.names[..end].iter().any(is_it)
+    }
+}
+
+/// The failure function of Knuth, Morris and Pratt, of kinds.
+fn borders(steps: &[Step]) -> Vec<u32> {
+    let mut borders = vec![0u32; steps.len() + 1];
+    let mut length = 0usize;
+    for at in 1..steps.len() {
+        while length > 0 && steps[at].kind != steps[length].kind {
+            length = borders[length] as usize;
+        }
+        length += usize::from(steps[at].kind == steps[length].kind);
+        borders[at + 1] = length as u32;
+    }
+    borders
+}

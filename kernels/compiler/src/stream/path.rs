@@ -1,0 +1,425 @@
+//! A loop that was found: its operations, where their operands come from, and what is left of an
+//! iteration.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::definition::{Definition, Definitions};
+use super::history::{History, Record};
+use super::{Kind, Tensor, Value};
+use sweeper_program::Role;
+use sweeper_program::tensor::Dtype;
+
+/// A path of one stream. No two paths of a stream have equal ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PathId(pub u32);
+
+/// Where an operand of a path's operation comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reference {
+    /// From outside of the iteration: through a slot, by position in [`Path::slots`].
+    Slot(u32),
+    /// A result of an operation of the iteration.
+    Made {
+        /// Position in [`Path::operations`].
+        operation: u32,
+        /// Position among the results of the operation.
+        result: u32,
+    },
+}
+
+/// An operation of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathOperation {
+    /// The number of its definition.
+    pub kind: Kind,
+    /// Its definition.
+    pub definition: Arc<Definition>,
+    /// The sources of its operands.
+    pub operands: Vec<Reference>,
+    /// The values of its results: its own, or an earlier one where it gave out a value that was
+    /// there before.
+    pub results: Vec<Reference>,
+}
+
+/// The value that came through a slot, in the iterations that were seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// Another one in each iteration, such as a batch of data.
+    Fresh,
+    /// The value of the iteration before.
+    Kept,
+    /// A result of the iteration before, by position in [`Path::results`], that nothing reads in
+    /// the iteration after: the loop's state.
+    Carried(u32),
+}
+
+/// A value that an iteration reads and does not make.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slot {
+    /// Extents.
+    pub shape: Vec<usize>,
+    /// Type of the elements.
+    pub dtype: Dtype,
+    /// The role that its reader gave it; of a carried value without one [`Role::Parameter`], of any
+    /// other [`Role::Input`].
+    pub role: Role,
+    /// The value that came through it.
+    pub origin: Origin,
+}
+
+/// A value that an iteration makes and that is there after it: one that nothing in the iteration
+/// reads, that is read after the iteration, or whose role says that it is a result. Where a caller
+/// tells of released values ([`super::Stream::release`]), those that nothing reads and that are
+/// released within the iteration are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathResult {
+    /// Position of the operation in [`Path::operations`].
+    pub operation: u32,
+    /// Position among the results of the operation.
+    pub result: u32,
+    /// The role that its operation gave it.
+    pub role: Role,
+    /// The slot whose next value it is.
+    pub carried: Option<u32>,
+}
+
+/// The body of a loop, without names of values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Path {
+    pub(super) id: PathId,
+    pub(super) operations: Vec<PathOperation>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) results: Vec<PathResult>,
+    /// What has a value in an iteration, in the order in which the values are first seen.
+    pub(super) names: Vec<Reference>,
+    /// For each name that is a slot, the name whose value of the iteration before came through it.
+    pub(super) sources: Vec<Option<u32>>,
+}
+
+impl Path {
+    /// Its number.
+    pub fn id(&self) -> PathId {
+        self.id
+    }
+
+    /// Operations of an iteration.
+    pub fn period(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// The operations of an iteration, in order.
+    pub fn operations(&self) -> &[PathOperation] {
+        &self.operations
+    }
+
+    /// The values that an iteration reads and does not make, in the order of their first use.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// The values that are there after an iteration, in the order in which they are made.
+    pub fn results(&self) -> &[PathResult] {
+        &self.results
+    }
+
+    /// Whether both have equal operations with equal sources.
+    pub(super) fn is_alike(&self, other: &Path) -> bool {
+        let mut pairs = self.operations.iter().zip(&other.operations);
+        self.period() == other.period()
+            && pairs.all(|(one, other)| {
+                one.kind == other.kind
+                    && one.operands == other.operands
+                    && one.results == other.results
+            })
+    }
+}
+
+/// What a path is made from.
+pub(super) struct Seen<'a> {
+    pub history: &'a History,
+    pub definitions: &'a Definitions,
+    /// Values with the number of operations that were recorded when each was released; none if
+    /// nothing ever was.
+    pub released: Option<BTreeMap<u64, u64>>,
+    /// The first operation of the loop.
+    pub from: u64,
+    /// Operations of an iteration.
+    pub period: u64,
+    /// The operation after the iteration that is looked at.
+    pub end: u64,
+}
+
+/// The end of an iteration: of the operations after which one may end, the first since the loop
+/// began over which the fewest values pass that were made in the loop. Between two iterations of a
+/// training step these are parameters alone. `next` is the operation after the last one of which
+/// the loop is known.
+pub(super) fn end(history: &History, period: u64, from: u64, next: u64) -> u64 {
+    let mut changes = vec![0i64; period as usize + 1];
+    let oldest = history.oldest();
+    for at in next - period..next {
+        for (position, occurrence) in history.occurrences(at) {
+            let before = position.saturating_sub(u64::from(occurrence.back));
+            if !occurrence.is_made || before < history.record(oldest).first {
+                continue;
+            }
+            // It passes over all places behind `before` up to `at`; rounds count for all alike.
+            let before = history.operation_of(before, oldest, at);
+            let first = ((before + 1) % period) as usize;
+            let last = first + ((at - before) % period) as usize;
+            changes[first] += 1;
+            changes[last.min(period as usize)] -= 1;
+            if last > period as usize {
+                changes[0] += 1;
+                changes[last - period as usize] -= 1;
+            }
+        }
+    }
+    let mut passing = 0;
+    let crossing: Vec<i64> = changes
+        .iter()
+        .map(|change| {
+            passing += change;
+            passing
+        })
+        .collect();
+    let places = from..from + period;
+    let best = places.min_by_key(|place| crossing[(place % period) as usize]);
+    let best = best.unwrap_or(from);
+    best + (next - best) / period * period
+}
+
+/// For each occurrence of an iteration, its name: the number of its value in the order in which
+/// values are first seen.
+struct Names {
+    of_occurrences: Vec<u32>,
+    /// For each name, its first occurrence, counted within the iteration.
+    first: Vec<u64>,
+    /// For each name, whether an operand is the first occurrence.
+    is_slot: Vec<bool>,
+    /// For each name, whether an operation of the iteration reads it.
+    is_read: Vec<bool>,
+}
+
+impl Seen<'_> {
+    fn begin(&self) -> u64 {
+        self.end - self.period
+    }
+
+    /// The first occurrence of an operation, and the one after its last.
+    fn span(&self, begin: u64, end: u64) -> std::ops::Range<u64> {
+        let Record { first, .. } = *self.history.record(begin);
+        let last = self.history.record(end - 1);
+        first..last.first + u64::from(last.operands) + u64::from(last.results)
+    }
+
+    fn names(&self) -> Names {
+        let mut by_value: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut names = Names {
+            of_occurrences: vec![],
+            first: vec![],
+            is_slot: vec![],
+            is_read: vec![],
+        };
+        let origin = self.history.record(self.begin()).first;
+        for at in self.begin()..self.end {
+            let record = self.history.record(at);
+            let first_result = record.first + u64::from(record.operands);
+            for (position, occurrence) in self.history.occurrences(at) {
+                let is_operand = position < first_result;
+                let name = *by_value.entry(occurrence.value).or_insert_with(|| {
+                    names.first.push(position - origin);
+                    names.is_slot.push(is_operand);
+                    names.is_read.push(false);
+                    names.first.len() as u32 - 1
+                });
+                names.is_read[name as usize] |= is_operand;
+                names.of_occurrences.push(name);
+            }
+        }
+        names
+    }
+
+    /// The values of all names in the iteration that begins at an operation.
+    fn values(&self, names: &Names, begin: u64) -> Vec<u64> {
+        let origin = self.history.record(begin).first;
+        let value = |first: &u64| self.history.occurrence(origin + first).value;
+        names.first.iter().map(value).collect()
+    }
+
+    /// The names of an iteration whose values are read after it, and those that are read after the
+    /// iteration that follows, too, as far as was seen.
+    fn read_after(&self, names: &Names) -> [BTreeSet<u32>; 2] {
+        let mut read = [BTreeSet::new(), BTreeSet::new()];
+        let mut made: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
+        let mut begin = self.begin();
+        while begin >= self.from + self.period && begin + 3 * self.period > self.end {
+            begin -= self.period;
+        }
+        let first = begin;
+        while begin < self.end {
+            for (name, value) in (0..).zip(self.values(names, begin)) {
+                if !names.is_slot[name as usize] {
+                    made.insert(value, (name, begin + self.period));
+                }
+            }
+            begin += self.period;
+        }
+        for at in first..self.history.next() {
+            for (_, occurrence) in self.history.occurrences(at) {
+                let Some((name, end)) = made.get(&occurrence.value) else {
+                    continue;
+                };
+                if at >= *end {
+                    read[0].insert(*name);
+                }
+                if at >= end + self.period {
+                    read[1].insert(*name);
+                }
+            }
+        }
+        read
+    }
+
+    /// Whether a value was released before an operation was recorded; none where nobody tells.
+    fn is_released(&self, value: u64, before: u64) -> Option<bool> {
+        let released = self.released.as_ref()?;
+        Some(released.get(&value).is_some_and(|count| *count <= before))
+    }
+
+    /// The path of the iteration.
+    pub(super) fn path(&self, id: PathId) -> Path {
+        let names = self.names();
+        let [now, before] = [self.begin(), self.begin() - self.period];
+        let [values, previous] = [now, before].map(|begin| self.values(&names, begin));
+        let by_value: BTreeMap<u64, u32> = previous.iter().copied().zip(0..).collect();
+        let [after, late] = self.read_after(&names);
+        let mut path = self.operations(id, &names);
+        let sources = values.iter().zip(&names.is_slot);
+        path.sources = sources
+            .map(|(value, is_slot)| by_value.get(value).copied().filter(|_| *is_slot))
+            .collect();
+        for (name, reference) in (0u32..).zip(path.names.clone()) {
+            let Reference::Made { operation, result } = reference else {
+                continue;
+            };
+            let role = self.role(&names, name);
+            let is_kept = matches!(
+                role,
+                Role::Output | Role::Gradient | Role::Parameter | Role::Optimizer
+            );
+            let is_left = match self.is_released(previous[name as usize], now) {
+                Some(is_released) => !is_released,
+                None => !names.is_read[name as usize],
+            };
+            if is_kept || is_left || after.contains(&name) {
+                path.results.push(PathResult {
+                    operation,
+                    result,
+                    role,
+                    carried: None,
+                });
+            }
+        }
+        self.fill_slots(&names, &mut path, &late, &previous);
+        path
+    }
+
+    fn role(&self, names: &Names, name: u32) -> Role {
+        let origin = self.history.record(self.begin()).first;
+        let first = names.first[name as usize];
+        self.history.occurrence(origin + first).role
+    }
+
+    /// The operations of the iteration, and what its names are.
+    fn operations(&self, id: PathId, names: &Names) -> Path {
+        let mut path = Path {
+            id,
+            operations: vec![],
+            slots: vec![],
+            results: vec![],
+            names: vec![],
+            sources: vec![],
+        };
+        let origin = self.history.record(self.begin()).first;
+        for at in self.begin()..self.end {
+            let record = *self.history.record(at);
+            let definition = Arc::clone(self.definitions.get(record.kind));
+            let first_result = record.first + u64::from(record.operands);
+            let mut references = vec![];
+            for position in self.span(at, at + 1) {
+                let name = names.of_occurrences[(position - origin) as usize] as usize;
+                if name == path.names.len() {
+                    path.names.push(match names.is_slot[name] {
+                        true => {
+                            let (shape, dtype) =
+                                definition.operand((position - record.first) as usize);
+                            path.slots.push(Slot {
+                                shape: shape.to_vec(),
+                                dtype,
+                                role: self.role(names, name as u32),
+                                origin: Origin::Fresh,
+                            });
+                            Reference::Slot(path.slots.len() as u32 - 1)
+                        }
+                        false => Reference::Made {
+                            operation: path.operations.len() as u32,
+                            result: (position - first_result) as u32,
+                        },
+                    });
+                }
+                references.push(path.names[name]);
+            }
+            let results = references.split_off(record.operands as usize);
+            path.operations.push(PathOperation {
+                kind: record.kind,
+                definition,
+                operands: references,
+                results,
+            });
+        }
+        path
+    }
+
+    /// Origins and roles of slots, and the results that are their next values.
+    fn fill_slots(&self, names: &Names, path: &mut Path, late: &BTreeSet<u32>, previous: &[u64]) {
+        let slots = (0..path.names.len()).filter(|name| names.is_slot[*name]);
+        for (slot, name) in slots.enumerate() {
+            let source = path.sources[name];
+            let origin = match source.map(|source| (source, path.names[source as usize])) {
+                Some((source, _)) if source as usize == name => Origin::Kept,
+                // The value of the iteration before has to be gone by now.
+                Some((source, Reference::Made { operation, result }))
+                    if !late.contains(&source)
+                        && self.is_released(previous[name], self.end) != Some(false) =>
+                {
+                    let is_it =
+                        |held: &PathResult| (held.operation, held.result) == (operation, result);
+                    let position = path.results.iter().position(is_it);
+                    position.map_or(Origin::Fresh, |at| Origin::Carried(at as u32))
+                }
+                _ => Origin::Fresh,
+            };
+            let held = &mut path.slots[slot];
+            held.origin = origin;
+            held.role = match (held.role, origin) {
+                (role @ (Role::Parameter | Role::Optimizer), _) => role,
+                (_, Origin::Carried(_)) => Role::Parameter,
+                _ => Role::Input,
+            };
+            if let Origin::Carried(result) = origin {
+                path.results[result as usize].carried = Some(slot as u32);
+            }
+        }
+    }
+}
+
+/// The tensors of a recorded operation: operands, then results.
+pub(super) fn tensors(history: &History, at: u64, into: &mut Vec<Tensor>) {
+    into.clear();
+    let tensors = history.occurrences(at);
+    into.extend(tensors.map(|(_, occurrence)| Tensor {
+        value: Value(occurrence.value),
+        role: occurrence.role,
+    }));
+}
