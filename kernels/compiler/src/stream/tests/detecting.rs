@@ -173,7 +173,7 @@ fn loops_in_turns_are_all_found() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// Random bodies after random work, with random names of values: found at the exact period, in
     /// time, and followed across random interruptions.

@@ -195,7 +195,7 @@ fn run(seed: u64, naming: u64, adopts: bool) -> (Vec<Vec<f64>>, Engine) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn adopted_paths_compute_what_operations_do(seed: u64) {
