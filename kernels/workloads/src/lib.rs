@@ -19,4 +19,6 @@ pub mod patterns;
 pub mod registry;
 pub mod semicrf;
 mod spread;
+#[cfg(test)]
+mod streams;
 pub mod transformer;

@@ -56,8 +56,8 @@ pub(crate) static WORKLOAD: GraphWorkload<AttentionBlock> = GraphWorkload {
 /// Attention with its projections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttentionBlock {
-    pub(super) sequence: usize,
-    pub(super) dimension: usize,
+    pub(crate) sequence: usize,
+    pub(crate) dimension: usize,
 }
 
 /// `x w^T`, `w` being (out, in).

@@ -40,8 +40,8 @@ pub(crate) static WORKLOAD: GraphWorkload<MatmulChain> = GraphWorkload {
 /// Products of `size` by `size` matrices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MatmulChain {
-    pub(super) size: usize,
-    pub(super) depth: usize,
+    pub(crate) size: usize,
+    pub(crate) depth: usize,
 }
 
 impl Evaluated for MatmulChain {

@@ -49,7 +49,7 @@ pub(crate) static WORKLOAD: GraphWorkload<Mixed> = GraphWorkload {
 /// Operations of many kinds on `size` by `size` matrices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mixed {
-    pub(super) size: usize,
+    pub(crate) size: usize,
 }
 
 impl Evaluated for Mixed {

@@ -90,7 +90,7 @@ pub(crate) static WORKLOAD: GraphWorkload<Mlp> = GraphWorkload {
 
 /// What a training step minimises.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Loss {
+pub(crate) enum Loss {
     /// Mean of squared differences.
     SquaredError,
     /// Mean of what the labels' logarithms lack.
@@ -100,10 +100,10 @@ pub(super) enum Loss {
 /// A training step of layers from one of `widths` to the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mlp {
-    pub(super) batch: usize,
-    pub(super) widths: [usize; 4],
-    pub(super) loss: Loss,
-    pub(super) rate: f64,
+    pub(crate) batch: usize,
+    pub(crate) widths: [usize; 4],
+    pub(crate) loss: Loss,
+    pub(crate) rate: f64,
 }
 
 impl Mlp {

@@ -9,7 +9,7 @@ mod checkpoint;
 mod model;
 mod sizes;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::graph_builder::Builder;
 use crate::graph_oracle::Evaluated;

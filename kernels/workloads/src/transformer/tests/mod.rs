@@ -45,7 +45,7 @@ fn problem(transformer: Transformer) -> GraphProblem<Transformer> {
     GraphProblem::new("transformer", transformer).unwrap()
 }
 
-fn tiny(more: &str) -> GraphProblem<Transformer> {
+pub(crate) fn tiny(more: &str) -> GraphProblem<Transformer> {
     let Plain {
         batch,
         context,
