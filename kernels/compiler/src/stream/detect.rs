@@ -78,9 +78,9 @@ impl Gram {
     #[inline]
     fn step(&mut self, history: &History, at: u64, count: u64) -> Option<u64> {
         self.hash = self.hash.wrapping_mul(BASE);
-        self.hash = self.hash.wrapping_add(history.record(at).symbol);
+        self.hash = self.hash.wrapping_add(history.record(at).symbol.into());
         if count >= self.length {
-            let left = history.record(at - self.length).symbol;
+            let left = u64::from(history.record(at - self.length).symbol);
             self.hash = self.hash.wrapping_sub(left.wrapping_mul(self.power));
         } else if count + 1 < self.length {
             return None;

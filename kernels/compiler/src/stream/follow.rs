@@ -50,6 +50,8 @@ pub(super) struct Known {
     is_source: Vec<bool>,
     /// By hashes of values, the number of the last iteration in which there was such a value.
     stamps: Vec<u32>,
+    /// Whether so few values are not expected that each is looked for.
+    is_unstamped: bool,
     shift: u32,
     iteration: u32,
     /// Whether a compiled program takes the place of its iterations.
@@ -61,6 +63,9 @@ pub(super) struct Known {
 }
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Values that are looked at, an operation, rather than to stamp each value.
+const LOOKS_AN_OPERATION: usize = 16;
 
 /// Stamps for each name: one in so many values is looked for although it is new.
 const STAMPS_A_NAME: usize = 16;
@@ -93,6 +98,8 @@ impl Known {
         for source in path.sources.iter().flatten() {
             is_source[*source as usize] = true;
         }
+        let fresh = names.iter().filter(|name| name.source == FRESH).count();
+        let is_unstamped = 2 * fresh * count <= LOOKS_AN_OPERATION * steps.len();
         let size = (STAMPS_A_NAME * count).next_power_of_two().max(2);
         Known {
             borders: borders(&steps),
@@ -102,6 +109,7 @@ impl Known {
             previous: vec![0; count],
             is_source,
             stamps: vec![0; size],
+            is_unstamped,
             shift: 64 - size.trailing_zeros(),
             iteration: 2,
             is_adopted: false,
@@ -132,13 +140,17 @@ impl Known {
     #[inline]
     pub(super) fn advance(&mut self, at: usize, kind: Kind, tensors: [&[Tensor]; 2]) -> bool {
         let step = self.steps[at];
-        let first = step.first as usize;
         let [operands, results] = tensors;
-        let end = first + operands.len() + results.len();
-        if step.kind != kind || end > self.names.len() {
-            return false;
-        }
-        for (index, tensor) in (first..).zip(operands.iter().chain(results)) {
+        let first = step.first as usize;
+        let middle = first + operands.len();
+        // Operations of one kind have as many operands and results.
+        step.kind == kind && self.bind(first, operands) && self.bind(middle, results)
+    }
+
+    /// Whether tensors are those whose names begin at a position.
+    #[inline]
+    fn bind(&mut self, first: usize, tensors: &[Tensor]) -> bool {
+        for (index, tensor) in (first..).zip(tensors) {
             let Name { id, source } = self.names[index];
             let value = tensor.value.0;
             if source == AGAIN {
@@ -153,8 +165,10 @@ impl Known {
                 return false;
             }
             self.bound[id as usize] = value;
-            let stamp = value.wrapping_mul(MULTIPLIER) >> self.shift;
-            self.stamps[stamp as usize] = self.iteration;
+            if !self.is_unstamped {
+                let stamp = value.wrapping_mul(MULTIPLIER) >> self.shift;
+                self.stamps[stamp as usize] = self.iteration;
+            }
         }
         true
     }
@@ -164,7 +178,7 @@ impl Known {
     #[inline]
     fn may_bind(&self, id: u32, value: u64) -> bool {
         let stamp = self.stamps[(value.wrapping_mul(MULTIPLIER) >> self.shift) as usize];
-        stamp + 1 < self.iteration || self.is_new(id, value)
+        !self.is_unstamped && stamp + 1 < self.iteration || self.is_new(id, value)
     }
 
     #[cold]

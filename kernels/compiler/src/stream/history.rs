@@ -32,12 +32,12 @@ pub(super) struct Record {
     /// Number of its first occurrence.
     pub first: u64,
     /// Equal for operations that are alike; those that are not alike differ almost always.
-    pub symbol: u64,
+    pub symbol: u32,
     pub kind: Kind,
     /// How many operands it has.
-    pub operands: u32,
+    pub operands: u16,
     /// How many results follow them.
-    pub results: u32,
+    pub results: u16,
 }
 
 impl Record {
@@ -59,8 +59,8 @@ impl Symbol {
         self.0 = (self.0.rotate_left(23) ^ near).wrapping_mul(0xff51_afd7_ed55_8ccd);
     }
 
-    fn finish(self) -> u64 {
-        self.0 ^ self.0 >> 32
+    fn finish(self) -> u32 {
+        (self.0 ^ self.0 >> 32) as u32
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) struct History {
     first_indexed: u64,
     /// A function of symbols, for tests of collisions.
     #[cfg(test)]
-    pub signature: fn(u64) -> u64,
+    pub signature: fn(u32) -> u32,
 }
 
 impl History {
@@ -162,41 +162,52 @@ impl History {
     #[inline]
     pub(super) fn push(&mut self, kind: Kind, operands: &[Tensor], results: &[Tensor]) {
         let arity = operands.len() + results.len();
-        self.make_room(arity);
+        let is_full = self.next - self.oldest == self.records.len() as u64;
+        self.oldest += u64::from(is_full);
+        let end = self.next_occurrence + arity as u64;
+        if end - self.record(self.oldest).first > self.occurrences.len() as u64 {
+            self.make_room(arity);
+        }
         let mask = self.records.len() - 1;
         self.records[self.next as usize & mask] = Record {
             first: self.next_occurrence,
             symbol: 0,
             kind,
-            operands: operands.len() as u32,
-            results: results.len() as u32,
+            operands: operands.len() as u16,
+            results: results.len() as u16,
         };
-        let mask = self.occurrences.len() - 1;
-        for tensor in operands.iter().chain(results) {
-            self.occurrences[self.next_occurrence as usize & mask] = Occurrence {
-                value: tensor.value.0,
-                back: FAR,
-                role: tensor.role,
-                is_made: false,
-            };
-            self.next_occurrence += 1;
-        }
+        let occurrences = &mut self.occurrences[..];
+        let mask = occurrences.len() - 1;
+        let mut position = self.next_occurrence as usize;
+        let mut put = |tensors: &[Tensor]| {
+            for tensor in tensors {
+                occurrences[position & mask] = Occurrence {
+                    value: tensor.value.0,
+                    back: FAR,
+                    role: tensor.role,
+                    is_made: false,
+                };
+                position += 1;
+            }
+        };
+        put(operands);
+        put(results);
+        self.next_occurrence = end;
         self.next += 1;
     }
 
-    #[inline]
+    /// Makes room for the occurrences of an operation: in a larger ring, or in the place of old
+    /// ones.
+    #[cold]
     fn make_room(&mut self, arity: usize) {
-        if self.next - self.oldest == self.records.len() as u64 {
-            self.oldest += 1;
-        }
-        let held = |history: &Self| match history.oldest < history.next {
+        let is_held = |history: &Self| history.oldest < history.next;
+        let held = |history: &Self| match is_held(history) {
             true => history.next_occurrence - history.record(history.oldest).first,
             false => 0,
         };
         while held(self) as usize + arity > self.occurrences.len() {
-            match self.occurrences.len() < MOST_OCCURRENCES * self.records.len()
-                || self.oldest == self.next
-            {
+            let most = MOST_OCCURRENCES * self.records.len();
+            match self.occurrences.len() < most || !is_held(self) {
                 true => self.grow(),
                 false => self.oldest += 1,
             }

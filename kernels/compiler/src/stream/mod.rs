@@ -275,6 +275,15 @@ impl Stream {
         );
         self.history.push(kind, operands, results);
         let tensors = [operands, results];
+        match self.tracks.go_on(kind, tensors) {
+            Some(answer) if self.found.is_empty() => answer,
+            Some(answer) => self.with_news(answer),
+            None => self.turn(kind, tensors),
+        }
+    }
+
+    /// Answers where a path is not just followed by one more operation.
+    fn turn(&mut self, kind: Kind, tensors: [&[Tensor]; 2]) -> Answer {
         let adopted = self
             .tracks
             .step(Track::Adopted, &self.history, kind, tensors);
@@ -294,6 +303,11 @@ impl Stream {
             (Some(answer), None) => answer,
             (None, None) => Answer::Run,
         };
+        self.with_news(answer)
+    }
+
+    /// An answer, or that a loop was found, if the operation is run as well.
+    fn with_news(&mut self, answer: Answer) -> Answer {
         match answer {
             Answer::Run | Answer::Boundary(_) if !self.found.is_empty() => {
                 self.found.pop_front().map_or(answer, Answer::Found)

@@ -1,7 +1,7 @@
 //! A loop that was found: its operations, where their operands come from, and what is left of an
 //! iteration.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::definition::{Definition, Definitions};
@@ -214,7 +214,7 @@ impl Seen<'_> {
     }
 
     fn names(&self) -> Names {
-        let mut by_value: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut by_value: HashMap<u64, u32> = HashMap::new();
         let mut names = Names {
             of_occurrences: vec![],
             first: vec![],
@@ -251,7 +251,7 @@ impl Seen<'_> {
     /// iteration that follows, too, as far as was seen.
     fn read_after(&self, names: &Names) -> [BTreeSet<u32>; 2] {
         let mut read = [BTreeSet::new(), BTreeSet::new()];
-        let mut made: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
+        let mut made: HashMap<u64, (u32, u64)> = HashMap::new();
         let mut begin = self.begin();
         while begin >= self.from + self.period && begin + 3 * self.period > self.end {
             begin -= self.period;
@@ -292,7 +292,7 @@ impl Seen<'_> {
         let names = self.names();
         let [now, before] = [self.begin(), self.begin() - self.period];
         let [values, previous] = [now, before].map(|begin| self.values(&names, begin));
-        let by_value: BTreeMap<u64, u32> = previous.iter().copied().zip(0..).collect();
+        let by_value: HashMap<u64, u32> = previous.iter().copied().zip(0..).collect();
         let [after, late] = self.read_after(&names);
         let mut path = self.operations(id, &names);
         let sources = values.iter().zip(&names.is_slot);

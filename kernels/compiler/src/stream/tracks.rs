@@ -106,8 +106,30 @@ impl Tracks {
         follows.any(|follow| follow.at == 0 && self.known[follow.path].period() == period)
     }
 
-    /// Takes in the operation that was recorded last.
+    /// The answer to the operation that was recorded last, if it is in the middle of the only path
+    /// that is followed.
     #[inline]
+    pub(super) fn go_on(&mut self, kind: Kind, tensors: [&[Tensor]; 2]) -> Option<Answer> {
+        let (track, follow) = match &mut self.follows {
+            [Some(follow), None] => (Track::Adopted, follow),
+            [None, Some(follow)] => (Track::Watched, follow),
+            _ => return None,
+        };
+        let starts = &self.starts[track.other().index()];
+        let known = &mut self.known[follow.path];
+        let is_middle = follow.at > 0 && follow.at + 1 < known.period();
+        let is_start = starts.get(kind.index()).is_some_and(|count| *count > 0);
+        if !is_middle || is_start || !known.advance(follow.at, kind, tensors) {
+            return None;
+        }
+        follow.at += 1;
+        Some(match follow.is_held {
+            true => Answer::Hold,
+            false => Answer::Run,
+        })
+    }
+
+    /// Takes in the operation that was recorded last.
     pub(super) fn step(
         &mut self,
         track: Track,
@@ -135,7 +157,6 @@ impl Tracks {
     }
 
     /// Moves on by the operation that was found to be the next one.
-    #[inline]
     fn advanced(&mut self, track: Track, history: &History) -> Outcome {
         let Some(follow) = &mut self.follows[track.index()] else {
             return IDLE;

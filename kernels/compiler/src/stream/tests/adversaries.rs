@@ -74,7 +74,7 @@ fn chance_connections_are_no_loops() {
 /// Symbols of which half or all collide suggest wrong periods. None of them is taken for one.
 #[test]
 fn collisions_are_no_loops() {
-    let signatures: [fn(u64) -> u64; 3] = [|_| 7, |symbol| symbol % 2, |symbol| symbol % 5];
+    let signatures: [fn(u32) -> u32; 3] = [|_| 7, |symbol| symbol % 2, |symbol| symbol % 5];
     for signature in signatures {
         let mut client = Client::new();
         client.stream.history.signature = signature;
