@@ -168,8 +168,9 @@ fn until_found(made: &[Made], period: usize) -> (f64, usize) {
 }
 
 /// Nanoseconds an operation of a loop that is known, and maybe adopted. `made` are the operations of
-/// its first iterations; later ones have other values and are made while time is taken.
-fn followed(made: &[Made], period: usize, is_adopted: bool) -> f64 {
+/// its first iterations; later ones have other values and are made while time is taken. Without
+/// recording them it is the time of that.
+fn followed(made: &[Made], period: usize, [is_recorded, is_adopted]: [bool; 2]) -> f64 {
     let (mut stream, kinds) = stream();
     let known = 10.max(60 / period) * period;
     for made in &made[..known] {
@@ -187,7 +188,10 @@ fn followed(made: &[Made], period: usize, is_adopted: bool) -> f64 {
         let start = Instant::now();
         for _ in 0..iterations {
             for made in &mut iteration {
-                black_box(record(&mut stream, &kinds, made));
+                match is_recorded {
+                    true => _ = black_box(record(&mut stream, &kinds, made)),
+                    false => _ = black_box(&made),
+                }
                 for tensor in made.operands.iter_mut().chain(&mut made.result) {
                     tensor.value.0 += step;
                 }
@@ -258,11 +262,11 @@ fn main() {
         println!("period {period:4}: until found     {until:7.1} ns, {count} operations");
         println!(
             "period {period:4}: followed        {:7.1} ns",
-            followed(&made, period, false)
+            followed(&made, period, [true, false])
         );
         println!(
             "period {period:4}: adopted         {:7.1} ns",
-            followed(&made, period, true)
+            followed(&made, period, [true, true])
         );
     }
     let mut client = Client::default();

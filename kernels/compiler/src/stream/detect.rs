@@ -19,11 +19,14 @@ use super::history::History;
 /// been seen again; a factor of four between lengths delays that by three bodies at most.
 const LENGTHS: [u64; 6] = [1, 4, 16, 64, 256, 1024];
 
+/// Hashes of a length that have a place in its table, of as many operations as the length.
+const SAMPLES_A_LENGTH: u64 = 16;
+
 /// Periods that are compared at one time.
 const CANDIDATES: usize = 8;
 
 /// Comparisons that each operation adds to the budget.
-const COMPARISONS_AN_OPERATION: u64 = 8;
+const COMPARISONS_AN_OPERATION: u64 = 4;
 
 /// A period that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +37,25 @@ pub(super) struct Found {
     pub from: u64,
 }
 
-/// A period, with the first operation from which on all are like those a period before.
+/// A period, with the first operation from which on all are like those a period before: of equal
+/// kind, and before `checked` with equal distances as well. These are compared only where enough
+/// kinds are equal.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     period: u64,
     start: u64,
+    checked: u64,
     is_reported: bool,
+}
+
+impl Candidate {
+    /// Compares the distances of the operations up to now.
+    fn check(&mut self, history: &History, at: u64) {
+        for operation in self.checked.max(self.start)..=at {
+            is_like(history, operation, self.period, &mut self.start);
+        }
+        self.checked = at + 1;
+    }
 }
 
 /// Where a hash of some length was last seen.
@@ -56,6 +72,8 @@ struct Gram {
     length: u64,
     /// The factor of a symbol that leaves.
     power: u64,
+    /// Hashes with one of these bits have no place in the table: of long ones few are enough.
+    skipped: u64,
     hash: u64,
     seen: Vec<Seen>,
 }
@@ -68,6 +86,7 @@ impl Gram {
         Gram {
             length,
             power: (0..length).fold(1, |power: u64, _| power.wrapping_mul(BASE)),
+            skipped: (length / SAMPLES_A_LENGTH).max(1) - 1,
             hash: 0,
             seen: vec![Seen::default(); size],
         }
@@ -86,6 +105,9 @@ impl Gram {
             return None;
         }
         let mixed = (self.hash ^ self.hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        if mixed >> 32 & self.skipped != 0 {
+            return None;
+        }
         let place = (mixed >> 40) as usize & (self.seen.len() - 1);
         let now = Seen {
             tag: mixed as u32,
@@ -165,12 +187,13 @@ impl Detector {
         self.confirmed(history, at)
     }
 
-    /// Compares an operation with those a period before.
+    /// Compares the kind of an operation with those a period before.
     fn extend(&mut self, history: &History, at: u64) {
         let oldest = history.oldest();
+        let kind = history.record(at).kind;
         self.candidates.retain_mut(|candidate| {
             candidate.start = candidate.start.max(oldest + candidate.period);
-            is_like(history, at, candidate.period, &mut candidate.start) && candidate.start <= at
+            kind == history.record(at - candidate.period).kind && candidate.start <= at
         });
     }
 
@@ -185,12 +208,10 @@ impl Detector {
             start -= 1;
         }
         self.budget -= (at + 1 - start).min(self.budget);
-        for operation in start..=at {
-            is_like(history, operation, period, &mut start);
-        }
         let candidate = Candidate {
             period,
             start,
+            checked: start,
             is_reported: false,
         };
         if start > at {
@@ -208,13 +229,19 @@ impl Detector {
 
     /// A period for which enough operations are alike, and that is the least of its kind.
     fn confirmed(&mut self, history: &History, at: u64) -> Option<Found> {
-        let needed = |period| self.needed(period);
-        let is_new =
-            |held: &Candidate| !held.is_reported && at + 1 - held.start >= needed(held.period);
-        let position = self.candidates.iter().position(is_new)?;
-        let candidate = &mut self.candidates[position];
-        candidate.is_reported = true;
-        let (mut period, mut start) = (candidate.period, candidate.start);
+        let mut found = None;
+        for position in 0..self.candidates.len() {
+            let needed = self.needed(self.candidates[position].period);
+            let held = &mut self.candidates[position];
+            if !held.is_reported && at + 1 - held.start >= needed {
+                held.check(history, at);
+                if at + 1 - held.start >= needed {
+                    held.is_reported = true;
+                    found = found.or(Some((held.period, held.start)));
+                }
+            }
+        }
+        let (mut period, mut start) = found?;
         while let Some((divided, from)) = divided(history, period, start, at) {
             (period, start) = (divided, from);
         }

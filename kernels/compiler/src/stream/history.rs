@@ -147,7 +147,13 @@ impl History {
 
     /// The operation that an occurrence is of: one from `from` to `to`.
     pub(super) fn operation_of(&self, position: u64, from: u64, to: u64) -> u64 {
-        let (mut low, mut high) = (from, to + 1);
+        // Most are near the last one.
+        let (mut low, mut high, mut step) = (to, to + 1, 1);
+        while low > from && self.record(low).first > position {
+            high = low;
+            low = low.saturating_sub(step).max(from);
+            step *= 2;
+        }
         while high - low > 1 {
             let middle = low.midpoint(high);
             match self.record(middle).first <= position {
