@@ -48,12 +48,16 @@ pub(super) struct Known {
     previous: Vec<u64>,
     /// For each name, whether a slot expects its value of the iteration before.
     is_source: Vec<bool>,
-    /// By hashes of values, the number of the last iteration in which there was such a value.
+    /// Values of the iteration that came through a slot and were not expected.
+    unexpected: usize,
+    /// By hashes of values, the number of the last time when values were stamped and such a value
+    /// was among them.
     stamps: Vec<u32>,
-    /// Whether so few values are not expected that each is looked for.
-    is_unstamped: bool,
     shift: u32,
-    iteration: u32,
+    /// How often values were stamped.
+    rounds: u32,
+    /// Whether values of the iteration are stamped.
+    is_stamping: bool,
     /// Whether a compiled program takes the place of its iterations.
     pub(super) is_adopted: bool,
     /// How often following ended within an iteration since one was followed to its end.
@@ -64,14 +68,15 @@ pub(super) struct Known {
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Values that are looked at, an operation, rather than to stamp each value.
-const LOOKS_AN_OPERATION: usize = 16;
+/// Unexpected values of an iteration that are looked for among all values, before these are stamped.
+const MOST_LOOKED_FOR: usize = 8;
 
 /// Stamps for each name: one in so many values is looked for although it is new.
 const STAMPS_A_NAME: usize = 16;
 
 impl Known {
-    pub(super) fn new(path: Path) -> Self {
+    /// A path, and the values of the iteration before those that will be followed.
+    pub(super) fn new(path: Path, previous: Vec<u64>) -> Self {
         let mut steps = vec![];
         let mut names = vec![];
         let ids: std::collections::BTreeMap<Reference, u32> =
@@ -98,20 +103,18 @@ impl Known {
         for source in path.sources.iter().flatten() {
             is_source[*source as usize] = true;
         }
-        let fresh = names.iter().filter(|name| name.source == FRESH).count();
-        let is_unstamped = 2 * fresh * count <= LOOKS_AN_OPERATION * steps.len();
-        let size = (STAMPS_A_NAME * count).next_power_of_two().max(2);
         Known {
             borders: borders(&steps),
             steps,
             names,
             bound: vec![0; count],
-            previous: vec![0; count],
+            previous,
             is_source,
-            stamps: vec![0; size],
-            is_unstamped,
-            shift: 64 - size.trailing_zeros(),
-            iteration: 2,
+            unexpected: 0,
+            stamps: vec![],
+            shift: 0,
+            rounds: 0,
+            is_stamping: false,
             is_adopted: false,
             misses: 0,
             last_used: 0,
@@ -143,6 +146,10 @@ impl Known {
         let [operands, results] = tensors;
         let first = step.first as usize;
         let middle = first + operands.len();
+        if at == 0 {
+            self.unexpected = 0;
+            self.is_stamping = false;
+        }
         // Operations of one kind have as many operands and results.
         step.kind == kind && self.bind(first, operands) && self.bind(middle, results)
     }
@@ -165,9 +172,8 @@ impl Known {
                 return false;
             }
             self.bound[id as usize] = value;
-            if !self.is_unstamped {
-                let stamp = value.wrapping_mul(MULTIPLIER) >> self.shift;
-                self.stamps[stamp as usize] = self.iteration;
+            if self.is_stamping {
+                self.stamp(value);
             }
         }
         true
@@ -175,10 +181,43 @@ impl Known {
 
     /// Whether a value that is not expected may come through a slot: it is none that the iteration
     /// has already, and none that another slot expects.
-    #[inline]
-    fn may_bind(&self, id: u32, value: u64) -> bool {
-        let stamp = self.stamps[(value.wrapping_mul(MULTIPLIER) >> self.shift) as usize];
-        !self.is_unstamped && stamp + 1 < self.iteration || self.is_new(id, value)
+    fn may_bind(&mut self, id: u32, value: u64) -> bool {
+        self.unexpected += 1;
+        if !self.is_stamping && self.unexpected > MOST_LOOKED_FOR {
+            self.stamp_all(id);
+        }
+        let is_stamped = !self.is_stamping || self.stamps[self.place(value)] == self.rounds;
+        !is_stamped || self.is_new(id, value)
+    }
+
+    fn place(&self, value: u64) -> usize {
+        (value.wrapping_mul(MULTIPLIER) >> self.shift) as usize
+    }
+
+    fn stamp(&mut self, value: u64) {
+        let place = self.place(value);
+        self.stamps[place] = self.rounds;
+    }
+
+    /// Stamps the values of the iteration before, and those of this one before a name; from now on
+    /// each value is stamped.
+    #[cold]
+    fn stamp_all(&mut self, id: u32) {
+        self.is_stamping = true;
+        self.rounds = self.rounds.wrapping_add(1);
+        if self.stamps.is_empty() || self.rounds == 0 {
+            let size = STAMPS_A_NAME * self.bound.len();
+            let size = size.next_power_of_two();
+            self.stamps = vec![0; size];
+            self.shift = 64 - size.trailing_zeros();
+            self.rounds = 1;
+        }
+        for at in 0..self.previous.len() {
+            self.stamp(self.previous[at]);
+        }
+        for at in 0..id as usize {
+            self.stamp(self.bound[at]);
+        }
     }
 
     #[cold]
@@ -194,11 +233,6 @@ impl Known {
         std::mem::swap(&mut self.bound, &mut self.previous);
         self.misses = 0;
         self.last_used = next;
-        self.iteration += 1;
-        if self.iteration == u32::MAX {
-            self.stamps.fill(0);
-            self.iteration = 2;
-        }
     }
 
     /// The values of the iteration that was followed to its end last, by name.

@@ -346,6 +346,9 @@ impl Stream {
     /// Takes in a loop, in which an iteration ends before operation `end`; it is known up to before
     /// `next`.
     fn add(&mut self, found: Found, end: u64, next: u64) {
+        if self.tracks.find(found.period, &self.history, next) {
+            return;
+        }
         let released = self.released.iter();
         let released: BTreeMap<u64, u64> = released.map(|(at, value)| (value.0, *at)).collect();
         let seen = Seen {
@@ -356,9 +359,9 @@ impl Stream {
             period: found.period,
             end,
         };
-        let path = seen.path(self.tracks.next_id());
+        let (path, previous) = seen.path(self.tracks.next_id());
         let begin = end - found.period;
-        if let Some(id) = self.tracks.add(path, &self.history, begin, next) {
+        if let Some(id) = self.tracks.add(path, previous, &self.history, begin) {
             self.unproductive = 0;
             self.found.push_back(id);
         }

@@ -287,8 +287,8 @@ impl Seen<'_> {
         Some(released.get(&value).is_some_and(|count| *count <= before))
     }
 
-    /// The path of the iteration.
-    pub(super) fn path(&self, id: PathId) -> Path {
+    /// The path of the iteration, and the values of its names in the iteration before.
+    pub(super) fn path(&self, id: PathId) -> (Path, Vec<u64>) {
         let names = self.names();
         let [now, before] = [self.begin(), self.begin() - self.period];
         let [values, previous] = [now, before].map(|begin| self.values(&names, begin));
@@ -322,7 +322,7 @@ impl Seen<'_> {
             }
         }
         self.fill_slots(&names, &mut path, &late, &previous);
-        path
+        (path, previous)
     }
 
     fn role(&self, names: &Names, name: u32) -> Role {

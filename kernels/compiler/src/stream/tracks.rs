@@ -403,22 +403,21 @@ impl Tracks {
         true
     }
 
-    /// Notes a path that was found in the operations from `from` on, where an iteration begins, and
-    /// of which `next` is the one after the last that is known to be of it. Returns its number if
-    /// it is new.
+    /// Notes a path that was found in the operations from `from` on, where an iteration begins,
+    /// with the values of the iteration before. Returns its number if it is new.
     pub(super) fn add(
         &mut self,
         path: Path,
+        previous: Vec<u64>,
         history: &History,
         from: u64,
-        next: u64,
     ) -> Option<PathId> {
-        if self.find(&path, history, next) {
+        if self.known.iter().any(|known| known.path.is_alike(&path)) {
             return None;
         }
         let id = path.id;
         self.next_id += 1;
-        let known = Known::new(path);
+        let known = Known::new(path, previous);
         let position = match self.replaceable() {
             Some(position) => {
                 self.known[position] = known;
@@ -434,17 +433,17 @@ impl Tracks {
         Some(id)
     }
 
-    /// Whether a path is known, by operations of any iteration; then it is followed from now on.
-    fn find(&mut self, path: &Path, history: &History, next: u64) -> bool {
-        let period = path.period() as u64;
+    /// Whether a known path has the last operations before `next` as an iteration; then it is
+    /// followed from now on.
+    pub(super) fn find(&mut self, period: u64, history: &History, next: u64) -> bool {
         for position in 0..self.known.len() {
-            if self.known[position].period() as u64 != period {
+            let known = &self.known[position];
+            if known.period() as u64 != period {
                 continue;
             }
-            let is_alike = self.known[position].path.is_alike(path);
             let mut follows = self.follows.iter().flatten();
             if follows.any(|follow| follow.path == position) {
-                if is_alike || self.known[position].last_used + 2 * period > next {
+                if known.last_used + 2 * period > next {
                     return true;
                 }
                 continue;
