@@ -260,6 +260,8 @@ fn main() {
         let made = Client::trained(period).made;
         let (until, count) = until_found(&made, period);
         println!("period {period:4}: until found     {until:7.1} ns, {count} operations");
+        let alone = followed(&made, period, [false; 2]);
+        println!("period {period:4}: counting alone  {alone:7.1} ns");
         println!(
             "period {period:4}: followed        {:7.1} ns",
             followed(&made, period, [true, false])

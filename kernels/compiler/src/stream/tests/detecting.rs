@@ -66,6 +66,31 @@ fn a_path_knows_where_values_come_from() {
     assert_eq!(updates.filter(|output| output.updates.is_some()).count(), 5);
 }
 
+/// With a caller that tells what it drops: a value that nothing reads is no result if it is
+/// dropped within the iteration, and one that is kept is a result although something reads it.
+#[test]
+fn released_values_are_no_results() {
+    let body = training(25);
+    let mut client = Client::new();
+    let mut state = client.state(&body);
+    for _ in 0..6 {
+        let old = state.states.clone();
+        let mut made = vec![];
+        client.iterate(&body, &mut state, |_, (_, _, result), _| made.push(result));
+        let kept = made[12];
+        let dropped = made[..20].iter().filter(|value| **value != kept);
+        for value in dropped.chain(&old) {
+            client.stream.release(Value(*value));
+        }
+    }
+    let (_, id) = client.found()[0];
+    let path = client.stream.path(id).unwrap();
+    let results: Vec<u32> = path.results().iter().map(|held| held.operation).collect();
+    assert_eq!(results, [12, 20, 21, 22, 23, 24]);
+    let carried = path.results().iter().filter(|held| held.carried.is_some());
+    assert_eq!(carried.count(), 5);
+}
+
 #[test]
 fn marks_find_loops_after_two_iterations() {
     for (begins, ends) in [(true, true), (true, false), (false, true)] {

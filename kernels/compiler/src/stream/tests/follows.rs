@@ -19,18 +19,18 @@ struct Engine {
 /// A number for a value that nobody made.
 fn given(value: u64) -> Vec<f64> {
     let mixed = value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    let first = mixed as f64 / (1 << 24) as f64 - 0.5;
+    let first = mixed as f64 / f64::from(1 << 24) - 0.5;
     vec![first, -first / 3.0]
 }
 
 impl Engine {
-    fn new(naming: u64) -> Self {
+    fn new() -> Self {
         let options = Options {
             window: 256,
             least_operations: 12,
         };
         Engine {
-            client: Client::with(options, naming),
+            client: Client::with(options, 1),
             memory: BTreeMap::new(),
             held: vec![],
             replaced: 0,
@@ -107,91 +107,166 @@ impl Engine {
     }
 }
 
-/// Runs loops of random bodies in turns, between other work, with paths adopted and given up at
-/// random where `adopts`. Returns the states at each switch of bodies, and the engine.
-fn run(seed: u64, naming: u64, adopts: bool) -> (Vec<Vec<f64>>, Engine) {
+/// A client whose paths are adopted and given up at random, and whose values are looked at.
+struct Changing {
+    engine: Engine,
+    random: Random,
+    known: Vec<PathId>,
+    adopts: bool,
+}
+
+impl Changing {
+    fn record(&mut self, word: usize, operands: Vec<u64>) -> u64 {
+        let (result, answer) = self.engine.client.record(word, &operands);
+        if let Answer::Found(path) = answer {
+            self.known.push(path);
+        }
+        self.engine.answer((word, operands, result), answer);
+        result
+    }
+
+    /// Adopts a path, gives one up, or looks at one of the last results.
+    fn change(&mut self, results: &[u64]) {
+        if !self.adopts || self.known.is_empty() {
+            return;
+        }
+        let (random, stream) = (&mut self.random, &mut self.engine.client.stream);
+        let path = self.known[random.below(self.known.len())];
+        if random.is_one_of(20) {
+            stream.adopt(path);
+        }
+        let mut held = 0;
+        if random.is_one_of(60) {
+            held += stream.abandon(path);
+        }
+        if random.is_one_of(25) {
+            let value = results[random.below(results.len())];
+            held += stream.observe(Value(value)).unwrap_or(0);
+        }
+        if held > 0 {
+            self.engine.run_held(held);
+        }
+    }
+
+    fn iterate(&mut self, body: &Body, state: &mut State) {
+        let mut results = vec![];
+        for step in &body.steps {
+            let operands = step.operands.iter().map(|from| match *from {
+                From::Inside(at) => results[at],
+                From::State(at) => state.states[at],
+                From::Constant(at) => state.constants[at],
+                From::Fresh => {
+                    let value = self.engine.client.fresh();
+                    self.engine.memory.insert(value, given(value));
+                    value
+                }
+            });
+            let operands = operands.collect();
+            results.push(self.record(step.word, operands));
+            self.change(&results);
+        }
+        state.states = body.next.iter().map(|&at| results[at]).collect();
+    }
+}
+
+/// Runs loops of random bodies in turns, between other work. Returns the states at each switch of
+/// bodies, and the engine.
+fn run(seed: u64, adopts: bool) -> (Vec<Vec<f64>>, Engine) {
     let mut random = Random(seed);
-    let mut other = Random(seed ^ 1);
-    let mut engine = Engine::new(naming);
-    let bodies: Vec<Body> = (0..1 + random.below(3))
-        .map(|_| {
-            let size = 2 + random.below(20);
-            random.body(size)
-        })
-        .collect();
-    let mut states: Vec<State> = bodies
-        .iter()
-        .map(|body| engine.client.state(body))
-        .collect();
-    let mut known: Vec<PathId> = vec![];
+    let mut client = Changing {
+        engine: Engine::new(),
+        random: Random(seed ^ 1),
+        known: vec![],
+        adopts,
+    };
+    let bodies = (0..1 + random.below(3)).map(|_| {
+        let size = 2 + random.below(20);
+        random.body(size)
+    });
+    let bodies: Vec<Body> = bodies.collect();
+    let states = bodies.iter().map(|body| client.engine.client.state(body));
+    let mut states: Vec<State> = states.collect();
     let mut seen = vec![];
     for _ in 0..8 {
         let at = random.below(bodies.len());
-        let (body, mut state) = (bodies[at].clone(), std::mem::take(&mut states[at]));
+        let (body, state) = (&bodies[at], &mut states[at]);
         for value in state.states.iter().chain(&state.constants) {
-            engine.memory.entry(*value).or_insert_with(|| given(*value));
+            let memory = client.engine.memory.entry(*value);
+            memory.or_insert_with(|| given(*value));
         }
         for _ in 0..random.below(30) {
-            let mut results = vec![];
-            for step in &body.steps {
-                let operands = step.operands.iter().map(|from| match *from {
-                    From::Inside(at) => results[at],
-                    From::State(at) => state.states[at],
-                    From::Constant(at) => state.constants[at],
-                    From::Fresh => {
-                        let value = engine.client.fresh();
-                        engine.memory.insert(value, given(value));
-                        value
-                    }
-                });
-                let operands: Vec<u64> = operands.collect();
-                let (result, answer) = engine.client.record(step.word, &operands);
-                results.push(result);
-                if let Answer::Found(path) = answer {
-                    known.push(path);
-                }
-                engine.answer((step.word, operands, result), answer);
-                if adopts && !known.is_empty() {
-                    let path = known[other.below(known.len())];
-                    if other.is_one_of(20) {
-                        engine.client.stream.adopt(path);
-                    }
-                    if other.is_one_of(60) {
-                        let held = engine.client.stream.abandon(path);
-                        if held > 0 {
-                            engine.run_held(held);
-                        }
-                    }
-                    if other.is_one_of(25) {
-                        let value = results[other.below(results.len())];
-                        if let Some(held) = engine.client.stream.observe(Value(value)) {
-                            engine.run_held(held);
-                            assert!(engine.memory.contains_key(&value));
-                        }
-                    }
-                }
-            }
-            state.states = body.next.iter().map(|&at| results[at]).collect();
+            client.iterate(body, state);
         }
-        let held = engine.client.stream.flush();
-        engine.run_held(held);
+        let held = client.engine.client.stream.flush();
+        client.engine.run_held(held);
         // Others are not there after an iteration, if something in it reads them.
         let read = (0..state.states.len()).filter(|at| {
             let mut sources = body.steps.iter().flat_map(|step| &step.operands);
             sources.any(|from| *from == From::State(*at))
         });
         let read: Vec<u64> = read.map(|at| state.states[at]).collect();
-        seen.extend(read.iter().map(|value| engine.memory[value].clone()));
-        states[at] = state;
+        seen.extend(read.iter().map(|value| client.engine.memory[value].clone()));
         for word in 0..random.below(3) {
-            let operands = read.clone();
-            if !operands.is_empty() {
-                let (result, answer) = engine.client.record(40 + word, &operands);
-                engine.answer((40 + word, operands, result), answer);
+            if !read.is_empty() {
+                client.record(40 + word, read.clone());
             }
         }
     }
-    (seen, engine)
+    (seen, client.engine)
+}
+
+/// Each iteration is run once, by one of the two; a value that is looked at is there.
+#[test]
+fn iterations_are_held_and_replaced() {
+    let body = training(25);
+    let mut engine = Engine::new();
+    let mut state = engine.client.state(&body);
+    for value in state.states.iter().chain(&state.constants) {
+        engine.memory.insert(*value, given(*value));
+    }
+    let mut client = Changing {
+        engine,
+        random: Random(0),
+        known: vec![],
+        adopts: false,
+    };
+    for _ in 0..5 {
+        client.iterate(&body, &mut state);
+    }
+    let path = client.known[0];
+    assert!(client.engine.client.stream.adopt(path));
+    for _ in 0..3 {
+        client.iterate(&body, &mut state);
+    }
+    assert_eq!((client.engine.replaced, client.engine.ran), (3, 5 * 25));
+    let answers = &client.engine.client.answers[7 * 25..];
+    assert!(answers[..24].iter().all(|answer| *answer == Answer::Hold));
+    assert_eq!(answers[24], Answer::Replace(path));
+    // In the middle of an iteration: what is held runs, and then the rest of it.
+    let mut half = body.clone();
+    half.steps.truncate(10);
+    half.next.clear();
+    let states = state.states.clone();
+    client.iterate(&half, &mut state);
+    let looked_at = client.engine.held[4].2;
+    let held = client.engine.client.stream.observe(Value(looked_at));
+    assert_eq!(held, Some(10));
+    client.engine.run_held(10);
+    assert!(client.engine.memory.contains_key(&looked_at));
+    assert_eq!(client.engine.client.stream.observe(Value(looked_at)), None);
+    // Another operation than the next one.
+    client.record(11, vec![states[0]]);
+    let mut state = State { states, ..state };
+    client.iterate(&body, &mut state);
+    assert_eq!(client.engine.replaced, 4);
+    // Given up, and asked again.
+    client.iterate(&half, &mut state.clone());
+    let held = client.engine.client.stream.abandon(path);
+    assert_eq!(held, 10);
+    client.engine.run_held(10);
+    client.iterate(&body, &mut state);
+    assert_eq!(client.engine.replaced, 4);
+    assert_eq!(client.engine.client.stream.flush(), 0);
 }
 
 proptest! {
@@ -199,8 +274,8 @@ proptest! {
 
     #[test]
     fn adopted_paths_compute_what_operations_do(seed: u64) {
-        let (expected, plain) = run(seed, 1, false);
-        let (found, adopted) = run(seed, 1, true);
+        let (expected, plain) = run(seed, false);
+        let (found, adopted) = run(seed, true);
         prop_assert_eq!(plain.replaced, 0);
         prop_assert!(adopted.ran <= plain.ran);
         prop_assert_eq!(found, expected);
