@@ -1,6 +1,7 @@
 //! Operations of an eager framework as fragments of graphs, each known by a number.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::graph::{Graph, GroupId, Node, NodeId, Op};
@@ -123,14 +124,15 @@ impl Definition {
         }
     }
 
-    /// Equal for equal definitions alone.
-    fn text(&self) -> String {
+    /// Equal for definitions alone that are equal but for extents with equal canonical ones.
+    pub(super) fn text(&self, canonical: &dyn Fn(usize) -> usize) -> String {
         let Definition { graph, is_backward } = self;
-        let [nodes, groups] = [
-            format!("{:?}", graph.nodes()),
-            format!("{:?}", graph.groups()),
-        ];
-        format!("{is_backward} {nodes} {groups} {:?}", graph.outputs())
+        let mut nodes = graph.nodes().to_vec();
+        for extent in nodes.iter_mut().flat_map(|node| &mut node.shape) {
+            *extent = canonical(*extent);
+        }
+        let groups = format!("{:?}", graph.groups());
+        format!("{is_backward} {nodes:?} {groups} {:?}", graph.outputs())
     }
 }
 
@@ -175,22 +177,54 @@ pub(super) fn copy(
     }
 }
 
+/// From an extent to the one that stands for all that may share kernels with it.
+#[derive(Clone)]
+pub(super) struct Canonical(pub Arc<dyn Fn(usize) -> usize + Send + Sync>);
+
+impl fmt::Debug for Canonical {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Canonical")
+    }
+}
+
 /// All definitions of a stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Definitions {
     all: Vec<Arc<Definition>>,
     by_text: BTreeMap<String, Kind>,
+    /// The first kind of each family.
+    families: BTreeMap<String, Kind>,
+    canonical: Option<Canonical>,
 }
 
 impl Definitions {
+    pub(super) fn new(canonical: Option<Canonical>) -> Self {
+        Definitions {
+            all: vec![],
+            by_text: BTreeMap::new(),
+            families: BTreeMap::new(),
+            canonical,
+        }
+    }
+
     /// The kind of a definition: one for all equal ones.
-    pub(super) fn intern(&mut self, definition: Definition) -> Kind {
+    pub(super) fn intern(&mut self, definition: &Definition) -> Kind {
         let next = Kind(self.all.len() as u32);
-        let kind = *self.by_text.entry(definition.text()).or_insert(next);
+        let text = definition.text(&|extent| extent);
+        let kind = *self.by_text.entry(text).or_insert(next);
         if kind == next {
-            self.all.push(Arc::new(definition));
+            self.all.push(Arc::new(definition.clone()));
         }
         kind
+    }
+
+    /// The first kind of those that differ in extents with equal canonical ones alone.
+    pub(super) fn family(&mut self, kind: Kind) -> Kind {
+        let Some(Canonical(canonical)) = &self.canonical else {
+            return kind;
+        };
+        let text = self.all[kind.index()].text(&**canonical);
+        *self.families.entry(text).or_insert(kind)
     }
 
     /// # Panics
@@ -215,9 +249,9 @@ mod tests {
 
     #[test]
     fn equal_definitions_have_one_kind() {
-        let mut definitions = Definitions::default();
-        let first = definitions.intern(scaled(2.0, &[3], "x"));
-        assert_eq!(definitions.intern(scaled(2.0, &[3], "other")), first);
+        let mut definitions = Definitions::new(None);
+        let first = definitions.intern(&scaled(2.0, &[3], "x"));
+        assert_eq!(definitions.intern(&scaled(2.0, &[3], "other")), first);
         let others = [
             scaled(3.0, &[3], "x"),
             scaled(2.0, &[4], "x"),
@@ -226,7 +260,7 @@ mod tests {
             scaled(2.0, &[3], "x").backward(),
         ];
         let mut kinds = vec![first];
-        kinds.extend(others.map(|other| definitions.intern(other)));
+        kinds.extend(others.map(|other| definitions.intern(&other)));
         let distinct: std::collections::BTreeSet<Kind> = kinds.iter().copied().collect();
         assert_eq!(distinct.len(), kinds.len());
     }

@@ -84,7 +84,7 @@ impl Known {
         let mut seen = 0;
         for operation in &path.operations {
             steps.push(Step {
-                kind: operation.kind,
+                kind: operation.family,
                 first: names.len() as u32,
             });
             for reference in operation.operands.iter().chain(&operation.results) {

@@ -33,7 +33,10 @@ pub(super) struct Record {
     pub first: u64,
     /// Equal for operations that are alike; those that are not alike differ almost always.
     pub symbol: u32,
+    /// Its kind: of several with equal canonical extents, the first.
     pub kind: Kind,
+    /// Its kind with its own extents.
+    pub own: Kind,
     /// How many operands it has.
     pub operands: u16,
     /// How many results follow them.
@@ -92,6 +95,7 @@ impl History {
             first: 0,
             symbol: 0,
             kind: Kind(0),
+            own: Kind(0),
             operands: 0,
             results: 0,
         };
@@ -164,9 +168,9 @@ impl History {
         low
     }
 
-    /// Adds an operation.
+    /// Adds an operation, by its kind without and with extents of its own.
     #[inline]
-    pub(super) fn push(&mut self, kind: Kind, operands: &[Tensor], results: &[Tensor]) {
+    pub(super) fn push(&mut self, [kind, own]: [Kind; 2], [operands, results]: [&[Tensor]; 2]) {
         let arity = operands.len() + results.len();
         let is_full = self.next - self.oldest == self.records.len() as u64;
         self.oldest += u64::from(is_full);
@@ -179,6 +183,7 @@ impl History {
             first: self.next_occurrence,
             symbol: 0,
             kind,
+            own,
             operands: operands.len() as u16,
             results: results.len() as u16,
         };

@@ -78,6 +78,7 @@ mod tracks;
 mod values;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use sweeper_program::Role;
 
@@ -86,7 +87,7 @@ pub use path::{Origin, Path, PathId, PathOperation, PathResult, Reference, Slot}
 pub use rebuild::PathGraph;
 pub use trace::{Call, trace};
 
-use definition::Definitions;
+use definition::{Canonical, Definitions};
 use detect::{Detector, Found};
 use history::History;
 use path::Seen;
@@ -182,8 +183,8 @@ const UNPRODUCTIVE_WINDOWS: u64 = 16;
 #[derive(Debug)]
 pub struct Stream {
     definitions: Definitions,
-    /// For each kind, how many operands and results there are.
-    arities: Vec<[usize; 2]>,
+    /// Of each kind.
+    kinds: Vec<KindInfo>,
     history: History,
     detector: Detector,
     tracks: Tracks,
@@ -196,6 +197,15 @@ pub struct Stream {
     /// Operations of known paths that were looked at in vain since a path was found.
     unproductive: u64,
     marks: Marks,
+}
+
+/// What recording has to know of a kind.
+#[derive(Clone, Copy, Debug)]
+struct KindInfo {
+    /// How many operands and results there are.
+    arity: [usize; 2],
+    /// The kind that stands for it in loops.
+    family: Kind,
 }
 
 /// Iterations that the caller marked.
@@ -221,10 +231,26 @@ impl Stream {
 
     /// A stream with other bounds for loops.
     pub fn with(options: Options) -> Self {
+        Stream::of(options, None)
+    }
+
+    /// A stream for which operations are alike that differ in extents with equal canonical extents
+    /// alone, such as those of sequences of other lengths in one bucket: a loop whose extents change
+    /// from iteration to iteration is one path. Its definitions have the extents of the iteration
+    /// that was seen when it was found; those of the iteration that a program replaces are those of
+    /// the kinds that the caller recorded.
+    pub fn with_families(
+        options: Options,
+        canonical: impl Fn(usize) -> usize + Send + Sync + 'static,
+    ) -> Self {
+        Stream::of(options, Some(Canonical(Arc::new(canonical))))
+    }
+
+    fn of(options: Options, canonical: Option<Canonical>) -> Self {
         let window = options.window.max(1);
         Stream {
-            definitions: Definitions::default(),
-            arities: vec![],
+            definitions: Definitions::new(canonical),
+            kinds: vec![],
             // A body is seen 3.62 times until its loop is found.
             history: History::new((4 * window).max(64)),
             detector: Detector::new(window, options.least_operations),
@@ -240,11 +266,19 @@ impl Stream {
 
     /// The kind of an operation: equal definitions have one kind. A framework keeps it beside the
     /// key of its own cache of kernels.
+    ///
+    /// # Panics
+    /// If there are 65,536 operands or more.
     pub fn define(&mut self, definition: Definition) -> Kind {
         let arity = [definition.operands(), definition.results()];
-        let kind = self.definitions.intern(definition);
-        if kind.index() == self.arities.len() {
-            self.arities.push(arity);
+        assert!(
+            arity.iter().all(|count| *count <= usize::from(u16::MAX)),
+            "an operation has fewer operands"
+        );
+        let kind = self.definitions.intern(&definition);
+        if kind.index() == self.kinds.len() {
+            let family = self.definitions.family(kind);
+            self.kinds.push(KindInfo { arity, family });
         }
         kind
     }
@@ -268,17 +302,17 @@ impl Stream {
             operands,
             results,
         } = operation;
-        let arity = [operands.len(), results.len()];
+        let KindInfo { arity, family } = self.kinds[kind.index()];
         assert!(
-            self.arities[kind.index()] == arity,
+            arity == [operands.len(), results.len()],
             "an operation has the operands and results of its definition"
         );
-        self.history.push(kind, operands, results);
         let tensors = [operands, results];
-        match self.tracks.go_on(kind, tensors) {
+        self.history.push([family, kind], tensors);
+        match self.tracks.go_on(family, tensors) {
             Some(answer) if self.found.is_empty() => answer,
             Some(answer) => self.with_news(answer),
-            None => self.turn(kind, tensors),
+            None => self.turn(family, tensors),
         }
     }
 
@@ -365,6 +399,18 @@ impl Stream {
             self.unproductive = 0;
             self.found.push_back(id);
         }
+    }
+
+    /// Takes in a path that another stream found, such as in an earlier run: it is followed from its
+    /// first iteration on. Returns its number in this stream.
+    pub fn know(&mut self, path: &Path) -> PathId {
+        let mut own = path.clone();
+        for operation in &mut own.operations {
+            operation.kind = self.define(Definition::clone(&operation.definition));
+            operation.family = self.kinds[operation.kind.index()].family;
+        }
+        own.id = self.tracks.next_id();
+        self.tracks.know(own)
     }
 
     /// A path that was found. Of very many, those that are not adopted and were not followed for

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::definition::{Definition, Definitions};
 use super::history::{History, Record};
 use super::{Kind, Tensor, Value};
+use sha2::{Digest, Sha256};
 use sweeper_program::Role;
 use sweeper_program::tensor::Dtype;
 
@@ -33,6 +34,8 @@ pub enum Reference {
 pub struct PathOperation {
     /// The number of its definition.
     pub kind: Kind,
+    /// The first kind of its family ([`super::Stream::with_families`]); without families its own.
+    pub family: Kind,
     /// Its definition.
     pub definition: Arc<Definition>,
     /// The sources of its operands.
@@ -123,12 +126,37 @@ impl Path {
         &self.results
     }
 
+    /// Whether a result has the shape and type of a slot.
+    fn is_of_slot(&self, slot: usize, operation: u32, result: u32) -> bool {
+        let definition = &self.operations[operation as usize].definition;
+        let Slot { shape, dtype, .. } = &self.slots[slot];
+        definition.result(result as usize) == (shape, *dtype)
+    }
+
+    /// A digest that equal paths have in all streams and runs; of paths that differ in extents, those
+    /// whose canonical extents are equal. It is one of operations with their sources, of results,
+    /// and of what is carried: of all that a program depends on.
+    pub fn signature(&self, canonical: impl Fn(usize) -> usize) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        for operation in &self.operations {
+            digest.update(operation.definition.text(&canonical));
+            digest.update(format!("{:?}", (&operation.operands, &operation.results)));
+        }
+        for slot in &self.slots {
+            digest.update(format!("{:?}", (slot.role, slot.origin)));
+        }
+        for result in &self.results {
+            digest.update(format!("{result:?}"));
+        }
+        digest.finalize().into()
+    }
+
     /// Whether both have equal operations with equal sources.
     pub(super) fn is_alike(&self, other: &Path) -> bool {
         let mut pairs = self.operations.iter().zip(&other.operations);
         self.period() == other.period()
             && pairs.all(|(one, other)| {
-                one.kind == other.kind
+                one.family == other.family
                     && one.operands == other.operands
                     && one.results == other.results
             })
@@ -344,7 +372,7 @@ impl Seen<'_> {
         let origin = self.history.record(self.begin()).first;
         for at in self.begin()..self.end {
             let record = *self.history.record(at);
-            let definition = Arc::clone(self.definitions.get(record.kind));
+            let definition = Arc::clone(self.definitions.get(record.own));
             let first_result = record.first + u64::from(record.operands);
             let mut references = vec![];
             for position in self.span(at, at + 1) {
@@ -372,7 +400,8 @@ impl Seen<'_> {
             }
             let results = references.split_off(record.operands as usize);
             path.operations.push(PathOperation {
-                kind: record.kind,
+                kind: record.own,
+                family: record.kind,
                 definition,
                 operands: references,
                 results,
@@ -390,7 +419,8 @@ impl Seen<'_> {
                 Some((source, _)) if source as usize == name => Origin::Kept,
                 // The value of the iteration before has to be gone by now.
                 Some((source, Reference::Made { operation, result }))
-                    if !late.contains(&source)
+                    if path.is_of_slot(slot, operation, result)
+                        && !late.contains(&source)
                         && self.is_released(previous[name], self.end) != Some(false) =>
                 {
                     let is_it =

@@ -415,6 +415,23 @@ impl Tracks {
         if self.known.iter().any(|known| known.path.is_alike(&path)) {
             return None;
         }
+        let (id, position) = self.insert(path, previous);
+        self.resume(position, history, from);
+        Some(id)
+    }
+
+    /// Notes a path that was found in another stream. Returns its number here.
+    pub(super) fn know(&mut self, path: Path) -> PathId {
+        let mut known = self.known.iter();
+        if let Some(known) = known.find(|known| known.path.is_alike(&path)) {
+            return known.path.id;
+        }
+        let previous = vec![0; path.names.len()];
+        self.insert(path, previous).0
+    }
+
+    /// Notes a path, and returns its number and its position.
+    fn insert(&mut self, path: Path, previous: Vec<u64>) -> (PathId, usize) {
         let id = path.id;
         self.next_id += 1;
         let known = Known::new(path, previous);
@@ -429,8 +446,7 @@ impl Tracks {
             }
         };
         self.renew();
-        self.resume(position, history, from);
-        Some(id)
+        (id, position)
     }
 
     /// Whether a known path has the last operations before `next` as an iteration; then it is

@@ -197,6 +197,97 @@ fn loops_in_turns_are_all_found() {
     assert_eq!(periods, [5, 12, 40]);
 }
 
+/// Four operations on tensors of so many elements, the last of which makes the next state.
+fn of_extent(stream: &mut Stream, extent: usize) -> [Kind; 4] {
+    [1.0, 2.0, 3.0, 4.0].map(|factor| {
+        let mut graph = Graph::new();
+        let shape = [extent];
+        let x = graph.input("x", &shape, Dtype::F32, Role::Input).unwrap();
+        let y = graph.scale(x, factor).unwrap();
+        graph.output("y", y, Role::Output);
+        stream.define(Definition::new(&graph))
+    })
+}
+
+/// Lengths of 33 to 64 that change in each iteration are one path where 64 stands for all.
+#[test]
+fn lengths_of_one_bucket_are_one_path() {
+    let families = Stream::with_families(Options::default(), |extent| extent.next_power_of_two());
+    for (mut stream, is_one) in [(families, true), (Stream::new(), false)] {
+        let mut random = Random(6);
+        let mut value = 0;
+        let mut found = vec![];
+        let mut extents = vec![];
+        for _ in 0..40 {
+            let extent = 33 + random.below(32);
+            extents.push(extent);
+            value += 1;
+            for kind in of_extent(&mut stream, extent) {
+                let operands = [Tensor::new(Value(value))];
+                value += 1;
+                let results = [Tensor::new(Value(value))];
+                let (operands, results) = (&operands, &results);
+                let answer = stream.record(&Operation {
+                    kind,
+                    operands,
+                    results,
+                });
+                found.extend(
+                    matches!(answer, Answer::Found(_)).then_some((answer, extents.clone())),
+                );
+            }
+        }
+        assert_eq!(found.len(), usize::from(is_one));
+        for (answer, extents) in found {
+            let Answer::Found(path) = answer else {
+                unreachable!("others were left out");
+            };
+            let path = stream.path(path).unwrap();
+            assert_eq!(path.period(), 4);
+            // Those of one iteration, which ended.
+            let extent = path.slots()[0].shape[0];
+            assert!(extents[extents.len() - 2..].contains(&extent));
+            let graph = path.graph().graph;
+            let mut shapes = graph.nodes().iter().map(|node| &node.shape);
+            assert!(shapes.all(|shape| [1, extent].contains(&shape.iter().product())));
+        }
+    }
+}
+
+/// A path that is known from an earlier stream is replaced from its first iteration on.
+#[test]
+fn paths_of_other_streams_are_known() {
+    let body = training(25);
+    let find = |naming| {
+        let mut client = Client::with(Options::default(), naming);
+        let mut state = client.state(&body);
+        client.words(0..naming as usize % 5);
+        client.run(&body, &mut state, 4);
+        let path = client.found()[0].1;
+        client.stream.path(path).unwrap().clone()
+    };
+    let [path, other] = [3, 77].map(find);
+    let exactly = |extent| extent;
+    assert_eq!(path.signature(exactly), other.signature(exactly));
+    assert_ne!(path.signature(exactly), path.signature(|_| 64));
+    let mut client = Client::new();
+    let id = client.stream.know(&path);
+    assert_eq!(client.stream.know(&other), id);
+    assert!(client.stream.adopt(id));
+    let mut state = client.state(&body);
+    client.run(&body, &mut state, 6);
+    let replaced = client
+        .answers
+        .iter()
+        .filter(|answer| **answer == Answer::Replace(id));
+    assert_eq!(replaced.count(), 6);
+    assert!(
+        client.answers[..24]
+            .iter()
+            .all(|answer| *answer == Answer::Hold)
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
