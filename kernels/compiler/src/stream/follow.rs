@@ -79,8 +79,24 @@ impl Known {
     pub(super) fn new(path: Path, previous: Vec<u64>) -> Self {
         let mut steps = vec![];
         let mut names = vec![];
-        let ids: std::collections::BTreeMap<Reference, u32> =
-            path.names.iter().copied().zip(0..).collect();
+        let mut slots = vec![0; path.slots.len()];
+        let mut made = vec![vec![]; path.operations.len()];
+        for (id, name) in (0u32..).zip(&path.names) {
+            match *name {
+                Reference::Slot(slot) => slots[slot as usize] = id,
+                // In the order of results, but for those that were there before.
+                Reference::Made { operation, result } => {
+                    made[operation as usize].push((result, id))
+                }
+            }
+        }
+        let id_of = |reference: &Reference| match *reference {
+            Reference::Slot(slot) => slots[slot as usize],
+            Reference::Made { operation, result } => {
+                let mut held = made[operation as usize].iter();
+                held.find(|held| held.0 == result).map_or(0, |held| held.1)
+            }
+        };
         let mut seen = 0;
         for operation in &path.operations {
             steps.push(Step {
@@ -88,7 +104,7 @@ impl Known {
                 first: names.len() as u32,
             });
             for reference in operation.operands.iter().chain(&operation.results) {
-                let id = ids[reference];
+                let id = id_of(reference);
                 let source = match (id == seen, reference) {
                     (false, _) => AGAIN,
                     (true, Reference::Made { .. }) => MADE,

@@ -26,6 +26,14 @@ pub(super) struct Occurrence {
     pub is_made: bool,
 }
 
+impl Occurrence {
+    /// Where the value of the occurrence at a position was before, if at `origin` or later.
+    pub(super) fn before(&self, position: u64, origin: u64) -> Option<u64> {
+        let before = position.checked_sub(u64::from(self.back))?;
+        Some(before).filter(|before| self.back != FAR && *before >= origin)
+    }
+}
+
 /// A recorded operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {

@@ -1,7 +1,7 @@
 //! A loop that was found: its operations, where their operands come from, and what is left of an
 //! iteration.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::definition::{Definition, Definitions};
@@ -242,7 +242,6 @@ impl Seen<'_> {
     }
 
     fn names(&self) -> Names {
-        let mut by_value: HashMap<u64, u32> = HashMap::new();
         let mut names = Names {
             of_occurrences: vec![],
             first: vec![],
@@ -255,12 +254,15 @@ impl Seen<'_> {
             let first_result = record.first + u64::from(record.operands);
             for (position, occurrence) in self.history.occurrences(at) {
                 let is_operand = position < first_result;
-                let name = *by_value.entry(occurrence.value).or_insert_with(|| {
-                    names.first.push(position - origin);
-                    names.is_slot.push(is_operand);
-                    names.is_read.push(false);
-                    names.first.len() as u32 - 1
-                });
+                let name = match occurrence.before(position, origin) {
+                    Some(before) => names.of_occurrences[(before - origin) as usize],
+                    None => {
+                        names.first.push(position - origin);
+                        names.is_slot.push(is_operand);
+                        names.is_read.push(false);
+                        names.first.len() as u32 - 1
+                    }
+                };
                 names.is_read[name as usize] |= is_operand;
                 names.of_occurrences.push(name);
             }
@@ -279,34 +281,54 @@ impl Seen<'_> {
     /// iteration that follows, too, as far as was seen.
     fn read_after(&self, names: &Names) -> [BTreeSet<u32>; 2] {
         let mut read = [BTreeSet::new(), BTreeSet::new()];
-        let mut made: HashMap<u64, (u32, u64)> = HashMap::new();
-        let mut begin = self.begin();
-        while begin >= self.from + self.period && begin + 3 * self.period > self.end {
-            begin -= self.period;
+        let mut first = self.begin();
+        while first >= self.from + self.period && first + 3 * self.period > self.end {
+            first -= self.period;
         }
-        let first = begin;
-        while begin < self.end {
-            for (name, value) in (0..).zip(self.values(names, begin)) {
-                if !names.is_slot[name as usize] {
-                    made.insert(value, (name, begin + self.period));
-                }
-            }
-            begin += self.period;
-        }
-        for at in first..self.history.next() {
-            for (_, occurrence) in self.history.occurrences(at) {
-                let Some((name, end)) = made.get(&occurrence.value) else {
-                    continue;
+        let origin = self.history.record(first).first;
+        // For each occurrence, the name of the value and the end of the iteration that made it.
+        let mut made: Vec<Option<(u32, u64)>> = vec![];
+        for at in first..self.history.indexed() {
+            let begin = at - (at - first) % self.period;
+            let own = self.history.record(begin).first;
+            for (position, occurrence) in self.history.occurrences(at) {
+                let before = occurrence.before(position, origin);
+                let maker = match before {
+                    Some(before) => made[(before - origin) as usize],
+                    None if at < self.end => {
+                        let name = names.of_occurrences[(position - own) as usize];
+                        let is_first = names.first[name as usize] == position - own;
+                        let is_made = is_first && !names.is_slot[name as usize];
+                        is_made.then_some((name, begin + self.period))
+                    }
+                    None => None,
                 };
-                if at >= *end {
-                    read[0].insert(*name);
-                }
-                if at >= end + self.period {
-                    read[1].insert(*name);
+                made.push(maker);
+                if let Some((name, end)) = maker.filter(|_| before.is_some()) {
+                    if at >= end {
+                        read[0].insert(name);
+                    }
+                    if at >= end + self.period {
+                        read[1].insert(name);
+                    }
                 }
             }
         }
         read
+    }
+
+    /// For each slot's name, the name that had its value in the iteration before.
+    fn sources(&self, names: &Names) -> Vec<Option<u32>> {
+        let begin = self.begin();
+        let origin = self.history.record(begin).first;
+        let before = self.history.record(begin - self.period).first;
+        let source = |(first, is_slot): (&u64, &bool)| {
+            let position = origin + first;
+            let occurrence = self.history.occurrence(position);
+            let earlier = occurrence.before(position, before).filter(|_| *is_slot)?;
+            Some(names.of_occurrences[(earlier - before) as usize])
+        };
+        names.first.iter().zip(&names.is_slot).map(source).collect()
     }
 
     /// Whether a value was released before an operation was recorded; none where nobody tells.
@@ -318,15 +340,11 @@ impl Seen<'_> {
     /// The path of the iteration, and the values of its names in the iteration before.
     pub(super) fn path(&self, id: PathId) -> (Path, Vec<u64>) {
         let names = self.names();
-        let [now, before] = [self.begin(), self.begin() - self.period];
-        let [values, previous] = [now, before].map(|begin| self.values(&names, begin));
-        let by_value: HashMap<u64, u32> = previous.iter().copied().zip(0..).collect();
+        let now = self.begin();
+        let previous = self.values(&names, now - self.period);
         let [after, late] = self.read_after(&names);
         let mut path = self.operations(id, &names);
-        let sources = values.iter().zip(&names.is_slot);
-        path.sources = sources
-            .map(|(value, is_slot)| by_value.get(value).copied().filter(|_| *is_slot))
-            .collect();
+        path.sources = self.sources(&names);
         for (name, reference) in (0u32..).zip(path.names.clone()) {
             let Reference::Made { operation, result } = reference else {
                 continue;
